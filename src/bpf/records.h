@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Everything that crosses from the kernel to user space, declared once.
+ * Python derives its layouts from the BTF of the compiled objects, so a struct
+ * that is used here must reach the object's BTF (see session.bpf.h).
+ */
+#ifndef RSN_RECORDS_H
+#define RSN_RECORDS_H
+
+enum {
+	RSN_MAX_DEPTH = 64, /* traced calls kept per session; deeper ones are counted */
+	RSN_MAX_KSTACK = 96, /* kernel stack entries kept, innermost first */
+	RSN_COMM_LEN = 16,
+};
+
+enum rsn_record_type {
+	RSN_RECORD_SESSION = 1,
+};
+
+/* How a function's result is to be read; the upper half of its attach cookie. */
+enum rsn_func_flags {
+	RSN_FUNC_ENTRY = 1, /* starts a session */
+	RSN_FUNC_CANT_FAIL = 2, /* void, bool, unsigned: its result says nothing about failure */
+	RSN_FUNC_SIGN32 = 4, /* a signed result of 32 bits: only the low half counts */
+	RSN_FUNC_PTR = 8, /* NULL and ERR_PTR are failures */
+};
+
+enum rsn_session_flags {
+	RSN_SESSION_ERROR = 1, /* the chain of failures reaches the entry function */
+	RSN_SESSION_DIED = 2, /* the thread exited inside the entry function */
+};
+
+/* One traced call of a session's stack. */
+struct rsn_slot {
+	__u32 func_id;
+	__u32 seq; /* number of the call's entry event in the session */
+	__s64 result;
+	__u64 latency; /* ns; start time (CLOCK_MONOTONIC ns) while the call runs */
+};
+
+/* A whole session: this header, then slot_cnt slots, then kstack_cnt return addresses. */
+struct rsn_session {
+	__u32 type; /* RSN_RECORD_SESSION */
+	__u32 size; /* bytes, header and tails */
+	__u64 start_ts; /* CLOCK_MONOTONIC ns */
+	__u64 emit_ts; /* CLOCK_MONOTONIC ns */
+	__u32 tid;
+	__u32 tgid;
+	char task_comm[RSN_COMM_LEN];
+	char proc_comm[RSN_COMM_LEN];
+	__u32 flags; /* enum rsn_session_flags */
+	__u32 last_seq;
+	__u16 depth; /* calls still running when the record was made; 0 at the end */
+	__u16 slot_cnt;
+	__u16 stitch_pos; /* first slot of the stitched part, 0 for none */
+	__u16 kstack_cnt;
+	__u32 dropped; /* records of this session that did not fit the buffer */
+	__u32 too_deep; /* calls deeper than RSN_MAX_DEPTH, not recorded */
+	__u32 lost_exits; /* calls whose return was never seen, unwound when an outer one returned */
+	__u32 lost_entries; /* returns whose entry was never seen */
+};
+
+/* Counters since attach; each event is counted in exactly one of them. */
+struct rsn_stats {
+	__u64 sessions_dropped; /* finished, but the transport buffer was full */
+	__u64 sessions_unstarted; /* no room in the session table */
+	__u64 sessions_incomplete; /* reported with dropped, too_deep, lost_exits or lost_entries set */
+	__u64 sessions_died; /* the thread exited inside the session */
+	__u64 tree_overflow; /* a child process could not be added to the followed tree */
+};
+
+#endif

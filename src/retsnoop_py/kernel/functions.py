@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A kernel function as the whole project speaks of it: where it is and how its result reads."""
+
+from __future__ import annotations
+
+from enum import Enum, IntFlag
+
+import msgspec
+
+
+class ResultKind(Enum):
+    """What a function returns, as far as reading its result goes."""
+
+    VOID = "void"
+    INT = "int"
+    BOOL = "bool"
+    PTR = "ptr"
+    ENUM = "enum"
+    #: A struct, union or float: the result register says little.
+    OTHER = "other"
+    #: No BTF: assumed to return int.
+    UNKNOWN = "unknown"
+
+
+class ResultType(msgspec.Struct, frozen=True):
+    """The return type: its kind, its size in bytes (0 for void), signedness and C spelling."""
+
+    kind: ResultKind
+    size: int = 4
+    signed: bool = True
+    name: str = ""
+
+
+class FuncFlags(IntFlag):
+    """``enum rsn_func_flags`` of ``src/bpf/records.h``; a unit test keeps the two equal."""
+
+    ENTRY = 1
+    CANT_FAIL = 2
+    SIGN32 = 4
+    PTR = 8
+
+
+class Function(msgspec.Struct, frozen=True):
+    """One traceable instance of a function.
+
+    ``address`` and ``size`` (bytes) are those of kallsyms; ``module`` is None for vmlinux;
+    ``btf_id`` is None where BTF does not know it; ``prototype`` is C, for people.
+    """
+
+    name: str
+    address: int
+    size: int
+    flags: FuncFlags
+    result: ResultType
+    module: str | None = None
+    btf_id: int | None = None
+    prototype: str | None = None
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether a call of it starts a session."""
+        return bool(self.flags & FuncFlags.ENTRY)
+
+    @property
+    def label(self) -> str:
+        """``name`` or ``name [module]``."""
+        return f"{self.name} [{self.module}]" if self.module else self.name

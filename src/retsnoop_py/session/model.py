@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The session model: what one call of an entry function did, as every renderer sees it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.symbolize.frames import Resolved
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One traced call on a session's stack.
+
+    ``result`` is the raw 64-bit result register, signed. ``latency_ns`` includes the callees;
+    for an unfinished call it is the time it started (CLOCK_MONOTONIC ns).
+    """
+
+    function: Function
+    seq: int
+    result: int
+    latency_ns: int
+    finished: bool
+    stitched: bool
+
+
+class Session(msgspec.Struct, frozen=True):
+    """One thread from an entry function's call to its return.
+
+    Times are CLOCK_MONOTONIC ns. ``calls`` is outermost first; ``kstack`` holds raw
+    addresses, innermost first. The last five say what is missing.
+    """
+
+    start_ns: int
+    emit_ns: int
+    tid: int
+    tgid: int
+    task_comm: str
+    proc_comm: str
+    is_error: bool
+    died: bool
+    calls: tuple[Call, ...]
+    kstack: tuple[int, ...]
+    last_seq: int
+    dropped: int
+    too_deep: int
+    lost_exits: int
+    lost_entries: int
+
+
+class StackRow(msgspec.Struct, frozen=True):
+    """One line of a merged stack: a traced call, a kernel frame, or both.
+
+    ``hidden`` marks tracing's own frames, kept only by ``stacks.unfiltered``.
+    """
+
+    call: Call | None
+    frame: Resolved | None
+    hidden: bool = False
+
+
+class Stack(msgspec.Struct, frozen=True):
+    """A session with its function stack and kernel stack merged, outermost row first."""
+
+    session: Session
+    rows: tuple[StackRow, ...]

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the user asked for, once the command line has been understood.
+
+Values only: nothing here reads a file or the kernel. The command line makes a
+:class:`Settings`, everything behind it only reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+
+class Mechanism(Enum):
+    """How functions are hooked; ``AUTO`` takes the best one that works here."""
+
+    AUTO = "auto"
+    KPROBE_MULTI = "kprobe.multi"
+    KPROBE = "kprobe"
+
+
+class SymbolizeMode(Enum):
+    """How much source information a stack shows.
+
+    ``AUTO`` is ``INLINES`` where a kernel image with DWARF is found, else ``NONE``.
+    """
+
+    AUTO = "auto"
+    NONE = "none"
+    LINES = "linenum"
+    INLINES = "inlines"
+
+
+class TransportKind(Enum):
+    """The buffer that carries records to user space; ``AUTO`` prefers the ring buffer."""
+
+    AUTO = "auto"
+    RINGBUF = "ringbuf"
+    PERFBUF = "perfbuf"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionSettings:
+    """Which functions to trace, as the user wrote it: glob specs with ``@FILE`` already expanded.
+
+    Each spec is ``NAME``, ``NAME[MOD]``, ``NAME [MOD]`` or ``:SOURCE/PATH*.c``.
+    """
+
+    entry: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    presets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSettings:
+    """Which sessions to report. Empty tuples mean no filter."""
+
+    pids: tuple[int, ...] = ()
+    deny_pids: tuple[int, ...] = ()
+    comms: tuple[str, ...] = ()
+    deny_comms: tuple[str, ...] = ()
+    longer_ns: int = 0
+    success: bool = False
+    #: Error numbers, positive; 0 stands for NULL. ``None``: every error.
+    allow_errors: frozenset[int] | None = None
+    deny_errors: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class StackSettings:
+    """How a stack is shown: ``-C stacks.*``."""
+
+    unfiltered: bool = False
+    emit_addrs: bool = False
+    dec_offs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BpfSettings:
+    """Sizes on the kernel side: ``-C bpf.*``; bytes, and a number of sessions."""
+
+    ringbuf_size: int = 8 << 20
+    sessions_size: int = 4096
+    transport: TransportKind = TransportKind.AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The whole command line of a trace or a replay."""
+
+    selection: SelectionSettings = field(default_factory=SelectionSettings)
+    filters: FilterSettings = field(default_factory=FilterSettings)
+    stacks: StackSettings = field(default_factory=StackSettings)
+    bpf: BpfSettings = field(default_factory=BpfSettings)
+    mechanism: Mechanism = Mechanism.AUTO
+    symbolize: SymbolizeMode = SymbolizeMode.AUTO
+    kernel_image: Path | None = None
+    command: tuple[str, ...] = ()
+    output: Path | None = None
+    dry_run: bool = False
+    verbose: int = 0

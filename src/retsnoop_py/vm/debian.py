@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Packages of any Debian suite, through the mirror this machine's apt already uses.
+
+An :class:`AptRoot` is a private apt: its own lists, caches, status file and sources, below the
+user's cache directory. Nothing is installed and the machine's own apt stays as it is. Only the
+standard library is needed, so that ``build.py`` can use this before anything is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UnavailableError
+
+__all__ = ["AptRoot", "Mirror", "cache_root", "find_mirror", "parse_deb822", "parse_one_line"]
+
+LISTS_FRESH_S = 6 * 3600
+"""Lists younger than this are not refreshed unless asked for."""
+
+_DEBIAN_SUITES = re.compile(
+    r"(?:bullseye|bookworm|trixie|forky|duke|sid|oldoldstable|oldstable|stable|testing|unstable)"
+)
+_KEYRINGS = (
+    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
+    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+)
+_NO_MIRROR_HINT = (
+    "kernels and sources come from the Debian mirror this machine's apt is configured with; "
+    "elsewhere pass a kernel image yourself: --kernel PATH [--modules DIR]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """One apt source: where it is, which suites it was configured for, and how it is trusted."""
+
+    uri: str
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+    signed_by: str | None = None
+    trusted: bool = False
+
+
+def cache_root() -> Path:
+    """``$XDG_CACHE_HOME/retsnoop-py`` or ``~/.cache/retsnoop-py``; not created here."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "retsnoop-py"
+
+
+def parse_deb822(text: str) -> list[Mirror]:
+    """The enabled ``deb`` and ``deb-src`` entries of a ``.sources`` file."""
+    mirrors = []
+    for stanza in re.split(r"\n[ \t]*\n", text):
+        fields: dict[str, str] = {}
+        name = ""
+        for line in stanza.splitlines():
+            if line.startswith("#"):
+                continue
+            if line[:1] in (" ", "\t"):
+                fields[name] = f"{fields.get(name, '')}\n{line.strip()}"
+            elif ":" in line:
+                name, value = line.split(":", 1)
+                name = name.strip().lower()
+                fields[name] = value.strip()
+        if not fields.get("types") or fields.get("enabled", "yes").lower() in ("no", "false"):
+            continue
+        key = fields.get("signed-by", "")
+        for uri in fields.get("uris", "").split():
+            mirrors.append(
+                Mirror(
+                    uri,
+                    tuple(fields.get("suites", "").split()),
+                    tuple(fields.get("components", "").split()),
+                    key if key.startswith("/") and "\n" not in key else None,
+                    fields.get("trusted", "no").lower() == "yes",
+                )
+            )
+    return mirrors
+
+
+def parse_one_line(text: str) -> list[Mirror]:
+    """The ``deb`` and ``deb-src`` lines of a ``sources.list`` file."""
+    mirrors = []
+    for line in text.splitlines():
+        found = re.match(r"\s*deb(?:-src)?\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)\s*([^#]*)", line)
+        if not found:
+            continue
+        options = dict(re.findall(r"([\w-]+)=(\S+)", found[1] or ""))
+        key = options.get("signed-by", "")
+        mirrors.append(
+            Mirror(
+                found[2],
+                (found[3],),
+                tuple(found[4].split()),
+                key if key.startswith("/") else None,
+                options.get("trusted") == "yes",
+            )
+        )
+    return mirrors
+
+
+def find_mirror(etc: Path = Path("/etc/apt")) -> Mirror:
+    """The Debian mirror that the apt configuration below ``etc`` names.
+
+    Raises UnavailableError where there is none, as on other distributions.
+    """
+    entries: list[Mirror] = []
+    files = [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
+    for file in files:
+        if file.suffix == ".sources" and file.is_file():
+            entries += parse_deb822(file.read_text(errors="replace"))
+        elif file.suffix == ".list" and file.is_file():
+            entries += parse_one_line(file.read_text(errors="replace"))
+    for entry in entries:
+        # security and backports archives hold a part only; third parties reuse suite names,
+        # but Debian's own archive is the one with the plain suite and the component main
+        if "main" not in entry.components or "security" in entry.uri:
+            continue
+        if any(_DEBIAN_SUITES.fullmatch(suite.rstrip("/")) for suite in entry.suites):
+            return entry
+    raise UnavailableError(f"no Debian mirror in {etc}", _NO_MIRROR_HINT)
+
+
+class AptRoot:
+    """A private apt for one suite.
+
+    ``cache`` is the cache root (default: :func:`cache_root`), ``arch`` the Debian architecture
+    of the packages. Raises UnavailableError where apt or a Debian mirror is missing, or where a
+    transfer fails; the message carries apt's own words.
+    """
+
+    def __init__(self, suite: str, cache: Path | None = None, arch: str = "amd64") -> None:
+        self.suite = suite
+        self.arch = arch
+        self.root = (cache or cache_root()) / "apt" / suite
+
+    def update(self, force: bool = False) -> None:
+        """Refresh the package lists, if they are older than :data:`LISTS_FRESH_S` or on demand."""
+        self._update("deb", force)
+
+    def newest(self, pattern: str) -> tuple[str, str]:
+        """``(package, version)`` of the highest version among packages whose whole name matches.
+
+        ``pattern`` is a Python regular expression. Raises UnavailableError if nothing matches.
+        """
+        self.update()
+        names = self._run("deb", ["apt-cache", "pkgnames"]).split()
+        wanted = [name for name in names if re.fullmatch(pattern, name)]
+        found: list[tuple[str, str]] = []
+        if wanted:
+            for line in self._run("deb", ["apt-cache", "madison", *wanted]).splitlines():
+                fields = [field.strip() for field in line.split("|")]
+                if len(fields) == 3 and fields[2].endswith("Packages"):
+                    found.append((fields[0], fields[1]))
+        if not found:
+            raise UnavailableError(
+                f"no package named like {pattern} in Debian {self.suite}",
+                "suites move: refresh the lists by deleting " + str(self.root),
+            )
+        return max(found, key=functools.cmp_to_key(lambda a, b: _compare(a[1], b[1])))
+
+    def download(self, package: str, dest: Path) -> Path:
+        """Fetch ``package`` (or ``package=version``) into directory ``dest``; the .deb's path."""
+        self.update()
+        return self._fetch("deb", ["apt-get", "download", package], dest, "*.deb")[0]
+
+    def source(self, package: str, dest: Path) -> list[Path]:
+        """Fetch the source package (.dsc, tarballs) into directory ``dest``; the files' paths."""
+        self._update("deb-src", force=False)
+        argv = ["apt-get", "source", "--download-only", package]
+        return self._fetch("deb-src", argv, dest, "*")
+
+    def _fetch(self, kind: str, argv: list[str], dest: Path, pattern: str) -> list[Path]:
+        """Run ``argv`` in an empty directory beside ``dest`` and move what it leaves there."""
+        dest.mkdir(parents=True, exist_ok=True)
+        staging = dest / f".partial-{os.getpid()}"
+        staging.mkdir(exist_ok=True)
+        try:
+            self._run(kind, argv, cwd=staging)
+            files = sorted(staging.glob(pattern))
+            if not files:
+                raise UnavailableError(f"{' '.join(argv)} brought no file")
+            return [Path(shutil.move(file, dest / file.name)) for file in files]
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+    def _update(self, kind: str, force: bool) -> None:
+        home = self.root / kind
+        stamp = home / "updated"
+        home.mkdir(parents=True, exist_ok=True)
+        with _locked(home / "lock"):
+            with contextlib.suppress(OSError):
+                if not force and time.time() - stamp.stat().st_mtime < LISTS_FRESH_S:
+                    return
+            self._write_config(kind)
+            # without Error-Mode apt-get update ends with 0 although a list could not be had
+            self._run(kind, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
+            stamp.touch()
+
+    def _write_config(self, kind: str) -> None:
+        mirror = find_mirror()
+        home = self.root / kind
+        for folder in ("lists/partial", "archives/partial", "etc/empty"):
+            (home / folder).mkdir(parents=True, exist_ok=True)
+        (home / "status").touch()
+        keyring = next((str(path) for path in _KEYRINGS if path.exists()), mirror.signed_by)
+        lines = [f"Types: {kind}", f"URIs: {mirror.uri}", f"Suites: {self.suite}"]
+        lines.append("Components: main")
+        lines += [f"Signed-By: {keyring}"] if keyring else []
+        lines += ["Trusted: yes"] if mirror.trusted else []
+        (home / "etc" / "debian.sources").write_text("\n".join(lines) + "\n")
+        (home / "apt.conf").write_text(_config(home, self.arch, _machine_acquire()))
+
+    def _run(self, kind: str, argv: Sequence[str], cwd: Path | None = None) -> str:
+        env = dict(os.environ, APT_CONFIG=str(self.root / kind / "apt.conf"), LC_ALL="C.UTF-8")
+        try:
+            done = subprocess.run(argv, env=env, cwd=cwd, capture_output=True, text=True)
+        except FileNotFoundError as error:
+            raise UnavailableError(f"{argv[0]} is not installed", _NO_MIRROR_HINT) from error
+        if done.returncode:
+            words = (done.stderr or done.stdout).strip()
+            raise UnavailableError(
+                f"{' '.join(argv[:3])} for Debian {self.suite} failed: {words}",
+                "look at this machine's apt sources and its network",
+            )
+        return done.stdout
+
+
+def _machine_acquire() -> list[str]:
+    """The machine's own Acquire:: settings: proxies, certificates, validity checks."""
+    try:
+        done = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UnavailableError("apt is not installed here", _NO_MIRROR_HINT) from error
+    skip = ("Acquire::IndexTargets", "Acquire::Languages")
+    keep = [line for line in done.stdout.splitlines() if line.startswith("Acquire::")]
+    return [line for line in keep if not line.startswith(skip)]
+
+
+def _config(home: Path, arch: str, acquire: list[str]) -> str:
+    """The text of a private apt.conf; hooks of the machine's configuration are not taken along."""
+    settings = {
+        "Dir::State": home,
+        "Dir::State::lists": home / "lists",
+        "Dir::State::status": home / "status",
+        "Dir::Cache": home,
+        "Dir::Cache::archives": home / "archives",
+        "Dir::Cache::pkgcache": home / "pkgcache.bin",
+        "Dir::Cache::srcpkgcache": home / "srcpkgcache.bin",
+        "Dir::Etc::sourcelist": "/dev/null",
+        "Dir::Etc::sourceparts": home / "etc",
+        "Dir::Etc::parts": home / "etc" / "empty",
+        "Dir::Etc::main": "/dev/null",
+        "APT::Architecture": arch,
+        # the sandbox user cannot enter a cache below root's home directory
+        "APT::Sandbox::User": "root",
+        "Acquire::Languages": "none",
+        "Acquire::Retries": "3",
+    }
+    own = [f'{name} "{value}";' for name, value in settings.items()]
+    own.append(f'#clear APT::Architectures;\nAPT::Architectures {{ "{arch}"; }};')
+    return "\n".join([*acquire, *own]) + "\n"
+
+
+def _compare(left: str, right: str) -> int:
+    """Debian's version order: -1, 0 or 1."""
+    if left == right:
+        return 0
+    argv = ["dpkg", "--compare-versions", left, "lt", right]
+    return -1 if subprocess.run(argv, check=False).returncode == 0 else 1
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on ``path``: two runs must not refresh the same lists at once."""
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
