@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# `make` alone lists the targets: a target's line ends in "## what it does".
+
+PYTHON ?= python3
+KERNELS := 5.10 6.1 6.12 7.2
+KERNEL ?= $(KERNELS)
+BIN := .venv/bin
+C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch])
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help build demo test test-unit test-golden test-live lint format clean distclean
+
+help: ## list the targets
+	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "Kernels for test-live: KERNEL=\"$(KERNELS)\", or some of them. PYTHON=... chooses another Python."
+
+build: ## everything up to a working .venv/bin/retsnoop-py
+	@command -v $(PYTHON) >/dev/null || test "$$(id -u)" != 0 \
+		|| { apt-get update && apt-get install -y --no-install-recommends python3; }
+	@$(PYTHON) build.py all
+
+demo: build ## catch the errors of failing bpf() calls, here or in a VM
+	@$(BIN)/python tests/demo.py
+
+test: lint test-unit test-golden ## build, lint, unit, golden and live tests on every kernel
+	@$(MAKE) --no-print-directory test-live KERNEL="$(KERNELS)"
+
+test-unit: build ## tests of the parts; no privileges, no network
+	@$(BIN)/pytest -q tests/unit
+
+test-golden: build ## recordings replayed into the expected text
+	@$(BIN)/pytest -q tests/golden
+
+test-live: build ## tests that boot kernels: make test-live KERNEL=6.1
+	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/live
+
+lint: build ## ruff, mypy --strict and clang-format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --strict src
+	@clang-format --dry-run -Werror $(C_FILES)
+
+format: build ## let ruff and clang-format rewrite the sources
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+	@clang-format -i $(C_FILES)
+
+clean: ## remove what was built, but not .venv
+	rm -rf build dist src/*.egg-info src/retsnoop_py/*.so src/retsnoop_py/bpf/*.bpf.o
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+distclean: clean ## remove .venv too
+	rm -rf .venv

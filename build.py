@@ -1,0 +1,459 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Build retsnoop-py from a bare machine; `make` calls this, and so do setup.py and src/native.
+
+Only the standard library is used: this runs before anything is installed. Each step looks first
+whether its result is up to date, so running everything again costs a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent
+BUILD = ROOT / "build"
+VENV = ROOT / ".venv"
+PACKAGE = ROOT / "src" / "retsnoop_py"
+MIN_PYTHON = (3, 11)
+
+# The one list of what the system must have: (Debian package, what it is for).
+DEBIAN_PACKAGES = (
+    ("ca-certificates", "pip and debuginfod speak https"),
+    ("clang", "compiles the BPF objects"),
+    ("llvm", "llvm-strip for the BPF objects, llvm-symbolizer for the tests"),
+    ("clang-format", "make lint checks the C code"),
+    ("gcc", "compiles libbpf and the native extensions"),
+    ("libc6-dev", "C headers"),
+    ("make", "builds libbpf"),
+    ("pkg-config", "finds libelf, and a libbpf of the system's"),
+    ("libelf-dev", "libbpf and the native extensions link it"),
+    ("libdw-dev", "the DWARF reader links it"),
+    ("zlib1g-dev", "libbpf links it"),
+    ("python3-dev", "Python headers for the native extensions"),
+    ("python3-venv", "makes .venv"),
+    ("dpkg-dev", "fetches Debian source packages"),
+    ("elfutils", "debuginfo tools the symbolizer is tested against"),
+    ("bpftool", "dumps kernel types, and shows that nothing is left behind"),
+    ("qemu-system-x86", "boots kernels for vm, demo and live tests"),
+    ("qemu-system-common", "has virtiofsd up to Debian 12"),
+    ("busybox-static", "the guest's first program"),
+    ("cpio", "packs the guest's initrd"),
+    ("kmod", "finds out which modules the guest needs"),
+    ("xz-utils", "unpacks kernel modules and packages"),
+    ("zstd", "unpacks kernel modules and packages"),
+)
+
+LIBBPF_VERSION = "1.5.0"
+LIBBPF_SUITE = "trixie"  # a stable suite keeps its versions
+LIBBPF_TARBALL = f"libbpf_{LIBBPF_VERSION}.orig.tar.gz"
+LIBBPF_SHA256 = "53492aff6dd47e4da04ef5e672d753b9743848bdb38e9d90eafbe190b7983c44"
+# LIBBPF_API marks symbols as visible whatever -fvisibility says, so it is emptied: another libbpf
+# in the same process must not take over our calls.
+LIBBPF_CFLAGS = "-g -O2 -Wall -std=gnu89 -fPIC -fvisibility=hidden -DLIBBPF_API="
+
+# -mcpu=v3 (Linux 5.1): 32-bit compares and arithmetic, which is less work for the verifier.
+# -fms-extensions: kernel 7 types have anonymous `struct tag;` members.
+BPF_CFLAGS = (
+    *("-target", "bpf", "-mcpu=v3", "-g", "-O2", "-std=gnu11", "-fms-extensions"),
+    *("-Wall", "-Werror", "-Wno-microsoft-anon-tag", "-Wno-missing-declarations"),
+)
+BPF_ARCHES = {"x86_64": "x86", "aarch64": "arm64"}  # machine: what bpf_tracing.h calls it
+
+
+class BuildError(Exception):
+    """A step failed; the text says what failed, why, and what to do next."""
+
+
+class LibbpfPaths(NamedTuple):
+    """What a compiler needs to use libbpf, as cffi's ``set_source`` takes it."""
+
+    include_dirs: list[str]
+    archive: list[str]
+    """The static archive, or where the linker finds the shared library (``extra_objects``)."""
+    libraries: list[str]
+
+
+def say(step: str, text: str) -> None:
+    """One line about what a step does; it goes to stderr so that stdout stays the caller's."""
+    print(f"  {step:<8} {text}", file=sys.stderr, flush=True)
+
+
+def run(argv: Sequence[str | Path], env: dict[str, str] | None = None) -> str:
+    """Run a program and give its stdout. Raises BuildError with its words where it fails."""
+    words = [str(word) for word in argv]
+    try:
+        done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        hint = "run: python3 build.py deps"
+        raise BuildError(f"{words[0]} is not installed; {hint}") from None
+    if done.returncode:
+        said = "\n".join(part.rstrip() for part in (done.stdout, done.stderr) if part.strip())
+        raise BuildError(f"{' '.join(words)}\nfailed (status {done.returncode}):\n{said}")
+    return done.stdout
+
+
+def digest(paths: Iterable[Path], *more: str) -> str:
+    """A fingerprint of the files' names and contents, and of further strings."""
+    total = hashlib.sha256()
+    for path in sorted(paths):
+        total.update(f"{path.relative_to(ROOT)}\0{path.stat().st_size}\0".encode())
+        total.update(path.read_bytes())
+    for text in more:
+        total.update(f"\0{text}".encode())
+    return total.hexdigest()
+
+
+def is_stamped(stamp: Path, value: str) -> bool:
+    """Whether ``stamp`` says that the result beside it was made from ``value``."""
+    return stamp.is_file() and stamp.read_text() == value
+
+
+# --- deps: what the system must have -----------------------------------------------------------
+
+
+def wanted_packages(os_release: str) -> list[str]:
+    """The Debian packages this release of Debian (the text of os-release) needs."""
+    fields = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
+    version = fields.get("VERSION_ID", "").strip('"')
+    names = [name for name, _ in DEBIAN_PACKAGES]
+    if fields.get("ID") == "debian" and (not version.isdigit() or int(version) > 12):
+        names.append("virtiofsd")  # left qemu-system-common for a package of its own
+    return names
+
+
+def missing_packages(wanted: Sequence[str], dpkg_query: str) -> list[str]:
+    """Those of ``wanted`` that are not installed, by lines of ``package<TAB>status``."""
+    installed = {
+        name
+        for name, _, status in (line.partition("\t") for line in dpkg_query.splitlines())
+        if status.startswith("ii")
+    }
+    return [name for name in wanted if name not in installed]
+
+
+def install_deps() -> None:
+    """Install what the system lacks, where we may; otherwise say what to type."""
+    if not shutil.which("dpkg-query"):
+        tools = ("clang", "llvm-strip", "gcc", "make", "qemu-system-x86_64", "busybox", "cpio")
+        lacking = [tool for tool in tools if not shutil.which(tool)]
+        if lacking:
+            names = " ".join(name for name, _ in DEBIAN_PACKAGES)
+            raise BuildError(
+                f"missing: {' '.join(lacking)}\nThis is not Debian; install what your "
+                f"distribution calls these Debian packages, then try again:\n  {names}"
+            )
+        return
+    wanted = wanted_packages(Path("/etc/os-release").read_text())
+    query = ["dpkg-query", "-W", "-f", "${Package}\\t${db:Status-Abbrev}\\n", *wanted]
+    # its status is 1 if only one of them is unknown, so it tells nothing
+    known = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+    missing = missing_packages(wanted, known)
+    if not missing:
+        return
+    install = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
+    if os.geteuid() != 0:
+        raise BuildError(
+            f"the system lacks {len(missing)} packages; install them and try again:\n"
+            f"  sudo apt-get update && sudo {' '.join(install)}"
+        )
+    say("deps", f"installing {' '.join(missing)}")
+    env = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    run(["apt-get", "update"], env=env)
+    run(install, env=env)
+
+
+# --- libbpf: a static archive and its headers ---------------------------------------------------
+
+
+def libbpf_tarball() -> Path:
+    """libbpf's source as Debian has it, from the cache or the machine's mirror, checked."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from retsnoop_py.errors import RetsnoopError
+    from retsnoop_py.vm.debian import AptRoot, cache_root
+
+    tarball = cache_root() / "sources" / LIBBPF_TARBALL
+    if tarball.is_file() and sha256(tarball) == LIBBPF_SHA256:
+        return tarball
+    say("fetch", f"libbpf {LIBBPF_VERSION} source from Debian {LIBBPF_SUITE}")
+    try:
+        AptRoot(LIBBPF_SUITE).source("libbpf", tarball.parent)
+    except RetsnoopError as error:
+        raise BuildError(
+            f"cannot fetch the source of libbpf: {error.message}\nPut {LIBBPF_TARBALL} into "
+            f"{tarball.parent}, or use the system's: RETSNOOP_LIBBPF=system make build"
+        ) from error
+    if not tarball.is_file():
+        raise BuildError(f"Debian {LIBBPF_SUITE} no longer has {LIBBPF_TARBALL}")
+    if sha256(tarball) != LIBBPF_SHA256:
+        raise BuildError(f"{tarball} is not the file build.py expects: its SHA-256 differs")
+    return tarball
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hex."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def build_libbpf() -> LibbpfPaths:
+    """Build libbpf below build/libbpf, unless it is there."""
+    home = BUILD / "libbpf"
+    archive = home / "lib" / "libbpf.a"
+    paths = LibbpfPaths([str(home / "include")], [str(archive)], ["elf", "z"])
+    stamp, value = home / "stamp", f"{LIBBPF_SHA256} {LIBBPF_CFLAGS}"
+    if archive.is_file() and is_stamped(stamp, value):
+        return paths
+    tarball = libbpf_tarball()
+    say("libbpf", f"{LIBBPF_VERSION}, static")
+    shutil.rmtree(home, ignore_errors=True)
+    source = home / "source"
+    source.mkdir(parents=True)
+    run(["tar", "-xzf", tarball, "-C", source, "--strip-components=1"])
+    settings = {
+        "BUILD_STATIC_ONLY": "y",
+        "CFLAGS": f"{LIBBPF_CFLAGS} -ffile-prefix-map={source}=libbpf",
+        "OBJDIR": str(home / "objects"),
+        "LIBDIR": str(home / "lib"),
+        "INCLUDEDIR": str(home / "include"),
+        "UAPIDIR": str(home / "include"),
+    }
+    targets = ("install", "install_uapi_headers")
+    jobs = f"-j{os.cpu_count() or 1}"
+    # V=0 and MAKEFLAGS: not what the outer make was called with
+    env = {name: text for name, text in os.environ.items() if name not in ("MAKEFLAGS", "V")}
+    given = [f"{name}={text}" for name, text in settings.items()]
+    run(["make", "-s", jobs, "-C", source / "src", *targets, *given], env=env)
+    stamp.write_text(value)
+    return paths
+
+
+def system_libbpf() -> LibbpfPaths:
+    """The libbpf that pkg-config knows, at least the version we pin."""
+    minimum = LIBBPF_VERSION.rsplit(".", 1)[0]
+    try:
+        words = run(["pkg-config", "--cflags", "--libs", f"libbpf >= {minimum}"]).split()
+    except BuildError as error:
+        raise BuildError(
+            f"RETSNOOP_LIBBPF=system, but there is no libbpf >= {minimum} here; "
+            f"unset it to build libbpf {LIBBPF_VERSION} from Debian's source\n{error}"
+        ) from error
+    return paths_of_flags(words)
+
+
+def paths_of_flags(words: Sequence[str]) -> LibbpfPaths:
+    """pkg-config's words sorted into what cffi wants."""
+    found = {kind: [word for word in words if word.startswith(kind)] for kind in ("-I", "-L", "-l")}
+    names = {kind: [word[2:] for word in group] for kind, group in found.items()}
+    return LibbpfPaths(names["-I"], found["-L"], names["-l"])
+
+
+def libbpf_choice() -> str:
+    """``pinned`` or ``system``, as the environment says."""
+    choice = os.environ.get("RETSNOOP_LIBBPF") or "pinned"
+    if choice not in ("pinned", "system"):
+        raise BuildError(f"RETSNOOP_LIBBPF={choice}: it is either system, or not set")
+    return choice
+
+
+def libbpf_paths() -> LibbpfPaths:
+    """Headers and library of the libbpf to use, built first where that is needed."""
+    return system_libbpf() if libbpf_choice() == "system" else build_libbpf()
+
+
+# --- bpf: the objects that go into the kernel ---------------------------------------------------
+
+
+def machine_of(name: str) -> str:
+    """The machine ``name`` means, as uname calls it. Raises BuildError for an unknown one."""
+    aliases = {"x86": "x86_64", "amd64": "x86_64", "arm64": "aarch64"}
+    machine = aliases.get(name, name)
+    if machine not in BPF_ARCHES:
+        raise BuildError(f"no BPF objects for {name}, only for {' and '.join(BPF_ARCHES)}")
+    return machine
+
+
+def build_bpf(arch: str | None = None) -> list[Path]:
+    """Compile src/bpf/*.bpf.c for ``arch``; for the host's own they go into the package too."""
+    host = machine_of(platform.machine())
+    machine = machine_of(arch) if arch else host
+    home = BUILD / "bpf" / machine
+    home.mkdir(parents=True, exist_ok=True)
+    sources = sorted((ROOT / "src" / "bpf").glob("*.bpf.c"))
+    types = ROOT / "vmlinux" / machine
+    includes = [types, ROOT / "src" / "bpf", *map(Path, libbpf_paths().include_dirs)]
+    flags = [*BPF_CFLAGS, f"-D__TARGET_ARCH_{BPF_ARCHES[machine]}"]
+    for path in includes:
+        # relative paths: the names end up in the object
+        flags += ["-I", str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)]
+    shared = digest(
+        [*(ROOT / "src" / "bpf").glob("*.h"), *types.glob("*.h")],
+        LIBBPF_SHA256,
+        libbpf_choice(),
+        *flags,
+    )
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = list(pool.map(lambda source: _compile_bpf(source, home, flags, shared), sources))
+    if machine == host:
+        _install_bpf(made)
+    return made
+
+
+def _compile_bpf(source: Path, home: Path, flags: Sequence[str], shared: str) -> Path:
+    made = home / f"{source.name.removesuffix('.c')}.o"
+    stamp, value = made.with_suffix(".stamp"), digest([source], shared)
+    if made.is_file() and is_stamped(stamp, value):
+        return made
+    say("bpf", f"{made.relative_to(ROOT)}")
+    partial = made.with_suffix(".partial")
+    run(["clang", *flags, "-c", source.relative_to(ROOT), "-o", partial])
+    # drops DWARF and keeps .BTF and .BTF.ext
+    run(["llvm-strip", "-g", partial])
+    partial.replace(made)
+    stamp.write_text(value)
+    return made
+
+
+def _install_bpf(made: Sequence[Path]) -> None:
+    """Have exactly these objects in the package; unchanged ones are left alone."""
+    target = PACKAGE / "bpf"
+    target.mkdir(exist_ok=True)
+    for stale in set(target.glob("*.bpf.o")) - {target / path.name for path in made}:
+        stale.unlink()
+    for path in made:
+        copy = target / path.name
+        if not copy.is_file() or copy.read_bytes() != path.read_bytes():
+            partial = copy.with_suffix(".partial")
+            shutil.copyfile(path, partial)
+            partial.replace(copy)
+
+
+# --- venv: the command itself -------------------------------------------------------------------
+
+
+def ffi_sources() -> list[str]:
+    """The cffi builder scripts, relative to the project's root."""
+    return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "src/native").glob("ffi_*.py"))]
+
+
+def build_venv() -> None:
+    """Make .venv with the command installed in it in place, and compile the extensions."""
+    python, command = VENV / "bin" / "python", VENV / "bin" / "retsnoop-py"
+    native = [path for path in (ROOT / "src" / "native").iterdir() if path.is_file()]
+    wanted = {
+        "metadata": digest([ROOT / "pyproject.toml"], sys.version.split()[0], str(ROOT)),
+        "native": digest([*native, ROOT / "setup.py"], LIBBPF_SHA256, libbpf_choice()),
+    }
+    stamp = VENV / "retsnoop-stamp.json"
+    made = json.loads(stamp.read_text()) if stamp.is_file() and command.exists() else {}
+    extensions = len(list(PACKAGE.glob("_*.abi3.so")))
+    if made == wanted and extensions == len(ffi_sources()):
+        return
+    if not python.exists():
+        say("venv", ".venv")
+        run([sys.executable, "-m", "venv", *(["--clear"] if VENV.exists() else []), VENV])
+    installed = made.get("metadata") == wanted["metadata"]
+    if not installed:
+        _pip_install(python)
+    if installed or extensions:
+        # installing compiles only what was not there
+        say("native", " ".join(ffi_sources()))
+        run([python, "setup.py", "-q", "build_ext", "--inplace", "--force"])
+    stamp.write_text(json.dumps(wanted))
+
+
+def _pip_install(python: Path) -> None:
+    import tomllib
+
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    say("pip", "what the build, the program and its tests need")
+    project = told["project"]
+    dev = project["optional-dependencies"]["dev"]
+    run([*pip, *told["build-system"]["requires"], *project["dependencies"], *dev])
+    say("pip", "retsnoop-py and its extensions, in place")
+    # without isolation, so that the build needs no second copy of cffi and setuptools
+    run([*pip, "--no-deps", "--no-build-isolation", "-e", "."])
+
+
+# --- the command line ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def locked() -> Iterator[None]:
+    """One build at a time in a checkout; a second one waits."""
+    BUILD.mkdir(exist_ok=True)
+    with (BUILD / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def build_all() -> None:
+    """Every step."""
+    started = time.monotonic()
+    install_deps()
+    libbpf_paths()
+    build_bpf()
+    build_venv()
+    say("done", f".venv/bin/retsnoop-py, {time.monotonic() - started:.1f} s")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of build.py."""
+    top = argparse.ArgumentParser(
+        prog="build.py",
+        description="Build retsnoop-py. Each step does only what is not done yet.",
+        epilog="Start with `python3 build.py all` (or `make build`), as root on a bare Debian: "
+        "packages the system lacks are installed; without root they are named. Set "
+        "RETSNOOP_LIBBPF=system to link the libbpf (1.5 or later) that pkg-config finds.",
+    )
+    steps = top.add_subparsers(dest="step", metavar="STEP", required=True)
+    steps.add_parser("all", help="everything below, in this order; leaves .venv/bin/retsnoop-py")
+    steps.add_parser("deps", help="install the Debian packages that are missing (see the top)")
+    steps.add_parser("libbpf", help=f"libbpf {LIBBPF_VERSION} from Debian's source: build/libbpf")
+    bpf = steps.add_parser("bpf", help="compile src/bpf/*.bpf.c into src/retsnoop_py/bpf")
+    bpf.add_argument("--arch", help="x86_64 or arm64; another than this machine's: build/bpf only")
+    steps.add_parser("venv", help="make .venv with retsnoop-py installed in place, and dev tools")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one step; 0, or 1 after one clear message."""
+    if sys.version_info < MIN_PYTHON:
+        wanted = ".".join(map(str, MIN_PYTHON))
+        print(
+            f"build.py: this is Python {platform.python_version()}, {wanted} or later is needed; "
+            f"name one: make build PYTHON=/usr/bin/python{wanted}",
+            file=sys.stderr,
+        )
+        return 1
+    options = parser().parse_args(argv)
+    steps = {"all": build_all, "deps": install_deps, "libbpf": libbpf_paths, "venv": build_venv}
+    try:
+        with locked():
+            if options.step == "bpf":
+                build_bpf(options.arch)
+            else:
+                steps[options.step]()
+    except BuildError as error:
+        print(f"build.py: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
