@@ -45,16 +45,12 @@ DEBIAN_PACKAGES = (
     ("zlib1g-dev", "libbpf links it"),
     ("python3-dev", "Python headers for the native extensions"),
     ("python3-venv", "makes .venv"),
-    ("dpkg-dev", "fetches Debian source packages"),
     ("elfutils", "debuginfo tools the symbolizer is tested against"),
     ("bpftool", "dumps kernel types, and shows that nothing is left behind"),
     ("qemu-system-x86", "boots kernels for vm, demo and live tests"),
     ("qemu-system-common", "has virtiofsd up to Debian 12"),
     ("busybox-static", "the guest's first program"),
-    ("cpio", "packs the guest's initrd"),
-    ("kmod", "finds out which modules the guest needs"),
-    ("xz-utils", "unpacks kernel modules and packages"),
-    ("zstd", "unpacks kernel modules and packages"),
+    ("zstd", "unpacks kernel modules"),
 )
 
 LIBBPF_VERSION = "1.5.0"
@@ -98,8 +94,7 @@ def run(argv: Sequence[str | Path], env: dict[str, str] | None = None) -> str:
     try:
         done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        hint = "run: python3 build.py deps"
-        raise BuildError(f"{words[0]} is not installed; {hint}") from None
+        raise BuildError(f"{words[0]} is not installed; run: python3 build.py deps") from None
     if done.returncode:
         said = "\n".join(part.rstrip() for part in (done.stdout, done.stderr) if part.strip())
         raise BuildError(f"{' '.join(words)}\nfailed (status {done.returncode}):\n{said}")
@@ -137,18 +132,14 @@ def wanted_packages(os_release: str) -> list[str]:
 
 def missing_packages(wanted: Sequence[str], dpkg_query: str) -> list[str]:
     """Those of ``wanted`` that are not installed, by lines of ``package<TAB>status``."""
-    installed = {
-        name
-        for name, _, status in (line.partition("\t") for line in dpkg_query.splitlines())
-        if status.startswith("ii")
-    }
+    installed = {line.split("\t")[0] for line in dpkg_query.splitlines() if "\tii" in line}
     return [name for name in wanted if name not in installed]
 
 
 def install_deps() -> None:
     """Install what the system lacks, where we may; otherwise say what to type."""
     if not shutil.which("dpkg-query"):
-        tools = ("clang", "llvm-strip", "gcc", "make", "qemu-system-x86_64", "busybox", "cpio")
+        tools = ("clang", "llvm-strip", "gcc", "make", "qemu-system-x86_64", "busybox")
         lacking = [tool for tool in tools if not shutil.which(tool)]
         if lacking:
             names = " ".join(name for name, _ in DEBIAN_PACKAGES)
@@ -230,12 +221,11 @@ def build_libbpf() -> LibbpfPaths:
         "INCLUDEDIR": str(home / "include"),
         "UAPIDIR": str(home / "include"),
     }
-    targets = ("install", "install_uapi_headers")
-    jobs = f"-j{os.cpu_count() or 1}"
-    # V=0 and MAKEFLAGS: not what the outer make was called with
-    env = {name: text for name, text in os.environ.items() if name not in ("MAKEFLAGS", "V")}
     given = [f"{name}={text}" for name, text in settings.items()]
-    run(["make", "-s", jobs, "-C", source / "src", *targets, *given], env=env)
+    given += [f"-j{os.cpu_count() or 1}", "install", "install_uapi_headers"]
+    # what an outer make was called with does not concern this one
+    env = {name: text for name, text in os.environ.items() if name not in ("MAKEFLAGS", "V")}
+    run(["make", "-s", "-C", source / "src", *given], env=env)
     stamp.write_text(value)
     return paths
 
@@ -296,7 +286,6 @@ def build_bpf(arch: str | None = None) -> list[Path]:
     includes = [types, ROOT / "src" / "bpf", *map(Path, libbpf_paths().include_dirs)]
     flags = [*BPF_CFLAGS, f"-D__TARGET_ARCH_{BPF_ARCHES[machine]}"]
     for path in includes:
-        # relative paths: the names end up in the object
         flags += ["-I", str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)]
     shared = digest(
         [*(ROOT / "src" / "bpf").glob("*.h"), *types.glob("*.h")],
@@ -316,9 +305,10 @@ def _compile_bpf(source: Path, home: Path, flags: Sequence[str], shared: str) ->
     stamp, value = made.with_suffix(".stamp"), digest([source], shared)
     if made.is_file() and is_stamped(stamp, value):
         return made
-    say("bpf", f"{made.relative_to(ROOT)}")
+    say("bpf", str(made.relative_to(ROOT)))
     partial = made.with_suffix(".partial")
-    run(["clang", *flags, "-c", source.relative_to(ROOT), "-o", partial])
+    here = f"-ffile-prefix-map={ROOT}=."  # the object names its sources, not this machine
+    run(["clang", *flags, here, "-c", source.relative_to(ROOT), "-o", partial])
     # drops DWARF and keeps .BTF and .BTF.ext
     run(["llvm-strip", "-g", partial])
     partial.replace(made)
@@ -353,7 +343,7 @@ def build_venv() -> None:
     python, command = VENV / "bin" / "python", VENV / "bin" / "retsnoop-py"
     native = [path for path in (ROOT / "src" / "native").iterdir() if path.is_file()]
     wanted = {
-        "metadata": digest([ROOT / "pyproject.toml"], sys.version.split()[0], str(ROOT)),
+        "metadata": digest([ROOT / "pyproject.toml"], str(ROOT)),
         "native": digest([*native, ROOT / "setup.py"], LIBBPF_SHA256, libbpf_choice()),
     }
     stamp = VENV / "retsnoop-stamp.json"

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""build.py: what is up to date, what is missing, and what it says when a step cannot be done."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import build
+import pytest
+
+BOOKWORM = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_ID="12"\nID=debian\n'
+SOURCE = 'char LICENSE[] __attribute__((section("license"), used)) = "Dual BSD/GPL";\n'
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of one BPF source and one header, in which build.py believes itself."""
+    root = tmp_path / "checkout"
+    for folder in ("src/bpf", "src/retsnoop_py", "vmlinux/x86_64", "vmlinux/aarch64"):
+        (root / folder).mkdir(parents=True)
+    (root / "src/bpf/records.h").write_text("/* nothing yet */\n")
+    (root / "src/bpf/tiny.bpf.c").write_text('#include "records.h"\n' + SOURCE)
+    monkeypatch.setattr(build, "ROOT", root)
+    monkeypatch.setattr(build, "BUILD", root / "build")
+    monkeypatch.setattr(build, "PACKAGE", root / "src/retsnoop_py")
+    monkeypatch.setattr(build, "libbpf_paths", lambda: build.LibbpfPaths([], [], []))
+    return root
+
+
+def write_program(folder: Path, name: str, body: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+def test_each_package_is_listed_once_with_its_purpose() -> None:
+    names = [name for name, _ in build.DEBIAN_PACKAGES]
+    assert len(names) == len(set(names))
+    assert all(purpose for _, purpose in build.DEBIAN_PACKAGES)
+
+
+@pytest.mark.parametrize(
+    ("os_release", "wants_virtiofsd"),
+    [
+        (BOOKWORM, False),
+        (BOOKWORM.replace("12", "13"), True),
+        ("ID=debian\n", True),  # sid has no VERSION_ID
+        ('ID=ubuntu\nVERSION_ID="22.04"\n', False),
+    ],
+)
+def test_virtiofsd_is_a_package_of_its_own_after_debian_12(
+    os_release: str, wants_virtiofsd: bool
+) -> None:
+    assert ("virtiofsd" in build.wanted_packages(os_release)) is wants_virtiofsd
+
+
+def test_a_package_that_is_only_known_or_half_removed_counts_as_missing() -> None:
+    known = "gcc\tii \nclang\tun \nllvm\trc \n"
+    assert build.missing_packages(["gcc", "clang", "llvm", "make"], known) == [
+        "clang",
+        "llvm",
+        "make",
+    ]
+
+
+def test_without_root_the_exact_command_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = build.wanted_packages(Path("/etc/os-release").read_text())
+    installed = "".join(f"{name}\\tii \\n" for name in wanted if name not in ("clang", "zstd"))
+    write_program(tmp_path, "dpkg-query", f"printf '{installed}'\nexit 1")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(build.BuildError) as caught:
+        build.install_deps()
+    assert "apt-get install -y --no-install-recommends clang zstd" in str(caught.value)
+    assert "sudo" in str(caught.value)
+
+
+def test_on_another_distribution_missing_tools_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tool in ("gcc", "make", "llvm-strip"):
+        write_program(tmp_path, tool, "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(build.BuildError, match="missing: clang qemu-system-x86_64 busybox"):
+        build.install_deps()
+
+
+def test_a_digest_depends_on_names_contents_and_order_of_nothing_else(checkout: Path) -> None:
+    one, two = checkout / "one", checkout / "two"
+    one.write_text("a")
+    two.write_text("b")
+    before = build.digest([one, two], "flag")
+    assert build.digest([two, one], "flag") == before
+    assert build.digest([one, two], "other") != before
+    assert build.digest([one], "flag") != before
+    two.write_text("c")
+    assert build.digest([one, two], "flag") != before
+
+
+def test_machines_have_several_names() -> None:
+    assert [build.machine_of(name) for name in ("amd64", "x86_64", "arm64", "aarch64")] == [
+        "x86_64",
+        "x86_64",
+        "aarch64",
+        "aarch64",
+    ]
+    with pytest.raises(build.BuildError, match="riscv64"):
+        build.machine_of("riscv64")
+
+
+def test_bpf_is_compiled_when_a_source_or_header_changed_and_only_then(checkout: Path) -> None:
+    [made] = build.build_bpf()
+    packaged = checkout / "src/retsnoop_py/bpf/tiny.bpf.o"
+    assert packaged.read_bytes() == made.read_bytes()
+
+    before = made.stat().st_mtime_ns, packaged.stat().st_mtime_ns
+    os.utime(checkout / "src/bpf/tiny.bpf.c")  # a checkout touches files it does not change
+    build.build_bpf()
+    assert (made.stat().st_mtime_ns, packaged.stat().st_mtime_ns) == before
+
+    (checkout / "src/bpf/records.h").write_text("static const int changed __attribute__((used));\n")
+    build.build_bpf()
+    assert made.stat().st_mtime_ns != before[0]
+    assert packaged.read_bytes() == made.read_bytes()
+
+
+def test_a_bpf_object_keeps_btf_and_tells_nothing_of_this_machine(checkout: Path) -> None:
+    (checkout / "src/bpf/tiny.bpf.c").write_text(
+        SOURCE + '__attribute__((section("kprobe"), used)) int entry(void *ctx)\n'
+        "{\n\treturn ctx != 0;\n}\n"
+    )
+    [made] = build.build_bpf()
+    sections = subprocess.run(
+        ["llvm-readelf", "-S", "-W", made], capture_output=True, text=True, check=True
+    ).stdout
+    assert ".BTF.ext" in sections
+    assert ".debug_info" not in sections
+    assert str(checkout).encode() not in made.read_bytes()
+
+
+def test_the_object_of_a_deleted_source_leaves_the_package(checkout: Path) -> None:
+    stale = checkout / "src/retsnoop_py/bpf/gone.bpf.o"
+    stale.parent.mkdir()
+    stale.touch()
+    build.build_bpf()
+    assert [path.name for path in stale.parent.iterdir()] == ["tiny.bpf.o"]
+
+
+def test_another_architecture_stays_out_of_the_package(checkout: Path) -> None:
+    host = build.machine_of(os.uname().machine)
+    other = next(name for name in build.BPF_ARCHES if name != host)
+    [made] = build.build_bpf(other)
+    assert made == checkout / "build/bpf" / other / "tiny.bpf.o"
+    assert not (checkout / "src/retsnoop_py/bpf").exists()
+
+
+def test_a_compiler_error_is_shown_and_leaves_no_object(checkout: Path) -> None:
+    (checkout / "src/bpf/tiny.bpf.c").write_text("int broken(\n")
+    with pytest.raises(build.BuildError, match=r"tiny\.bpf\.c:1:\d+: .*error: expected"):
+        build.build_bpf()
+    assert not list(checkout.rglob("*.o"))
+
+
+def test_pkg_config_flags_become_arguments_for_cffi() -> None:
+    words = ["-I/opt/include", "-DX", "-L/opt/lib", "-lbpf", "-lelf"]
+    assert build.paths_of_flags(words) == (["/opt/include"], ["-L/opt/lib"], ["bpf", "elf"])
+
+
+def test_a_system_libbpf_that_is_too_old_names_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_program(tmp_path, "pkg-config", "echo 'libbpf has version 1.1.2' >&2; exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("RETSNOOP_LIBBPF", "system")
+    with pytest.raises(build.BuildError, match=r"no libbpf >= 1\.5 here(?s:.*)has version 1\.1\.2"):
+        build.libbpf_paths()
+
+
+def test_an_unknown_libbpf_choice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETSNOOP_LIBBPF", "1.7")
+    with pytest.raises(build.BuildError, match=r"RETSNOOP_LIBBPF=1\.7"):
+        build.libbpf_paths()
+
+
+def test_a_tarball_with_another_checksum_is_never_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetches: list[str] = []
+
+    class Tampered:
+        def __init__(self, suite: str) -> None:
+            self.suite = suite
+
+        def source(self, package: str, dest: Path) -> list[Path]:
+            fetches.append(f"{self.suite}/{package}")
+            (dest / build.LIBBPF_TARBALL).write_text("something else")
+            return []
+
+    monkeypatch.setattr("retsnoop_py.vm.debian.AptRoot", Tampered)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cached = tmp_path / "retsnoop-py/sources" / build.LIBBPF_TARBALL
+    cached.parent.mkdir(parents=True)
+    cached.write_text("cut short")
+    with pytest.raises(build.BuildError, match="SHA-256 differs"):
+        build.libbpf_tarball()
+    assert fetches == ["trixie/libbpf"]
+
+
+def test_a_failing_step_ends_with_one_message_and_status_1(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build.main(["bpf", "--arch", "riscv64"]) == 1
+    assert capsys.readouterr().err == (
+        "build.py: no BPF objects for riscv64, only for x86_64 and aarch64\n"
+    )
+
+
+def test_an_old_python_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build, "MIN_PYTHON", (9, 1))
+    assert build.main(["all"]) == 1
+    assert "9.1 or later is needed" in capsys.readouterr().err
+
+
+def test_make_alone_lists_every_target() -> None:
+    root = Path(build.__file__).parent
+    targets = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.MULTILINE)
+    shown = subprocess.run(
+        ["make", "--no-print-directory"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
+    listed = re.findall(r"^  make ([a-z-]+)", shown, re.MULTILINE)
+    assert targets is not None
+    assert sorted(listed) == sorted(targets[1].split())
