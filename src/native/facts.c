@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "facts.h"
+
+static const uint32_t NONE = UINT32_MAX;
+
+/*
+ * A trace point may lie a few bytes into its function: behind ENDBR on x86, behind the
+ * patched NOPs on arm64.
+ */
+static const uint64_t MAX_ENTRY_OFFSET = 32;
+
+/* ---- hash chains over items that the caller numbers ---- */
+
+struct chains {
+	uint32_t *heads;
+	uint32_t *next;
+	uint32_t mask;
+};
+
+static int chains_init(struct chains *c, size_t cnt)
+{
+	uint32_t size = 16;
+
+	while (size < cnt * 2)
+		size *= 2;
+	c->mask = size - 1;
+	c->heads = malloc(size * sizeof(*c->heads));
+	c->next = malloc((cnt + 1) * sizeof(*c->next));
+	if (!c->heads || !c->next) {
+		free(c->heads);
+		free(c->next);
+		return -1;
+	}
+	memset(c->heads, 0xff, size * sizeof(*c->heads));
+	return 0;
+}
+
+static void chains_free(struct chains *c)
+{
+	free(c->heads);
+	free(c->next);
+}
+
+static void chains_add(struct chains *c, uint32_t hash, uint32_t item)
+{
+	c->next[item] = c->heads[hash & c->mask];
+	c->heads[hash & c->mask] = item;
+}
+
+static uint32_t hash_bytes(const char *s, size_t len)
+{
+	uint32_t h = 2166136261u; /* FNV-1a */
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ (unsigned char)s[i]) * 16777619u;
+	return h;
+}
+
+/* ---- globs ---- */
+
+/* Only the last '*' is ever retried, so the cost is at most glob_len * len. */
+int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len)
+{
+	size_t g = 0, i = 0, star = SIZE_MAX, resume = 0;
+
+	while (i < len) {
+		if (g < glob_len && glob[g] == '*') {
+			star = g++;
+			resume = i;
+		} else if (g < glob_len && (glob[g] == '?' || glob[g] == s[i])) {
+			g++;
+			i++;
+		} else if (star != SIZE_MAX) {
+			g = star + 1;
+			i = ++resume;
+		} else {
+			return 0;
+		}
+	}
+	while (g < glob_len && glob[g] == '*')
+		g++;
+	return g == glob_len;
+}
+
+/* ---- symbol lists ---- */
+
+static const char *parse_hex(const char *p, const char *end, uint64_t *val)
+{
+	const char *start = p;
+
+	*val = 0;
+	for (; p < end; p++) {
+		unsigned int c = (unsigned char)*p, digit;
+
+		if (c - '0' < 10)
+			digit = c - '0';
+		else if ((c | 0x20) - 'a' < 6)
+			digit = (c | 0x20) - 'a' + 10;
+		else
+			break;
+		*val = *val << 4 | digit;
+	}
+	return p > start && p < end && *p == ' ' ? p + 1 : NULL;
+}
+
+static const char *parse_prefix(const char *p, const char *end, int list, struct rsn_sym *sym)
+{
+	if (list == RSN_LIST_NAMES)
+		return p;
+	p = parse_hex(p, end, &sym->addr);
+	if (!p || list == RSN_LIST_ADDRS)
+		return p;
+	if (end - p < 3 || p[1] != ' ')
+		return NULL;
+	sym->type = p[0];
+	return p + 2;
+}
+
+static bool parse_line(const char *text, const char *p, const char *end, int list,
+		       struct rsn_sym *sym)
+{
+	const char *name;
+
+	memset(sym, 0, sizeof(*sym));
+	name = parse_prefix(p, end, list, sym);
+	if (!name)
+		return false;
+	for (p = name; p < end && *p != ' ' && *p != '\t'; p++)
+		;
+	if (p == name || p - name > UINT16_MAX)
+		return false;
+	sym->name = name - text;
+	sym->name_len = p - name;
+	while (p < end && (*p == ' ' || *p == '\t'))
+		p++;
+	if (p < end && *p == '[' && end[-1] == ']' && end - p - 2 <= UINT16_MAX) {
+		sym->module = p + 1 - text;
+		sym->module_len = end - p - 2;
+	}
+	return true;
+}
+
+/* Returns the number of symbols; a line that does not read as one is left out. */
+size_t rsn_syms_parse(const char *text, size_t len, int list, struct rsn_sym *out, size_t max)
+{
+	const char *p = text, *end = text + len, *eol;
+	size_t cnt = 0;
+
+	for (; p < end && cnt < max; p = eol + 1) {
+		eol = memchr(p, '\n', end - p);
+		if (!eol)
+			eol = end;
+		if (parse_line(text, p, eol, list, &out[cnt]))
+			cnt++;
+	}
+	return cnt;
+}
+
+/* By address; symbols at one address stay in the order of the list. */
+static int cmp_syms(const void *a, const void *b)
+{
+	const struct rsn_sym *x = a, *y = b;
+
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return x->name < y->name ? -1 : x->name > y->name;
+}
+
+void rsn_syms_sort(struct rsn_sym *syms, size_t cnt)
+{
+	size_t sorted = cnt ? 1 : 0;
+
+	while (sorted < cnt && cmp_syms(&syms[sorted - 1], &syms[sorted]) < 0)
+		sorted++;
+	if (sorted < cnt)
+		qsort(syms, cnt, sizeof(*syms), cmp_syms);
+}
+
+/* Index of the first symbol above addr. */
+size_t rsn_syms_upper(const struct rsn_sym *syms, size_t cnt, uint64_t addr)
+{
+	size_t lo = 0, hi = cnt;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (syms[mid].addr <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Indexes of the symbols called name; returns how many there are, writes at most max. */
+size_t rsn_syms_find(const struct rsn_symtab *tab, const char *name, uint32_t *out, size_t max)
+{
+	size_t len = strlen(name), found = 0;
+
+	for (size_t i = 0; i < tab->cnt; i++) {
+		const struct rsn_sym *s = &tab->syms[i];
+
+		if (s->name_len != len || memcmp(tab->text + s->name, name, len))
+			continue;
+		if (found < max)
+			out[found] = i;
+		found++;
+	}
+	return found;
+}
+
+static bool starts_with(const struct rsn_symtab *tab, const struct rsn_sym *s, const char *prefix)
+{
+	size_t len = strlen(prefix);
+
+	return s->name_len >= len && !memcmp(tab->text + s->name, prefix, len);
+}
+
+static bool is_generated(const struct rsn_symtab *tab, const struct rsn_sym *s)
+{
+	const char *module = tab->text + s->module;
+
+	return (s->module_len == 3 && !memcmp(module, "bpf", 3)) ||
+	       (s->module_len > 10 && !memcmp(module, "__builtin_", 10));
+}
+
+/* The text symbols t T w W, without call-depth and CFI padding and run-time generated code. */
+static bool is_function(const struct rsn_symtab *tab, const struct rsn_sym *s)
+{
+	if ((s->type | 0x20) != 't' && (s->type | 0x20) != 'w')
+		return false;
+	return !starts_with(tab, s, "__pfx_") && !starts_with(tab, s, "__cfi_") &&
+	       !is_generated(tab, s);
+}
+
+static bool same_symbol(const struct rsn_symtab *ta, const struct rsn_sym *a,
+			const struct rsn_symtab *tb, const struct rsn_sym *b)
+{
+	return a->name_len == b->name_len && a->module_len == b->module_len &&
+	       !memcmp(ta->text + a->name, tb->text + b->name, a->name_len) &&
+	       !memcmp(ta->text + a->module, tb->text + b->module, a->module_len);
+}
+
+/* With addresses, exactly the instances the kernel lists are traceable. */
+static void states_by_addr(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
+			   uint8_t *states)
+{
+	for (size_t i = 0; i < traceable->cnt; i++) {
+		const struct rsn_sym *want = &traceable->syms[i];
+		size_t k = rsn_syms_upper(tab->syms, tab->cnt, want->addr);
+
+		while (k-- > 0 && want->addr - tab->syms[k].addr <= MAX_ENTRY_OFFSET) {
+			if (states[k] && same_symbol(tab, &tab->syms[k], traceable, want)) {
+				states[k] = RSN_TRACEABLE;
+				break;
+			}
+		}
+	}
+}
+
+static uint32_t find_symbol(const struct chains *c, const struct rsn_symtab *tab,
+			    const struct rsn_symtab *other, const struct rsn_sym *want)
+{
+	uint32_t i = c->heads[hash_bytes(other->text + want->name, want->name_len) & c->mask];
+
+	while (i != NONE && !same_symbol(tab, &tab->syms[i], other, want))
+		i = c->next[i];
+	return i;
+}
+
+/* Without, all instances of a name are traceable if as many are listed, else nobody can tell. */
+static int states_by_count(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
+			   uint8_t *states)
+{
+	int32_t *surplus = calloc(traceable->cnt + 1, sizeof(*surplus));
+	uint32_t *match = malloc((tab->cnt + 1) * sizeof(*match));
+	struct chains c;
+
+	if (!surplus || !match || chains_init(&c, traceable->cnt)) {
+		free(surplus);
+		free(match);
+		return -1;
+	}
+	for (size_t i = 0; i < traceable->cnt; i++) {
+		const struct rsn_sym *s = &traceable->syms[i];
+		uint32_t first = find_symbol(&c, traceable, traceable, s);
+
+		if (first == NONE) {
+			chains_add(&c, hash_bytes(traceable->text + s->name, s->name_len), i);
+			first = i;
+		}
+		surplus[first]--;
+	}
+	for (size_t k = 0; k < tab->cnt; k++) {
+		match[k] = states[k] ? find_symbol(&c, traceable, tab, &tab->syms[k]) : NONE;
+		if (match[k] != NONE)
+			surplus[match[k]]++;
+	}
+	for (size_t k = 0; k < tab->cnt; k++)
+		if (match[k] != NONE)
+			states[k] = surplus[match[k]] ? RSN_AMBIGUOUS : RSN_TRACEABLE;
+	chains_free(&c);
+	free(surplus);
+	free(match);
+	return 0;
+}
+
+/*
+ * Writes one enum rsn_state per symbol of tab, which is sorted by address, and the indexes of
+ * those that are functions. Returns the number of functions, or -1 if memory ran out.
+ */
+ptrdiff_t rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
+			  int by_addr, uint8_t *states, uint32_t *functions)
+{
+	ptrdiff_t cnt = 0;
+
+	for (size_t k = 0; k < tab->cnt; k++) {
+		bool function = is_function(tab, &tab->syms[k]);
+
+		states[k] = function ? RSN_UNTRACEABLE : RSN_NOT_FUNCTION;
+		if (function)
+			functions[cnt++] = k;
+	}
+	if (by_addr)
+		states_by_addr(tab, traceable, states);
+	else if (states_by_count(tab, traceable, states))
+		return -1;
+	return cnt;
+}
+
+/* ---- many globs against many symbols ---- */
+
+struct matcher {
+	const struct rsn_glob *globs;
+	uint32_t *counts;
+	uint16_t *lens;
+	uint32_t *wild; /* globs with * or ? in the name; the others are in the chains */
+	size_t wild_cnt;
+	size_t exact_cnt;
+	struct chains exact;
+};
+
+static void matcher_free(struct matcher *m)
+{
+	free(m->lens);
+	free(m->wild);
+	chains_free(&m->exact);
+}
+
+static int matcher_init(struct matcher *m, const struct rsn_glob *globs, size_t cnt)
+{
+	m->globs = globs;
+	m->wild_cnt = m->exact_cnt = 0;
+	m->lens = malloc((cnt + 1) * sizeof(*m->lens));
+	m->wild = malloc((cnt + 1) * sizeof(*m->wild));
+	if (!m->lens || !m->wild || chains_init(&m->exact, cnt)) {
+		free(m->lens);
+		free(m->wild);
+		return -1;
+	}
+	for (size_t i = 0; i < cnt; i++) {
+		size_t len = strlen(globs[i].name);
+
+		m->lens[i] = len < UINT16_MAX ? len : UINT16_MAX;
+		m->counts[i] = 0;
+		if (strpbrk(globs[i].name, "*?")) {
+			m->wild[m->wild_cnt++] = i;
+		} else {
+			chains_add(&m->exact, hash_bytes(globs[i].name, len), i);
+			m->exact_cnt++;
+		}
+	}
+	return 0;
+}
+
+static bool module_matches(const struct rsn_glob *g, const struct rsn_symtab *tab,
+			   const struct rsn_sym *s)
+{
+	if (!g->module)
+		return true;
+	return s->module_len &&
+	       rsn_glob_match(g->module, strlen(g->module), tab->text + s->module, s->module_len);
+}
+
+static uint32_t match_symbol(struct matcher *m, const struct rsn_symtab *tab,
+			     const struct rsn_sym *s)
+{
+	const char *name = tab->text + s->name;
+	uint32_t first = NONE, i = NONE;
+
+	if (m->exact_cnt)
+		i = m->exact.heads[hash_bytes(name, s->name_len) & m->exact.mask];
+	for (; i != NONE; i = m->exact.next[i]) {
+		if (m->lens[i] != s->name_len || memcmp(m->globs[i].name, name, s->name_len) ||
+		    !module_matches(&m->globs[i], tab, s))
+			continue;
+		m->counts[i]++;
+		if (i < first)
+			first = i;
+	}
+	for (size_t w = 0; w < m->wild_cnt; w++) {
+		i = m->wild[w];
+		if (!rsn_glob_match(m->globs[i].name, m->lens[i], name, s->name_len) ||
+		    !module_matches(&m->globs[i], tab, s))
+			continue;
+		m->counts[i]++;
+		if (i < first)
+			first = i;
+	}
+	return first;
+}
+
+/*
+ * Matches the symbols of subset, indexes into tab, against all globs. counts gets the number
+ * of symbols each glob matches, hits one element per symbol that any matches, in the order of
+ * the subset. Returns the number of hits, or -1 if memory ran out.
+ */
+ptrdiff_t rsn_syms_match(const struct rsn_symtab *tab, const uint32_t *subset, size_t subset_cnt,
+			 const struct rsn_glob *globs, size_t glob_cnt, uint32_t *counts,
+			 struct rsn_hit *hits)
+{
+	struct matcher m = { .counts = counts };
+	ptrdiff_t cnt = 0;
+
+	if (matcher_init(&m, globs, glob_cnt))
+		return -1;
+	for (size_t i = 0; i < subset_cnt; i++) {
+		uint32_t glob = match_symbol(&m, tab, &tab->syms[subset[i]]);
+
+		if (glob == NONE)
+			continue;
+		hits[cnt].sym = subset[i];
+		hits[cnt++].glob = glob;
+	}
+	matcher_free(&m);
+	return cnt;
+}
+
+/* ---- BTF ---- */
+
+enum {
+	BTF_HEADER_WORDS = 3,
+	BTF_KIND_MAX = 19,
+};
+
+/* Words that follow a type's header: a fixed number, and some per member. */
+static const struct {
+	uint8_t fixed;
+	uint8_t per_member;
+} btf_tails[BTF_KIND_MAX + 1] = {
+	[1] = { 1, 0 }, /* INT */
+	[3] = { 3, 0 }, /* ARRAY */
+	[4] = { 0, 3 }, /* STRUCT */
+	[5] = { 0, 3 }, /* UNION */
+	[6] = { 0, 2 }, /* ENUM */
+	[13] = { 0, 2 }, /* FUNC_PROTO */
+	[14] = { 1, 0 }, /* VAR */
+	[15] = { 0, 3 }, /* DATASEC */
+	[17] = { 1, 0 }, /* DECL_TAG */
+	[19] = { 0, 3 }, /* ENUM64 */
+};
+
+static uint32_t btf_kind(uint32_t info)
+{
+	return info >> 24 & 0x1f;
+}
+
+/*
+ * Word offset of every type, in the order of their ids. Returns their number, of which at most
+ * max are written, or -(offset + 1) of the word where the data stops making sense.
+ */
+ptrdiff_t rsn_btf_index(const uint32_t *types, size_t words, uint32_t *offsets, size_t max)
+{
+	size_t off = 0, cnt = 0;
+
+	while (off < words) {
+		uint32_t info, kind;
+		size_t size;
+
+		if (words - off < BTF_HEADER_WORDS)
+			return -(ptrdiff_t)off - 1;
+		info = types[off + 1];
+		kind = btf_kind(info);
+		if (!kind || kind > BTF_KIND_MAX)
+			return -(ptrdiff_t)off - 1;
+		size = BTF_HEADER_WORDS + btf_tails[kind].fixed +
+		       (size_t)btf_tails[kind].per_member * (info & 0xffff);
+		if (size > words - off)
+			return -(ptrdiff_t)off - 1;
+		if (cnt < max)
+			offsets[cnt] = off;
+		cnt++;
+		off += size;
+	}
+	return cnt;
+}
+
+/* The sections of strings end with a NUL, which the caller has checked. */
+static const char *btf_string(const struct rsn_btf *btf, uint32_t off)
+{
+	if (off < btf->base_strs_len)
+		return btf->base_strs + off;
+	off -= btf->base_strs_len;
+	return off < btf->strs_len ? btf->strs + off : "";
+}
+
+/*
+ * Looks name_cnt NUL-terminated names up among the types whose kind is a bit of kinds. out gets,
+ * for each name, 1 + the index of the first such type, or 0. Returns -1 if memory ran out.
+ */
+int rsn_btf_find(const struct rsn_btf *btf, const uint32_t *offsets, size_t cnt, uint32_t kinds,
+		 const char *names, size_t name_cnt, uint32_t *out)
+{
+	const char **wanted = malloc((name_cnt + 1) * sizeof(*wanted));
+	struct chains c;
+
+	if (!wanted || chains_init(&c, name_cnt)) {
+		free(wanted);
+		return -1;
+	}
+	for (size_t i = 0; i < name_cnt; i++) {
+		size_t len = strlen(names);
+
+		wanted[i] = names;
+		out[i] = 0;
+		chains_add(&c, hash_bytes(names, len), i);
+		names += len + 1;
+	}
+	for (size_t t = 0; t < cnt; t++) {
+		const uint32_t *type = &btf->types[offsets[t]];
+		const char *name;
+		uint32_t i;
+
+		if (!type[0] || !(kinds >> btf_kind(type[1]) & 1))
+			continue;
+		name = btf_string(btf, type[0]);
+		i = c.heads[hash_bytes(name, strlen(name)) & c.mask];
+		for (; i != NONE; i = c.next[i])
+			if (!out[i] && !strcmp(wanted[i], name))
+				out[i] = t + 1;
+	}
+	chains_free(&c);
+	free(wanted);
+	return 0;
+}

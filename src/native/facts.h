@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Bulk work on the kernel's symbol lists and BTF. The text between the markers
+ * is also what cffi reads, so it is plain C: no macros, no preprocessor.
+ */
+#ifndef RSN_FACTS_H
+#define RSN_FACTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef begin */
+/* How a line of a symbol list reads. */
+enum rsn_list {
+	RSN_LIST_KALLSYMS = 0, /* "address type name\t[module]" */
+	RSN_LIST_NAMES = 1, /* "name [module]" */
+	RSN_LIST_ADDRS = 2, /* "address name [module]" */
+};
+
+/* One line of a symbol list; name and module are byte offsets into its text. */
+struct rsn_sym {
+	uint64_t addr;
+	uint32_t name;
+	uint32_t module;
+	uint16_t name_len;
+	uint16_t module_len; /* 0 for vmlinux */
+	char type; /* nm letter, 0 where the list has none */
+};
+
+struct rsn_symtab {
+	const char *text;
+	const struct rsn_sym *syms;
+	size_t cnt;
+};
+
+/* What is known of a kallsyms line as a function to trace. */
+enum rsn_state {
+	RSN_NOT_FUNCTION = 0, /* data, padding before a function, generated code */
+	RSN_UNTRACEABLE = 1,
+	RSN_TRACEABLE = 2,
+	RSN_AMBIGUOUS = 3, /* one of several of its name, some of them traceable */
+};
+
+/* module NULL: vmlinux and every module. Names and modules may hold * and ?. */
+struct rsn_glob {
+	const char *name;
+	const char *module;
+};
+
+struct rsn_hit {
+	uint32_t sym; /* index into the table */
+	uint32_t glob; /* first glob that matches it */
+};
+
+struct rsn_btf {
+	const uint32_t *types;
+	size_t words; /* of types */
+	const char *strs;
+	size_t strs_len;
+	const char *base_strs; /* of the BTF a split one stands on, else NULL */
+	size_t base_strs_len;
+};
+
+int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len);
+size_t rsn_syms_parse(const char *text, size_t len, int list, struct rsn_sym *out, size_t max);
+void rsn_syms_sort(struct rsn_sym *syms, size_t cnt);
+size_t rsn_syms_upper(const struct rsn_sym *syms, size_t cnt, uint64_t addr);
+size_t rsn_syms_find(const struct rsn_symtab *tab, const char *name, uint32_t *out, size_t max);
+ptrdiff_t rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
+			  int by_addr, uint8_t *states, uint32_t *functions);
+ptrdiff_t rsn_syms_match(const struct rsn_symtab *tab, const uint32_t *subset, size_t subset_cnt,
+			 const struct rsn_glob *globs, size_t glob_cnt, uint32_t *counts,
+			 struct rsn_hit *hits);
+ptrdiff_t rsn_btf_index(const uint32_t *types, size_t words, uint32_t *offsets, size_t max);
+int rsn_btf_find(const struct rsn_btf *btf, const uint32_t *offsets, size_t cnt, uint32_t kinds,
+		 const char *names, size_t name_cnt, uint32_t *out);
+/* cdef end */
+
+#endif

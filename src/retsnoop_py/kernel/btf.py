@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""BTF, the kernel's own description of its types, read without parsing more than is asked for.
+
+The layout is that of the kernel's ``Documentation/bpf/btf.rst``. Types are numbered; a split
+BTF (a module's) goes on numbering where its base ends and may refer to the base's types.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+from retsnoop_py.errors import DataError
+from retsnoop_py.kernel import native
+from retsnoop_py.kernel.btf_blob import Blob
+from retsnoop_py.kernel.functions import ResultKind, ResultType
+
+__all__ = ["POINTER_SIZE", "Btf", "Kind", "Member", "Param", "Type"]
+
+_TYPE = struct.Struct("=III")
+#: Bytes. Every machine this tool runs on has 64-bit pointers.
+POINTER_SIZE = 8
+#: Deeper chains of modifiers, arrays or nested types are a loop in damaged data.
+_MAX_CHAIN = 64
+
+
+class Kind(IntEnum):
+    """``BTF_KIND_*``; ``VOID`` is type 0."""
+
+    VOID = 0
+    INT = 1
+    PTR = 2
+    ARRAY = 3
+    STRUCT = 4
+    UNION = 5
+    ENUM = 6
+    FWD = 7
+    TYPEDEF = 8
+    VOLATILE = 9
+    CONST = 10
+    RESTRICT = 11
+    FUNC = 12
+    FUNC_PROTO = 13
+    VAR = 14
+    DATASEC = 15
+    FLOAT = 16
+    DECL_TAG = 17
+    TYPE_TAG = 18
+    ENUM64 = 19
+
+
+#: By number: calling the enum costs more than all the rest of reading a type.
+_KINDS = tuple(Kind)
+_TRANSPARENT = frozenset({Kind.TYPEDEF, Kind.VOLATILE, Kind.CONST, Kind.RESTRICT, Kind.TYPE_TAG})
+_QUALIFIERS = {Kind.VOLATILE: "volatile", Kind.CONST: "const", Kind.RESTRICT: "restrict"}
+_TAGS = {
+    Kind.STRUCT: "struct",
+    Kind.UNION: "union",
+    Kind.ENUM: "enum",
+    Kind.ENUM64: "enum",
+}
+_INT_SIGNED = 1
+_INT_BOOL = 4
+
+
+class Type(NamedTuple):
+    """A type's header. ``arg`` is its size in bytes or the type it refers to, by kind."""
+
+    id: int
+    kind: Kind
+    name: str
+    arg: int
+    vlen: int
+    kflag: bool
+
+
+class Member(NamedTuple):
+    """A member of a struct or union. ``bit_size`` is 0 unless it is a bit field."""
+
+    name: str
+    bit_offset: int
+    type_id: int
+    bit_size: int = 0
+
+
+class Param(NamedTuple):
+    """A parameter of a function; a last one of type 0 without a name stands for ``...``."""
+
+    name: str
+    type_id: int
+
+
+class Btf:
+    """A BTF blob; ``base`` is the vmlinux BTF a module's stands on.
+
+    Raises :class:`DataError` if ``data`` is not BTF, or damaged.
+    """
+
+    def __init__(self, data: bytes, base: Btf | None = None) -> None:
+        below: tuple[Blob, ...] = base.blobs if base else ()
+        self.base = base
+        self._own = Blob(data, below[0] if below else None)
+        #: This blob, then those it stands on.
+        self.blobs: tuple[Blob, ...] = (self._own, *below)
+        #: Ids run from 1 up to, not including, this one.
+        self.end = self._own.end
+        self._declarators: dict[int, tuple[str, str]] = {}
+        self._results: dict[int, ResultType] = {}
+
+    # -- types by id --
+
+    def _locate(self, type_id: int) -> tuple[memoryview, int]:
+        """The section a type is in and its offset in bytes there."""
+        for blob in self.blobs:
+            if blob.start <= type_id < blob.end:
+                return blob.types, 4 * blob.offsets[type_id - blob.start]
+        raise DataError(f"BTF is damaged: there is no type {type_id}")
+
+    def _string(self, offset: int) -> str:
+        for blob in self.blobs:
+            if blob.string_start <= offset < blob.string_end:
+                offset -= blob.string_start
+                end = blob.strings.index(b"\0", offset)
+                return blob.strings[offset:end].decode(errors="replace")
+        raise DataError(f"BTF is damaged: there is no string {offset}")
+
+    def type(self, type_id: int) -> Type:
+        """The header of type ``type_id``."""
+        if type_id == 0:
+            return Type(0, Kind.VOID, "void", 0, 0, False)
+        name, info, arg = _TYPE.unpack_from(*self._locate(type_id))
+        kind = _KINDS[info >> 24 & 0x1F]
+        return Type(type_id, kind, self._string(name), arg, info & 0xFFFF, info >> 31 == 1)
+
+    def _tail(self, type_: Type, words: int) -> tuple[int, ...]:
+        types, offset = self._locate(type_.id)
+        return tuple(types[offset + 12 : offset + 12 + 4 * words].cast("I"))
+
+    def resolve(self, type_id: int) -> Type:
+        """The type behind typedefs, qualifiers and tags."""
+        for _ in range(_MAX_CHAIN):
+            type_ = self.type(type_id)
+            if type_.kind not in _TRANSPARENT:
+                return type_
+            type_id = type_.arg
+        raise DataError(f"BTF is damaged: type {type_id} refers to itself")
+
+    def size_of(self, type_id: int) -> int:
+        """Size in bytes; 0 for void, functions and forward declarations."""
+        count = 1
+        for _ in range(_MAX_CHAIN):
+            type_ = self.resolve(type_id)
+            match type_.kind:
+                case Kind.PTR:
+                    return count * POINTER_SIZE
+                case Kind.ARRAY:
+                    type_id, _, elements = self._tail(type_, 3)
+                    count *= elements
+                case Kind.VAR:
+                    type_id = type_.arg
+                case Kind.FUNC | Kind.FUNC_PROTO | Kind.FWD | Kind.VOID:
+                    return 0
+                case _:
+                    return count * type_.arg
+        raise DataError(f"BTF is damaged: array type {type_id} refers to itself")
+
+    def element(self, type_id: int) -> tuple[int, int]:
+        """Element type and number of elements of an array."""
+        element, _, count = self._tail(self._expect(type_id, Kind.ARRAY), 3)
+        return element, count
+
+    def int_encoding(self, type_id: int) -> tuple[bool, bool]:
+        """Whether an integer type is signed, and whether it is a boolean."""
+        encoding = self._tail(self._expect(type_id, Kind.INT), 1)[0] >> 24 & 0xF
+        return bool(encoding & _INT_SIGNED), bool(encoding & _INT_BOOL)
+
+    def members(self, type_id: int) -> tuple[Member, ...]:
+        """The members of a struct or union, in order; anonymous ones have an empty name."""
+        type_ = self._expect(type_id, Kind.STRUCT, Kind.UNION)
+        words = self._tail(type_, 3 * type_.vlen)
+        members = []
+        for i in range(0, len(words), 3):
+            name, member_type, offset = words[i : i + 3]
+            bits = offset >> 24 if type_.kflag else 0
+            if type_.kflag:
+                offset &= 0xFFFFFF
+            members.append(Member(self._string(name), offset, member_type, bits))
+        return tuple(members)
+
+    def enumerators(self, type_id: int) -> dict[str, int]:
+        """The constants of an enum and their values."""
+        type_ = self._expect(type_id, Kind.ENUM, Kind.ENUM64)
+        step = 3 if type_.kind is Kind.ENUM64 else 2
+        bits = 64 if type_.kind is Kind.ENUM64 else 32
+        words = self._tail(type_, step * type_.vlen)
+        values = {}
+        for i in range(0, len(words), step):
+            value = words[i + 1] | (words[i + 2] << 32 if step == 3 else 0)
+            if self._is_signed_enum(type_, value) and value >> (bits - 1):
+                value -= 1 << bits
+            values[self._string(words[i])] = value
+        return values
+
+    @staticmethod
+    def _is_signed_enum(type_: Type, value: int) -> bool:
+        # Before 6.0 enums carried no sign: a 32-bit value that reads as -errno then is one.
+        return type_.kflag or (type_.kind is Kind.ENUM and value >= (1 << 32) - 4095)
+
+    def params(self, proto_id: int) -> tuple[Param, ...]:
+        """The parameters of a function prototype."""
+        type_ = self._expect(proto_id, Kind.FUNC_PROTO)
+        words = self._tail(type_, 2 * type_.vlen)
+        return tuple(Param(self._string(words[i]), words[i + 1]) for i in range(0, len(words), 2))
+
+    def _expect(self, type_id: int, *kinds: Kind) -> Type:
+        type_ = self.resolve(type_id)
+        if type_.kind not in kinds:
+            wanted = " or ".join(kind.name.lower() for kind in kinds)
+            raise DataError(f"BTF type {type_id} is a {type_.kind.name.lower()}, not a {wanted}")
+        return type_
+
+    # -- types by name --
+
+    def find_all(self, names: Iterable[str], *kinds: Kind) -> dict[str, int]:
+        """Ids of the types of these kinds with these names, in one pass over the blob.
+
+        Of several of one name the first counts; a name that is not there is left out. In a
+        split BTF only its own types are searched.
+        """
+        wanted = list(dict.fromkeys(names))
+        own = self._own
+        # b"".join copies nothing when there is only the one base.
+        base_strings = b"".join(blob.strings for blob in reversed(self.blobs[1:]))
+        found = native.btf_find(
+            (own.types, own.strings, base_strings),
+            own.offsets,
+            sum(1 << kind for kind in kinds),
+            [name.encode() for name in wanted],
+        )
+        return {
+            name: own.start + index - 1 for name, index in zip(wanted, found, strict=True) if index
+        }
+
+    def find(self, name: str, *kinds: Kind) -> int | None:
+        """Id of the first type called ``name`` of these kinds, here or in the base."""
+        found = self.find_all([name], *kinds).get(name)
+        if found is None and self.base is not None:
+            return self.base.find(name, *kinds)
+        return found
+
+    def functions(self, names: Iterable[str]) -> dict[str, int]:
+        """Ids of the functions so called."""
+        return self.find_all(names, Kind.FUNC)
+
+    def struct(self, name: str) -> tuple[Member, ...] | None:
+        """The members of ``struct name``, or None where BTF has no such struct."""
+        type_id = self.find(name, Kind.STRUCT)
+        return None if type_id is None else self.members(type_id)
+
+    # -- prototypes --
+
+    def prototype(self, func_id: int) -> tuple[ResultType, str]:
+        """What function ``func_id`` returns, and its prototype in C."""
+        func = self.type(func_id)
+        if func.kind is not Kind.FUNC:
+            raise DataError(f"BTF type {func_id} is a {func.kind.name.lower()}, not a function")
+        proto = self._expect(func.arg, Kind.FUNC_PROTO)
+        before, after = self._declarator(proto.arg)
+        return self.result(proto.arg), f"{before}{func.name}{self._param_list(proto.id)}{after}"
+
+    def result(self, type_id: int) -> ResultType:
+        """How a result of type ``type_id`` is to be read."""
+        known = self._results.get(type_id)
+        if known is None:
+            known = self._results[type_id] = self._result(type_id)
+        return known
+
+    def _result(self, type_id: int) -> ResultType:
+        type_ = self.resolve(type_id)
+        name = self.declare(type_id)
+        size = self.size_of(type_.id)
+        match type_.kind:
+            case Kind.VOID:
+                return ResultType(ResultKind.VOID, 0, False, name)
+            case Kind.PTR:
+                return ResultType(ResultKind.PTR, size, False, name)
+            case Kind.INT:
+                signed, boolean = self.int_encoding(type_.id)
+                kind = ResultKind.BOOL if boolean else ResultKind.INT
+                return ResultType(kind, size, signed and not boolean, name)
+            case Kind.ENUM | Kind.ENUM64:
+                signed = type_.kflag or any(v < 0 for v in self.enumerators(type_.id).values())
+                return ResultType(ResultKind.ENUM, size, signed, name)
+            case _:
+                return ResultType(ResultKind.OTHER, size, False, name)
+
+    def declare(self, type_id: int, name: str = "") -> str:
+        """A C declaration of ``name`` with type ``type_id``; without a name, the type."""
+        before, after = self._declarator(type_id)
+        return f"{before}{name}{after}".rstrip()
+
+    def _declarator(self, type_id: int, depth: int = 0) -> tuple[str, str]:
+        """What stands before and after the name in a declaration."""
+        known = self._declarators.get(type_id)
+        if known is None:
+            if depth > _MAX_CHAIN:
+                raise DataError(f"BTF is damaged: type {type_id} refers to itself")
+            known = self._declarators[type_id] = self._new_declarator(self.type(type_id), depth + 1)
+        return known
+
+    def _new_declarator(self, type_: Type, depth: int) -> tuple[str, str]:
+        match type_.kind:
+            case Kind.PTR:
+                before, after = self._declarator(type_.arg, depth)
+                # The pointer binds to the left of an array or a parameter list.
+                return (f"{before}(*", f"){after}") if after else (f"{before}*", "")
+            case Kind.ARRAY:
+                element, _, count = self._tail(type_, 3)
+                before, after = self._declarator(element, depth)
+                return before, f"[{count or ''}]{after}"
+            case Kind.FUNC_PROTO:
+                before, after = self._declarator(type_.arg, depth)
+                return before, f"{self._param_list(type_.id, depth)}{after}"
+            case Kind.TYPE_TAG:
+                return self._declarator(type_.arg, depth)
+            case Kind.CONST | Kind.VOLATILE | Kind.RESTRICT:
+                qualifier = _QUALIFIERS[type_.kind]
+                before, after = self._declarator(type_.arg, depth)
+                if before.endswith("*"):
+                    return f"{before}{qualifier} ", after
+                return f"{qualifier} {before}", after
+            case Kind.FWD:
+                return f"{'union' if type_.kflag else 'struct'} {type_.name} ", ""
+        tag = _TAGS.get(type_.kind)
+        return f"{tag} {type_.name or '{...}'} " if tag else f"{type_.name} ", ""
+
+    def _param_list(self, proto_id: int, depth: int = 0) -> str:
+        texts = []
+        for name, type_id in self.params(proto_id):
+            before, after = self._declarator(type_id, depth)
+            # A last parameter of type 0 is how BTF writes the dots.
+            texts.append(f"{before}{name}{after}".rstrip() if type_id else "...")
+        return f"({', '.join(texts) or 'void'})"

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Typed access to the C helpers of ``src/native/facts.c``: symbol lists and BTF in bulk.
+
+Only bytes and numbers pass here; what they mean is decided in the modules that call.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import struct
+from array import array
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from retsnoop_py.errors import DataError, UnavailableError
+
+__all__ = ["ListFormat", "State", "SymbolTable", "btf_find", "btf_index", "glob_match"]
+
+#: ``struct rsn_sym``: address, name, module, their lengths, type.
+_SYM = struct.Struct("=QIIHHc3x")
+
+
+class ListFormat(IntEnum):
+    """``enum rsn_list``."""
+
+    KALLSYMS = 0
+    NAMES = 1
+    ADDRS = 2
+
+
+class State(IntEnum):
+    """``enum rsn_state``: what a line of kallsyms is to a tracer."""
+
+    NOT_FUNCTION = 0
+    UNTRACEABLE = 1
+    TRACEABLE = 2
+    AMBIGUOUS = 3
+
+
+class Line(NamedTuple):
+    """One line of a symbol list, undecoded. ``module`` is empty for vmlinux."""
+
+    address: int
+    name: bytes
+    module: bytes
+    type: bytes
+
+
+class Matches(NamedTuple):
+    """Which symbols matched: their indexes, the first glob that matches each, counts per glob."""
+
+    symbols: array[int]
+    globs: array[int]
+    counts: list[int]
+
+
+@functools.cache
+def _native() -> tuple[Any, Any]:
+    try:
+        module = importlib.import_module("retsnoop_py._bpf")
+    except ImportError as err:
+        raise UnavailableError(
+            f"the native part of retsnoop-py cannot be loaded: {err}",
+            "run `make build`, or reinstall the package",
+        ) from err
+    return module.ffi, module.lib
+
+
+def _check_memory(result: int) -> int:
+    if result < 0:
+        raise MemoryError
+    return result
+
+
+def glob_match(glob: str, name: str) -> bool:
+    """Whether ``glob``, where ``*`` is any text and ``?`` one character, is all of ``name``."""
+    _, lib = _native()
+    pattern, text = glob.encode(), name.encode()
+    return bool(lib.rsn_glob_match(pattern, len(pattern), text, len(text)))
+
+
+class SymbolTable:
+    """A parsed symbol list. Indexes number its lines, in file order or sorted by address."""
+
+    def __init__(self, text: bytes, form: ListFormat, *, by_address: bool = False) -> None:
+        ffi, lib = _native()
+        self._text = text
+        self._chars = ffi.from_buffer("char[]", text)
+        room = text.count(b"\n") + 1
+        self._syms = ffi.new("struct rsn_sym[]", room)
+        self._count: int = lib.rsn_syms_parse(self._chars, len(text), int(form), self._syms, room)
+        if by_address:
+            lib.rsn_syms_sort(self._syms, self._count)
+        self._raw = ffi.buffer(self._syms)
+        self._tab = ffi.new("struct rsn_symtab *", (self._chars, self._syms, self._count))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def line(self, index: int) -> Line:
+        """The line at ``index``."""
+        address, name, module, name_len, module_len, kind = _SYM.unpack_from(
+            self._raw, index * _SYM.size
+        )
+        text = self._text
+        return Line(address, text[name : name + name_len], text[module : module + module_len], kind)
+
+    def address(self, index: int) -> int:
+        """The address on line ``index``."""
+        value: int = _SYM.unpack_from(self._raw, index * _SYM.size)[0]
+        return value
+
+    def above(self, address: int) -> int:
+        """Index of the first symbol above ``address``; the table is sorted by address."""
+        _, lib = _native()
+        index: int = lib.rsn_syms_upper(self._syms, self._count, address)
+        return index
+
+    def find(self, name: str) -> list[int]:
+        """Indexes of all symbols called ``name``."""
+        ffi, lib = _native()
+        room = 64
+        while True:
+            out = ffi.new("uint32_t[]", room)
+            found = lib.rsn_syms_find(self._tab, name.encode(), out, room)
+            if found <= room:
+                return list(out[0:found])
+            room = found
+
+    def states(self, traceable: SymbolTable, *, by_address: bool) -> tuple[bytearray, array[int]]:
+        """Join with the list of traceable functions.
+
+        Gives a :class:`State` per symbol and the indexes of those that are functions at all.
+        ``by_address``: the traceable list has addresses.
+        """
+        ffi, lib = _native()
+        states = bytearray(self._count)
+        functions = array("I", bytes(4 * self._count))
+        count = _check_memory(
+            lib.rsn_syms_states(
+                self._tab,
+                traceable._tab,
+                by_address,
+                ffi.from_buffer("uint8_t[]", states),
+                ffi.from_buffer("uint32_t[]", functions),
+            )
+        )
+        return states, functions[:count]
+
+    def match(self, subset: array[int], globs: Sequence[tuple[str, str | None]]) -> Matches:
+        """Match the symbols of ``subset`` against all ``globs``, (name, module or None) each."""
+        ffi, lib = _native()
+        strings = [
+            (ffi.new("char[]", name.encode()), module and ffi.new("char[]", module.encode()))
+            for name, module in globs
+        ]
+        table = ffi.new(
+            "struct rsn_glob[]", [(name, module or ffi.NULL) for name, module in strings]
+        )
+        counts = ffi.new("uint32_t[]", max(len(globs), 1))
+        hits = array("I", bytes(8 * len(subset)))
+        found = _check_memory(
+            lib.rsn_syms_match(
+                self._tab,
+                ffi.from_buffer("uint32_t[]", subset),
+                len(subset),
+                table,
+                len(globs),
+                counts,
+                ffi.cast("struct rsn_hit *", ffi.from_buffer(hits)),
+            )
+        )
+        return Matches(
+            hits[0 : 2 * found : 2], hits[1 : 2 * found : 2], list(counts[0 : len(globs)])
+        )
+
+
+def btf_index(types: memoryview) -> array[int]:
+    """Word offset of each type of a BTF type section, given as bytes.
+
+    Raises :class:`DataError` where the section does not make sense.
+    """
+    ffi, lib = _native()
+    words = ffi.from_buffer("uint32_t[]", types)
+    count = lib.rsn_btf_index(words, len(words), ffi.NULL, 0)
+    if count < 0:
+        raise DataError(f"BTF is damaged at byte {-4 * (count + 1)} of its types")
+    offsets = array("I", bytes(4 * count))
+    lib.rsn_btf_index(words, len(words), ffi.from_buffer("uint32_t[]", offsets), count)
+    return offsets
+
+
+def btf_find(
+    sections: tuple[memoryview, bytes, bytes],
+    offsets: array[int],
+    kinds: int,
+    names: Sequence[bytes],
+) -> list[int]:
+    """For each name 1 + the index of the first type so called whose kind is a bit of ``kinds``.
+
+    0 where there is none. ``sections``: types, strings, and the strings of the base BTF.
+    """
+    ffi, lib = _native()
+    types, strings, base = (ffi.from_buffer(part) for part in sections)
+    btf = ffi.new(
+        "struct rsn_btf *",
+        (ffi.cast("uint32_t *", types), len(types) // 4, strings, len(strings), base, len(base)),
+    )
+    out = ffi.new("uint32_t[]", max(len(names), 1))
+    offs = ffi.from_buffer("uint32_t[]", offsets)
+    blob = b"\0".join(names) + b"\0"
+    _check_memory(lib.rsn_btf_find(btf, offs, len(offsets), kinds, blob, len(names), out))
+    return list(out[0 : len(names)])
