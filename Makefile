@@ -20,7 +20,8 @@ help: ## list the targets
 
 build: ## everything up to a working .venv/bin/retsnoop-py
 	@command -v $(PYTHON) >/dev/null || test "$$(id -u)" != 0 \
-		|| { apt-get update && apt-get install -y --no-install-recommends python3; }
+		|| { echo "  deps     installing python3"; apt-get -qq update \
+			&& DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends python3 >/dev/null; }
 	@$(PYTHON) build.py all
 
 demo: build ## catch the errors of failing bpf() calls, here or in a VM
