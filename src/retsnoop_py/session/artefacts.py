@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kernel stack frames that exist only because someone is tracing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from retsnoop_py.symbolize.frames import Resolved
+
+# BPF images carry a tag of 16 hex digits in their name: bpf_prog_add() and the like stay.
+_NAMES = re.compile(
+    r"""bpf_trampoline_\d+ (?:_\d+)?
+      | bpf_prog_[0-9a-f]{16} (?:_.*)?
+      | _{2,}bpf_prog_run(?:_args)?\d*
+      # the kernel's own BPF helpers that take this very stack
+      | _*bpf_get_(?:task_)?stack(?:_.*)?
+      | trace_call_bpf | kprobe_multi_link_\w+ | kprobe_perf_func | kretprobe_perf_func
+      # return probes: the trampoline a hooked function returns to, and its handlers
+      | (?:__|arch_)?(?:kretprobe|rethook)_trampoline(?:_handler|_callback)?
+      | kretprobe_(?:rethook_handler|dispatcher) | pre_handler_kretprobe
+      | __kretprobe_trampoline_handler | kretprobe_hook | rethook_(?:hook|try_hook)
+      # entry probes: by ftrace, by a jump, by a breakpoint
+      | fprobe_\w+ | kprobe_ftrace_handler | kprobe_dispatcher | kprobe_trace_func
+      | aggr_(?:pre|post)_handler | opt_pre_handler
+      | ftrace_(?:trampoline|call|regs_call|regs_caller|caller|stub\w*|ops_\w+func|graph_\w+)
+      | arch_ftrace_ops_list_func | call_direct_funcs
+      | (?:__ftrace_)?return_to_handler | ftrace_return_to_handler | function_graph_enter\w*
+      | optimized_callback | optprobe_template_\w+
+      | (?:asm_)?exc_int3 | do_int3 | kprobe_int3_handler
+      | kprobe_(?:breakpoint|brk)_handler
+      """,
+    re.VERBOSE,
+)
+
+#: What kallsyms calls the module of JIT images.
+_BPF_MODULES = ("bpf", "[bpf]")
+
+#: Where a call that the compiler put at the start of a function for ftrace returns to: x86
+#: without and with ENDBR, arm64 without and with BTI.
+FENTRY_RETURNS = frozenset((0x5, 0x9, 0x8, 0xC))
+
+
+@lru_cache(maxsize=65536)
+def is_artefact_name(name: str) -> bool:
+    """Whether code of this name runs only for tracing."""
+    return _NAMES.fullmatch(name) is not None
+
+
+def is_artefact(frame: Resolved) -> bool:
+    """Whether a frame is tracing's own: a trampoline, a handler, a BPF program."""
+    return frame.name is not None and (frame.module in _BPF_MODULES or is_artefact_name(frame.name))
+
+
+def hidden_frames(frames: Sequence[Resolved], traced: frozenset[int]) -> list[bool]:
+    """For each frame, outermost first, whether it tells about tracing instead of the kernel.
+
+    Frames of ``traced`` function addresses are never hidden as artefacts: they were asked for.
+    A function that a BPF trampoline called has two frames, ``F+0x5`` and ``F+x`` around it:
+    the first one is hidden.
+    """
+    hidden = [is_artefact(frame) and frame.start not in traced for frame in frames]
+    for index in range(len(frames) - 2):
+        first, middle, last = frames[index : index + 3]
+        if first.offset in FENTRY_RETURNS and first.name and first.start == last.start:
+            hidden[index] |= (middle.name or "").startswith("bpf_trampoline_")
+    return hidden

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""From batches of raw records to sessions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum, IntFlag
+
+from retsnoop_py.errors import DataError
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.session.layouts import Layout, layout_named
+from retsnoop_py.session.model import Call, Session
+
+Batch = bytes | memoryview
+
+
+class RecordType(IntEnum):
+    """``enum rsn_record_type`` of ``src/bpf/records.h``; a unit test keeps the two equal."""
+
+    SESSION = 1
+
+
+class SessionFlags(IntFlag):
+    """``enum rsn_session_flags`` of ``src/bpf/records.h``; a unit test keeps the two equal."""
+
+    ERROR = 1
+    DIED = 2
+
+
+_HEADER = ("type", "size")
+_SESSION = (
+    "slot_cnt",
+    "kstack_cnt",
+    "depth",
+    "stitch_pos",
+    "start_ts",
+    "emit_ts",
+    "tid",
+    "tgid",
+    "task_comm",
+    "proc_comm",
+    "flags",
+    "last_seq",
+    "dropped",
+    "too_deep",
+    "lost_exits",
+    "lost_entries",
+)
+_COMMS = ("task_comm", "proc_comm")
+#: What an incomplete session misses: a struct without one of these had no such loss to tell.
+_LATER = ("dropped", "too_deep", "lost_exits", "lost_entries")
+_SLOT = ("func_id", "seq", "result", "latency")
+
+
+def comm_text(comm: bytes) -> str:
+    r"""A task's name as text: up to the first NUL, bytes that are not UTF-8 as ``\xNN``."""
+    return comm.partition(b"\0")[0].decode("utf-8", "backslashreplace")
+
+
+class Collector:
+    """Decodes batches: records one after another, each padded to a multiple of 8 bytes.
+
+    ``skipped`` counts the records of types this version does not know. Raises DataError if
+    the layouts do not describe the records.
+    """
+
+    def __init__(self, functions: Sequence[Function], layouts: Sequence[Layout]) -> None:
+        self._functions = functions
+        session, slot = layout_named(layouts, "rsn_session"), layout_named(layouts, "rsn_slot")
+        self._session_format = session.format()
+        self._pick_session = session.picker(_SESSION, text=_COMMS, optional=_LATER)
+        self._slot_format = slot.format()
+        self._pick_slot = slot.picker(_SLOT)
+        self._plain_slots = tuple(member.name for member in slot.members) == _SLOT
+        self._order = session.order
+        self._header = struct.Struct(session.order + "II")
+        self.skipped = 0
+
+    def feed(self, batch: Batch) -> list[Session]:
+        """All sessions of one batch; raises DataError as :meth:`sessions` does."""
+        return list(self.sessions(batch))
+
+    def sessions(self, batch: Batch) -> Iterator[Session]:
+        """The sessions of one batch, in order.
+
+        Raises DataError with the byte offset in the batch at the first malformed record, after
+        everything before it has been yielded.
+        """
+        view = memoryview(batch)
+        position, end = 0, len(view)
+        while position < end:
+            kind, size = self._record(view, position)
+            if kind == RecordType.SESSION:
+                yield self._session(view, position, size)
+            else:
+                self.skipped += 1
+            position += (size + 7) & ~7
+
+    def split(self, batch: Batch, limit: int) -> Iterator[memoryview]:
+        """``batch`` cut between records into parts of about ``limit`` bytes.
+
+        From a malformed record on the rest is one part, so that decoding it tells.
+        """
+        view = memoryview(batch)
+        start = position = 0
+        while position < len(view):
+            try:
+                position += (self._record(view, position)[1] + 7) & ~7
+            except DataError:
+                break
+            if position - start >= limit:
+                yield view[start:position]
+                start = position
+        if start < len(view):
+            yield view[start:]
+
+    def _record(self, view: memoryview, position: int) -> tuple[int, int]:
+        left = len(view) - position
+        if left < self._header.size:
+            raise _damaged(position, f"{left} bytes are too few for a record")
+        kind, size = self._header.unpack_from(view, position)
+        if not self._header.size <= size <= left:
+            raise _damaged(position, f"its size of {size} bytes does not fit the {left} there are")
+        return kind, size
+
+    def _session(self, view: memoryview, position: int, size: int) -> Session:
+        head = self._session_format
+        if size < head.size:
+            raise _damaged(position, f"{size} bytes are too few for a session")
+        picked = self._pick_session((*head.unpack_from(view, position), 0))
+        slot_cnt, kstack_cnt, depth, stitch_pos, start_ts, emit_ts, tid, tgid = picked[:8]
+        task_comm, proc_comm, flags, last_seq, dropped, too_deep, lost_exits, lost_entries = picked[
+            8:
+        ]
+        slots = position + head.size
+        stack = slots + slot_cnt * self._slot_format.size
+        if slot_cnt < 0 or kstack_cnt < 0 or stack + kstack_cnt * 8 > position + size:
+            raise _damaged(
+                position, f"{slot_cnt} calls and {kstack_cnt} addresses do not fit {size} bytes"
+            )
+        return Session(
+            start_ns=start_ts,
+            emit_ns=emit_ts,
+            tid=tid,
+            tgid=tgid,
+            task_comm=comm_text(task_comm),
+            proc_comm=comm_text(proc_comm),
+            is_error=bool(flags & SessionFlags.ERROR),
+            died=bool(flags & SessionFlags.DIED),
+            calls=self._calls(view[slots:stack], depth, stitch_pos or slot_cnt, position),
+            kstack=struct.unpack_from(f"{self._order}{kstack_cnt}Q", view, stack),
+            last_seq=last_seq,
+            dropped=dropped,
+            too_deep=too_deep,
+            lost_exits=lost_exits,
+            lost_entries=lost_entries,
+        )
+
+    def _calls(
+        self, slots: memoryview, depth: int, stitch_pos: int, position: int
+    ) -> tuple[Call, ...]:
+        rows = self._slot_format.iter_unpack(slots)
+        if not self._plain_slots:
+            rows = (self._pick_slot((*row, 0)) for row in rows)
+        functions = self._functions
+        try:
+            return tuple(
+                [
+                    Call(functions[func], seq, result, latency, index >= depth, index >= stitch_pos)
+                    for index, (func, seq, result, latency) in enumerate(rows)
+                ]
+            )
+        except IndexError:  # func_id
+            raise _damaged(position, "it names a function that is not traced") from None
+
+
+def _damaged(position: int, why: str) -> DataError:
+    return DataError(
+        f"malformed record at byte {position} of its batch: {why}",
+        "report this if the recording is intact: the BPF side and its layouts disagree",
+    )

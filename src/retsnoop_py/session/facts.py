@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What must be known to read a stream of records, wherever it is read."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.session.layouts import Layout
+from retsnoop_py.settings import BpfSettings, FilterSettings, StackSettings, SymbolizeMode
+
+
+class ModuleFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel module that has traced functions: its name, start address and build id (hex)."""
+
+    name: str
+    address: int = 0
+    build_id: str | None = None
+
+
+class StreamFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernel, the functions traced and the settings of the run that makes the records.
+
+    ``functions`` is indexed by the function id of the records. ``realtime_offset_ns`` is
+    CLOCK_REALTIME minus CLOCK_MONOTONIC, ``utc_offset_s`` local time minus UTC, both of the
+    start of the run, so that a replay in another place prints the same times.
+    ``symbolize`` is what the run could do, never ``AUTO``; ``stext`` is the address of
+    ``_stext`` (0: unknown) and ``build_id`` the kernel's, hex.
+    """
+
+    functions: tuple[Function, ...]
+    layouts: tuple[Layout, ...]
+    realtime_offset_ns: int
+    utc_offset_s: int
+    release: str = ""
+    machine: str = ""
+    build_id: str | None = None
+    stext: int = 0
+    kaslr_offset: int | None = None
+    modules: tuple[ModuleFacts, ...] = ()
+    mechanism: str = ""
+    tool_version: str = ""
+    command: tuple[str, ...] = ()
+    filters: FilterSettings = FilterSettings()
+    stacks: StackSettings = StackSettings()
+    bpf: BpfSettings = BpfSettings()
+    symbolize: SymbolizeMode = SymbolizeMode.NONE
+
+
+def realtime_offset_ns(samples: int = 10) -> int:
+    """CLOCK_REALTIME minus CLOCK_MONOTONIC, ns: the sample taken in the shortest time."""
+    best = None
+    for _ in range(samples):
+        before = time.monotonic_ns()
+        wall = time.time_ns()
+        after = time.monotonic_ns()
+        found = (after - before, wall - (before + after) // 2)
+        best = found if best is None else min(best, found)
+    assert best is not None
+    return best[1]
+
+
+def utc_offset_s() -> int:
+    """How far local time is ahead of UTC now, in seconds."""
+    return time.localtime().tm_gmtoff

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How the records' C structs lie in memory, as the BPF object that makes them says it.
+
+``src/bpf/records.h`` is the only place where the structs are written down. A :class:`Layout`
+is read from the BTF of a compiled object; a recording carries the layouts of its own run, so
+that it can be read after the structs have changed.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from retsnoop_py.errors import DataError
+
+#: The structs whose layouts a stream of records needs.
+RECORD_STRUCTS = ("rsn_slot", "rsn_session", "rsn_stats")
+
+_MAX_SIZE = 64 << 10
+_CODE = re.compile(r"[bBhHiIqQ]|[1-9][0-9]{0,3}s")
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True):
+    """A struct member: its offset in bytes and its :mod:`struct` code (``I``, ``16s`` ...)."""
+
+    name: str
+    offset: int
+    code: str
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """A C struct of scalars and char arrays; ``size`` in bytes, ``order`` ``<`` or ``>``."""
+
+    name: str
+    size: int
+    members: tuple[Member, ...]
+    order: str = "<"
+
+    def format(self) -> struct.Struct:
+        """The struct as a compiled format, padding included.
+
+        Raises DataError if members overlap, leave the struct or have an unknown code.
+        """
+        if self.order not in ("<", ">") or not 0 < self.size <= _MAX_SIZE:
+            raise DataError(f"struct {self.name}: byte order or size makes no sense")
+        text, position = [self.order], 0
+        for member in self.members:
+            if not _CODE.fullmatch(member.code) or member.offset < position:
+                raise DataError(f"struct {self.name}: member {member.name} makes no sense")
+            text.append(f"{member.offset - position}x{member.code}")
+            position = member.offset + struct.calcsize(self.order + member.code)
+            if position > self.size:
+                raise DataError(f"struct {self.name}: members pass its size of {self.size} bytes")
+        text.append(f"{self.size - position}x")
+        return struct.Struct("".join(text))
+
+    def picker(
+        self, names: Sequence[str], *, text: Sequence[str] = (), optional: Sequence[str] = ()
+    ) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+        """A function from an unpacked struct plus a trailing 0 to the values of ``names``.
+
+        Members in ``text`` must be char arrays, the others integers. A missing member in
+        ``optional`` is 0: the recording is older than it. Otherwise DataError.
+        """
+        known = {member.name: index for index, member in enumerate(self.members)}
+        for name in names:
+            if name not in known:
+                if name not in optional:
+                    raise DataError(f"struct {self.name} has no member {name}")
+            elif self.members[known[name]].code.endswith("s") != (name in text):
+                raise DataError(f"struct {self.name}: member {name} has the wrong type")
+        picked: Callable[[Sequence[Any]], tuple[Any, ...]] = itemgetter(
+            *(known.get(name, len(self.members)) for name in names)
+        )
+        return picked
+
+    def unpack(self, data: bytes) -> dict[str, int]:
+        """The scalar members of one struct by name, e.g. the counters of ``rsn_stats``.
+
+        Raises DataError if ``data`` is too short.
+        """
+        compiled = self.format()
+        if len(data) < compiled.size:
+            raise DataError(f"struct {self.name} needs {compiled.size} bytes, got {len(data)}")
+        values = compiled.unpack_from(data)
+        return {
+            member.name: value
+            for member, value in zip(self.members, values, strict=True)
+            if isinstance(value, int)
+        }
+
+
+def layout_named(layouts: Iterable[Layout], name: str) -> Layout:
+    """The layout of struct ``name``; DataError if it is not among them."""
+    for layout in layouts:
+        if layout.name == name:
+            return layout
+    raise DataError(f"the layout of struct {name} is missing")

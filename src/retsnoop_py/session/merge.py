@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""One stack out of two: the calls that were traced and the frames the kernel unwound.
+
+A call and a frame are the same when the frame's symbol starts at the function's address.
+Names only help where addresses cannot: the cold part of a function is a symbol of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.session.artefacts import FENTRY_RETURNS, hidden_frames
+from retsnoop_py.session.model import Call, Session, Stack, StackRow
+from retsnoop_py.settings import StackSettings
+from retsnoop_py.symbolize.frames import Resolved, Symbolizer
+
+#: A function's address may be that of its ftrace call, behind ENDBR or BTI.
+_MAX_PROLOGUE = 16
+
+
+def resolve_stack(session: Session, symbolizer: Symbolizer) -> list[Resolved]:
+    """The session's kernel stack resolved, outermost first."""
+    frames = [symbolizer.resolve(address) for address in session.kstack]
+    # Only the innermost entry may be an instruction pointer instead of a return address, and
+    # only a function's very first byte cannot be one: the byte before it is another function.
+    if frames and frames[0].name is not None and frames[0].offset == 0:
+        frames[0] = symbolizer.resolve(session.kstack[0], is_return=False)
+    frames.reverse()
+    return frames
+
+
+def build_stack(session: Session, symbolizer: Symbolizer, settings: StackSettings) -> Stack:
+    """Merge a session's calls with its kernel stack.
+
+    A call without a frame gets a row of its own just before the next call that has one, or at
+    the end. The innermost call of a return probe is such a one: it has returned already.
+    """
+    frames = resolve_stack(session, symbolizer)
+    traced = frozenset([call.function.address for call in session.calls])
+    hidden = hidden_frames(frames, traced)
+    shown = [index for index, is_hidden in enumerate(hidden) if not is_hidden]
+    matches = match_calls(session.calls, [frames[index] for index in shown])
+    call_at = {shown[frame]: call for call, frame in enumerate(matches) if frame is not None}
+    rows: list[StackRow] = []
+    told = 0
+    for index, frame in enumerate(frames):
+        if hidden[index]:
+            if settings.unfiltered:
+                rows.append(StackRow(None, frame, True))
+            continue
+        position = call_at.get(index)
+        if position is None:
+            rows.append(StackRow(None, frame))
+            continue
+        rows += [StackRow(call, None) for call in session.calls[told:position]]
+        rows.append(StackRow(session.calls[position], frame))
+        told = position + 1
+    rows += [StackRow(call, None) for call in session.calls[told:]]
+    return Stack(session, tuple(rows))
+
+
+def match_calls(calls: Sequence[Call], frames: Sequence[Resolved]) -> list[int | None]:
+    """For each call, outermost first, the index of its frame or None; indexes only grow."""
+    keep_last = not calls or _still_running(calls[-1], frames)
+    outer = calls if keep_last else calls[:-1]
+    matches = _match_forward(outer, frames)
+    if None in matches:
+        matches = _match_most(outer, frames)
+    if not keep_last:
+        after = next((m + 1 for m in reversed(matches) if m is not None), 0)
+        matches += _match_forward(calls[-1:], frames, after)
+    return matches
+
+
+def is_frame_of(function: Function, frame: Resolved) -> bool:
+    """Whether ``frame`` lies in ``function``."""
+    if frame.name is None:
+        return False
+    distance = function.address - frame.start
+    if distance == 0:
+        return True
+    if frame.module != function.module:
+        return False
+    name, cold, _ = frame.name.partition(".cold")
+    if name != function.name:
+        return False
+    # Same name, other address: another instance, unless one address says nothing.
+    return bool(cold) or 0 < distance <= _MAX_PROLOGUE or not (function.address and frame.start)
+
+
+def _still_running(last: Call, frames: Sequence[Resolved]) -> bool:
+    """Whether the stack was taken inside the innermost call, by a BPF trampoline."""
+    return bool(frames) and (
+        frames[-1].offset in FENTRY_RETURNS and is_frame_of(last.function, frames[-1])
+    )
+
+
+def _match_forward(
+    calls: Sequence[Call], frames: Sequence[Resolved], start: int = 0
+) -> list[int | None]:
+    """Give each call the first fitting frame after the one before; right if all have one."""
+    matches: list[int | None] = []
+    for call in calls:
+        for index in range(start, len(frames)):
+            if is_frame_of(call.function, frames[index]):
+                matches.append(index)
+                start = index + 1
+                break
+        else:
+            matches.append(None)
+    return matches
+
+
+def _match_most(calls: Sequence[Call], frames: Sequence[Resolved]) -> list[int | None]:
+    """Match as many calls as possible, the innermost ones first.
+
+    Stacks that were cut miss their outermost frames, so in a recursion the frames there are
+    belong to the innermost calls.
+    """
+    fits = [[is_frame_of(call.function, frame) for frame in frames] for call in calls]
+    # most[i][j]: how many of the first i calls have a frame among the first j
+    most = [[0] * (len(frames) + 1)]
+    for row in fits:
+        above, here = most[-1], [0]
+        for index, fit in enumerate(row):
+            here.append(max(above[index] + 1 if fit else 0, above[index + 1], here[index]))
+        most.append(here)
+    matches: list[int | None] = [None] * len(calls)
+    call, frame = len(calls), len(frames)
+    while call and frame:
+        if fits[call - 1][frame - 1] and most[call][frame] == most[call - 1][frame - 1] + 1:
+            call, frame = call - 1, frame - 1
+            matches[call] = frame
+        elif most[call - 1][frame] >= most[call][frame - 1]:
+            call -= 1
+        else:
+            frame -= 1
+    return matches

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Everything behind the transport: decode, resolve, record, filter, show.
+
+A live run and a replay both come through here, so they show the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TextIO
+
+from retsnoop_py.errors import DataError, OutputError
+from retsnoop_py.render.clock import Clock
+from retsnoop_py.render.notices import loss_summary
+from retsnoop_py.render.palette import Palette
+from retsnoop_py.render.stack import STITCH_MARK, StackRenderer
+from retsnoop_py.session.collector import Batch, Collector
+from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.filters import SessionFilter
+from retsnoop_py.session.merge import build_stack, resolve_stack
+from retsnoop_py.session.model import Session
+from retsnoop_py.settings import Settings, SymbolizeMode
+from retsnoop_py.symbolize.frames import Resolved, Symbolizer
+
+#: An address as it was asked for: whether as a return address, and the answer.
+Symbol = tuple[bool, Resolved]
+
+#: Batches are worked on in parts of this many bytes: output starts early, memory stays small.
+_PART_BYTES = 1 << 20
+#: What was used on terminals before ``⌇``, for outputs that cannot encode that.
+_ASCII_STITCH_MARK = "*"
+
+
+class Recorder(Protocol):
+    """Where a live run is written to. Each raises OutputError once, then does nothing."""
+
+    def write(self, symbols: Sequence[Symbol], batch: Batch) -> None:
+        """Add records, and before them the symbols they need for the first time."""
+
+    def warn(self, text: str) -> None:
+        """Add a warning the user has seen."""
+
+    def end(self, stats: Mapping[str, int]) -> None:
+        """Add the counters; nothing follows."""
+
+
+class Pipeline:
+    """Takes raw batches and writes session blocks to ``out``, what is missing to ``err``.
+
+    ``settings`` says what to show, ``facts`` what the batches mean. Raises DataError if the
+    layouts in ``facts`` do not describe the records.
+    """
+
+    def __init__(
+        self,
+        facts: StreamFacts,
+        settings: Settings,
+        symbolizer: Symbolizer,
+        out: TextIO,
+        recorder: Recorder | None = None,
+        err: TextIO | None = None,
+    ) -> None:
+        self._collector = Collector(facts.functions, facts.layouts)
+        self._filter = SessionFilter(settings.filters)
+        self._symbols = _KnownSymbols(symbolizer)
+        self._settings = settings
+        self._recorder = recorder
+        self._out = out
+        self._err = err if err is not None else sys.stderr
+        mode = settings.symbolize
+        self._renderer = StackRenderer(
+            settings.stacks,
+            facts.symbolize if mode is SymbolizeMode.AUTO else mode,
+            facts.bpf,
+            Clock(facts.realtime_offset_ns, facts.utc_offset_s),
+            Palette.of(out),
+            STITCH_MARK if _can_encode(out, STITCH_MARK) else _ASCII_STITCH_MARK,
+        )
+        #: 74 once the recording could not be written, else 0: for a run that ends well otherwise.
+        self.exit_status = 0
+
+    def feed(self, batch: Batch) -> None:
+        """Show the sessions of one batch, and record it.
+
+        Raises DataError at a malformed record, after everything before it has been shown;
+        OutputError if ``out`` cannot be written; BrokenPipeError if nobody reads it any more.
+        """
+        for part in self._collector.split(batch, _PART_BYTES):
+            self._feed_part(part)
+
+    def warn(self, text: str) -> None:
+        """Tell the user something now and at every replay."""
+        self._say(f"WARNING: {text}")
+        if self._recorder is not None:
+            try:
+                self._recorder.warn(text)
+            except OutputError as err:
+                self._stop_recording(err)
+
+    def finish(self, stats: Mapping[str, int]) -> None:
+        """Tell what was lost and end the recording.
+
+        ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name.
+        """
+        for line in loss_summary(
+            {**stats, "records_unknown": self._collector.skipped}, self._settings.bpf
+        ):
+            self._say(line)
+        if self._recorder is not None:
+            try:
+                self._recorder.end(stats)
+            except OutputError as err:
+                self._stop_recording(err)
+
+    def _feed_part(self, part: memoryview) -> None:
+        sessions: list[Session] = []
+        damage = None
+        try:
+            sessions.extend(self._collector.sessions(part))
+        except DataError as err:
+            damage = err
+        if self._recorder is not None:
+            self._record(self._recorder, sessions, part)
+        self._show(sessions)
+        if damage is not None:
+            raise damage
+
+    def _record(self, recorder: Recorder, sessions: Sequence[Session], part: memoryview) -> None:
+        # Those that are filtered out here as well: a replay may let them through.
+        for session in sessions:
+            resolve_stack(session, self._symbols)
+        try:
+            recorder.write(self._symbols.take_new(), part)
+        except OutputError as err:
+            self._stop_recording(err)
+
+    def _show(self, sessions: Sequence[Session]) -> None:
+        blocks = [
+            self._renderer.block(build_stack(session, self._symbols, self._settings.stacks))
+            for session in sessions
+            if self._filter.accepts(session)
+        ]
+        if not blocks:
+            return
+        try:
+            _write(self._out, "".join(blocks))
+            self._out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as err:
+            raise OutputError(f"the output could not be written: {err.strerror}") from err
+
+    def _stop_recording(self, err: OutputError) -> None:
+        self._recorder = None
+        self.exit_status = err.exit_status
+        self._say(f"WARNING: {err.message}" + (f"; {err.hint}" if err.hint else ""))
+
+    def _say(self, line: str) -> None:
+        _write(self._err, line + "\n")
+        self._err.flush()
+
+
+class _KnownSymbols:
+    """A symbolizer that asks another one only once for each address."""
+
+    def __init__(self, symbolizer: Symbolizer) -> None:
+        self._symbolizer = symbolizer
+        self._known: tuple[dict[int, Resolved], dict[int, Resolved]] = ({}, {})
+        self._new: list[Symbol] = []
+
+    def resolve(self, address: int, *, is_return: bool = True) -> Resolved:
+        """See :class:`Symbolizer`."""
+        known = self._known[is_return]
+        found = known.get(address)
+        if found is None:
+            found = known[address] = self._symbolizer.resolve(address, is_return=is_return)
+            self._new.append((is_return, found))
+        return found
+
+    def take_new(self) -> list[Symbol]:
+        """The answers since the last call of this."""
+        taken, self._new = self._new, []
+        return taken
+
+
+def _can_encode(out: TextIO, text: str) -> bool:
+    try:
+        text.encode(getattr(out, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _write(out: TextIO, text: str) -> None:
+    try:
+        out.write(text)
+    except UnicodeEncodeError as err:
+        out.write(text.encode(err.encoding, "backslashreplace").decode(err.encoding))
