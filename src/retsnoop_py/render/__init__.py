@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""From the session model to what people read."""

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is missing from the output, and what to do about it: per session and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from retsnoop_py.session.model import Session
+from retsnoop_py.settings import BpfSettings
+
+_INCOMPLETE = "WARNING! Sample data incomplete!"
+
+
+def session_warnings(session: Session, bpf: BpfSettings) -> Iterator[str]:
+    """One line for each kind of loss in ``session``."""
+    if session.dropped:
+        yield (
+            f"{_INCOMPLETE} {_count(session.dropped, 'record')} dropped."
+            f" Consider increasing -C bpf.ringbuf-size={bpf.ringbuf_size * 2}."
+        )
+    if session.too_deep:
+        yield (
+            f"{_INCOMPLETE} {_count(session.too_deep, 'call')} nested too deep to be kept."
+            " Consider tracing fewer functions (-a, -d)."
+        )
+    if session.lost_exits:
+        yield (
+            f"{_INCOMPLETE} {_count(session.lost_exits, 'return')} never seen."
+            " Consider tracing fewer functions (-a, -d)."
+        )
+    if session.lost_entries:
+        yield (
+            f"{_INCOMPLETE} {_count(session.lost_entries, 'return')} without a call seen."
+            " Consider tracing fewer functions (-a, -d)."
+        )
+    if session.died:
+        yield f"{_INCOMPLETE} The thread exited inside {_unfinished(session)}."
+
+
+def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
+    """The lines told at exit, none if nothing is missing.
+
+    ``stats`` are the counters of ``struct rsn_stats`` and of the reader by name; zero and
+    absent are the same. A counter this version does not know is told by its name.
+    """
+    larger = f"-C bpf.ringbuf-size={bpf.ringbuf_size * 2}"
+    known = {
+        "sessions_dropped": ("DROPPED SAMPLES", f"the buffer was full: try {larger}"),
+        "lost_kernel": ("DROPPED RECORDS", f"the perf buffer was full: try {larger}"),
+        "lost_memory": (
+            "UNREAD RECORDS",
+            "they came faster than they could be shown: trace less (-d, -L, -p)",
+        ),
+        "sessions_unstarted": (
+            "MISSED SAMPLES",
+            f"too many at a time: try -C bpf.sessions-size={bpf.sessions_size * 2}",
+        ),
+        "sessions_incomplete": (
+            "INCOMPLETE SAMPLES",
+            "marked where shown: trace fewer functions (-a, -d)",
+        ),
+        "tree_overflow": (
+            "UNTRACED PROCESSES",
+            "too many children at a time: trace with -p or -n instead of a command",
+        ),
+        "records_unknown": (
+            "UNKNOWN RECORDS",
+            "a newer version made them: replay with that one",
+        ),
+        "sessions_died": ("CUT SAMPLES", "their threads exited inside a traced call"),
+    }
+    lines = [
+        _line(label, stats[name], advice)
+        for name, (label, advice) in known.items()
+        if stats.get(name)
+    ]
+    lines += [
+        _line(name, value, "") for name, value in stats.items() if value and name not in known
+    ]
+    if not lines:
+        return []
+    return ["WARNING! There were dropped or incomplete data. Output might be incomplete!", *lines]
+
+
+def _line(label: str, value: int, advice: str) -> str:
+    return f"{label + ':':<20} {value}  {advice}".rstrip()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _unfinished(session: Session) -> str:
+    running = [call for call in session.calls if not call.finished]
+    return running[-1].function.label if running else "a traced call"

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How a call's result is written."""
+
+from __future__ import annotations
+
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
+from retsnoop_py.session.results import MAX_ERRNO, value_of, width_of
+
+UNFINISHED = "[...]"
+
+# Numbers outside are rather bit patterns: they are written in hex.
+_DECIMAL_MIN = -(1 << 30)
+_DECIMAL_END = 1 << 20
+
+
+def format_result(function: Function, register: int) -> str:
+    """``[void]``, ``[NULL]``, ``[-EINVAL]``, ``[true]``, a decimal number or ``[0x...]``.
+
+    ``register`` is the raw result register; only the bits of the function's type count.
+    """
+    width = width_of(function)
+    if width == 0:
+        return "[void]"
+    value = value_of(function, register)
+    kind = function.result.kind
+    is_pointer = bool(function.flags & FuncFlags.PTR) or kind is ResultKind.PTR
+    if is_pointer and value == 0:
+        return "[NULL]"
+    if kind is ResultKind.BOOL and not is_pointer:
+        return "[true]" if value else "[false]"
+    error = _error_number(function, value, width)
+    if error is not None:
+        name = ERRNO_NAMES.get(error)
+        return f"[-{name or error}]"
+    if not is_pointer and _DECIMAL_MIN <= value < _DECIMAL_END:
+        return f"[{value}]"
+    return f"[{value & ((1 << width) - 1):#x}]"
+
+
+def _error_number(function: Function, value: int, width: int) -> int | None:
+    """The error number in a result, also where it does not count as a failure.
+
+    An ``unsigned long`` in the last 4,095 is an error by the kernel's IS_ERR_VALUE(); narrower
+    results that cannot fail are just numbers.
+    """
+    if width < 64 and function.flags & FuncFlags.CANT_FAIL:
+        return None
+    if value >> 63:
+        value -= 1 << 64
+    return -value if -MAX_ERRNO <= value < 0 else None

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The call stack view: one block per session.
+
+A row is marks, duration, result, symbol and source::
+
+       73us [-ENOMEM]  __x64_sys_bpf+0x1a  (kernel/bpf/syscall.c:5067)
+    !⌇  2us [NULL]     bpf_map_alloc_percpu
+
+``!`` marks a call without a kernel frame, ``⌇`` one stitched from an earlier chain of failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from retsnoop_py.render.clock import Clock
+from retsnoop_py.render.notices import session_warnings
+from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.result import UNFINISHED, format_result
+from retsnoop_py.render.text import display_width, pad, printable
+from retsnoop_py.session.model import Session, Stack, StackRow
+from retsnoop_py.session.results import error_of
+from retsnoop_py.settings import BpfSettings, StackSettings, SymbolizeMode
+from retsnoop_py.symbolize.frames import Resolved, SourceFrame
+
+STITCH_MARK = "⌇"
+
+_MIN_DURATION = 5
+#: The width of `` %016x ``, the address before a symbol.
+_ADDRESS = 18
+
+
+class _Row(NamedTuple):
+    marks: str
+    duration: str
+    result: str
+    symbol: str
+    source: str
+    failed: bool = False
+
+
+class StackRenderer:
+    """Writes stacks as text; ``stitch_mark`` is for outputs that cannot encode ``⌇``."""
+
+    def __init__(
+        self,
+        stacks: StackSettings,
+        symbolize: SymbolizeMode,
+        bpf: BpfSettings,
+        clock: Clock,
+        palette: Palette | None = None,
+        stitch_mark: str = STITCH_MARK,
+    ) -> None:
+        self._settings = stacks
+        self._symbolize = symbolize
+        self._bpf = bpf
+        self._clock = clock
+        self._palette = palette or Palette()
+        self._stitch_mark = stitch_mark
+
+    def block(self, stack: Stack) -> str:
+        """One session: header, stack, warnings, and two empty lines; no line ends in blanks."""
+        lines = [self._header(stack.session), ""]
+        rows = [cells for row in stack.rows for cells in self._cells(row)]
+        lines += self._columns(rows)
+        lines += [
+            paint(warning, self._palette.warning)
+            for warning in session_warnings(stack.session, self._bpf)
+        ]
+        lines += ["", "", ""]
+        return "\n".join(lines)
+
+    def _header(self, session: Session) -> str:
+        time_of = self._clock.time_of_day
+        return (
+            f"{time_of(session.start_ns)} -> {time_of(session.emit_ns)}"
+            f" TID/PID {session.tid}/{session.tgid}"
+            f" ({printable(session.task_comm)}/{printable(session.proc_comm)}):"
+        )
+
+    def _columns(self, rows: Sequence[_Row]) -> Iterator[str]:
+        if not rows:
+            return
+        duration = max(_MIN_DURATION, *(len(row.duration) for row in rows))
+        result = max(len(row.result) for row in rows)
+        symbol = max(display_width(row.symbol) for row in rows)
+        if self._palette == Palette():
+            for row in rows:
+                yield (
+                    f"{row.marks} {row.duration:>{duration}} {row.result:<{result}}"
+                    f"  {pad(row.symbol, symbol)}  {row.source}"
+                ).rstrip()
+            return
+        colours = self._palette
+        for row in rows:
+            yield (
+                f"{paint(row.marks, colours.mark)} {row.duration:>{duration}}"
+                f" {paint(f'{row.result:<{result}}', colours.error if row.failed else '')}"
+                f"  {pad(row.symbol, symbol)}  {paint(row.source, colours.source)}"
+            ).rstrip()
+
+    def _cells(self, row: StackRow) -> Iterator[_Row]:
+        """A row's line and one line for each function inlined in it."""
+        call, frame = row.call, row.frame
+        marks, duration, result, failed = "  ", "", "", False
+        if call is not None:
+            marks = ("!" if frame is None else " ") + (self._stitch_mark if call.stitched else " ")
+            duration, result = "...", UNFINISHED
+            if call.finished:
+                duration = f"{call.latency_ns // 1000}us"
+                result = format_result(call.function, call.result)
+                failed = error_of(call.function, call.result) is not None
+        chain = () if frame is None or row.hidden else self._chain(frame)
+        symbol = self._symbol(row)
+        yield _Row(marks, duration, result, symbol, _first_source(frame, chain), failed)
+        indent = " " * _ADDRESS if self._settings.emit_addrs else ""
+        for inlined in chain[1:]:
+            yield _Row("  ", "", "", f"{indent}. {printable(inlined.function)}", _place(inlined))
+
+    def _chain(self, frame: Resolved) -> Sequence[SourceFrame]:
+        """What to show of DWARF's chain: without inlined functions only the line itself."""
+        if self._symbolize is SymbolizeMode.NONE:
+            return ()
+        if self._symbolize is SymbolizeMode.LINES:
+            return frame.frames[-1:]
+        return frame.frames
+
+    def _symbol(self, row: StackRow) -> str:
+        frame = row.frame
+        if frame is None:
+            assert row.call is not None
+            name = row.call.function.name
+            return " " * _ADDRESS + name if self._settings.emit_addrs else name
+        if frame.name is None:
+            text = f"{frame.address:#x}"
+        elif self._settings.dec_offs:
+            text = f"{frame.name}+{frame.offset}"
+        else:
+            text = f"{frame.name}+{frame.offset:#x}"
+        if not self._settings.emit_addrs:
+            return printable(text)
+        return f"{'~' if row.hidden else ' '}{frame.address:016x} {printable(text)}"
+
+
+def _first_source(frame: Resolved | None, chain: Sequence[SourceFrame]) -> str:
+    if frame is None or not chain:
+        return ""
+    name = chain[0].function
+    return _place(chain[0], "" if name == frame.name else f"{printable(name)} @ ")
+
+
+def _place(source: SourceFrame, name: str = "") -> str:
+    if source.file is None:
+        return f"({name.removesuffix(' @ ')})" if name else ""
+    line = f":{source.line}" if source.line else ""
+    return f"({name}{printable(source.file)}{line})"
