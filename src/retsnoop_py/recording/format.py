@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The recording file, byte by byte. All integers are little endian.
+
+::
+
+    file    = magic (8 bytes), version u16, zero u16, crc32 u32 of the 12 bytes before, frame ...
+    frame   = kind u8, length u32, crc32 u32, payload (length bytes)
+
+A frame's checksum covers kind, length and payload. Bit 7 of the kind: the payload is a zlib
+stream. The first frame is FACTS; SYMBOLS come before the RECORDS that need them; END is last,
+and missing if the run was killed. Frames of unknown kinds are skipped, so a kind can be
+added without a new version.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+import msgspec
+
+from retsnoop_py.session.collector import Batch
+from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.symbolize.frames import Resolved
+
+#: As PNG's: not text, and shows what a text-mode transfer does to it.
+MAGIC = b"\x8aRSN\r\n\x1a\n"
+VERSION = 1
+FILE_HEADER = struct.Struct("<8sHHI")
+FRAME_HEADER = struct.Struct("<BII")
+_CHECKED = struct.Struct("<BI")
+
+#: No frame is larger, decompressed or not: a longer one is damage.
+MAX_PAYLOAD = 1 << 29
+_COMPRESSED = 0x80
+#: Smaller payloads do not pay; larger ones mean that we are behind, and raw is faster.
+_COMPRESS_FROM = 512
+_COMPRESS_BELOW = 768 << 10
+
+
+class FrameKind(IntEnum):
+    """What a frame holds."""
+
+    #: :class:`StreamFacts`, JSON.
+    FACTS = 1
+    #: MessagePack: a list of [is_return, :class:`Resolved`].
+    SYMBOLS = 2
+    #: Raw records, as they came from the kernel.
+    RECORDS = 3
+    #: A warning the live run gave, UTF-8.
+    WARNING = 4
+    #: JSON: :class:`RunEnd`.
+    END = 5
+
+
+class RunEnd(msgspec.Struct, frozen=True):
+    """The counters of a finished run, by name."""
+
+    stats: dict[str, int]
+
+
+def file_header(version: int = VERSION) -> bytes:
+    """The first bytes of a recording."""
+    start = FILE_HEADER.pack(MAGIC, version, 0, 0)[:-4]
+    return start + zlib.crc32(start).to_bytes(4, "little")
+
+
+def pack_frame(kind: int, payload: Batch) -> bytes:
+    """A whole frame, its payload compressed where that pays."""
+    if _COMPRESS_FROM <= len(payload) < _COMPRESS_BELOW or kind == FrameKind.FACTS:
+        small = zlib.compress(payload, 1)
+        if len(small) < len(payload) * 9 // 10:
+            kind, payload = kind | _COMPRESSED, small
+    head = _CHECKED.pack(kind, len(payload))
+    checksum = zlib.crc32(payload, zlib.crc32(head))
+    return b"".join((head, checksum.to_bytes(4, "little"), payload))
+
+
+def checksum_of(kind: int, payload: bytes) -> int:
+    """The checksum a frame with this raw kind and raw payload must have."""
+    return zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, len(payload))))
+
+
+def unpack_payload(kind: int, payload: bytes) -> tuple[int, bytes]:
+    """Kind and payload without compression. Raises ValueError if it cannot be undone."""
+    if not kind & _COMPRESSED:
+        return kind, payload
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(payload, MAX_PAYLOAD)
+    except zlib.error as err:
+        raise ValueError(str(err)) from None
+    if not stream.eof:
+        raise ValueError("its compressed data is cut or too large")
+    return kind & ~_COMPRESSED, plain
+
+
+def encode_facts(facts: StreamFacts) -> bytes:
+    """The payload of a FACTS frame."""
+    # Arguments may hold bytes that are not UTF-8, which JSON cannot.
+    command = tuple(
+        arg.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        for arg in facts.command
+    )
+    return msgspec.json.encode(msgspec.structs.replace(facts, command=command))
+
+
+def encode_symbols(symbols: Sequence[tuple[bool, Resolved]]) -> bytes:
+    """The payload of a SYMBOLS frame."""
+    return msgspec.msgpack.encode(symbols)
+
+
+def encode_end(stats: Mapping[str, int]) -> bytes:
+    """The payload of an END frame."""
+    return msgspec.json.encode(RunEnd(dict(stats)))
+
+
+_FACTS = msgspec.json.Decoder(StreamFacts)
+_SYMBOLS = msgspec.msgpack.Decoder(list[tuple[bool, Resolved]])
+_END = msgspec.json.Decoder(RunEnd)
+_BAD_PAYLOAD = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+
+
+def decode_facts(payload: bytes) -> StreamFacts:
+    """Raises ValueError if the payload is not that of a FACTS frame."""
+    try:
+        return _FACTS.decode(payload)
+    except _BAD_PAYLOAD as err:
+        raise ValueError(str(err)) from None
+
+
+def decode_symbols(payload: bytes) -> list[tuple[bool, Resolved]]:
+    """Raises ValueError if the payload is not that of a SYMBOLS frame."""
+    try:
+        return _SYMBOLS.decode(payload)
+    except _BAD_PAYLOAD as err:
+        raise ValueError(str(err)) from None
+
+
+def decode_warning(payload: bytes) -> str:
+    """Text of a WARNING frame, whatever its bytes."""
+    return payload.decode("utf-8", "backslashreplace")
+
+
+def decode_end(payload: bytes) -> RunEnd:
+    """Raises ValueError if the payload is not that of an END frame."""
+    try:
+        return _END.decode(payload)
+    except _BAD_PAYLOAD as err:
+        raise ValueError(str(err)) from None

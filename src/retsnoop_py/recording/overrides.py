@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a person may change when replaying: the view and the filters of the live run."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.settings import FilterSettings, Settings, StackSettings, SymbolizeMode
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOverrides:
+    """Only what was typed: ``None`` keeps what the live run had.
+
+    The fields carry the names and units of :class:`FilterSettings` and
+    :class:`StackSettings`; ``allow_errors="any"`` is ``-x any``.
+    """
+
+    pids: tuple[int, ...] | None = None
+    deny_pids: tuple[int, ...] | None = None
+    comms: tuple[str, ...] | None = None
+    deny_comms: tuple[str, ...] | None = None
+    longer_ns: int | None = None
+    success: bool | None = None
+    allow_errors: frozenset[int] | Literal["any"] | None = None
+    deny_errors: frozenset[int] | None = None
+    unfiltered: bool | None = None
+    emit_addrs: bool | None = None
+    dec_offs: bool | None = None
+    symbolize: SymbolizeMode | None = None
+    kernel_image: Path | None = None
+    verbose: int = 0
+
+    def apply(self, facts: StreamFacts) -> Settings:
+        """The live run's settings with these in their place."""
+        return Settings(
+            filters=self._filters(facts.filters),
+            stacks=self._stacks(facts.stacks),
+            bpf=facts.bpf,
+            symbolize=self._symbolize(facts.symbolize),
+            kernel_image=self.kernel_image,
+            verbose=self.verbose,
+        )
+
+    def missing(self, facts: StreamFacts) -> list[str]:
+        """One sentence for each thing asked for that the live run did not capture."""
+        live = facts.filters
+        wanted = self.apply(facts)
+        said = []
+        if wanted.filters.success and not live.success:
+            said.append("the recording holds failing sessions only: it was made without -S")
+        if wanted.filters.longer_ns < live.longer_ns:
+            said.append(
+                f"the recording holds no session shorter than {live.longer_ns // 1_000_000} ms:"
+                " it was made with -L"
+            )
+        if _wider(self.pids, live.pids) or _wider(self.comms, live.comms):
+            said.append("the recording holds only the processes its own -p and -n let through")
+        if wanted.kernel_image is None and _richer(wanted.symbolize, facts.symbolize):
+            said.append(
+                f"the recording holds {_HELD[facts.symbolize]};"
+                " give its kernel image with -k to look them up again"
+            )
+        return said
+
+    def _filters(self, live: FilterSettings) -> FilterSettings:
+        changed = self._given("pids", "deny_pids", "comms", "deny_comms", "longer_ns", "success")
+        if self.allow_errors is not None:
+            changed["allow_errors"] = None if self.allow_errors == "any" else self.allow_errors
+            # As on a live command line: -x means failing sessions only.
+            changed.setdefault("success", False)
+        changed |= self._given("deny_errors")
+        return dataclasses.replace(live, **changed)
+
+    def _stacks(self, live: StackSettings) -> StackSettings:
+        return dataclasses.replace(live, **self._given("unfiltered", "emit_addrs", "dec_offs"))
+
+    def _symbolize(self, live: SymbolizeMode) -> SymbolizeMode:
+        if self.symbolize is None and self.kernel_image is not None:
+            return SymbolizeMode.INLINES
+        if self.symbolize is None or self.symbolize is SymbolizeMode.AUTO:
+            return live
+        return self.symbolize
+
+    def _given(self, *names: str) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+_RICHNESS = (SymbolizeMode.NONE, SymbolizeMode.LINES, SymbolizeMode.INLINES)
+_HELD = {
+    SymbolizeMode.NONE: "no source lines",
+    SymbolizeMode.LINES: "source lines without inlined functions",
+    SymbolizeMode.INLINES: "source lines",
+    SymbolizeMode.AUTO: "no source lines",
+}
+
+
+def _richer(wanted: SymbolizeMode, held: SymbolizeMode) -> bool:
+    order = {mode: rank for rank, mode in enumerate(_RICHNESS)}
+    return order.get(wanted, 0) > order.get(held, 0)
+
+
+def _wider(wanted: tuple[object, ...] | None, live: tuple[object, ...]) -> bool:
+    return wanted is not None and bool(live) and not set(wanted) <= set(live)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Showing a recording again, through the same pipeline as the live run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from retsnoop_py.errors import DataError
+from retsnoop_py.recording.format import (
+    FrameKind,
+    decode_end,
+    decode_facts,
+    decode_symbols,
+    decode_warning,
+)
+from retsnoop_py.recording.overrides import ReplayOverrides
+from retsnoop_py.recording.reader import Frame, damaged, read_frames
+from retsnoop_py.recording.symbols import RecordedSymbolizer
+from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.pipeline import Pipeline
+
+__all__ = ["ReplayOverrides", "replay"]
+
+
+def replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO | None = None) -> int:
+    """Write to ``out`` what the live run wrote, changed by ``overrides``; the exit status.
+
+    ``err`` (standard error) gets the live run's warnings and what was asked for but not
+    captured. Raises InputError and DataError as :func:`read_frames`, DataError too if a
+    frame's contents make no sense; everything before has been written then.
+    """
+    err = err if err is not None else sys.stderr
+    frames = read_frames(path)
+    facts = read_facts(path, frames)
+    for sentence in overrides.missing(facts):
+        err.write(f"NOTE: {sentence}\n")
+    symbols = RecordedSymbolizer()
+    try:
+        pipeline = Pipeline(facts, overrides.apply(facts), symbols, out, err=err)
+    except DataError as error:
+        raise DataError(f"{path}: {error.message}", error.hint) from None
+    for frame in frames:
+        try:
+            _play(frame, pipeline, symbols)
+        except ValueError as error:
+            raise damaged(path, frame.offset, str(error)) from None
+        except DataError as error:
+            raise damaged(path, frame.offset, error.message) from None
+    return pipeline.exit_status
+
+
+def read_facts(path: Path, frames: Iterator[Frame]) -> StreamFacts:
+    """The facts a recording starts with. Raises DataError if it does not."""
+    frame = next(frames)
+    if frame.kind != FrameKind.FACTS:
+        raise damaged(path, frame.offset, "it does not start with the facts of its kernel")
+    try:
+        return decode_facts(frame.payload)
+    except ValueError as error:
+        raise damaged(path, frame.offset, str(error)) from None
+
+
+def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> None:
+    if frame.kind == FrameKind.RECORDS:
+        pipeline.feed(frame.payload)
+    elif frame.kind == FrameKind.SYMBOLS:
+        symbols.add(decode_symbols(frame.payload))
+    elif frame.kind == FrameKind.WARNING:
+        pipeline.warn(decode_warning(frame.payload))
+    elif frame.kind == FrameKind.END:
+        pipeline.finish(decode_end(frame.payload).stats)

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The symbols a recording carries, as a symbolizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from retsnoop_py.symbolize.frames import Resolved
+
+
+class RecordedSymbolizer:
+    """Answers from a recording's SYMBOLS frames; an address they lack has no name."""
+
+    def __init__(self) -> None:
+        self._known: tuple[dict[int, Resolved], dict[int, Resolved]] = ({}, {})
+
+    def add(self, symbols: Iterable[tuple[bool, Resolved]]) -> None:
+        """Know these answers too."""
+        for is_return, resolved in symbols:
+            self._known[is_return][resolved.address] = resolved
+
+    def resolve(self, address: int, *, is_return: bool = True) -> Resolved:
+        """See :class:`retsnoop_py.symbolize.frames.Symbolizer`."""
+        known = self._known[is_return].get(address)
+        return known or Resolved(address, None, 0, 0, None)

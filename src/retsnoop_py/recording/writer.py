@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Writing a recording while the run goes on.
+
+Every frame is appended by a single write(2) that does not wait in this process: when it is
+killed, what was captured stays readable up to the last whole frame.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from retsnoop_py.errors import OutputError
+from retsnoop_py.recording.format import (
+    FrameKind,
+    encode_end,
+    encode_facts,
+    encode_symbols,
+    file_header,
+    pack_frame,
+)
+from retsnoop_py.session.collector import Batch
+from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.symbolize.frames import Resolved
+
+# Recordings tell kernel addresses and what processes do: for their owner only.
+_MODE = 0o600
+
+
+class RecordingWriter:
+    """A recording being written; a context manager.
+
+    Making one opens the file, so that an unwritable path is known before anything is traced,
+    but an older recording there is kept until :meth:`start`; a file that was created is removed
+    again if :meth:`start` never comes. Raises OutputError if ``path`` cannot be written, is
+    not a regular file, or is being written by another run.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._started = False
+        self._failed = False
+        self._good_bytes = 0
+        self._fd, self._created = _open(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self, facts: StreamFacts) -> None:
+        """Replace what the file held by the beginning of this recording.
+
+        Raises OutputError.
+        """
+        self._started = True
+        try:
+            os.ftruncate(self._fd, 0)
+        except OSError as err:
+            raise self._fail(err) from err
+        self._append(file_header() + pack_frame(FrameKind.FACTS, encode_facts(facts)))
+
+    def write(self, symbols: Sequence[tuple[bool, Resolved]], batch: Batch) -> None:
+        """Append records, and before them the symbols they need for the first time.
+
+        Raises OutputError at the first failure; after it, nothing is written.
+        """
+        frames = pack_frame(FrameKind.SYMBOLS, encode_symbols(symbols)) if symbols else b""
+        self._append(frames + pack_frame(FrameKind.RECORDS, batch))
+
+    def warn(self, text: str) -> None:
+        """Append a warning the user has seen; errors as in :meth:`write`."""
+        self._append(pack_frame(FrameKind.WARNING, text.encode("utf-8", "backslashreplace")))
+
+    def end(self, stats: Mapping[str, int]) -> None:
+        """Append the counters of the run, the last frame; errors as in :meth:`write`."""
+        self._append(pack_frame(FrameKind.END, encode_end(stats)))
+
+    def close(self) -> None:
+        """Close the file, more than once if need be."""
+        if self._fd < 0:
+            return
+        if self._created and not self._started:
+            self._path.unlink(missing_ok=True)
+        os.close(self._fd)
+        self._fd = -1
+
+    def _append(self, data: bytes) -> None:
+        if self._failed:
+            return
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError as err:
+            raise self._fail(err) from err
+        self._good_bytes += len(data)
+
+    def _fail(self, err: OSError) -> OutputError:
+        """Stop writing; cut off the frame of which only a part could be written."""
+        self._failed = True
+        os.ftruncate(self._fd, self._good_bytes)
+        return OutputError(
+            f"recording to {self._path} has stopped: {err.strerror}",
+            "tracing goes on; `replay` shows what was recorded so far",
+        )
+
+
+def _open(path: Path) -> tuple[int, bool]:
+    """A descriptor for writing, contents untouched, and whether the file is new."""
+    # O_NONBLOCK: a FIFO without a reader must fail, not hang.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        try:
+            return _lock(os.open(path, flags | os.O_CREAT | os.O_EXCL, _MODE), path), True
+        except FileExistsError:
+            fd = os.open(path, flags)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OutputError(
+                f"cannot record to {path}: it is not a regular file", "give -o another name"
+            )
+        return _lock(fd, path), False
+    except OSError as err:
+        raise OutputError(
+            f"cannot record to {path}: {err.strerror}",
+            "give -o a file in a directory you may write to",
+        ) from err
+
+
+def _lock(fd: int, path: Path) -> int:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise OutputError(
+            f"cannot record to {path}: another run is writing it", "give -o another name"
+        ) from None
+    return fd
