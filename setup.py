@@ -26,4 +26,6 @@ class BuildWithBpf(build_py):
 setup(
     cffi_modules=[f"{path}:ffibuilder" for path in build.ffi_sources()],
     cmdclass={"build_py": BuildWithBpf},
+    # the extensions use the stable ABI only, so one wheel serves every CPython from 3.11 on
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )
