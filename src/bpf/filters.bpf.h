@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which threads may start a session. Asked once per session, at its start: a thread that changes
+ * its name or its process image afterwards stays in the session it has.
+ */
+#ifndef RSN_FILTERS_BPF_H
+#define RSN_FILTERS_BPF_H
+
+#include "settings.bpf.h"
+
+/* Process id: 1 for allowed, 0 for denied. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} tgid_filter SEC(".maps");
+
+/* Thread name, padded with zeros: 1 for allowed, 0 for denied. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, char[RSN_COMM_LEN]);
+	__type(value, __u8);
+} comm_filter SEC(".maps");
+
+/* Process ids of the followed tree: the command's own, then its descendants'. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, __u8);
+} tree SEC(".maps");
+
+/* Who is not listed passes unless somebody is explicitly allowed. */
+static __always_inline bool passes(const __u8 *verdict, __u32 allow_cnt)
+{
+	return verdict ? *verdict : !allow_cnt;
+}
+
+static __always_inline bool tgid_passes(__u32 tgid)
+{
+	if (!tgid_allow_cnt && !tgid_deny_cnt)
+		return true;
+	return passes(bpf_map_lookup_elem(&tgid_filter, &tgid), tgid_allow_cnt);
+}
+
+static __always_inline bool comm_passes(void)
+{
+	char comm[RSN_COMM_LEN] = {};
+
+	if (!comm_allow_cnt && !comm_deny_cnt)
+		return true;
+	bpf_get_current_comm(comm, sizeof(comm));
+	return passes(bpf_map_lookup_elem(&comm_filter, comm), comm_allow_cnt);
+}
+
+static __always_inline bool in_tree(__u32 tgid)
+{
+	return !follow_tree || bpf_map_lookup_elem(&tree, &tgid);
+}
+
+/* Whether the running thread, of process tgid, may start a session. */
+static __always_inline bool thread_passes(__u32 tgid)
+{
+	return in_tree(tgid) && tgid_passes(tgid) && comm_passes();
+}
+
+#endif

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Attached to single kprobes and kretprobes: one perf event per function, whose cookie tells which
+ * it is (Linux 5.15), or one tracefs event with many probes, where the address has to.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "task.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Each probe has an attach cookie. */
+const volatile bool has_cookie = false;
+
+/* bpf_get_func_ip() is there (Linux 5.15). */
+const volatile bool has_func_ip = false;
+
+/* Where it is not: addresses of the kernel's current_kprobe (per CPU) and __per_cpu_offset. */
+const volatile __u64 current_kprobe_addr = 0;
+const volatile __u64 per_cpu_offset_addr = 0;
+
+/* Where probes have no cookies: function address to what the cookie would be. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u64);
+} ip_to_cookie SEC(".maps");
+
+enum {
+	ENDBR_SIZE = 4, /* where functions begin with ENDBR64, probes sit behind it */
+};
+
+static const __u64 no_cookie = -1;
+
+/* The address of the kprobe or kretprobe that is being handled on this CPU. */
+static __always_inline __u64 current_probe(void)
+{
+	__u64 cpu = bpf_get_smp_processor_id(), base = 0;
+	struct kprobe *probe = NULL;
+
+	bpf_probe_read_kernel(&base, sizeof(base),
+			      (void *)(per_cpu_offset_addr + cpu * sizeof(base)));
+	bpf_probe_read_kernel(&probe, sizeof(probe), (void *)(current_kprobe_addr + base));
+	return (__u64)BPF_CORE_READ(probe, addr);
+}
+
+static __always_inline __u64 cookie_of(__u64 address)
+{
+	__u64 *cookie = bpf_map_lookup_elem(&ip_to_cookie, &address);
+
+	if (!cookie) {
+		address -= ENDBR_SIZE;
+		cookie = bpf_map_lookup_elem(&ip_to_cookie, &address);
+	}
+	return cookie ? *cookie : no_cookie;
+}
+
+static __always_inline __u64 probe_cookie(struct pt_regs *ctx)
+{
+	if (has_cookie)
+		return bpf_get_attach_cookie(ctx);
+	if (has_func_ip)
+		return cookie_of(bpf_get_func_ip(ctx));
+	return cookie_of(current_probe());
+}
+
+SEC("kprobe")
+int rsn_entry(struct pt_regs *ctx)
+{
+	__u64 cookie;
+
+	if (!ready)
+		return 0;
+	cookie = probe_cookie(ctx);
+	if (cookie == no_cookie)
+		return 0;
+	return session_enter(cookie, PT_REGS_SP(ctx));
+}
+
+SEC("kretprobe")
+int rsn_exit(struct pt_regs *ctx)
+{
+	__u64 cookie;
+
+	if (!ready)
+		return 0;
+	cookie = probe_cookie(ctx);
+	if (cookie == no_cookie)
+		return 0;
+	return session_exit(ctx, cookie, PT_REGS_RC(ctx));
+}

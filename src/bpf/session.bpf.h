@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The session engine: what every attach mechanism calls at a traced function's entry and exit.
+ *
+ * A session lasts from a thread's first call of an entry function to that call's return. It keeps
+ * a shadow stack of the traced calls: slots [0, depth) are running, slots [depth, max_depth) have
+ * returned, and end with the deepest call of the last chain: the one that failed first if is_err.
+ * A call that is about to overwrite a failed chain saves it first, because the caller may yet
+ * return the error (a cleanup helper that succeeds in between changes nothing).
+ *
+ * Sessions are keyed by task_struct, not by thread id. An execve in a thread that is not the
+ * leader changes the id in the middle of a session, and idle threads all have id 0.
+ *
+ * There is no per-CPU state: the record is put together in the session itself, which belongs to
+ * one thread. What can get in between is code that runs on top of that thread: an interrupt, or a
+ * traced function that a helper of ours calls. It finds the session busy and leaves it alone, at
+ * its entry and at its exit. So the same engine serves programs that can be preempted.
+ */
+#ifndef RSN_SESSION_BPF_H
+#define RSN_SESSION_BPF_H
+
+#include "filters.bpf.h"
+#include "settings.bpf.h"
+#include "transport.bpf.h"
+
+struct session {
+	__u32 depth; /* traced calls running, those too deep for a slot included; 0: idle */
+	__u32 max_depth;
+	__u32 saved_from; /* first slot of the saved chain, 0: there is none */
+	__u32 saved_to;
+	__u32 saved_parent; /* seq of the call that made the saved chain's first call */
+	bool busy;
+	bool is_err; /* the last result that could tell was a failure */
+	__u8 kstack_now; /* which kstack belongs to the slots; the other one to the saved chain */
+	__u16 kstack_cnt[2];
+	/* The record as it is sent: header, slots, and the kernel stack moved up behind them. */
+	struct rsn_session rec;
+	struct rsn_slot slots[RSN_MAX_DEPTH];
+	/* The verifier takes saved[63] plus 63 slots for possible: kstack must follow. */
+	struct rsn_slot saved[RSN_MAX_DEPTH];
+	__u64 kstack[2][RSN_MAX_KSTACK];
+	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
+};
+
+/* Preallocated: kprobes can fire where memory cannot be had. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, struct session);
+} sessions SEC(".maps");
+
+/* Entries of the map sessions, idle ones included. */
+__u64 session_cnt;
+
+static const struct session new_session;
+
+/* Keeps the compiler from assuming what it knows about v, so that a check of it survives. */
+static __always_inline __u64 opaque(__u64 v)
+{
+	asm volatile("" : "+r"(v));
+	return v;
+}
+
+/* An index below RSN_MAX_DEPTH, bounded where the verifier sees it. */
+static __always_inline __u64 slot_index(__u64 i)
+{
+	return opaque(i) & (RSN_MAX_DEPTH - 1);
+}
+
+static __always_inline struct rsn_slot *slot_at(struct session *s, __u64 i)
+{
+	return &s->slots[slot_index(i)];
+}
+
+static __always_inline __u32 cookie_func(__u64 cookie)
+{
+	return (__u32)cookie;
+}
+
+static __always_inline __u32 cookie_flags(__u64 cookie)
+{
+	return cookie >> 32;
+}
+
+/* A stack pointer, in units of 8 bytes and short of its highest bits; 0 stands for unknown. */
+static __always_inline __u32 stack_place(__u64 sp)
+{
+	return sp >> 3;
+}
+
+/*
+ * Whether the call whose entry was at `place` must have returned when func_id is entered at `now`:
+ * the stack pointer is above the call's frame. Equal places are a tail call (the callee takes over
+ * the caller's frame), but no function jumps to its own entry. Only places in the same 16 KiB
+ * compare: interrupts run on stacks of their own.
+ */
+static __always_inline bool has_returned(__u32 place, __u32 place_func, __u32 now, __u32 func_id)
+{
+	const __u32 stack_bits = 11;
+
+	if (place >> stack_bits != now >> stack_bits)
+		return false;
+	return place < now || (place == now && place_func == func_id);
+}
+
+/* Whether the saved chain was called by the last call of the chain in slots. */
+static __always_inline bool chain_continues(struct session *s)
+{
+	return s->saved_from && s->saved_from == s->max_depth &&
+	       slot_at(s, s->max_depth - 1)->seq == s->saved_parent;
+}
+
+/* Copies the saved chain over, or slots into it; from is never 0, so that cnt is below 64. */
+static __always_inline void copy_chain(struct rsn_slot *to, const struct rsn_slot *from,
+				       __u64 first, __u64 end)
+{
+	__u64 cnt = slot_index(end - first);
+
+	first = slot_index(first);
+	bpf_probe_read_kernel(to + first, cnt * sizeof(*to), from + first);
+}
+
+/*
+ * Keeps the failed chain slots [depth, max_depth) from being overwritten. If it is what led to the
+ * saved chain, it goes in front of that, whose kernel stack is the deeper one.
+ */
+static __noinline int save_chain(struct session *s)
+{
+	__u32 from = s->depth;
+
+	if (!chain_continues(s)) {
+		s->saved_to = s->max_depth;
+		s->kstack_now ^= 1;
+	}
+	copy_chain(s->saved, s->slots, from, s->max_depth);
+	s->saved_from = from;
+	s->saved_parent = slot_at(s, from - 1)->seq;
+	return 0;
+}
+
+static __always_inline void take_kstack(void *ctx, struct session *s)
+{
+	__u64 now = s->kstack_now & 1;
+	long bytes = bpf_get_stack(ctx, s->kstack[now], sizeof(s->kstack[now]), 0);
+
+	s->kstack_cnt[now] = bytes > 0 ? bytes / sizeof(__u64) : 0;
+}
+
+/* Forgets the running calls from `depth` on: their returns were missed. */
+static __always_inline void drop_calls(struct session *s, __u32 depth)
+{
+	s->rec.lost_exits += s->depth - depth;
+	s->depth = depth;
+	s->max_depth = depth;
+	s->is_err = false;
+}
+
+/* Drops the calls that must have returned before func_id is entered with this stack. */
+static __noinline int drop_returned(struct session *s, __u32 place, __u32 func_id)
+{
+	__u32 kept = s->depth;
+
+	for (int i = 0; i < RSN_MAX_DEPTH && kept; i++) {
+		__u64 top = slot_index(kept - 1);
+
+		if (!has_returned(s->sp[top], s->slots[top].func_id, place, func_id))
+			break;
+		kept--;
+	}
+	drop_calls(s, kept);
+	return 0;
+}
+
+/* Makes the innermost running call of func_id the last one; false if there is none. */
+static __noinline int unwind_to(struct session *s, __u32 func_id)
+{
+	__u32 depth = s->depth;
+
+	for (int i = 0; i < RSN_MAX_DEPTH && depth; i++) {
+		if (slot_at(s, depth - 1)->func_id == func_id) {
+			drop_calls(s, depth);
+			return true;
+		}
+		depth--;
+	}
+	s->rec.lost_entries++;
+	return false;
+}
+
+static __always_inline void forget(__u64 task)
+{
+	if (!bpf_map_delete_elem(&sessions, &task))
+		__sync_fetch_and_add(&session_cnt, -1);
+}
+
+/*
+ * Ends a session. Its entry stays for the thread's next one, which saves two map updates per
+ * session, unless idle entries would take the room of running ones.
+ */
+static __always_inline void session_release(struct session *s, __u64 task)
+{
+	s->depth = 0;
+	if (session_cnt > sessions_max / 2) {
+		forget(task);
+		return;
+	}
+	barrier();
+	s->busy = false;
+}
+
+/* Sends the session as it stands; how it went is counted. */
+static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flags)
+{
+	struct rsn_session *rec = &s->rec;
+	__u32 end = s->max_depth;
+	__u64 kstack = s->kstack_now, kstack_cnt, tail;
+
+	rec->stitch_pos = 0;
+	if (chain_continues(s)) {
+		copy_chain(s->slots, s->saved, s->saved_from, s->saved_to);
+		rec->stitch_pos = s->saved_from;
+		end = s->saved_to;
+		kstack ^= 1;
+	}
+	kstack &= 1;
+	kstack_cnt = opaque(s->kstack_cnt[kstack]);
+	if (kstack_cnt > RSN_MAX_KSTACK)
+		kstack_cnt = RSN_MAX_KSTACK;
+	tail = slot_index(end - 1) + 1;
+	bpf_probe_read_kernel(&s->slots[tail], kstack_cnt * sizeof(__u64), s->kstack[kstack]);
+
+	rec->type = RSN_RECORD_SESSION;
+	rec->size = sizeof(*rec) + tail * sizeof(s->slots[0]) + kstack_cnt * sizeof(__u64);
+	rec->emit_ts = now;
+	rec->flags = flags | (s->is_err ? RSN_SESSION_ERROR : 0);
+	rec->depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
+	rec->slot_cnt = tail;
+	rec->kstack_cnt = kstack_cnt;
+	if (transport_send(ctx, rec,
+			   sizeof(*rec) + tail * sizeof(s->slots[0]) + kstack_cnt * sizeof(__u64)))
+		count(&stats.sessions_dropped);
+	else if (flags & RSN_SESSION_DIED)
+		count(&stats.sessions_died);
+	else if (rec->too_deep || rec->lost_exits || rec->lost_entries)
+		count(&stats.sessions_incomplete);
+	return 0;
+}
+
+static __always_inline bool worth_reporting(struct session *s, __u64 lasted)
+{
+	return (s->is_err || emit_success) && lasted >= duration_ns;
+}
+
+/* The map's entry for this thread, made if need be; NULL if the map is full. */
+static __always_inline struct session *session_make(__u64 task)
+{
+	if (bpf_map_update_elem(&sessions, &task, &new_session, BPF_NOEXIST)) {
+		count(&stats.sessions_unstarted);
+		return NULL;
+	}
+	count(&session_cnt);
+	return bpf_map_lookup_elem(&sessions, &task);
+}
+
+/* Fills in who the running thread is, and clears what the last session left. */
+static __always_inline void session_reset(struct session *s, __u64 task, __u64 id)
+{
+	struct task_struct *leader = BPF_CORE_READ((struct task_struct *)task, group_leader);
+	struct rsn_session *rec = &s->rec;
+
+	rec->tid = id;
+	rec->tgid = id >> 32;
+	bpf_get_current_comm(rec->task_comm, sizeof(rec->task_comm));
+	bpf_core_read(rec->proc_comm, sizeof(rec->proc_comm), &leader->comm);
+	rec->last_seq = 0;
+	rec->dropped = 0;
+	rec->too_deep = 0;
+	rec->lost_exits = 0;
+	rec->lost_entries = 0;
+	s->max_depth = 0;
+	s->saved_from = 0;
+	s->is_err = false;
+}
+
+/* Records a call on the shadow stack. */
+static __always_inline void push(struct session *s, __u32 func_id, __u32 place, __u64 now)
+{
+	__u32 depth = s->depth, seq = ++s->rec.last_seq;
+	struct rsn_slot *slot;
+
+	if (depth >= RSN_MAX_DEPTH) {
+		s->depth = depth + 1;
+		s->rec.too_deep++;
+		return;
+	}
+	if (s->is_err && depth < s->max_depth)
+		save_chain(s);
+	if (!depth)
+		s->rec.start_ts = now;
+	slot = slot_at(s, depth);
+	slot->func_id = func_id;
+	slot->seq = seq;
+	slot->result = 0;
+	slot->latency = now;
+	s->sp[slot_index(depth)] = place;
+	s->depth = depth + 1;
+	s->max_depth = depth + 1;
+	s->is_err = false;
+}
+
+/* Whether a result means failure; flags tell how to read it. */
+static __always_inline bool is_failure(__u32 flags, __s64 result)
+{
+	const __u64 max_errno = 4095;
+
+	if (flags & RSN_FUNC_CANT_FAIL)
+		return false;
+	if ((flags & RSN_FUNC_PTR) && !result)
+		return true;
+	if (flags & RSN_FUNC_SIGN32)
+		result = (__s32)result;
+	return (__u64)result >= -max_errno;
+}
+
+/* Takes the last call off the shadow stack. */
+static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64 result, __u64 now)
+{
+	__u32 depth = s->depth - 1;
+	struct rsn_slot *slot = slot_at(s, depth);
+	bool failed = is_failure(flags, result);
+
+	slot->result = result;
+	slot->latency = now - slot->latency;
+	if (!failed && !(flags & RSN_FUNC_CANT_FAIL))
+		s->is_err = false;
+	if (failed && !s->is_err) {
+		s->is_err = true;
+		s->max_depth = depth + 1;
+		take_kstack(ctx, s);
+	} else if (emit_success && s->max_depth == depth + 1) {
+		take_kstack(ctx, s);
+	}
+	s->depth = depth;
+}
+
+/* The session that a call of func_id belongs to: the running one, or one that it starts. */
+static __always_inline struct session *session_join(__u64 cookie, __u32 place)
+{
+	__u64 task = bpf_get_current_task(), id;
+	struct session *s = bpf_map_lookup_elem(&sessions, &task);
+
+	if (s && s->depth) {
+		__u64 top = slot_index(s->depth - 1);
+
+		if (s->busy)
+			return NULL;
+		s->busy = true;
+		barrier();
+		if (!place || s->depth > RSN_MAX_DEPTH ||
+		    !has_returned(s->sp[top], s->slots[top].func_id, place, cookie_func(cookie)))
+			return s;
+		drop_returned(s, place, cookie_func(cookie));
+		if (s->depth)
+			return s;
+		count(&stats.sessions_abandoned);
+		s->busy = false;
+	}
+	if (!(cookie_flags(cookie) & RSN_FUNC_ENTRY) || (s && s->busy))
+		return NULL;
+	id = bpf_get_current_pid_tgid();
+	if (!thread_passes(id >> 32))
+		return NULL;
+	if (!s)
+		s = session_make(task);
+	if (!s)
+		return NULL;
+	s->busy = true;
+	barrier();
+	session_reset(s, task, id);
+	return s;
+}
+
+/*
+ * A traced function is entered. cookie: its id and enum rsn_func_flags; sp: the stack pointer
+ * at its first instruction, 0 if unknown.
+ */
+static __always_inline int session_enter(__u64 cookie, __u64 sp)
+{
+	__u32 place = stack_place(sp);
+	struct session *s = session_join(cookie, place);
+
+	if (!s)
+		return 0;
+	push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
+	barrier();
+	s->busy = false;
+	return 0;
+}
+
+/* A traced function returns; result: its result register. */
+static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
+{
+	__u64 task = bpf_get_current_task(), now;
+	struct session *s = bpf_map_lookup_elem(&sessions, &task);
+
+	if (!s || !s->depth || s->busy)
+		return 0;
+	s->busy = true;
+	barrier();
+	s->rec.last_seq++;
+	if (s->depth > RSN_MAX_DEPTH) {
+		s->depth--;
+	} else if (slot_at(s, s->depth - 1)->func_id == cookie_func(cookie) ||
+		   unwind_to(s, cookie_func(cookie))) {
+		now = bpf_ktime_get_ns();
+		pop(ctx, s, cookie_flags(cookie), result, now);
+		if (!s->depth) {
+			if (worth_reporting(s, s->slots[0].latency))
+				submit(ctx, s, now, 0);
+			session_release(s, task);
+			return 0;
+		}
+	}
+	barrier();
+	s->busy = false;
+	return 0;
+}
+
+/* The running thread exits: what is open is reported as it stands, and nothing stays behind. */
+static __always_inline int session_die(void *ctx, __u64 task)
+{
+	struct session *s = bpf_map_lookup_elem(&sessions, &task);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!s || s->busy)
+		return 0;
+	s->busy = true;
+	barrier();
+	if (s->depth && worth_reporting(s, now - s->rec.start_ts)) {
+		if (!s->is_err) {
+			s->max_depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
+			s->saved_from = 0;
+			take_kstack(ctx, s);
+		}
+		submit(ctx, s, now, RSN_SESSION_DIED);
+	} else if (s->depth) {
+		count(&stats.sessions_died);
+	}
+	forget(task);
+	return 0;
+}
+
+#endif

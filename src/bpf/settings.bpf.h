@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the loader tells the programs, and what they tell it outside of records.
+ * The constants are set by name before load, so the verifier drops code for what is off.
+ */
+#ifndef RSN_SETTINGS_BPF_H
+#define RSN_SETTINGS_BPF_H
+
+#include "records.h"
+
+/* Where records go: the ring buffer (5.8), else per-CPU perf buffers. */
+const volatile bool use_ringbuf = true;
+
+/* Report sessions that did not fail, too. */
+const volatile bool emit_success = false;
+
+/* Sessions shorter than this many ns are not reported. */
+const volatile __u64 duration_ns = 0;
+
+/* Capacity of the map sessions. */
+const volatile __u32 sessions_max = 4096;
+
+/* How many entries the filter maps hold; with none, that filter is off. */
+const volatile __u32 tgid_allow_cnt = 0;
+const volatile __u32 tgid_deny_cnt = 0;
+const volatile __u32 comm_allow_cnt = 0;
+const volatile __u32 comm_deny_cnt = 0;
+
+/* Only the processes in the map tree, and the children they get, start sessions. */
+const volatile bool follow_tree = false;
+
+/* Opened when everything is attached, closed before anything is detached. */
+bool ready;
+
+struct rsn_stats stats;
+
+/* Puts the types of records.h into the object's BTF, where user space finds their layouts. */
+struct rsn_types {
+	enum rsn_record_type record_type;
+	enum rsn_func_flags func_flags;
+	enum rsn_session_flags session_flags;
+	struct rsn_session session;
+	struct rsn_slot slot;
+};
+
+const struct rsn_types *rsn_types __attribute__((unused));
+
+/* The result of the addition is not used: atomics that return it need Linux 5.12. */
+static __always_inline void count(__u64 *counter)
+{
+	__sync_fetch_and_add(counter, 1);
+}
+
+#endif

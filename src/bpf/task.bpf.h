@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What forks and exits of threads mean for the followed tree and for open sessions. */
+#ifndef RSN_TASK_BPF_H
+#define RSN_TASK_BPF_H
+
+#include "session.bpf.h"
+
+/* Runs before the child does, so that nothing of it is missed. */
+SEC("raw_tp/sched_process_fork")
+int rsn_task_fork(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *child = (struct task_struct *)ctx->args[1];
+	__u32 parent = bpf_get_current_pid_tgid() >> 32;
+	__u32 tgid = BPF_CORE_READ(child, tgid);
+	__u8 member = 1;
+
+	if (!follow_tree || tgid == parent || !in_tree(parent))
+		return 0;
+	if (bpf_map_update_elem(&tree, &tgid, &member, BPF_ANY))
+		count(&stats.tree_overflow);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int rsn_task_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	return session_die(ctx, ctx->args[0]);
+}
+
+/*
+ * do_exit still closes files and more after sched_process_exit, which can start sessions: so only
+ * here, when the task_struct is given back, does its process leave the tree, and does a session
+ * disappear that was begun so late and never ended. No other thread's execve can have taken the
+ * id of a leader (pid == tgid) that comes here.
+ */
+SEC("raw_tp/sched_process_free")
+int rsn_task_free(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = (struct task_struct *)ctx->args[0];
+	__u32 pid = BPF_CORE_READ(task, pid), tgid = BPF_CORE_READ(task, tgid);
+	__u64 key = ctx->args[0];
+	struct session *s = bpf_map_lookup_elem(&sessions, &key);
+
+	if (s && s->depth)
+		count(&stats.sessions_died);
+	if (s)
+		forget(key);
+	if (follow_tree && pid == tgid)
+		bpf_map_delete_elem(&tree, &tgid);
+	return 0;
+}
+
+#endif
