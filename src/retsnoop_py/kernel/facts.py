@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Everything the tool reads about a kernel, read when it is first asked for."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+from retsnoop_py.errors import DataError, PrivilegeError, UnavailableError
+from retsnoop_py.kernel import notes
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.kallsyms import Kallsyms
+from retsnoop_py.kernel.modules import Module, read_modules
+from retsnoop_py.kernel.tracefs import KprobeBlacklist, Traceable
+
+__all__ = ["KernelFacts"]
+
+
+class KernelFacts:
+    """The kernel whose /proc and /sys are below ``root``.
+
+    Reading a fact the kernel refuses raises :class:`UnavailableError` or
+    :class:`PrivilegeError` with the reason and the next step.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self.root = root
+        self._module_btf: dict[str, Btf | None] = {}
+
+    @cached_property
+    def release(self) -> str:
+        """What ``uname -r`` says."""
+        return self._sysctl("osrelease") or os.uname().release
+
+    @cached_property
+    def machine(self) -> str:
+        """What ``uname -m`` says."""
+        # The sysctl exists since 6.1.
+        return self._sysctl("arch") or os.uname().machine
+
+    def _sysctl(self, name: str) -> str | None:
+        try:
+            return (self.root / "proc/sys/kernel" / name).read_text().strip()
+        except OSError:
+            return None
+
+    @cached_property
+    def modules(self) -> tuple[Module, ...]:
+        """The loaded modules."""
+        return read_modules(self.root / "proc/modules")
+
+    @cached_property
+    def kallsyms(self) -> Kallsyms:
+        """The kernel's symbols."""
+        return Kallsyms(self.root / "proc/kallsyms", self.modules)
+
+    @cached_property
+    def traceable(self) -> Traceable:
+        """The functions ftrace can hook."""
+        return Traceable(self.root)
+
+    @cached_property
+    def kprobe_blacklist(self) -> KprobeBlacklist:
+        """The address ranges kprobes may not touch."""
+        return KprobeBlacklist(self.root / "sys/kernel/debug/kprobes/blacklist")
+
+    # -- BTF --
+
+    @cached_property
+    def btf(self) -> Btf | None:
+        """The types of vmlinux; None on a kernel built without BTF."""
+        return self._read_btf("vmlinux", None)
+
+    def require_btf(self) -> Btf:
+        """The types of vmlinux, for what cannot do without them."""
+        if self.btf is None:
+            raise UnavailableError(
+                f"this kernel has no BTF: {self._btf_path('vmlinux')} is missing",
+                "use a kernel with CONFIG_DEBUG_INFO_BTF=y",
+            )
+        return self.btf
+
+    def module_btf(self, name: str) -> Btf | None:
+        """The types of module ``name``; None where there are none."""
+        if name not in self._module_btf:
+            base = self.btf
+            self._module_btf[name] = self._read_btf(name, base) if base else None
+        return self._module_btf[name]
+
+    def _btf_path(self, name: str) -> Path:
+        return self.root / "sys/kernel/btf" / name
+
+    def _read_btf(self, name: str, base: Btf | None) -> Btf | None:
+        path = self._btf_path(name)
+        try:
+            return Btf(path.read_bytes(), base)
+        except FileNotFoundError:
+            return None
+        except OSError as err:
+            raise UnavailableError(f"cannot read {path}: {err.strerror}") from err
+        except DataError as err:
+            raise DataError(f"{path}: {err.message}") from err
+
+    # -- identity of images --
+
+    @cached_property
+    def build_id(self) -> str | None:
+        """Build id of vmlinux in hex; None where the kernel does not show it."""
+        return self._build_id(self.root / "sys/kernel/notes")
+
+    def module_build_id(self, name: str) -> str | None:
+        """Build id of module ``name`` in hex; None where there is none."""
+        folder = self.root / "sys/module" / name / "notes"
+        if not folder.is_dir():
+            return None
+        found = (self._build_id(path) for path in sorted(folder.iterdir()))
+        return next(filter(None, found), None)
+
+    @staticmethod
+    def _build_id(path: Path) -> str | None:
+        try:
+            return notes.build_id(path.read_bytes())
+        except OSError:
+            return None
+
+    def module_sections(self, name: str) -> dict[str, int]:
+        """Address of each section of module ``name``; empty if it is not loaded."""
+        folder = self.root / "sys/module" / name / "sections"
+        if not folder.is_dir():
+            return {}
+        try:
+            return {path.name: int(path.read_text(), 16) for path in folder.iterdir()}
+        except PermissionError as err:
+            raise PrivilegeError(f"cannot read {err.filename}", "run as root") from err

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which functions the kernel lets a tracer hook: ftrace's list and the kprobe blacklist."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from pathlib import Path
+
+from retsnoop_py.errors import PrivilegeError, UnavailableError
+from retsnoop_py.kernel.native import ListFormat, SymbolTable
+
+__all__ = ["KprobeBlacklist", "Traceable"]
+
+_NAMES = "available_filter_functions"
+_ADDRS = "available_filter_functions_addrs"
+#: Trace points whose function the linker dropped; they have no symbol of their own.
+_INVALID = b"__ftrace_invalid_address___"
+_RANGE = re.compile(rb"0x([0-9a-f]+)-0x([0-9a-f]+)\t")
+
+
+class Traceable:
+    """ftrace's list of functions, below ``root``.
+
+    With addresses (kernels from 6.5) it says which of several functions of one name it means.
+    Raises :class:`UnavailableError` or :class:`PrivilegeError` where there is no list.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.path, text = _read_list(root)
+        self.has_addresses = self.path.name == _ADDRS
+        form = ListFormat.ADDRS if self.has_addresses else ListFormat.NAMES
+        self.table = SymbolTable(text, form)
+        self._invalid = text.count(_INVALID)
+
+    def __len__(self) -> int:
+        return len(self.table) - self._invalid
+
+    def contains(self, name: str, module: str | None = None) -> bool:
+        """Whether some function called ``name``, of ``module`` if given, is listed."""
+        wanted = None if module is None else module.encode()
+        return any(wanted in (None, self.table.line(i).module) for i in self.table.find(name))
+
+
+def _read_list(root: Path) -> tuple[Path, bytes]:
+    folders = [root / "sys/kernel/tracing", root / "sys/kernel/debug/tracing"]
+    denied = None
+    for path in [folder / name for folder in folders for name in (_ADDRS, _NAMES)]:
+        try:
+            text = path.read_bytes()
+        except PermissionError:
+            denied = denied or path
+        except OSError:
+            continue
+        else:
+            if text:
+                return path, text
+    if denied:
+        raise PrivilegeError(f"cannot read {denied}: permission denied", "run as root")
+    raise _no_list(root)
+
+
+def _no_list(root: Path) -> UnavailableError:
+    tracefs = root / "sys/kernel/tracing"
+    if (tracefs / "trace").exists():
+        return UnavailableError(
+            f"{tracefs} has no {_NAMES}: this kernel cannot trace functions",
+            "use a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE",
+        )
+    filesystems = root / "proc/filesystems"
+    if filesystems.exists() and "tracefs" not in filesystems.read_text().split():
+        return UnavailableError(
+            "this kernel has no tracefs, so it cannot trace functions",
+            "use a kernel with CONFIG_FTRACE",
+        )
+    return UnavailableError(
+        f"tracefs is not mounted on {tracefs}", f"run `mount -t tracefs tracefs {tracefs}`"
+    )
+
+
+class KprobeBlacklist:
+    """Address ranges that must not be probed; empty where debugfs does not show them."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            text = path.read_bytes()
+        except OSError:
+            text = b""
+        self._starts = array("Q")
+        self._ends = array("Q")
+        for start, end in sorted((int(a, 16), int(b, 16)) for a, b in _RANGE.findall(text)):
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def covers(self, address: int) -> bool:
+        """Whether ``address`` must not be probed."""
+        index = bisect_right(self._starts, address) - 1
+        return index >= 0 and address < self._ends[index]
