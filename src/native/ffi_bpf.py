@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Declares the extension ``retsnoop_py._bpf``: libbpf, the transport reader, bulk parsers.
+
+The C headers of this folder declare their own part between ``/* cdef begin */`` and
+``/* cdef end */``, so that no signature is typed twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from cffi import FFI
+
+HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
+sys.path.insert(0, str(HERE.parent.parent))
+import build  # noqa: E402
+
+OWN = ("reader", "glue", "facts")
+
+LIBBPF = """
+typedef uint32_t __u32;
+typedef unsigned long long __u64;
+
+struct bpf_object;
+struct bpf_program;
+struct bpf_map;
+struct bpf_link;
+struct btf;
+
+const char *libbpf_version_string(void);
+int libbpf_num_possible_cpus(void);
+int libbpf_probe_bpf_prog_type(int type, const void *opts);
+int libbpf_probe_bpf_map_type(int type, const void *opts);
+int libbpf_probe_bpf_helper(int prog_type, int helper, const void *opts);
+
+struct bpf_object_open_opts { size_t sz; const char *object_name; ...; };
+struct bpf_object *bpf_object__open_file(const char *path, const struct bpf_object_open_opts *opts);
+int bpf_object__load(struct bpf_object *obj);
+void bpf_object__close(struct bpf_object *obj);
+struct btf *bpf_object__btf(const struct bpf_object *obj);
+struct bpf_program *bpf_object__find_program_by_name(const struct bpf_object *obj,
+                                                     const char *name);
+struct bpf_program *bpf_object__next_program(const struct bpf_object *obj,
+                                             struct bpf_program *prev);
+struct bpf_map *bpf_object__find_map_by_name(const struct bpf_object *obj, const char *name);
+
+const void *btf__raw_data(const struct btf *btf, uint32_t *size);
+
+const char *bpf_program__name(const struct bpf_program *prog);
+const char *bpf_program__section_name(const struct bpf_program *prog);
+int bpf_program__fd(const struct bpf_program *prog);
+int bpf_program__set_autoload(struct bpf_program *prog, bool autoload);
+
+struct bpf_kprobe_multi_opts {
+    size_t sz;
+    const char **syms;
+    const unsigned long *addrs;
+    const __u64 *cookies;
+    size_t cnt;
+    bool retprobe;
+    ...;
+};
+struct bpf_link *bpf_program__attach_kprobe_multi_opts(const struct bpf_program *prog,
+                                                       const char *pattern,
+                                                       const struct bpf_kprobe_multi_opts *opts);
+struct bpf_link *bpf_program__attach(const struct bpf_program *prog);
+int bpf_link__destroy(struct bpf_link *link);
+
+int bpf_map__fd(const struct bpf_map *map);
+int bpf_map__set_autocreate(struct bpf_map *map, bool autocreate);
+int bpf_map__set_type(struct bpf_map *map, int type);
+int bpf_map__set_max_entries(struct bpf_map *map, __u32 max_entries);
+int bpf_map__set_key_size(struct bpf_map *map, __u32 size);
+int bpf_map__set_value_size(struct bpf_map *map, __u32 size);
+void *bpf_map__initial_value(const struct bpf_map *map, size_t *size);
+int bpf_map_update_elem(int fd, const void *key, const void *value, __u64 flags);
+int bpf_map_update_batch(int fd, const void *keys, const void *values, __u32 *count,
+                         const void *opts);
+
+struct bpf_test_run_opts { size_t sz; const void *data_in; __u32 data_size_in; __u32 retval; ...; };
+int bpf_prog_test_run_opts(int prog_fd, struct bpf_test_run_opts *opts);
+"""
+
+
+def declarations(header: Path) -> str:
+    """The part of ``header`` that Python may call."""
+    text = header.read_text()
+    return "\n".join(re.findall(r"/\* cdef begin \*/(.*?)/\* cdef end \*/", text, re.DOTALL))
+
+
+include_dirs, archive, libraries = build.libbpf_paths()
+
+ffibuilder = FFI()
+ffibuilder.cdef(LIBBPF + "".join(declarations(HERE / f"{name}.h") for name in OWN))
+ffibuilder.set_source(
+    "retsnoop_py._bpf",
+    "#include <bpf/bpf.h>\n#include <bpf/btf.h>\n#include <bpf/libbpf.h>\n"
+    + "".join(f'#include "{name}.h"\n' for name in OWN),
+    sources=[str(HERE / f"{name}.c") for name in OWN],
+    include_dirs=[str(HERE), *include_dirs],
+    extra_objects=archive,
+    libraries=libraries,
+    extra_compile_args=["-O2", "-fvisibility=hidden", "-Wall", "-Werror=implicit"],
+    extra_link_args=["-Wl,--exclude-libs,ALL"],
+    py_limited_api=True,
+    define_macros=[("Py_LIMITED_API", "0x030B0000")],
+)

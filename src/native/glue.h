@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What libbpf offers only as a callback, a macro or one call per probe, in the form Python needs. */
+#ifndef RSN_GLUE_H
+#define RSN_GLUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct btf;
+
+/* cdef begin */
+/* libbpf's messages since the last call, at or above the level given at start (0 warn .. 2 debug) */
+void rsn_log_start(int level);
+const char *rsn_log_text(void);
+void rsn_log_clear(void);
+
+/* offset and size in bytes of a global in a data section (".rodata", ".bss"); -ENOENT if absent */
+int rsn_find_global(const struct btf *btf, const char *section, const char *name, uint32_t *offset,
+		    uint32_t *size);
+
+/* How single kprobes reach their function: see rsn_attach_kprobes(). */
+struct rsn_kprobe_batch {
+	int prog_fd;
+	int pmu_type; /* of /sys/bus/event_source/devices/kprobe */
+	uint64_t return_config; /* bit that makes it a kretprobe, 0 for an entry probe */
+	int use_link; /* bpf_link with a cookie (5.15), otherwise the ioctl */
+	size_t count;
+	const uint64_t *addresses;
+	const uint64_t *cookies; /* NULL without use_link */
+	int *event_fds; /* out: -1 where it failed */
+	int *link_fds; /* out: -1 where it failed or where no link is used */
+	int *errors; /* out: 0 or a positive errno */
+};
+
+void rsn_attach_kprobes(const struct rsn_kprobe_batch *batch);
+void rsn_close_all(const int *fds, size_t count);
+/* cdef end */
+
+#endif

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The command to trace: started early, held until everything is attached, then let go.
+
+The child is forked before any kernel fact is read, so it is small; it waits in read(2) on a
+pipe. Only when its process id is in the tree filter and all probes are attached does it
+exec, so nothing it does escapes and nothing of ours is taken for its work.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
+
+from retsnoop_py.errors import CommandNotExecutable, CommandNotFound, RetsnoopError
+
+_RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+
+#: Seconds a child may take to end by itself after Ctrl-C before the signal is passed on.
+_GRACE = 0.5
+
+
+def resolve(command: Sequence[str]) -> str:
+    """The path of the program to run; raises CommandNotFound or CommandNotExecutable.
+
+    The search happens here and not in execvp(3): its failed attempts along PATH would show
+    up as errors of the traced command.
+    """
+    program = command[0]
+    path = shutil.which(program)
+    if path:
+        return path
+    if os.sep in program and Path(program).exists():
+        raise CommandNotExecutable(
+            f"cannot run {program}: it is not an executable file",
+            f"make it executable (chmod +x {program}) or name its interpreter",
+        )
+    raise CommandNotFound(
+        f"cannot run {program}: no such command",
+        "check the spelling, or give its path after --",
+    )
+
+
+class Command:
+    """A child process that is held at its start.
+
+    A context manager: leaving it never leaves a held child behind.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._argv = list(command)
+        path = resolve(command)
+        go_read, self._go = os.pipe()
+        self._failure, failure_write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._go)
+            self._child(path, go_read, failure_write)
+        os.close(go_read)
+        os.close(failure_write)
+        self._released = False
+        self._status: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._released:
+            os.close(self._go)
+            self._reap(0)
+        os.close(self._failure)
+
+    def _child(self, path: str, go: int, failure: int) -> NoReturn:
+        """In the child: wait for the word, then become the command."""
+        try:
+            for number in _RESET:
+                signal.signal(number, signal.SIG_DFL)
+            if not os.read(go, 1):
+                os._exit(0)
+            os.execv(path, self._argv)
+        except OSError as error:
+            os.write(failure, str(error.errno).encode())
+        finally:
+            os._exit(127)
+
+    def release(self) -> None:
+        """Let the command run; raises CommandNotExecutable if the kernel refuses to exec it."""
+        self._released = True
+        try:
+            os.write(self._go, b"!")
+        except BrokenPipeError:
+            return
+        finally:
+            os.close(self._go)
+        failed = os.read(self._failure, 16)
+        if failed:
+            self._reap(0)
+            code = int(failed)
+            message = f"cannot run {self._argv[0]}: {os.strerror(code)}"
+            if code == errno.ENOENT:
+                raise CommandNotFound(message, "its interpreter (#! line) may be missing")
+            raise CommandNotExecutable(message, "check that it is a program for this machine")
+
+    def _reap(self, options: int) -> bool:
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+        return self._status is not None
+
+    def ended(self) -> bool:
+        """Whether the command itself (not its descendants) has ended."""
+        return self._reap(os.WNOHANG)
+
+    @property
+    def exit_status(self) -> int:
+        """Its exit status, 128+N if signal N killed it; valid once :meth:`ended`."""
+        if self._status is None:
+            raise RetsnoopError("the command is still running")
+        return self._status if self._status >= 0 else 128 - self._status
+
+    def wait_after(self, number: int) -> None:
+        """Wait for the end after signal ``number`` stopped the trace.
+
+        A Ctrl-C on the terminal reached the child as well; one sent to us alone did not, so
+        a child that is still there after a moment gets it passed on.
+        """
+        deadline = time.monotonic() + _GRACE
+        while not self.ended():
+            if time.monotonic() > deadline:
+                if not (number == signal.SIGINT and _in_foreground()):
+                    os.kill(self.pid, number)
+                break
+            time.sleep(0.01)
+        self._reap(0)
+
+
+def _in_foreground() -> bool:
+    """Whether our process group is the terminal's, and so gets its Ctrl-C as a whole."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Opening a BPF object, telling it what the user asked for, and loading it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from retsnoop_py.attach.plan import AttachPlan
+from retsnoop_py.errors import RetsnoopError, UnavailableError
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.features import Features
+from retsnoop_py.libbpf import OBJECTS, BpfObject, Link
+from retsnoop_py.libbpf.object import MapType
+from retsnoop_py.settings import FilterSettings, Mechanism, Settings, TransportKind
+
+_FILES = {
+    Mechanism.KPROBE_MULTI: "kprobe_multi.bpf.o",
+    Mechanism.KPROBE: "kprobe.bpf.o",
+}
+_COMM_LEN = 16
+_TREE_PROGRAM = "rsn_task_fork"
+_TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedObject:
+    """A loaded object, whether its events go through a perf buffer, and its own links."""
+
+    obj: BpfObject
+    is_perf: bool
+    links: tuple[Link, ...]
+
+    def set_ready(self, ready: bool) -> None:
+        """Open or close the gate in front of every probe."""
+        self.obj.set_global(".bss", "ready", int(ready))
+
+    def add_to_tree(self, pid: int) -> None:
+        """Follow process ``pid`` and what descends from it."""
+        self.obj.map("tree").update(struct.pack("=I", pid), b"\1")
+
+    def stats(self) -> bytes:
+        """``struct rsn_stats``, raw."""
+        return bytes(self.obj.global_bytes(".bss", "stats"))
+
+    def close(self) -> None:
+        """Detach the task programs and free the object."""
+        for link in self.links:
+            link.close()
+        self.obj.close()
+
+
+def load(
+    mechanism: Mechanism,
+    plan: AttachPlan,
+    settings: Settings,
+    features: Features,
+    facts: KernelFacts,
+) -> LoadedObject:
+    """Load the object of ``mechanism`` for the functions of ``plan``.
+
+    Raises BpfError with the verifier's log where the kernel refuses it, UnavailableError where
+    it lacks the transport the user insists on.
+    """
+    path = OBJECTS / _FILES[mechanism]
+    if not path.exists():
+        raise RetsnoopError(f"{path.name} is missing from the installation", "run `make build`")
+    is_perf = _choose_perf_buffer(settings, features)
+    obj = BpfObject(path)
+    try:
+        _configure(obj, settings, is_perf=is_perf)
+        by_address = mechanism is Mechanism.KPROBE and not features.cookie
+        if mechanism is Mechanism.KPROBE:
+            _configure_function_ids(obj, plan, features, facts)
+        obj.load()
+        _fill_filters(obj, settings.filters)
+        if by_address:
+            _fill_addresses(obj, plan)
+        links = tuple(
+            obj.program(name).attach()
+            for name in _TASK_PROGRAMS
+            if name != _TREE_PROGRAM or settings.command
+        )
+    except BaseException:
+        obj.close()
+        raise
+    return LoadedObject(obj, is_perf, links)
+
+
+def _choose_perf_buffer(settings: Settings, features: Features) -> bool:
+    wanted = settings.bpf.transport
+    if wanted is TransportKind.RINGBUF and not features.ringbuf:
+        raise UnavailableError(
+            "this kernel has no BPF ring buffer (Linux 5.8 and later have it)",
+            "leave out -C bpf.transport=ringbuf: the perf buffer is taken instead",
+        )
+    return wanted is TransportKind.PERFBUF or not features.ringbuf
+
+
+def _configure(obj: BpfObject, settings: Settings, *, is_perf: bool) -> None:
+    events = obj.map("events")
+    if is_perf:
+        events.set_type(MapType.PERF_EVENT_ARRAY)
+        events.set_max_entries(0)
+    else:
+        events.set_max_entries(ring_bytes(settings.bpf.ringbuf_size))
+    obj.map("sessions").set_max_entries(settings.bpf.sessions_size)
+    filters = settings.filters
+    for name, count in (
+        ("tgid_filter", len(filters.pids) + len(filters.deny_pids)),
+        ("comm_filter", len(filters.comms) + len(filters.deny_comms)),
+    ):
+        obj.map(name).set_max_entries(max(count, 1))
+    obj.program(_TREE_PROGRAM).set_autoload(bool(settings.command))
+    for name, value in (
+        ("use_ringbuf", not is_perf),
+        ("sessions_max", settings.bpf.sessions_size),
+        ("tgid_allow_cnt", len(filters.pids)),
+        ("tgid_deny_cnt", len(filters.deny_pids)),
+        ("comm_allow_cnt", len(filters.comms)),
+        ("comm_deny_cnt", len(filters.deny_comms)),
+        ("follow_tree", bool(settings.command)),
+        ("emit_success", filters.success),
+        ("duration_ns", filters.longer_ns),
+    ):
+        obj.set_global(".rodata", name, int(value))
+
+
+def ring_bytes(wanted: int) -> int:
+    """``wanted`` bytes as the kernel takes them: a power of two, a page at the least."""
+    return max(4096, 1 << (wanted - 1).bit_length())
+
+
+def _configure_function_ids(
+    obj: BpfObject, plan: AttachPlan, features: Features, facts: KernelFacts
+) -> None:
+    """How a probe learns which function fired: a cookie, or an address looked up in a hash."""
+    obj.set_global(".rodata", "has_cookie", int(features.cookie))
+    obj.set_global(".rodata", "has_func_ip", int(features.func_ip))
+    if features.cookie:
+        return
+    obj.map("ip_to_cookie").set_max_entries(max(len(plan.functions), 1))
+    if features.func_ip:
+        return
+    for symbol, name in (
+        ("current_kprobe", "current_kprobe_addr"),
+        ("__per_cpu_offset", "per_cpu_offset_addr"),
+    ):
+        address = facts.kallsyms.address_of(symbol)
+        if address is None:
+            raise UnavailableError(
+                f"/proc/kallsyms has no `{symbol}`, without which this kernel "
+                "(before 5.15) cannot tell which function returned",
+                "a kernel with CONFIG_KALLSYMS_ALL=y has it",
+            )
+        obj.set_global(".rodata", name, address)
+
+
+def _fill_addresses(obj: BpfObject, plan: AttachPlan) -> None:
+    pairs = zip(plan.addresses, plan.cookies, strict=True)
+    obj.map("ip_to_cookie").update_many(
+        [(struct.pack("=Q", address), struct.pack("=Q", cookie)) for address, cookie in pairs]
+    )
+
+
+def _verdicts(allowed: Sequence[bytes], denied: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Allow first, deny second: a value in both lists is denied."""
+    return [(key, b"\1") for key in allowed] + [(key, b"\0") for key in denied]
+
+
+def _comm(name: str) -> bytes:
+    return name.encode()[: _COMM_LEN - 1].ljust(_COMM_LEN, b"\0")
+
+
+def _fill_filters(obj: BpfObject, filters: FilterSettings) -> None:
+    pids = _verdicts(
+        [struct.pack("=I", pid) for pid in filters.pids],
+        [struct.pack("=I", pid) for pid in filters.deny_pids],
+    )
+    comms = _verdicts([_comm(n) for n in filters.comms], [_comm(n) for n in filters.deny_comms])
+    for name, items in (("tgid_filter", pids), ("comm_filter", comms)):
+        for key, value in items:
+            obj.map(name).update(key, value)

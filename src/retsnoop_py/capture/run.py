@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A live run from settings to exit status: select, attach, let the command go, read, detach."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from retsnoop_py.attach.mass_attacher import Rung, climb
+from retsnoop_py.attach.plan import AttachContext, AttachPlan, make_plan
+from retsnoop_py.capture import messages
+from retsnoop_py.capture.command import Command
+from retsnoop_py.capture.limits import raise_limits
+from retsnoop_py.capture.load import LoadedObject, load, ring_bytes
+from retsnoop_py.capture.signals import StopSignals
+from retsnoop_py.capture.stream import Stream, open_stream
+from retsnoop_py.capture.target import Target, choose_target
+from retsnoop_py.errors import Interrupted
+from retsnoop_py.kernel.features import Features, probe
+from retsnoop_py.libbpf import Reader
+from retsnoop_py.libbpf.object import start_log
+from retsnoop_py.progress import Progress
+from retsnoop_py.settings import Mechanism, Settings
+
+#: How long to wait for records before looking at signals and the command, in ms.
+_WAIT_MS = 100
+_WAIT_COMMAND_MS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the steps of one run share."""
+
+    settings: Settings
+    signals: StopSignals
+    command: Command | None
+    target: Target
+
+
+def run(settings: Settings) -> int:
+    """Trace as ``settings`` say until the command ends or a signal comes; the exit status.
+
+    It is the command's own, or 0 without a command. Raises the errors of
+    :mod:`retsnoop_py.errors`; whatever was attached is detached on every way out.
+    """
+    if settings.dry_run:
+        target = choose_target(settings)
+        messages.selection(settings, target.selection)
+        messages.dry_run(make_plan(target.selection.functions, settings.mechanism))
+        return 0
+    with ExitStack() as stack:
+        signals = stack.enter_context(StopSignals())
+        command = stack.enter_context(Command(settings.command)) if settings.command else None
+        target = choose_target(settings)
+        messages.selection(settings, target.selection)
+        _trace(_Run(settings, signals, command, target))
+        if command is None:
+            return 0
+        if signals.requested:
+            command.wait_after(signals.requested)
+        return command.exit_status
+
+
+def _trace(run: _Run) -> None:
+    settings = run.settings
+    plan = make_plan(run.target.selection.functions, settings.mechanism)
+    messages.warn(raise_limits(4 * len(plan.functions)))
+    start_log(2 if settings.verbose >= 3 else 0)
+    features = probe()
+    started = time.monotonic()
+    rung = _attach(run, plan, features)
+    try:
+        messages.attached(settings, rung, plan, time.monotonic() - started)
+        if run.signals.stopping():
+            raise Interrupted("interrupted while attaching; nothing was traced")
+        _receive(run, rung)
+    except BaseException:
+        _detach(rung)
+        raise
+    messages.lifecycle(f"DONE in {_detach(rung) * 1000:.0f} ms.")
+
+
+def _attach(run: _Run, plan: AttachPlan, features: Features) -> Rung[LoadedObject]:
+    def load_one(mechanism: Mechanism) -> LoadedObject:
+        return load(mechanism, plan, run.settings, features, run.target.facts)
+
+    with Progress("Attaching") as progress:
+        context = AttachContext(progress.update, run.signals.stopping)
+        return climb(plan, load_one, context, use_link=features.cookie)
+
+
+def _receive(run: _Run, rung: Rung[LoadedObject]) -> None:
+    loaded = rung.loaded
+    size = ring_bytes(run.settings.bpf.ringbuf_size)
+    with (
+        Reader(loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=size) as reader,
+        open_stream(run.settings, run.target, rung) as stream,
+    ):
+        reader.start()
+        if run.command is not None:
+            loaded.add_to_tree(run.command.pid)
+        loaded.set_ready(True)
+        messages.lifecycle("Receiving data...")
+        try:
+            if run.command is not None:
+                run.command.release()
+            _read_until_stopped(run, reader, stream)
+        finally:
+            loaded.set_ready(False)
+            reader.stop()
+        _read_rest(reader, stream)
+        messages.lifecycle("\nDetaching...")
+        stream.finish(loaded, reader.stats())
+
+
+def _read_until_stopped(run: _Run, reader: Reader, stream: Stream) -> None:
+    wait_ms = _WAIT_COMMAND_MS if run.command is not None else _WAIT_MS
+    while not run.signals.stopping():
+        data = reader.take(wait_ms)
+        if data:
+            stream.feed(data)
+        if run.command is not None and run.command.ended():
+            return
+
+
+def _read_rest(reader: Reader, stream: Stream) -> None:
+    for data in iter(partial(reader.take, 0), None):
+        stream.feed(data)
+
+
+def _detach(rung: Rung[LoadedObject]) -> float:
+    """Detach everything; the seconds it took."""
+    started = time.monotonic()
+    with Progress("Detaching") as progress:
+        rung.attachment.detach(AttachContext(progress.update, lambda: False))
+    rung.loaded.close()
+    return time.monotonic() - started

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What this kernel's BPF can do: each feature is tried, never guessed from a version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+#: enum bpf_prog_type, bpf_map_type and bpf_func_id of linux/bpf.h: fixed by the kernel's ABI.
+_PROG_KPROBE = 2
+_MAP_RINGBUF = 27
+_FUNC_GET_FUNC_IP = 173
+_FUNC_GET_ATTACH_COOKIE = 174
+_FUNC_GET_BRANCH_SNAPSHOT = 176
+
+#: A function that every kernel has and can trace.
+_EVERYWHERE = "vfs_read"
+
+_KPROBE_PMU = Path("/sys/bus/event_source/devices/kprobe/type")
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The outcome of :func:`probe`, one flag per feature."""
+
+    ringbuf: bool
+    func_ip: bool
+    cookie: bool
+    branch_snapshot: bool
+    kprobe: bool
+    kprobe_multi: bool
+
+    def lines(self) -> list[tuple[str, bool]]:
+        """(description, verdict) pairs for a person."""
+        return [
+            ("BPF ringbuf map supported", self.ringbuf),
+            ("bpf_get_func_ip() supported", self.func_ip),
+            ("bpf_get_branch_snapshot() supported", self.branch_snapshot),
+            ("BPF cookie supported", self.cookie),
+            ("single kprobes supported", self.kprobe),
+            ("multi-attach kprobe supported", self.kprobe_multi),
+        ]
+
+
+def probe() -> Features:
+    """Try each feature on the running kernel.
+
+    Loads a few one-instruction programs and attaches one of them for an instant; a feature
+    that cannot be tried, for want of rights for instance, counts as missing.
+    """
+    from retsnoop_py._bpf import ffi, lib
+
+    lib.rsn_log_start(0)
+
+    def helper(number: int) -> bool:
+        return bool(lib.libbpf_probe_bpf_helper(_PROG_KPROBE, number, ffi.NULL) == 1)
+
+    features = Features(
+        ringbuf=lib.libbpf_probe_bpf_map_type(_MAP_RINGBUF, ffi.NULL) == 1,
+        func_ip=helper(_FUNC_GET_FUNC_IP),
+        cookie=helper(_FUNC_GET_ATTACH_COOKIE),
+        branch_snapshot=helper(_FUNC_GET_BRANCH_SNAPSHOT),
+        kprobe=_KPROBE_PMU.exists(),
+        kprobe_multi=_attaches_kprobe_multi(),
+    )
+    lib.rsn_log_clear()
+    return features
+
+
+def _attaches_kprobe_multi() -> bool:
+    """Whether an empty program attaches to a function that every kernel can trace."""
+    from retsnoop_py.errors import BpfError
+    from retsnoop_py.libbpf import OBJECTS, BpfObject
+
+    name = "feat_kprobe_multi"
+    try:
+        with BpfObject(OBJECTS / "calib_feat.bpf.o") as obj:
+            for program in obj.programs():
+                program.set_autoload(program.name == name)
+            obj.map("feat_ring").set_autocreate(False)
+            obj.load()
+            obj.program(name).attach_kprobe_multi_symbols([_EVERYWHERE]).close()
+    except BpfError:
+        return False
+    return True

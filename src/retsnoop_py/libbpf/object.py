@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""BPF objects, their programs, maps and links.
+
+Every failing call raises :class:`~retsnoop_py.errors.BpfError` with the call's name, its errno
+and what libbpf or the verifier said meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.errors import BpfError
+
+#: errno values at which the reason is most often a missing right.
+_DENIED = frozenset({1, 13})
+
+
+class MapType(IntEnum):
+    """The map types we choose between (``enum bpf_map_type``)."""
+
+    PERF_EVENT_ARRAY = 4
+    RINGBUF = 27
+
+
+def start_log(level: int) -> None:
+    """Collect libbpf's messages: 0 warnings, 1 information, 2 everything."""
+    lib.rsn_log_start(level)
+
+
+def take_log() -> str:
+    """What libbpf said since the last call."""
+    text = ffi.string(lib.rsn_log_text()).decode(errors="replace")
+    lib.rsn_log_clear()
+    return text
+
+
+def fail(call: str, err: int) -> NoReturn:
+    """Raise for ``call``, which returned ``err`` (negative errno)."""
+    hint = None
+    if -err in _DENIED:
+        hint = "run as root, or with CAP_BPF and CAP_PERFMON; `dmesg` may name a lockdown"
+    raise BpfError(call, -err, take_log(), hint)
+
+
+def check(call: str, result: int) -> int:
+    """Return ``result`` unless it is a negative errno."""
+    if result < 0:
+        fail(call, result)
+    return result
+
+
+def check_pointer(call: str, pointer: Any) -> Any:
+    """Return ``pointer`` unless it is NULL, in which case errno says why."""
+    if pointer == ffi.NULL:
+        fail(call, -(ffi.errno or 22))
+    return pointer
+
+
+class Link:
+    """An attached program; closing it detaches."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def close(self) -> None:
+        """Detach. Idempotent."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            lib.bpf_link__destroy(handle)
+
+
+class Program:
+    """A program of a :class:`BpfObject`, valid while the object is open."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self.name: str = ffi.string(lib.bpf_program__name(handle)).decode()
+        self.section: str = ffi.string(lib.bpf_program__section_name(handle)).decode()
+
+    @property
+    def fd(self) -> int:
+        """The loaded program's file descriptor."""
+        return check(f"bpf_program__fd({self.name})", lib.bpf_program__fd(self.handle))
+
+    def set_autoload(self, autoload: bool) -> None:
+        """Say before load whether this program is wanted."""
+        check("bpf_program__set_autoload", lib.bpf_program__set_autoload(self.handle, autoload))
+
+    def attach(self) -> Link:
+        """Attach as the section name says."""
+        link = lib.bpf_program__attach(self.handle)
+        return Link(check_pointer(f"attach {self.section}", link))
+
+    def attach_kprobe_multi(
+        self, addresses: Sequence[int], cookies: Sequence[int], *, on_return: bool
+    ) -> Link:
+        """Attach to all ``addresses`` by one kprobe.multi link: all of them or none."""
+        addrs = ffi.new("unsigned long[]", list(addresses))
+        values = ffi.new("__u64[]", list(cookies))
+        return self._kprobe_multi(len(addresses), addrs=addrs, cookies=values, retprobe=on_return)
+
+    def attach_kprobe_multi_symbols(self, names: Sequence[str]) -> Link:
+        """Attach to the entries of the functions called ``names``, without cookies."""
+        texts = [ffi.new("char[]", name.encode()) for name in names]
+        return self._kprobe_multi(len(names), syms=ffi.new("const char *[]", texts))
+
+    def _kprobe_multi(self, count: int, **fields: Any) -> Link:
+        opts = ffi.new("struct bpf_kprobe_multi_opts *", fields)
+        opts.sz, opts.cnt = ffi.sizeof("struct bpf_kprobe_multi_opts"), count
+        link = lib.bpf_program__attach_kprobe_multi_opts(self.handle, ffi.NULL, opts)
+        return Link(check_pointer(f"attach {self.section} to {count} functions", link))
+
+    def test_run(self, data: bytes = bytes(64)) -> int:
+        """Run the program once on ``data`` and return its value."""
+        opts = ffi.new("struct bpf_test_run_opts *")
+        opts.sz = ffi.sizeof("struct bpf_test_run_opts")
+        buffer = ffi.from_buffer(data)
+        opts.data_in, opts.data_size_in = buffer, len(data)
+        check(f"run {self.name}", lib.bpf_prog_test_run_opts(self.fd, opts))
+        return int(opts.retval)
+
+
+class BpfMap:
+    """A map of a :class:`BpfObject`; keys and values are raw bytes."""
+
+    def __init__(self, name: str, handle: Any) -> None:
+        self.name = name
+        self.handle = handle
+
+    @property
+    def fd(self) -> int:
+        """The created map's file descriptor."""
+        return check(f"bpf_map__fd({self.name})", lib.bpf_map__fd(self.handle))
+
+    def set_type(self, kind: MapType) -> None:
+        """Change the map's type before load."""
+        check(f"bpf_map__set_type({self.name})", lib.bpf_map__set_type(self.handle, kind))
+        if kind is MapType.PERF_EVENT_ARRAY:
+            check("bpf_map__set_key_size", lib.bpf_map__set_key_size(self.handle, 4))
+            check("bpf_map__set_value_size", lib.bpf_map__set_value_size(self.handle, 4))
+
+    def set_max_entries(self, count: int) -> None:
+        """Size the map before load (a ring buffer: bytes)."""
+        check(
+            f"bpf_map__set_max_entries({self.name}, {count})",
+            lib.bpf_map__set_max_entries(self.handle, count),
+        )
+
+    def set_autocreate(self, autocreate: bool) -> None:
+        """Say before load whether this map is wanted."""
+        check("bpf_map__set_autocreate", lib.bpf_map__set_autocreate(self.handle, autocreate))
+
+    def update(self, key: bytes, value: bytes) -> None:
+        """Set one element."""
+        check(f"update {self.name}", lib.bpf_map_update_elem(self.fd, key, value, 0))
+
+    def update_many(self, items: Sequence[tuple[bytes, bytes]]) -> None:
+        """Set many elements, in one call where the kernel can."""
+        if not items:
+            return
+        count = ffi.new("__u32 *", len(items))
+        keys = b"".join(key for key, _ in items)
+        values = b"".join(value for _, value in items)
+        if lib.bpf_map_update_batch(self.fd, keys, values, count, ffi.NULL) < 0:
+            for key, value in items:
+                self.update(key, value)
+
+
+class BpfObject:
+    """One compiled BPF object: opened, adjusted, loaded, closed (a context manager).
+
+    ``globals`` are set by name before :meth:`load` (``.rodata``) and read or set at any time
+    after (``.bss``).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        take_log()
+        opts = ffi.new("struct bpf_object_open_opts *")
+        opts.sz = ffi.sizeof("struct bpf_object_open_opts")
+        self._name = ffi.new("char[]", b"retsnoop_py")
+        opts.object_name = self._name
+        handle = lib.bpf_object__open_file(os.fsencode(path), opts)
+        self.handle = check_pointer(f"open {path.name}", handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free everything that is not held by a link. Idempotent."""
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            lib.bpf_object__close(handle)
+
+    def load(self) -> None:
+        """Create the maps and load the programs."""
+        check(f"load {self.path.name}", lib.bpf_object__load(self.handle))
+
+    def program(self, name: str) -> Program:
+        """The program called ``name``."""
+        handle = lib.bpf_object__find_program_by_name(self.handle, name.encode())
+        return Program(check_pointer(f"program {name}", handle))
+
+    def programs(self) -> list[Program]:
+        """All programs, in the object's order."""
+        found = []
+        handle = lib.bpf_object__next_program(self.handle, ffi.NULL)
+        while handle != ffi.NULL:
+            found.append(Program(handle))
+            handle = lib.bpf_object__next_program(self.handle, handle)
+        return found
+
+    def map(self, name: str) -> BpfMap:
+        """The map called ``name``; data sections by their own (``.rodata``)."""
+        handle = lib.bpf_object__find_map_by_name(self.handle, name.encode())
+        return BpfMap(name, check_pointer(f"map {name}", handle))
+
+    def btf(self) -> bytes:
+        """The object's own BTF, raw."""
+        size = ffi.new("uint32_t *")
+        data = lib.btf__raw_data(lib.bpf_object__btf(self.handle), size)
+        return bytes(ffi.buffer(check_pointer("btf__raw_data", data), size[0]))
+
+    def global_bytes(self, section: str, name: str) -> Any:
+        """The memory of a global variable, readable and writable, as a cffi buffer."""
+        offset, size = ffi.new("uint32_t *"), ffi.new("uint32_t *")
+        btf = lib.bpf_object__btf(self.handle)
+        call = f"find {name} in {section}"
+        check(call, lib.rsn_find_global(btf, section.encode(), name.encode(), offset, size))
+        total = ffi.new("size_t *")
+        base = lib.bpf_map__initial_value(self.map(section).handle, total)
+        base = check_pointer(f"map {section}", base)
+        return ffi.buffer(ffi.cast("char *", base) + offset[0], size[0])
+
+    def set_global(self, section: str, name: str, value: int) -> None:
+        """Set an integer or bool global of whatever width it was declared with."""
+        memory = self.global_bytes(section, name)
+        memory[:] = value.to_bytes(len(memory), "little")
