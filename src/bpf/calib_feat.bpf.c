@@ -14,7 +14,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 bool btf_ringbuf;
 bool btf_func_ip;
 bool btf_cookie;
-bool btf_kprobes; /* CONFIG_KPROBES */
+bool btf_kprobes; /* CONFIG_KPROBE_EVENTS */
 bool btf_kprobe_multi; /* CONFIG_FPROBE and Linux 5.18 */
 bool btf_kprobe_session; /* Linux 6.10 */
 
@@ -24,7 +24,10 @@ bool kprobe_hit;
 __u64 seen_cookie;
 __u64 seen_func_ip;
 
-/* Exists only where there is CONFIG_FPROBE, so it cannot be in vmlinux.h for sure. */
+/* Types of kernels with CONFIG_KPROBE_EVENTS and CONFIG_FPROBE; their members do not matter. */
+struct trace_kprobe___rsn {
+};
+
 struct bpf_kprobe_multi_link___rsn {
 };
 
@@ -41,7 +44,7 @@ int feat_types(void *ctx)
 	btf_ringbuf = bpf_core_enum_value_exists(enum bpf_map_type, BPF_MAP_TYPE_RINGBUF);
 	btf_func_ip = bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_ip);
 	btf_cookie = bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_attach_cookie);
-	btf_kprobes = bpf_core_type_exists(struct kprobe);
+	btf_kprobes = bpf_core_type_exists(struct trace_kprobe___rsn);
 	btf_kprobe_multi = bpf_core_type_exists(struct bpf_kprobe_multi_link___rsn);
 	btf_kprobe_session =
 		bpf_core_enum_value_exists(enum bpf_attach_type, BPF_TRACE_KPROBE_SESSION);
