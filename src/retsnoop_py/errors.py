@@ -5,10 +5,10 @@ The statuses follow sysexits(3) so that a script can tell them apart::
 
     RetsnoopError                1   something we did not foresee
     ├── UsageError              64   the command line is wrong
-    ├── DataError               65   a file is there but cannot be used (damaged recording, wrong build id)
-    ├── InputError              66   what was asked for does not exist (no glob matches, no such file)
+    ├── DataError               65   a file is there but cannot be used (damaged, wrong build id)
+    ├── InputError              66   what was asked for does not exist (no match, no such file)
     ├── UnavailableError        69   the kernel lacks what is needed
-    │   └── BpfError            69   a bpf() or libbpf call failed; carries errno and the verifier log
+    │   └── BpfError            69   a bpf() or libbpf call failed; has errno and verifier log
     ├── OutputError             74   output could not be written (disk full, unwritable path)
     ├── PrivilegeError          77   more privileges are needed
     ├── CommandNotFound        127   the command to run does not exist

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The command line brought into one form, before typer sees it.
+
+retsnoop's command line is GNU argp's, and typer's parser cannot express it: values that are
+optional but only glued (``-Sn``, ``-ss``), bundles (``-vS``), abbreviated long options
+(``--ent``). :func:`normalise` rewrites all of it to ``--long`` and ``--long=value``, keeps
+everything behind ``--`` as it is, and is pure: it looks at nothing but the words it is given.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from retsnoop_py.errors import UsageError
+
+
+class Kind(Enum):
+    """What an option does with the text that follows it."""
+
+    FLAG = "flag"
+    VALUE = "value"
+    #: Takes a value only where it is glued; ``Spec.implied`` stands for a missing one.
+    OPTIONAL = "optional"
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One option: names without dashes, and how it takes its value.
+
+    ``dashed``: a separate value may start with ``-`` (``-x -EINVAL``, ``-n -bash``).
+    """
+
+    long: str
+    short: str | None = None
+    kind: Kind = Kind.FLAG
+    metavar: str = ""
+    implied: str = ""
+    dashed: bool = False
+
+    @property
+    def label(self) -> str:
+        """``-e/--entry``."""
+        return f"-{self.short}/--{self.long}" if self.short else f"--{self.long}"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """An option people know, which this command does not have, and why."""
+
+    long: str
+    short: str | None
+    reason: str
+    hint: str
+
+    @property
+    def label(self) -> str:
+        """``-T/--trace``."""
+        return f"-{self.short}/--{self.long}" if self.short else f"--{self.long}"
+
+
+class Table:
+    """The options of one command, by their names.
+
+    ``takes_words``: the command has positional words of its own.
+    """
+
+    def __init__(
+        self,
+        specs: Iterable[Spec],
+        foreign: Iterable[Foreign] = (),
+        *,
+        takes_words: bool = False,
+    ) -> None:
+        self.takes_words = takes_words
+        self.specs = tuple(specs)
+        self.foreign = tuple(foreign)
+        self.long: dict[str, Spec | Foreign] = {}
+        self.short: dict[str, Spec | Foreign] = {}
+        known: list[Spec | Foreign] = [*self.specs, *self.foreign]
+        for entry in known:
+            self.long.setdefault(entry.long, entry)
+            if entry.short:
+                self.short.setdefault(entry.short, entry)
+
+    def find_long(self, name: str) -> Spec:
+        """The option ``--name`` means, which may be abbreviated.
+
+        Raises :class:`UsageError` if it means none, several, or one that is not to be had.
+        """
+        if name in self.long:
+            return _have(self.long[name])
+        names = [known for known in self.long if known.startswith(name)] if name else []
+        if len(names) == 1:
+            return _have(self.long[names[0]])
+        if names:
+            raise UsageError(
+                f"--{name} is ambiguous: {', '.join(f'--{known}' for known in sorted(names))}",
+                "write one of them out",
+            )
+        near = difflib.get_close_matches(name, [spec.long for spec in self.specs], n=3)
+        hint = f"did you mean {' or '.join(f'--{known}' for known in near)}?" if near else SEE_HELP
+        raise UsageError(f"unknown option --{name}", hint)
+
+    def find_short(self, letter: str, word: str) -> Spec:
+        """The option ``-letter``, met in ``word``. Raises :class:`UsageError`."""
+        if letter in self.short:
+            return _have(self.short[letter])
+        where = f" in '{word}'" if word != f"-{letter}" else ""
+        raise UsageError(f"unknown option -{letter}{where}", SEE_HELP)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A positional word: its text, its place in argv, and the option right before it."""
+
+    text: str
+    index: int
+    after: tuple[str, str | None] | None = None
+
+
+@dataclass(slots=True)
+class Normalised:
+    """A command line in its one form. ``command`` is None without ``--``."""
+
+    options: list[tuple[str, str | None]] = field(default_factory=list)
+    words: list[Word] = field(default_factory=list)
+    command: tuple[str, ...] | None = None
+
+    @property
+    def argv(self) -> list[str]:
+        """The words for typer: options, then positional words, then ``--`` and the command."""
+        tail = [] if self.command is None else ["--", *self.command]
+        return [*self.option_argv, *(word.text for word in self.words), *tail]
+
+    @property
+    def option_argv(self) -> list[str]:
+        """The options alone, as ``--long`` or ``--long=value``."""
+        return [f"--{name}" if v is None else f"--{name}={v}" for name, v in self.options]
+
+    def has(self, name: str) -> bool:
+        """Whether the option ``--name`` was given."""
+        return any(known == name for known, _ in self.options)
+
+    def count(self, name: str) -> int:
+        """How often ``--name`` was given."""
+        return sum(known == name for known, _ in self.options)
+
+
+SEE_HELP = "'retsnoop-py --help' lists the options"
+#: Options of retsnoop 1.x and earlier which still mean what they meant.
+_OLD_SIZES = {
+    "stacks-map-size": "bpf.sessions-size",
+    "ringbuf-map-size": "bpf.ringbuf-size",
+}
+_OLD_FULL_STACKS = ("stacks.unfiltered=y", "stacks.emit-addrs=y")
+#: The levels of the old ``-v LEVEL``, glued, as the number of ``-v`` they stand for.
+_LEVELS: Mapping[str, int] = {"0": 0, "1": 1, "2": 2, "3": 3, "v": 2, "vv": 3}
+
+
+def normalise(argv: Sequence[str], table: Table) -> Normalised:
+    """Rewrite ``argv`` (without the program's name) to one form.
+
+    ``normalise(x).argv`` is a fixed point. Raises :class:`UsageError` for an option that is
+    unknown, ambiguous, not to be had, or lacks its value.
+    """
+    return _Scanner(argv, table).run()
+
+
+class _Scanner:
+    """One pass over the words, left to right."""
+
+    def __init__(self, argv: Sequence[str], table: Table) -> None:
+        self._argv = argv
+        self._table = table
+        self._next = 0
+        self._out = Normalised()
+
+    def run(self) -> Normalised:
+        try:
+            while self._next < len(self._argv):
+                self._step()
+        except UsageError as error:
+            if self._table.takes_words or not self._out.words:
+                raise
+            # Not the option is wrong then: it is the option of a command without its dashes.
+            start = self._out.words[0].index
+            command = shlex.join(self._argv[start:])
+            hint = f"if this is a command to run and trace, put -- before it: -- {command}"
+            raise UsageError(error.message, hint) from None
+        return self._out
+
+    def _step(self) -> None:
+        word = self._argv[self._next]
+        self._next += 1
+        if word == "--":
+            self._out.command = tuple(self._argv[self._next :])
+            self._next = len(self._argv)
+        elif word.startswith("--"):
+            self._long(word)
+        elif word.startswith("-") and len(word) > 1:
+            self._bundle(word)
+        else:
+            options = self._out.options
+            # What a word stands behind helps to say what went wrong.
+            before = options[-1] if options else None
+            self._out.words.append(Word(word, self._next - 1, before))
+
+    def _long(self, word: str) -> None:
+        name, equals, value = word[2:].partition("=")
+        given = value if equals else None
+        if self._old(name, given, word):
+            return
+        spec = self._table.find_long(name)
+        if spec.kind is Kind.FLAG:
+            if given is not None and spec.long == "verbose" and given in _LEVELS:
+                self._verbose(_LEVELS[given])
+            elif given is not None:
+                raise UsageError(f"--{spec.long} takes no value ('{word}')", SEE_HELP)
+            else:
+                self._add(spec, None)
+        elif given is not None:
+            self._add(spec, given)
+        elif spec.kind is Kind.OPTIONAL:
+            self._add(spec, spec.implied)
+        else:
+            self._add(spec, self._following(spec, f"--{spec.long}"))
+
+    def _old(self, name: str, given: str | None, word: str) -> bool:
+        """Take a spelling of earlier retsnoops; False if it is none."""
+        if "config" not in self._table.long:
+            return False
+        if name == "full-stacks" and given is None:
+            self._out.options += [("config", setting) for setting in _OLD_FULL_STACKS]
+            return True
+        if name not in _OLD_SIZES:
+            return False
+        spec = Spec(name, kind=Kind.VALUE, metavar="N")
+        size = self._following(spec, word) if given is None else given
+        self._out.options.append(("config", f"{_OLD_SIZES[name]}={size}"))
+        return True
+
+    def _bundle(self, word: str) -> None:
+        """``-vS``, ``-efoo``, ``-ss``: short options in one word."""
+        self._refuse_single_dash(word)
+        rest = word[1:]
+        while rest:
+            letter, rest = rest[0], rest[1:]
+            spec = self._table.find_short(letter, word)
+            if spec.kind is Kind.FLAG:
+                if spec.long == "verbose" and rest[:1].isdecimal() and rest[:1] in _LEVELS:
+                    self._verbose(_LEVELS[rest[0]])
+                    rest = rest[1:]
+                else:
+                    self._add(spec, None)
+                continue
+            value = rest.removeprefix("=")
+            if rest:
+                self._add(spec, value)
+            elif spec.kind is Kind.OPTIONAL:
+                self._add(spec, spec.implied)
+            else:
+                self._add(spec, self._following(spec, f"-{letter}"))
+            return
+
+    def _refuse_single_dash(self, word: str) -> None:
+        """``-entry foo`` would quietly be ``-e ntry``."""
+        name = word[1:].partition("=")[0]
+        if len(name) > 2 and name in self._table.long:
+            raise UsageError(f"unknown option {word}", f"long options have two dashes: --{name}")
+
+    def _following(self, spec: Spec, spelling: str) -> str:
+        """The next word, as the value of ``spec``."""
+        word = self._argv[self._next] if self._next < len(self._argv) else "--"
+        if word != "--" and (spec.dashed or not word.startswith("-") or word == "-"):
+            self._next += 1
+            return word
+        found = "" if word == "--" else f", but '{word}' follows"
+        glued = f"a value that starts with '-' is glued: --{spec.long}={word}"
+        raise UsageError(
+            f"{spelling} needs a value ({spec.metavar}){found}", glued if found else SEE_HELP
+        )
+
+    def _verbose(self, level: int) -> None:
+        self._out.options += [("verbose", None)] * level
+
+    def _add(self, spec: Spec, value: str | None) -> None:
+        self._out.options.append((spec.long, value))
+
+
+def _have(entry: Spec | Foreign) -> Spec:
+    if isinstance(entry, Foreign):
+        raise UsageError(f"{entry.label} {entry.reason}", entry.hint)
+    return entry

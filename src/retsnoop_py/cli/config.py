@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``-C GROUP.KEY=VALUE`` and ``--config-help``: settings too rare for an option of their own."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from retsnoop_py.errors import UsageError
+from retsnoop_py.settings import BpfSettings, StackSettings, SymbolizeMode, TransportKind
+
+T = TypeVar("T")
+_INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything ``-C`` can say. ``symbolize`` is None unless given, ``named`` the keys given."""
+
+    bpf: BpfSettings = BpfSettings()
+    stacks: StackSettings = StackSettings()
+    symbolize: SymbolizeMode | None = None
+    named: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting: its name, its help, and how a text changes a :class:`Config`.
+
+    ``apply`` raises :class:`ValueError` with what was expected.
+    """
+
+    name: str
+    help: str
+    apply: Callable[[Config, str], Config]
+
+
+def parse(values: Sequence[str], *, only: str | None = None) -> Config:
+    """Read the values of all ``-C`` in order.
+
+    ``only`` restricts them to one group, as a replay does. Raises :class:`UsageError`.
+    """
+    config = Config()
+    for text in values:
+        key, value = _split(text)
+        if only and not key.name.startswith(f"{only}."):
+            raise UsageError(
+                f"-C {key.name} concerns tracing, and a recording is already traced",
+                f"a replay takes -C {only}.KEY=VALUE",
+            )
+        try:
+            config = replace(key.apply(config, value), named=config.named | {key.name})
+        except ValueError as error:
+            raise UsageError(
+                f"-C {key.name}: invalid value '{value}', expected {error}", _HELP_HINT
+            ) from None
+    return config
+
+
+def help_text() -> str:
+    """What ``--config-help`` prints."""
+    lines = [
+        "Settings for -C GROUP.KEY=VALUE (-C may be given several times).",
+        "Booleans are true/y/1 and false/n/0.",
+        "",
+    ]
+    for key in KEYS:
+        lines += [f"  {key.name}", *(f"      {line}" for line in key.help.splitlines())]
+    return "\n".join(lines)
+
+
+def _split(text: str) -> tuple[Key, str]:
+    """Find the key of ``GROUP.KEY=VALUE``."""
+    name, equals, value = text.partition("=")
+    group, dot, rest = name.partition(".")
+    if not (equals and dot and group and rest):
+        raise UsageError(
+            f"-C {text}: not of the form GROUP.KEY=VALUE, for example -C stacks.dec-offs=y",
+            _HELP_HINT,
+        )
+    if name in _BY_NAME:
+        return _BY_NAME[name], value
+    for start, view in _LATER.items():
+        if name.startswith(start):
+            raise UsageError(f"-C {name} belongs to {view}, which is not in this version")
+    near = difflib.get_close_matches(name, _BY_NAME, n=2)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise UsageError(f"-C {name}: no such setting", hint + _HELP_HINT)
+
+
+def _integer(text: str) -> int:
+    # int() would also take '1_000', ' 7 ' and digits of other scripts.
+    if not re.fullmatch(r"[0-9]{1,10}", text) or not 1 <= int(text) <= _INT_MAX:
+        raise ValueError(f"a whole number from 1 to {_INT_MAX}")
+    return int(text)
+
+
+def _boolean(text: str) -> bool:
+    if text == "1" or text.lower() in ("true", "y"):
+        return True
+    if text == "0" or text.lower() in ("false", "n"):
+        return False
+    raise ValueError("true/y/1 or false/n/0")
+
+
+def _choice(text: str, choices: Mapping[str, T]) -> T:
+    """A choice by its whole name in any case, or by its first letter."""
+    for name, value in choices.items():
+        if text.lower() == name or text == name[0]:
+            return value
+    raise ValueError(f"one of {', '.join(choices)}")
+
+
+def _ringbuf_size(config: Config, text: str) -> Config:
+    return replace(config, bpf=replace(config.bpf, ringbuf_size=_integer(text)))
+
+
+def _sessions_size(config: Config, text: str) -> Config:
+    return replace(config, bpf=replace(config.bpf, sessions_size=_integer(text)))
+
+
+def _stacks(field: str) -> Callable[[Config, str], Config]:
+    return lambda config, text: replace(
+        config, stacks=replace(config.stacks, **{field: _boolean(text)})
+    )
+
+
+_TRANSPORTS = {kind.value: kind for kind in TransportKind}
+_MODES = {
+    mode.value: mode for mode in (SymbolizeMode.LINES, SymbolizeMode.INLINES, SymbolizeMode.NONE)
+}
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "bpf.ringbuf-size",
+        "bytes of the buffer between kernel and retsnoop-py, rounded up to a power\n"
+        "of two (default 8388608)",
+        _ringbuf_size,
+    ),
+    Key(
+        "bpf.sessions-size",
+        "threads that can be inside a traced call at the same time (default 4096)",
+        _sessions_size,
+    ),
+    Key(
+        "bpf.transport",
+        "auto, ringbuf or perfbuf: the kind of that buffer (default auto: ringbuf\n"
+        "where the kernel has it)",
+        lambda config, text: replace(
+            config, bpf=replace(config.bpf, transport=_choice(text, _TRANSPORTS))
+        ),
+    ),
+    Key(
+        "stacks.symb-mode",
+        "linenum, inlines or none: the same as -s, -ss and -sn",
+        lambda config, text: replace(config, symbolize=_choice(text, _MODES)),
+    ),
+    Key(
+        "stacks.unfiltered",
+        "keep the frames of tracing itself in a stack (default false)",
+        _stacks("unfiltered"),
+    ),
+    Key(
+        "stacks.emit-addrs",
+        "show the address of every frame (default false)",
+        _stacks("emit_addrs"),
+    ),
+    Key(
+        "stacks.dec-offs",
+        "offsets in decimal, func+35 instead of func+0x23 (default false)",
+        _stacks("dec_offs"),
+    ),
+)
+_BY_NAME = {key.name: key for key in KEYS}
+_LATER = {
+    "args.": "-A/--capture-args (argument capture)",
+    "fmt.lbr-max-count": "-B/--lbr (LBR capture)",
+}
+_HELP_HINT = "'retsnoop-py --config-help' lists the settings"

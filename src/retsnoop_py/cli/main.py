@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The entry point: which command is meant, and how it ends.
+
+typer only turns words into values; the work is done after it has returned, so that an error
+or a broken pipe during a trace is never taken for a mistake on the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from retsnoop_py.cli import report
+from retsnoop_py.errors import RetsnoopError, UsageError
+
+if TYPE_CHECKING:
+    from retsnoop_py.cli.argv import Normalised
+    from retsnoop_py.cli.typed import Command
+
+PROGRAM = "retsnoop-py"
+_COMPLETE = "_RETSNOOP_PY_COMPLETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the command line asks for; ``run`` gives the exit status."""
+
+    run: Callable[[], int]
+    verbose: int = 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``retsnoop-py`` with ``argv`` (without the program's name) and give its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    report.prepare_streams()
+    verbose = 0
+    try:
+        job = _job(words)
+        verbose = job.verbose
+        status = job.run()
+        report.flush()
+        return status
+    except KeyboardInterrupt:
+        return report.interrupted()
+    except RetsnoopError as error:
+        return report.failed(error, verbose)
+    except OSError as error:
+        return report.output_failed(error) or report.unexpected(error, verbose)
+    except Exception as error:  # noqa: BLE001 - a bug ends with one message as well
+        return report.unexpected(error, verbose)
+
+
+def _job(words: list[str]) -> Job:
+    """Understand the command line."""
+    if os.environ.get(_COMPLETE):
+        from retsnoop_py.cli import completion
+
+        return Job(completion.run)
+    name = words[0] if words else ""
+    if name == "vm":
+        return Job(lambda: _vm(words[1:]), verbose=2 if "-vv" in words else 0)
+    if name == "replay":
+        return _replay(words[1:])
+    return _trace(words[1:] if name == "trace" else words)
+
+
+def _trace(words: list[str]) -> Job:
+    from retsnoop_py.cli import options, positional, trace
+    from retsnoop_py.cli.argv import normalise
+
+    line = normalise(words, options.trace_table(trace.trace))
+    if line.words and line.words[0].text == "replay":
+        at = line.words[0].index
+        return _replay(words[:at] + words[at + 1 :])
+    if line.has("install-completion") or line.has("show-completion"):
+        return Job(lambda: _completion_option(line))
+    said = _said(line, trace.COMMAND)
+    if said:
+        return said
+    positional.refuse_words(line)
+    if line.command == ():
+        raise UsageError("no command behind --", "retsnoop-py ... -- CMD ARG..., or leave -- out")
+    settings = _parse(trace.COMMAND, line.argv)
+    return Job(lambda: _run_trace(settings), settings.verbose)
+
+
+def _replay(words: list[str]) -> Job:
+    from retsnoop_py.cli import options, replay, trace
+    from retsnoop_py.cli.argv import normalise
+
+    line = normalise(words, options.replay_table(replay.replay, trace.trace))
+    said = _said(line, replay.COMMAND)
+    if said:
+        return said
+    files = [*(word.text for word in line.words), *(line.command or ())]
+    if len(files) != 1:
+        raise UsageError(
+            f"replay needs one recording, not {len(files)}" if files else "no recording to replay",
+            "retsnoop-py replay FILE [options]",
+        )
+    request = _parse(replay.COMMAND, [*line.option_argv, "--", *files])
+    return Job(lambda: _run_replay(request), request.overrides.verbose)
+
+
+def _said(line: Normalised, command: Command) -> Job | None:
+    """The job of an option that only prints something, if there is one."""
+    if line.has("help"):
+        return Job(lambda: _help(command))
+    if line.has("usage"):
+        return Job(lambda: _print(command.usage))
+    if line.has("version"):
+        return Job(lambda: _version(line.count("verbose")), line.count("verbose"))
+    if line.has("config-help"):
+        return Job(_config_help)
+    return None
+
+
+def _parse(command: Command, argv: list[str]) -> Any:
+    """Let typer make values of ``argv``; gives what the command's function returns."""
+    from retsnoop_py.cli import typed
+
+    return typed.call(typed.build(command), argv, command.name)
+
+
+def _run_trace(settings: Any) -> int:
+    from retsnoop_py.capture.run import run
+
+    return run(settings)
+
+
+def _run_replay(request: Any) -> int:
+    from retsnoop_py.recording.replay import replay
+
+    return replay(request.path, request.overrides, sys.stdout)
+
+
+def _vm(words: list[str]) -> int:
+    from typer.main import get_command
+
+    from retsnoop_py.cli import typed, vm
+
+    return int(typed.call(get_command(vm.app), words, f"{PROGRAM} vm") or 0)
+
+
+def _help(command: Command) -> int:
+    from retsnoop_py.cli import typed
+
+    typed.show_help(command)
+    return 0
+
+
+def _completion_option(line: Normalised) -> int:
+    from retsnoop_py.cli import trace, typed
+
+    wanted = next(name for name in ("install-completion", "show-completion") if line.has(name))
+    typed.call(typed.build(trace.COMMAND, completion=True), [f"--{wanted}"], PROGRAM)
+    return 0
+
+
+def _version(verbose: int) -> int:
+    from retsnoop_py.cli import version
+
+    return version.show(verbose)
+
+
+def _config_help() -> int:
+    from retsnoop_py.cli import config
+
+    return _print(config.help_text())
+
+
+def _print(text: str) -> int:
+    print(text)
+    return 0

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``retsnoop-py replay FILE``."""
+
+# The options are the parameters, and those that only print are dealt with before.
+# ruff: noqa: ARG001, PLR0913
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from retsnoop_py.cli import config, options, values
+from retsnoop_py.cli.typed import Command
+from retsnoop_py.errors import UsageError
+
+if TYPE_CHECKING:
+    from retsnoop_py.recording.overrides import ReplayOverrides
+
+_TEXT = """
+Show a recording (-o FILE) again, as it was shown live.
+
+Nothing but FILE is needed: no privileges, no kernel of that version. The options change what \
+is shown of what was recorded.
+
+\b
+Examples:
+  retsnoop-py replay bpf.rsn               exactly what the live run showed
+  retsnoop-py replay bpf.rsn -x EINVAL     only the stacks with this error
+  retsnoop-py replay bpf.rsn -C stacks.emit-addrs=y
+"""
+
+_USAGE = """Usage: retsnoop-py replay FILE [-S[y|n]] [-x ERROR]* [-X ERROR]* [-p PID]* ...
+
+'retsnoop-py replay --help' explains all options."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """A recording to show and what to change about it."""
+
+    path: Path
+    overrides: ReplayOverrides
+
+
+def replay(
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A recording made with -o.")],
+    pid: options.Pid,
+    no_pid: options.NoPid,
+    comm: options.Comm,
+    no_comm: options.NoComm,
+    longer: options.Longer = None,
+    success_stacks: options.SuccessStacks,
+    allow_errors: options.AllowErrors,
+    deny_errors: options.DenyErrors,
+    kernel: options.KernelImage = None,
+    symbolize: options.Symbolize = None,
+    settings: options.Settings,
+    config_help: options.ConfigHelp = False,
+    verbose: options.Verbose = 0,
+    version: options.Version = False,
+    help_: options.Help = False,
+    usage: options.Usage = False,
+) -> ReplayRequest:
+    """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
+    from retsnoop_py.recording.overrides import ReplayOverrides
+
+    fine = config.parse(settings, only="stacks")
+
+    def named(key: str, value: bool) -> bool | None:
+        return value if f"stacks.{key}" in fine.named else None
+
+    if kernel == "":
+        raise UsageError("-k '': the name of a file is missing")
+    overrides = ReplayOverrides(
+        pids=values.pids("-p", pid) or None,
+        deny_pids=values.pids("-P", no_pid) or None,
+        comms=values.comms("-n", comm) or None,
+        deny_comms=values.comms("-N", no_comm) or None,
+        longer_ns=values.longer_ns(longer) or None,
+        success=values.success(success_stacks, allow_errors),
+        allow_errors=_allowed(allow_errors),
+        deny_errors=values.denied_errors(deny_errors) or None,
+        unfiltered=named("unfiltered", fine.stacks.unfiltered),
+        emit_addrs=named("emit-addrs", fine.stacks.emit_addrs),
+        dec_offs=named("dec-offs", fine.stacks.dec_offs),
+        symbolize=values.symbolize(symbolize) or fine.symbolize,
+        kernel_image=None if kernel is None else Path(kernel),
+        verbose=verbose,
+    )
+    return ReplayRequest(Path(file), overrides)
+
+
+def _allowed(names: list[str]) -> frozenset[int] | Literal["any"] | None:
+    errors = values.allowed_errors(names)
+    if errors.any and not errors.numbers:
+        return "any"
+    return errors.numbers if names else None
+
+
+COMMAND = Command(
+    function=replay,
+    name="retsnoop-py replay",
+    synopsis="FILE [OPTIONS]",
+    text=_TEXT,
+    usage=_USAGE,
+)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How a run ends that does not end well: one message, the next step, a documented status."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from retsnoop_py.errors import BpfError, Interrupted, OutputError, RetsnoopError
+
+#: What a shell reports for a program that SIGPIPE killed.
+BROKEN_PIPE = 141
+#: Lines of a verifier log shown without -v: its verdict is at the end.
+_LOG_LINES = 12
+
+
+def prepare_streams() -> None:
+    """Make printing safe where the locale or a task's name has characters the other lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def flush() -> None:
+    """Flush standard output while an error can still be told. Raises :class:`OSError`."""
+    if sys.stdout:
+        sys.stdout.flush()
+
+
+def interrupted() -> int:
+    """Ctrl-C where nobody expected it."""
+    _say("retsnoop-py: interrupted")
+    return Interrupted.exit_status
+
+
+def failed(error: RetsnoopError, verbose: int) -> int:
+    """Tell ``error`` and give its exit status."""
+    if isinstance(error, BpfError) and error.log:
+        _say(_shorten(error.log, verbose))
+    kind = "" if isinstance(error, Interrupted) else "error: "
+    _say(f"retsnoop-py: {kind}{error.message}")
+    if error.hint:
+        _say(f"hint: {error.hint}")
+    if _wants_traceback(verbose):
+        _say("".join(traceback.format_exception(error)).rstrip())
+    return error.exit_status
+
+
+def output_failed(error: OSError) -> int:
+    """Tell of a standard output that takes no more; 0 if ``error`` is something else."""
+    if isinstance(error, BrokenPipeError):
+        _abandon_stdout()
+        return BROKEN_PIPE
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
+        _abandon_stdout()
+        message = f"cannot write to standard output: {error.strerror}"
+        return failed(OutputError(message, "free some space, or send the output elsewhere"), 0)
+    return 0
+
+
+def unexpected(error: Exception, verbose: int) -> int:
+    """Tell of an error nobody foresaw."""
+    if _wants_traceback(verbose):
+        _say("".join(traceback.format_exception(error)).rstrip())
+    _say(f"retsnoop-py: error: {type(error).__name__}: {error} (a bug of retsnoop-py)")
+    if not _wants_traceback(verbose):
+        _say("hint: run it again with -vv or RETSNOOP_DEBUG=1 and report what it prints")
+    return RetsnoopError.exit_status
+
+
+def _shorten(log: str, verbose: int) -> str:
+    lines = log.rstrip().splitlines()
+    if verbose or len(lines) <= _LOG_LINES:
+        return "\n".join(lines)
+    return "\n".join(["... (-v shows the whole log)", *lines[-_LOG_LINES:]])
+
+
+def _wants_traceback(verbose: int) -> bool:
+    return verbose >= 2 or os.environ.get("RETSNOOP_DEBUG", "0") not in ("", "0")
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        # Nobody is left to be told.
+        pass
+
+
+def _abandon_stdout() -> None:
+    """Let Python's own flush at exit succeed: what is buffered has no reader any more."""
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

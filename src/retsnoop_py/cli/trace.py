@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The command without a name: trace."""
+
+# The options are the parameters, and those that only print are dealt with before.
+# ruff: noqa: ARG001, PLR0913
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retsnoop_py.cli import config, options, values
+from retsnoop_py.cli.config import Config
+from retsnoop_py.cli.typed import Command
+from retsnoop_py.errors import UsageError
+from retsnoop_py.settings import (
+    FilterSettings,
+    Mechanism,
+    SelectionSettings,
+    Settings,
+    SymbolizeMode,
+)
+
+_TEXT = """
+Find out which function of the Linux kernel returned that error.
+
+Each call of an entry function (-e) is followed; when it fails, the deepest chain of functions \
+that failed is shown, with results, durations and source lines. With -- CMD, CMD is run once \
+everything is attached, it alone and the processes it starts are traced, and its exit status \
+is ours. Without, tracing goes on until Ctrl-C.
+
+\b
+Examples:
+  retsnoop-py -c bpf -- ./loader           why does bpf() fail in ./loader?
+  retsnoop-py -e '*sys_mount' -a ':fs/*.c' -- mount /dev/x /mnt
+  retsnoop-py -e '*sys_bpf' -a '*bpf*' -n systemd -x ENOMEM
+  retsnoop-py -e tcp_connect -S -L 10      calls over 10 ms, good or bad
+  retsnoop-py -c bpf --dry-run             what would be traced?
+  retsnoop-py -c bpf -o bpf.rsn -- CMD     record; to show it again:
+  retsnoop-py replay bpf.rsn
+
+\b
+A first session, as root:
+  1. retsnoop-py -e '*sys_bpf' -- CMD      does the call fail, and how?
+  2. add -a '*bpf*' or -a ':kernel/bpf/*.c'    who failed first?
+  3. narrow with -x, -n and -d, widen with more -a, until the stack
+     tells the story
+
+\b
+A GLOB is NAME, NAME[MODULE] or :SOURCE/PATH*.c (needs DWARF), with * and ?.
+Quote it, or the shell expands it. -e, -a, -d, -n and -N also take @FILE.
+Most options can be repeated. A PID is a process, a NAME that of a thread.
+
+\b
+Other commands, each with its own --help:
+  retsnoop-py replay FILE                  show a recording again
+  retsnoop-py vm run|fetch|list            kernels in virtual machines
+"""
+
+_USAGE = """retsnoop-py: find out which function of the Linux kernel returned that error
+
+Usage: retsnoop-py [-v] [-c PRESET]* [-e GLOB]* [-a GLOB]* [-d GLOB]* [-o FILE] [-- CMD ARG...]
+       retsnoop-py replay FILE
+       retsnoop-py vm run|fetch|list
+
+'retsnoop-py --help' explains all options, 'retsnoop-py --config-help' the settings of -C."""
+
+
+def trace(
+    *,
+    preset: options.Preset,
+    entry: options.Entry,
+    allow: options.Allow,
+    deny: options.Deny,
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="[-- CMD ARG...]", hidden=True, default_factory=list),
+    ],
+    output: options.Output = None,
+    dry_run: options.DryRun = False,
+    kprobes_multi: options.KprobesMulti = False,
+    kprobes: options.Kprobes = False,
+    call_stack: options.CallStack = False,
+    pid: options.Pid,
+    no_pid: options.NoPid,
+    comm: options.Comm,
+    no_comm: options.NoComm,
+    longer: options.Longer = None,
+    success_stacks: options.SuccessStacks,
+    allow_errors: options.AllowErrors,
+    deny_errors: options.DenyErrors,
+    kernel: options.KernelImage = None,
+    symbolize: options.Symbolize = None,
+    settings: options.Settings,
+    config_help: options.ConfigHelp = False,
+    verbose: options.Verbose = 0,
+    version: options.Version = False,
+    help_: options.Help = False,
+    usage: options.Usage = False,
+) -> Settings:
+    """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
+    fine = config.parse(settings)
+    if pid and command:
+        raise UsageError(
+            f"-p {pid[0]} with a command: of a command only its own processes are traced",
+            "leave out -p; or leave out -- CMD, and run CMD elsewhere",
+        )
+    return Settings(
+        selection=_selection(entry, allow, deny, preset),
+        filters=FilterSettings(
+            pids=values.pids("-p", pid),
+            deny_pids=values.pids("-P", no_pid),
+            comms=values.comms("-n", comm),
+            deny_comms=values.comms("-N", no_comm),
+            longer_ns=values.longer_ns(longer),
+            success=bool(values.success(success_stacks, allow_errors)),
+            allow_errors=_allowed(allow_errors),
+            deny_errors=values.denied_errors(deny_errors),
+        ),
+        stacks=fine.stacks,
+        bpf=fine.bpf,
+        mechanism=_mechanism(kprobes_multi, kprobes),
+        symbolize=_mode(symbolize, fine),
+        kernel_image=_path("-k", kernel),
+        command=tuple(command),
+        output=_path("-o", output),
+        dry_run=dry_run,
+        verbose=verbose,
+    )
+
+
+def _selection(
+    entry: Sequence[str], allow: Sequence[str], deny: Sequence[str], presets: Sequence[str]
+) -> SelectionSettings:
+    for name in presets:
+        _check_preset(name)
+    chosen = SelectionSettings(
+        entry=values.globs("-e", entry),
+        allow=values.globs("-a", allow),
+        deny=values.globs("-d", deny),
+        presets=tuple(dict.fromkeys(presets)),
+    )
+    if not (chosen.entry or chosen.presets):
+        raise UsageError(
+            "no entry functions: nothing says which calls to follow",
+            "give -e GLOB (-e '*sys_bpf') or a preset (-c bpf); 'retsnoop-py --help' has examples",
+        )
+    return chosen
+
+
+def _check_preset(name: str) -> None:
+    from retsnoop_py.select import presets
+
+    if name not in presets.names():
+        raise UsageError(f"-c {name}: no such preset", f"there are {', '.join(presets.names())}")
+
+
+def _allowed(names: Sequence[str]) -> frozenset[int] | None:
+    errors = values.allowed_errors(names)
+    return errors.numbers or None
+
+
+def _mechanism(multi: bool, single: bool) -> Mechanism:
+    if multi and single:
+        raise UsageError("-M and -K exclude each other", "give one, or none for the best there is")
+    if multi:
+        return Mechanism.KPROBE_MULTI
+    return Mechanism.KPROBE if single else Mechanism.AUTO
+
+
+def _mode(value: str | None, fine: Config) -> SymbolizeMode:
+    """``-s`` says it louder than ``-C stacks.symb-mode``."""
+    return values.symbolize(value) or fine.symbolize or SymbolizeMode.AUTO
+
+
+def _path(option: str, value: str | None) -> Path | None:
+    if value == "":
+        raise UsageError(f"{option} '': the name of a file is missing")
+    return None if value is None else Path(value)
+
+
+COMMAND = Command(
+    function=trace,
+    name="retsnoop-py",
+    synopsis="[OPTIONS] [-- CMD ARG...]",
+    text=_TEXT,
+    usage=_USAGE,
+    completion_panel=options.USAGE,
+)

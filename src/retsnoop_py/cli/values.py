@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the values of options mean: process ids, names, errors, durations, ``@FILE``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from retsnoop_py.errors import InputError, UsageError
+from retsnoop_py.settings import SymbolizeMode
+
+#: The kernel's own limit, PID_MAX_LIMIT of include/linux/threads.h.
+_PID_MAX = 4 * 1024 * 1024
+#: TASK_COMM_LEN of the kernel without its NUL; bytes.
+_COMM_BYTES = 15
+#: 2^63 ns in ms: about 292 years.
+_LONGEST_MS = 2**63 // 1_000_000 - 1
+
+
+def globs(option: str, values: Sequence[str]) -> tuple[str, ...]:
+    """The globs of ``-e``, ``-a`` or ``-d``, with ``@FILE`` replaced by what FILE lists.
+
+    Raises :class:`UsageError` for an empty one, :class:`InputError` for an unreadable file.
+    """
+    found: list[str] = []
+    for value in values:
+        if value.startswith("@"):
+            found += _attach_modules(_tokens(option, value), value)
+        else:
+            found.append(value)
+    if "" in found:
+        raise UsageError(
+            f"{option} '': an empty glob matches nothing", f"'{option} *' matches every function"
+        )
+    return tuple(found)
+
+
+def _tokens(option: str, value: str) -> list[str]:
+    """The words of ``@FILE``; ``#`` starts a comment."""
+    path = value[1:]
+    if not path:
+        raise UsageError(f"{option} @: the name of a file is missing", f"{option} @FILE")
+    try:
+        text = os.fsdecode(Path(path).read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"{option} {value}: cannot read {path}: {error.strerror}",
+            f"{option} @FILE reads its values from FILE, separated by blanks or newlines",
+        ) from None
+    words = [word for line in text.splitlines() for word in line.partition("#")[0].split()]
+    nested = next((word for word in words if word.startswith("@")), None)
+    if nested:
+        raise UsageError(
+            f"{option} {value}: {path} names another file, {nested}",
+            f"give both on the command line: {option} {value} {option} {nested}",
+        )
+    return words
+
+
+def _attach_modules(words: Sequence[str], value: str) -> list[str]:
+    """``foo [mod]`` in a file is one glob, not two."""
+    found: list[str] = []
+    for word in words:
+        if word.startswith("[") and word.endswith("]"):
+            if not found:
+                raise UsageError(f"{value}: starts with {word}, which belongs behind a function")
+            found[-1] += word
+        else:
+            found.append(word)
+    return found
+
+
+def pids(option: str, values: Sequence[str]) -> tuple[int, ...]:
+    """Process ids. Raises :class:`UsageError`."""
+    for value in values:
+        if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) > _PID_MAX:
+            several = re.fullmatch(r"[0-9]+([, ]+[0-9]+)+", value)
+            raise UsageError(
+                f"{option} {value}: not a process id",
+                f"repeat the option for several: {option} "
+                + f" {option} ".join(re.findall(r"[0-9]+", value))
+                if several
+                else f"a process id is a number from 0 to {_PID_MAX}; a name goes to -n",
+            )
+    return tuple(int(value) for value in values)
+
+
+def comms(option: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Thread names, cut to the 15 bytes the kernel keeps; ``@FILE`` lists several."""
+    found: list[str] = []
+    for value in values:
+        found += _tokens(option, value) if value.startswith("@") else [value]
+    if "" in found:
+        raise UsageError(f"{option} '': a thread's name is not empty")
+    return tuple(os.fsdecode(os.fsencode(name)[:_COMM_BYTES]) for name in found)
+
+
+def longer_ns(value: str | None) -> int:
+    """``-L`` in nanoseconds, 0 without it. Raises :class:`UsageError`."""
+    if value is None:
+        return 0
+    if not re.fullmatch(r"[0-9]{1,19}", value) or not 1 <= int(value) <= _LONGEST_MS:
+        raise UsageError(
+            f"-L {value}: not a duration", "-L takes whole milliseconds, 1 or more: -L 100"
+        )
+    return int(value) * 1_000_000
+
+
+def success(values: Sequence[str], errors: Sequence[str]) -> bool | None:
+    """Whether ``-S`` asks for successes, None without it; ``errors`` are the values of ``-x``.
+
+    Raises :class:`UsageError` if they contradict each other.
+    """
+    for value in values:
+        if value not in ("y", "n"):
+            raise UsageError(
+                f"-S{value}: only -S, -Sy and -Sn exist",
+                "options bundled with -S stand before it: -vS" if value.isalpha() else None,
+            )
+    wanted = set(values)
+    if len(wanted) == 2:
+        raise UsageError("-Sy and -Sn contradict each other", "give one of them")
+    if "y" in wanted and errors:
+        raise UsageError(
+            f"-S asks for successes and -x {errors[0]} for failures only",
+            "give one of them; -X can be combined with -S",
+        )
+    return "y" in wanted if wanted else None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorNames:
+    """The errors of all ``-x``: ``any`` if the last word was that every error counts."""
+
+    numbers: frozenset[int] = frozenset()
+    any: bool = False
+
+
+def allowed_errors(values: Sequence[str]) -> ErrorNames:
+    """The errors of ``-x``, in their order. Raises :class:`UsageError`."""
+    found = ErrorNames()
+    for value in values:
+        if value.lower() == "any":
+            found = ErrorNames(any=True)
+        else:
+            found = ErrorNames(found.numbers | {_error("-x", value)})
+    return found
+
+
+def denied_errors(values: Sequence[str]) -> frozenset[int]:
+    """The errors of ``-X``. Raises :class:`UsageError`."""
+    return frozenset(_error("-X", value) for value in values)
+
+
+def _error(option: str, text: str) -> int:
+    """The number of an error's name, positive, 0 for NULL."""
+    from retsnoop_py.kernel.errno import ERRNO_NAMES, by_name
+
+    try:
+        return by_name(text)
+    except UsageError as error:
+        number = text.removeprefix("-")
+        hint = error.hint
+        if number.isdecimal() and int(number) in ERRNO_NAMES:
+            hint = f"errors are given by name: {option} {ERRNO_NAMES[int(number)]}"
+        elif text.lower() == "any":
+            hint = "only -x takes any"
+        raise UsageError(f"{option}: {error.message}", hint) from None
+
+
+def symbolize(value: str | None) -> SymbolizeMode | None:
+    """The mode of ``-s``, None without it. Raises :class:`UsageError`."""
+    if value is None:
+        return None
+    if value in _MODES:
+        return _MODES[value]
+    raise UsageError(f"-s{value}: only -s, -ss (inlined functions) and -sn (none) exist")
+
+
+_MODES = {
+    "linenum": SymbolizeMode.LINES,
+    "s": SymbolizeMode.INLINES,
+    "inlines": SymbolizeMode.INLINES,
+    "n": SymbolizeMode.NONE,
+    "none": SymbolizeMode.NONE,
+}

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The normaliser: one form for every way of writing the same command line."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retsnoop_py.cli import options, trace
+from retsnoop_py.cli.argv import Kind, Normalised, Table, normalise
+from retsnoop_py.errors import UsageError
+
+TABLE = options.trace_table(trace.trace)
+
+
+def options_of(*words: str) -> list[str]:
+    return normalise(words, TABLE).option_argv
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-e", "foo"], ["--entry=foo"]),
+        (["-efoo"], ["--entry=foo"]),
+        (["-e=foo"], ["--entry=foo"]),
+        (["--entry", "foo"], ["--entry=foo"]),
+        (["--entry=foo"], ["--entry=foo"]),
+        (["--ent", "foo"], ["--entry=foo"]),
+        (["--ent=foo"], ["--entry=foo"]),
+        (["--entry="], ["--entry="]),
+        (["-e", ""], ["--entry="]),
+        (["-a", "a", "-d", "d"], ["--allow=a", "--deny=d"]),
+        (["-S"], ["--success-stacks=y"]),
+        (["-Sn"], ["--success-stacks=n"]),
+        (["-Sy"], ["--success-stacks=y"]),
+        (["--success-stacks"], ["--success-stacks=y"]),
+        (["--success-stacks=n"], ["--success-stacks=n"]),
+        (["-s"], ["--symbolize=linenum"]),
+        (["-ss"], ["--symbolize=s"]),
+        (["-sn"], ["--symbolize=n"]),
+        (["--symbolize"], ["--symbolize=linenum"]),
+        (["--symb=none"], ["--symbolize=none"]),
+        (["-vS"], ["--verbose", "--success-stacks=y"]),
+        (["-vSn"], ["--verbose", "--success-stacks=n"]),
+        (["-vvefoo"], ["--verbose", "--verbose", "--entry=foo"]),
+        (["-ve", "foo"], ["--verbose", "--entry=foo"]),
+        (["-vv"], ["--verbose", "--verbose"]),
+        (["-v2"], ["--verbose", "--verbose"]),
+        (["--verbose=2"], ["--verbose", "--verbose"]),
+        (["--verbose=vv"], ["--verbose", "--verbose", "--verbose"]),
+        (["-x", "-EINVAL"], ["--allow-errors=-EINVAL"]),
+        (["-x-EINVAL"], ["--allow-errors=-EINVAL"]),
+        (["-n", "-bash"], ["--comm=-bash"]),
+        (["-L", "-5"], ["--longer=-5"]),
+        (["--comm", "x"], ["--comm=x"]),
+        (["--kprobes"], ["--kprobes"]),
+        (["-E"], ["--call-stack"]),
+        (["-C", "a.b=c=d"], ["--config=a.b=c=d"]),
+        (["--stacks-map-size", "7"], ["--config=bpf.sessions-size=7"]),
+        (["--stacks-map-size=7"], ["--config=bpf.sessions-size=7"]),
+        (["--ringbuf-map-size", "7"], ["--config=bpf.ringbuf-size=7"]),
+        (["--full-stacks"], ["--config=stacks.unfiltered=y", "--config=stacks.emit-addrs=y"]),
+        (["-o", "-"], ["--output=-"]),
+    ],
+)
+def test_every_spelling_has_one_form(words: list[str], expected: list[str]) -> None:
+    line = normalise(words, TABLE)
+    assert line.option_argv == expected
+    assert not line.words
+    assert line.command is None
+
+
+def test_an_optional_value_is_never_taken_from_the_next_word() -> None:
+    line = normalise(["-S", "n", "-s", "s"], TABLE)
+    assert line.option_argv == ["--success-stacks=y", "--symbolize=linenum"]
+    assert [word.text for word in line.words] == ["n", "s"]
+
+
+def test_everything_behind_two_dashes_is_the_command() -> None:
+    line = normalise(["-e", "foo", "--", "ls", "-e", "--", "-T", ""], TABLE)
+    assert line.option_argv == ["--entry=foo"]
+    assert line.command == ("ls", "-e", "--", "-T", "")
+
+
+def test_options_may_stand_behind_a_word() -> None:
+    line = normalise(["word", "-v"], TABLE)
+    assert line.option_argv == ["--verbose"]
+    assert [(word.text, word.index) for word in line.words] == [("word", 0)]
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["--con", "x"], "--con is ambiguous: --config, --config-help", "write one of them out"),
+        (["--kprobe"], "--kprobe is ambiguous: --kprobes, --kprobes-multi", "write one"),
+        (["--entri", "x"], "unknown option --entri", "did you mean --entry?"),
+        (["--zzz"], "unknown option --zzz", "retsnoop-py --help"),
+        (["-Z"], "unknown option -Z", "retsnoop-py --help"),
+        (["-vZ"], "unknown option -Z in '-vZ'", "retsnoop-py --help"),
+        (["-entry", "x"], "unknown option -entry", "two dashes: --entry"),
+        (["-e"], "-e needs a value (GLOB)", "retsnoop-py --help"),
+        (["-e", "--", "ls"], "-e needs a value (GLOB)", "retsnoop-py --help"),
+        (["--pid"], "--pid needs a value (PID)", "retsnoop-py --help"),
+        (["-e", "-a", "x"], "-e needs a value (GLOB), but '-a' follows", "--entry=-a"),
+        (["--dry-run=yes"], "--dry-run takes no value ('--dry-run=yes')", "retsnoop-py --help"),
+        (["--stacks-map-size"], "--stacks-map-size needs a value (N)", "retsnoop-py --help"),
+    ],
+)
+def test_a_wrong_option_is_one_message_and_the_next_step(
+    words: list[str], message: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        normalise(words, TABLE)
+    assert caught.value.message == message
+    assert hint in (caught.value.hint or "")
+    assert caught.value.exit_status == 64
+
+
+@pytest.mark.parametrize(
+    "word",
+    shlex.split(
+        "-T --trace -A --capture-args -J --inject-probe -B -Bany --lbr --lbr=any -R -I "
+        "--interim-stacks --intermediate-stacks -F --fentries --debug --debug=bpf -l --bpf-logs "
+        "--lbr-max-count -TAS -vT --tra"
+    ),
+)
+def test_options_of_later_versions_are_named_as_such(word: str) -> None:
+    with pytest.raises(UsageError, match="is not available in this version") as caught:
+        normalise([word], TABLE)
+    assert "call stacks" in (caught.value.hint or "")
+
+
+def test_the_table_comes_from_the_signature() -> None:
+    kinds = {spec.long: spec.kind for spec in TABLE.specs}
+    assert kinds["entry"] is Kind.VALUE
+    assert kinds["success-stacks"] is Kind.OPTIONAL
+    assert kinds["verbose"] is Kind.FLAG
+    assert kinds["dry-run"] is Kind.FLAG
+    letters = "".join(sorted(spec.short for spec in TABLE.specs if spec.short))
+    assert letters == "CEKLMNPSVXacdehknopsvx"
+
+
+_PIECES = st.sampled_from(
+    shlex.split(
+        "-e -a -d -c -x -X -S -Sn -s -ss -sn -vS -vv -v2 -p -n -L 7 foo -EINVAL --ent --entry "
+        "--entry=x --symbolize --success-stacks=n --verbose=2 -C a.b=c --full-stacks -efoo "
+        "--stacks-map-size --dry-run -K - '' = -o -k"
+    )
+)
+_ARGV = st.lists(_PIECES | st.text(max_size=5), max_size=8)
+_COMMAND = st.lists(_PIECES | st.just("--") | st.text(max_size=5), max_size=5)
+
+
+def _try(words: list[str], table: Table = TABLE) -> Normalised | None:
+    try:
+        return normalise(words, table)
+    except UsageError:
+        return None
+
+
+@given(_ARGV, st.none() | _COMMAND)
+def test_normalising_twice_changes_nothing(words: list[str], command: list[str] | None) -> None:
+    line = _try(words + ([] if command is None else ["--", *command]))
+    if line:
+        assert normalise(line.argv, TABLE).argv == line.argv
+
+
+@given(_ARGV, _COMMAND)
+def test_the_command_is_never_lost_nor_changed(words: list[str], command: list[str]) -> None:
+    before = _try([word for word in words if word != "--"])
+    if before:
+        whole = normalise([*(word for word in words if word != "--"), "--", *command], TABLE)
+        assert whole.command == tuple(command)
+        assert whole.option_argv == before.option_argv
+        assert whole.words == before.words
+
+
+@given(_ARGV)
+def test_any_words_end_in_a_form_or_a_usage_error(words: list[str]) -> None:
+    line = _try(words)
+    if line:
+        known = {spec.long for spec in TABLE.specs}
+        assert all(name in known for name, _ in line.options)

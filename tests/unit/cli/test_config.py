@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""-C GROUP.KEY=VALUE."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retsnoop_py.cli import config
+from retsnoop_py.errors import UsageError
+from retsnoop_py.settings import BpfSettings, StackSettings, SymbolizeMode, TransportKind
+
+
+def test_every_key_sets_its_field() -> None:
+    found = config.parse(
+        [
+            "bpf.ringbuf-size=4096",
+            "bpf.sessions-size=16",
+            "bpf.transport=perfbuf",
+            "stacks.symb-mode=linenum",
+            "stacks.unfiltered=y",
+            "stacks.emit-addrs=TRUE",
+            "stacks.dec-offs=1",
+        ]
+    )
+    assert found.bpf == BpfSettings(4096, 16, TransportKind.PERFBUF)
+    assert found.stacks == StackSettings(True, True, True)
+    assert found.symbolize is SymbolizeMode.LINES
+    assert found.named == {key.name for key in config.KEYS}
+
+
+def test_nothing_given_is_the_defaults() -> None:
+    assert config.parse([]) == config.Config()
+
+
+def test_the_last_value_of_a_key_wins() -> None:
+    found = config.parse(["stacks.dec-offs=y", "stacks.dec-offs=n"])
+    assert not found.stacks.dec_offs
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ("l", SymbolizeMode.LINES),
+        ("i", SymbolizeMode.INLINES),
+        ("n", SymbolizeMode.NONE),
+        ("None", SymbolizeMode.NONE),
+        ("INLINES", SymbolizeMode.INLINES),
+    ],
+)
+def test_choices_have_a_letter_and_no_case(text: str, mode: SymbolizeMode) -> None:
+    assert config.parse([f"stacks.symb-mode={text}"]).symbolize is mode
+
+
+@pytest.mark.parametrize("text", ["false", "N", "n", "0", "False"])
+def test_spellings_of_no(text: str) -> None:
+    assert config.parse(["stacks.unfiltered=y", f"stacks.unfiltered={text}"]).stacks == (
+        StackSettings()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nonsense", "-C nonsense: not of the form GROUP.KEY=VALUE"),
+        ("", "not of the form GROUP.KEY=VALUE"),
+        ("bpf=1", "not of the form GROUP.KEY=VALUE"),
+        ("bpf.=1", "not of the form GROUP.KEY=VALUE"),
+        (".x=1", "not of the form GROUP.KEY=VALUE"),
+        ("bpf.ringbuf-size", "not of the form GROUP.KEY=VALUE"),
+        ("bpf.ringbuf=1", "-C bpf.ringbuf: no such setting"),
+        ("bpf.ringbuf-size=8M", "-C bpf.ringbuf-size: invalid value '8M', expected a whole number"),
+        ("bpf.ringbuf-size=0", "expected a whole number from 1 to 2147483647"),
+        ("bpf.ringbuf-size=2147483648", "expected a whole number"),
+        ("bpf.ringbuf-size= 7", "expected a whole number"),
+        ("bpf.ringbuf-size=1_000", "expected a whole number"),
+        ("bpf.ringbuf-size=٣", "expected a whole number"),
+        ("bpf.ringbuf-size=", "expected a whole number"),
+        ("bpf.transport=carrier", "expected one of auto, ringbuf, perfbuf"),
+        ("stacks.symb-mode=x", "expected one of linenum, inlines, none"),
+        ("stacks.symb-mode=", "expected one of linenum, inlines, none"),
+        ("stacks.dec-offs=maybe", "expected true/y/1 or false/n/0"),
+    ],
+)
+def test_junk_is_refused_with_what_was_expected(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        config.parse([text])
+    assert message in caught.value.message
+    assert "--config-help" in (caught.value.hint or "")
+    assert caught.value.exit_status == 64
+
+
+def test_a_misspelt_key_names_its_neighbours() -> None:
+    with pytest.raises(UsageError) as caught:
+        config.parse(["bpf.ringbuf-sise=1"])
+    assert "did you mean bpf.ringbuf-size" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [("args.fmt-mode", "-A"), ("args.capture-raw-ptrs", "-A"), ("fmt.lbr-max-count", "-B")],
+)
+def test_settings_of_later_views_name_the_view(name: str, option: str) -> None:
+    with pytest.raises(UsageError, match=f"belongs to {option}.*not in this version"):
+        config.parse([f"{name}=1"])
+
+
+def test_a_replay_takes_its_own_group_only() -> None:
+    assert config.parse(["stacks.dec-offs=y"], only="stacks").stacks.dec_offs
+    with pytest.raises(UsageError, match="a recording is already traced"):
+        config.parse(["bpf.ringbuf-size=1"], only="stacks")
+
+
+def test_help_lists_every_key_in_80_columns() -> None:
+    text = config.help_text()
+    assert all(f"\n  {key.name}\n" in text for key in config.KEYS)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_setting_or_a_usage_error(text: str) -> None:
+    try:
+        found = config.parse([text])
+    except UsageError:
+        return
+    assert len(found.named) == 1
+
+
+@given(st.integers(1, 2**31 - 1))
+def test_any_size_in_range_is_taken_as_it_is(size: int) -> None:
+    assert config.parse([f"bpf.sessions-size={size}"]).bpf.sessions_size == size

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The whole command line, up to where the kernel would be touched."""
+
+from __future__ import annotations
+
+import errno
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py import __version__
+from retsnoop_py.cli import main as entry
+from retsnoop_py.cli import report
+from retsnoop_py.errors import BpfError, Interrupted, RetsnoopError, UnavailableError
+from retsnoop_py.recording.overrides import ReplayOverrides
+from retsnoop_py.settings import (
+    BpfSettings,
+    FilterSettings,
+    Mechanism,
+    SelectionSettings,
+    Settings,
+    StackSettings,
+    SymbolizeMode,
+    TransportKind,
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_debug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RETSNOOP_DEBUG", raising=False)
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Settings]]:
+    """What a command line asks to be traced."""
+    seen: list[Settings] = []
+
+    def note(settings: Settings) -> int:
+        seen.append(settings)
+        return 0
+
+    def settings_of(*argv: str) -> Settings:
+        assert entry.main(argv) == 0
+        return seen.pop()
+
+    monkeypatch.setattr(entry, "_run_trace", note)
+    return settings_of
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Path, ReplayOverrides]]:
+    """What a command line asks to be replayed."""
+    seen: list[tuple[Path, ReplayOverrides]] = []
+
+    def note(request: object) -> int:
+        seen.append((request.path, request.overrides))  # type: ignore[attr-defined]
+        return 0
+
+    def request_of(*argv: str) -> tuple[Path, ReplayOverrides]:
+        assert entry.main(argv) == 0
+        return seen.pop()
+
+    monkeypatch.setattr(entry, "_run_replay", note)
+    return request_of
+
+
+def test_every_option_reaches_its_setting(traced: Callable[..., Settings]) -> None:
+    assert traced(
+        *shlex.split("-e foo -e bar[kvm] -a :fs/*.c -d baz -c bpf -x ENOMEM -x -NULL -X EINTR -Sn"),
+        *shlex.split("-P 2 -n sh -N ls -L 10 -k /boot/vmlinux -ss -C stacks.dec-offs=y -K -vv"),
+        *shlex.split("-C bpf.sessions-size=9 -C bpf.transport=perfbuf --dry-run -o out.rsn"),
+        *["--", "cmd", "-e", "x"],
+    ) == Settings(
+        SelectionSettings(("foo", "bar[kvm]"), (":fs/*.c",), ("baz",), ("bpf",)),
+        FilterSettings(
+            (), (2,), ("sh",), ("ls",), 10_000_000, False, frozenset({12, 0}), frozenset({4})
+        ),
+        StackSettings(dec_offs=True),
+        BpfSettings(8 << 20, 9, TransportKind.PERFBUF),
+        Mechanism.KPROBE,
+        SymbolizeMode.INLINES,
+        Path("/boot/vmlinux"),
+        ("cmd", "-e", "x"),
+        Path("out.rsn"),
+        dry_run=True,
+        verbose=2,
+    )
+
+
+def test_the_defaults_are_those_of_settings(traced: Callable[..., Settings]) -> None:
+    assert traced("-e", "foo") == Settings(SelectionSettings(("foo",)))
+
+
+def test_trace_may_be_said(traced: Callable[..., Settings]) -> None:
+    assert traced("trace", "-e", "foo").selection.entry == ("foo",)
+
+
+def test_a_preset_is_enough(traced: Callable[..., Settings]) -> None:
+    assert traced("-c", "bpf", "-c", "perf", "-cbpf").selection.presets == ("bpf", "perf")
+
+
+def test_the_source_option_is_louder_than_its_setting(traced: Callable[..., Settings]) -> None:
+    assert traced("-e", "x", "-C", "stacks.symb-mode=n").symbolize is SymbolizeMode.NONE
+    assert traced("-e", "x", "-s", "-C", "stacks.symb-mode=n").symbolize is SymbolizeMode.LINES
+    assert traced("-e", "x", "-sn", "-ss").symbolize is SymbolizeMode.INLINES
+
+
+def test_processes_filter_a_trace_without_a_command(traced: Callable[..., Settings]) -> None:
+    assert traced("-e", "x", "-p", "1", "-p2").filters.pids == (1, 2)
+
+
+def test_any_error_is_no_error_filter(traced: Callable[..., Settings]) -> None:
+    assert traced("-e", "x", "-x", "EINVAL", "-x", "any").filters.allow_errors is None
+
+
+def test_the_exit_status_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "_run_trace", lambda _: 42)
+    assert entry.main(["-e", "x", "--", "cmd"]) == 42
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        ("", "no entry functions", "give -e GLOB"),
+        ("-a x", "no entry functions", "give -e GLOB"),
+        ("-e @/dev/null", "no entry functions", "give -e GLOB"),
+        ("-e x --", "no command behind --", "leave -- out"),
+        ("-c nope", "-c nope: no such preset", "bpf, perf"),
+        ("-e x -x EFOO", "-x: unknown error name 'EFOO'", ""),
+        ("-e x -p abc", "-p abc: not a process id", "a name goes to -n"),
+        ("-e x -C nonsense", "-C nonsense: not of the form", "--config-help"),
+        ("-e x -K -M", "-M and -K exclude each other", "give one"),
+        ("-e x -S -x EINVAL", "-S asks for successes", "give one"),
+        ("-e x -L 0", "-L 0: not a duration", "-L 100"),
+        ("-e x -k=", "-k '': the name of a file is missing", ""),
+        ("-e x --output=", "-o '': the name of a file is missing", ""),
+        ("-e x -p 1 -- ls", "-p 1 with a command", "leave out -p"),
+        ("-e x y", "unexpected word 'y'", "behind --"),
+        ("-T -e x", "-T/--trace (the function call trace) is not available", "leave it out"),
+        ("--zzz", "unknown option --zzz", "--help"),
+        ("replay", "no recording to replay", "replay FILE"),
+        ("replay a b", "replay needs one recording, not 2", "replay FILE"),
+        ("replay a -e x", "-e/--entry concerns tracing", "replay --help"),
+        ("replay a -C bpf.ringbuf-size=1", "-C bpf.ringbuf-size concerns tracing", "stacks."),
+        ("-v vm list", "unexpected word 'vm'", "first word"),
+    ],
+)
+def test_a_wrong_command_line_is_one_message_a_hint_and_64(
+    argv: str, message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(argv.split()) == 64
+    out, err = capsys.readouterr()
+    first, *rest = err.splitlines()
+    assert out == ""
+    assert first.startswith(f"retsnoop-py: error: {message}")
+    assert len(rest) <= 1
+    if hint:
+        assert rest[0].startswith("hint: ")
+        assert hint in rest[0]
+
+
+def test_a_missing_file_of_globs_is_66(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["-e", "@/nonexistent/file"]) == 66
+    assert "cannot read /nonexistent/file" in capsys.readouterr().err
+
+
+def test_a_replay_changes_only_what_was_said(
+    replayed: Callable[..., tuple[Path, ReplayOverrides]],
+) -> None:
+    assert replayed("replay", "a.rsn") == (Path("a.rsn"), ReplayOverrides())
+    assert replayed("-v", "replay", "a.rsn") == (Path("a.rsn"), ReplayOverrides(verbose=1))
+    assert replayed("replay", "--", "-odd") == (Path("-odd"), ReplayOverrides())
+    assert replayed(
+        *shlex.split("replay -Sn a.rsn -x any -X EINTR -p 7 -P 8 -n sh -N ls -L 1 -s -k vmlinux"),
+        *shlex.split("-C stacks.dec-offs=n -C stacks.emit-addrs=y"),
+    )[1] == ReplayOverrides(
+        pids=(7,),
+        deny_pids=(8,),
+        comms=("sh",),
+        deny_comms=("ls",),
+        longer_ns=1_000_000,
+        success=False,
+        allow_errors="any",
+        deny_errors=frozenset({4}),
+        emit_addrs=True,
+        dec_offs=False,
+        symbolize=SymbolizeMode.LINES,
+        kernel_image=Path("vmlinux"),
+    )
+    assert replayed("replay", "a", "-x", "EPERM")[1].allow_errors == frozenset({1})
+
+
+@pytest.mark.parametrize("argv", ["-V", "--version", "-V -e", "-h", "replay -V"])
+def test_what_only_prints_needs_nothing_else(argv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if argv == "-V -e":
+        assert entry.main(argv.split()) == 64
+        return
+    assert entry.main(argv.split()) == 0
+    out, err = capsys.readouterr()
+    assert not err
+    assert out.startswith("Usage: " if argv == "-h" else f"retsnoop-py {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "first"),
+    [
+        ("--help -V", "Usage: retsnoop-py [OPTIONS] [-- CMD ARG...]"),
+        ("-V --config-help", f"retsnoop-py {__version__}"),
+        ("--config-help", "Settings for -C GROUP.KEY=VALUE"),
+        ("--usage", "retsnoop-py: find out"),
+        ("replay --help", "Usage: retsnoop-py replay FILE [OPTIONS]"),
+        ("replay --usage", "Usage: retsnoop-py replay FILE"),
+    ],
+)
+def test_the_order_of_what_only_prints(
+    argv: str, first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(argv.split()) == 0
+    assert capsys.readouterr().out.startswith(first)
+
+
+def test_help_in_a_pipe_is_plain_grouped_and_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    titles = ["TARGETING", "RUN MODE", "FILTERING", "ADVANCED", "EXTRA CONFIGURATION"]
+    places = [text.index(f"\n{title}:\n") for title in [*titles, "HELP AND VERSION"]]
+    assert places == sorted(places)
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "-S, --success-stacks[=y|n]" in text
+    assert "Examples:" in text
+    assert "--call-stack" not in text
+
+
+def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
+    def run(_: Settings) -> int:
+        raise error
+
+    monkeypatch.setattr(entry, "_run_trace", run)
+    return entry.main(["-e", "x", *argv])
+
+
+def test_an_error_of_ours_is_told_with_its_hint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(UnavailableError("no BTF", "rebuild it"), monkeypatch) == 69
+    assert capsys.readouterr().err == "retsnoop-py: error: no BTF\nhint: rebuild it\n"
+
+
+def test_a_verifier_log_is_shown_from_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = "\n".join(f"line {number}" for number in range(100))
+    assert ends(BpfError("bpf(PROG_LOAD)", errno.EINVAL, log), monkeypatch) == 69
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "... (-v shows the whole log)"
+    assert lines[-2:] == ["line 99", "retsnoop-py: error: bpf(PROG_LOAD): EINVAL"]
+    ends(BpfError("bpf(PROG_LOAD)", errno.EINVAL, log), monkeypatch, "-v")
+    assert capsys.readouterr().err.splitlines()[0] == "line 0"
+
+
+def test_control_c_is_130_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(KeyboardInterrupt(), monkeypatch) == 130
+    assert capsys.readouterr().err == "retsnoop-py: interrupted\n"
+    assert ends(Interrupted("nothing was traced"), monkeypatch) == 130
+    assert capsys.readouterr().err == "retsnoop-py: nothing was traced\n"
+
+
+def test_a_bug_is_told_in_short_and_how_to_see_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(ValueError("odd"), monkeypatch) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("retsnoop-py: error: ValueError: odd (a bug of retsnoop-py)\nhint: ")
+    assert "Traceback" not in err
+
+
+def test_a_traceback_can_be_had(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(ValueError("odd"), monkeypatch, "-vv") == 1
+    assert "Traceback" in capsys.readouterr().err
+    monkeypatch.setenv("RETSNOOP_DEBUG", "1")
+    assert ends(ValueError("odd"), monkeypatch) == 1
+    assert "Traceback" in capsys.readouterr().err
+    assert ends(RetsnoopError("foreseen"), monkeypatch) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_os_error_about_a_file_is_not_taken_for_the_output() -> None:
+    assert report.output_failed(OSError(errno.ENOSPC, "full", "/some/file")) == 0
+    assert report.output_failed(PermissionError(errno.EACCES, "no")) == 0

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What only a process of its own shows: pipes, terminals, signals' statuses, start-up."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = [sys.executable, "-m", "retsnoop_py"]
+
+
+def run(*argv: str, **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        [*PROGRAM, *argv], text=True, capture_output=True, timeout=60, check=False, **more
+    )
+
+
+def on_terminal(columns: int, *argv: str) -> str:
+    """What ``argv`` writes to a terminal of that many columns."""
+    master, slave = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen([*PROGRAM, *argv], stdout=slave, env=environment) as child:
+        os.close(slave)
+        chunks = []
+        try:
+            while chunk := os.read(master, 65536):
+                chunks.append(chunk)
+        except OSError:
+            # Linux gives EIO once the last writer has gone.
+            pass
+    os.close(master)
+    assert child.returncode == 0
+    return b"".join(chunks).decode()
+
+
+def test_the_module_runs_as_the_program() -> None:
+    done = run("-e", "x", "-p", "abc")
+    assert done.returncode == 64
+    assert done.stdout == ""
+    assert done.stderr.startswith("retsnoop-py: error: -p abc: not a process id\nhint: ")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_on_a_terminal_has_panels_that_fit(columns: int) -> None:
+    text = on_terminal(columns, "--help")
+    assert "\x1b[" in text
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert any(line.startswith("╭─ TARGETING ─") for line in lines)
+    assert {len(line) for line in lines if line.startswith("│")} == {columns}
+    # Prose keeps its lines: none is broken in the middle of an example.
+    assert any(line.rstrip().endswith("why does bpf() fail in ./loader?") for line in lines)
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*PROGRAM, "--config-help"], stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert done.returncode == 141
+    assert done.stderr == b""
+
+
+def test_a_full_disk_behind_stdout_is_told() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "--config-help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 74
+    assert done.stderr.splitlines()[0] == (
+        "retsnoop-py: error: cannot write to standard output: No space left on device"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_help_in_a_pipe_loads_no_rich() -> None:
+    code = (
+        "import sys; from retsnoop_py.cli.main import main\n"
+        "assert main(['--help']) == 0\n"
+        "assert 'rich' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_importing_the_entry_point_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, retsnoop_py.cli.main\n"
+        "heavy = {'typer', 'rich', 'msgspec', 'elftools', 'cffi'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("retsnoop-py --ent", {"--entry"}),
+        ("retsnoop-py re", {"replay"}),
+        ("retsnoop-py -e foo --kp", {"--kprobes", "--kprobes-multi"}),
+        ("retsnoop-py replay f --sym", {"--symbolize"}),
+        ("retsnoop-py -x ENOME", {"ENOMEDIUM", "ENOMEM"}),
+        ("retsnoop-py -C stacks.d", {"stacks.dec-offs="}),
+        ("retsnoop-py -c p", {"perf"}),
+    ],
+)
+def test_the_shell_completes(words: str, expected: set[str]) -> None:
+    environment = {
+        **os.environ,
+        "_RETSNOOP_PY_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    assert set(run(env=environment).stdout.split()) == expected

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the values of options mean, and what is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retsnoop_py.cli import values
+from retsnoop_py.errors import InputError, RetsnoopError, UsageError
+from retsnoop_py.settings import SymbolizeMode
+
+
+def refused(call: object, *args: object) -> RetsnoopError:
+    with pytest.raises(RetsnoopError) as caught:
+        call(*args)  # type: ignore[operator]
+    return caught.value
+
+
+@pytest.fixture
+def listing(tmp_path: Path) -> Path:
+    return tmp_path / "list"
+
+
+def test_a_file_of_globs_stands_where_it_was_named(listing: Path) -> None:
+    listing.write_text("foo*  bar\n# a comment\nbaz[kvm] qux [nf_tables] # more\n:fs/*.c\n")
+    assert values.globs("-e", ["first", f"@{listing}", "last"]) == (
+        "first",
+        "foo*",
+        "bar",
+        "baz[kvm]",
+        "qux[nf_tables]",
+        ":fs/*.c",
+        "last",
+    )
+
+
+def test_globs_are_passed_on_as_written() -> None:
+    assert values.globs("-a", ["foo [mod]", ":kernel/bpf/*.c"]) == ("foo [mod]", ":kernel/bpf/*.c")
+
+
+def test_a_missing_file_of_globs_is_an_input_error(listing: Path) -> None:
+    error = refused(values.globs, "-e", [f"@{listing}"])
+    assert isinstance(error, InputError)
+    assert error.message == f"-e @{listing}: cannot read {listing}: No such file or directory"
+    assert "@FILE" in (error.hint or "")
+
+
+def test_a_directory_is_not_a_file_of_globs(tmp_path: Path) -> None:
+    assert "Is a directory" in refused(values.globs, "-e", [f"@{tmp_path}"]).message
+
+
+@pytest.mark.parametrize("content", ["@other", "a b @other"])
+def test_a_file_may_not_name_a_file(listing: Path, content: str) -> None:
+    listing.write_text(content)
+    error = refused(values.globs, "-d", [f"@{listing}"])
+    assert isinstance(error, UsageError)
+    assert f"-d @{listing} -d @other" in (error.hint or "")
+
+
+def test_a_file_may_not_start_with_a_module(listing: Path) -> None:
+    listing.write_text("[kvm] foo")
+    assert "[kvm]" in refused(values.globs, "-e", [f"@{listing}"]).message
+
+
+@pytest.mark.parametrize("value", ["", "@"])
+def test_an_empty_glob_or_file_name_is_refused(value: str) -> None:
+    assert isinstance(refused(values.globs, "-e", [value]), UsageError)
+
+
+def test_pids() -> None:
+    assert values.pids("-p", ["1", "4194304", "0"]) == (1, 4194304, 0)
+
+
+@pytest.mark.parametrize("value", ["abc", "-1", "1x", "", " 1", "4194305", "1_0", "٣", "9" * 30])
+def test_what_is_no_process_id_is_refused(value: str) -> None:
+    error = refused(values.pids, "-p", [value])
+    assert error.message == f"-p {value}: not a process id"
+    assert "-n" in (error.hint or "")
+    assert error.exit_status == 64
+
+
+def test_a_list_of_process_ids_is_spelt_with_more_options() -> None:
+    assert "-P 12 -P 34" in (refused(values.pids, "-P", ["12,34"]).hint or "")
+
+
+def test_thread_names_are_cut_as_the_kernel_cuts_them(listing: Path) -> None:
+    listing.write_text("sshd\n0123456789abcdef\n")
+    assert values.comms("-n", ["a b", f"@{listing}"]) == ("a b", "sshd", "0123456789abcde")
+    assert os.fsencode(values.comms("-n", ["é" * 8])[0]) == ("é" * 7).encode() + b"\xc3"
+    assert isinstance(refused(values.comms, "-n", [""]), UsageError)
+
+
+def test_a_duration_is_milliseconds() -> None:
+    assert values.longer_ns("100") == 100_000_000
+    assert values.longer_ns(None) == 0
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "abc", "1.5", "10ms", "", "9" * 19])
+def test_what_is_no_duration_is_refused(value: str) -> None:
+    error = refused(values.longer_ns, value)
+    assert error.message == f"-L {value}: not a duration"
+    assert "-L 100" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("given_values", "errors", "expected"),
+    [
+        ([], [], None),
+        ([], ["ENOMEM"], None),
+        (["y"], [], True),
+        (["y", "y"], [], True),
+        (["n"], [], False),
+        (["n"], ["ENOMEM"], False),
+    ],
+)
+def test_success(given_values: list[str], errors: list[str], expected: bool | None) -> None:
+    assert values.success(given_values, errors) is expected
+
+
+@pytest.mark.parametrize(
+    ("given_values", "errors", "message"),
+    [
+        (["y"], ["ENOMEM"], "-S asks for successes and -x ENOMEM for failures only"),
+        (["y"], ["any"], "-S asks for successes and -x any for failures only"),
+        (["y", "n"], [], "-Sy and -Sn contradict each other"),
+        (["z"], [], "-Sz: only -S, -Sy and -Sn exist"),
+        (["v"], [], "-Sv: only -S, -Sy and -Sn exist"),
+        ([""], [], "-S: only -S, -Sy and -Sn exist"),
+    ],
+)
+def test_contradictions_about_success(
+    given_values: list[str], errors: list[str], message: str
+) -> None:
+    assert refused(values.success, given_values, errors).message == message
+
+
+def test_errors_by_name() -> None:
+    assert values.allowed_errors(["ENOMEM", "-EINVAL", "NULL"]).numbers == {12, 22, 0}
+    assert values.denied_errors(["-ENOENT", "ENOTSUPP"]) == {2, 524}
+    assert values.denied_errors([]) == frozenset()
+
+
+def test_any_forgets_the_errors_before_it() -> None:
+    assert values.allowed_errors(["ENOMEM", "any"]) == values.ErrorNames(any=True)
+    assert values.allowed_errors(["ANY", "ENOMEM"]) == values.ErrorNames(frozenset({12}))
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("EFOO", "E"),
+        ("ENOMEN", "did you mean ENOMEM"),
+        ("einval", "did you mean EINVAL"),
+        ("22", "errors are given by name: -x EINVAL"),
+        ("-22", "errors are given by name: -x EINVAL"),
+        ("", "such as ENOMEM"),
+        ("null", "did you mean NULL"),
+    ],
+)
+def test_an_unknown_error_is_told_its_neighbours(text: str, hint: str) -> None:
+    error = refused(values.allowed_errors, [text])
+    assert error.message == f"-x: unknown error name '{text}'"
+    assert hint in (error.hint or "")
+    assert error.exit_status == 64
+
+
+def test_any_is_for_allowing_only() -> None:
+    assert refused(values.denied_errors, ["any"]).hint == "only -x takes any"
+
+
+@pytest.mark.parametrize(
+    ("value", "mode"),
+    [
+        (None, None),
+        ("linenum", SymbolizeMode.LINES),
+        ("s", SymbolizeMode.INLINES),
+        ("inlines", SymbolizeMode.INLINES),
+        ("n", SymbolizeMode.NONE),
+        ("none", SymbolizeMode.NONE),
+    ],
+)
+def test_symbolize(value: str | None, mode: SymbolizeMode | None) -> None:
+    assert values.symbolize(value) is mode
+
+
+def test_an_unknown_way_to_symbolize_is_refused() -> None:
+    assert refused(values.symbolize, "x").message.startswith("-sx: only -s, -ss")
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_process_id_or_a_usage_error(text: str) -> None:
+    try:
+        found = values.pids("-p", [text])
+    except UsageError:
+        return
+    assert found == (int(text),)
