@@ -16,11 +16,12 @@ _NAMES = re.compile(
       | _{2,}bpf_prog_run(?:_args)?\d*
       # the kernel's own BPF helpers that take this very stack
       | _*bpf_get_(?:task_)?stack(?:_.*)?
+      | bpf_trace_run\d+ | __bpf_trace_\w+ | __traceiter_\w+
       | trace_call_bpf | kprobe_multi_link_\w+ | kprobe_perf_func | kretprobe_perf_func
       # return probes: the trampoline a hooked function returns to, and its handlers
       | (?:__|arch_)?(?:kretprobe|rethook)_trampoline(?:_handler|_callback)?
       | kretprobe_(?:rethook_handler|dispatcher) | pre_handler_kretprobe
-      | __kretprobe_trampoline_handler | kretprobe_hook | rethook_(?:hook|try_hook)
+      | (?:__kretprobe_)?trampoline_handler | kretprobe_hook | rethook_(?:hook|try_hook)
       # entry probes: by ftrace, by a jump, by a breakpoint
       | fprobe_\w+ | kprobe_ftrace_handler | kprobe_dispatcher | kprobe_trace_func
       | aggr_(?:pre|post)_handler | opt_pre_handler

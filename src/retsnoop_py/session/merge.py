@@ -90,10 +90,13 @@ def is_frame_of(function: Function, frame: Resolved) -> bool:
 
 
 def _still_running(last: Call, frames: Sequence[Resolved]) -> bool:
-    """Whether the stack was taken inside the innermost call, by a BPF trampoline."""
-    return bool(frames) and (
-        frames[-1].offset in FENTRY_RETURNS and is_frame_of(last.function, frames[-1])
-    )
+    """Whether the stack was taken inside the innermost call.
+
+    So it is when its thread died there, and when a BPF trampoline called the function.
+    """
+    if not last.finished or not frames:
+        return True
+    return frames[-1].offset in FENTRY_RETURNS and is_frame_of(last.function, frames[-1])
 
 
 def _match_forward(
