@@ -9,6 +9,8 @@ from retsnoop_py.session.model import Session
 from retsnoop_py.settings import BpfSettings
 
 _INCOMPLETE = "WARNING! Sample data incomplete!"
+_SUMMARY = "WARNING! There were dropped or incomplete data. Output might be incomplete!"
+_DIED = "sessions_died"
 
 
 def session_warnings(session: Session, bpf: BpfSettings) -> Iterator[str]:
@@ -43,8 +45,29 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
     ``stats`` are the counters of ``struct rsn_stats`` and of the reader by name; zero and
     absent are the same. A counter this version does not know is told by its name.
     """
+    known = _advice(bpf)
+    lines = [
+        _line(label, stats[name], advice)
+        for name, (label, advice) in known.items()
+        if stats.get(name)
+    ]
+    lines += [
+        _line(name, value, "")
+        for name, value in stats.items()
+        if value and name not in known and name != _DIED
+    ]
+    if lines:
+        lines.insert(0, _SUMMARY)
+    if stats.get(_DIED):
+        # No loss: nothing more of these calls exists.
+        lines.append(f"NOTE: {_count(stats[_DIED], 'thread')} exited inside a traced call.")
+    return lines
+
+
+def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
+    """What to call each counter, and the next step."""
     larger = f"-C bpf.ringbuf-size={bpf.ringbuf_size * 2}"
-    known = {
+    return {
         "sessions_dropped": ("DROPPED SAMPLES", f"the buffer was full: try {larger}"),
         "lost_kernel": ("DROPPED RECORDS", f"the perf buffer was full: try {larger}"),
         "lost_memory": (
@@ -59,6 +82,10 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
             "INCOMPLETE SAMPLES",
             "marked where shown: trace fewer functions (-a, -d)",
         ),
+        "sessions_abandoned": (
+            "ABANDONED SAMPLES",
+            "their entry function's return was missed: trace fewer functions (-a, -d)",
+        ),
         "tree_overflow": (
             "UNTRACED PROCESSES",
             "too many children at a time: trace with -p or -n instead of a command",
@@ -67,19 +94,7 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
             "UNKNOWN RECORDS",
             "a newer version made them: replay with that one",
         ),
-        "sessions_died": ("CUT SAMPLES", "their threads exited inside a traced call"),
     }
-    lines = [
-        _line(label, stats[name], advice)
-        for name, (label, advice) in known.items()
-        if stats.get(name)
-    ]
-    lines += [
-        _line(name, value, "") for name, value in stats.items() if value and name not in known
-    ]
-    if not lines:
-        return []
-    return ["WARNING! There were dropped or incomplete data. Output might be incomplete!", *lines]
 
 
 def _line(label: str, value: int, advice: str) -> str:

@@ -46,6 +46,6 @@ def _error_number(function: Function, value: int, width: int) -> int | None:
     """
     if width < 64 and function.flags & FuncFlags.CANT_FAIL:
         return None
-    if value >> 63:
+    if value >= 1 << 63:
         value -= 1 << 64
     return -value if -MAX_ERRNO <= value < 0 else None

@@ -130,7 +130,7 @@ class StackRenderer:
         frame = row.frame
         if frame is None:
             assert row.call is not None
-            name = row.call.function.name
+            name = printable(row.call.function.name)
             return " " * _ADDRESS + name if self._settings.emit_addrs else name
         if frame.name is None:
             text = f"{frame.address:#x}"
