@@ -19,7 +19,12 @@ _LOG_LINES = 12
 
 
 def prepare_streams() -> None:
-    """Make printing safe where the locale or a task's name has characters the other lacks."""
+    """Make printing safe: whatever the locale can encode, and whether or not anybody listens."""
+    # A closed stream is None, and print(file=None) would write to the other one.
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -27,8 +32,7 @@ def prepare_streams() -> None:
 
 def flush() -> None:
     """Flush standard output while an error can still be told. Raises :class:`OSError`."""
-    if sys.stdout:
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def interrupted() -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,23 @@ def test_a_full_disk_behind_stdout_is_told() -> None:
         "retsnoop-py: error: cannot write to standard output: No space left on device"
     )
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirection", "argv", "status", "shown"),
+    [
+        (">&-", "--help", 0, ""),
+        (">&-", "-V", 0, ""),
+        ("2>&-", "-e x -p q", 64, ""),
+    ],
+)
+def test_a_closed_stream_is_no_obstacle(
+    redirection: str, argv: str, status: int, shown: str
+) -> None:
+    line = f"{shlex.join(PROGRAM)} {argv} {redirection}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert done.stdout + done.stderr == shown
 
 
 def test_help_in_a_pipe_loads_no_rich() -> None:
