@@ -21,11 +21,14 @@ _MAX_PROLOGUE = 16
 
 def resolve_stack(session: Session, symbolizer: Symbolizer) -> list[Resolved]:
     """The session's kernel stack resolved, outermost first."""
-    frames = [symbolizer.resolve(address) for address in session.kstack]
-    # Only the innermost entry may be an instruction pointer instead of a return address, and
-    # only a function's very first byte cannot be one: the byte before it is another function.
-    if frames and frames[0].name is not None and frames[0].offset == 0:
-        frames[0] = symbolizer.resolve(session.kstack[0], is_return=False)
+    frames = [symbolizer.resolve(address) for address in session.kstack[1:]]
+    if session.kstack:
+        # The innermost entry may be an instruction pointer instead of a return address. Only a
+        # function's very first byte tells: the byte before it belongs to another function.
+        innermost = symbolizer.resolve(session.kstack[0], is_return=False)
+        if innermost.offset:
+            innermost = symbolizer.resolve(session.kstack[0])
+        frames.insert(0, innermost)
     frames.reverse()
     return frames
 

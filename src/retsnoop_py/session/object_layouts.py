@@ -1,31 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Record layouts out of a compiled BPF object."""
+"""Record layouts out of a compiled BPF object's BTF."""
 
 from __future__ import annotations
-
-import struct
-from pathlib import Path
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.btf import Member as BtfMember
 from retsnoop_py.session.layouts import RECORD_STRUCTS, Layout, Member
 
-# ELF64, little endian: e_shoff; e_shentsize, e_shnum, e_shstrndx; then a section header.
-_SECTIONS_AT = struct.Struct("<40xQ")
-_SECTION_COUNTS = struct.Struct("<58xHHH")
-_SECTION = struct.Struct("<II8x8xQQ24x")
-_ELF64_LITTLE = b"\x7fELF\x02\x01"
-
 _INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
-
-
-def object_layouts(path: Path) -> tuple[Layout, ...]:
-    """The layouts of :data:`RECORD_STRUCTS` in the BPF object at ``path``.
-
-    Raises DataError if it is not an object with BTF, or its BTF lacks one of them.
-    """
-    return btf_layouts(Btf(btf_section(path.read_bytes())))
 
 
 def btf_layouts(btf: Btf, names: tuple[str, ...] = RECORD_STRUCTS) -> tuple[Layout, ...]:
@@ -42,27 +25,6 @@ def btf_layouts(btf: Btf, names: tuple[str, ...] = RECORD_STRUCTS) -> tuple[Layo
         )
         for name, type_id in found.items()
     )
-
-
-def btf_section(elf: bytes) -> bytes:
-    """The contents of the ``.BTF`` section of a 64-bit little-endian ELF file."""
-    try:
-        return _section(elf, b".BTF")
-    except (struct.error, IndexError):
-        raise DataError("the BPF object is damaged") from None
-
-
-def _section(elf: bytes, wanted: bytes) -> bytes:
-    if not elf.startswith(_ELF64_LITTLE):
-        raise DataError("the BPF object is not a 64-bit little-endian ELF file")
-    (start,) = _SECTIONS_AT.unpack_from(elf)
-    step, count, names_index = _SECTION_COUNTS.unpack_from(elf)
-    sections = [_SECTION.unpack_from(elf, start + index * step) for index in range(count)]
-    names = sections[names_index][2]
-    for name, _, offset, size in sections:
-        if elf.startswith(wanted + b"\0", names + name):
-            return elf[offset : offset + size]
-    raise DataError("the BPF object has no BTF")
 
 
 def _member(btf: Btf, struct_name: str, member: BtfMember) -> Member:

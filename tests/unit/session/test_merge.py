@@ -177,17 +177,20 @@ def test_a_traced_function_is_never_tracing_itself() -> None:
     assert shown(stack) == "trace_call_bpf !b"
 
 
-def test_only_the_innermost_entry_may_be_no_return_address() -> None:
+@pytest.mark.parametrize(
+    ("offset", "asked"),
+    [(0, [(0x20, True), (0, False)]), (4, [(0x20, True), (4, False), (4, True)])],
+)
+def test_only_the_innermost_entry_may_be_no_return_address(
+    offset: int, asked: list[tuple[int, bool]]
+) -> None:
     symbolizer = Symbols(*SYMBOLS)
-    subject = session(kstack=[start_of("c"), start_of("b") + 4, start_of("a")])
+    subject = session(kstack=[start_of("a") + offset, start_of("a") + 0x20])
     build_stack(subject, symbolizer, StackSettings())
 
-    assert symbolizer.asked == [
-        (start_of("c"), True),
-        (start_of("b") + 4, True),
-        (start_of("a"), True),
-        (start_of("c"), False),
-    ]
+    assert [
+        (address - start_of("a"), is_return) for address, is_return in symbolizer.asked
+    ] == asked
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Layouts of the compiled objects."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.session.records import LAYOUTS
+
+from retsnoop_py.capture.load import OBJECTS
+from retsnoop_py.errors import DataError
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.libbpf import BpfObject
+from retsnoop_py.session.object_layouts import btf_layouts
+
+
+def btf_of(name: str) -> Btf:
+    obj = BpfObject(OBJECTS / name)
+    try:
+        return Btf(obj.btf())
+    finally:
+        obj.close()
+
+
+@pytest.mark.parametrize("name", ["kprobe.bpf.o", "kprobe_multi.bpf.o"])
+def test_the_objects_lay_records_out_as_the_header_says(name: str) -> None:
+    assert btf_layouts(btf_of(name)) == LAYOUTS
+
+
+def test_a_struct_that_is_not_there_is_named() -> None:
+    with pytest.raises(DataError, match="lacks struct rsn_nothing"):
+        btf_layouts(btf_of("kprobe.bpf.o"), ("rsn_slot", "rsn_nothing"))
+
+
+def test_a_struct_that_is_not_flat_is_refused() -> None:
+    with pytest.raises(DataError, match="is not a number or text"):
+        btf_layouts(btf_of("kprobe.bpf.o"), ("task_struct",))
