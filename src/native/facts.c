@@ -228,10 +228,15 @@ static bool is_generated(const struct rsn_symtab *tab, const struct rsn_sym *s)
 	       (s->module_len > 10 && !memcmp(module, "__builtin_", 10));
 }
 
-/* The text symbols t T w W, without call-depth and CFI padding and run-time generated code. */
-static bool is_function(const struct rsn_symtab *tab, const struct rsn_sym *s)
+/*
+ * The text symbols t T w W, without call-depth and CFI padding and run-time generated code.
+ * In vmlinux what lies beyond the text is weak data, or init code that is gone after boot.
+ */
+static bool is_function(const struct rsn_symtab *tab, const struct rsn_sym *s, uint64_t text_end)
 {
 	if ((s->type | 0x20) != 't' && (s->type | 0x20) != 'w')
+		return false;
+	if (!s->module_len && s->addr >= text_end)
 		return false;
 	return !starts_with(tab, s, "__pfx_") && !starts_with(tab, s, "__cfi_") &&
 	       !is_generated(tab, s);
@@ -272,19 +277,18 @@ static uint32_t find_symbol(const struct chains *c, const struct rsn_symtab *tab
 	return i;
 }
 
-/* Without, all instances of a name are traceable if as many are listed, else nobody can tell. */
-static int states_by_count(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
-			   uint8_t *states)
+struct instances {
+	uint32_t listed; /* in the list of traceable functions */
+	uint32_t symbols; /* in kallsyms */
+};
+
+static int count_instances(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
+			   const uint8_t *states, struct instances *cnt, uint32_t *match)
 {
-	int32_t *surplus = calloc(traceable->cnt + 1, sizeof(*surplus));
-	uint32_t *match = malloc((tab->cnt + 1) * sizeof(*match));
 	struct chains c;
 
-	if (!surplus || !match || chains_init(&c, traceable->cnt)) {
-		free(surplus);
-		free(match);
+	if (chains_init(&c, traceable->cnt))
 		return -1;
-	}
 	for (size_t i = 0; i < traceable->cnt; i++) {
 		const struct rsn_sym *s = &traceable->syms[i];
 		uint32_t first = find_symbol(&c, traceable, traceable, s);
@@ -293,43 +297,68 @@ static int states_by_count(const struct rsn_symtab *tab, const struct rsn_symtab
 			chains_add(&c, hash_bytes(traceable->text + s->name, s->name_len), i);
 			first = i;
 		}
-		surplus[first]--;
+		cnt[first].listed++;
 	}
 	for (size_t k = 0; k < tab->cnt; k++) {
 		match[k] = states[k] ? find_symbol(&c, traceable, tab, &tab->syms[k]) : NONE;
 		if (match[k] != NONE)
-			surplus[match[k]]++;
+			cnt[match[k]].symbols++;
 	}
-	for (size_t k = 0; k < tab->cnt; k++)
-		if (match[k] != NONE)
-			states[k] = surplus[match[k]] ? RSN_AMBIGUOUS : RSN_TRACEABLE;
 	chains_free(&c);
-	free(surplus);
-	free(match);
 	return 0;
 }
 
 /*
- * Writes one enum rsn_state per symbol of tab, which is sorted by address, and the indexes of
- * those that are functions. Returns the number of functions, or -1 if memory ran out.
+ * Without addresses, all instances of a name are traceable if as many are listed, else nobody can
+ * tell which are. A name with one symbol is that one however often it is listed: before 6.0 the
+ * trace points of dropped weak functions are listed under the name of the function before them.
  */
-ptrdiff_t rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
-			  int by_addr, uint8_t *states, uint32_t *functions)
+static int states_by_count(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
+			   uint8_t *states)
 {
-	ptrdiff_t cnt = 0;
+	struct instances *cnt = calloc(traceable->cnt + 1, sizeof(*cnt));
+	uint32_t *match = malloc((tab->cnt + 1) * sizeof(*match));
+	int err = -1;
 
-	for (size_t k = 0; k < tab->cnt; k++) {
-		bool function = is_function(tab, &tab->syms[k]);
+	if (cnt && match)
+		err = count_instances(tab, traceable, states, cnt, match);
+	for (size_t k = 0; !err && k < tab->cnt; k++) {
+		const struct instances *i;
 
-		states[k] = function ? RSN_UNTRACEABLE : RSN_NOT_FUNCTION;
-		if (function)
-			functions[cnt++] = k;
+		if (match[k] == NONE)
+			continue;
+		i = &cnt[match[k]];
+		states[k] = RSN_AMBIGUOUS;
+		if (i->symbols == 1 || i->symbols == i->listed)
+			states[k] = RSN_TRACEABLE;
 	}
+	free(cnt);
+	free(match);
+	return err;
+}
+
+/*
+ * Joins tab, which is sorted by address, with the list of traceable functions. text_end is the
+ * end of vmlinux's text. Returns -1 if memory ran out.
+ */
+int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable, int by_addr,
+		    uint64_t text_end, struct rsn_functions *out)
+{
+	out->listed_cnt = out->other_cnt = 0;
+	for (size_t k = 0; k < tab->cnt; k++)
+		out->states[k] = is_function(tab, &tab->syms[k], text_end) ? RSN_UNTRACEABLE :
+									     RSN_NOT_FUNCTION;
 	if (by_addr)
-		states_by_addr(tab, traceable, states);
-	else if (states_by_count(tab, traceable, states))
+		states_by_addr(tab, traceable, out->states);
+	else if (states_by_count(tab, traceable, out->states))
 		return -1;
-	return cnt;
+	for (size_t k = 0; k < tab->cnt; k++) {
+		if (out->states[k] == RSN_UNTRACEABLE)
+			out->others[out->other_cnt++] = k;
+		else if (out->states[k])
+			out->listed[out->listed_cnt++] = k;
+	}
+	return 0;
 }
 
 /* ---- many globs against many symbols ---- */

@@ -35,10 +35,19 @@ struct rsn_symtab {
 
 /* What is known of a kallsyms line as a function to trace. */
 enum rsn_state {
-	RSN_NOT_FUNCTION = 0, /* data, padding before a function, generated code */
+	RSN_NOT_FUNCTION = 0, /* data, init and generated code, padding before a function */
 	RSN_UNTRACEABLE = 1,
 	RSN_TRACEABLE = 2,
 	RSN_AMBIGUOUS = 3, /* one of several of its name, some of them traceable */
+};
+
+/* Indexes of functions by their state, each list in the order of the table and with room for it. */
+struct rsn_functions {
+	uint8_t *states; /* enum rsn_state of every symbol */
+	uint32_t *listed; /* traceable or ambiguous */
+	uint32_t *others;
+	size_t listed_cnt;
+	size_t other_cnt;
 };
 
 /* module NULL: vmlinux and every module. Names and modules may hold * and ?. */
@@ -66,8 +75,8 @@ size_t rsn_syms_parse(const char *text, size_t len, int list, struct rsn_sym *ou
 void rsn_syms_sort(struct rsn_sym *syms, size_t cnt);
 size_t rsn_syms_upper(const struct rsn_sym *syms, size_t cnt, uint64_t addr);
 size_t rsn_syms_find(const struct rsn_symtab *tab, const char *name, uint32_t *out, size_t max);
-ptrdiff_t rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
-			  int by_addr, uint8_t *states, uint32_t *functions);
+int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable, int by_addr,
+		    uint64_t text_end, struct rsn_functions *out);
 ptrdiff_t rsn_syms_match(const struct rsn_symtab *tab, const uint32_t *subset, size_t subset_cnt,
 			 const struct rsn_glob *globs, size_t glob_cnt, uint32_t *counts,
 			 struct rsn_hit *hits);

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from retsnoop_py.errors import PrivilegeError, UnavailableError
 from retsnoop_py.kernel.modules import Module
-from retsnoop_py.kernel.native import Line, ListFormat, SymbolTable
+from retsnoop_py.kernel.native import Functions, Line, ListFormat, SymbolTable
+from retsnoop_py.kernel.tracefs import Traceable
 
 __all__ = ["Kallsyms", "Symbol", "is_padding"]
 
@@ -21,6 +22,7 @@ __all__ = ["Kallsyms", "Symbol", "is_padding"]
 _FUNCTION_TYPES = frozenset({b"t", b"T", b"w", b"W"})
 #: Bytes a symbol may cover where nothing else ends it: the last [bpf] image, for one.
 _UNBOUNDED = 64 << 10
+_NO_END = (1 << 64) - 1
 
 
 class Symbol(NamedTuple):
@@ -130,6 +132,14 @@ class Kallsyms:
             return end if end > address else address + _UNBOUNDED
         # What follows _etext is data, or init code that is gone after boot.
         return self._text_end or address + _UNBOUNDED
+
+    def functions(self, traceable: Traceable) -> Functions:
+        """Every function by its index in :attr:`table`, and whether it can be traced."""
+        return self.table.functions(
+            traceable.table,
+            by_address=traceable.has_addresses,
+            text_end=self._text_end or _NO_END,
+        )
 
     # -- by name --
 

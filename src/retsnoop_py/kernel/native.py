@@ -48,6 +48,17 @@ class Line(NamedTuple):
     type: bytes
 
 
+class Functions(NamedTuple):
+    """The functions of a table: a :class:`State` per symbol, and indexes by state.
+
+    ``listed`` are those ftrace lists, traceable or ambiguous; ``others`` it does not.
+    """
+
+    states: bytearray
+    listed: array[int]
+    others: array[int]
+
+
 class Matches(NamedTuple):
     """Which symbols matched: their indexes, the first glob that matches each, counts per glob."""
 
@@ -129,25 +140,21 @@ class SymbolTable:
                 return list(out[0:found])
             room = found
 
-    def states(self, traceable: SymbolTable, *, by_address: bool) -> tuple[bytearray, array[int]]:
-        """Join with the list of traceable functions.
+    def functions(self, traceable: SymbolTable, *, by_address: bool, text_end: int) -> Functions:
+        """Join with the list of traceable functions; this table is sorted by address.
 
-        Gives a :class:`State` per symbol and the indexes of those that are functions at all.
-        ``by_address``: the traceable list has addresses.
+        ``by_address``: that list has addresses. ``text_end``: where vmlinux's text ends.
         """
         ffi, lib = _native()
         states = bytearray(self._count)
-        functions = array("I", bytes(4 * self._count))
-        count = _check_memory(
-            lib.rsn_syms_states(
-                self._tab,
-                traceable._tab,
-                by_address,
-                ffi.from_buffer("uint8_t[]", states),
-                ffi.from_buffer("uint32_t[]", functions),
-            )
-        )
-        return states, functions[:count]
+        listed = array("I", bytes(4 * self._count))
+        others = array("I", bytes(4 * self._count))
+        out = ffi.new("struct rsn_functions *")
+        out.states = ffi.from_buffer("uint8_t[]", states)
+        out.listed = ffi.from_buffer("uint32_t[]", listed)
+        out.others = ffi.from_buffer("uint32_t[]", others)
+        _check_memory(lib.rsn_syms_states(self._tab, traceable._tab, by_address, text_end, out))
+        return Functions(states, listed[: out.listed_cnt], others[: out.other_cnt])
 
     def match(self, subset: array[int], globs: Sequence[tuple[str, str | None]]) -> Matches:
         """Match the symbols of ``subset`` against all ``globs``, (name, module or None) each."""

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a user writes to name functions.
+
+``NAME``, ``NAME[MOD]`` or ``NAME [MOD]`` match whole names of functions and modules, where
+``*`` is any text and ``?`` any one character; without ``[MOD]`` functions of vmlinux and of
+every module match, with it only those of matching modules. ``:PATH`` matches source files,
+``@FILE`` stands for the globs in a file, separated by white space.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from retsnoop_py.errors import InputError, UsageError
+
+__all__ = ["NameGlob", "PathGlob", "expand", "parse"]
+
+_WITH_MODULE = re.compile(r"(?P<name>[^\[\s]+)\s*\[(?P<module>[^\]]+)\]")
+_QUOTE = "quote it, or the shell replaces it by file names"
+
+
+@dataclass(frozen=True, slots=True)
+class NameGlob:
+    """Functions by name and, unless ``module`` is None, by module."""
+
+    name: str
+    module: str | None = None
+
+    @property
+    def spec(self) -> str:
+        """``name`` or ``name [module]``."""
+        return self.name if self.module is None else f"{self.name} [{self.module}]"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it names one function, without wildcards."""
+        return not set("*?") & set(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PathGlob:
+    """Functions by the path of the source file they were compiled from."""
+
+    pattern: str
+
+    @property
+    def spec(self) -> str:
+        """As a user writes it."""
+        return f":{self.pattern}"
+
+
+def parse(spec: str) -> NameGlob | PathGlob:
+    """The glob ``spec`` means. Raises :class:`UsageError` for what cannot mean one."""
+    if spec.startswith(":"):
+        if spec == ":":
+            raise UsageError("empty source path ':'", "write ':kernel/bpf/*.c', for example")
+        return PathGlob(spec[1:])
+    if not spec:
+        raise UsageError("empty glob", "name a function, '*sys_bpf' for example")
+    match = _WITH_MODULE.fullmatch(spec)
+    glob = NameGlob(match["name"], match["module"]) if match else NameGlob(spec)
+    if "**" in (glob.name, glob.module):
+        raise UsageError(f"unsupported glob '{spec}'", "'*' alone already means any name")
+    return glob
+
+
+def expand(specs: Iterable[str]) -> tuple[str, ...]:
+    """``specs`` with each ``@FILE`` replaced by the globs in FILE.
+
+    Raises :class:`InputError` for a file that cannot be read, :class:`UsageError` for one that
+    names source paths or further files: those belong on the command line.
+    """
+    expanded: list[str] = []
+    for spec in specs:
+        if spec.startswith("@"):
+            expanded.extend(_read_globs(Path(spec[1:])))
+        else:
+            expanded.append(spec)
+    return tuple(expanded)
+
+
+def _read_globs(path: Path) -> list[str]:
+    try:
+        tokens = path.read_text().split()
+    except OSError as err:
+        raise InputError(
+            f"cannot read the globs in '{path}': {err.strerror}",
+            "@FILE names a file of globs separated by white space",
+        ) from err
+    except UnicodeDecodeError as err:
+        raise InputError(f"cannot read the globs in '{path}': it is not text") from err
+    for token in tokens:
+        if token[0] in "@:":
+            raise UsageError(
+                f"'{token}' in '{path}' is not a function glob",
+                "source paths and further files go on the command line",
+            )
+    return tokens

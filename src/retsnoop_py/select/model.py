@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The outcome of a selection: every function asked for, traced or with the reason why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from retsnoop_py.kernel.functions import Function
+
+__all__ = ["GlobCount", "Reason", "Rejection", "Role", "Selection", "TypeSource", "UnitSource"]
+
+
+class Role(Enum):
+    """What a glob is for."""
+
+    ENTRY = "entry"
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class Reason(Enum):
+    """Why a function that was asked for is not traced; the value is what people read."""
+
+    DENIED = "denied by your glob"
+    DENIED_BY_PRESET = "denied by the preset"
+    DENIED_INTERNALLY = "never traced"
+    NOT_TRACEABLE = "the kernel has no trace point in it"
+    BLACKLISTED = "in the kernel's kprobe blacklist"
+    AMBIGUOUS = "several functions have this name and the kernel does not say which it can trace"
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """A function that is not traced. ``detail`` is more about the reason, possibly empty."""
+
+    name: str
+    module: str | None
+    reason: Reason
+    detail: str = ""
+
+    @property
+    def label(self) -> str:
+        """``name`` or ``name [module]``."""
+        return f"{self.name} [{self.module}]" if self.module else self.name
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        return f"{self.reason.value}: {self.detail}" if self.detail else self.reason.value
+
+
+class GlobCount(msgspec.Struct, frozen=True):
+    """A glob, where it came from, and how many functions it matched.
+
+    For entry and allow globs of what the kernel can trace, for deny globs of what these chose.
+    """
+
+    spec: str
+    role: Role
+    origin: str
+    matched: int
+    internal: bool = False
+
+
+class TypeSource(msgspec.Struct, frozen=True):
+    """A BTF that was looked at: of ``module``, None for vmlinux; ``found`` tells if it is there."""
+
+    module: str | None
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to trace. A function's id is its position in ``functions``, ordered by address.
+
+    ``discovered`` counts the functions the kernel can trace, ``matched`` those the globs chose
+    among them, ``unique`` the different names of these.
+    """
+
+    functions: tuple[Function, ...]
+    rejections: tuple[Rejection, ...]
+    globs: tuple[GlobCount, ...]
+    discovered: int
+    matched: int
+    unique: int
+    types: tuple[TypeSource, ...]
+
+
+class UnitSource(Protocol):
+    """Knows which addresses come from which source files."""
+
+    def functions_in(self, pattern: str) -> list[tuple[int, int]]:
+        """Run-time address ranges ``(first, beyond)`` of the units whose path matches."""
+        ...

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""From what the user wrote to three lists of globs: entry, allow and deny."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from retsnoop_py.errors import UsageError
+from retsnoop_py.select import deny, globs, presets
+from retsnoop_py.select.globs import NameGlob, PathGlob
+from retsnoop_py.select.model import Reason
+from retsnoop_py.settings import SelectionSettings
+
+__all__ = ["Asked", "Plan", "make_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One glob: ``origin`` says where it comes from.
+
+    An entry glob is ``mandatory`` if finding nothing for it is an error: a source path may
+    well hold nothing that can be traced. ``reason`` and ``detail`` are those of a deny glob.
+    """
+
+    glob: NameGlob | PathGlob
+    origin: str
+    mandatory: bool = False
+    reason: Reason = Reason.DENIED
+    detail: str = ""
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it comes from the list of what is never traced."""
+        return self.reason is Reason.DENIED_INTERNALLY
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Globs by role, in the order in which they are tried."""
+
+    entry: tuple[Asked, ...]
+    allow: tuple[Asked, ...]
+    deny: tuple[Asked, ...]
+
+
+def make_plan(settings: SelectionSettings) -> Plan:
+    """Parse all globs and add those of the presets and the internal deny list.
+
+    Raises :class:`UsageError` for a bad glob, an unknown preset, or no entry glob at all.
+    """
+    chosen = [presets.load(name) for name in settings.presets]
+    entry = [_entry(spec, "-e") for spec in settings.entry]
+    allow = [Asked(globs.parse(spec), "-a") for spec in settings.allow]
+    denied = [_denied(spec, Reason.DENIED) for spec in settings.deny]
+    for preset in chosen:
+        entry += [_entry(spec, f"preset {preset.name}") for spec in preset.entry]
+        allow += [Asked(globs.parse(spec), f"preset {preset.name}") for spec in preset.allow]
+        denied += [_denied(spec, Reason.DENIED_BY_PRESET, preset.name) for spec in preset.deny]
+    if not entry:
+        raise UsageError(
+            "no entry functions given",
+            "say where to start: -e GLOB, such as -e '*sys_bpf', or a preset such as -c bpf",
+        )
+    internal = [
+        Asked(NameGlob(entry.glob), "internal", False, Reason.DENIED_INTERNALLY, entry.reason)
+        for entry in deny.load()
+    ]
+    return Plan(tuple(entry), tuple(allow), (*denied, *internal))
+
+
+def _entry(spec: str, origin: str) -> Asked:
+    glob = globs.parse(spec)
+    return Asked(glob, origin, mandatory=isinstance(glob, NameGlob))
+
+
+def _denied(spec: str, reason: Reason, preset: str | None = None) -> Asked:
+    origin = f"preset {preset}" if preset else "-d"
+    detail = f"{preset}, '{spec}'" if preset else f"'{spec}'"
+    return Asked(globs.parse(spec), origin, reason=reason, detail=detail)

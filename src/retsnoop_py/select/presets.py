@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Ready-made sets of globs, each a file in ``presets/``."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from retsnoop_py.errors import UsageError
+
+__all__ = ["Preset", "load", "names"]
+
+_FOLDER = Path(__file__).with_name("presets")
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A set of globs for a part of the kernel."""
+
+    name: str
+    about: str
+    entry: tuple[str, ...]
+    allow: tuple[str, ...]
+    deny: tuple[str, ...]
+
+
+def names() -> list[str]:
+    """The presets there are."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> Preset:
+    """The preset called ``name``; raises :class:`UsageError` if there is none."""
+    if name not in names():
+        raise UsageError(f"unknown preset '{name}'", f"there are: {', '.join(names())}")
+    data = tomllib.loads((_FOLDER / f"{name}.toml").read_text())
+    return Preset(
+        name, data["about"], tuple(data["entry"]), tuple(data["allow"]), tuple(data["deny"])
+    )

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The selection: globs against what the kernel has.
+
+Everything works on line numbers of kallsyms, so functions of one name stay apart. A function
+is chosen if an entry or allow glob matches it and no deny glob does, and traced if the kernel
+can trace it; each one that is chosen and not traced is kept with the reason.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from retsnoop_py.errors import InputError, UnavailableError
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.native import State
+from retsnoop_py.select.build import build_functions
+from retsnoop_py.select.explain import no_match
+from retsnoop_py.select.globs import NameGlob, PathGlob
+from retsnoop_py.select.model import GlobCount, Reason, Rejection, Role, Selection, UnitSource
+from retsnoop_py.select.plan import Asked, make_plan
+from retsnoop_py.settings import SelectionSettings
+
+__all__ = ["Selector", "select"]
+
+
+def select(
+    facts: KernelFacts, settings: SelectionSettings, units: UnitSource | None = None
+) -> Selection:
+    """Choose the functions to trace; ``units`` resolves source paths.
+
+    Raises :class:`UsageError` for a bad glob, :class:`InputError` if a mandatory entry glob
+    finds nothing that can be traced, and what reading the facts raises.
+    """
+    return Selector(facts, settings, units).run()
+
+
+class Selector:
+    """One selection under way."""
+
+    def __init__(
+        self, facts: KernelFacts, settings: SelectionSettings, units: UnitSource | None
+    ) -> None:
+        self.plan = make_plan(settings)
+        self.facts = facts
+        self.kallsyms = facts.kallsyms
+        self.functions = self.kallsyms.functions(facts.traceable)
+        self._units = units
+        self._ranges: dict[str, list[tuple[int, int]]] = {}
+        self._counts: list[GlobCount] = []
+
+    def run(self) -> Selection:
+        """Select."""
+        plan, listed = self.plan, self.functions.listed
+        entries = self._match(plan.entry, listed, Role.ENTRY)
+        chosen = self._match(plan.allow, listed, Role.ALLOW) | entries
+        subset = array("I", sorted(chosen))
+        denied = self._match(plan.deny, subset, Role.DENY)
+        rejections = [self._rejection(index, denied[index]) for index in sorted(denied)]
+        traced = []
+        for index in subset:
+            if index in denied:
+                continue
+            rejection = self._refused(index)
+            if rejection:
+                rejections.append(rejection)
+            else:
+                traced.append(index)
+        rejections += self._untraceable((*plan.entry, *plan.allow))
+        self._check_entries(traced, rejections)
+        functions, types = build_functions(self.facts, traced, entries.keys())
+        return Selection(
+            functions=functions,
+            rejections=tuple(rejections),
+            globs=tuple(self._counts),
+            discovered=len(self.facts.traceable),
+            matched=len(subset) - len(denied),
+            unique=len({(f.name, f.module) for f in functions}),
+            types=types,
+        )
+
+    # -- matching --
+
+    def _match(self, asked: Sequence[Asked], subset: array[int], role: Role) -> dict[int, Asked]:
+        """The first glob that matches each function of ``subset``, and the counts of all."""
+        found, counts = self._first_matches(asked, subset)
+        self._counts += [
+            GlobCount(one.glob.spec, role, one.origin, count, one.is_internal)
+            for one, count in zip(asked, counts, strict=True)
+        ]
+        return found
+
+    def _first_matches(
+        self, asked: Sequence[Asked], subset: array[int]
+    ) -> tuple[dict[int, Asked], list[int]]:
+        counts = [0] * len(asked)
+        found: dict[int, Asked] = {}
+        for position, one in enumerate(asked):
+            if isinstance(one.glob, PathGlob):
+                indexes = self._in_units(one.glob, subset)
+                counts[position] = len(indexes)
+                for index in indexes:
+                    found.setdefault(index, one)
+        named = [(i, a.glob) for i, a in enumerate(asked) if isinstance(a.glob, NameGlob)]
+        matches = self.kallsyms.table.match(subset, [(g.name, g.module) for _, g in named])
+        for (position, _), count in zip(named, matches.counts, strict=True):
+            counts[position] = count
+        for index, glob in zip(matches.symbols, matches.globs, strict=True):
+            found[index] = asked[named[glob][0]]
+        return found, counts
+
+    def _in_units(self, glob: PathGlob, subset: array[int]) -> list[int]:
+        """The functions of ``subset`` whose code the matching source files hold."""
+        if self._units is None:
+            raise UnavailableError(
+                f"'{glob.spec}' needs a kernel image with debug information",
+                "install the kernel's debug package, or name its vmlinux with -k",
+            )
+        if glob.pattern not in self._ranges:
+            self._ranges[glob.pattern] = merge_ranges(self._units.functions_in(glob.pattern))
+        above = self.kallsyms.table.above
+        found: list[int] = []
+        for first, beyond in self._ranges[glob.pattern]:
+            start = bisect_left(subset, above(first - 1))
+            found += subset[start : bisect_left(subset, above(beyond - 1), start)]
+        return found
+
+    # -- reasons --
+
+    def _rejection(self, index: int, deny: Asked) -> Rejection:
+        symbol = self.kallsyms.symbol(index)
+        return Rejection(symbol.name, symbol.module, deny.reason, deny.detail)
+
+    def _refused(self, index: int) -> Rejection | None:
+        ambiguous = self.functions.states[index] == State.AMBIGUOUS
+        address = self.kallsyms.table.address(index)
+        if not ambiguous and not self.facts.kprobe_blacklist.covers(address):
+            return None
+        symbol = self.kallsyms.symbol(index)
+        reason = Reason.AMBIGUOUS if ambiguous else Reason.BLACKLISTED
+        return Rejection(symbol.name, symbol.module, reason)
+
+    def _untraceable(self, asked: Sequence[Asked]) -> Iterable[Rejection]:
+        found, _ = self._first_matches(asked, self.functions.others)
+        for index in sorted(found):
+            symbol = self.kallsyms.symbol(index)
+            detail = ""
+            if ".cold" in symbol.name:
+                detail = "it is the unlikely part of another function"
+            yield Rejection(symbol.name, symbol.module, Reason.NOT_TRACEABLE, detail)
+
+    def _check_entries(self, traced: list[int], rejections: list[Rejection]) -> None:
+        mandatory = [asked for asked in self.plan.entry if asked.mandatory]
+        _, counts = self._first_matches(mandatory, array("I", traced))
+        for asked, count in zip(mandatory, counts, strict=True):
+            if not count and isinstance(asked.glob, NameGlob):
+                raise no_match(self.facts, asked.glob, self.functions, rejections)
+        if not traced:
+            specs = ", ".join(f"'{asked.glob.spec}'" for asked in self.plan.entry)
+            raise InputError(
+                f"no function that can be traced comes from {specs}",
+                "paths are relative to the kernel's source, such as ':kernel/bpf/*.c'",
+            )
+
+
+def merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same addresses in as few ranges as possible, ascending, without address 0."""
+    merged: list[tuple[int, int]] = []
+    for first, beyond in sorted((max(first, 1), beyond) for first, beyond in ranges):
+        if first >= beyond:
+            continue
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(beyond, merged[-1][1]))
+        else:
+            merged.append((first, beyond))
+    return merged
