@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What dwarf.c and dwarf_open.c share. */
+#ifndef RSN_DWARF_IMAGE_H
+#define RSN_DWARF_IMAGE_H
+
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+#include <stdbool.h>
+
+#include "dwarf_api.h"
+#include "dwarf_unit.h"
+
+struct unit {
+	Dwarf_Off die;
+	struct unit_table *table;
+	struct rsn_dwarf_unit info; /* once told is set */
+	bool told;
+	bool in_aranges;
+};
+
+struct rsn_dwarf {
+	char *path;
+	int fd;
+	Elf *elf;
+	Dwarf *dwarf;
+	Dwfl *dwfl; /* relocatable images only; owns elf and dwarf then */
+	bool keeps_caches; /* strings live in what a reset would free */
+	struct rsn_dwarf_section *sections;
+	size_t nr_sections;
+	struct unit *units; /* by offset */
+	size_t nr_units;
+	struct rsn_dwarf_range *ranges; /* by address */
+	size_t nr_ranges;
+	size_t cap_ranges;
+	bool ranges_complete; /* units without .debug_aranges included */
+	struct rsn_dwarf_unit *infos;
+	size_t table_bytes;
+	uint64_t loads;
+	uint64_t resets;
+	unsigned int since_reset;
+	char message[256];
+};
+
+/* Keeps the words and returns the code. */
+__attribute__((format(printf, 3, 4))) int image_fail(struct rsn_dwarf *image, int error,
+						     const char *format, ...);
+int image_fail_libdw(struct rsn_dwarf *image, const char *what);
+
+/* Opens image->path and leaves image->dwarf set, or fails with the reason. */
+int image_open(struct rsn_dwarf *image);
+
+/* Starts libdw on an open Elf that needs no relocation. */
+int image_begin_dwarf(struct rsn_dwarf *image);
+
+#endif

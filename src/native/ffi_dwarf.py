@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Declares the extension ``retsnoop_py._dwarf``: source lines and inline chains by libdw.
+
+``dwarf_api.h`` declares its part between ``/* cdef begin */`` and ``/* cdef end */``, so that no
+signature is typed twice. libdw and libelf are linked dynamically: their static archives are
+not position independent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from cffi import FFI
+
+HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
+SOURCES = ("dwarf", "dwarf_open", "dwarf_unit", "dwarf_paint")
+
+
+def declarations(header: Path) -> str:
+    """The part of ``header`` that Python may call."""
+    text = header.read_text()
+    return "\n".join(re.findall(r"/\* cdef begin \*/(.*?)/\* cdef end \*/", text, re.DOTALL))
+
+
+ffibuilder = FFI()
+ffibuilder.cdef(declarations(HERE / "dwarf_api.h"))
+ffibuilder.set_source(
+    "retsnoop_py._dwarf",
+    '#include "dwarf_api.h"\n',
+    sources=[str(HERE / f"{name}.c") for name in SOURCES],
+    include_dirs=[str(HERE)],
+    libraries=["dw", "elf"],
+    extra_compile_args=["-O2", "-fvisibility=hidden", "-Wall", "-Werror=implicit"],
+    py_limited_api=True,
+    define_macros=[("Py_LIMITED_API", "0x030B0000")],
+)
+
+if __name__ == "__main__":
+    ffibuilder.compile(verbose=True)

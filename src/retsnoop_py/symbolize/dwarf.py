@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""DWARF of one image through libdw: inline chains of addresses, and its compile units.
+
+The native extension is loaded with the first image, not before: most runs need no DWARF.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from retsnoop_py.errors import DataError, InputError, RetsnoopError
+
+__all__ = ["CompileUnit", "DwarfFrame", "DwarfImage", "DwarfStats", "Location"]
+
+#: DW_LANG_Mips_Assembler: what every assembler says it is.
+_ASSEMBLER = 0x8001
+_MAX_FRAMES = 64
+
+_HINTS = {
+    "RSN_DWARF_NOT_ELF": "give an uncompressed vmlinux or module file",
+    "RSN_DWARF_NONE": "install the debug package that belongs to it",
+    "RSN_DWARF_COMPRESSED": "make a plain copy: objcopy --decompress-debug-sections FILE COPY",
+    "RSN_DWARF_NO_ALT": "install the debug package's common (dwz) file",
+    "RSN_DWARF_DAMAGED": "the file is damaged: install it again",
+}
+
+
+class DwarfFrame(NamedTuple):
+    """One level of a chain as DWARF has it. ``function`` None: only the line table knows it."""
+
+    function: str | None
+    file: str | None
+    line: int
+    column: int
+
+
+class Location(NamedTuple):
+    """What DWARF says of an address: the chain, innermost first, and its compile unit."""
+
+    frames: tuple[DwarfFrame, ...]
+    unit: str
+    comp_dir: str
+    is_assembly: bool
+
+
+class CompileUnit(NamedTuple):
+    """A compile unit and its address ranges [low, high)."""
+
+    name: str
+    comp_dir: str
+    ranges: tuple[tuple[int, int], ...]
+
+
+class DwarfStats(NamedTuple):
+    """Units in the image, tables built so far, bytes they hold, restarts of libdw."""
+
+    units: int
+    loads: int
+    bytes: int
+    resets: int
+
+
+class DwarfImage:
+    """An ELF image with DWARF, open until closed; a context manager. Safe to share by threads.
+
+    ``sections`` (name → runtime address) places a relocatable image; other images keep the
+    addresses they were linked at. Raises InputError where the file cannot be read and DataError
+    where it is no ELF file, has no DWARF or cannot be decoded.
+    """
+
+    def __init__(self, path: Path, sections: Mapping[str, int] | None = None) -> None:
+        from retsnoop_py._dwarf import ffi, lib
+
+        self.path = path
+        self._ffi: Any = ffi
+        self._lib: Any = lib
+        self._lock = threading.Lock()
+        self._handle = self._open(sections or {})
+        self._frames = ffi.new("struct rsn_dwarf_frame[]", _MAX_FRAMES)
+        self._unit = ffi.new("struct rsn_dwarf_unit *")
+
+    def _open(self, sections: Mapping[str, int]) -> Any:
+        ffi = self._ffi
+        names = [ffi.new("char[]", name.encode()) for name in sections]
+        table = ffi.new("struct rsn_dwarf_section[]", max(1, len(names)))
+        for i, (name, address) in enumerate(zip(names, sections.values(), strict=True)):
+            table[i].name, table[i].address = name, address
+        error, message = ffi.new("int *"), ffi.new("char[256]")
+        handle = self._lib.rsn_dwarf_open(
+            os.fsencode(self.path), table, len(names), error, message, 256
+        )
+        if handle == ffi.NULL:
+            raise self._error(error[0], self._text(message) or "")
+        return handle
+
+    def _error(self, code: int, message: str) -> RetsnoopError:
+        names = {getattr(self._lib, name): name for name in _HINTS}
+        hint = _HINTS.get(names.get(code, ""))
+        kind = InputError if code == self._lib.RSN_DWARF_IO else DataError
+        return kind(f"{self.path}: {message}", hint)
+
+    def _text(self, pointer: Any) -> str | None:
+        if pointer == self._ffi.NULL:
+            return None
+        raw: bytes = self._ffi.string(pointer)
+        return raw.decode(errors="replace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free everything; the image must not be used any more. Calling it again does nothing."""
+        with self._lock:
+            if self._handle is not None:
+                self._lib.rsn_dwarf_close(self._handle)
+                self._handle = None
+
+    def lookup(self, address: int) -> Location | None:
+        """The inline chain at ``address``, None where DWARF knows nothing of it.
+
+        Raises DataError where the unit that has it cannot be decoded.
+        """
+        with self._lock:
+            frames = self._frames
+            count = self._lib.rsn_dwarf_lookup(
+                self._handle, address, frames, _MAX_FRAMES, self._unit
+            )
+            if count < 0:
+                raise self._error(
+                    count, self._text(self._lib.rsn_dwarf_message(self._handle)) or ""
+                )
+            if count == 0:
+                return None
+            chain = tuple(self._frame(frames[i]) for i in range(count))
+            unit = self._unit
+            assembly = unit.language == _ASSEMBLER
+            name, comp_dir = self._text(unit.name) or "", self._text(unit.comp_dir) or ""
+            return Location(chain, name, comp_dir, assembly)
+
+    def _frame(self, raw: Any) -> DwarfFrame:
+        return DwarfFrame(self._text(raw.function), self._text(raw.file), raw.line, raw.column)
+
+    def units(self) -> tuple[CompileUnit, ...]:
+        """All compile units with their ranges. Raises DataError where they cannot be decoded."""
+        ffi = self._ffi
+        units, ranges = ffi.new("struct rsn_dwarf_unit **"), ffi.new("struct rsn_dwarf_range **")
+        counts = ffi.new("size_t[2]")
+        with self._lock:
+            error = self._lib.rsn_dwarf_units(self._handle, units, counts, ranges, counts + 1)
+            if error:
+                raise self._error(
+                    error, self._text(self._lib.rsn_dwarf_message(self._handle)) or ""
+                )
+            spread: list[list[tuple[int, int]]] = [[] for _ in range(counts[0])]
+            words = memoryview(ffi.buffer(ranges[0], counts[1] * 24)).cast("Q") if counts[1] else []
+            for low, high, unit in zip(words[0::3], words[1::3], words[2::3], strict=True):
+                spread[unit].append((low, high))
+            return tuple(
+                CompileUnit(
+                    self._text(units[0][i].name) or "",
+                    self._text(units[0][i].comp_dir) or "",
+                    tuple(spread[i]),
+                )
+                for i in range(counts[0])
+            )
+
+    @property
+    def stats(self) -> DwarfStats:
+        """What the image costs now."""
+        raw = self._ffi.new("struct rsn_dwarf_stats *")
+        with self._lock:
+            self._lib.rsn_dwarf_get_stats(self._handle, raw)
+        return DwarfStats(raw.units, raw.loads, raw.bytes, raw.resets)

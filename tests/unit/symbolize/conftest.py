@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A small kernel: C compiled at test time, linked where a kernel lives, and facts to go with it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.kernel.facts import KernelFacts
+
+RELEASE = "6.12.0-test"
+TEXT = 0xFFFFFFFF81000000
+KASLR = 0x1A000000
+MODULE = 0xFFFFFFFFC0800000
+
+HEADER = """\
+static inline __attribute__((always_inline)) int check(int value)
+{
+	if (value > 4096)
+		__asm__ volatile("nop");
+	return value * 3;
+}
+"""
+MAIN = """\
+#include "../include/check.h"
+static __attribute__((always_inline)) inline int outer(int value)
+{
+	int first = check(value);
+
+	__asm__ volatile("nop; nop");
+	return first + check(value + 7);
+}
+__attribute__((noinline)) int plain(int value)
+{
+	__asm__ volatile("nop");
+	return value + 1;
+}
+__attribute__((noinline)) int start_kernel(int value)
+{
+	return outer(value) + plain(value);
+}
+"""
+SYSCALL = """\
+#include "../../include/check.h"
+int plain(int value);
+__attribute__((noinline, cold)) int rarely(int value)
+{
+	__asm__ volatile("nop");
+	return value;
+}
+__attribute__((noinline)) int map_create(int value)
+{
+	if (__builtin_expect(check(value) == 12, 0))
+		return rarely(value);
+	return plain(check(value)) + 1;
+}
+"""
+ENTRY = """\
+	.text
+entry_point:
+	nop
+	nop
+	ret
+"""
+TREE = {
+    "include/check.h": HEADER,
+    "init/main.c": MAIN,
+    "kernel/bpf/syscall.c": SYSCALL,
+    "arch/x86/entry.S": ENTRY,
+}
+CFLAGS = ("-O2", "-g", "-fno-pie", "-mcmodel=kernel", "-fno-asynchronous-unwind-tables")
+
+
+def run(*argv: object, cwd: Path | None = None) -> str:
+    """Run a program of the toolchain; its stdout."""
+    done = subprocess.run(
+        [str(arg) for arg in argv], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{argv}: {done.stderr}"
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Compiles the little tree in ``source``."""
+
+    source: Path
+
+    def compile(self, name: str, target: Path, *flags: str) -> Path:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        run("gcc", *CFLAGS, *flags, "-c", name, "-o", target, cwd=self.source)
+        return target
+
+    def link(self, objects: list[Path], target: Path, text: int = TEXT) -> Path:
+        run(
+            *("ld", "-Ttext", hex(text), "--build-id", "-e", "0", "-z", "max-page-size=4096"),
+            *("--no-warn-rwx-segments", "-o", target, *objects),
+        )
+        return target
+
+    def vmlinux(self, target: Path, *flags: str) -> Path:
+        names = [name for name in TREE if name.endswith((".c", ".S"))]
+        folder = target.with_suffix(".objects")
+        objects = [self.compile(name, folder / f"{Path(name).stem}.o", *flags) for name in names]
+        return self.link(objects, target)
+
+
+@pytest.fixture(scope="session")
+def toolchain(tmp_path_factory: pytest.TempPathFactory) -> Toolchain:
+    source = tmp_path_factory.mktemp("linux")
+    for name, text in TREE.items():
+        path = source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Toolchain(source)
+
+
+@pytest.fixture(scope="session")
+def vmlinux(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toolchain.vmlinux(tmp_path_factory.mktemp("image") / "vmlinux")
+
+
+@pytest.fixture(scope="session")
+def module(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A relocatable image with a build id, as a module is."""
+    folder = tmp_path_factory.mktemp("module")
+    source = toolchain.compile("kernel/bpf/syscall.c", folder / "syscall.o")
+    run("ld", "-r", "--build-id", "-o", folder / "demo.ko", source)
+    return folder / "demo.ko"
+
+
+def symbols(image: Path) -> dict[str, int]:
+    """Functions of a linked image by name."""
+    lines = (line.split() for line in run("nm", image).splitlines())
+    return {name: int(address, 16) for address, kind, name in lines if kind in "tT"}
+
+
+@dataclass
+class Tree:
+    """A root directory with the facts of a running kernel in it."""
+
+    root: Path
+    vmlinux: Path
+
+    @property
+    def facts(self) -> KernelFacts:
+        return KernelFacts(self.root)
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def install(self, name: str, image: Path | None = None) -> Path:
+        """Copy an image (vmlinux) to ``name`` below the root."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copy(image or self.vmlinux, path))
+
+    def load(self, name: str, image: Path) -> None:
+        """Make ``image`` a loaded module."""
+        with ElfFile(image) as elf:
+            self.write(
+                f"sys/module/{name}/notes/.note.gnu.build-id", elf.read(".note.gnu.build-id")
+            )
+        self.write("proc/modules", f"{name} 65536 0 - Live {MODULE:#x}\n")
+        self.write(f"sys/module/{name}/sections/.text", f"{MODULE:#x}\n")
+        self.write(f"sys/module/{name}/sections/.text.unlikely", f"{MODULE + 0x1000:#x}\n")
+        with (self.root / "proc/kallsyms").open("a") as file:
+            file.write(f"{MODULE:016x} t map_create\t[{name}]\n")
+            file.write(f"{MODULE + 0x1000:016x} t rarely\t[{name}]\n")
+
+
+@pytest.fixture
+def tree(tmp_path: Path, vmlinux: Path) -> Tree:
+    """The kernel of :func:`vmlinux` running KASLR bytes above its link address."""
+    made = Tree(tmp_path / "root", vmlinux)
+    made.write("proc/sys/kernel/osrelease", RELEASE + "\n")
+    with ElfFile(vmlinux) as elf:
+        text = elf.sections[".text"]
+        made.write("sys/kernel/notes", elf.read(".note.gnu.build-id"))
+    lines = [f"{text.address + KASLR:016x} T _stext"]
+    lines += [f"{address + KASLR:016x} T {name}" for name, address in symbols(vmlinux).items()]
+    lines.append(f"{text.address + text.size + KASLR:016x} T _etext")
+    made.write("proc/kallsyms", "".join(f"{line}\n" for line in lines))
+    made.write("proc/modules", "")
+    return made
