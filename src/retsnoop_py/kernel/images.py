@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which file has the DWARF of the running kernel, or of a module, checked by build id.
+
+A vmlinux of another build gives confident nonsense, so no file is believed that does not carry
+the running kernel's build id. Every place looked at is kept with the reason it was passed over.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from retsnoop_py.errors import DataError, InputError, RetsnoopError
+from retsnoop_py.kernel.debuginfod import Debuginfod
+from retsnoop_py.kernel.elf_file import ElfFile
+
+__all__ = ["ImageFacts", "ImageSearch", "find_image", "find_module_image"]
+
+
+class ImageFacts(Protocol):
+    """What of the kernel's facts a search needs."""
+
+    @property
+    def release(self) -> str:
+        """``uname -r``."""
+        ...
+
+    @property
+    def build_id(self) -> str | None:
+        """The kernel's build id in hex."""
+        ...
+
+    def module_build_id(self, name: str) -> str | None:
+        """The build id of a loaded module in hex."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSearch:
+    """The outcome of a search: the file, or None, and (path, reason) for all others tried."""
+
+    what: str
+    path: Path | None = None
+    tried: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def notice(self) -> str | None:
+        """One line for the user where nothing was found, else None."""
+        if self.path is not None:
+            return None
+        present = [(path, why) for path, why in self.tried if why != _MISSING]
+        because = f" ({present[0][0]}: {present[0][1]})" if present else ""
+        return (
+            f"no debug information of {self.what} found{because}; stacks show no source lines. "
+            "Install the kernel's debug package, set DEBUGINFOD_URLS, or use -k; -v tells more."
+        )
+
+    @property
+    def report(self) -> tuple[str, ...]:
+        """One line per place looked at, for ``-v``."""
+        lines = [f"{path}: {why}" for path, why in self.tried]
+        if self.path is not None:
+            lines.append(f"{self.path}: used")
+        return tuple(f"debug information of {self.what}: {line}" for line in lines)
+
+
+_MISSING = "no such file"
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
+
+
+class _RejectedError(Exception):
+    """A file will not do; the words say why. ``links`` may still lead to one that does."""
+
+    def __init__(self, reason: str, links: Sequence[Path] = ()) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.links = links
+
+
+@dataclass(slots=True)
+class _Search:
+    """Tries candidates until one is the image with this build id and has DWARF."""
+
+    build_id: str | None
+    root: Path
+    tried: list[tuple[str, str]] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+
+    def first(self, candidates: Iterator[Path]) -> Path | None:
+        for candidate in candidates:
+            found = self.accept(candidate)
+            if found:
+                return found
+        return None
+
+    def accept(self, path: Path) -> Path | None:
+        """``path`` or what it links to, or None with the reasons noted."""
+        name = str(path)
+        if name in self.seen:
+            return None
+        self.seen.add(name)
+        try:
+            self.check(path)
+        except _RejectedError as rejected:
+            self.tried.append((name, rejected.reason))
+            return self.first(iter(rejected.links))
+        return path
+
+    def check(self, path: Path) -> None:
+        """Raise _RejectedError unless ``path`` is the image wanted and has usable DWARF."""
+        try:
+            with ElfFile(path) as elf:
+                self._check_elf(elf)
+        except OSError as error:
+            missing = error.errno in _NOT_THERE
+            raise _RejectedError(_MISSING if missing else os.strerror(error.errno or 0)) from error
+        except DataError as error:
+            raise _RejectedError(error.message.removeprefix(f"{path} ")) from error
+
+    def _check_elf(self, elf: ElfFile) -> None:
+        found = elf.build_id
+        if self.build_id is None:
+            raise _RejectedError("the kernel does not tell its build id to compare with")
+        if found != self.build_id:
+            raise _RejectedError(f"wrong build id {found or '(none)'} != {self.build_id}")
+        if not elf.has_dwarf:
+            links = tuple(_debug_links(elf, self.root))
+            raise _RejectedError("it has no DWARF", links)
+        if elf.compression not in (None, "zlib"):
+            reason = _undecodable(elf.path)
+            if reason:
+                raise _RejectedError(reason)
+
+
+def _undecodable(path: Path) -> str | None:
+    """Why libdw cannot read it: whether this libelf has zstd is known only by trying."""
+    from retsnoop_py._dwarf import ffi, lib
+
+    error, message = ffi.new("int *"), ffi.new("char[256]")
+    handle = lib.rsn_dwarf_open(os.fsencode(path), ffi.NULL, 0, error, message, 256)
+    if handle == ffi.NULL:
+        return str(ffi.string(message).decode(errors="replace"))
+    lib.rsn_dwarf_close(handle)
+    return None
+
+
+def _debug_links(elf: ElfFile, root: Path) -> Iterator[Path]:
+    """Where the debug file of a stripped image may be, by gdb's rules for .gnu_debuglink."""
+    link = elf.debug_link
+    if not link:
+        return
+    folder = elf.path.parent.absolute()
+    yield folder / link
+    yield folder / ".debug" / link
+    yield root / "usr/lib/debug" / folder.relative_to(folder.anchor) / link
+
+
+def _by_build_id(root: Path, build_id: str | None) -> Iterator[Path]:
+    if build_id:
+        yield root / "usr/lib/debug/.build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+
+
+def _standard_places(root: Path, release: str, build_id: str | None) -> Iterator[Path]:
+    places = (
+        f"boot/vmlinux-{release}",
+        f"lib/modules/{release}/vmlinux-{release}",
+        f"lib/modules/{release}/build/vmlinux",
+        f"lib/modules/{release}/vmlinux",
+        f"usr/lib/modules/{release}/kernel/vmlinux",
+        f"usr/lib/debug/boot/vmlinux-{release}",
+        f"usr/lib/debug/boot/vmlinux-{release}.debug",
+        f"usr/lib/debug/lib/modules/{release}/vmlinux",
+        f"usr/lib/debug/lib/modules/{release}/vmlinux.debug",
+        f"usr/lib/debug/usr/lib/modules/{release}/vmlinux",
+        f"usr/lib/debug/usr/lib/modules/{release}/vmlinux.debug",
+    )
+    yield from (root / place for place in places)
+    yield from _by_build_id(root, build_id)
+
+
+def find_image(
+    facts: ImageFacts,
+    explicit: Path | None = None,
+    *,
+    root: Path = Path("/"),
+    debuginfod: Debuginfod | None = None,
+) -> ImageSearch:
+    """The vmlinux with DWARF of the running kernel.
+
+    ``explicit`` is the user's ``-k``: then nothing else is tried, and a missing file raises
+    InputError, one that cannot be used DataError. Otherwise a search never fails.
+    """
+    search = _Search(facts.build_id, root)
+    if explicit is not None:
+        return ImageSearch("the kernel", _explicit_image(facts, search, explicit))
+    found = search.first(_standard_places(root, facts.release, facts.build_id))
+    if found is None:
+        found = _ask_servers(search, debuginfod or Debuginfod())
+    return ImageSearch(f"Linux {facts.release}", found, tuple(search.tried))
+
+
+def _ask_servers(search: _Search, servers: Debuginfod) -> Path | None:
+    if not search.build_id:
+        return None
+    file = servers.find(search.build_id)
+    search.tried += servers.tried
+    servers.tried.clear()
+    return search.accept(file) if file else None
+
+
+def _explicit_image(facts: ImageFacts, search: _Search, path: Path) -> Path:
+    if path.is_dir():
+        raise InputError(f"-k {path} is a directory", "give the vmlinux file itself")
+    try:
+        search.check(path)
+    except _RejectedError as rejected:
+        found = search.first(iter((*rejected.links, *_by_build_id(search.root, search.build_id))))
+        if found and rejected.links:
+            return found
+        raise _explicit_error(facts, path, rejected.reason) from rejected
+    return path
+
+
+def _explicit_error(facts: ImageFacts, path: Path, reason: str) -> RetsnoopError:
+    package = f"the debug package of Linux {facts.release} has the right one (vmlinux with DWARF)"
+    if reason == _MISSING:
+        return InputError(f"-k {path}: {reason}", "leave -k out to search the usual places")
+    if "ELF" in reason:
+        return DataError(
+            f"-k {path}: {reason}", f"vmlinuz and bzImage files hold no DWARF; {package}"
+        )
+    if "compressed" in reason:
+        plain = "make a plain copy: objcopy --decompress-debug-sections FILE COPY"
+        return DataError(f"-k {path}: {reason}", plain)
+    if reason.startswith(("wrong", "it has no", "the kernel")):
+        return DataError(f"-k {path}: {reason}", package)
+    return InputError(f"-k {path}: {reason}", "check its permissions")
+
+
+def find_module_image(
+    facts: ImageFacts,
+    module: str,
+    vmlinux: Path | None = None,
+    *,
+    root: Path = Path("/"),
+    debuginfod: Debuginfod | None = None,
+) -> ImageSearch:
+    """The file with the DWARF of loaded ``module``; beside ``vmlinux`` is looked first."""
+    build_id = facts.module_build_id(module)
+    search = _Search(build_id, root)
+    found = search.first(_by_build_id(root, build_id))
+    if found is None:
+        found = search.first(_module_places(root, facts.release, module, vmlinux))
+    if found is None:
+        found = _ask_servers(search, debuginfod or Debuginfod())
+    return ImageSearch(f"module {module}", found, tuple(search.tried))
+
+
+def _module_places(root: Path, release: str, module: str, vmlinux: Path | None) -> Iterator[Path]:
+    trees = [
+        *(_trees_beside(vmlinux, release) if vmlinux else ()),
+        root / "usr/lib/debug/lib/modules" / release,
+        root / "usr/lib/debug/usr/lib/modules" / release,
+        root / "lib/modules" / release,
+    ]
+    for tree in dict.fromkeys(trees):
+        path = _listed_path(tree, module)
+        if path is None:
+            path = _listed_path(root / "lib/modules" / release, module)
+        if path is None:
+            yield from _walk(tree, module)
+        else:
+            yield tree / path
+            yield tree / f"{path}.debug"
+
+
+def _trees_beside(vmlinux: Path, release: str) -> Iterator[Path]:
+    """The module trees of a debug package unpacked anywhere: boot/ or lib/modules/R/ in it."""
+    folder = vmlinux.absolute().parent
+    for tree in (folder, folder.parent / "lib/modules" / release):
+        if (tree / "kernel").is_dir():
+            yield tree
+    usr = folder.parent / "usr/lib/modules" / release
+    if (usr / "kernel").is_dir():
+        yield usr
+
+
+def _listed_path(tree: Path, module: str) -> str | None:
+    """The module's path below ``tree`` by modules.dep or modules.order, without compression."""
+    names = [f"/{module}.ko", f"/{module.replace('_', '-')}.ko"]
+    for index in ("modules.dep", "modules.order"):
+        try:
+            text = (tree / index).read_text(errors="replace")
+        except OSError:
+            continue
+        for name in names:
+            at = text.find(name)
+            if at >= 0:
+                start = text.rfind("\n", 0, at) + 1
+                return text[start : at + len(name)]
+    return None
+
+
+def _walk(tree: Path, module: str) -> Iterator[Path]:
+    """For a tree without an index: look at every file. Names mix ``-`` and ``_``."""
+    wanted = (f"{module}.ko", f"{module}.ko.debug")
+    for folder, _, files in os.walk(tree):
+        for name in files:
+            if name.replace("-", "_") in wanted:
+                yield Path(folder, name)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Source file names as kernel people write them: relative to the root of the source tree.
+
+DWARF has them in many ways, depending on how the kernel was built::
+
+    in the tree         comp_dir /src/linux              name kernel/bpf/syscall.c
+    make O=build        comp_dir /src/build              name ../linux/kernel/bpf/syscall.c
+                                                           or /src/linux/kernel/bpf/syscall.c
+    Debian, C           comp_dir debian/build/X          name kernel/bpf/syscall.c
+    Debian, assembly    comp_dir /b/linux/debian/build/X name /b/linux/arch/x86/...
+
+A file below comp_dir is generated or the build was in the tree; anything else is below the source
+root, which comp_dir helps to find.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable
+
+__all__ = ["SourcePaths", "source_root"]
+
+#: Directories at the top of the kernel's source tree.
+_TOP = frozenset(
+    [
+        *("arch", "block", "certs", "crypto", "drivers", "fs", "include", "init", "io_uring"),
+        *("ipc", "kernel", "lib", "mm", "net", "rust", "samples", "scripts", "security"),
+        *("sound", "tools", "usr", "virt"),
+    ]
+)
+
+#: Every vmlinux has this unit.
+_LANDMARK = "init/main.c"
+
+
+def source_root(units: Iterable[tuple[str, str]]) -> str | None:
+    """The absolute path of the source tree, from the (name, comp_dir) of a vmlinux's units.
+
+    None where names are relative to it already.
+    """
+    for name, comp_dir in units:
+        if name.endswith(_LANDMARK):
+            path = posixpath.normpath(posixpath.join(comp_dir, name))
+            if path.startswith("/") and path.endswith("/" + _LANDMARK):
+                return path[: -len(_LANDMARK) - 1]
+    return None
+
+
+class SourcePaths:
+    """Makes file names relative to the kernel's source tree; remembers what it has seen.
+
+    ``find_root`` is asked at most once, for a name that comp_dir does not explain.
+    """
+
+    def __init__(self, find_root: Callable[[], str | None] = lambda: None) -> None:
+        self._find_root = find_root
+        self._root: str | None = None
+        self._asked = False
+        self._known: dict[tuple[str, str], str] = {}
+
+    def relative(self, path: str, comp_dir: str) -> str:
+        """``path``, named by a unit compiled in ``comp_dir``, relative to the source root."""
+        key = (path, comp_dir)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._relative(path, comp_dir)
+        return found
+
+    def _relative(self, path: str, comp_dir: str) -> str:
+        comp_dir = posixpath.normpath(comp_dir) if comp_dir else ""
+        path = posixpath.normpath(path)
+        if not path.startswith("/") and comp_dir.startswith("/"):
+            path = posixpath.normpath(posixpath.join(comp_dir, path))
+        inside = _below(path, comp_dir)
+        if inside is not None:
+            return inside
+        if not path.startswith("/"):
+            return _climbed(path)
+        return self._below_root(path, comp_dir)
+
+    def _below_root(self, path: str, comp_dir: str) -> str:
+        if "/rustlib/" not in path:  # lib/rustlib is not the kernel's lib/
+            inside = _below(path, _common(path, comp_dir))
+            if inside is not None and inside.split("/", 1)[0] in _TOP:
+                return inside
+        if not self._asked:
+            self._asked = True
+            self._root = self._find_root()
+        inside = _below(path, self._root or "")
+        return path if inside is None else inside
+
+
+def _below(path: str, folder: str) -> str | None:
+    """``path`` relative to ``folder``, None if it is not below it."""
+    if len(folder) > 1 and path.startswith(folder + "/"):
+        return path[len(folder) + 1 :]
+    return None
+
+
+def _common(path: str, comp_dir: str) -> str:
+    if not comp_dir.startswith("/"):
+        return ""
+    return posixpath.commonpath((path, comp_dir))
+
+
+def _climbed(path: str) -> str:
+    """A name relative to a build directory inside the source tree: ``../../kernel/x.c``."""
+    while path.startswith("../"):
+        path = path[3:]
+    return path

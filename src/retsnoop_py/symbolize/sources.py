@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The images that have the source lines of a running kernel: vmlinux and its modules.
+
+Opened when an address or a pattern first needs them, shared by everything that reads DWARF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.kernel.debuginfod import Debuginfod
+from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.kernel.images import (
+    ImageFacts,
+    ImageSearch,
+    find_image,
+    find_module_image,
+)
+from retsnoop_py.symbolize.dwarf import DwarfImage
+from retsnoop_py.symbolize.paths import SourcePaths, source_root
+
+__all__ = ["KernelImages", "PlacedImage", "SourceFacts", "Symbol"]
+
+
+class Symbol(Protocol):
+    """A symbol of kallsyms."""
+
+    @property
+    def address(self) -> int: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def module(self) -> str | None: ...  # noqa: D102
+
+
+class _Symbols(Protocol):
+    def lookup(self, address: int) -> tuple[Symbol, int] | None: ...
+    def address_of(self, name: str) -> int | None: ...
+
+
+class _Module(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class SourceFacts(ImageFacts, Protocol):
+    """What of the kernel's facts symbolization needs."""
+
+    @property
+    def root(self) -> Path:
+        """Where the kernel's file systems are mounted: ``/`` but in tests."""
+        ...
+
+    @property
+    def kallsyms(self) -> _Symbols:
+        """The kernel's symbols."""
+        ...
+
+    @property
+    def modules(self) -> Iterable[_Module]:
+        """The loaded modules."""
+        ...
+
+    def module_sections(self, name: str) -> Mapping[str, int]:
+        """The runtime addresses of a module's sections."""
+        ...
+
+
+class PlacedImage:
+    """An image and how far the kernel moved it: runtime address = linked address + ``bias``."""
+
+    def __init__(self, dwarf: DwarfImage, bias: int) -> None:
+        self.dwarf = dwarf
+        self.bias = bias
+
+
+class KernelImages:
+    """Finds and opens images; a context manager that closes them.
+
+    ``explicit`` is the user's ``-k``: what is wrong with it raises InputError or DataError at
+    once. Without it nothing raises: ``search`` tells what was found, and ``warnings`` collects,
+    once each, what went wrong with images opened later.
+    """
+
+    def __init__(
+        self,
+        facts: SourceFacts,
+        explicit: Path | None = None,
+        debuginfod: Debuginfod | None = None,
+    ) -> None:
+        self._facts = facts
+        self._servers = debuginfod or Debuginfod()
+        self._opened = ExitStack()
+        self._vmlinux: PlacedImage | None = None
+        self._vmlinux_tried = False
+        self._modules: dict[str, PlacedImage | None] = {}
+        self._module_searches: dict[str, ImageSearch] = {}
+        self.warnings: list[str] = []
+        self.paths = SourcePaths(self._source_root)
+        self.search = find_image(facts, explicit, root=facts.root, debuginfod=self._servers)
+        if explicit is not None:
+            self._open_vmlinux()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._opened.close()
+        self._vmlinux, self._modules = None, {}
+
+    @property
+    def report(self) -> tuple[str, ...]:
+        """For ``-v``: every place looked at so far and why it was passed over."""
+        searches = (self.search, *self._module_searches.values())
+        return tuple(line for search in searches for line in search.report)
+
+    def warn(self, text: str) -> None:
+        """Add to ``warnings`` what is not there yet."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def vmlinux(self) -> PlacedImage | None:
+        """The kernel's own image, None where there is none or it cannot be used."""
+        if not self._vmlinux_tried:
+            try:
+                self._open_vmlinux()
+            except RetsnoopError as error:
+                self.warn(f"no source lines: {error.message}")
+        return self._vmlinux
+
+    def _open_vmlinux(self) -> None:
+        self._vmlinux_tried = True
+        path = self.search.path
+        if path is None:
+            return
+        with ElfFile(path) as elf:
+            text = elf.sections.get(".text")
+        stext = self._facts.kallsyms.address_of("_stext")
+        if text is None or stext is None:
+            self.warn(f"no source lines: {path} cannot be placed without .text and _stext")
+            return
+        dwarf = self._opened.enter_context(DwarfImage(path))
+        self._vmlinux = PlacedImage(dwarf, stext - text.address)
+
+    def module(self, name: str) -> PlacedImage | None:
+        """The image of loaded module ``name``, at the addresses it is loaded at."""
+        if name not in self._modules:
+            try:
+                self._modules[name] = self._open_module(name)
+            except RetsnoopError as error:
+                self._modules[name] = None
+                self.warn(f"no source lines of module {name}: {error.message}")
+        return self._modules[name]
+
+    def _open_module(self, name: str) -> PlacedImage | None:
+        sections = self._facts.module_sections(name)
+        path = self.module_path(name) if sections else None
+        if path is None:
+            return None
+        return PlacedImage(self._opened.enter_context(DwarfImage(path, sections)), 0)
+
+    def module_path(self, name: str) -> Path | None:
+        """The file with the DWARF of module ``name``, None where none was found."""
+        if name not in self._module_searches:
+            self._module_searches[name] = find_module_image(
+                self._facts,
+                name,
+                self.search.path,
+                root=self._facts.root,
+                debuginfod=self._servers,
+            )
+        return self._module_searches[name].path
+
+    def loaded_modules(self) -> tuple[str, ...]:
+        """The names of all modules that are loaded now."""
+        return tuple(module.name for module in self._facts.modules)
+
+    def _source_root(self) -> str | None:
+        image = self.vmlinux()
+        if image is None:
+            return None
+        try:
+            return source_root((unit.name, unit.comp_dir) for unit in image.dwarf.units())
+        except RetsnoopError:
+            return None  # names stay absolute, as DWARF has them
