@@ -22,9 +22,9 @@ def prepare_streams() -> None:
     """Make printing safe: whatever the locale can encode, and whether or not anybody listens."""
     # A closed stream is None, and print(file=None) would write to the other one.
     if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w")
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as we run
     if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w")
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as we run
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -37,12 +37,14 @@ def flush() -> None:
 
 def interrupted() -> int:
     """Ctrl-C where nobody expected it."""
+    _settle()
     _say("retsnoop-py: interrupted")
     return Interrupted.exit_status
 
 
 def failed(error: RetsnoopError, verbose: int) -> int:
     """Tell ``error`` and give its exit status."""
+    _settle()
     if isinstance(error, BpfError) and error.log:
         _say(_shorten(error.log, verbose))
     kind = "" if isinstance(error, Interrupted) else "error: "
@@ -68,6 +70,7 @@ def output_failed(error: OSError) -> int:
 
 def unexpected(error: Exception, verbose: int) -> int:
     """Tell of an error nobody foresaw."""
+    _settle()
     if _wants_traceback(verbose):
         _say("".join(traceback.format_exception(error)).rstrip())
     _say(f"retsnoop-py: error: {type(error).__name__}: {error} (a bug of retsnoop-py)")
@@ -93,6 +96,14 @@ def _say(text: str) -> None:
     except OSError:
         # Nobody is left to be told.
         pass
+
+
+def _settle() -> None:
+    """Bring what was printed before the error out, before the error and if that can be."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _abandon_stdout()
 
 
 def _abandon_stdout() -> None:

@@ -138,9 +138,9 @@ def _selection(
     for name in presets:
         _check_preset(name)
     chosen = SelectionSettings(
-        entry=values.globs("-e", entry),
-        allow=values.globs("-a", allow),
-        deny=values.globs("-d", deny),
+        entry=values.globs(entry),
+        allow=values.globs(allow),
+        deny=values.globs(deny),
         presets=tuple(dict.fromkeys(presets)),
     )
     if not (chosen.entry or chosen.presets):

@@ -20,56 +20,16 @@ _COMM_BYTES = 15
 _LONGEST_MS = 2**63 // 1_000_000 - 1
 
 
-def globs(option: str, values: Sequence[str]) -> tuple[str, ...]:
+def globs(specs: Sequence[str]) -> tuple[str, ...]:
     """The globs of ``-e``, ``-a`` or ``-d``, with ``@FILE`` replaced by what FILE lists.
 
-    Raises :class:`UsageError` for an empty one, :class:`InputError` for an unreadable file.
+    Raises :class:`UsageError` for what is no glob, :class:`InputError` for an unreadable file.
     """
-    found: list[str] = []
-    for value in values:
-        if value.startswith("@"):
-            found += _attach_modules(_tokens(option, value), value)
-        else:
-            found.append(value)
-    if "" in found:
-        raise UsageError(
-            f"{option} '': an empty glob matches nothing", f"'{option} *' matches every function"
-        )
-    return tuple(found)
+    from retsnoop_py.select.globs import expand, parse
 
-
-def _tokens(option: str, value: str) -> list[str]:
-    """The words of ``@FILE``; ``#`` starts a comment."""
-    path = value[1:]
-    if not path:
-        raise UsageError(f"{option} @: the name of a file is missing", f"{option} @FILE")
-    try:
-        text = os.fsdecode(Path(path).read_bytes())
-    except OSError as error:
-        raise InputError(
-            f"{option} {value}: cannot read {path}: {error.strerror}",
-            f"{option} @FILE reads its values from FILE, separated by blanks or newlines",
-        ) from None
-    words = [word for line in text.splitlines() for word in line.partition("#")[0].split()]
-    nested = next((word for word in words if word.startswith("@")), None)
-    if nested:
-        raise UsageError(
-            f"{option} {value}: {path} names another file, {nested}",
-            f"give both on the command line: {option} {value} {option} {nested}",
-        )
-    return words
-
-
-def _attach_modules(words: Sequence[str], value: str) -> list[str]:
-    """``foo [mod]`` in a file is one glob, not two."""
-    found: list[str] = []
-    for word in words:
-        if word.startswith("[") and word.endswith("]"):
-            if not found:
-                raise UsageError(f"{value}: starts with {word}, which belongs behind a function")
-            found[-1] += word
-        else:
-            found.append(word)
+    found = expand(specs)
+    for spec in found:
+        parse(spec)
     return found
 
 
@@ -89,13 +49,26 @@ def pids(option: str, values: Sequence[str]) -> tuple[int, ...]:
 
 
 def comms(option: str, values: Sequence[str]) -> tuple[str, ...]:
-    """Thread names, cut to the 15 bytes the kernel keeps; ``@FILE`` lists several."""
+    """Thread names, cut to the 15 bytes the kernel keeps; ``@FILE`` lists several.
+
+    Raises :class:`UsageError` for an empty one, :class:`InputError` for an unreadable file.
+    """
     found: list[str] = []
     for value in values:
-        found += _tokens(option, value) if value.startswith("@") else [value]
+        found += _names_in(option, value[1:]) if value.startswith("@") else [value]
     if "" in found:
         raise UsageError(f"{option} '': a thread's name is not empty")
     return tuple(os.fsdecode(os.fsencode(name)[:_COMM_BYTES]) for name in found)
+
+
+def _names_in(option: str, path: str) -> list[str]:
+    try:
+        return os.fsdecode(Path(path).read_bytes()).split()
+    except OSError as error:
+        raise InputError(
+            f"{option} @{path}: cannot read the names in '{path}': {error.strerror}",
+            "@FILE names a file of thread names separated by white space",
+        ) from None
 
 
 def longer_ns(value: str | None) -> int:

@@ -163,7 +163,7 @@ def test_a_wrong_command_line_is_one_message_a_hint_and_64(
 
 def test_a_missing_file_of_globs_is_66(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["-e", "@/nonexistent/file"]) == 66
-    assert "cannot read /nonexistent/file" in capsys.readouterr().err
+    assert "cannot read the globs in '/nonexistent/file'" in capsys.readouterr().err
 
 
 def test_a_replay_changes_only_what_was_said(

@@ -82,6 +82,28 @@ def test_a_full_disk_behind_stdout_is_told() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_an_error_of_ours_keeps_its_status_when_stdout_is_full() -> None:
+    code = (
+        "from retsnoop_py.cli import main; from retsnoop_py.errors import OutputError; import sys\n"
+        "def run(_):\n"
+        "    print('something')\n"
+        "    raise OutputError('full')\n"
+        "main._run_trace = run\n"
+        "sys.exit(main.main(['-e', 'x']))\n"
+    )
+    buffered = {key: text for key, text in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=buffered,
+        )
+    assert (done.returncode, done.stderr) == (74, "retsnoop-py: error: full\n")
+
+
 @pytest.mark.parametrize(
     ("redirection", "argv", "status", "shown"),
     [

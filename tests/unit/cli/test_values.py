@@ -27,49 +27,21 @@ def listing(tmp_path: Path) -> Path:
 
 
 def test_a_file_of_globs_stands_where_it_was_named(listing: Path) -> None:
-    listing.write_text("foo*  bar\n# a comment\nbaz[kvm] qux [nf_tables] # more\n:fs/*.c\n")
-    assert values.globs("-e", ["first", f"@{listing}", "last"]) == (
-        "first",
-        "foo*",
-        "bar",
-        "baz[kvm]",
-        "qux[nf_tables]",
-        ":fs/*.c",
-        "last",
-    )
-
-
-def test_globs_are_passed_on_as_written() -> None:
-    assert values.globs("-a", ["foo [mod]", ":kernel/bpf/*.c"]) == ("foo [mod]", ":kernel/bpf/*.c")
+    listing.write_text("foo*  bar\nbaz[kvm]\n")
+    found = values.globs(["first", f"@{listing}", ":fs/*.c", "last [mod]"])
+    assert found == ("first", "foo*", "bar", "baz[kvm]", ":fs/*.c", "last [mod]")
 
 
 def test_a_missing_file_of_globs_is_an_input_error(listing: Path) -> None:
-    error = refused(values.globs, "-e", [f"@{listing}"])
+    error = refused(values.globs, [f"@{listing}"])
     assert isinstance(error, InputError)
-    assert error.message == f"-e @{listing}: cannot read {listing}: No such file or directory"
+    assert error.message == f"cannot read the globs in '{listing}': No such file or directory"
     assert "@FILE" in (error.hint or "")
 
 
-def test_a_directory_is_not_a_file_of_globs(tmp_path: Path) -> None:
-    assert "Is a directory" in refused(values.globs, "-e", [f"@{tmp_path}"]).message
-
-
-@pytest.mark.parametrize("content", ["@other", "a b @other"])
-def test_a_file_may_not_name_a_file(listing: Path, content: str) -> None:
-    listing.write_text(content)
-    error = refused(values.globs, "-d", [f"@{listing}"])
-    assert isinstance(error, UsageError)
-    assert f"-d @{listing} -d @other" in (error.hint or "")
-
-
-def test_a_file_may_not_start_with_a_module(listing: Path) -> None:
-    listing.write_text("[kvm] foo")
-    assert "[kvm]" in refused(values.globs, "-e", [f"@{listing}"]).message
-
-
-@pytest.mark.parametrize("value", ["", "@"])
-def test_an_empty_glob_or_file_name_is_refused(value: str) -> None:
-    assert isinstance(refused(values.globs, "-e", [value]), UsageError)
+@pytest.mark.parametrize("spec", ["", ":", "**", "x[**]"])
+def test_what_is_no_glob_is_refused_before_anything_is_read(spec: str) -> None:
+    assert isinstance(refused(values.globs, ["fine", spec]), UsageError)
 
 
 def test_pids() -> None:
@@ -93,6 +65,12 @@ def test_thread_names_are_cut_as_the_kernel_cuts_them(listing: Path) -> None:
     assert values.comms("-n", ["a b", f"@{listing}"]) == ("a b", "sshd", "0123456789abcde")
     assert os.fsencode(values.comms("-n", ["é" * 8])[0]) == ("é" * 7).encode() + b"\xc3"
     assert isinstance(refused(values.comms, "-n", [""]), UsageError)
+
+
+def test_a_missing_file_of_thread_names_is_an_input_error(listing: Path) -> None:
+    error = refused(values.comms, "-N", [f"@{listing}"])
+    assert isinstance(error, InputError)
+    assert error.message.startswith(f"-N @{listing}: cannot read the names in '{listing}'")
 
 
 def test_a_duration_is_milliseconds() -> None:
