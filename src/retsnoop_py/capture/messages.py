@@ -4,17 +4,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
-from retsnoop_py.attach.mass_attacher import Loaded, Rung
+from retsnoop_py.attach.mass_attacher import Rung
 from retsnoop_py.attach.plan import AttachPlan
+from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.kernel.functions import FuncFlags
-from retsnoop_py.select.select import Selection
+from retsnoop_py.select.model import Selection
+from retsnoop_py.select.report import report
 from retsnoop_py.settings import Settings
 
 
 def say(text: str) -> None:
     """One message, at once."""
     print(text, file=sys.stderr, flush=True)
+
+
+def images(settings: Settings, lines: Sequence[str]) -> None:
+    """Where debug information was looked for."""
+    for line in lines:
+        note(settings, line)
 
 
 def lifecycle(text: str) -> None:
@@ -36,13 +45,11 @@ def note(settings: Settings, text: str) -> None:
 
 def selection(settings: Settings, chosen: Selection) -> None:
     """What was found, what was left out; entry functions that cannot fail."""
-    for line in chosen.summary_lines():
-        note(settings, line)
+    for line in report(chosen, settings.verbose):
+        say(line)
     for function in chosen.functions:
-        if not function.is_entry:
-            continue
-        note(settings, f"Function '{function.label}' is marked as an entry point.")
-        if function.flags & FuncFlags.CANT_FAIL and not settings.filters.success:
+        cannot_fail = function.is_entry and function.flags & FuncFlags.CANT_FAIL
+        if cannot_fail and not settings.filters.success:
             warn(
                 f"entry function '{function.label}' cannot fail by its return type: it reports "
                 "only what fails inside it; -S shows its successes"
@@ -58,7 +65,7 @@ def dry_run(plan: AttachPlan) -> None:
     print("Dry run successful, nothing was loaded or attached.")
 
 
-def attached(settings: Settings, rung: Rung[Loaded], plan: AttachPlan, seconds: float) -> None:
+def attached(settings: Settings, rung: Rung[LoadedObject], plan: AttachPlan, seconds: float) -> None:
     """How attaching went: each refusal with -v, else their number."""
     for mechanism, reason in rung.passed_over:
         note(settings, f"{mechanism.value} cannot be used: {reason}")

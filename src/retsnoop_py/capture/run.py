@@ -15,13 +15,14 @@ from retsnoop_py.capture.command import Command
 from retsnoop_py.capture.limits import raise_limits
 from retsnoop_py.capture.load import LoadedObject, load, ring_bytes
 from retsnoop_py.capture.signals import StopSignals
-from retsnoop_py.capture.stream import Stream, open_stream
+from retsnoop_py.capture.stream import Stream, open_recording, open_stream
 from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import Interrupted
 from retsnoop_py.kernel.features import Features, probe
 from retsnoop_py.libbpf import Reader
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.progress import Progress
+from retsnoop_py.recording.writer import RecordingWriter
 from retsnoop_py.settings import Mechanism, Settings
 
 #: How long to wait for records before looking at signals and the command, in ms.
@@ -37,6 +38,7 @@ class _Run:
     signals: StopSignals
     command: Command | None
     target: Target
+    recorder: RecordingWriter | None
 
 
 def run(settings: Settings) -> int:
@@ -46,24 +48,31 @@ def run(settings: Settings) -> int:
     :mod:`retsnoop_py.errors`; whatever was attached is detached on every way out.
     """
     if settings.dry_run:
-        target = choose_target(settings)
-        messages.selection(settings, target.selection)
+        target = _choose(settings)
         messages.dry_run(make_plan(target.selection.functions, settings.mechanism))
         return 0
     with ExitStack() as stack:
         signals = stack.enter_context(StopSignals())
+        recorder = stack.enter_context(open_recording(settings.output))
         command = stack.enter_context(Command(settings.command)) if settings.command else None
-        target = choose_target(settings)
-        messages.selection(settings, target.selection)
-        _trace(_Run(settings, signals, command, target))
+        target = _choose(settings)
+        status = _trace(_Run(settings, signals, command, target, recorder))
         if command is None:
-            return 0
+            return status
         if signals.requested:
             command.wait_after(signals.requested)
-        return command.exit_status
+        return status or command.exit_status
 
 
-def _trace(run: _Run) -> None:
+def _choose(settings: Settings) -> Target:
+    target = choose_target(settings, messages.warn)
+    messages.images(settings, target.image_report)
+    messages.selection(settings, target.selection)
+    return target
+
+
+def _trace(run: _Run) -> int:
+    """Trace; 74 if the recording had to be given up, else 0."""
     settings = run.settings
     plan = make_plan(run.target.selection.functions, settings.mechanism)
     messages.warn(raise_limits(4 * len(plan.functions)))
@@ -75,11 +84,12 @@ def _trace(run: _Run) -> None:
         messages.attached(settings, rung, plan, time.monotonic() - started)
         if run.signals.stopping():
             raise Interrupted("interrupted while attaching; nothing was traced")
-        _receive(run, rung)
+        status = _receive(run, rung)
     except BaseException:
         _detach(rung)
         raise
     messages.lifecycle(f"DONE in {_detach(rung) * 1000:.0f} ms.")
+    return status
 
 
 def _attach(run: _Run, plan: AttachPlan, features: Features) -> Rung[LoadedObject]:
@@ -91,12 +101,12 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Rung[LoadedObjec
         return climb(plan, load_one, context, use_link=features.cookie)
 
 
-def _receive(run: _Run, rung: Rung[LoadedObject]) -> None:
+def _receive(run: _Run, rung: Rung[LoadedObject]) -> int:
     loaded = rung.loaded
     size = ring_bytes(run.settings.bpf.ringbuf_size)
     with (
         Reader(loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=size) as reader,
-        open_stream(run.settings, run.target, rung) as stream,
+        open_stream(run.settings, run.target, rung, run.recorder) as stream,
     ):
         reader.start()
         if run.command is not None:
@@ -113,6 +123,7 @@ def _receive(run: _Run, rung: Rung[LoadedObject]) -> None:
         _read_rest(reader, stream)
         messages.lifecycle("\nDetaching...")
         stream.finish(loaded, reader.stats())
+        return stream.exit_status
 
 
 def _read_until_stopped(run: _Run, reader: Reader, stream: Stream) -> None:

@@ -35,7 +35,7 @@ def start_log(level: int) -> None:
 
 def take_log() -> str:
     """What libbpf said since the last call."""
-    text = ffi.string(lib.rsn_log_text()).decode(errors="replace")
+    text: str = ffi.string(lib.rsn_log_text()).decode(errors="replace")
     lib.rsn_log_clear()
     return text
 

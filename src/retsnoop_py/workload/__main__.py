@@ -59,9 +59,9 @@ def main() -> int:
     problems = []
     for case in CASES if args.all else [known[name] for name in args.cases]:
         for _ in range(args.repeat):
-            problem = run(case)
-            if problem:
-                problems.append(problem)
+            wrong = run(case)
+            if wrong:
+                problems.append(wrong)
         if not args.quiet:
             print(describe(case), flush=True)
     print("".join(f"{problem}\n" for problem in problems), end="", file=sys.stderr)

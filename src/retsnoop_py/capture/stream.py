@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The live end of a stream: the facts a reader of it needs, and where the records go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import retsnoop_py
+from retsnoop_py.attach.mass_attacher import Rung
+from retsnoop_py.capture.load import LoadedObject
+from retsnoop_py.capture.target import Target
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.libbpf.reader import ReaderStats
+from retsnoop_py.recording.writer import RecordingWriter
+from retsnoop_py.session.facts import (
+    ModuleFacts,
+    StreamFacts,
+    realtime_offset_ns,
+    utc_offset_s,
+)
+from retsnoop_py.session.layouts import layout_named
+from retsnoop_py.session.object_layouts import btf_layouts
+from retsnoop_py.session.pipeline import Pipeline
+from retsnoop_py.settings import Settings
+
+
+class Stream:
+    """Raw records in, session blocks and a recording out."""
+
+    def __init__(self, facts: StreamFacts, pipeline: Pipeline) -> None:
+        self._stats_layout = layout_named(facts.layouts, "rsn_stats")
+        self._pipeline = pipeline
+        self.feed = pipeline.feed
+        self.warn = pipeline.warn
+
+    @property
+    def exit_status(self) -> int:
+        """74 if the recording could not be written to its end, else 0."""
+        return self._pipeline.exit_status
+
+    def finish(self, loaded: LoadedObject, reader: ReaderStats) -> None:
+        """Tell what was lost, and end the recording."""
+        stats = self._stats_layout.unpack(loaded.stats())
+        # a record the perf buffer had no room for is seen from both ends
+        lost = max(reader.lost_kernel - stats["sessions_dropped"], 0)
+        self._pipeline.finish({**stats, "lost_kernel": lost, "lost_memory": reader.lost_memory})
+
+
+@contextmanager
+def open_recording(path: Path | None) -> Iterator[RecordingWriter | None]:
+    """The recording to write, if one was asked for: opened before anything is traced."""
+    if path is None:
+        yield None
+        return
+    with RecordingWriter(path) as writer:
+        yield writer
+
+
+@contextmanager
+def open_stream(
+    settings: Settings,
+    target: Target,
+    rung: Rung[LoadedObject],
+    recorder: RecordingWriter | None,
+) -> Iterator[Stream]:
+    """The stream of a run whose functions are attached."""
+    with ExitStack() as stack:
+        target.facts.kallsyms.reread()  # our own programs are among the symbols now
+        facts = _stream_facts(settings, target, rung)
+        symbolizer = stack.enter_context(target.symbolizer())
+        if recorder is not None:
+            recorder.start(facts)
+        stream = Stream(facts, Pipeline(facts, settings, symbolizer, sys.stdout, recorder))
+        yield stream
+        for text in target.image_warnings:
+            stream.warn(text)
+
+
+def _stream_facts(settings: Settings, target: Target, rung: Rung[LoadedObject]) -> StreamFacts:
+    kernel = target.facts
+    functions = target.selection.functions
+    return StreamFacts(
+        functions=tuple(functions),
+        layouts=btf_layouts(Btf(rung.loaded.obj.btf())),
+        realtime_offset_ns=realtime_offset_ns(),
+        utc_offset_s=utc_offset_s(),
+        release=kernel.release,
+        machine=kernel.machine,
+        build_id=kernel.build_id,
+        stext=kernel.kallsyms.address_of("_stext") or 0,
+        kaslr_offset=target.kaslr_offset,
+        modules=_module_facts(functions, target),
+        mechanism=rung.mechanism.value,
+        tool_version=retsnoop_py.__version__,
+        command=settings.command,
+        filters=settings.filters,
+        stacks=settings.stacks,
+        bpf=settings.bpf,
+        symbolize=target.symbolize,
+    )
+
+
+def _module_facts(functions: Sequence[Function], target: Target) -> tuple[ModuleFacts, ...]:
+    names = dict.fromkeys(function.module for function in functions if function.module)
+    return tuple(
+        ModuleFacts(name=name, build_id=target.facts.module_build_id(name)) for name in names
+    )

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a run is about: the kernel's facts, the functions chosen, the images that have DWARF.
+
+Reads the kernel and changes nothing, so a dry run goes through it as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from retsnoop_py.errors import InputError
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.select.model import Selection
+from retsnoop_py.select.select import select
+from retsnoop_py.settings import Settings, SymbolizeMode
+from retsnoop_py.symbolize.kernel import KernelSymbolizer
+from retsnoop_py.symbolize.sources import KernelImages
+from retsnoop_py.symbolize.units import CompileUnits
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The kernel and what of it to trace; ``symbolize`` is never ``AUTO``.
+
+    ``images`` is None when neither the selection nor the output needs DWARF.
+    """
+
+    facts: KernelFacts
+    selection: Selection
+    images: KernelImages | None
+    symbolize: SymbolizeMode
+
+    @property
+    def kaslr_offset(self) -> int | None:
+        """How far vmlinux was moved, bytes; None without an image to compare with."""
+        vmlinux = self.images.vmlinux() if self.images is not None else None
+        return vmlinux.bias if vmlinux is not None else None
+
+    @property
+    def image_report(self) -> tuple[str, ...]:
+        """Every image looked at and why it was passed over."""
+        return self.images.report if self.images is not None else ()
+
+    @property
+    def image_warnings(self) -> list[str]:
+        """What was wrong with images that were opened."""
+        return self.images.warnings if self.images is not None else []
+
+    def symbolizer(self) -> KernelSymbolizer:
+        """Resolves addresses of this kernel; a context manager that closes the images."""
+        return KernelSymbolizer(self.facts, self.symbolize, self.images)
+
+
+def choose_target(settings: Settings, warn: Callable[[str], None]) -> Target:
+    """Find images and functions.
+
+    Raises what :func:`~retsnoop_py.select.select.select` raises; InputError where source lines
+    were explicitly asked for and no image has them. ``warn`` is told where they are missing
+    otherwise.
+    """
+    facts = KernelFacts()
+    mode = settings.symbolize
+    chosen = settings.selection
+    by_source = any(spec.startswith(":") for spec in (*chosen.entry, *chosen.allow, *chosen.deny))
+    images = None
+    if mode is not SymbolizeMode.NONE or by_source:
+        images = KernelImages(facts, settings.kernel_image)
+        mode = _settle(mode, images, warn)
+    units = CompileUnits(images) if images is not None else None
+    return Target(facts, select(facts, chosen, units), images, mode)
+
+
+def _settle(
+    mode: SymbolizeMode, images: KernelImages, warn: Callable[[str], None]
+) -> SymbolizeMode:
+    """What can be shown of what was asked for."""
+    notice = images.search.notice
+    if notice is None:
+        return SymbolizeMode.INLINES if mode is SymbolizeMode.AUTO else mode
+    if mode in (SymbolizeMode.LINES, SymbolizeMode.INLINES):
+        raise InputError(
+            "source lines were asked for and no kernel image with DWARF was found",
+            "install the kernel's debug package, set DEBUGINFOD_URLS, or name one with -k; "
+            "-v shows every place that was tried",
+        )
+    if mode is SymbolizeMode.AUTO:
+        warn(notice)
+    return SymbolizeMode.NONE

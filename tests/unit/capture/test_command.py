@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The command is held until it is let go, and its end is told as a shell tells it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.capture.command import Command
+from retsnoop_py.errors import CommandNotExecutable, CommandNotFound
+
+
+def finish(command: Command) -> int:
+    deadline = time.monotonic() + 10
+    while not command.ended():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return command.exit_status
+
+
+def test_nothing_runs_before_release(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    with Command(["touch", str(marker)]) as command:
+        time.sleep(0.1)
+        assert not marker.exists()
+        command.release()
+        assert finish(command) == 0
+    assert marker.exists()
+
+
+def test_a_command_that_is_never_released_never_runs(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    with Command(["touch", str(marker)]) as command:
+        pid = command.pid
+    assert not marker.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_its_status_is_passed_on() -> None:
+    with Command(["sh", "-c", "exit 7"]) as command:
+        command.release()
+        assert finish(command) == 7
+
+
+def test_a_signal_becomes_128_and_its_number() -> None:
+    with Command(["sh", "-c", "kill -TERM $$"]) as command:
+        command.release()
+        assert finish(command) == 128 + signal.SIGTERM
+
+
+def test_signals_have_their_default_action_in_the_command() -> None:
+    old = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        with Command(["sh", "-c", "kill -PIPE $$; exit 3"]) as command:
+            command.release()
+            assert finish(command) == 128 + signal.SIGPIPE
+    finally:
+        signal.signal(signal.SIGPIPE, old)
+
+
+def test_a_missing_command_is_told_before_anything_is_started() -> None:
+    with pytest.raises(CommandNotFound) as caught:
+        Command(["no-such-command-anywhere"])
+    assert caught.value.exit_status == 127
+
+
+def test_a_file_that_is_no_program_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("echo")
+    with pytest.raises(CommandNotExecutable) as caught:
+        Command([str(script)])
+    assert caught.value.exit_status == 126
+    assert f"chmod +x {script}" in (caught.value.hint or "")
+
+
+def test_a_missing_interpreter_is_told_by_release(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    with Command([str(script)]) as command, pytest.raises(CommandNotFound):
+        command.release()
+
+
+def test_a_signal_sent_to_us_alone_is_passed_on() -> None:
+    with Command(["sleep", "60"]) as command:
+        command.release()
+        command.wait_after(signal.SIGTERM)
+        assert command.exit_status == 128 + signal.SIGTERM
