@@ -29,8 +29,8 @@ def walk(data: bytes) -> Iterator[Note]:
     offset = 0
     while offset + _HEADER.size <= len(data):
         name_size, data_size, type_ = _HEADER.unpack_from(data, offset)
-        if not name_size and not data_size and not type_:
-            offset += 4  # padding between merged sections
+        if not name_size:
+            offset += 4  # no note is without an owner: padding between merged sections
             continue
         name_at = offset + _HEADER.size
         data_at = name_at + (name_size + 3 & ~3)

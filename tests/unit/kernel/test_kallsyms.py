@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-2-Clause
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.kernel.tree import Tree
+
+from retsnoop_py.errors import PrivilegeError, UnavailableError
+from retsnoop_py.kernel.kallsyms import Kallsyms
+
+BASE = 0xFFFFFFFF81000000
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def name_at(kallsyms: Kallsyms, address: int) -> str | None:
+    found = kallsyms.lookup(address)
+    return found[0].name if found else None
+
+
+def test_a_function_ends_where_the_next_symbol_starts(tree: Tree) -> None:
+    tree.kallsyms(
+        "ffffffff81000000 T _stext",
+        "ffffffff81000000 t first",
+        "ffffffff81000010 d data",
+        "ffffffff81000020 T second",
+        "ffffffff81000040 T _etext",
+        "ffffffff81000100 t gone_after_boot",
+    )
+    kallsyms = tree.facts.kallsyms
+
+    assert name_at(kallsyms, BASE - 1) is None
+    assert kallsyms.lookup(BASE + 0xF) == ((BASE, 16, "_stext", None), 15)
+    assert name_at(kallsyms, BASE + 0x10) is None
+    assert name_at(kallsyms, BASE + 0x20) == "second"
+    assert name_at(kallsyms, BASE + 0x3F) == "second"
+    assert name_at(kallsyms, BASE + 0x40) is None
+    assert name_at(kallsyms, BASE + 0x101) is None
+    assert name_at(kallsyms, (1 << 64) - 1) is None
+
+
+def test_the_first_function_of_an_address_names_it(tree: Tree) -> None:
+    tree.kallsyms(
+        "ffffffff81000000 D table",
+        "ffffffff81000000 T strong",
+        "ffffffff81000000 W weak",
+        "ffffffff81000010 T _etext",
+    )
+    assert name_at(tree.facts.kallsyms, BASE) == "strong"
+
+
+def test_padding_before_a_function_is_no_function(tree: Tree) -> None:
+    tree.kallsyms(
+        "ffffffff81000000 T before",
+        "ffffffff81000010 T __pfx_func",
+        "ffffffff81000020 T func",
+        "ffffffff81000030 T _etext",
+    )
+    kallsyms = tree.facts.kallsyms
+
+    assert name_at(kallsyms, BASE + 0x18) is None
+    assert name_at(kallsyms, BASE + 0x20) == "func"
+
+
+def test_modules_and_bpf_images_are_found_in_any_order(tree: Tree) -> None:
+    tree.modules(("kvm", 0xFFFFFFFFC0200000, 0x1000))
+    tree.kallsyms(
+        "ffffffff81000000 T core",
+        "ffffffff81000010 T _etext",
+        "ffffffffc0200800 t late\t[kvm]",
+        "ffffffffc0200000 t early\t[kvm]",
+        "ffffffffc0100000 t bpf_prog_6deef7357e7b4530_f\t[bpf]",
+    )
+    kallsyms = tree.facts.kallsyms
+
+    assert kallsyms.lookup(0xFFFFFFFFC02007FF) == (
+        (0xFFFFFFFFC0200000, 0x800, "early", "kvm"),
+        2047,
+    )
+    assert kallsyms.lookup(0xFFFFFFFFC0200FFF) == ((0xFFFFFFFFC0200800, 0x800, "late", "kvm"), 2047)
+    assert kallsyms.lookup(0xFFFFFFFFC0201000) is None
+    assert name_at(kallsyms, 0xFFFFFFFFC0100040) == "bpf_prog_6deef7357e7b4530_f"
+    assert name_at(kallsyms, 0xFFFFFFFFC0180000) is None
+
+
+def test_rereading_sees_what_was_loaded_meanwhile(tree: Tree) -> None:
+    tree.kallsyms("ffffffff81000000 T core", "ffffffff81000010 T _etext")
+    kallsyms = tree.facts.kallsyms
+    assert kallsyms.address_of("bpf_trampoline_1") is None
+
+    tree.kallsyms(
+        "ffffffff81000000 T core",
+        "ffffffff81000010 T _etext",
+        "ffffffffc0100000 t bpf_trampoline_1\t[bpf]",
+    )
+    kallsyms.reread()
+
+    assert kallsyms.address_of("bpf_trampoline_1", "bpf") == 0xFFFFFFFFC0100000
+
+
+def test_names_are_found_in_vmlinux_first(tree: Tree) -> None:
+    tree.kallsyms(
+        "0000000000000010 A per_cpu_thing",
+        "ffffffffc0200000 t dup\t[kvm]",
+        "ffffffffc0300000 t dup",
+        "ffffffffc0400000 t dup\t[zram]",
+    )
+    kallsyms = tree.facts.kallsyms
+
+    assert [s.module for s in kallsyms.named("dup")] == [None, "kvm", "zram"]
+    assert [s.address for s in kallsyms.named("dup", "zram")] == [0xFFFFFFFFC0400000]
+    assert kallsyms.address_of("dup") == 0xFFFFFFFFC0300000
+    assert kallsyms.address_of("dup", "nfs") is None
+    assert kallsyms.address_of("per_cpu_thing") == 16
+
+
+@pytest.mark.parametrize(("value", "hint"), [("1", "run as root"), ("2", "kptr_restrict=1")])
+def test_hidden_addresses_name_the_sysctl_and_what_to_do(tree: Tree, value: str, hint: str) -> None:
+    tree.kallsyms("0000000000000000 T _stext", "0000000000000000 T _etext")
+    tree.file("proc/sys/kernel/kptr_restrict", f"{value}\n")
+
+    with pytest.raises(PrivilegeError, match=f"kptr_restrict is {value}") as caught:
+        _ = tree.facts.kallsyms
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("lines", [(), ("nonsense",)])
+def test_a_file_without_symbols_is_refused(tree: Tree, lines: tuple[str, ...]) -> None:
+    tree.kallsyms(*lines)
+    with pytest.raises(UnavailableError, match="lists no symbols"):
+        _ = tree.facts.kallsyms
+
+
+def test_a_missing_file_is_refused(tree: Tree) -> None:
+    with pytest.raises(UnavailableError, match="No such file") as caught:
+        _ = tree.facts.kallsyms
+    assert caught.value.hint
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 60), st.sampled_from("tTWd"), st.sampled_from("abc")),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_every_lookup_agrees_with_a_search_of_all_symbols(
+    symbols: list[tuple[int, str, str]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Tree(Path(folder))
+        tree.kallsyms(
+            *(f"{BASE + offset:x} {kind} {name}" for offset, kind, name in symbols),
+            f"{BASE + 64:x} T _etext",
+        )
+        kallsyms = tree.facts.kallsyms
+    for probe in range(70):
+        starts = [offset for offset, _, _ in symbols if offset <= probe]
+        start = max(starts, default=None)
+        names = [n for o, k, n in symbols if o == start and k in "tTW"]
+        expected = (names[0], probe - start) if names and start is not None and probe < 64 else None
+        found = kallsyms.lookup(BASE + probe)
+        assert (found and (found[0].name, found[1])) == expected
