@@ -10,7 +10,7 @@ from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.dwarf import Location
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
-from retsnoop_py.symbolize.sources import KernelImages, PlacedImage, SourceFacts, Symbol
+from retsnoop_py.symbolize.sources import KernelImages, SourceFacts, Symbol
 
 __all__ = ["KernelSymbolizer"]
 
@@ -35,7 +35,7 @@ class KernelSymbolizer:
     ``mode`` decides how much of DWARF is shown; ``AUTO`` is ``INLINES`` where ``images`` found a
     vmlinux, else ``NONE``; without ``images`` it is ``NONE`` too. Without DWARF for an address,
     its name is all there is. What goes wrong while reading DWARF is told once, in
-    ``images.warnings``.
+    ``images.warnings``. Leaving the context closes ``images``.
     """
 
     def __init__(
@@ -44,9 +44,10 @@ class KernelSymbolizer:
         self._symbols = facts.kallsyms
         self._images = images
         self._known: dict[tuple[int, bool], Resolved] = {}
-        if mode is SymbolizeMode.AUTO:
-            found = images is not None and images.search.path is not None
-            mode = SymbolizeMode.INLINES if found else SymbolizeMode.NONE
+        if images is None or (mode is SymbolizeMode.AUTO and images.search.path is None):
+            mode = SymbolizeMode.NONE
+        elif mode is SymbolizeMode.AUTO:
+            mode = SymbolizeMode.INLINES
         self.mode = mode
 
     def __enter__(self) -> Self:
@@ -99,7 +100,7 @@ class KernelSymbolizer:
     def _frames(
         self, images: KernelImages, symbol: Symbol, address: int
     ) -> tuple[SourceFrame, ...]:
-        location = self._location(images, symbol, address)
+        location = _location(images, symbol, address)
         if location is None:
             return ()
         frames = [
@@ -115,24 +116,21 @@ class KernelSymbolizer:
             return (frames[0],)
         return tuple(reversed(frames))
 
-    def _location(self, images: KernelImages, symbol: Symbol, address: int) -> Location | None:
-        """What DWARF knows, if it knows the function.
 
-        A line row without a function is trusted in assembly only: elsewhere it is padding or a
-        trampoline behind some other function.
-        """
-        image = _image(images, symbol)
-        if image is None:
-            return None
-        try:
-            location = image.dwarf.lookup(address - image.bias)
-        except RetsnoopError as error:
-            images.warn(f"some source lines are missing: {error.message}")
-            return None
-        if location and location.frames[0].function is None and not location.is_assembly:
-            return None
-        return location
+def _location(images: KernelImages, symbol: Symbol, address: int) -> Location | None:
+    """What DWARF knows, if it knows the function.
 
-
-def _image(images: KernelImages, symbol: Symbol) -> PlacedImage | None:
-    return images.vmlinux() if symbol.module is None else images.module(symbol.module)
+    A line row without a function is trusted in assembly only: elsewhere it is padding or a
+    trampoline behind some other function.
+    """
+    image = images.vmlinux() if symbol.module is None else images.module(symbol.module)
+    if image is None:
+        return None
+    try:
+        location = image.dwarf.lookup(address - image.bias)
+    except RetsnoopError as error:
+        images.warn(f"some source lines are missing: {error.message}")
+        return None
+    if location and location.frames[0].function is None and not location.is_assembly:
+        return None
+    return location

@@ -166,7 +166,7 @@ def test_addresses_outside_the_image_are_unknown(vmlinux):
 def test_an_image_without_dwarf_is_told(vmlinux, tmp_path):
     stripped = tmp_path / "vmlinux"
     run("objcopy", "--strip-debug", vmlinux, stripped)
-    with pytest.raises(DataError, match="it has no .debug_info section"):
+    with pytest.raises(DataError, match=r"it has no \.debug_info section"):
         DwarfImage(stripped)
 
 
