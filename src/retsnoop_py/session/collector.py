@@ -148,7 +148,9 @@ class Collector:
             proc_comm=comm_text(proc_comm),
             is_error=bool(flags & SessionFlags.ERROR),
             died=bool(flags & SessionFlags.DIED),
-            calls=self._calls(view[slots:stack], depth, stitch_pos or slot_cnt, position),
+            # A copy: an iterator that holds on to a memoryview in a traceback's reference loop
+            # crashes Python 3.11's garbage collector (gh-77894).
+            calls=self._calls(bytes(view[slots:stack]), depth, stitch_pos or slot_cnt, position),
             kstack=struct.unpack_from(f"{self._order}{kstack_cnt}Q", view, stack),
             last_seq=last_seq,
             dropped=dropped,
@@ -157,9 +159,7 @@ class Collector:
             lost_entries=lost_entries,
         )
 
-    def _calls(
-        self, slots: memoryview, depth: int, stitch_pos: int, position: int
-    ) -> tuple[Call, ...]:
+    def _calls(self, slots: bytes, depth: int, stitch_pos: int, position: int) -> tuple[Call, ...]:
         rows = self._slot_format.iter_unpack(slots)
         if not self._plain_slots:
             rows = (self._pick_slot((*row, 0)) for row in rows)

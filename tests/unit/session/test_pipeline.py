@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""From batches to text, live and replayed alike."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+
+import pytest
+from tests.unit.session.records import KSTACK, facts, failing_session, raw_session, symbols
+
+from retsnoop_py.errors import DataError, OutputError
+from retsnoop_py.session.pipeline import Pipeline, Symbol
+from retsnoop_py.settings import (
+    BpfSettings,
+    FilterSettings,
+    Settings,
+    StackSettings,
+    SymbolizeMode,
+)
+
+BLOCK = """\
+23:13:30.000000 -> 23:13:30.000100 TID/PID 7/6 (worker/loader):
+
+                    do_syscall_64+0x87  (arch/x86/entry/common.c:78)
+                    . do_syscall_x64    (arch/x86/entry/common.c:47)
+    73us [-ENOMEM]  __x64_sys_bpf+0x21  (__se_sys_bpf @ kernel/bpf/syscall.c:5784)
+    70us [-ENOMEM]  map_create+0x11f
+!   50us [NULL]     array_map_alloc
+
+
+"""
+SUCCESS = raw_session([(0, 0, 3, 1000)], KSTACK, tid=7)
+
+
+class Recorder:
+    """Keeps what it is given; fails from its ``good``-th write on, once."""
+
+    def __init__(self, good: int = 99) -> None:
+        self.good = good
+        self.symbols: list[Sequence[Symbol]] = []
+        self.batches: list[bytes] = []
+        self.warnings: list[str] = []
+        self.stats: Mapping[str, int] | None = None
+
+    def write(self, symbols: Sequence[Symbol], batch: bytes | memoryview) -> None:
+        if len(self.batches) >= self.good:
+            raise OutputError("recording has stopped: disk full", "tracing goes on")
+        self.symbols.append(symbols)
+        self.batches.append(bytes(batch))
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def end(self, stats: Mapping[str, int]) -> None:
+        self.stats = dict(stats)
+
+
+class Run:
+    """A pipeline and its two outputs."""
+
+    def __init__(
+        self, settings: Settings | None = None, recorder: Recorder | None = None, **changes: object
+    ) -> None:
+        self.out, self.err = io.StringIO(), io.StringIO()
+        self.symbols = symbols()
+        self.pipeline = Pipeline(
+            facts(**({"symbolize": SymbolizeMode.INLINES} | changes)),
+            settings or Settings(),
+            self.symbols,
+            self.out,
+            recorder,
+            self.err,
+        )
+        self.feed = self.pipeline.feed
+        self.finish = self.pipeline.finish
+
+
+def test_a_batch_becomes_blocks() -> None:
+    run = Run()
+    run.feed(failing_session() * 2)
+    run.finish({})
+
+    assert run.out.getvalue() == BLOCK * 2
+    assert run.err.getvalue() == ""
+    assert run.pipeline.exit_status == 0
+
+
+def test_settings_choose_the_view_and_the_sessions() -> None:
+    run = Run(
+        Settings(
+            filters=FilterSettings(success=True, deny_errors=frozenset({12})),
+            stacks=StackSettings(dec_offs=True),
+            symbolize=SymbolizeMode.NONE,
+        )
+    )
+    run.feed(failing_session() + SUCCESS)
+
+    assert "do_syscall_64+135\n" in run.out.getvalue()
+    assert "[-ENOMEM]" not in run.out.getvalue()
+    assert " [3]  __x64_sys_bpf+33\n" in run.out.getvalue()
+
+
+def test_each_address_is_resolved_once() -> None:
+    run = Run()
+    run.feed(failing_session() * 50)
+
+    assert len(run.symbols.asked) == len(set(run.symbols.asked))
+
+
+def test_symbols_are_recorded_with_the_first_batch_that_needs_them() -> None:
+    recorder = Recorder()
+    run = Run(recorder=recorder)
+    run.feed(failing_session())
+    run.feed(failing_session())
+
+    assert recorder.batches == [failing_session()] * 2
+    assert {symbol.address for _, symbol in recorder.symbols[0]} == set(KSTACK)
+    assert recorder.symbols[1] == []
+
+
+def test_sessions_that_are_not_shown_are_recorded_with_their_symbols() -> None:
+    recorder = Recorder()
+    run = Run(Settings(filters=FilterSettings(deny_errors=frozenset({12}))), recorder)
+    run.feed(failing_session())
+
+    assert run.out.getvalue() == ""
+    assert {symbol.address for _, symbol in recorder.symbols[0]} == set(KSTACK)
+
+
+def test_large_batches_are_worked_on_in_parts() -> None:
+    recorder = Recorder()
+    run = Run(recorder=recorder)
+    record = raw_session([(0, 0, 3, 1000)] * 64, KSTACK)
+    batch = record * ((3 << 20) // len(record))
+    run.feed(batch)
+
+    assert len(recorder.batches) >= 3
+    assert b"".join(recorder.batches) == batch
+
+
+def test_everything_before_a_malformed_record_is_shown_and_recorded() -> None:
+    recorder = Recorder()
+    run = Run(recorder=recorder)
+    batch = failing_session() + b"\1\0\0\0\1\0\0\0"
+
+    with pytest.raises(DataError, match="malformed record"):
+        run.feed(batch)
+    assert run.out.getvalue() == BLOCK
+    assert b"".join(recorder.batches) == batch
+
+
+def test_a_recording_that_fails_is_told_once_and_the_run_goes_on() -> None:
+    recorder = Recorder(good=1)
+    run = Run(recorder=recorder)
+    for _ in range(3):
+        run.feed(failing_session())
+    run.finish({})
+
+    assert run.out.getvalue() == BLOCK * 3
+    assert run.err.getvalue() == ("WARNING: recording has stopped: disk full; tracing goes on\n")
+    assert run.pipeline.exit_status == 74
+    assert recorder.stats is None
+
+
+def test_losses_are_told_at_the_end_and_recorded() -> None:
+    recorder = Recorder()
+    run = Run(Settings(bpf=BpfSettings(ringbuf_size=4096)), recorder)
+    run.feed(b"\x63\0\0\0\x08\0\0\0" * 2)
+    run.finish({"sessions_dropped": 3, "lost_memory": 0})
+
+    assert run.err.getvalue().splitlines() == [
+        "WARNING! There were dropped or incomplete data. Output might be incomplete!",
+        "DROPPED SAMPLES:     3  the buffer was full: try -C bpf.ringbuf-size=8192",
+        "UNKNOWN RECORDS:     2  a newer version made them: replay with that one",
+    ]
+    assert recorder.stats == {"sessions_dropped": 3, "lost_memory": 0}
+
+
+def test_warnings_are_told_and_recorded() -> None:
+    recorder = Recorder()
+    run = Run(recorder=recorder)
+    run.pipeline.warn("no source lines")
+
+    assert run.err.getvalue() == "WARNING: no source lines\n"
+    assert recorder.warnings == ["no source lines"]
+
+
+def test_an_output_without_unicode_still_gets_every_block() -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii", newline="\n")
+    pipeline = Pipeline(facts(), Settings(), symbols(), out)
+    pipeline.feed(failing_session(stitch_pos=2, task_comm="grün".encode()))
+
+    text = raw.getvalue().decode()
+    assert "(gr\\xfcn/loader)" in text
+    assert "!*  50us [NULL]     array_map_alloc\n" in text
+
+
+class FullDisk(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_an_output_that_cannot_be_written_is_an_output_error() -> None:
+    pipeline = Pipeline(facts(), Settings(), symbols(), FullDisk())
+
+    with pytest.raises(OutputError, match="No space left"):
+        pipeline.feed(failing_session())
+
+
+def test_functions_that_the_layouts_do_not_describe_are_refused_at_once() -> None:
+    with pytest.raises(DataError, match="layout of struct rsn_"):
+        Run(layouts=())
