@@ -18,9 +18,11 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from typing import TypeVar
 
 import msgspec
 
+from retsnoop_py.errors import DataError
 from retsnoop_py.session.collector import Batch
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.symbolize.frames import Resolved
@@ -33,8 +35,9 @@ FRAME_HEADER = struct.Struct("<BII")
 _CHECKED = struct.Struct("<BI")
 
 #: No frame is larger, decompressed or not: a longer one is damage.
-MAX_PAYLOAD = 1 << 29
+MAX_PAYLOAD = 1 << 28
 _COMPRESSED = 0x80
+_T = TypeVar("_T")
 #: Smaller payloads do not pay; larger ones mean that we are behind, and raw is faster.
 _COMPRESS_FROM = 512
 _COMPRESS_BELOW = 768 << 10
@@ -84,16 +87,16 @@ def checksum_of(kind: int, payload: bytes) -> int:
 
 
 def unpack_payload(kind: int, payload: bytes) -> tuple[int, bytes]:
-    """Kind and payload without compression. Raises ValueError if it cannot be undone."""
+    """Kind and payload without compression. Raises DataError if it cannot be undone."""
     if not kind & _COMPRESSED:
         return kind, payload
     stream = zlib.decompressobj()
     try:
         plain = stream.decompress(payload, MAX_PAYLOAD)
     except zlib.error as err:
-        raise ValueError(str(err)) from None
+        raise DataError(str(err)) from None
     if not stream.eof:
-        raise ValueError("its compressed data is cut or too large")
+        raise DataError("its compressed data is cut or too large")
     return kind & ~_COMPRESSED, plain
 
 
@@ -120,23 +123,16 @@ def encode_end(stats: Mapping[str, int]) -> bytes:
 _FACTS = msgspec.json.Decoder(StreamFacts)
 _SYMBOLS = msgspec.msgpack.Decoder(list[tuple[bool, Resolved]])
 _END = msgspec.json.Decoder(RunEnd)
-_BAD_PAYLOAD = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 def decode_facts(payload: bytes) -> StreamFacts:
-    """Raises ValueError if the payload is not that of a FACTS frame."""
-    try:
-        return _FACTS.decode(payload)
-    except _BAD_PAYLOAD as err:
-        raise ValueError(str(err)) from None
+    """Raises DataError if the payload is not that of a FACTS frame."""
+    return _decode(_FACTS, payload)
 
 
 def decode_symbols(payload: bytes) -> list[tuple[bool, Resolved]]:
-    """Raises ValueError if the payload is not that of a SYMBOLS frame."""
-    try:
-        return _SYMBOLS.decode(payload)
-    except _BAD_PAYLOAD as err:
-        raise ValueError(str(err)) from None
+    """Raises DataError if the payload is not that of a SYMBOLS frame."""
+    return _decode(_SYMBOLS, payload)
 
 
 def decode_warning(payload: bytes) -> str:
@@ -145,8 +141,12 @@ def decode_warning(payload: bytes) -> str:
 
 
 def decode_end(payload: bytes) -> RunEnd:
-    """Raises ValueError if the payload is not that of an END frame."""
+    """Raises DataError if the payload is not that of an END frame."""
+    return _decode(_END, payload)
+
+
+def _decode(decoder: msgspec.json.Decoder[_T] | msgspec.msgpack.Decoder[_T], payload: bytes) -> _T:
     try:
-        return _END.decode(payload)
-    except _BAD_PAYLOAD as err:
-        raise ValueError(str(err)) from None
+        return decoder.decode(payload)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as err:
+        raise DataError(str(err)) from None

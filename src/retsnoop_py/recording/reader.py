@@ -73,8 +73,8 @@ def _frames(file: BinaryIO, path: Path) -> Iterator[Frame]:
             raise damaged(path, offset, "the frame's checksum is wrong")
         try:
             frame = Frame(*unpack_payload(kind, payload), offset)
-        except ValueError as err:
-            raise damaged(path, offset, str(err)) from None
+        except DataError as err:
+            raise damaged(path, offset, err.message) from None
         yield frame
         offset += FRAME_HEADER.size + length
         if frame.kind == FrameKind.END:

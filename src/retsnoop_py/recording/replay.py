@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -19,8 +20,11 @@ from retsnoop_py.recording.format import (
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.reader import Frame, damaged, read_frames
 from retsnoop_py.recording.symbols import RecordedSymbolizer
+from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.pipeline import Pipeline
+from retsnoop_py.settings import Settings
+from retsnoop_py.symbolize.frames import Symbolizer
 
 __all__ = ["ReplayOverrides", "replay"]
 
@@ -38,17 +42,13 @@ def replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO | No
     for sentence in overrides.missing(facts):
         err.write(f"NOTE: {sentence}\n")
     symbols = RecordedSymbolizer()
-    try:
-        pipeline = Pipeline(facts, overrides.apply(facts), symbols, out, err=err)
-    except DataError as error:
-        raise DataError(f"{path}: {error.message}", error.hint) from None
-    for frame in frames:
-        try:
-            _play(frame, pipeline, symbols)
-        except ValueError as error:
-            raise damaged(path, frame.offset, str(error)) from None
-        except DataError as error:
-            raise damaged(path, frame.offset, error.message) from None
+    with _symbolizer(facts, overrides.apply(facts), symbols, err) as symbolizer:
+        pipeline = Pipeline(facts, overrides.apply(facts), symbolizer, out, err=err)
+        for frame in frames:
+            try:
+                _play(frame, pipeline, symbols)
+            except DataError as error:
+                raise damaged(path, frame.offset, error.message) from None
     return pipeline.exit_status
 
 
@@ -58,9 +58,27 @@ def read_facts(path: Path, frames: Iterator[Frame]) -> StreamFacts:
     if frame.kind != FrameKind.FACTS:
         raise damaged(path, frame.offset, "it does not start with the facts of its kernel")
     try:
-        return decode_facts(frame.payload)
-    except ValueError as error:
-        raise damaged(path, frame.offset, str(error)) from None
+        facts = decode_facts(frame.payload)
+        Collector(facts.functions, facts.layouts)
+    except DataError as error:
+        raise damaged(path, frame.offset, error.message) from None
+    return facts
+
+
+@contextmanager
+def _symbolizer(
+    facts: StreamFacts, settings: Settings, symbols: RecordedSymbolizer, err: TextIO
+) -> Iterator[Symbolizer]:
+    if settings.kernel_image is None:
+        yield symbols
+        return
+    from retsnoop_py.recording.images import image_symbolizer
+
+    image, mode = settings.kernel_image, settings.symbolize
+    with image_symbolizer(facts, image, mode, symbols) as symbolizer:
+        yield symbolizer
+        for warning in symbolizer.warnings:
+            err.write(f"WARNING: {warning}\n")
 
 
 def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> None:

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A replay shows what the live run showed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.recording.recordings import Replayed, record
+
+from retsnoop_py.errors import DataError, InputError
+from retsnoop_py.recording.overrides import ReplayOverrides
+from retsnoop_py.settings import (
+    BpfSettings,
+    FilterSettings,
+    Settings,
+    StackSettings,
+    SymbolizeMode,
+)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(),
+        Settings(filters=FilterSettings(success=True)),
+        Settings(filters=FilterSettings(allow_errors=frozenset({22}))),
+        Settings(filters=FilterSettings(deny_errors=frozenset({0}), comms=("other",))),
+        Settings(stacks=StackSettings(emit_addrs=True, unfiltered=True, dec_offs=True)),
+        Settings(symbolize=SymbolizeMode.INLINES, bpf=BpfSettings(ringbuf_size=4096)),
+    ],
+)
+def test_a_replay_equals_its_live_run(tmp_path: Path, settings: Settings) -> None:
+    path = tmp_path / "a.rsn"
+    out, err = record(path, settings)
+    replayed = Replayed(path)
+
+    assert replayed.error is None
+    assert replayed.out == out != ""
+    assert replayed.err == err
+    assert replayed.status == 0
+
+
+def test_a_replay_elsewhere_prints_the_same_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.rsn"
+    out, _ = record(path, utc_offset_s=-7 * 3600)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+
+    assert Replayed(path).out == out
+    assert out.startswith("15:13:30.000000 -> ")
+
+
+def test_command_lines_may_hold_any_byte(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsn"
+    out, _ = record(path, command=("./x", "\udcff"))
+
+    assert Replayed(path).out == out
+
+
+def blocks(path: Path, **overrides: object) -> list[str]:
+    """The threads whose sessions a replay shows."""
+    replayed = Replayed(path, ReplayOverrides(**overrides))  # type: ignore[arg-type]
+    assert replayed.error is None
+    return [line.split("TID/PID ")[1][0] for line in replayed.out.splitlines() if "TID" in line]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "threads"),
+    [
+        ({}, "789"),
+        ({"success": False}, "78"),
+        ({"allow_errors": frozenset({22})}, "8"),
+        ({"allow_errors": frozenset({22}), "success": True}, "89"),
+        ({"allow_errors": "any"}, "78"),
+        ({"deny_errors": frozenset({0})}, "89"),
+        ({"pids": (6, 9)}, "79"),
+        ({"deny_pids": (6,)}, "89"),
+        ({"comms": ("other",)}, "8"),
+        ({"deny_comms": ("other",)}, "79"),
+        ({"longer_ns": 1_000_000}, "8"),
+    ],
+)
+def test_overrides_narrow_what_is_shown(
+    tmp_path: Path, overrides: dict[str, object], threads: str
+) -> None:
+    path = tmp_path / "a.rsn"
+    record(path)
+
+    assert blocks(path, **overrides) == list(threads)
+
+
+def test_error_filters_of_the_live_run_can_be_widened(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsn"
+    record(path, Settings(filters=FilterSettings(allow_errors=frozenset({22}))))
+
+    assert blocks(path) == ["8"]
+    assert blocks(path, allow_errors="any") == ["7", "8"]
+
+
+def test_overrides_change_the_view(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsn"
+    record(path)
+
+    assert "map_create+287" in Replayed(path, ReplayOverrides(dec_offs=True)).out
+    assert " ffffffff8100211f map_create" in Replayed(path, ReplayOverrides(emit_addrs=True)).out
+    assert ".c:" not in Replayed(path, ReplayOverrides(symbolize=SymbolizeMode.NONE)).out
+    assert ".c:47" in Replayed(path, ReplayOverrides(symbolize=SymbolizeMode.AUTO)).out
+
+
+@pytest.mark.parametrize(
+    ("live", "overrides", "note"),
+    [
+        (Settings(), ReplayOverrides(success=True), "made without -S"),
+        (
+            Settings(filters=FilterSettings(longer_ns=8_000_000)),
+            ReplayOverrides(longer_ns=1),
+            "no session shorter than 8 ms",
+        ),
+        (
+            Settings(filters=FilterSettings(pids=(1, 2))),
+            ReplayOverrides(pids=(3,)),
+            "only the processes",
+        ),
+        (
+            Settings(filters=FilterSettings(comms=("a",))),
+            ReplayOverrides(comms=("b",)),
+            "only the processes",
+        ),
+    ],
+)
+def test_what_was_not_captured_is_said(
+    tmp_path: Path, live: Settings, overrides: ReplayOverrides, note: str
+) -> None:
+    path = tmp_path / "a.rsn"
+    record(path, live)
+
+    assert note in Replayed(path, overrides).err
+    assert "NOTE" not in Replayed(path).err
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "note"),
+    [
+        (SymbolizeMode.NONE, SymbolizeMode.LINES, "no source lines"),
+        (SymbolizeMode.NONE, SymbolizeMode.INLINES, "no source lines"),
+        (SymbolizeMode.LINES, SymbolizeMode.INLINES, "without inlined functions"),
+    ],
+)
+def test_source_lines_that_were_not_captured_are_said(
+    tmp_path: Path, held: SymbolizeMode, wanted: SymbolizeMode, note: str
+) -> None:
+    path = tmp_path / "a.rsn"
+    record(path, symbolize=held)
+
+    assert note in Replayed(path, ReplayOverrides(symbolize=wanted)).err
+
+
+def test_a_kernel_image_that_is_missing_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsn"
+    record(path)
+    replayed = Replayed(path, ReplayOverrides(kernel_image=tmp_path / "vmlinux"))
+
+    assert isinstance(replayed.error, InputError)
+    assert "vmlinux" in str(replayed.error)
+
+
+def test_a_kernel_image_that_is_none_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsn"
+    record(path, build_id="00" * 20)
+    image = tmp_path / "vmlinux"
+    image.write_bytes(b"no ELF file")
+
+    assert isinstance(Replayed(path, ReplayOverrides(kernel_image=image)).error, DataError)
