@@ -222,7 +222,7 @@ def render(types: Types, arch: str) -> str:
     parts += [f"struct {name};" for name in forward]
     for name, row in members.items():
         body = "".join(f"\t{types.declare(one['type_id'], one['name'])};\n" for one in row)
-        parts.append(f"struct {name} {{\n{body}}};".replace("* ", "*"))
+        parts.append(f"struct {name} {{\n{body}}};")
     return HEADER.format(arch=arch) + "\n" + "\n\n".join(parts) + "\n" + FOOTER
 
 
@@ -239,7 +239,9 @@ def check_complete(
 ) -> None:
     """GenerateError when the kernel lacks something that the tables name."""
     have = {name: {one["name"] for one in row} for name, row in members.items()}
-    lacking = [f"{name}.{one}" for name, row in kept.items() for one in row if one not in have[name]]
+    lacking = [
+        f"{name}.{one}" for name, row in kept.items() for one in row if one not in have[name]
+    ]
     for name, row in ENUMS.items():
         lacking += sorted(set(row) - {value for value, _ in enums[name]})
     lacking += [name for name in CONSTANTS if name not in constants]

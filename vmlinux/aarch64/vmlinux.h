@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Made by vmlinux/generate.py for aarch64: change its tables, not this file. */
+#ifndef __VMLINUX_H__
+#define __VMLINUX_H__
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+typedef unsigned char __u8;
+typedef signed char __s8;
+typedef short unsigned int __u16;
+typedef short int __s16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef long long unsigned int __u64;
+typedef long long int __s64;
+typedef __u8 u8;
+typedef __s8 s8;
+typedef __u16 u16;
+typedef __s16 s16;
+typedef __u32 u32;
+typedef __s32 s32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef _Bool bool;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef int __kernel_pid_t;
+typedef __kernel_pid_t pid_t;
+typedef u32 kprobe_opcode_t;
+
+enum {
+	false = 0,
+	true = 1,
+	BPF_F_CURRENT_CPU = 4294967295,
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+};
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+
+enum bpf_func_id {
+	BPF_FUNC_ringbuf_output = 130,
+	BPF_FUNC_get_func_ip = 173,
+	BPF_FUNC_get_attach_cookie = 174,
+	BPF_FUNC_get_branch_snapshot = 176,
+};
+
+enum bpf_attach_type {
+	BPF_TRACE_KPROBE_MULTI = 42,
+	BPF_TRACE_KPROBE_SESSION = 56,
+};
+
+struct task_struct {
+	pid_t pid;
+	pid_t tgid;
+	struct task_struct *group_leader;
+	char comm[16];
+};
+
+struct kprobe {
+	kprobe_opcode_t *addr;
+};
+
+struct bpf_raw_tracepoint_args {
+	__u64 args[0];
+};
+
+struct user_pt_regs {
+	__u64 regs[31];
+	__u64 sp;
+	__u64 pc;
+};
+
+#pragma clang attribute pop
+
+#endif
