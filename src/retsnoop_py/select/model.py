@@ -27,19 +27,23 @@ class Reason(Enum):
 
     DENIED = "denied by your glob"
     DENIED_BY_PRESET = "denied by the preset"
-    DENIED_INTERNALLY = "never traced"
+    DENIED_INTERNALLY = "retsnoop-py never traces it"
     NOT_TRACEABLE = "the kernel has no trace point in it"
     BLACKLISTED = "in the kernel's kprobe blacklist"
     AMBIGUOUS = "several functions have this name and the kernel does not say which it can trace"
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """A function that is not traced. ``detail`` is more about the reason, possibly empty."""
+    """A function that is not traced. ``detail`` is more about the reason, possibly empty.
+
+    ``named``: the user wrote its very name, so the refusal will come as a surprise.
+    """
 
     name: str
     module: str | None
     reason: Reason
     detail: str = ""
+    named: bool = False
 
     @property
     def label(self) -> str:
@@ -55,13 +59,15 @@ class Rejection(msgspec.Struct, frozen=True):
 class GlobCount(msgspec.Struct, frozen=True):
     """A glob, where it came from, and how many functions it matched.
 
-    For entry and allow globs of what the kernel can trace, for deny globs of what these chose.
+    For entry and allow globs ``matched`` counts functions the kernel can trace and
+    ``untraceable`` others, for deny globs ``matched`` counts what those had chosen.
     """
 
     spec: str
     role: Role
     origin: str
     matched: int
+    untraceable: int = 0
     internal: bool = False
 
 

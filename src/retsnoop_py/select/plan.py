@@ -42,6 +42,13 @@ class Plan:
     allow: tuple[Asked, ...]
     deny: tuple[Asked, ...]
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The functions whose very names the user asked for."""
+        asked = (one for one in (*self.entry, *self.allow) if one.origin in ("-e", "-a"))
+        globs = (one.glob for one in asked)
+        return frozenset(g.name for g in globs if isinstance(g, NameGlob) and g.is_exact)
+
 
 def make_plan(settings: SelectionSettings) -> Plan:
     """Parse all globs and add those of the presets and the internal deny list.

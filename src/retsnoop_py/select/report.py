@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What ``-v`` and ``-vv`` tell about a selection."""
+"""What a selection tells: always, with ``-v`` and with ``-vv``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from collections.abc import Iterator
 
 from retsnoop_py.select.model import Reason, Role, Selection
 
-__all__ = ["report"]
+__all__ = ["report", "warnings"]
+
+
+def warnings(selection: Selection) -> Iterator[str]:
+    """What a user must hear unasked: a function named and not traced, a glob without effect."""
+    for rejection in selection.rejections:
+        if rejection.named and rejection.reason is not Reason.DENIED:
+            yield f"function '{rejection.label}' is not traced: {rejection.text}"
+    for glob in selection.globs:
+        if glob.origin == "-a" and not glob.matched and not glob.untraceable:
+            yield f"-a '{glob.spec}' matches no kernel function"
 
 
 def report(selection: Selection, verbose: int) -> Iterator[str]:

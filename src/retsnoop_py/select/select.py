@@ -48,32 +48,32 @@ class Selector:
         self.functions = self.kallsyms.functions(facts.traceable)
         self._units = units
         self._ranges: dict[str, list[tuple[int, int]]] = {}
-        self._counts: list[GlobCount] = []
+        self._blacklist = facts.kprobe_blacklist
+        self._named = self.plan.names
 
     def run(self) -> Selection:
         """Select."""
         plan, listed = self.plan, self.functions.listed
-        entries = self._match(plan.entry, listed, Role.ENTRY)
-        chosen = self._match(plan.allow, listed, Role.ALLOW) | entries
+        entries, entry_counts = self._matches(plan.entry, listed)
+        allowed, allow_counts = self._matches(plan.allow, listed)
+        chosen = allowed | entries
         subset = array("I", sorted(chosen))
-        denied = self._match(plan.deny, subset, Role.DENY)
-        rejections = [self._rejection(index, denied[index]) for index in sorted(denied)]
-        traced = []
-        for index in subset:
-            if index in denied:
-                continue
-            rejection = self._refused(index)
-            if rejection:
-                rejections.append(rejection)
-            else:
-                traced.append(index)
-        rejections += self._untraceable((*plan.entry, *plan.allow))
-        self._check_entries(traced, rejections)
+        denied, deny_counts = self._matches(plan.deny, subset)
+        rejections = [self._rejection(i, denied.get(i)) for i in subset]
+        traced = [i for i, rejection in zip(subset, rejections, strict=True) if not rejection]
+        asked = (*plan.entry, *plan.allow)
+        others, other_counts = self._matches(asked, self.functions.others)
+        refused = [r for r in rejections if r] + [self._untraceable(i) for i in sorted(others)]
+        self._check_entries(traced, refused)
         functions, types = build_functions(self.facts, traced, entries.keys())
         return Selection(
             functions=functions,
-            rejections=tuple(rejections),
-            globs=tuple(self._counts),
+            rejections=tuple(refused),
+            globs=(
+                *_counts(Role.ENTRY, plan.entry, entry_counts, other_counts),
+                *_counts(Role.ALLOW, plan.allow, allow_counts, other_counts[len(plan.entry) :]),
+                *_counts(Role.DENY, plan.deny, deny_counts, [0] * len(plan.deny)),
+            ),
             discovered=len(self.facts.traceable),
             matched=len(subset) - len(denied),
             unique=len({(f.name, f.module) for f in functions}),
@@ -82,18 +82,10 @@ class Selector:
 
     # -- matching --
 
-    def _match(self, asked: Sequence[Asked], subset: array[int], role: Role) -> dict[int, Asked]:
-        """The first glob that matches each function of ``subset``, and the counts of all."""
-        found, counts = self._first_matches(asked, subset)
-        self._counts += [
-            GlobCount(one.glob.spec, role, one.origin, count, one.is_internal)
-            for one, count in zip(asked, counts, strict=True)
-        ]
-        return found
-
-    def _first_matches(
+    def _matches(
         self, asked: Sequence[Asked], subset: array[int]
     ) -> tuple[dict[int, Asked], list[int]]:
+        """The first glob that matches each function of ``subset``, and the counts of all."""
         counts = [0] * len(asked)
         found: dict[int, Asked] = {}
         for position, one in enumerate(asked):
@@ -128,31 +120,32 @@ class Selector:
 
     # -- reasons --
 
-    def _rejection(self, index: int, deny: Asked) -> Rejection:
-        symbol = self.kallsyms.symbol(index)
-        return Rejection(symbol.name, symbol.module, deny.reason, deny.detail)
-
-    def _refused(self, index: int) -> Rejection | None:
-        ambiguous = self.functions.states[index] == State.AMBIGUOUS
-        address = self.kallsyms.table.address(index)
-        if not ambiguous and not self.facts.kprobe_blacklist.covers(address):
+    def _rejection(self, index: int, deny: Asked | None) -> Rejection | None:
+        """Why the function is not traced, None if it is."""
+        detail = ""
+        if deny is not None:
+            reason, detail = deny.reason, deny.detail
+        elif self.functions.states[index] == State.AMBIGUOUS:
+            reason = Reason.AMBIGUOUS
+        elif self._blacklist.covers(self.kallsyms.table.address(index)):
+            reason = Reason.BLACKLISTED
+        else:
             return None
-        symbol = self.kallsyms.symbol(index)
-        reason = Reason.AMBIGUOUS if ambiguous else Reason.BLACKLISTED
-        return Rejection(symbol.name, symbol.module, reason)
+        return self._refusal(index, reason, detail)
 
-    def _untraceable(self, asked: Sequence[Asked]) -> Iterable[Rejection]:
-        found, _ = self._first_matches(asked, self.functions.others)
-        for index in sorted(found):
-            symbol = self.kallsyms.symbol(index)
-            detail = ""
-            if ".cold" in symbol.name:
-                detail = "it is the unlikely part of another function"
-            yield Rejection(symbol.name, symbol.module, Reason.NOT_TRACEABLE, detail)
+    def _untraceable(self, index: int) -> Rejection:
+        cold = b".cold" in self.kallsyms.table.line(index).name
+        detail = "it is the unlikely part of another function" if cold else ""
+        return self._refusal(index, Reason.NOT_TRACEABLE, detail)
+
+    def _refusal(self, index: int, reason: Reason, detail: str) -> Rejection:
+        symbol = self.kallsyms.symbol(index)
+        named = symbol.name in self._named
+        return Rejection(symbol.name, symbol.module, reason, detail, named)
 
     def _check_entries(self, traced: list[int], rejections: list[Rejection]) -> None:
         mandatory = [asked for asked in self.plan.entry if asked.mandatory]
-        _, counts = self._first_matches(mandatory, array("I", traced))
+        _, counts = self._matches(mandatory, array("I", traced))
         for asked, count in zip(mandatory, counts, strict=True):
             if not count and isinstance(asked.glob, NameGlob):
                 raise no_match(self.facts, asked.glob, self.functions, rejections)
@@ -162,6 +155,15 @@ class Selector:
                 f"no function that can be traced comes from {specs}",
                 "paths are relative to the kernel's source, such as ':kernel/bpf/*.c'",
             )
+
+
+def _counts(
+    role: Role, asked: Sequence[Asked], matched: Sequence[int], untraceable: Sequence[int]
+) -> list[GlobCount]:
+    return [
+        GlobCount(one.glob.spec, role, one.origin, count, other, one.is_internal)
+        for one, count, other in zip(asked, matched, untraceable, strict=False)
+    ]
 
 
 def merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
