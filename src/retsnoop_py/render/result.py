@@ -9,6 +9,9 @@ from retsnoop_py.session.results import MAX_ERRNO, value_of, width_of
 
 UNFINISHED = "[...]"
 
+_PTR = int(FuncFlags.PTR)
+_CANT_FAIL = int(FuncFlags.CANT_FAIL)
+
 # Numbers outside are rather bit patterns: they are written in hex.
 _DECIMAL_MIN = -(1 << 30)
 _DECIMAL_END = 1 << 20
@@ -24,7 +27,7 @@ def format_result(function: Function, register: int) -> str:
         return "[void]"
     value = value_of(function, register)
     kind = function.result.kind
-    is_pointer = bool(function.flags & FuncFlags.PTR) or kind is ResultKind.PTR
+    is_pointer = bool(int(function.flags) & _PTR) or kind is ResultKind.PTR
     if is_pointer and value == 0:
         return "[NULL]"
     if kind is ResultKind.BOOL and not is_pointer:
@@ -44,7 +47,7 @@ def _error_number(function: Function, value: int, width: int) -> int | None:
     An ``unsigned long`` in the last 4,095 is an error by the kernel's IS_ERR_VALUE(); narrower
     results that cannot fail are just numbers.
     """
-    if width < 64 and function.flags & FuncFlags.CANT_FAIL:
+    if width < 64 and int(function.flags) & _CANT_FAIL:
         return None
     if value >= 1 << 63:
         value -= 1 << 64

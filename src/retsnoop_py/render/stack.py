@@ -40,6 +40,14 @@ class _Row(NamedTuple):
     failed: bool = False
 
 
+class _Place(NamedTuple):
+    """What a frame adds to its row, and the rows of what is inlined in it."""
+
+    symbol: str
+    source: str
+    inlined: tuple[_Row, ...]
+
+
 class StackRenderer:
     """Writes stacks as text; ``stitch_mark`` is for outputs that cannot encode ``⌇``."""
 
@@ -58,6 +66,8 @@ class StackRenderer:
         self._clock = clock
         self._palette = palette or Palette()
         self._stitch_mark = stitch_mark
+        self._indent = " " * _ADDRESS if stacks.emit_addrs else ""
+        self._places: dict[tuple[int, bool], tuple[Resolved, _Place]] = {}
 
     def block(self, stack: Stack) -> str:
         """One session: header, stack, warnings, and two empty lines; no line ends in blanks."""
@@ -110,13 +120,37 @@ class StackRenderer:
             if call.finished:
                 duration = f"{call.latency_ns // 1000}us"
                 result = format_result(call.function, call.result)
-                failed = error_of(call.function, call.result) is not None
-        chain = () if frame is None or row.hidden else self._chain(frame)
-        symbol = self._symbol(row)
-        yield _Row(marks, duration, result, symbol, _first_source(frame, chain), failed)
-        indent = " " * _ADDRESS if self._settings.emit_addrs else ""
-        for inlined in chain[1:]:
-            yield _Row("  ", "", "", f"{indent}. {printable(inlined.function)}", _place(inlined))
+                failed = bool(self._palette.error) and (
+                    error_of(call.function, call.result) is not None
+                )
+        if frame is not None:
+            symbol, source, inlined = self._known_place(frame, row.hidden)
+        else:
+            assert call is not None
+            symbol, source, inlined = self._indent + printable(call.function.name), "", ()
+        yield _Row(marks, duration, result, symbol, source, failed)
+        yield from inlined
+
+    def _known_place(self, frame: Resolved, is_hidden: bool) -> _Place:
+        """:meth:`_place`, worked out once: the same frames come back in most stacks."""
+        known = self._places.get((id(frame), is_hidden))
+        if known is None:
+            # The frame is kept, so that its id stays its own.
+            known = frame, self._place(frame, is_hidden)
+            self._places[id(frame), is_hidden] = known
+        return known[1]
+
+    def _place(self, frame: Resolved, is_hidden: bool) -> _Place:
+        chain = () if is_hidden else self._chain(frame)
+        source = ""
+        if chain:
+            name = chain[0].function
+            source = _source(chain[0], "" if name == frame.name else printable(name))
+        inlined = tuple(
+            _Row("  ", "", "", f"{self._indent}. {printable(level.function)}", _source(level))
+            for level in chain[1:]
+        )
+        return _Place(self._symbol(frame, is_hidden), source, inlined)
 
     def _chain(self, frame: Resolved) -> Sequence[SourceFrame]:
         """What to show of DWARF's chain: without inlined functions only the line itself."""
@@ -126,32 +160,21 @@ class StackRenderer:
             return frame.frames[-1:]
         return frame.frames
 
-    def _symbol(self, row: StackRow) -> str:
-        frame = row.frame
-        if frame is None:
-            assert row.call is not None
-            name = printable(row.call.function.name)
-            return " " * _ADDRESS + name if self._settings.emit_addrs else name
+    def _symbol(self, frame: Resolved, is_hidden: bool) -> str:
         if frame.name is None:
             text = f"{frame.address:#x}"
         elif self._settings.dec_offs:
-            text = f"{frame.name}+{frame.offset}"
+            text = f"{printable(frame.name)}+{frame.offset}"
         else:
-            text = f"{frame.name}+{frame.offset:#x}"
+            text = f"{printable(frame.name)}+{frame.offset:#x}"
         if not self._settings.emit_addrs:
-            return printable(text)
-        return f"{'~' if row.hidden else ' '}{frame.address:016x} {printable(text)}"
+            return text
+        return f"{'~' if is_hidden else ' '}{frame.address:016x} {text}"
 
 
-def _first_source(frame: Resolved | None, chain: Sequence[SourceFrame]) -> str:
-    if frame is None or not chain:
-        return ""
-    name = chain[0].function
-    return _place(chain[0], "" if name == frame.name else f"{printable(name)} @ ")
-
-
-def _place(source: SourceFrame, name: str = "") -> str:
+def _source(source: SourceFrame, name: str = "") -> str:
+    """``(path:line)``, after ``name @ `` if one is given; as much of it as is known."""
     if source.file is None:
-        return f"({name.removesuffix(' @ ')})" if name else ""
+        return f"({name})" if name else ""
     line = f":{source.line}" if source.line else ""
-    return f"({name}{printable(source.file)}{line})"
+    return f"({name}{' @ ' if name else ''}{printable(source.file)}{line})"

@@ -28,7 +28,8 @@ class SessionFlags(IntFlag):
     DIED = 2
 
 
-_HEADER = ("type", "size")
+_ERROR, _DIED = int(SessionFlags.ERROR), int(SessionFlags.DIED)
+
 _SESSION = (
     "slot_cnt",
     "kstack_cnt",
@@ -146,8 +147,8 @@ class Collector:
             tgid=tgid,
             task_comm=comm_text(task_comm),
             proc_comm=comm_text(proc_comm),
-            is_error=bool(flags & SessionFlags.ERROR),
-            died=bool(flags & SessionFlags.DIED),
+            is_error=bool(flags & _ERROR),
+            died=bool(flags & _DIED),
             # A copy: an iterator that holds on to a memoryview in a traceback's reference loop
             # crashes Python 3.11's garbage collector (gh-77894).
             calls=self._calls(bytes(view[slots:stack]), depth, stitch_pos or slot_cnt, position),

@@ -12,14 +12,19 @@ from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
 
 #: MAX_ERRNO of include/linux/err.h.
 MAX_ERRNO = 4095
-_U64 = (1 << 64) - 1
+
+# Plain integers: an operation on an IntFlag costs a microsecond, and there are many.
+_PTR = int(FuncFlags.PTR)
+_SIGN32 = int(FuncFlags.SIGN32)
+_CANT_FAIL = int(FuncFlags.CANT_FAIL)
 
 
 def width_of(function: Function) -> int:
     """How many bits of the register belong to the result (0 for void)."""
-    if function.flags & FuncFlags.PTR:
+    flags = int(function.flags)
+    if flags & _PTR:
         return 64
-    if function.flags & FuncFlags.SIGN32:
+    if flags & _SIGN32:
         return 32
     kind, size = function.result.kind, function.result.size
     if kind is ResultKind.VOID:
@@ -47,11 +52,11 @@ def error_of(function: Function, register: int) -> int | None:
 
     Functions whose result cannot mean failure have none.
     """
-    flags = function.flags
-    if flags & FuncFlags.CANT_FAIL or width_of(function) == 0:
+    flags = int(function.flags)
+    if flags & _CANT_FAIL or width_of(function) == 0:
         return None
     value = value_of(function, register)
-    if flags & FuncFlags.PTR:
+    if flags & _PTR:
         if value == 0:
             return 0
         value -= 1 << 64
@@ -59,10 +64,10 @@ def error_of(function: Function, register: int) -> int | None:
 
 
 def _is_signed(function: Function) -> bool:
-    flags, result = function.flags, function.result
-    if flags & FuncFlags.PTR or result.kind in (ResultKind.VOID, ResultKind.PTR):
+    flags, result = int(function.flags), function.result
+    if flags & _PTR or result.kind is ResultKind.VOID or result.kind is ResultKind.PTR:
         return False
-    if flags & FuncFlags.SIGN32 or result.signed:
+    if flags & _SIGN32 or result.signed:
         return True
     # A 64-bit result that can fail: a helper that returns long, which BTF calls u64.
-    return result.size == 8 and not flags & FuncFlags.CANT_FAIL
+    return result.size == 8 and not flags & _CANT_FAIL
