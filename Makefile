@@ -39,11 +39,13 @@ test-golden: build ## recordings replayed into the expected text
 test-live: build ## tests that boot kernels: make test-live KERNEL=6.1
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/live
 
-lint: build ## ruff, mypy --strict and clang-format
+lint: build ## ruff, mypy --strict, clang-format; BPF for x86_64 and arm64
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict src
 	@clang-format --dry-run -Werror $(C_FILES)
+	@$(PYTHON) build.py bpf --arch x86_64
+	@$(PYTHON) build.py bpf --arch arm64
 
 format: build ## let ruff and clang-format rewrite the sources
 	@$(BIN)/ruff check --fix-only --quiet .
