@@ -3,34 +3,35 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from retsnoop_py.errors import DataError
-from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.recording.format import FrameKind, decode_end
 from retsnoop_py.recording.reader import read_frames
 from retsnoop_py.recording.replay import read_facts
-from retsnoop_py.render.result import signed_result
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.model import Session
-from retsnoop_py.vm.command import Result
+from retsnoop_py.session.results import error_of
+from retsnoop_py.vm.command import Command, Result
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES
 
 PYTHON = sys.executable
 TOOL = str(Path(sys.executable).parent / "retsnoop-py")
 WORKLOAD = (PYTHON, "-m", "retsnoop_py.workload", "--quiet")
+PROGRAMS = Path(__file__).parent / "programs"
 
 #: What the workload's cases can end in, and what calls that: enough to see every chain.
-TRACED = tuple(
-    sorted({name for case in CASES for outcome in case.outcomes for name in outcome.deepest})
-)
+TRACED = sorted({name for case in CASES for outcome in case.outcomes for name in outcome.deepest})
 ENTRIES = ("-e", "*_sys_bpf", "-e", "do_sys_openat2", "-e", "*_sys_mount")
-ALLOWED = tuple(word for name in TRACED for word in ("-a", name))
-SELECTION = (*ENTRIES, *ALLOWED)
+SELECTION = (*ENTRIES, *(word for name in TRACED for word in ("-a", name)))
+#: Few functions, so that kernels without kprobe.multi attach them in a moment.
+FEW = ("-e", "*_sys_bpf", "-a", "map_create", "-a", "array_map_alloc_check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,38 @@ def read_recording(path: Path) -> Recording:
     return Recording(facts, sessions, stats)
 
 
+def errno_of(session: Session) -> int | None:
+    """The error the entry function returned: positive, None for success."""
+    first = session.calls[0]
+    return error_of(first.function, first.result)
+
+
 def trace(machine: Machine, *args: str, timeout: float = 180) -> Result:
     """Run the tool in the guest to its end."""
     return machine.run([TOOL, *args], timeout=timeout)
+
+
+def start_trace(machine: Machine, *args: str) -> Command:
+    """Start the tool in the guest; back when it traces."""
+    command = machine.start([TOOL, *args])
+    wait_for(lambda: b"Receiving data..." in command.output()[1], command)
+    return command
+
+
+def wait_for(condition: Callable[[], bool], command: Command, timeout: float = 120) -> None:
+    """Wait until ``condition`` holds; fail if ``command`` ends or time runs out before."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert command.poll() is None, command.wait(1).err
+        assert time.monotonic() < deadline, command.output()
+        time.sleep(0.05)
+
+
+def compiled(machine: Machine, name: str) -> Path:
+    """The C program ``name``, compiled where the guest sees it."""
+    binary = machine.share / name
+    if not binary.exists():
+        source = PROGRAMS / f"{name}.c"
+        argv = ["gcc", "-O2", "-Wall", "-Werror", "-pthread", "-o", str(binary), str(source)]
+        subprocess.run(argv, check=True)
+    return binary

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -170,7 +171,7 @@ def _verdicts(allowed: Sequence[bytes], denied: Sequence[bytes]) -> list[tuple[b
 
 
 def _comm(name: str) -> bytes:
-    return name.encode()[: _COMM_LEN - 1].ljust(_COMM_LEN, b"\0")
+    return os.fsencode(name)[: _COMM_LEN - 1].ljust(_COMM_LEN, b"\0")
 
 
 def _fill_filters(obj: BpfObject, filters: FilterSettings) -> None:

@@ -65,7 +65,9 @@ def dry_run(plan: AttachPlan) -> None:
     print("Dry run successful, nothing was loaded or attached.")
 
 
-def attached(settings: Settings, rung: Rung[LoadedObject], plan: AttachPlan, seconds: float) -> None:
+def attached(
+    settings: Settings, rung: Rung[LoadedObject], plan: AttachPlan, seconds: float
+) -> None:
     """How attaching went: each refusal with -v, else their number."""
     for mechanism, reason in rung.passed_over:
         note(settings, f"{mechanism.value} cannot be used: {reason}")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Every session is reported or counted: many threads, many processes, many calls a second."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from itertools import pairwise
+
+from tests.live.support import FEW, PROGRAMS, PYTHON, compiled, errno_of, read_recording, trace
+
+from retsnoop_py.vm.machine import Machine
+
+
+def test_eight_threads_are_all_reported_once_and_not_mixed_up(machine: Machine) -> None:
+    path = machine.share / "threads.rsn"
+    burst = str(compiled(machine, "burst"))
+    assert trace(machine, *FEW, "-o", str(path), "--", burst, "8", "125").status == 0
+    recording = read_recording(path)
+    assert recording.stats is not None
+    assert not any(recording.stats.values()), recording.stats
+    counts = Counter(session.tid for session in recording.sessions)
+    assert sorted(counts.values()) == [125] * 8
+    assert len({(s.tid, s.start_ns) for s in recording.sessions}) == 1000
+    shapes = Counter(tuple(c.function.name for c in s.calls) for s in recording.sessions)
+    assert len(shapes) == 1, shapes
+    assert {errno_of(session) for session in recording.sessions} == {errno.EINVAL}
+    for tid in counts:
+        mine = [session for session in recording.sessions if session.tid == tid]
+        assert all(a.emit_ns <= b.start_ns for a, b in pairwise(mine))
+
+
+def test_a_burst_of_ten_thousand_sessions_is_reported_whole(machine: Machine) -> None:
+    path = machine.share / "burst.rsn"
+    burst = str(compiled(machine, "burst"))
+    result = trace(machine, *FEW, "-o", str(path), "--", burst, "1", "10000")
+    assert result.status == 0, result.err
+    recording = read_recording(path)
+    assert recording.stats is not None
+    assert not any(recording.stats.values()), recording.stats
+    assert len(recording.sessions) == 10_000
+    assert result.out.count(" TID/PID ") == 10_000
+
+
+def test_a_ring_that_is_too_small_loses_sessions_and_says_how_many(machine: Machine) -> None:
+    path = machine.share / "small.rsn"
+    burst = str(compiled(machine, "burst"))
+    options = (*FEW, "-C", "bpf.ringbuf-size=4096", "-o", str(path))
+    result = trace(machine, *options, "--", burst, "2", "5000")
+    recording = read_recording(path)
+    assert recording.stats is not None
+    lost = recording.stats["sessions_dropped"]
+    assert len(recording.sessions) + lost == 10_000
+    if lost:
+        assert f"DROPPED SAMPLES:     {lost}" in result.err
+
+
+def test_a_command_tree_is_followed_completely_and_nobody_else_is(machine: Machine) -> None:
+    path = machine.share / "tree.rsn"
+    tree = [PYTHON, str(PROGRAMS / "tree.py")]
+    stranger = machine.start(["sh", "-c", f"while :; do {PYTHON} {tree[1]} stranger; done"])
+    result = trace(machine, *FEW, "-o", str(path), "--", *tree)
+    stranger.kill()
+    assert result.status == 0, result.err
+    failed = Counter(int(line) for line in result.out.splitlines() if line.isdecimal())
+    assert len(failed) == 23
+    recording = read_recording(path)
+    assert Counter(session.tgid for session in recording.sessions) == failed
