@@ -147,4 +147,6 @@ def _lock(fd: int, path: Path) -> int:
         raise OutputError(
             f"cannot record to {path}: another run is writing it", "give -o another name"
         ) from None
+    except OSError:
+        pass  # a file system without locks: two runs with one name are the user's affair
     return fd
