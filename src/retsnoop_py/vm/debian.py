@@ -22,7 +22,15 @@ from pathlib import Path
 
 from ..errors import UnavailableError
 
-__all__ = ["AptRoot", "Mirror", "cache_root", "find_mirror", "parse_deb822", "parse_one_line"]
+__all__ = [
+    "AptRoot",
+    "Mirror",
+    "cache_root",
+    "find_mirror",
+    "locked",
+    "parse_deb822",
+    "parse_one_line",
+]
 
 LISTS_FRESH_S = 6 * 3600
 """Lists younger than this are not refreshed unless asked for."""
@@ -75,16 +83,16 @@ def parse_deb822(text: str) -> list[Mirror]:
         if not fields.get("types") or fields.get("enabled", "yes").lower() in ("no", "false"):
             continue
         key = fields.get("signed-by", "")
-        for uri in fields.get("uris", "").split():
-            mirrors.append(
-                Mirror(
-                    uri,
-                    tuple(fields.get("suites", "").split()),
-                    tuple(fields.get("components", "").split()),
-                    key if key.startswith("/") and "\n" not in key else None,
-                    fields.get("trusted", "no").lower() == "yes",
-                )
+        mirrors += [
+            Mirror(
+                uri,
+                tuple(fields.get("suites", "").split()),
+                tuple(fields.get("components", "").split()),
+                key if key.startswith("/") and "\n" not in key else None,
+                fields.get("trusted", "no").lower() == "yes",
             )
+            for uri in fields.get("uris", "").split()
+        ]
     return mirrors
 
 
@@ -167,7 +175,8 @@ class AptRoot:
                 f"no package named like {pattern} in Debian {self.suite}",
                 "suites move: refresh the lists by deleting " + str(self.root),
             )
-        return max(found, key=functools.cmp_to_key(lambda a, b: _compare(a[1], b[1])))
+        rank = functools.cmp_to_key(_compare)
+        return max(found, key=lambda each: rank(each[1]))
 
     def download(self, package: str, dest: Path) -> Path:
         """Fetch ``package`` (or ``package=version``) into directory ``dest``; the .deb's path."""
@@ -198,7 +207,7 @@ class AptRoot:
         home = self.root / kind
         stamp = home / "updated"
         home.mkdir(parents=True, exist_ok=True)
-        with _locked(home / "lock"):
+        with locked(home / "lock"):
             with contextlib.suppress(OSError):
                 if not force and time.time() - stamp.stat().st_mtime < LISTS_FRESH_S:
                     return
@@ -224,7 +233,9 @@ class AptRoot:
     def _run(self, kind: str, argv: Sequence[str], cwd: Path | None = None) -> str:
         env = dict(os.environ, APT_CONFIG=str(self.root / kind / "apt.conf"), LC_ALL="C.UTF-8")
         try:
-            done = subprocess.run(argv, env=env, cwd=cwd, capture_output=True, text=True)
+            done = subprocess.run(
+                argv, check=False, env=env, cwd=cwd, capture_output=True, text=True
+            )
         except FileNotFoundError as error:
             raise UnavailableError(f"{argv[0]} is not installed", _NO_MIRROR_HINT) from error
         if done.returncode:
@@ -265,7 +276,7 @@ def _config(home: Path, arch: str, acquire: list[str]) -> str:
         # the sandbox user cannot enter a cache below root's home directory
         "APT::Sandbox::User": "root",
         "Acquire::Languages": "none",
-        "Acquire::Retries": "3",
+        "Acquire::Retries": 3,
     }
     own = [f'{name} "{value}";' for name, value in settings.items()]
     own.append(f'#clear APT::Architectures;\nAPT::Architectures {{ "{arch}"; }};')
@@ -281,8 +292,8 @@ def _compare(left: str, right: str) -> int:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``: two runs must not refresh the same lists at once."""
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on ``path``: two runs must not change the same cache at once."""
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``retsnoop-py vm``: run a command on another kernel, fetch kernels, list them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retsnoop_py.errors import Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from retsnoop_py.vm.command import Command
+    from retsnoop_py.vm.kernels import Kernel
+    from retsnoop_py.vm.machine import Machine
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    invoke_without_command=True,
+    help="""Run commands on other kernels, in a QEMU guest that shares this machine's files.
+
+    The guest sees everything this machine has, under the same paths, through a layer that is
+    thrown away at the end: nothing it does can change a file here. It boots in a few seconds,
+    without KVM too, needs no network and no root file system of its own, and its kernels come
+    from Debian's mirror (or are given as a file). Needed: qemu-system-x86, busybox-static and,
+    for the small "cloud" kernels, virtiofsd.
+    """,
+)
+
+_RUN_HELP = """Boot a kernel, run CMD in it as root, and end with CMD's exit status.
+
+Output streams as it comes, standard output and standard error kept apart. Signals sent here
+(Ctrl-C too) go on to CMD. A kernel that is not in the cache yet is fetched first.
+
+\b
+Examples:
+  retsnoop-py vm run -- uname -r
+  retsnoop-py vm run --kernel 6.1 -- .venv/bin/retsnoop-py -e '*_sys_bpf' -- ./loader
+  retsnoop-py vm run --kernel ~/linux/arch/x86/boot/bzImage --modules ~/mods -- make test
+  retsnoop-py vm run --rw ./results -- sh -c 'dmesg > results/dmesg'
+
+\b
+Exit status: that of CMD (128+N if signal N ended it), or
+  121  the kernel did not boot
+  122  the kernel panicked or oopsed
+  124  the time ran out
+Other errors of our own end as everywhere: 64 usage, 66 no such kernel, 69 QEMU is missing.
+"""
+
+
+def _kernel_names(incomplete: str) -> list[str]:
+    from retsnoop_py.vm.kernels import KNOWN
+
+    return [name for name in KNOWN if name.startswith(incomplete)]
+
+
+DebugInfo = Annotated[
+    bool,
+    typer.Option(
+        "--debug-info",
+        help="Also fetch the kernel's debug files (300 MB, 2 GB unpacked); in the guest they lie "
+        "in /usr/lib/debug, where they are found without -k.",
+    ),
+]
+
+
+@app.callback()
+def _group(context: typer.Context) -> int:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+    return 0
+
+
+@app.command(
+    help=_RUN_HELP,
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS] --",
+)
+def run(  # noqa: PLR0913, PLR0917 - one parameter per option
+    command: Annotated[list[str], typer.Argument(metavar="CMD...", show_default=False)],
+    kernel: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|PATH",
+            help="5.10, 6.1, 6.12 or 7.2 (the newest in sid), with -full for the ordinary "
+            "flavour instead of the small cloud one; or the path of a bzImage.",
+            autocompletion=_kernel_names,
+        ),
+    ] = "6.12",
+    modules: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Modules for a kernel given by path: DIR, DIR/RELEASE or "
+            "DIR/lib/modules/RELEASE. Default: beside the image.",
+        ),
+    ] = None,
+    rw: Annotated[
+        list[Path],
+        typer.Option(metavar="DIR", help="Let the guest write DIR here for good. May be repeated."),
+    ] = [],  # noqa: B006 - typer makes a new one
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="Such as 2G or 1500M.")] = "3G",
+    cpus: Annotated[int, typer.Option(metavar="N", min=1, max=64)] = 2,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="For CMD; 0 is for ever.")
+    ] = 0,
+    debug_info: DebugInfo = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Tell which kernel booted, and how fast.")
+    ] = False,
+) -> int:
+    """Boot a kernel and run CMD in it; gives CMD's exit status."""
+    from retsnoop_py.vm.machine import Machine
+
+    size = parse_memory(memory)
+    for folder in rw:
+        if not folder.is_dir():
+            raise UsageError(f"--rw {folder}: not a directory", "create it first")
+    chosen = _choose(kernel, modules, debug_info)
+    try:
+        machine = Machine(chosen, memory=size, cpus=cpus, shares=rw, debug=debug_info)
+        with machine:
+            if verbose:
+                words = f"Linux {machine.release} booted in {machine.boot_seconds:.1f} s"
+                print(words, file=sys.stderr)
+            return _attend(machine, command, timeout or None)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted") from None
+
+
+@app.command()
+def fetch(
+    kernels: Annotated[
+        list[str],
+        typer.Argument(metavar="KERNEL...", show_default=False, autocompletion=_kernel_names),
+    ],
+    debug_info: DebugInfo = False,
+) -> int:
+    """Bring the newest version of each KERNEL into the cache (5.10, 6.1, 6.12, 7.2).
+
+    The packages come through the Debian mirror this machine's apt is configured with, into a
+    cache of our own; nothing is installed. What was found is printed. A kernel that is the
+    newest already is left alone.
+    """
+    from retsnoop_py.vm import kernels as known
+
+    for name in kernels:
+        known.known(name)
+    for name in kernels:
+        known.fetch(name, debug_info)
+    return 0
+
+
+@app.command(name="list")
+def list_kernels() -> int:
+    """List the kernels that are known, and which version of each is in the cache."""
+    from retsnoop_py.vm import kernels as known
+
+    row = "{:10} {:9} {:>7}  {:34} {}"
+    print(row.format("KERNEL", "SUITE", "SIZE", "IN THE CACHE", "WHAT IT IS"))
+    for name, spec in known.KNOWN.items():
+        have = known.cached(name)
+        if have is None and name.endswith("-full"):
+            continue
+        size = f"{known.tree_size(known.kernel_dir(name)) >> 20} MB" if have else ""
+        release = have.release if have else "-"
+        release += " +debug" if have and have.vmlinux else ""
+        print(row.format(name, spec.suite, size, release, spec.about))
+    print("\nEach is also there as NAME-full, the ordinary flavour (larger, with more drivers).")
+    return 0
+
+
+def parse_memory(text: str) -> int:
+    """MiB for ``2G``, ``1500M`` or plain MiB. Raises UsageError."""
+    found = re.fullmatch(r"(\d+)([MmGg]?)(?:i?[Bb])?", text)
+    if not found:
+        raise UsageError(f"--memory {text}: not a size", "give it like 2G or 1500M")
+    size = int(found[1]) * (1024 if found[2] in ("G", "g") else 1)
+    if size < 256:
+        raise UsageError(f"--memory {text}: too little for a kernel", "give at least 256M")
+    return size
+
+
+def _choose(kernel: str, modules: Path | None, debug_info: bool) -> str | Kernel:
+    """The kernel asked for: a known name, or an image with its modules."""
+    from retsnoop_py.vm.kernels import from_path, known
+
+    if "/" not in kernel and not Path(kernel).is_file():
+        if modules is not None:
+            raise UsageError(
+                f"--modules goes with the path of an image, and {kernel} is a name",
+                "Debian's kernels bring their modules along",
+            )
+        return known(kernel).name
+    if debug_info:
+        raise UsageError(
+            "--debug-info fetches Debian's debug files, which an image of your own does not have",
+            "pass its vmlinux to the command itself: retsnoop-py -k PATH",
+        )
+    return from_path(Path(kernel).expanduser(), modules)
+
+
+def _attend(machine: Machine, argv: list[str], timeout: float | None) -> int:
+    """Run ``argv``, pass its output, input and signals on; gives its exit status."""
+    feed = not sys.stdin.isatty() if sys.stdin else False
+    passed = ("TERM", "COLUMNS", "LINES", "NO_COLOR", "LC_ALL", "TZ")
+    env = {name: os.environ[name] for name in passed if name in os.environ}
+    command = machine.start(argv, env=env, live_stdin=feed)
+    if feed:
+        threading.Thread(target=_feed, args=(machine,), daemon=True).start()
+    with _signals_passed_to(command):
+        return command.wait(timeout, _write).status
+
+
+def _write(stream: int, data: bytes) -> None:
+    target = sys.stdout if stream == 1 else sys.stderr
+    target.buffer.write(data)
+    target.flush()
+
+
+def _feed(machine: Machine) -> None:
+    """Pass our input on until it ends, then end the command's."""
+    import socket
+
+    with contextlib.suppress(OSError):  # the guest is gone
+        while data := os.read(0, 65536):
+            machine.stdin.sendall(data)
+        machine.stdin.shutdown(socket.SHUT_WR)
+
+
+@contextlib.contextmanager
+def _signals_passed_to(command: Command) -> Iterator[None]:
+    """Give signals to ``command`` instead of acting on them; a third Ctrl-C ends the VM."""
+    interrupts = 0
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        nonlocal interrupts
+        interrupts += number == signal.SIGINT
+        if interrupts > 2:
+            raise KeyboardInterrupt
+        command.send_signal(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = {number: signal.signal(number, pass_on) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,91 @@
+#!/bin/busybox sh
+# SPDX-License-Identifier: BSD-2-Clause
+# First process of the guest: puts the host's files under a throw-away layer and moves there.
+# /config, written by the host, sets: root_tag transports shares modules links host_name
+
+fail() {
+	echo "retsnoop-vm: cannot $*" >/dev/console
+	busybox sleep 0.2
+	busybox poweroff -f
+}
+
+# mount_share TAG DIRECTORY ro|rw: by the first file system of $transports that has the tag
+mount_share() {
+	for transport in $transports; do
+		case $transport in
+		virtiofs) options=$3 ;;
+		9p) options="$3,trans=virtio,version=9p2000.L,msize=524288,access=any"
+			# loose is fastest and right for what nobody writes; results must reach the host at once
+			[ "$3" = ro ] && options="$options,cache=loose" || options="$options,cache=mmap" ;;
+		esac
+		busybox mount -t "$transport" -o "$options" "$1" "$2" 2>>/mount.log && return 0
+	done
+	return 1
+}
+
+optional() {
+	busybox mkdir -p "$root/$4" 2>/dev/null
+	busybox mount -t "$1" -o "$2" "$3" "$root/$4" 2>/dev/null ||
+		echo "retsnoop-vm: this kernel has no $1" >/dev/console
+}
+
+. /config
+root=/root
+busybox mount -t devtmpfs dev /dev || fail "mount devtmpfs"
+busybox mount -t proc proc /proc || fail "mount proc"
+busybox mount -t sysfs sys /sys || fail "mount sysfs"
+for module in /modules/*.ko; do
+	[ -e "$module" ] || continue
+	busybox insmod "$module" || fail "insert ${module##*/}"
+done
+mount_share "$root_tag" /lower ro ||
+	fail "mount the host's files over $transports: $(busybox cat /mount.log)"
+busybox mount -t tmpfs -o mode=755 rw /rw || fail "mount tmpfs"
+busybox mkdir /rw/upper /rw/work
+busybox mount -t overlay -o lowerdir=/lower,upperdir=/rw/upper,workdir=/rw/work overlay $root ||
+	fail "mount overlay"
+# the overlay holds its own references; without these mounts nothing in the guest can reach the
+# host's files past the layer
+busybox umount /lower /rw
+
+for kernel_fs in dev proc sys; do
+	busybox mount -o move /$kernel_fs $root/$kernel_fs || fail "move /$kernel_fs"
+done
+busybox mkdir -p $root/dev/pts $root/dev/shm
+optional devpts mode=620,ptmxmode=666 devpts dev/pts
+optional tmpfs mode=1777 shm dev/shm
+optional tmpfs mode=755 run run
+optional cgroup2 rw cgroup2 sys/fs/cgroup
+optional bpf mode=700 bpf sys/fs/bpf
+optional debugfs rw debugfs sys/kernel/debug
+optional tracefs rw tracefs sys/kernel/tracing
+[ -e $root/dev/fd ] || busybox ln -s /proc/self/fd $root/dev/fd
+for stream in in:0 out:1 err:2; do
+	[ -e "$root/dev/std${stream%:*}" ] ||
+		busybox ln -s "/proc/self/fd/${stream#*:}" "$root/dev/std${stream%:*}"
+done
+
+# $shares: TAG=PATH ..., where PATH is the host's own, with %20 for a space
+for share in $shares; do
+	path=$(printf '%b' "$(echo "${share#*=}" | busybox sed 's/%/\\x/g')")
+	busybox mkdir -p "$root/$path"
+	mount_share "${share%%=*}" "$root/$path" rw || fail "mount $path: $(busybox cat /mount.log)"
+done
+release=$(busybox uname -r)
+if [ -n "$modules" ]; then
+	busybox mkdir -p "$root/lib/modules/$release"
+	busybox mount -o bind "$root/$modules" "$root/lib/modules/$release" ||
+		fail "bind $modules"
+fi
+if [ -n "$debug" ]; then
+	busybox mkdir -p "$root/usr/lib/debug"
+	busybox mount -o bind "$root/$debug/usr/lib/debug" "$root/usr/lib/debug" ||
+		fail "bind $debug"
+fi
+busybox hostname "$host_name"
+busybox ip link set lo up 2>/dev/null
+
+home=$root/run/retsnoop-vm
+busybox mkdir -p $home
+busybox cp /bin/busybox /agent /config $home/
+exec busybox switch_root $root /run/retsnoop-vm/busybox sh /run/retsnoop-vm/agent

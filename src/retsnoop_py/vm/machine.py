@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A guest that boots once and runs many commands on the host's own files.
+
+The guest sees the host's whole file system through a layer that is thrown away afterwards, so
+the same Python, virtual environment and checkout are there, under the same paths. It is root in
+there, with tracefs, debugfs, bpf and cgroup2 mounted. Only the directories in ``shares``, and
+:attr:`Machine.share`, can be written for good; what the host changes elsewhere while the guest
+runs may not be seen in it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from . import kernels
+from .boot import LANES, Host
+from .channel import Channel
+from .command import Command, Result, job_script
+from .console import crash_reason, kernel_problems, own_complaint, tail
+from .errors import BootFailed, KernelCrashed, VmError
+
+__all__ = ["BASE_ENV", "Machine", "Result", "kernel_problems"]
+
+BASE_ENV = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "USER": "root",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+}
+"""The environment every command gets, before what the caller adds."""
+
+
+class Machine:
+    """A booted guest, as a context manager.
+
+    ``kernel`` is a known name, a :class:`~retsnoop_py.vm.kernels.Kernel` or None for the
+    default; ``memory`` is in MiB, ``boot_timeout`` in seconds; ``shares`` are host directories
+    the guest may write, under the same paths. With ``debug`` the kernel's DWARF is fetched and
+    lies in the guest's /usr/lib/debug.
+
+    Entering raises BootFailed, UnavailableError (QEMU, busybox, network missing) or InputError.
+    """
+
+    def __init__(
+        self,
+        kernel: str | kernels.Kernel | None = None,
+        *,
+        memory: int = 3072,
+        cpus: int = 2,
+        shares: Sequence[Path] = (),
+        boot_timeout: float = 90.0,
+        debug: bool = False,
+    ) -> None:
+        self.boot_timeout = boot_timeout
+        self.boot_seconds = 0.0
+        self.release = ""
+        self._memory = memory
+        self._cpus = cpus
+        self._wanted = kernel or kernels.DEFAULT
+        self._debug = debug
+        self._extra_shares = [path.resolve() for path in shares]
+        self._host: Host | None = None
+        self._lanes: list[Channel] = []
+        self._jobs = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self._boot()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the guest at once; its layer, and all it wrote outside the shares, is gone."""
+        if self._host:
+            self._host.close()
+
+    def reboot(self) -> None:
+        """End the guest, if it is still there, and boot a new one; :attr:`share` is a new one too.
+
+        Raises what entering raises.
+        """
+        self.close()
+        self._boot()
+
+    @property
+    def share(self) -> Path:
+        """A directory both sides can write, under the same path; gone with the machine."""
+        return self._booted.share
+
+    @property
+    def console(self) -> str:
+        """What the guest's console has shown so far."""
+        return self._host.console if self._host else ""
+
+    @property
+    def signals(self) -> Channel:
+        """The channel that takes signals for commands; see :meth:`Command.send_signal`."""
+        return self._signals
+
+    @property
+    def stdin(self) -> socket.socket:
+        """Where to send the input of a command started with ``live_stdin``.
+
+        Shutting it down for writing is end-of-file, so only one command can be fed.
+        """
+        return self._booted.stdin
+
+    def alive(self) -> bool:
+        """Whether the guest is still there."""
+        return self._host is not None and self._host.alive()
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: bytes | None = None,
+        live_stdin: bool = False,
+    ) -> Command:
+        """Start a command as root and return without waiting.
+
+        ``env`` is added to :data:`BASE_ENV`; ``cwd`` defaults to the caller's own; without
+        ``stdin`` it reads end-of-file, unless ``live_stdin``: then what is sent to
+        :attr:`stdin`. At most four commands run at once (VmError). Raises KernelCrashed if the
+        guest is gone.
+        """
+        if not self.alive():
+            raise self.crash(None)
+        if not self._lanes:
+            raise VmError(f"{LANES} commands are running in this guest already")
+        lane = self._lanes.pop()
+        self._jobs += 1
+        folder = self._booted.jobs / str(self._jobs)
+        folder.mkdir()
+        script = job_script(argv, {**BASE_ENV, **(env or {})}, cwd or Path.cwd())
+        (folder / "script").write_bytes(script)
+        if stdin is not None:
+            (folder / "stdin").write_bytes(stdin)
+        elif live_stdin:
+            (folder / "live").touch()
+        return Command(self, lane, self._jobs, folder, argv)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float | None = 120.0,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: bytes | None = None,
+    ) -> Result:
+        """Run a command to its end; see :meth:`start`. ``timeout`` is in seconds.
+
+        Raises VmTimeout or KernelCrashed; any exit status of the command itself is a result.
+        """
+        return self.start(argv, env=env, cwd=cwd, stdin=stdin).wait(timeout)
+
+    def kernel_log(self) -> str:
+        """The guest kernel's whole log, as dmesg prints it."""
+        return self.run(["/run/retsnoop-vm/busybox", "dmesg"]).out
+
+    def crash(self, result: Result | None) -> KernelCrashed:
+        """The error that tells why the guest is gone, for raising."""
+        text = self.console
+        reason = crash_reason(text) or "QEMU ended, and the console does not say why"
+        return KernelCrashed(
+            f"Linux {self.release} went down: {reason}",
+            "the last lines of its console:\n" + tail(text),
+            console=text,
+            result=result,
+        )
+
+    def release_lane(self, lane: Channel) -> None:
+        """Give a lane back; called by the command that ran on it."""
+        self._lanes.append(lane)
+
+    @property
+    def _booted(self) -> Host:
+        if self._host is None:
+            raise VmError("this machine is not running")
+        return self._host
+
+    def _boot(self) -> None:
+        begin = time.monotonic()
+        kernel = self._wanted
+        if not isinstance(kernel, kernels.Kernel):
+            kernel = kernels.ensure(kernel, self._debug)
+        self.release = kernel.release
+        self._lanes = []
+        host = self._host = Host(self._memory, self._cpus)
+        host.launch(kernel, self._extra_shares)
+        self._signals = host.channel("signals")
+        self._await_lanes(host, time.monotonic() + self.boot_timeout)
+        self.boot_seconds = time.monotonic() - begin
+
+    def _await_lanes(self, host: Host, deadline: float) -> None:
+        waiting = [host.channel(f"lane{number}") for number in range(LANES)]
+        while waiting:
+            for lane in list(waiting):
+                ready = [line for line in lane.lines() if line.startswith("ready ")]
+                if ready:
+                    self.release = ready[0].split()[1]
+                    waiting.remove(lane)
+                    self._lanes.append(lane)
+            if not host.alive():
+                raise self._boot_failure(host, "QEMU ended")
+            if time.monotonic() > deadline:
+                raise self._boot_failure(host, f"it was not up after {self.boot_timeout:g} s")
+            time.sleep(0.01)
+
+    def _boot_failure(self, host: Host, what: str) -> BootFailed:
+        text = host.console
+        reason = own_complaint(text) or crash_reason(text) or what
+        seen = tail(text) or "(nothing)"
+        hint = "\n".join(filter(None, ["the last lines of its console:", seen, host.logs()]))
+        return BootFailed(f"Linux {self.release} did not boot: {reason}", hint, console=text)

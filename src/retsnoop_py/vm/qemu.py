@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""QEMU and virtiofsd: which of them this machine has, and their command lines."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UnavailableError
+
+__all__ = [
+    "Guest",
+    "Share",
+    "accelerator",
+    "cpu_model",
+    "find_qemu",
+    "find_virtiofsd",
+    "installed_version",
+    "parse_version",
+    "qemu_command",
+    "virtiofsd_command",
+]
+
+_VIRTIOFSD = ("/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd", "/usr/lib/virtiofsd")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A directory of the host in the guest; ``socket`` is where its virtiofsd listens."""
+
+    tag: str
+    path: Path
+    socket: Path
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """All that QEMU's command line depends on. Memory in MiB; ``ports`` are (name, open fd)."""
+
+    qemu: str
+    image: Path
+    initrd: Path
+    append: str
+    memory: int
+    cpus: int
+    console: Path
+    shares: Sequence[Share]
+    transports: Sequence[str]
+    ports: Sequence[tuple[str, int]]
+    accel: str = "tcg"
+    qemu_version: tuple[int, int] = (8, 0)
+
+
+def find_qemu() -> str:
+    """The QEMU program for x86_64. Raises UnavailableError where it is missing."""
+    if platform.machine() != "x86_64":
+        raise UnavailableError(
+            f"VMs run x86_64 kernels on the host's own programs, and this is {platform.machine()}"
+        )
+    found = shutil.which("qemu-system-x86_64")
+    if not found:
+        raise UnavailableError(
+            "qemu-system-x86_64 is not installed", "install the package qemu-system-x86"
+        )
+    return found
+
+
+def parse_version(text: str) -> tuple[int, int]:
+    """(major, minor) out of what ``qemu-system-x86_64 --version`` prints; (0, 0) if unclear."""
+    found = re.search(r"version (\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def installed_version(program: str) -> tuple[int, int]:
+    """The version of QEMU ``program``."""
+    done = subprocess.run([program, "--version"], check=False, capture_output=True, text=True)
+    return parse_version(done.stdout)
+
+
+def cpu_model(accel: str, version: tuple[int, int]) -> str:
+    """The CPU to give the guest.
+
+    QEMU's emulation before 8.0 can leave a register's bits in EFLAGS after CMPXCHG16B, the
+    direction flag among them. The slab allocator of kernels since 6.5 runs that instruction all
+    the time, and with QEMU 7.2 every second boot of 6.12 died of it (8 of 20; none of 40
+    without the feature). Without the CPU bit the kernel takes a lock instead.
+    """
+    if accel == "kvm":
+        return "host"
+    return "max" if version >= (8, 0) else "max,-cx16"
+
+
+def find_virtiofsd() -> str | None:
+    """The virtiofsd program, or None; distributions keep it out of PATH."""
+    found = shutil.which("virtiofsd")
+    return found or next((path for path in _VIRTIOFSD if os.access(path, os.X_OK)), None)
+
+
+def accelerator(cpuinfo: str, kvm: Path = Path("/dev/kvm")) -> str:
+    """``kvm`` where the CPU (text of /proc/cpuinfo) virtualizes and KVM is usable, else ``tcg``.
+
+    /dev/kvm alone is no proof: under some hypervisors it is a paravirtual kind that cannot run
+    an ordinary kernel.
+    """
+    able = re.search(r"^flags\s*:.*\b(?:vmx|svm)\b", cpuinfo, re.MULTILINE)
+    return "kvm" if able and os.access(kvm, os.R_OK | os.W_OK) else "tcg"
+
+
+def virtiofsd_command(program: str, share: Share, socket_fd: int) -> list[str]:
+    """Command line of the daemon behind ``share``, on an already listening socket.
+
+    A socket that listens before the daemon starts leaves QEMU no race to lose. The ``-o`` form
+    is understood by both the old daemon in C and the newer one in Rust.
+    """
+    # the guest is the only writer of what it sees of the host's files; a results directory is
+    # looked at from both sides
+    cache = "auto" if share.writable else "always"
+    options = f"source={share.path},cache={cache},sandbox=chroot"
+    return [program, f"--fd={socket_fd}", "-o", options]
+
+
+def qemu_command(guest: Guest) -> list[str]:
+    """The whole QEMU command line."""
+    argv = [guest.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    argv += ["-machine", "q35", "-smp", str(guest.cpus), "-m", f"{guest.memory}M"]
+    # One thread emulates all CPUs in turn. With a thread each, a CPU may still run the int3 of a
+    # code patch that the kernel has finished and forgotten, and dies of it: toggling the function
+    # tracer on 1,586 functions under load killed Linux 6.12 within 3 s in 3 of 3 runs (QEMU 7.2),
+    # and attaching probes is the very same patching. It costs a boot 0.3 s.
+    argv += ["-accel", "kvm" if guest.accel == "kvm" else "tcg,thread=single"]
+    argv += ["-cpu", cpu_model(guest.accel, guest.qemu_version)]
+    argv += ["-kernel", str(guest.image), "-initrd", str(guest.initrd), "-append", guest.append]
+    argv += ["-chardev", f"file,id=console,path={_escape(guest.console)}"]
+    argv += ["-serial", "chardev:console"]
+    argv += ["-device", "virtio-serial-pci"]
+    for number, (name, fd) in enumerate(guest.ports, start=1):
+        argv += ["-chardev", f"socket,id=port{number},fd={fd}"]
+        argv += ["-device", f"virtserialport,chardev=port{number},nr={number},name={name}"]
+    if "virtiofs" in guest.transports:
+        # the daemon maps the guest's memory
+        memory = f"memory-backend-memfd,id=mem,size={guest.memory}M,share=on"
+        argv += ["-object", memory, "-machine", "memory-backend=mem"]
+    for share in guest.shares:
+        for transport in guest.transports:
+            argv += _share_devices(share, transport)
+    return argv
+
+
+def _share_devices(share: Share, transport: str) -> list[str]:
+    if transport == "virtiofs":
+        return [
+            "-chardev",
+            f"socket,id=fs-{share.tag},path={_escape(share.socket)}",
+            "-device",
+            f"vhost-user-fs-pci,chardev=fs-{share.tag},tag={share.tag}",
+        ]
+    access = "off" if share.writable else "on"
+    options = f"security_model=none,readonly={access},multidevs=remap"
+    return ["-virtfs", f"local,path={_escape(share.path)},mount_tag={share.tag},{options}"]
+
+
+def _escape(path: Path) -> str:
+    """A comma ends an option in QEMU's syntax and is doubled to mean itself."""
+    return str(path).replace(",", ",,")
