@@ -357,8 +357,8 @@ def build_venv() -> None:
     installed = made.get("metadata") == wanted["metadata"]
     if not installed:
         _pip_install(python)
-    if installed or extensions:
-        # installing compiles only what was not there
+    if installed or (extensions and made.get("native") != wanted["native"]):
+        # installing compiled only what was not there
         say("native", " ".join(ffi_sources()))
         run([python, "setup.py", "-q", "build_ext", "--inplace", "--force"])
     stamp.write_text(json.dumps(wanted))
