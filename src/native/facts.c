@@ -88,22 +88,24 @@ int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len)
 
 /* ---- symbol lists ---- */
 
+static unsigned int hex_digit(unsigned char c)
+{
+	unsigned int digit = c - '0';
+
+	if (digit < 10)
+		return digit;
+	digit = (c | 0x20) - 'a';
+	return digit < 6 ? digit + 10 : 16;
+}
+
 static const char *parse_hex(const char *p, const char *end, uint64_t *val)
 {
 	const char *start = p;
+	unsigned int digit;
 
 	*val = 0;
-	for (; p < end; p++) {
-		unsigned int c = (unsigned char)*p, digit;
-
-		if (c - '0' < 10)
-			digit = c - '0';
-		else if ((c | 0x20) - 'a' < 6)
-			digit = (c | 0x20) - 'a' + 10;
-		else
-			break;
+	for (; p < end && (digit = hex_digit(*p)) < 16; p++)
 		*val = *val << 4 | digit;
-	}
 	return p > start && p < end && *p == ' ' ? p + 1 : NULL;
 }
 
@@ -129,17 +131,16 @@ static bool parse_line(const char *text, const char *p, const char *end, int lis
 	name = parse_prefix(p, end, list, sym);
 	if (!name)
 		return false;
-	for (p = name; p < end && *p != ' ' && *p != '\t'; p++)
-		;
+	p = memchr(name, list == RSN_LIST_KALLSYMS ? '\t' : ' ', end - name);
+	if (!p)
+		p = end;
 	if (p == name || p - name > UINT16_MAX)
 		return false;
 	sym->name = name - text;
 	sym->name_len = p - name;
-	while (p < end && (*p == ' ' || *p == '\t'))
-		p++;
-	if (p < end && *p == '[' && end[-1] == ']' && end - p - 2 <= UINT16_MAX) {
-		sym->module = p + 1 - text;
-		sym->module_len = end - p - 2;
+	if (end - p > 3 && p[1] == '[' && end[-1] == ']' && end - p - 3 <= UINT16_MAX) {
+		sym->module = p + 2 - text;
+		sym->module_len = end - p - 3;
 	}
 	return true;
 }
@@ -170,14 +171,36 @@ static int cmp_syms(const void *a, const void *b)
 	return x->name < y->name ? -1 : x->name > y->name;
 }
 
-void rsn_syms_sort(struct rsn_sym *syms, size_t cnt)
+/* Merges syms[0, first) with the tail behind it, both sorted. */
+static int merge_tail(struct rsn_sym *syms, size_t first, size_t cnt)
+{
+	size_t tail_cnt = cnt - first, out = cnt;
+	struct rsn_sym *tail = malloc(tail_cnt * sizeof(*tail));
+
+	if (!tail)
+		return -1;
+	memcpy(tail, &syms[first], tail_cnt * sizeof(*tail));
+	while (tail_cnt) {
+		if (first && cmp_syms(&syms[first - 1], &tail[tail_cnt - 1]) > 0)
+			syms[--out] = syms[--first];
+		else
+			syms[--out] = tail[--tail_cnt];
+	}
+	free(tail);
+	return 0;
+}
+
+/* kallsyms is sorted up to its modules, so only these are. Returns -1 if memory ran out. */
+int rsn_syms_sort(struct rsn_sym *syms, size_t cnt)
 {
 	size_t sorted = cnt ? 1 : 0;
 
 	while (sorted < cnt && cmp_syms(&syms[sorted - 1], &syms[sorted]) < 0)
 		sorted++;
-	if (sorted < cnt)
-		qsort(syms, cnt, sizeof(*syms), cmp_syms);
+	if (sorted == cnt)
+		return 0;
+	qsort(&syms[sorted], cnt - sorted, sizeof(*syms), cmp_syms);
+	return merge_tail(syms, sorted, cnt);
 }
 
 /* Index of the first symbol above addr. */

@@ -72,7 +72,7 @@ struct rsn_btf {
 
 int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len);
 size_t rsn_syms_parse(const char *text, size_t len, int list, struct rsn_sym *out, size_t max);
-void rsn_syms_sort(struct rsn_sym *syms, size_t cnt);
+int rsn_syms_sort(struct rsn_sym *syms, size_t cnt);
 size_t rsn_syms_upper(const struct rsn_sym *syms, size_t cnt, uint64_t addr);
 size_t rsn_syms_find(const struct rsn_symtab *tab, const char *name, uint32_t *out, size_t max);
 int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable, int by_addr,

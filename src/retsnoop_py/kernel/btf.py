@@ -106,6 +106,7 @@ class Btf:
         self.blobs: tuple[Blob, ...] = (self._own, *below)
         #: Ids run from 1 up to, not including, this one.
         self.end = self._own.end
+        self._names: dict[int, str] = {}
         self._declarators: dict[int, tuple[str, str]] = {}
         self._results: dict[int, ResultType] = {}
 
@@ -119,6 +120,12 @@ class Btf:
         raise DataError(f"BTF is damaged: there is no type {type_id}")
 
     def _string(self, offset: int) -> str:
+        known = self._names.get(offset)
+        if known is None:
+            known = self._names[offset] = self._read_string(offset)
+        return known
+
+    def _read_string(self, offset: int) -> str:
         for blob in self.blobs:
             if blob.string_start <= offset < blob.string_end:
                 offset -= blob.string_start
@@ -266,9 +273,11 @@ class Btf:
         func = self.type(func_id)
         if func.kind is not Kind.FUNC:
             raise DataError(f"BTF type {func_id} is a {func.kind.name.lower()}, not a function")
-        proto = self._expect(func.arg, Kind.FUNC_PROTO)
+        proto = self.type(func.arg)
+        if proto.kind is not Kind.FUNC_PROTO:
+            raise DataError(f"BTF is damaged: function {func_id} has no prototype")
         before, after = self._declarator(proto.arg)
-        return self.result(proto.arg), f"{before}{func.name}{self._param_list(proto.id)}{after}"
+        return self.result(proto.arg), f"{before}{func.name}{self._param_list(proto)}{after}"
 
     def result(self, type_id: int) -> ResultType:
         """How a result of type ``type_id`` is to be read."""
@@ -322,7 +331,7 @@ class Btf:
                 return before, f"[{count or ''}]{after}"
             case Kind.FUNC_PROTO:
                 before, after = self._declarator(type_.arg, depth)
-                return before, f"{self._param_list(type_.id, depth)}{after}"
+                return before, f"{self._param_list(type_, depth)}{after}"
             case Kind.TYPE_TAG:
                 return self._declarator(type_.arg, depth)
             case Kind.CONST | Kind.VOLATILE | Kind.RESTRICT:
@@ -336,10 +345,11 @@ class Btf:
         tag = _TAGS.get(type_.kind)
         return f"{tag} {type_.name or '{...}'} " if tag else f"{type_.name} ", ""
 
-    def _param_list(self, proto_id: int, depth: int = 0) -> str:
+    def _param_list(self, proto: Type, depth: int = 0) -> str:
         texts = []
-        for name, type_id in self.params(proto_id):
+        words = self._tail(proto, 2 * proto.vlen)
+        for name, type_id in zip(words[::2], words[1::2], strict=True):
             before, after = self._declarator(type_id, depth)
             # A last parameter of type 0 is how BTF writes the dots.
-            texts.append(f"{before}{name}{after}".rstrip() if type_id else "...")
+            texts.append(f"{before}{self._string(name)}{after}".rstrip() if type_id else "...")
         return f"({', '.join(texts) or 'void'})"

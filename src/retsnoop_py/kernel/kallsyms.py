@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from retsnoop_py.errors import PrivilegeError, UnavailableError
 from retsnoop_py.kernel.modules import Module
-from retsnoop_py.kernel.native import Functions, Line, ListFormat, SymbolTable
+from retsnoop_py.kernel.native import Functions, ListFormat, SymbolTable
 from retsnoop_py.kernel.tracefs import Traceable
 
 __all__ = ["Kallsyms", "Symbol", "is_padding"]
@@ -106,25 +106,32 @@ class Kallsyms:
             if line.address != start:
                 break
             if line.type in _FUNCTION_TYPES and not is_padding(line.name):
-                symbol = self._symbol(line)
+                symbol = self.symbol(index)
                 return (symbol, address - start) if address - start < symbol.size else None
             index += 1
         return None
 
     def symbol(self, index: int) -> Symbol:
         """The symbol on line ``index`` of :attr:`table`."""
-        return self._symbol(self.table.line(index))
-
-    def _symbol(self, line: Line) -> Symbol:
+        line = self.table.line(index)
         module = line.module.decode(errors="replace") or None
         end = line.address + _UNBOUNDED
         if line.type in _FUNCTION_TYPES:
             end = self._limit(line.address, module)
-        above = self.table.above(line.address)
-        if above < len(self.table):
-            end = min(end, self.table.address(above))
+        above = index + 1
+        while above < len(self.table):
+            beyond = self.table.address(above)
+            if beyond != line.address:
+                end = min(end, beyond)
+                break
+            above += 1
         size = max(end - line.address, 0)
         return Symbol(line.address, size, line.name.decode(errors="replace"), module)
+
+    def name(self, index: int) -> tuple[str, str | None]:
+        """Name and module of the symbol on line ``index`` of :attr:`table`."""
+        line = self.table.line(index)
+        return line.name.decode(errors="replace"), line.module.decode(errors="replace") or None
 
     def _limit(self, address: int, module: str | None) -> int:
         if module is not None:

@@ -103,7 +103,7 @@ class SymbolTable:
         self._syms = ffi.new("struct rsn_sym[]", room)
         self._count: int = lib.rsn_syms_parse(self._chars, len(text), int(form), self._syms, room)
         if by_address:
-            lib.rsn_syms_sort(self._syms, self._count)
+            _check_memory(lib.rsn_syms_sort(self._syms, self._count))
         self._raw = ffi.buffer(self._syms)
         self._tab = ffi.new("struct rsn_symtab *", (self._chars, self._syms, self._count))
 

@@ -139,9 +139,8 @@ class Selector:
         return self._refusal(index, Reason.NOT_TRACEABLE, detail)
 
     def _refusal(self, index: int, reason: Reason, detail: str) -> Rejection:
-        symbol = self.kallsyms.symbol(index)
-        named = symbol.name in self._named
-        return Rejection(symbol.name, symbol.module, reason, detail, named)
+        name, module = self.kallsyms.name(index)
+        return Rejection(name, module, reason, detail, name in self._named)
 
     def _check_entries(self, traced: list[int], rejections: list[Rejection]) -> None:
         mandatory = [asked for asked in self.plan.entry if asked.mandatory]

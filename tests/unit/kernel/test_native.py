@@ -61,7 +61,7 @@ def test_a_module_glob_needs_a_module() -> None:
 
 
 def test_lines_that_are_no_symbols_are_left_out() -> None:
-    text = b"\nzz T bad\nffff800000001000 t  \nffff800000001000 t good\t[mod]\nffff800000001010 T"
+    text = b"\nzz T bad\nffff800000001000 t \nffff800000001000 t good\t[mod]\nffff800000001010 T"
     table = SymbolTable(text, ListFormat.KALLSYMS)
 
     assert len(table) == 1
@@ -73,3 +73,17 @@ def test_a_name_is_found_however_often_it_is_there() -> None:
 
     assert table.find("dup") == list(range(100))
     assert table.find("du") == []
+
+
+@given(st.lists(st.integers(0, 12), max_size=12), st.lists(st.integers(0, 12), max_size=12))
+def test_a_list_is_sorted_by_address_and_keeps_the_order_of_aliases(
+    first: list[int], second: list[int]
+) -> None:
+    addresses = sorted(first) + second  # as kallsyms is: one long ascending part
+    text = "".join(f"{address:016x} t s{i}\n" for i, address in enumerate(addresses))
+
+    table = SymbolTable(text.encode(), ListFormat.KALLSYMS, by_address=True)
+
+    found = [(line.address, line.name) for line in map(table.line, range(len(table)))]
+    order = sorted(range(len(addresses)), key=lambda i: (addresses[i], i))
+    assert found == [(addresses[i], f"s{i}".encode()) for i in order]
