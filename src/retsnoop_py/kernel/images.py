@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from retsnoop_py.errors import DataError, InputError, RetsnoopError
+from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.kernel.debuginfod import Debuginfod
 from retsnoop_py.kernel.elf_file import ElfFile
 
@@ -69,16 +69,24 @@ class ImageSearch:
 
 
 _MISSING = "no such file"
+_GET = "the debug package of exactly the running kernel has the right vmlinux"
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 
 
 class _RejectedError(Exception):
-    """A file will not do; the words say why. ``links`` may still lead to one that does."""
+    """A file will not do: why, and what the user can do who insists on it.
 
-    def __init__(self, reason: str, links: Sequence[Path] = ()) -> None:
+    ``links`` may lead to one that does; ``unreadable`` is set where the contents do not matter.
+    """
+
+    def __init__(
+        self, reason: str, hint: str, links: Sequence[Path] = (), *, unreadable: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.hint = hint
         self.links = links
+        self.unreadable = unreadable
 
 
 @dataclass(slots=True)
@@ -117,35 +125,46 @@ class _Search:
                 self._check_elf(elf)
         except OSError as error:
             missing = error.errno in _NOT_THERE
-            raise _RejectedError(_MISSING if missing else os.strerror(error.errno or 0)) from error
+            reason = _MISSING if missing else os.strerror(error.errno or 0)
+            hint = "leave -k out to search the usual places"
+            raise _RejectedError(reason, hint, unreadable=True) from error
         except DataError as error:
-            raise _RejectedError(error.message.removeprefix(f"{path} ")) from error
+            reason = error.message.removeprefix(f"{path} ")
+            raise _RejectedError(reason, f"vmlinuz and bzImage hold no DWARF; {_GET}") from error
 
     def _check_elf(self, elf: ElfFile) -> None:
         found = elf.build_id
         if self.build_id is None:
-            raise _RejectedError("the kernel does not tell its build id to compare with")
+            raise _RejectedError(
+                "the kernel does not tell its build id to compare with",
+                "use -sn; source lines need /sys/kernel/notes",
+            )
         if found != self.build_id:
-            raise _RejectedError(f"wrong build id {found or '(none)'} != {self.build_id}")
+            reason = f"wrong build id {found or '(none)'} != {self.build_id}"
+            raise _RejectedError(reason, f"it is of another kernel; {_GET}")
         if not elf.has_dwarf:
-            links = tuple(_debug_links(elf, self.root))
-            raise _RejectedError("it has no DWARF", links)
-        if elf.compression not in (None, "zlib"):
-            reason = _undecodable(elf.path)
-            if reason:
-                raise _RejectedError(reason)
+            by_id = _by_build_id(self.root, self.build_id)
+            raise _RejectedError("it has no DWARF", _GET, (*_debug_links(elf, self.root), *by_id))
+        if elf.compression not in (None, "zlib") or elf.alternate_link:
+            _try_to_decode(elf.path)
 
 
-def _undecodable(path: Path) -> str | None:
-    """Why libdw cannot read it: whether this libelf has zstd is known only by trying."""
+def _try_to_decode(path: Path) -> None:
+    """Raise _RejectedError where libdw cannot read what the headers promise.
+
+    Whether this libelf has zstd, and whether a supplementary file is found, shows by trying only.
+    """
     from retsnoop_py._dwarf import ffi, lib
 
     error, message = ffi.new("int *"), ffi.new("char[256]")
     handle = lib.rsn_dwarf_open(os.fsencode(path), ffi.NULL, 0, error, message, 256)
-    if handle == ffi.NULL:
-        return str(ffi.string(message).decode(errors="replace"))
-    lib.rsn_dwarf_close(handle)
-    return None
+    if handle != ffi.NULL:
+        lib.rsn_dwarf_close(handle)
+        return
+    hint = "install the debug package again"
+    if error[0] == lib.RSN_DWARF_COMPRESSED:
+        hint = "make a plain copy: objcopy --decompress-debug-sections FILE COPY"
+    raise _RejectedError(ffi.string(message).decode(errors="replace"), hint)
 
 
 def _debug_links(elf: ElfFile, root: Path) -> Iterator[Path]:
@@ -196,7 +215,7 @@ def find_image(
     """
     search = _Search(facts.build_id, root)
     if explicit is not None:
-        return ImageSearch("the kernel", _explicit_image(facts, search, explicit))
+        return ImageSearch("the kernel", _explicit_image(search, explicit))
     found = search.first(_standard_places(root, facts.release, facts.build_id))
     if found is None:
         found = _ask_servers(search, debuginfod or Debuginfod())
@@ -212,33 +231,18 @@ def _ask_servers(search: _Search, servers: Debuginfod) -> Path | None:
     return search.accept(file) if file else None
 
 
-def _explicit_image(facts: ImageFacts, search: _Search, path: Path) -> Path:
+def _explicit_image(search: _Search, path: Path) -> Path:
     if path.is_dir():
         raise InputError(f"-k {path} is a directory", "give the vmlinux file itself")
     try:
         search.check(path)
     except _RejectedError as rejected:
-        found = search.first(iter((*rejected.links, *_by_build_id(search.root, search.build_id))))
-        if found and rejected.links:
+        found = search.first(iter(rejected.links))
+        if found:
             return found
-        raise _explicit_error(facts, path, rejected.reason) from rejected
+        kind = InputError if rejected.unreadable else DataError
+        raise kind(f"-k {path}: {rejected.reason}", rejected.hint) from rejected
     return path
-
-
-def _explicit_error(facts: ImageFacts, path: Path, reason: str) -> RetsnoopError:
-    package = f"the debug package of Linux {facts.release} has the right one (vmlinux with DWARF)"
-    if reason == _MISSING:
-        return InputError(f"-k {path}: {reason}", "leave -k out to search the usual places")
-    if "ELF" in reason:
-        return DataError(
-            f"-k {path}: {reason}", f"vmlinuz and bzImage files hold no DWARF; {package}"
-        )
-    if "compressed" in reason:
-        plain = "make a plain copy: objcopy --decompress-debug-sections FILE COPY"
-        return DataError(f"-k {path}: {reason}", plain)
-    if reason.startswith(("wrong", "it has no", "the kernel")):
-        return DataError(f"-k {path}: {reason}", package)
-    return InputError(f"-k {path}: {reason}", "check its permissions")
 
 
 def find_module_image(

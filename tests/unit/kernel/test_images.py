@@ -140,6 +140,17 @@ def test_zstd_that_cannot_be_decompressed_is_told(tree, vmlinux, tmp_path):
     assert "objcopy" in caught.value.hint
 
 
+def test_an_image_whose_supplementary_file_is_missing_is_told(tree, vmlinux, tmp_path):
+    link = tmp_path / "link"
+    link.write_bytes(b"common.debug\0" + bytes(20))
+    linked = tmp_path / "linked"
+    run("objcopy", f"--add-section=.gnu_debugaltlink={link}", vmlinux, linked)
+    with ElfFile(linked) as elf:
+        assert elf.alternate_link == "common.debug"
+    tree.install(PLACE, linked)
+    assert "supplementary file is missing" in search(tree).notice
+
+
 def test_without_the_kernels_build_id_no_image_is_believed(tree):
     tree.install(PLACE)
     (tree.root / "sys/kernel/notes").unlink()
@@ -167,13 +178,19 @@ def test_a_named_image_of_another_build_is_told_with_both_ids(tree, other_vmlinu
         DataError, match=f"wrong build id [0-9a-f]+ != {tree.facts.build_id}"
     ) as caught:
         search(tree, other_vmlinux)
-    assert RELEASE in caught.value.hint
+    assert "another kernel" in caught.value.hint
 
 
 def test_a_named_image_without_dwarf_is_told(tree, stripped):
     with pytest.raises(DataError, match="it has no DWARF") as caught:
         search(tree, stripped)
     assert "debug package" in caught.value.hint
+
+
+def test_a_named_image_without_dwarf_leads_to_its_debug_file(tree, stripped):
+    build_id = tree.facts.build_id
+    expected = tree.install(f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug")
+    assert search(tree, stripped).path == expected
 
 
 def test_a_named_compressed_kernel_is_told(tree, tmp_path):
