@@ -11,6 +11,7 @@ from retsnoop_py.settings import BpfSettings
 _INCOMPLETE = "WARNING! Sample data incomplete!"
 _SUMMARY = "WARNING! There were dropped or incomplete data. Output might be incomplete!"
 _DIED = "sessions_died"
+_BARE = "bare_stacks"
 
 
 def session_warnings(session: Session, bpf: BpfSettings) -> Iterator[str]:
@@ -42,8 +43,8 @@ def session_warnings(session: Session, bpf: BpfSettings) -> Iterator[str]:
 def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
     """The lines told at exit, none if nothing is missing.
 
-    ``stats`` are the counters of ``struct rsn_stats`` and of the reader by name; zero and
-    absent are the same. A counter this version does not know is told by its name.
+    ``stats`` are the counters of ``struct rsn_stats``, of the reader and of the pipeline by
+    name; zero and absent are the same. A counter this version does not know is told by its name.
     """
     known = _advice(bpf)
     lines = [
@@ -54,13 +55,18 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
     lines += [
         _line(name, value, "")
         for name, value in stats.items()
-        if value and name not in known and name != _DIED
+        if value and name not in known and name not in (_DIED, _BARE)
     ]
     if lines:
         lines.insert(0, _SUMMARY)
     if stats.get(_DIED):
         # No loss: nothing more of these calls exists.
         lines.append(f"NOTE: {_count(stats[_DIED], 'thread')} exited inside a traced call.")
+    if stats.get(_BARE):
+        lines.append(
+            f"NOTE: {_count(stats[_BARE], 'stack')} without kernel frames, traced calls only:"
+            " before Linux 5.15 the kernel cannot unwind behind a return probe. More -a show more."
+        )
     return lines
 
 

@@ -64,6 +64,7 @@ class Pipeline:
         self._collector = Collector(facts.functions, facts.layouts)
         self._filter = SessionFilter(settings.filters)
         self._symbols = _KnownSymbols(symbolizer)
+        self._bare_stacks = 0
         self._settings = settings
         self._recorder = recorder
         self._out = out
@@ -103,9 +104,11 @@ class Pipeline:
 
         ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name.
         """
-        for line in loss_summary(
-            {**stats, "records_unknown": self._collector.skipped}, self._settings.bpf
-        ):
+        known_here = {
+            "records_unknown": self._collector.skipped,
+            "bare_stacks": self._bare_stacks,
+        }
+        for line in loss_summary({**stats, **known_here}, self._settings.bpf):
             self._say(line)
         if self._recorder is not None:
             try:
@@ -136,11 +139,11 @@ class Pipeline:
             self._stop_recording(err)
 
     def _show(self, sessions: Sequence[Session]) -> None:
-        blocks = [
-            self._renderer.block(build_stack(session, self._symbols, self._settings.stacks))
-            for session in sessions
-            if self._filter.accepts(session)
-        ]
+        blocks = []
+        for session in filter(self._filter.accepts, sessions):
+            stack = build_stack(session, self._symbols, self._settings.stacks)
+            self._bare_stacks += not any(row.frame and not row.hidden for row in stack.rows)
+            blocks.append(self._renderer.block(stack))
         if not blocks:
             return
         try:

@@ -40,5 +40,11 @@ def test_threads_that_exited_are_no_loss() -> None:
     ]
 
 
+def test_stacks_without_kernel_frames_are_explained() -> None:
+    (line,) = loss_summary({"bare_stacks": 1}, BPF)
+
+    assert line.startswith("NOTE: 1 stack without kernel frames")
+
+
 def test_an_unknown_counter_is_told_by_its_name() -> None:
     assert loss_summary({"flux": 2}, BPF)[1] == "flux:                2"

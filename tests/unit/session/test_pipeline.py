@@ -177,6 +177,14 @@ def test_losses_are_told_at_the_end_and_recorded() -> None:
     assert recorder.stats == {"sessions_dropped": 3, "lost_memory": 0}
 
 
+def test_stacks_without_kernel_frames_are_counted() -> None:
+    run = Run()
+    run.feed(failing_session() + raw_session([(0, 0, -22, 1000)], flags=1) * 2)
+    run.finish({})
+
+    assert run.err.getvalue().startswith("NOTE: 2 stacks without kernel frames")
+
+
 def test_warnings_are_told_and_recorded() -> None:
     recorder = Recorder()
     run = Run(recorder=recorder)
