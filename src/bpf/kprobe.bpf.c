@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "kprobe.bpf.h"
 #include "task.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -77,7 +78,7 @@ int rsn_entry(struct pt_regs *ctx)
 	cookie = probe_cookie(ctx);
 	if (cookie == no_cookie)
 		return 0;
-	return session_enter(cookie, PT_REGS_SP(ctx));
+	return kprobe_enter(ctx, cookie);
 }
 
 SEC("kretprobe")

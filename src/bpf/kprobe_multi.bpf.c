@@ -4,6 +4,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "kprobe.bpf.h"
 #include "task.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -13,7 +14,7 @@ int rsn_entry(struct pt_regs *ctx)
 {
 	if (!ready)
 		return 0;
-	return session_enter(bpf_get_attach_cookie(ctx), PT_REGS_SP(ctx));
+	return kprobe_enter(ctx, bpf_get_attach_cookie(ctx));
 }
 
 SEC("kretprobe.multi")

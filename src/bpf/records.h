@@ -67,7 +67,7 @@ struct rsn_stats {
 	__u64 sessions_incomplete; /* reported with dropped, too_deep, lost_exits or lost_entries set */
 	__u64 sessions_died; /* the thread exited inside the session */
 	__u64 tree_overflow; /* a child process could not be added to the followed tree */
-	__u64 sessions_abandoned; /* not reported: the entry function's return was never seen */
+	__u64 sessions_abandoned; /* not reported: the entry function's return was not caught */
 };
 
 #endif

@@ -381,21 +381,37 @@ static __always_inline struct session *session_join(__u64 cookie, __u32 place)
 	return s;
 }
 
-/*
- * A traced function is entered. cookie: its id and enum rsn_func_flags; sp: the stack pointer
- * at its first instruction, 0 if unknown.
- */
-static __always_inline int session_enter(__u64 cookie, __u64 sp)
+/* Ends what session_join() began. */
+static __always_inline int session_leave(struct session *s)
 {
-	__u32 place = stack_place(sp);
-	struct session *s = session_join(cookie, place);
-
-	if (!s)
-		return 0;
-	push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	barrier();
 	s->busy = false;
 	return 0;
+}
+
+/* The joined session's call whose return will not be caught: better no call than an endless one. */
+static __always_inline int session_skip(struct session *s)
+{
+	if (s->depth)
+		s->rec.lost_exits++;
+	else
+		count(&stats.sessions_abandoned);
+	return session_leave(s);
+}
+
+/*
+ * A traced function is entered. cookie: its id and enum rsn_func_flags; sp: the stack pointer
+ * at its first instruction, 0 if unknown. Mechanisms that can tell whether the return will be
+ * caught join, and then push or skip.
+ */
+static __always_inline int session_enter(__u64 cookie, __u64 sp)
+{
+	struct session *s = session_join(cookie, stack_place(sp));
+
+	if (!s)
+		return 0;
+	push(s, cookie_func(cookie), stack_place(sp), bpf_ktime_get_ns());
+	return session_leave(s);
 }
 
 /* A traced function returns; result: its result register. */
@@ -422,9 +438,7 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
 			return 0;
 		}
 	}
-	barrier();
-	s->busy = false;
-	return 0;
+	return session_leave(s);
 }
 
 /* The running thread exits: what is open is reported as it stands, and nothing stays behind. */
