@@ -130,8 +130,7 @@ static int open_transport(struct rsn_reader *reader, int map_fd, int is_perf, si
 	/* a perf buffer is per CPU: share the bytes asked for, in a power of two of pages */
 	for (pages = 16; pages * 2 * getpagesize() * libbpf_num_possible_cpus() <= ring_bytes;)
 		pages *= 2;
-	reader->perf =
-		perf_buffer__new(map_fd, pages, on_perf_record, on_perf_loss, reader, NULL);
+	reader->perf = perf_buffer__new(map_fd, pages, on_perf_record, on_perf_loss, reader, NULL);
 	return reader->perf ? watch(reader, perf_buffer__epoll_fd(reader->perf)) : -errno;
 }
 

@@ -11,7 +11,7 @@ from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.kernel.functions import FuncFlags
 from retsnoop_py.select.model import Selection
-from retsnoop_py.select.report import report
+from retsnoop_py.select.report import report, warnings
 from retsnoop_py.settings import Settings
 
 
@@ -47,6 +47,8 @@ def selection(settings: Settings, chosen: Selection) -> None:
     """What was found, what was left out; entry functions that cannot fail."""
     for line in report(chosen, settings.verbose):
         say(line)
+    for line in warnings(chosen):
+        warn(line)
     for function in chosen.functions:
         cannot_fail = function.is_entry and function.flags & FuncFlags.CANT_FAIL
         if cannot_fail and not settings.filters.success:
