@@ -6,12 +6,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from retsnoop_py.errors import DataError
 from retsnoop_py.recording.format import FrameKind, decode_end
-from retsnoop_py.recording.reader import read_frames
+from retsnoop_py.recording.reader import Frame, read_frames
 from retsnoop_py.recording.replay import read_facts
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.facts import StreamFacts
@@ -29,7 +32,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 #: What the workload's cases can end in, and what calls that: enough to see every chain.
 TRACED = sorted({name for case in CASES for outcome in case.outcomes for name in outcome.deepest})
 ENTRIES = ("-e", "*_sys_bpf", "-e", "do_sys_openat2", "-e", "*_sys_mount")
-SELECTION = (*ENTRIES, *(word for name in TRACED for word in ("-a", name)))
+ALLOWED = tuple(word for name in TRACED for word in ("-a", name))
+SELECTION = (*ENTRIES, *ALLOWED)
 #: Few functions, so that kernels without kprobe.multi attach them in a moment.
 FEW = ("-e", "*_sys_bpf", "-a", "map_create", "-a", "array_map_alloc_check")
 
@@ -43,9 +47,12 @@ class Recording:
     stats: dict[str, int] | None
 
 
-def read_recording(path: Path) -> Recording:
-    """Every session of the recording at ``path``, as it left the kernel."""
-    frames = read_frames(path)
+def read_recording(path: Path, *, cut: bool = False) -> Recording:
+    """Every session of the recording at ``path``, as it left the kernel.
+
+    ``cut``: the run was killed, so the end is missing.
+    """
+    frames = until_the_cut(path) if cut else read_frames(path)
     facts = read_facts(path, frames)
     collector = Collector(facts.functions, facts.layouts)
     sessions: list[Session] = []
@@ -56,6 +63,11 @@ def read_recording(path: Path) -> Recording:
         elif frame.kind == FrameKind.END:
             stats = dict(decode_end(frame.payload).stats)
     return Recording(facts, sessions, stats)
+
+
+def until_the_cut(path: Path) -> Iterator[Frame]:
+    with pytest.raises(DataError):
+        yield from read_frames(path)
 
 
 def errno_of(session: Session) -> int | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 from collections import Counter
 from itertools import pairwise
 
@@ -60,7 +61,7 @@ def test_a_command_tree_is_followed_completely_and_nobody_else_is(machine: Machi
     tree = [PYTHON, str(PROGRAMS / "tree.py")]
     stranger = machine.start(["sh", "-c", f"while :; do {PYTHON} {tree[1]} stranger; done"])
     result = trace(machine, *FEW, "-o", str(path), "--", *tree)
-    stranger.kill()
+    stranger.send_signal(signal.SIGKILL)
     assert result.status == 0, result.err
     failed = Counter(int(line) for line in result.out.splitlines() if line.isdecimal())
     assert len(failed) == 23

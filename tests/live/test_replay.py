@@ -60,7 +60,7 @@ def test_damage_gives_one_error_and_everything_before_it(machine: Machine) -> No
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_trace(machine: Machine) -> None:
-    script = 'mkdir -p /mnt && mount -t tmpfs -o size=16k none /mnt && exec "$@"'
+    script = 'mkdir -p /mnt && mount -t tmpfs -o size=4k none /mnt && exec "$@"'
     command = [TOOL, *SELECTION, "-o", "/mnt/small.rsn", "--", *WORKLOAD, "--all"]
     result = machine.run(["sh", "-c", script, "sh", *command])
     assert result.status == 74, result.err

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
-import os
+import json
 import posixpath
 import random
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from tests.live.support import FEW, PYTHON, WORKLOAD, trace
 
+from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.symbolize.dwarf import DwarfImage
 from retsnoop_py.symbolize.paths import SourcePaths
 from retsnoop_py.vm.kernels import ensure
+from retsnoop_py.vm.machine import Machine
 
 ADDRESSES = 2000
 SEED = 612
@@ -23,10 +27,38 @@ AGREEMENT = 0.999
 Chain = tuple[tuple[str, str, int, int], ...]
 
 
-@pytest.fixture(scope="module")
-def vmlinux() -> Path:
-    """Debian's vmlinux 6.12 with DWARF, fetched once into the cache."""
-    found = ensure("6.12", debug=True).vmlinux
+#: Run in the guest: the functions of some files by address, as [name, module, function, file].
+RESOLVE = """
+import json, sys
+from pathlib import Path
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.settings import SymbolizeMode
+from retsnoop_py.symbolize.kernel import KernelSymbolizer
+from retsnoop_py.symbolize.sources import KernelImages
+from retsnoop_py.symbolize.units import CompileUnits
+
+facts = KernelFacts()
+images = KernelImages(facts, Path(sys.argv[1]))
+found = []
+with KernelSymbolizer(facts, SymbolizeMode.INLINES, images) as symbolizer:
+    for pattern in sys.argv[2:]:
+        for low, high in CompileUnits(images).functions_in(pattern):
+            for address in range(low, high, 16):
+                hit = facts.kallsyms.lookup(address)
+                if hit and hit[1] == 0:
+                    frames = symbolizer.resolve(address, is_return=False).frames
+                    place = (frames[0].function, frames[0].file) if frames else (None, None)
+                    found.append([hit[0].name, hit[0].module, *place])
+    print(json.dumps(found + images.warnings))
+"""
+
+pytestmark = pytest.mark.one_kernel
+
+
+@pytest.fixture
+def vmlinux(request: pytest.FixtureRequest, machine: Machine) -> Path:
+    """The guest's kernel with DWARF, fetched once into the cache."""
+    found = ensure(request.node.callspec.params["machine"], debug=True).vmlinux
     assert found is not None
     return found
 
@@ -84,28 +116,72 @@ def chain_of_ours(dwarf: DwarfImage, address: int) -> Chain:
     )
 
 
-# A choice of kernels without 6.12 (make test-live KERNEL=6.1) must not fetch its DWARF.
-if "6.12" in os.environ.get("RETSNOOP_KERNELS", "6.12").split():
+def test_addresses_have_the_chains_of_llvm_symbolizer(vmlinux: Path) -> None:
+    addresses = text_addresses(vmlinux, ADDRESSES, SEED)
+    expected = chains_of_llvm(vmlinux, addresses)
+    assert len(expected) == ADDRESSES
+    with DwarfImage(vmlinux) as dwarf:
+        ours = [chain_of_ours(dwarf, address) for address in addresses]
+    wrong = [
+        f"{address:#x}: {mine} is {reference} by llvm-symbolizer"
+        for address, mine, reference in zip(addresses, ours, expected, strict=True)
+        if mine != reference
+    ]
+    assert len(wrong) <= ADDRESSES * (1 - AGREEMENT), "\n".join(wrong[:10])
+    # most addresses are in functions, and many of those in inlined ones: this is no empty agreement
+    assert sum(chain[0][0] != "??" for chain in ours) > ADDRESSES * 0.7
+    assert sum(len(chain) > 1 for chain in ours) > ADDRESSES * 0.2
 
-    def test_addresses_have_the_chains_of_llvm_symbolizer(vmlinux: Path) -> None:
-        addresses = text_addresses(vmlinux, ADDRESSES, SEED)
-        expected = chains_of_llvm(vmlinux, addresses)
-        assert len(expected) == ADDRESSES
-        with DwarfImage(vmlinux) as dwarf:
-            ours = [chain_of_ours(dwarf, address) for address in addresses]
-        wrong = [
-            f"{address:#x}: {mine} is {reference} by llvm-symbolizer"
-            for address, mine, reference in zip(addresses, ours, expected, strict=True)
-            if mine != reference
-        ]
-        assert len(wrong) <= ADDRESSES * (1 - AGREEMENT), "\n".join(wrong[:10])
-        known = sum(chain[0][0] != "??" for chain in ours)
-        assert known > ADDRESSES * 0.7
-        assert sum(len(chain) > 1 for chain in ours) > ADDRESSES * 0.2
 
-    def test_source_names_are_relative_to_the_kernels_tree(vmlinux: Path) -> None:
-        paths = SourcePaths()
-        with DwarfImage(vmlinux) as dwarf:
-            names = {paths.relative(unit.name, unit.comp_dir) for unit in dwarf.units()}
-        assert {"init/main.c", "kernel/bpf/syscall.c", "arch/x86/entry/entry_64.S"} <= names
-        assert not [name for name in names if name.startswith(("/", "debian/", ".."))]
+def test_source_names_are_relative_to_the_kernels_tree(vmlinux: Path) -> None:
+    paths = SourcePaths()
+    with DwarfImage(vmlinux) as dwarf:
+        names = {paths.relative(unit.name, unit.comp_dir) for unit in dwarf.units()}
+    assert {"init/main.c", "kernel/bpf/syscall.c", "arch/x86/entry/entry_64.S"} <= names
+    assert not [name for name in names if name.startswith(("/src", "/build", "debian/", ".."))]
+
+
+def test_functions_of_the_running_kernel_and_a_module_have_their_file(
+    machine: Machine, vmlinux: Path
+) -> None:
+    assert machine.run(["modprobe", "dummy"]).status == 0
+    files = ("kernel/bpf/syscall.c", "drivers/net/dummy.c")
+    result = machine.run([PYTHON, "-c", RESOLVE, str(vmlinux), *files], timeout=120)
+    assert result.status == 0, result.err
+    found = json.loads(result.out)
+    # gcc folds identical functions: such a second name has no code of its own in DWARF
+    folded = [entry for entry in found if entry[2] is None]
+    assert len(folded) < len(found) * 0.05, folded
+    wrong = [entry for entry in found if entry[2] not in (None, entry[0].split(".")[0])]
+    assert not wrong, wrong
+    assert {entry[1] for entry in found} == {None, "dummy"}
+    assert "map_create" in {entry[0] for entry in found if entry[3] == files[0]}
+    assert "dummy_xmit" in {entry[0] for entry in found if entry[3] == files[1]}
+
+
+def test_stacks_show_lines_and_inlined_frames(machine: Machine, vmlinux: Path) -> None:
+    traced = trace(machine, *FEW, "-k", str(vmlinux), "--", *WORKLOAD, "bpf-map-bad-flags")
+    assert traced.status == 0, traced.err
+    rows = [line for line in traced.out.splitlines() if "(" in line]
+    assert [
+        row for row in rows if re.search(r"map_create\+0x\w+ .*\(kernel/bpf/syscall.c:\d+\)$", row)
+    ]
+    assert [row for row in rows if re.search(r"^ +\. \w+ +\([a-z0-9_/]+\.[ch]:\d+\)$", row)]
+
+
+def test_an_image_of_another_kernel_is_refused(machine: Machine, vmlinux: Path) -> None:
+    other = machine.share / "vmlinux"
+    image = bytearray(vmlinux.read_bytes())
+    build_id = bytes.fromhex(_build_id(vmlinux))
+    at = image.index(build_id)
+    image[at] ^= 0xFF
+    other.write_bytes(image)
+    traced = trace(machine, *FEW, "-k", str(other), "--", "true")
+    assert traced.status == 65
+    assert "wrong build id" in traced.err
+
+
+def _build_id(image: Path) -> str:
+    with ElfFile(image) as elf:
+        assert elf.build_id is not None
+        return elf.build_id
