@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The VM itself: what a command in it sees, and how it can end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.errors import UnavailableError
+from retsnoop_py.vm import kernels, qemu
+from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmTimeout
+from retsnoop_py.vm.machine import Machine, kernel_problems
+
+SLEEPER = """
+import time
+print("up", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("hit")
+"""
+TOOL = str(Path(sys.executable).parent / "retsnoop-py")
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """The short name of the kernel the test is run on."""
+    return str(request.node.callspec.params["machine"])
+
+
+def test_the_status_of_the_command_is_the_result(machine: Machine) -> None:
+    assert machine.run(["sh", "-c", "exit 37"]).status == 37
+    assert machine.run(["sh", "-c", "kill -TERM $$"]).status == 128 + signal.SIGTERM
+    assert machine.run(["no-such-command-anywhere"]).status == 127
+
+
+def test_it_is_the_kernel_that_was_asked_for(machine: Machine, name: str) -> None:
+    kernel = kernels.cached(name)
+    assert kernel is not None
+    assert machine.run(["uname", "-r"]).out == f"{kernel.release}\n"
+    assert machine.release == kernel.release
+
+
+def test_standard_output_and_error_are_kept_apart_and_are_bytes(machine: Machine) -> None:
+    result = machine.run(["sh", "-c", r"printf 'a\000\377b'; echo wrong >&2"])
+    assert result.stdout == b"a\0\xffb"
+    assert result.stderr == b"wrong\n"
+
+
+def test_large_output_arrives_whole(machine: Machine) -> None:
+    result = machine.run(["seq", "1", "300000"])
+    assert result.stdout == "".join(f"{n}\n" for n in range(1, 300001)).encode()
+
+
+def test_input_environment_and_directory_are_passed(machine: Machine) -> None:
+    script = 'cat; echo "$GREETING"; pwd; echo "$#"'
+    result = machine.run(
+        ["sh", "-c", script, "sh", "a b", "*"],
+        stdin=b"typed\n",
+        env={"GREETING": "it's $HOME"},
+        cwd=Path("/usr/share"),
+    )
+    assert result.out == "typed\nit's $HOME\n/usr/share\n2\n"
+
+
+def test_many_commands_run_in_one_boot(machine: Machine) -> None:
+    boots = {machine.run(["cat", "/proc/sys/kernel/random/boot_id"]).out for _ in range(12)}
+    assert len(boots) == 1
+
+
+def test_commands_run_side_by_side(machine: Machine) -> None:
+    meeting = machine.share / "meeting"
+    waiting = machine.start(["sh", "-c", f"while [ ! -e {meeting} ]; do sleep 0.1; done; echo met"])
+    assert waiting.poll() is None
+    assert machine.run(["touch", str(meeting)]).status == 0
+    assert waiting.wait(20).out == "met\n"
+
+
+def test_the_virtual_environment_of_the_host_runs(machine: Machine) -> None:
+    result = machine.run([sys.executable, "-c", "import retsnoop_py; print(1)"])
+    assert result.out == "1\n", result.err
+
+
+def test_the_share_is_written_for_good_and_nothing_else_is(machine: Machine) -> None:
+    elsewhere = Path(__file__).with_name("written-in-the-guest")
+    script = f"echo kept > {machine.share}/result; echo lost > {elsewhere}; cat {elsewhere}"
+    assert machine.run(["sh", "-c", script]).out == "lost\n"
+    assert (machine.share / "result").read_text() == "kept\n"
+    assert not elsewhere.exists()
+
+
+def test_the_layer_cannot_be_gone_around(machine: Machine) -> None:
+    mounts = machine.run(["cat", "/proc/mounts"]).out.split("\n")
+    roots = [line for line in mounts if line.startswith("root ")]
+    assert roots == []
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/proc", "proc"),
+        ("/sys", "sysfs"),
+        ("/dev", "devtmpfs"),
+        ("/sys/kernel/tracing", "tracefs"),
+        ("/sys/kernel/debug", "debugfs"),
+        ("/sys/kernel/debug/tracing", "tracefs"),
+        ("/sys/fs/bpf", "bpf"),
+        ("/sys/fs/cgroup", "cgroup2"),
+    ],
+)
+def test_kernel_file_systems_are_mounted(path: str, kind: str, machine: Machine) -> None:
+    script = f"ls {path} >/dev/null; grep ' {path} {kind} ' /proc/mounts"
+    assert machine.run(["sh", "-c", script]).status == 0
+
+
+def test_modules_of_the_kernel_can_be_loaded(machine: Machine) -> None:
+    assert machine.run(["/sbin/modprobe", "btrfs"]).status == 0
+    assert machine.run(["grep", "-q", "^btrfs ", "/proc/modules"]).status == 0
+
+
+def test_loopback_is_up_and_tmp_can_be_written(machine: Machine) -> None:
+    assert machine.run(["sh", "-c", "echo x > /tmp/x && cat /tmp/x"]).out == "x\n"
+    code = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[0])"
+    assert machine.run([sys.executable, "-c", code]).out == "127.0.0.1\n"
+
+
+def test_an_interrupt_reaches_the_command(machine: Machine) -> None:
+    command = machine.start([sys.executable, "-c", SLEEPER])
+    deadline = time.monotonic() + 30
+    while b"up" not in command.output()[0]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    command.send_signal(signal.SIGINT)
+    result = command.wait(30)
+    assert (result.status, result.out) == (0, "up\nhit\n")
+
+
+def test_a_command_left_running_does_not_hold_up_the_result(machine: Machine) -> None:
+    result = machine.run(["sh", "-c", "sleep 40 & echo started"], timeout=30)
+    assert (result.status, result.out) == (0, "started\n")
+    assert result.seconds < 15
+
+
+def test_a_timeout_kills_the_command_and_the_machine_goes_on(machine: Machine) -> None:
+    with pytest.raises(VmTimeout) as caught:
+        machine.run(["sh", "-c", "echo before; sleep 600"], timeout=2)
+    assert caught.value.exit_status == 124
+    assert caught.value.result is not None
+    assert caught.value.result.out == "before\n"
+    assert machine.run(["sh", "-c", "pgrep -f '[s]leep 600' || echo gone"]).out == "gone\n"
+
+
+def test_the_kernel_log_is_clean(machine: Machine) -> None:
+    log = machine.kernel_log()
+    assert "Linux version" in log
+    assert kernel_problems(log) == []
+    assert kernel_problems(machine.console) == []
+
+
+def test_a_panic_is_told_and_a_new_boot_helps(machine: Machine) -> None:
+    with pytest.raises(KernelCrashed, match="sysrq triggered crash") as caught:
+        machine.run(["sh", "-c", "echo before; sleep 0.5; echo c > /proc/sysrq-trigger"])
+    assert caught.value.exit_status == 122
+    assert caught.value.result is not None
+    assert caught.value.result.out == "before\n"
+    assert "Kernel panic" in caught.value.console
+    assert not machine.alive()
+    machine.reboot()
+    assert machine.run(["true"]).status == 0
+
+
+@pytest.fixture
+def parked(machine: Machine, name: str) -> str:
+    """The kernel's name, its shared guest being down so that one VM is up at a time."""
+    machine.close()
+    return name
+
+
+def vm_run(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    argv = [TOOL, "vm", "run", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+@pytest.mark.one_kernel
+def test_the_library_reports_a_guest_that_cannot_be_prepared(parked: str) -> None:
+    kernel = kernels.ensure(parked)
+    bare = kernels.Kernel("bare", kernel.release, kernel.image)
+    with pytest.raises(BootFailed, match="did not boot: cannot mount") as caught, Machine(bare):
+        pass
+    assert caught.value.exit_status == 121
+
+
+@pytest.mark.one_kernel
+def test_the_library_reports_a_guest_that_is_not_up_in_time(parked: str) -> None:
+    with pytest.raises(BootFailed, match=r"not up after 0\.3 s"), Machine(parked, boot_timeout=0.3):
+        pass
+
+
+@pytest.mark.one_kernel
+def test_vm_run_passes_status_streams_and_input(parked: str) -> None:
+    script = "cat; echo wrong >&2; exit 9"
+    done = vm_run("--kernel", parked, "--", "sh", "-c", script, input="typed\n")
+    assert (done.returncode, done.stdout, done.stderr) == (9, "typed\n", "wrong\n")
+
+
+@pytest.mark.one_kernel
+def test_vm_run_streams_output_and_passes_ctrl_c_on(parked: str) -> None:
+    script = "trap 'echo caught; exit 5' INT; echo waiting; while :; do sleep 0.1; done"
+    argv = [TOOL, "vm", "run", "--kernel", parked, "--", "sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == "caught\n"
+        assert process.wait(30) == 5
+
+
+@pytest.mark.one_kernel
+def test_vm_run_ends_with_124_when_time_is_up(parked: str) -> None:
+    done = vm_run("--kernel", parked, "--timeout", "1", "--", "sh", "-c", "echo before; sleep 60")
+    assert done.returncode == 124
+    assert done.stdout == "before\n"
+    assert "did not end within 1 s" in done.stderr
+
+
+@pytest.mark.one_kernel
+def test_vm_run_ends_with_122_when_the_kernel_panics(parked: str) -> None:
+    done = vm_run("--kernel", parked, "--", "sh", "-c", "echo c > /proc/sysrq-trigger")
+    assert done.returncode == 122
+    assert "Kernel panic - not syncing: sysrq triggered crash" in done.stderr
+
+
+@pytest.mark.one_kernel
+def test_vm_run_ends_with_121_when_the_kernel_does_not_boot(parked: str, tmp_path: Path) -> None:
+    image = tmp_path / "bzImage"
+    image.write_bytes(kernels.ensure(parked).image.read_bytes())
+    done = vm_run("--kernel", str(image), "--", "true")
+    assert done.returncode == 121
+    assert "did not boot: cannot mount" in done.stderr
+
+
+@pytest.mark.one_kernel
+def test_vm_run_boots_an_image_with_modules_and_writes_where_allowed(
+    parked: str, tmp_path: Path
+) -> None:
+    kernel = kernels.ensure(parked)
+    assert kernel.modules is not None
+    words = ["--kernel", str(kernel.image), "--modules", str(kernel.modules), "--rw", str(tmp_path)]
+    done = vm_run(*words, "--", "sh", "-c", f"uname -r | tee {tmp_path}/release")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (tmp_path / "release").read_text() == f"{kernel.release}\n"
+
+
+@pytest.mark.one_kernel
+def test_a_killed_run_leaves_no_process(parked: str) -> None:
+    argv = [TOOL, "vm", "run", "--kernel", parked, "--", "sh", "-c", "echo up; sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert children
+        process.kill()
+    deadline = time.monotonic() + 10
+    while any(_running(int(pid)) for pid in children):
+        assert time.monotonic() < deadline, children
+        time.sleep(0.1)
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+    except ProcessLookupError:
+        return False
+
+
+@pytest.mark.one_kernel
+def test_without_virtiofsd_files_are_shared_by_9p(
+    parked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cloud flavours have no 9p; the ordinary ones do."""
+    monkeypatch.setattr(qemu, "find_virtiofsd", lambda: None)
+    with Machine(f"{parked}-full") as guest:
+        mounts = guest.run(["cat", "/proc/mounts"]).out
+        assert f"{guest.share} 9p rw" in mounts
+        assert " virtiofs " not in mounts
+        code = f"open('{guest.share}/written', 'w').write('here'); print(1)"
+        assert guest.run([sys.executable, "-c", code]).out == "1\n"
+        assert (guest.share / "written").read_text() == "here"
+        assert kernel_problems(guest.kernel_log()) == []
+
+
+@pytest.mark.one_kernel
+def test_without_virtiofsd_a_cloud_kernel_says_what_to_install(
+    parked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qemu, "find_virtiofsd", lambda: None)
+    with pytest.raises(UnavailableError, match="has no 9p") as caught, Machine(parked):
+        pass
+    assert caught.value.hint is not None
+    assert "install virtiofsd" in caught.value.hint
