@@ -128,6 +128,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
         if not folder.is_dir():
             raise UsageError(f"--rw {folder}: not a directory", "create it first")
     chosen = _choose(kernel, modules, debug_info)
+    signal.signal(signal.SIGTERM, _stop)
     try:
         machine = Machine(chosen, memory=size, cpus=cpus, shares=rw, debug=debug_info)
         with machine:
@@ -221,6 +222,11 @@ def _attend(machine: Machine, argv: list[str], timeout: float | None) -> int:
         threading.Thread(target=_feed, args=(machine,), daemon=True).start()
     with _signals_passed_to(command):
         return command.wait(timeout, _write).status
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    """End before the command runs as a signal does, but with the guest cleared away."""
+    raise SystemExit(128 + number)
 
 
 def _write(stream: int, data: bytes) -> None:

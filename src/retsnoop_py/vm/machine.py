@@ -13,6 +13,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -196,6 +197,8 @@ class Machine:
         kernel = self._wanted
         if not isinstance(kernel, kernels.Kernel):
             kernel = kernels.ensure(kernel, self._debug)
+            if not self._debug:  # what the guest sees must not depend on the cache
+                kernel = replace(kernel, debug=None)
         self.release = kernel.release
         self._lanes = []
         host = self._host = Host(self._memory, self._cpus)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What goes into a guest and what is read of it: job scripts, channels, consoles, statuses."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.cli.vm import parse_memory
+from retsnoop_py.errors import RetsnoopError, UsageError
+from retsnoop_py.vm.channel import Channel
+from retsnoop_py.vm.command import job_script
+from retsnoop_py.vm.console import crash_reason, kernel_problems, own_complaint, tail
+from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmTimeout
+
+PANIC = """\
+[    1.366843] Run /init as init process
+[    9.100000] BUG: kernel NULL pointer dereference, address: 0000000000000008
+[    9.100100] #PF: supervisor read access in kernel mode
+[    9.100200] Oops: Oops: 0000 [#1] PREEMPT SMP NOPTI
+[    9.200000] Kernel panic - not syncing: Fatal exception
+"""
+HEALTHY = """\
+[    0.000000] Linux version 6.12.0
+[    0.688092] mtrr: your CPUs had inconsistent fixed MTRR settings
+[    1.202350] amd_pstate: the _CPC object is not present in SBIOS or ACPI disabled
+[    1.300000] rcu: Hierarchical RCU implementation.
+"""
+
+
+def run_script(script: bytes, folder: Path) -> subprocess.CompletedProcess[bytes]:
+    path = folder / "script"
+    path.write_bytes(script)
+    env = {**os.environ, "RSN_PID_FILE": str(folder / "pid")}
+    return subprocess.run(["/bin/sh", path], env=env, capture_output=True, check=False)
+
+
+def test_a_job_script_becomes_the_command(tmp_path: Path) -> None:
+    words = ["printf", "%s|", "a b", "$HOME", "it's", "", "-n", "new\nline"]
+    done = run_script(job_script(words, {}, tmp_path), tmp_path)
+    assert done.stdout == b"a b|$HOME|it's||-n|new\nline|"
+
+
+def test_a_job_script_sets_directory_and_environment_and_leaves_its_pid(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    argv = ["sh", "-c", 'pwd; echo "$A"; echo "${RSN_PID_FILE-unset}"; echo $$']
+    done = run_script(job_script(argv, {"A": "x 'y'"}, folder), tmp_path)
+    *said, pid = done.stdout.decode().splitlines()
+    assert said == [str(folder), "x 'y'", "unset"]
+    assert (tmp_path / "pid").read_text().strip() == pid
+
+
+def test_words_that_are_not_text_survive(tmp_path: Path) -> None:
+    word = os.fsdecode(b"\xff\xfe")
+    done = run_script(job_script(["printf", "%s", word], {}, tmp_path), tmp_path)
+    assert done.stdout == b"\xff\xfe"
+
+
+def test_a_missing_directory_or_command_has_the_shells_status(tmp_path: Path) -> None:
+    assert run_script(job_script(["true"], {}, tmp_path / "no"), tmp_path).returncode == 125
+    assert run_script(job_script(["no-such-cmd"], {}, tmp_path), tmp_path).returncode == 127
+
+
+def test_a_channel_gives_whole_lines_and_never_blocks() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        channel = Channel(ours)
+        assert channel.lines() == []
+        theirs.sendall(b"ready 6.1\nexit 1")
+        assert channel.lines() == ["ready 6.1"]
+        theirs.sendall(b" 0\n")
+        assert channel.lines() == ["exit 1 0"]
+        channel.say("run 2")
+        assert theirs.recv(100) == b"run 2\n"
+
+
+def test_a_channel_to_a_guest_that_is_gone_is_silent() -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        theirs.close()
+        channel = Channel(ours)
+        channel.say("run 1")
+        assert channel.lines() == []
+
+
+def test_the_first_sign_of_a_crash_is_the_reason() -> None:
+    reason = crash_reason(PANIC)
+    assert reason == "BUG: kernel NULL pointer dereference, address: 0000000000000008"
+    assert crash_reason(HEALTHY) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARNING: CPU: 0 PID: 1 at kernel/bpf/verifier.c:1 do_check+0x1/0x2",
+        "BUG: sleeping function called from invalid context",
+        "rcu: INFO: rcu_preempt self-detected stall on CPU",
+        "INFO: task python3:12 blocked for more than 120 seconds.",
+        "UBSAN: array-index-out-of-bounds in kernel/x.c",
+        "general protection fault, probably for non-canonical address",
+    ],
+)
+def test_kernel_problems_are_found(line: str) -> None:
+    assert len(kernel_problems(f"{HEALTHY}[   12.000000] {line}\n")) == 1
+
+
+def test_a_healthy_log_has_no_problems() -> None:
+    assert kernel_problems(HEALTHY) == []
+
+
+def test_what_the_guests_scripts_could_not_do_is_found() -> None:
+    text = HEALTHY + "retsnoop-vm: cannot mount overlay\n[    2.0] reboot: Power down\n"
+    assert own_complaint(text) == "cannot mount overlay"
+    assert own_complaint(HEALTHY) is None
+    assert tail("a\nb\nc\n", 2) == "b\nc"
+
+
+def test_endings_have_statuses_of_their_own() -> None:
+    kinds: list[type[RetsnoopError]] = [BootFailed, KernelCrashed, VmTimeout]
+    assert [kind.exit_status for kind in kinds] == [121, 122, 124]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2G", 2048), ("1500M", 1500), ("1024", 1024), ("3GiB", 3072), ("512m", 512)]
+)
+def test_memory_sizes(text: str, size: int) -> None:
+    assert parse_memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "lots", "-1G", "2T", "100M", "1.5G"])
+def test_sizes_that_are_none_or_too_small(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_memory(text)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Command lines of QEMU and virtiofsd."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.errors import UnavailableError
+from retsnoop_py.vm.boot import plan_modules
+from retsnoop_py.vm.kernels import Kernel
+from retsnoop_py.vm.qemu import (
+    Guest,
+    Share,
+    accelerator,
+    cpu_model,
+    parse_version,
+    qemu_command,
+    virtiofsd_command,
+)
+
+ROOT = Share("root", Path("/"), Path("/run/x/root.sock"))
+RESULTS = Share("share0", Path("/srv/a,b"), Path("/run/x/share0.sock"), writable=True)
+GUEST = Guest(
+    qemu="/usr/bin/qemu-system-x86_64",
+    image=Path("/k/vmlinuz"),
+    initrd=Path("/k/initrd"),
+    append="console=ttyS0 panic=-1",
+    memory=2048,
+    cpus=2,
+    console=Path("/run/x/console"),
+    shares=(ROOT, RESULTS),
+    transports=("virtiofs",),
+    ports=(("lane0", 7), ("signals", 8)),
+)
+
+
+def following(argv: list[str], option: str) -> list[str]:
+    return [value for name, value in pairwise(argv) if name == option]
+
+
+def test_emulation_uses_one_thread_and_kvm_the_host_cpu() -> None:
+    argv = qemu_command(GUEST)
+    assert following(argv, "-accel") == ["tcg,thread=single"]
+    assert following(argv, "-cpu") == ["max"]
+    argv = qemu_command(dataclasses.replace(GUEST, accel="kvm"))
+    assert following(argv, "-accel") == ["kvm"]
+    assert following(argv, "-cpu") == ["host"]
+
+
+@pytest.mark.parametrize(
+    ("version", "model"), [((7, 2), "max,-cx16"), ((8, 0), "max"), ((10, 0), "max")]
+)
+def test_old_emulation_hides_cmpxchg16b(version: tuple[int, int], model: str) -> None:
+    assert cpu_model("tcg", version) == model
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\nCopyright", (7, 2)),
+        ("QEMU emulator version 10.0.3", (10, 0)),
+        ("", (0, 0)),
+    ],
+)
+def test_versions(text: str, version: tuple[int, int]) -> None:
+    assert parse_version(text) == version
+
+
+def test_a_panic_ends_qemu_and_nothing_is_shown() -> None:
+    argv = qemu_command(GUEST)
+    assert "-no-reboot" in argv
+    assert following(argv, "-display") == ["none"]
+    assert following(argv, "-append") == ["console=ttyS0 panic=-1"]
+
+
+def test_virtiofs_shares_memory_with_its_daemons() -> None:
+    argv = qemu_command(GUEST)
+    assert following(argv, "-object") == ["memory-backend-memfd,id=mem,size=2048M,share=on"]
+    assert "vhost-user-fs-pci,chardev=fs-root,tag=root" in following(argv, "-device")
+    assert "-virtfs" not in argv
+
+
+def test_9p_is_read_only_but_for_results_and_commas_are_doubled() -> None:
+    argv = qemu_command(dataclasses.replace(GUEST, transports=("9p",)))
+    root, results = following(argv, "-virtfs")
+    assert root.startswith("local,path=/,mount_tag=root,")
+    assert "readonly=on" in root
+    assert results.startswith("local,path=/srv/a,,b,mount_tag=share0,")
+    assert "readonly=off" in results
+    assert "-object" not in argv
+
+
+def test_ports_are_descriptors_by_name() -> None:
+    argv = qemu_command(GUEST)
+    assert "socket,id=port2,fd=8" in following(argv, "-chardev")
+    assert "virtserialport,chardev=port2,nr=2,name=signals" in following(argv, "-device")
+
+
+def test_virtiofsd_takes_a_listening_socket() -> None:
+    argv = virtiofsd_command("/usr/lib/qemu/virtiofsd", ROOT, 5)
+    assert argv[1] == "--fd=5"
+    assert argv[3] == "source=/,cache=always,sandbox=chroot"
+    assert "cache=auto" in virtiofsd_command("v", RESULTS, 5)[3]
+
+
+def test_kvm_needs_a_cpu_that_virtualizes(tmp_path: Path) -> None:
+    kvm = tmp_path / "kvm"
+    kvm.touch()
+    assert accelerator("flags\t\t: fpu vme vmx sse\n", kvm) == "kvm"
+    assert accelerator("flags\t\t: fpu svm\n", kvm) == "kvm"
+    assert accelerator("flags\t\t: fpu vme sse\n", kvm) == "tcg"
+    assert accelerator("model name\t: vmx of sorts\nflags\t\t: fpu\n", kvm) == "tcg"
+    assert accelerator("flags\t\t: vmx\n", tmp_path / "missing") == "tcg"
+
+
+def tree(root: Path, builtin: str, *files: str) -> Kernel:
+    for name in files:
+        (root / f"{name}.ko").write_bytes(b"\0depends=\0")
+    (root / "modules.builtin").write_text(builtin)
+    return Kernel("own", "6.99", root / "vmlinuz", root)
+
+
+def test_virtiofs_is_taken_where_kernel_and_host_have_it(tmp_path: Path) -> None:
+    kernel = tree(tmp_path, "kernel/fs/fuse/virtiofs.ko\n", "overlay", "9p", "9pnet_virtio")
+    transports, loads = plan_modules(kernel, have_virtiofsd=True)
+    assert (transports, [name for name, _ in loads]) == (["virtiofs"], ["overlay"])
+    transports, loads = plan_modules(kernel, have_virtiofsd=False)
+    assert transports == ["9p"]
+    assert [name for name, _ in loads] == ["overlay", "9pnet_virtio", "9p"]
+
+
+def test_a_kernel_without_a_way_to_the_files_says_what_to_install(tmp_path: Path) -> None:
+    kernel = tree(tmp_path, "kernel/fs/fuse/virtiofs.ko\n", "overlay")
+    with pytest.raises(UnavailableError, match="has no 9p") as caught:
+        plan_modules(kernel, have_virtiofsd=False)
+    assert caught.value.hint is not None
+
+
+def test_without_a_module_tree_both_ways_are_tried(tmp_path: Path) -> None:
+    kernel = Kernel("own", "6.99", tmp_path / "bzImage")
+    assert plan_modules(kernel, have_virtiofsd=True) == (["virtiofs", "9p"], [])
+    assert plan_modules(kernel, have_virtiofsd=False) == (["9p"], [])
