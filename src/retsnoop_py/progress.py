@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Self, TextIO
 
 #: Seconds before anything is shown.
@@ -32,12 +31,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._shown and self._terminal:
             self._out.write("\r\x1b[K")
             self._out.flush()

@@ -15,7 +15,6 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NoReturn, Self
 
 from retsnoop_py.errors import CommandNotExecutable, CommandNotFound, RetsnoopError
@@ -70,12 +69,7 @@ class Command:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._released:
             os.close(self._go)
             self._reap(0)

@@ -87,7 +87,7 @@ def _group(context: typer.Context) -> int:
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS] --",
 )
-def run(  # noqa: PLR0913, PLR0917 - one parameter per option
+def run(  # noqa: PLR0913 - one parameter per option
     command: Annotated[list[str], typer.Argument(metavar="CMD...", show_default=False)],
     kernel: Annotated[
         str,

@@ -11,7 +11,6 @@ import os
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from retsnoop_py._bpf import ffi, lib
@@ -192,12 +191,7 @@ class BpfObject:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

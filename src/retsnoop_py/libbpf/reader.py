@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from retsnoop_py._bpf import ffi, lib
@@ -40,12 +39,7 @@ class Reader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         lib.rsn_reader_free(self._handle)
         self._handle = None
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from retsnoop_py.errors import RetsnoopError
@@ -53,14 +52,9 @@ class KernelSymbolizer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._images is not None:
-            self._images.__exit__(kind, error, trace)
+            self._images.__exit__()
 
     def resolve(self, address: int, *, is_return: bool = True) -> Resolved:
         """Resolve ``address``; see :class:`frames.Symbolizer`."""
