@@ -15,6 +15,9 @@
  */
 const volatile __u64 return_hook = 0;
 
+/* return_to_handler, with which another tool's function graph tracer may cover our hook. */
+const volatile __u64 graph_hook = 0;
+
 /* Whether the kernel had no hook left for the call that is being entered. */
 static __always_inline bool return_missed(struct pt_regs *ctx)
 {
@@ -23,7 +26,7 @@ static __always_inline bool return_missed(struct pt_regs *ctx)
 	if (!return_hook)
 		return false;
 	BPF_KPROBE_READ_RET_IP(address, ctx);
-	return address != return_hook;
+	return address != return_hook && address != graph_hook;
 }
 
 static __always_inline int kprobe_enter(struct pt_regs *ctx, __u64 cookie)
@@ -34,8 +37,9 @@ static __always_inline int kprobe_enter(struct pt_regs *ctx, __u64 cookie)
 	if (!s)
 		return 0;
 	if (return_missed(ctx))
-		return session_skip(s);
-	push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
+		session_skip(s);
+	else
+		push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	return session_leave(s);
 }
 

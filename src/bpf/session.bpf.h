@@ -344,7 +344,12 @@ static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64
 	s->depth = depth;
 }
 
-/* The session that a call of func_id belongs to: the running one, or one that it starts. */
+/*
+ * A traced function is entered. cookie: its id and enum rsn_func_flags; place: stack_place() of the
+ * stack pointer at its first instruction, 0 if unknown. Gives the session the call belongs to,
+ * the running one or one that it starts, or NULL. A push() or session_skip() follows, and then
+ * session_leave().
+ */
 static __always_inline struct session *session_join(__u64 cookie, __u32 place)
 {
 	__u64 task = bpf_get_current_task(), id;
@@ -390,28 +395,12 @@ static __always_inline int session_leave(struct session *s)
 }
 
 /* The joined session's call whose return will not be caught: better no call than an endless one. */
-static __always_inline int session_skip(struct session *s)
+static __always_inline void session_skip(struct session *s)
 {
 	if (s->depth)
 		s->rec.lost_exits++;
 	else
 		count(&stats.sessions_abandoned);
-	return session_leave(s);
-}
-
-/*
- * A traced function is entered. cookie: its id and enum rsn_func_flags; sp: the stack pointer
- * at its first instruction, 0 if unknown. Mechanisms that can tell whether the return will be
- * caught join, and then push or skip.
- */
-static __always_inline int session_enter(__u64 cookie, __u64 sp)
-{
-	struct session *s = session_join(cookie, stack_place(sp));
-
-	if (!s)
-		return 0;
-	push(s, cookie_func(cookie), stack_place(sp), bpf_ktime_get_ns());
-	return session_leave(s);
 }
 
 /* A traced function returns; result: its result register. */

@@ -49,6 +49,7 @@ SETTINGS = {
     "comm_deny_cnt": 4,
     "follow_tree": 1,
     "return_hook": 8,
+    "graph_hook": 8,
 }
 KPROBE_SETTINGS = {
     "has_cookie": 1,
