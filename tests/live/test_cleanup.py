@@ -25,7 +25,7 @@ from tests.live.support import (
 from retsnoop_py.vm.machine import Machine, kernel_problems
 
 #: Enough single kprobes to take seconds to attach.
-MANY = ("-K", "-e", "*_sys_bpf", "-a", "bpf_map_*", "-a", "array_map_*")
+MANY = ("-v", "-K", "-e", "*_sys_bpf", "-a", "bpf_map_*", "-a", "array_map_*", "-a", "bpf_prog_*")
 
 
 def leftovers(machine: Machine) -> dict[str, Any]:
@@ -114,6 +114,16 @@ def test_a_thread_that_dies_inside_a_call_leaves_no_session(machine: Machine) ->
     assert recording.stats["sessions_died"] == 7
     names = [session.calls[0].function.name for session in recording.sessions if not session.died]
     assert len([name for name in names if name.endswith("_sys_bpf")]) == 1
+
+
+def test_ctrl_c_reaches_the_command_and_its_end_is_ours(machine: Machine) -> None:
+    before = leftovers(machine)
+    tracer = start_trace(machine, *FEW, "--", "sleep", "60")
+    tracer.send_signal(signal.SIGINT)
+    result = tracer.wait(60)
+    assert result.status == 128 + signal.SIGINT, result.err
+    assert "DONE in" in result.err
+    assert_back_to(before, machine)
 
 
 def test_the_kernel_log_is_clean(machine: Machine) -> None:

@@ -78,6 +78,7 @@ def _trace(run: _Run) -> int:
     messages.warn(raise_limits(4 * len(plan.functions)))
     start_log(2 if settings.verbose >= 3 else 0)
     features = probe()
+    messages.note(settings, f"Attaching {len(plan.functions)} functions...")
     started = time.monotonic()
     rung = _attach(run, plan, features)
     try:
