@@ -29,6 +29,24 @@ static __always_inline bool return_missed(struct pt_regs *ctx)
 	return address != return_hook && address != graph_hook;
 }
 
+/*
+ * Notes where the call that is being entered returns to. The address is still there if rsn_exit
+ * was attached before rsn_entry, whose handler then runs before the one that hooks the return.
+ */
+static __always_inline void keep_call_site(struct pt_regs *ctx, struct session *s)
+{
+	__u32 depth = s->depth;
+	long bytes;
+
+	if (depth >= RSN_MAX_DEPTH)
+		return;
+	BPF_KPROBE_READ_RET_IP(s->sites[slot_index(depth)], ctx);
+	if (depth)
+		return;
+	bytes = bpf_get_stack(ctx, s->outer, sizeof(s->outer), 0);
+	s->outer_cnt = bytes > 0 ? bytes / sizeof(__u64) : 0;
+}
+
 static __always_inline int kprobe_enter(struct pt_regs *ctx, __u64 cookie)
 {
 	__u32 place = stack_place(PT_REGS_SP(ctx));
@@ -36,10 +54,13 @@ static __always_inline int kprobe_enter(struct pt_regs *ctx, __u64 cookie)
 
 	if (!s)
 		return 0;
-	if (return_missed(ctx))
+	if (return_missed(ctx)) {
 		session_skip(s);
-	else
+	} else {
+		if (keep_call_sites)
+			keep_call_site(ctx, s);
 		push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
+	}
 	return session_leave(s);
 }
 

@@ -23,6 +23,8 @@
 #include "settings.bpf.h"
 #include "transport.bpf.h"
 
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
+
 struct session {
 	__u32 depth; /* traced calls running, those too deep for a slot included; 0: idle */
 	__u32 max_depth;
@@ -40,6 +42,10 @@ struct session {
 	struct rsn_slot saved[RSN_MAX_DEPTH];
 	__u64 kstack[2][RSN_MAX_KSTACK];
 	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
+	/* Only with keep_call_sites. */
+	__u64 sites[RSN_MAX_DEPTH]; /* where each running call returns to */
+	__u64 outer[RSN_MAX_KSTACK - RSN_MAX_DEPTH]; /* kernel stack at the first call's entry */
+	__u32 outer_cnt;
 };
 
 /* Preallocated: kprobes can fire where memory cannot be had. */
@@ -139,12 +145,37 @@ static __noinline int save_chain(struct session *s)
 	return 0;
 }
 
+/*
+ * Makes a kernel stack of what was noted at the entries: where the running calls return to, and
+ * what was above the first. Calls in between that are not traced are missing from it.
+ */
+static __noinline int stack_from_sites(struct session *s)
+{
+	const __u32 known = 2; /* outer begins with the first call itself and where it returns to */
+	__u64 now = s->kstack_now & 1, depth = s->depth, outer = s->outer_cnt;
+
+	if (depth > RSN_MAX_DEPTH)
+		depth = RSN_MAX_DEPTH;
+	for (int i = 0; i < RSN_MAX_DEPTH && i < depth; i++)
+		s->kstack[now][i] = s->sites[slot_index(depth - 1 - i)];
+	if (outer > known) {
+		outer = opaque(outer - known) & (ARRAY_SIZE(s->outer) - 1);
+		bpf_probe_read_kernel(&s->kstack[now][slot_index(depth - 1) + 1],
+				      outer * sizeof(__u64), &s->outer[known]);
+		depth += outer;
+	}
+	s->kstack_cnt[now] = depth;
+	return 0;
+}
+
 static __always_inline void take_kstack(void *ctx, struct session *s)
 {
 	__u64 now = s->kstack_now & 1;
 	long bytes = bpf_get_stack(ctx, s->kstack[now], sizeof(s->kstack[now]), 0);
 
 	s->kstack_cnt[now] = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	if (keep_call_sites && s->kstack_cnt[now] <= 1)
+		stack_from_sites(s);
 }
 
 /* Forgets the running calls from `depth` on: their returns were missed. */

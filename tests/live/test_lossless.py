@@ -67,3 +67,19 @@ def test_a_command_tree_is_followed_completely_and_nobody_else_is(machine: Machi
     assert len(failed) == 23
     recording = read_recording(path)
     assert Counter(session.tgid for session in recording.sessions) == failed
+
+
+def test_sleepers_beyond_what_the_kernel_can_hook_are_counted(machine: Machine) -> None:
+    """A single kretprobe hooks some ten calls at a time; the others' sessions cannot end."""
+    path = machine.share / "sleepers.rsn"
+    sleepers = str(compiled(machine, "sleepers"))
+    options = ("-K", "-e", "*_sys_nanosleep", "-S", "-o", str(path))
+    result = trace(machine, *options, "--", sleepers, "41")
+    assert result.status == 0, result.err
+    recording = read_recording(path)
+    assert recording.stats is not None
+    whole = [session for session in recording.sessions if not session.died]
+    missed = recording.stats["sessions_abandoned"] + recording.stats["sessions_died"]
+    assert len(whole) + missed == 41
+    assert whole
+    assert len({session.tid for session in whole}) == len(whole)

@@ -70,10 +70,21 @@ class _Side:
 
 
 class KprobeAttachment:
-    """Everything attached by single kprobes."""
+    """Everything attached by single kprobes.
+
+    ``use_link``: bpf links with cookies. The kernel calls the handlers of an address newest
+    first: with ``entries_first`` our entry program runs when the return is hooked already and
+    can tell if it is not; otherwise it still finds the address the call returns to.
+    """
 
     def __init__(
-        self, obj: BpfObject, plan: AttachPlan, context: AttachContext, *, use_link: bool
+        self,
+        obj: BpfObject,
+        plan: AttachPlan,
+        context: AttachContext,
+        *,
+        use_link: bool,
+        entries_first: bool,
     ) -> None:
         pmu_type = _pmu_type()
         self._entries = _Side(obj.program("rsn_entry"), pmu_type, 0, use_link=use_link)
@@ -82,11 +93,12 @@ class KprobeAttachment:
         )
         self._plan = plan
         self._context = context
+        self._entries_first = entries_first
         self.attached = 0
         self.refusals: list[Refusal] = []
 
     def attach(self) -> None:
-        """Attach each function, returns before entries; one that refuses is left out."""
+        """Attach each function; one that refuses is left out."""
         functions = self._plan.functions
         addresses, cookies = self._plan.addresses, self._plan.cookies
         for start in range(0, len(functions), _CHUNK):
@@ -97,16 +109,18 @@ class KprobeAttachment:
 
     def _attach_chunk(self, start: int, addresses: list[int], cookies: list[int]) -> None:
         chunk = slice(start, start + _CHUNK)
-        on_return = self._returns.attach(addresses[chunk], cookies[chunk])
-        on_entry = self._entries.attach(addresses[chunk], cookies[chunk])
-        for i, (exit_error, entry_error) in enumerate(zip(on_return, on_entry, strict=True)):
-            if not exit_error and not entry_error:
+        sides = (self._returns, self._entries)
+        if self._entries_first:
+            sides = (self._entries, self._returns)
+        errors = [side.attach(addresses[chunk], cookies[chunk]) for side in sides]
+        for i, (first_error, second_error) in enumerate(zip(*errors, strict=True)):
+            if not first_error and not second_error:
                 self.attached += 1
                 continue
-            for side in (self._returns, self._entries):
+            for side in sides:
                 side.close_last(i)
             function = self._plan.functions[start + i]
-            self.refusals.append(Refusal(function, entry_error or exit_error))
+            self.refusals.append(Refusal(function, first_error or second_error))
 
     def detach(self, context: AttachContext) -> None:
         """Detach everything, entries before returns. Idempotent."""

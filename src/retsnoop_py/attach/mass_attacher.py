@@ -71,11 +71,11 @@ def climb(
     load: Callable[[Mechanism], L],
     context: AttachContext,
     *,
-    use_link: bool,
+    has_cookies: bool,
 ) -> Rung[L]:
     """Attach ``plan`` by the first of its mechanisms that works.
 
-    ``use_link``: single kprobes may use bpf links with cookies. Raises the last mechanism's
+    ``has_cookies``: this kernel has attach cookies (5.15). Raises the last mechanism's
     UnavailableError where none works; nothing stays attached then.
     """
     passed_over: list[tuple[Mechanism, str]] = []
@@ -84,7 +84,9 @@ def climb(
         try:
             loaded = load(mechanism)
             try:
-                attachment = _attachment(mechanism, loaded.obj, plan, context, use_link=use_link)
+                attachment = _attachment(
+                    mechanism, loaded.obj, plan, context, has_cookies=has_cookies
+                )
                 _attach(attachment, context)
             except BaseException:
                 loaded.close()
@@ -112,8 +114,8 @@ def _attachment(
     plan: AttachPlan,
     context: AttachContext,
     *,
-    use_link: bool,
+    has_cookies: bool,
 ) -> Attachment:
     if mechanism is Mechanism.KPROBE_MULTI:
         return KprobeMultiAttachment(obj, plan, context)
-    return KprobeAttachment(obj, plan, context, use_link=use_link)
+    return KprobeAttachment(obj, plan, context, use_link=has_cookies, entries_first=has_cookies)

@@ -35,6 +35,10 @@ def resolve(command: Sequence[str]) -> str:
     path = shutil.which(program)
     if path:
         return path
+    if os.sep in program and Path(program).is_dir():
+        raise CommandNotExecutable(
+            f"cannot run {program}: it is a directory", "give the path of the program itself"
+        )
     if os.sep in program and Path(program).exists():
         raise CommandNotExecutable(
             f"cannot run {program}: it is not an executable file",

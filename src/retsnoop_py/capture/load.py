@@ -21,6 +21,8 @@ _FILES = {
     Mechanism.KPROBE: "kprobe.bpf.o",
 }
 _COMM_LEN = 16
+#: What kretprobes return through, newest kernels first (6.0, 5.15).
+_RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
 _TREE_PROGRAM = "rsn_task_fork"
 _TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
 
@@ -140,7 +142,10 @@ def _configure_function_ids(
     obj.set_global(".rodata", "has_cookie", int(features.cookie))
     obj.set_global(".rodata", "has_func_ip", int(features.func_ip))
     if features.cookie:
+        _tell_return_hooks(obj, facts)
         return
+    # cookies came with the release (5.15) that can unwind behind return probes
+    obj.set_global(".rodata", "keep_call_sites", 1)
     obj.map("ip_to_cookie").set_max_entries(max(len(plan.functions), 1))
     if features.func_ip:
         return
@@ -156,6 +161,14 @@ def _configure_function_ids(
                 "a kernel with CONFIG_KALLSYMS_ALL=y has it",
             )
         obj.set_global(".rodata", name, address)
+
+
+def _tell_return_hooks(obj: BpfObject, facts: KernelFacts) -> None:
+    """What stands in for a return address, by which a probe sees that its return is caught."""
+    found = (facts.kallsyms.address_of(name) for name in _RETURN_HOOKS)
+    obj.set_global(".rodata", "return_hook", next(filter(None, found), 0))
+    graph = facts.kallsyms.address_of("return_to_handler")
+    obj.set_global(".rodata", "graph_hook", graph or 0)
 
 
 def _fill_addresses(obj: BpfObject, plan: AttachPlan) -> None:

@@ -99,7 +99,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Rung[LoadedObjec
 
     with Progress("Attaching") as progress:
         context = AttachContext(progress.update, run.signals.stopping)
-        return climb(plan, load_one, context, use_link=features.cookie)
+        return climb(plan, load_one, context, has_cookies=features.cookie)
 
 
 def _receive(run: _Run, rung: Rung[LoadedObject]) -> int:

@@ -55,20 +55,24 @@ class Target:
 def choose_target(settings: Settings, warn: Callable[[str], None]) -> Target:
     """Find images and functions.
 
-    Raises what :func:`~retsnoop_py.select.select.select` raises; InputError where source lines
-    were explicitly asked for and no image has them. ``warn`` is told where they are missing
+    Raises what :func:`~retsnoop_py.select.select.select` raises; UnavailableError on a kernel
+    without BTF; InputError where source lines were explicitly asked for and no image has them. ``warn`` is told where they are missing
     otherwise.
     """
     facts = KernelFacts()
+    facts.require_btf()
     mode = settings.symbolize
     chosen = settings.selection
     by_source = any(spec.startswith(":") for spec in (*chosen.entry, *chosen.allow, *chosen.deny))
     images = None
     if mode is not SymbolizeMode.NONE or by_source:
         images = KernelImages(facts, settings.kernel_image)
+    units = CompileUnits(images) if images and images.search.notice is None else None
+    selection = select(facts, chosen, units)
+    if images is not None:
+        # last, since an error must not have a warning about something else before it
         mode = _settle(mode, images, warn)
-    units = CompileUnits(images) if images is not None else None
-    return Target(facts, select(facts, chosen, units), images, mode)
+    return Target(facts, selection, images, mode)
 
 
 def _settle(

@@ -18,6 +18,8 @@ from retsnoop_py.errors import BpfError
 
 #: errno values at which the reason is most often a missing right.
 _DENIED = frozenset({1, 13})
+#: How libbpf introduces what the verifier said.
+_VERIFIER_LOG = "BEGIN PROG LOAD LOG"
 
 
 class MapType(IntEnum):
@@ -41,10 +43,13 @@ def take_log() -> str:
 
 def fail(call: str, err: int) -> NoReturn:
     """Raise for ``call``, which returned ``err`` (negative errno)."""
+    log = take_log()
     hint = None
-    if -err in _DENIED:
+    if _VERIFIER_LOG in log:
+        hint = "the kernel's verifier refused a program: report this, with `uname -r` and -v"
+    elif -err in _DENIED:
         hint = "run as root, or with CAP_BPF and CAP_PERFMON; `dmesg` may name a lockdown"
-    raise BpfError(call, -err, take_log(), hint)
+    raise BpfError(call, -err, log, hint)
 
 
 def check(call: str, result: int) -> int:

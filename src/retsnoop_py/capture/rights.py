@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The capabilities a trace needs, asked for before anything else is done."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from retsnoop_py.errors import PrivilegeError
+
+_CAP_SYS_ADMIN = 21
+_NEEDED = {"CAP_BPF": 39, "CAP_PERFMON": 38}
+_EFFECTIVE = re.compile(rb"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
+
+
+def require_rights(status: Path = Path("/proc/self/status")) -> None:
+    """Raise PrivilegeError unless this process may load and attach BPF programs.
+
+    Where ``status`` does not tell, the kernel's own refusal will.
+    """
+    try:
+        found = _EFFECTIVE.search(status.read_bytes())
+    except OSError:
+        return
+    if found is None:
+        return
+    held = int(found[1], 16)
+    # it implies the two that were split off from it in 5.8
+    if held >> _CAP_SYS_ADMIN & 1:
+        return
+    missing = [name for name, bit in _NEEDED.items() if not held >> bit & 1]
+    if not missing:
+        return
+    if os.geteuid():
+        raise PrivilegeError(
+            "tracing the kernel needs more rights than this user has", "run it as root"
+        )
+    raise PrivilegeError(
+        f"tracing the kernel needs {' and '.join(missing)}, which this root does not have",
+        "a container can be given them (--cap-add), or run outside of it",
+    )
