@@ -49,9 +49,10 @@ def plan_modules(
     if tree.has("9p") or not tree.builtin:
         return ["9p"], tree.load_order([*common, "9pnet_virtio", "9p"])
     raise UnavailableError(
-        f"Linux {kernel.release} has no 9p, and virtiofsd, for its virtiofs, is not installed",
-        "install virtiofsd (in Debian 12 it comes with qemu-system-common), "
-        "or take the ordinary flavour of the kernel, such as --kernel 6.12-full",
+        f"Linux {kernel.release} has no 9p, and virtiofsd, for its virtiofs, is not installed "
+        "or not run as root",
+        "as root, install virtiofsd (in Debian 12 it comes with qemu-system-common), or take the "
+        "ordinary flavour of the kernel, such as --kernel 6.12-full",
     )
 
 

@@ -98,7 +98,12 @@ def cpu_model(accel: str, version: tuple[int, int]) -> str:
 
 
 def find_virtiofsd() -> str | None:
-    """The virtiofsd program, or None; distributions keep it out of PATH."""
+    """The virtiofsd program, or None; distributions keep it out of PATH.
+
+    None for an ordinary user too: the daemon in C that comes with QEMU 7 serves root only.
+    """
+    if os.geteuid() != 0:
+        return None
     found = shutil.which("virtiofsd")
     return found or next((path for path in _VIRTIOFSD if os.access(path, os.X_OK)), None)
 
