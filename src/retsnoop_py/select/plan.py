@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from retsnoop_py.errors import UsageError
 from retsnoop_py.select import deny, globs, presets
@@ -36,11 +37,24 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Globs by role, in the order in which they are tried."""
+    """Globs by role, in the order in which they are tried.
+
+    ``otherwise`` has, by origin, what replaces the entry globs of a preset on some kernels.
+    """
 
     entry: tuple[Asked, ...]
     allow: tuple[Asked, ...]
     deny: tuple[Asked, ...]
+    otherwise: Mapping[str, tuple[Asked, ...]] = field(default_factory=dict)
+
+    def on(self, can_trace: Callable[[NameGlob], bool]) -> Plan:
+        """The plan for a kernel of which ``can_trace`` says if it can trace what a glob matches."""
+        entry = self.entry
+        for origin, instead in self.otherwise.items():
+            own = [asked for asked in entry if asked.origin == origin]
+            if not any(isinstance(a.glob, NameGlob) and can_trace(a.glob) for a in own):
+                entry = (*(asked for asked in entry if asked.origin != origin), *instead)
+        return replace(self, entry=entry)
 
     @property
     def names(self) -> frozenset[str]:
@@ -72,7 +86,14 @@ def make_plan(settings: SelectionSettings) -> Plan:
         Asked(NameGlob(entry.glob), "internal", False, Reason.DENIED_INTERNALLY, entry.reason)
         for entry in deny.load()
     ]
-    return Plan(tuple(entry), tuple(allow), (*denied, *internal))
+    otherwise = {
+        f"preset {preset.name}": tuple(
+            Asked(globs.parse(spec), f"preset {preset.name}") for spec in preset.entry_otherwise
+        )
+        for preset in chosen
+        if preset.entry_otherwise
+    }
+    return Plan(tuple(entry), tuple(allow), (*denied, *internal), otherwise)
 
 
 def _entry(spec: str, origin: str) -> Asked:

@@ -16,13 +16,17 @@ _FOLDER = Path(__file__).with_name("presets")
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A set of globs for a part of the kernel."""
+    """A set of globs for a part of the kernel.
+
+    ``entry_otherwise`` is for kernels that can trace nothing that ``entry`` matches.
+    """
 
     name: str
     about: str
     entry: tuple[str, ...]
     allow: tuple[str, ...]
     deny: tuple[str, ...]
+    entry_otherwise: tuple[str, ...] = ()
 
 
 def names() -> list[str]:
@@ -35,6 +39,5 @@ def load(name: str) -> Preset:
     if name not in names():
         raise UsageError(f"unknown preset '{name}'", f"there are: {', '.join(names())}")
     data = tomllib.loads((_FOLDER / f"{name}.toml").read_text())
-    return Preset(
-        name, data["about"], tuple(data["entry"]), tuple(data["allow"]), tuple(data["deny"])
-    )
+    lists = ("entry", "allow", "deny", "entry_otherwise")
+    return Preset(name, data["about"], *(tuple(data.get(key, ())) for key in lists))

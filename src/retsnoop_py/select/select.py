@@ -42,10 +42,11 @@ class Selector:
     def __init__(
         self, facts: KernelFacts, settings: SelectionSettings, units: UnitSource | None
     ) -> None:
-        self.plan = make_plan(settings)
+        plan = make_plan(settings)
         self.facts = facts
         self.kallsyms = facts.kallsyms
         self.functions = self.kallsyms.functions(facts.traceable)
+        self.plan = plan.on(self._can_trace)
         self._units = units
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         self._blacklist = facts.kprobe_blacklist
@@ -81,6 +82,10 @@ class Selector:
         )
 
     # -- matching --
+
+    def _can_trace(self, glob: NameGlob) -> bool:
+        listed = self.functions.listed
+        return bool(self.kallsyms.table.match(listed, [(glob.name, glob.module)]).symbols)
 
     def _matches(
         self, asked: Sequence[Asked], subset: array[int]

@@ -334,3 +334,25 @@ def test_a_glob_the_shell_expanded_is_recognised(
 def test_data_is_no_function(kernel: Kernel) -> None:
     kernel.add("f")
     assert "'some_data' is data" in fails(kernel, "some_data")[0]
+
+
+def test_the_perf_preset_follows_callees_where_its_entries_have_no_trace_points(
+    kernel: Kernel,
+) -> None:
+    kernel.add("__x64_sys_perf_event_open", traceable=False)
+    kernel.add("security_perf_event_open")
+    kernel.add("hw_breakpoint_event_init")
+    found = kernel.select(presets=["perf"])
+
+    entries = [function.name for function in found.functions if function.is_entry]
+    assert entries == ["security_perf_event_open", "hw_breakpoint_event_init"]
+
+
+def test_the_perf_preset_enters_at_the_system_call_where_it_can(kernel: Kernel) -> None:
+    kernel.add("__x64_sys_perf_event_open")
+    kernel.add("perf_ioctl")
+    kernel.add("security_perf_event_open")
+    found = kernel.select(presets=["perf"])
+
+    entries = [function.name for function in found.functions if function.is_entry]
+    assert entries == ["__x64_sys_perf_event_open", "perf_ioctl"]
