@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from retsnoop_py.errors import UnavailableError
+
 #: enum bpf_prog_type, bpf_map_type and bpf_func_id of linux/bpf.h: fixed by the kernel's ABI.
 _PROG_KPROBE = 2
 _MAP_RINGBUF = 27
@@ -16,7 +18,8 @@ _FUNC_GET_BRANCH_SNAPSHOT = 176
 #: A function that every kernel has and can trace.
 _EVERYWHERE = "vfs_read"
 
-_KPROBE_PMU = Path("/sys/bus/event_source/devices/kprobe/type")
+#: Where the kernel lists what perf_event_open(2) can make, kprobes among it, below its root.
+_EVENT_SOURCES = Path("sys/bus/event_source/devices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,20 @@ class Features:
         ]
 
 
+def lacks_kprobes(root: Path) -> bool:
+    """Whether the kernel whose /sys is below ``root`` shows that it has no kprobes."""
+    sources = root / _EVENT_SOURCES
+    return sources.is_dir() and not (sources / "kprobe").exists()
+
+
+def no_kprobes() -> UnavailableError:
+    """The error that says so."""
+    return UnavailableError(
+        "this kernel has no kprobes (CONFIG_KPROBES or CONFIG_KPROBE_EVENTS is off)",
+        "run on a kernel that has them, or boot one: retsnoop-py vm run --kernel 6.12 -- ...",
+    )
+
+
 def probe() -> Features:
     """Try each feature on the running kernel.
 
@@ -60,7 +77,7 @@ def probe() -> Features:
         func_ip=helper(_FUNC_GET_FUNC_IP),
         cookie=helper(_FUNC_GET_ATTACH_COOKIE),
         branch_snapshot=helper(_FUNC_GET_BRANCH_SNAPSHOT),
-        kprobe=_KPROBE_PMU.exists(),
+        kprobe=not lacks_kprobes(Path("/")),
         kprobe_multi=_attaches_kprobe_multi(),
     )
     lib.rsn_log_clear()

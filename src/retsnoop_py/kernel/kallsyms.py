@@ -78,7 +78,7 @@ class Kallsyms:
             value = sysctl.read_text().strip()
         except OSError:
             value = "unknown"
-        hint = "run as root"
+        hint = "run as root (in a container: with CAP_SYSLOG)"
         if value not in {"0", "1"}:
             hint = "run as root after `sysctl kernel.kptr_restrict=1`"
         return PrivilegeError(

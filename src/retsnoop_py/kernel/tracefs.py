@@ -9,6 +9,7 @@ from bisect import bisect_right
 from pathlib import Path
 
 from retsnoop_py.errors import PrivilegeError, UnavailableError
+from retsnoop_py.kernel.features import lacks_kprobes, no_kprobes
 from retsnoop_py.kernel.native import ListFormat, SymbolTable
 
 __all__ = ["KprobeBlacklist", "Traceable"]
@@ -56,8 +57,13 @@ def _read_list(root: Path) -> tuple[Path, bytes]:
         else:
             if text:
                 return path, text
+    if lacks_kprobes(root):
+        raise no_kprobes()
     if denied:
-        raise PrivilegeError(f"cannot read {denied}: permission denied", "run as root")
+        raise PrivilegeError(
+            f"cannot read {denied}: permission denied",
+            "run as root; where root may not either, `dmesg` tells of a lockdown",
+        )
     raise _no_list(root)
 
 

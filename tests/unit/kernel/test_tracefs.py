@@ -52,6 +52,15 @@ def test_debugfs_serves_where_tracefs_does_not(tree: Tree) -> None:
         ({"proc/filesystems": "nodev\ttracefs\n"}, "not mounted", "mount -t tracefs"),
         ({"proc/filesystems": "nodev\tproc\n"}, "has no tracefs", "CONFIG_FTRACE"),
         ({"sys/kernel/tracing/trace": ""}, "cannot trace functions", "CONFIG_DYNAMIC_FTRACE"),
+        ({"sys/bus/event_source/devices/uprobe/type": "9"}, "has no kprobes", "vm run"),
+        (
+            {
+                "sys/bus/event_source/devices/kprobe/type": "8",
+                "proc/filesystems": "nodev\ttracefs\n",
+            },
+            "not mounted",
+            "mount -t tracefs",
+        ),
     ],
 )
 def test_a_missing_list_says_what_the_kernel_lacks(
