@@ -65,12 +65,15 @@ class BpfError(UnavailableError):
     """A bpf() or libbpf call failed.
 
     ``call`` is the function that failed, ``errno`` its positive error number (0 if unknown),
-    ``log`` the verifier's or libbpf's own words, possibly empty.
+    ``log`` the verifier's or libbpf's own words, possibly empty. EPERM is a missing right and
+    ends with the status of one.
     """
 
     def __init__(self, call: str, errno: int, log: str = "", hint: str | None = None) -> None:
         name = _errno.errorcode.get(errno, str(errno))
         super().__init__(f"{call}: {name}", hint)
+        if errno == _errno.EPERM:
+            self.exit_status = PrivilegeError.exit_status
         self.call = call
         self.errno = errno
         self.log = log

@@ -45,7 +45,8 @@ def interrupted() -> int:
 def failed(error: RetsnoopError, verbose: int) -> int:
     """Tell ``error`` and give its exit status."""
     _settle()
-    if isinstance(error, BpfError) and error.log:
+    # of a missing right libbpf knows no more than we do, and says it in four lines
+    if isinstance(error, BpfError) and error.log and (verbose or error.errno != errno.EPERM):
         _say(_shorten(error.log, verbose))
     kind = "" if isinstance(error, Interrupted) else "error: "
     _say(f"retsnoop-py: {kind}{error.message}")
