@@ -152,7 +152,10 @@ class Pipeline:
         except BrokenPipeError:
             raise
         except OSError as err:
-            raise OutputError(f"the output could not be written: {err.strerror}") from err
+            raise OutputError(
+                f"the output could not be written: {err.strerror}",
+                "free some space, or send the output elsewhere",
+            ) from err
 
     def _stop_recording(self, err: OutputError) -> None:
         self._recorder = None
