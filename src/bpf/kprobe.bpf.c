@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#define RSN_CALL_SITES /* kernels without kprobe.multi may need them */
 #include "kprobe.bpf.h"
 #include "task.bpf.h"
 

@@ -29,6 +29,7 @@ static __always_inline bool return_missed(struct pt_regs *ctx)
 	return address != return_hook && address != graph_hook;
 }
 
+#ifdef RSN_CALL_SITES
 /*
  * Notes where the call that is being entered returns to. The address is still there if rsn_exit
  * was attached before rsn_entry, whose handler then runs before the one that hooks the return.
@@ -46,6 +47,7 @@ static __always_inline void keep_call_site(struct pt_regs *ctx, struct session *
 	bytes = bpf_get_stack(ctx, s->outer, sizeof(s->outer), 0);
 	s->outer_cnt = bytes > 0 ? bytes / sizeof(__u64) : 0;
 }
+#endif
 
 static __always_inline int kprobe_enter(struct pt_regs *ctx, __u64 cookie)
 {
@@ -57,8 +59,10 @@ static __always_inline int kprobe_enter(struct pt_regs *ctx, __u64 cookie)
 	if (return_missed(ctx)) {
 		session_skip(s);
 	} else {
+#ifdef RSN_CALL_SITES
 		if (keep_call_sites)
 			keep_call_site(ctx, s);
+#endif
 		push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	}
 	return session_leave(s);

@@ -42,10 +42,11 @@ struct session {
 	struct rsn_slot saved[RSN_MAX_DEPTH];
 	__u64 kstack[2][RSN_MAX_KSTACK];
 	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
-	/* Only with keep_call_sites. */
+#ifdef RSN_CALL_SITES
 	__u64 sites[RSN_MAX_DEPTH]; /* where each running call returns to */
 	__u64 outer[RSN_MAX_KSTACK - RSN_MAX_DEPTH]; /* kernel stack at the first call's entry */
 	__u32 outer_cnt;
+#endif
 };
 
 /* Preallocated: kprobes can fire where memory cannot be had. */
@@ -145,6 +146,10 @@ static __noinline int save_chain(struct session *s)
 	return 0;
 }
 
+#ifdef RSN_CALL_SITES
+/* The kernel cannot unwind behind a return probe (before 5.15): note where each call returns to. */
+const volatile bool keep_call_sites = false;
+
 /*
  * Makes a kernel stack of what was noted at the entries: where the running calls return to, and
  * what was above the first. Calls in between that are not traced are missing from it.
@@ -167,6 +172,7 @@ static __noinline int stack_from_sites(struct session *s)
 	s->kstack_cnt[now] = depth;
 	return 0;
 }
+#endif
 
 static __always_inline void take_kstack(void *ctx, struct session *s)
 {
@@ -174,8 +180,10 @@ static __always_inline void take_kstack(void *ctx, struct session *s)
 	long bytes = bpf_get_stack(ctx, s->kstack[now], sizeof(s->kstack[now]), 0);
 
 	s->kstack_cnt[now] = bytes > 0 ? bytes / sizeof(__u64) : 0;
+#ifdef RSN_CALL_SITES
 	if (keep_call_sites && s->kstack_cnt[now] <= 1)
 		stack_from_sites(s);
+#endif
 }
 
 /* Forgets the running calls from `depth` on: their returns were missed. */

@@ -26,9 +26,6 @@ const volatile __u32 tgid_deny_cnt = 0;
 const volatile __u32 comm_allow_cnt = 0;
 const volatile __u32 comm_deny_cnt = 0;
 
-/* The kernel cannot unwind behind a return probe (before 5.15): note where each call returns to. */
-const volatile bool keep_call_sites = false;
-
 /* Only the processes in the map tree, and the children they get, start sessions. */
 const volatile bool follow_tree = false;
 

@@ -57,14 +57,14 @@ class KprobeMultiAttachment:
     def _try(self, ids: range) -> int:
         """Attach the functions ``ids`` together; 0 or the errno that refused them.
 
-        The return link comes first: a return without its entry is ignored, an entry without
-        its return would leave the session open.
+        The entry link comes first: the kernel calls the handlers of an address newest first,
+        so the entry program runs when the return is hooked and can tell if it is not.
         """
         addresses = self._addresses[ids.start : ids.stop]
         cookies = self._cookies[ids.start : ids.stop]
         links: list[Link] = []
         try:
-            for program, on_return in ((self._exit, True), (self._entry, False)):
+            for program, on_return in ((self._entry, False), (self._exit, True)):
                 links.append(program.attach_kprobe_multi(addresses, cookies, on_return=on_return))
         except BpfError as error:
             for link in links:

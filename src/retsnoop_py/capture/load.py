@@ -23,6 +23,9 @@ _FILES = {
 _COMM_LEN = 16
 #: What kretprobes return through, newest kernels first (6.0, 5.15).
 _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
+#: The same for kprobe.multi, where fprobe hooks by itself; since 6.14 it does so through the
+#: function graph tracer, after our entry program has run.
+_FPROBE_HOOKS = "fprobe_exit_handler"
 _TREE_PROGRAM = "rsn_task_fork"
 _TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
 
@@ -76,6 +79,8 @@ def load(
         by_address = mechanism is Mechanism.KPROBE and not features.cookie
         if mechanism is Mechanism.KPROBE:
             _configure_function_ids(obj, plan, features, facts)
+        elif facts.kallsyms.address_of(_FPROBE_HOOKS) is not None:
+            _tell_return_hooks(obj, facts)
         obj.load()
         _fill_filters(obj, settings.filters)
         if by_address:
