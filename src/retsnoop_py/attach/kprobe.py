@@ -8,7 +8,7 @@ from typing import Any
 
 from retsnoop_py._bpf import ffi, lib
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Refusal
-from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.features import no_kprobes
 from retsnoop_py.libbpf import BpfObject, Program
 
 PMU = Path("/sys/bus/event_source/devices/kprobe")
@@ -21,10 +21,7 @@ def _pmu_type() -> int:
     try:
         return int((PMU / "type").read_text())
     except OSError:
-        raise UnavailableError(
-            "this kernel has no kprobes (CONFIG_KPROBES or CONFIG_KPROBE_EVENTS is off)",
-            "run on a kernel that has them, or boot one: retsnoop-py vm run --kernel 6.12 -- ...",
-        ) from None
+        raise no_kprobes() from None
 
 
 def _return_config() -> int:

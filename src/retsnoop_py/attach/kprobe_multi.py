@@ -6,7 +6,8 @@ from __future__ import annotations
 import errno
 
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Refusal
-from retsnoop_py.errors import BpfError, UnavailableError
+from retsnoop_py.errors import BpfError
+from retsnoop_py.kernel.features import no_kprobe_multi
 from retsnoop_py.libbpf import BpfObject, Link
 
 #: The whole mechanism is missing, not one function unfit.
@@ -44,7 +45,7 @@ class KprobeMultiAttachment:
             ids = pending.pop()
             err = self._try(ids)
             if err in _ABSENT and not self._links:
-                raise UnavailableError(f"kprobe.multi is not available here ({err})")
+                raise no_kprobe_multi()
             if err and len(ids) > 1:
                 middle = len(ids) // 2
                 pending += [ids[middle:], ids[:middle]]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -10,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from retsnoop_py.attach.kprobe import KprobeAttachment
 from retsnoop_py.attach.kprobe_multi import KprobeMultiAttachment
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Refusal
-from retsnoop_py.errors import UnavailableError
+from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
 from retsnoop_py.libbpf import BpfObject
 from retsnoop_py.settings import Mechanism
 
@@ -87,7 +88,7 @@ def climb(
                 attachment = _attachment(
                     mechanism, loaded.obj, plan, context, has_cookies=has_cookies
                 )
-                _attach(attachment, context)
+                _attach(mechanism, attachment, context)
             except BaseException:
                 loaded.close()
                 raise
@@ -100,12 +101,29 @@ def climb(
     raise UnavailableError("no attach mechanism was planned")
 
 
-def _attach(attachment: Attachment, context: AttachContext) -> None:
+def _attach(mechanism: Mechanism, attachment: Attachment, context: AttachContext) -> None:
     try:
         attachment.attach()
+        if not attachment.attached and not context.stopping():
+            raise _nothing_attached(mechanism, attachment.refusals)
     except BaseException:
         attachment.detach(context)
         raise
+
+
+def _nothing_attached(mechanism: Mechanism, refusals: list[Refusal]) -> RetsnoopError:
+    first = refusals[0]
+    message = (
+        f"none of the {len(refusals)} functions could be attached by {mechanism.value}: "
+        f"'{first.function.label}': {first.reason}"
+    )
+    if first.errno in (errno.EPERM, errno.EACCES):
+        return PrivilegeError(
+            message, "run as root with all capabilities; kernel.perf_event_paranoid has a say too"
+        )
+    if first.errno in (errno.EMFILE, errno.ENFILE):
+        return UnavailableError(message, "allow more open files: `ulimit -n`")
+    return UnavailableError(message, "choose other functions; -v tells more about these")
 
 
 def _attachment(

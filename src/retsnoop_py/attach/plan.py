@@ -15,6 +15,8 @@ LADDER = (Mechanism.KPROBE_MULTI, Mechanism.KPROBE)
 
 _REASONS = {
     1: "the kernel forbids it",
+    13: "the kernel forbids it",
+    24: "no file descriptor is left",
     2: "the kernel does not know an instruction at this address",
     12: "the kernel is out of memory",
     16: "another user of this function is in the way",

@@ -3,21 +3,28 @@
 
 from __future__ import annotations
 
+import os
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 #: Descriptors a run needs beside those of its probes.
 _SPARE_FILES = 256
+#: Of these, so many after everything is attached: the transport, symbols, images.
+_LATER_FILES = 32
 
 
-def raise_limits(probes: int) -> str | None:
-    """Make room for ``probes`` descriptors and, for kernels before 5.11, for locked memory.
+def raise_memlock() -> None:
+    """Let maps and programs be as large as they are, on kernels before 5.11.
 
-    Returns a warning when the descriptors may not suffice. Locked memory is not warned of:
-    since 5.11 BPF memory is accounted to the cgroup, before that the map that does not fit
-    says so itself.
+    A refusal is not warned of: since 5.11 BPF memory is accounted to the cgroup, before that
+    the map that does not fit says so itself.
     """
-    infinite = resource.RLIM_INFINITY
-    _try(resource.RLIMIT_MEMLOCK, infinite, infinite)
+    _try(resource.RLIMIT_MEMLOCK, resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+
+def raise_files(probes: int) -> str | None:
+    """Make room for ``probes`` descriptors; a warning when they may not suffice."""
     needed = probes + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= needed:
@@ -31,6 +38,23 @@ def raise_limits(probes: int) -> str | None:
         f"{needed} open files are needed and only {hard} are allowed (RLIMIT_NOFILE): "
         "some functions will not be attached"
     )
+
+
+@contextmanager
+def reserved_files() -> Iterator[None]:
+    """Keep what comes after the probes from finding all descriptors taken by them."""
+    held: list[int] = []
+    try:
+        try:
+            held = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)]
+            while len(held) < _LATER_FILES:
+                held.append(os.dup(held[0]))
+        except OSError:
+            pass  # fewer than that are left: the first probe will say so
+        yield
+    finally:
+        for fd in held:
+            os.close(fd)
 
 
 def _try(limit: int, soft: int, hard: int) -> bool:

@@ -81,7 +81,8 @@ def attached(
     for refusal in refusals:
         note(settings, f"Function '{refusal.function.label}' left out: {refusal.reason}")
     if refusals and not settings.verbose:
-        warn(f"{len(refusals)} functions could not be attached and are left out; -v names them")
+        what = "1 function" if len(refusals) == 1 else f"{len(refusals)} functions"
+        warn(f"{what} could not be attached, -v tells which and why")
     note(
         settings,
         f"Total {rung.attachment.attached} kernel functions attached by "

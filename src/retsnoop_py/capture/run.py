@@ -12,13 +12,14 @@ from retsnoop_py.attach.mass_attacher import Rung, climb
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, make_plan
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
-from retsnoop_py.capture.limits import raise_limits
+from retsnoop_py.capture.limits import raise_files, raise_memlock, reserved_files
 from retsnoop_py.capture.load import LoadedObject, load, ring_bytes
+from retsnoop_py.capture.rights import require_rights
 from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.capture.stream import Stream, open_recording, open_stream
 from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import Interrupted
-from retsnoop_py.kernel.features import Features, probe
+from retsnoop_py.kernel.features import Features, no_kprobe_multi, probe
 from retsnoop_py.libbpf import Reader
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.progress import Progress
@@ -51,6 +52,7 @@ def run(settings: Settings) -> int:
         target = _choose(settings)
         messages.dry_run(make_plan(target.selection.functions, settings.mechanism))
         return 0
+    require_rights()
     with ExitStack() as stack:
         signals = stack.enter_context(StopSignals())
         recorder = stack.enter_context(open_recording(settings.output))
@@ -75,7 +77,7 @@ def _trace(run: _Run) -> int:
     """Trace; 74 if the recording had to be given up, else 0."""
     settings = run.settings
     plan = make_plan(run.target.selection.functions, settings.mechanism)
-    messages.warn(raise_limits(4 * len(plan.functions)))
+    raise_memlock()
     start_log(2 if settings.verbose >= 3 else 0)
     features = probe()
     messages.note(settings, f"Attaching {len(plan.functions)} functions...")
@@ -95,9 +97,14 @@ def _trace(run: _Run) -> int:
 
 def _attach(run: _Run, plan: AttachPlan, features: Features) -> Rung[LoadedObject]:
     def load_one(mechanism: Mechanism) -> LoadedObject:
+        if mechanism is Mechanism.KPROBE:
+            # an event and a link for each entry and each return
+            messages.warn(raise_files(4 * len(plan.functions)))
+        elif not features.kprobe_multi:
+            raise no_kprobe_multi()
         return load(mechanism, plan, run.settings, features, run.target.facts)
 
-    with Progress("Attaching") as progress:
+    with Progress("Attaching") as progress, reserved_files():
         context = AttachContext(progress.update, run.signals.stopping)
         return climb(plan, load_one, context, has_cookies=features.cookie)
 

@@ -56,8 +56,8 @@ def choose_target(settings: Settings, warn: Callable[[str], None]) -> Target:
     """Find images and functions.
 
     Raises what :func:`~retsnoop_py.select.select.select` raises; UnavailableError on a kernel
-    without BTF; InputError where source lines were explicitly asked for and no image has them. ``warn`` is told where they are missing
-    otherwise.
+    without BTF; InputError where source lines were explicitly asked for and no image has them.
+    ``warn`` is told where they are missing otherwise.
     """
     facts = KernelFacts()
     facts.require_btf()

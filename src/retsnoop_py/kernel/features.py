@@ -59,6 +59,14 @@ def no_kprobes() -> UnavailableError:
     )
 
 
+def no_kprobe_multi() -> UnavailableError:
+    """The error for who insists on kprobe.multi where :func:`probe` found none."""
+    return UnavailableError(
+        "this kernel has no kprobe.multi (it takes Linux 5.18 and CONFIG_FPROBE)",
+        "leave out -M: single kprobes are taken instead",
+    )
+
+
 def probe() -> Features:
     """Try each feature on the running kernel.
 

@@ -8,6 +8,7 @@ and what libbpf or the verifier said meanwhile.
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -49,6 +50,9 @@ def fail(call: str, err: int) -> NoReturn:
         hint = "the kernel's verifier refused a program: report this, with `uname -r` and -v"
     elif -err in _DENIED:
         hint = "run as root, or with CAP_BPF and CAP_PERFMON; `dmesg` may name a lockdown"
+        if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY:
+            # the caller raises it where CAP_SYS_RESOURCE lets it
+            hint += "; before Linux 5.11, raise `ulimit -l` too"
     raise BpfError(call, -err, log, hint)
 
 
