@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import shlex
 import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -23,6 +26,7 @@ __all__ = ["LANES", "Host", "plan_modules"]
 LANES = 4
 """How many commands can run in a guest at the same time."""
 
+_PREFIX = "rsn-vm-"
 PORTS = (*(f"lane{number}" for number in range(LANES)), "signals", "stdin")
 
 # loglevel 5 shows warnings; an oops is made a panic so that it cannot go unnoticed, and a panic
@@ -68,8 +72,13 @@ class Host:
         self._cleanup = contextlib.ExitStack()
         self._sockets: dict[str, socket.socket] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = Path(tempfile.mkdtemp(prefix="rsn-vm-")).resolve()
+        _sweep(Path(tempfile.gettempdir()))
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
         self._cleanup.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        # tells others that the folder is in use; the kernel drops it however we end
+        held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._cleanup.callback(os.close, held)
+        fcntl.flock(held, fcntl.LOCK_EX)
         self.share = self._folder / "share"
         self.jobs = self.share / ".jobs"
         self.jobs.mkdir(parents=True)
@@ -208,6 +217,20 @@ class Host:
             )
         self._cleanup.callback(_end, process)
         return process
+
+
+def _sweep(base: Path, age: float = 60.0) -> None:
+    """Remove the folders that killed runs left in ``base``, older than ``age`` seconds."""
+    for folder in base.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another's, or gone by now
+            if time.time() - folder.stat().st_mtime < age:
+                continue
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(handle)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

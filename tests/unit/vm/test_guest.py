@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from retsnoop_py.cli.vm import parse_memory
 from retsnoop_py.errors import RetsnoopError, UsageError
+from retsnoop_py.vm.boot import _sweep
 from retsnoop_py.vm.channel import Channel
 from retsnoop_py.vm.command import job_script
 from retsnoop_py.vm.console import crash_reason, kernel_problems, own_complaint, tail
@@ -136,3 +138,22 @@ def test_memory_sizes(text: str, size: int) -> None:
 def test_sizes_that_are_none_or_too_small(text: str) -> None:
     with pytest.raises(UsageError):
         parse_memory(text)
+
+
+def test_folders_of_killed_runs_are_removed_and_those_in_use_are_not(tmp_path: Path) -> None:
+    for name in ("rsn-vm-dead", "rsn-vm-used", "rsn-vm-young", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "console").touch()
+        if name != "rsn-vm-young":
+            os.utime(tmp_path / name, (0, 0))
+    held = os.open(tmp_path / "rsn-vm-used", os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        _sweep(tmp_path)
+    finally:
+        os.close(held)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "other",
+        "rsn-vm-used",
+        "rsn-vm-young",
+    ]
