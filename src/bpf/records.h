@@ -28,6 +28,7 @@ enum rsn_func_flags {
 enum rsn_session_flags {
 	RSN_SESSION_ERROR = 1, /* the chain of failures reaches the entry function */
 	RSN_SESSION_DIED = 2, /* the thread exited inside the entry function */
+	RSN_SESSION_CALL_SITES = 4, /* kstack: where each slot returns to, then what was above */
 };
 
 /* One traced call of a session's stack. */

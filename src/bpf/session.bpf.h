@@ -46,6 +46,7 @@ struct session {
 	__u64 sites[RSN_MAX_DEPTH]; /* where each running call returns to */
 	__u64 outer[RSN_MAX_KSTACK - RSN_MAX_DEPTH]; /* kernel stack at the first call's entry */
 	__u32 outer_cnt;
+	bool from_sites[2]; /* which kstack was put together of them */
 #endif
 };
 
@@ -170,6 +171,7 @@ static __noinline int stack_from_sites(struct session *s)
 		depth += outer;
 	}
 	s->kstack_cnt[now] = depth;
+	s->from_sites[now] = true;
 	return 0;
 }
 #endif
@@ -181,6 +183,7 @@ static __always_inline void take_kstack(void *ctx, struct session *s)
 
 	s->kstack_cnt[now] = bytes > 0 ? bytes / sizeof(__u64) : 0;
 #ifdef RSN_CALL_SITES
+	s->from_sites[now] = false;
 	if (keep_call_sites && s->kstack_cnt[now] <= 1)
 		stack_from_sites(s);
 #endif
@@ -273,6 +276,10 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 	rec->size = sizeof(*rec) + tail * sizeof(s->slots[0]) + kstack_cnt * sizeof(__u64);
 	rec->emit_ts = now;
 	rec->flags = flags | (s->is_err ? RSN_SESSION_ERROR : 0);
+#ifdef RSN_CALL_SITES
+	if (s->from_sites[kstack])
+		rec->flags |= RSN_SESSION_CALL_SITES;
+#endif
 	rec->depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
 	rec->slot_cnt = tail;
 	rec->kstack_cnt = kstack_cnt;

@@ -26,9 +26,10 @@ class SessionFlags(IntFlag):
 
     ERROR = 1
     DIED = 2
+    CALL_SITES = 4
 
 
-_ERROR, _DIED = int(SessionFlags.ERROR), int(SessionFlags.DIED)
+_ERROR, _DIED, _CALL_SITES = (int(flag) for flag in SessionFlags)
 
 _SESSION = (
     "slot_cnt",
@@ -158,6 +159,7 @@ class Collector:
             too_deep=too_deep,
             lost_exits=lost_exits,
             lost_entries=lost_entries,
+            call_sites=bool(flags & _CALL_SITES),
         )
 
     def _calls(self, slots: bytes, depth: int, stitch_pos: int, position: int) -> tuple[Call, ...]:

@@ -40,6 +40,8 @@ def build_stack(session: Session, symbolizer: Symbolizer, settings: StackSetting
     the end. The innermost call of a return probe is such a one: it has returned already.
     """
     frames = resolve_stack(session, symbolizer)
+    if session.call_sites and len(frames) >= len(session.calls):
+        return Stack(session, _rows_by_call_site(session.calls, frames))
     traced = frozenset([call.function.address for call in session.calls])
     hidden = hidden_frames(frames, traced)
     shown = [index for index, is_hidden in enumerate(hidden) if not is_hidden]
@@ -61,6 +63,20 @@ def build_stack(session: Session, symbolizer: Symbolizer, settings: StackSetting
         told = position + 1
     rows += [StackRow(call, None) for call in session.calls[told:]]
     return Stack(session, tuple(rows))
+
+
+def _rows_by_call_site(calls: Sequence[Call], frames: Sequence[Resolved]) -> tuple[StackRow, ...]:
+    """The rows where the innermost ``frames`` are the places the calls return to, one each."""
+    outer = len(frames) - len(calls)
+    rows = [StackRow(None, frame) for frame in frames[:outer]]
+    for position, call in enumerate(calls):
+        site = frames[outer + position]
+        if position and is_frame_of(calls[position - 1].function, site):
+            rows[-1] = StackRow(calls[position - 1], site)
+        else:
+            rows.append(StackRow(None, site))
+        rows.append(StackRow(call, None))
+    return tuple(rows)
 
 
 def match_calls(calls: Sequence[Call], frames: Sequence[Resolved]) -> list[int | None]:

@@ -46,6 +46,8 @@ class Session(msgspec.Struct, frozen=True):
     too_deep: int
     lost_exits: int
     lost_entries: int
+    #: The kernel could not unwind: ``kstack`` is where each call returns to, then what was above.
+    call_sites: bool = False
 
 
 class StackRow(msgspec.Struct, frozen=True):

@@ -271,3 +271,12 @@ def test_every_call_and_every_frame_is_in_the_stack_once_and_in_order(
 
     assert "".join(row.call.function.name for row in stack.rows if row.call) == calls
     assert "".join(row.frame.name or "" for row in stack.rows if row.frame) == frames
+
+
+def test_call_sites_stand_between_the_calls_they_connect() -> None:
+    """a calls b by way of m, which is not traced; b calls c; the kernel could not unwind."""
+    traced = [call(function(name, start_of(name))) for name in "abc"]
+    sites = [start_of("b") + 0x30, start_of("m") + 0x20, start_of("y") + 0x10]
+    subject = session(*traced, kstack=[*sites, start_of("z") + 0x8], call_sites=True)
+    stack = build_stack(subject, Symbols(*SYMBOLS), StackSettings())
+    assert shown(stack) == "(z) (y) !a (m) b !c"
