@@ -89,7 +89,7 @@ def cpu_model(accel: str, version: tuple[int, int]) -> str:
 
     QEMU's emulation before 8.0 can leave a register's bits in EFLAGS after CMPXCHG16B, the
     direction flag among them. The slab allocator of kernels since 6.5 runs that instruction all
-    the time, and with QEMU 7.2 every second boot of 6.12 died of it (8 of 20; none of 40
+    the time, and with QEMU 7.2 every second boot of 6.12 died of it (15 of 32; none of 10
     without the feature). Without the CPU bit the kernel takes a lock instead.
     """
     if accel == "kvm":
