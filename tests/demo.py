@@ -11,6 +11,7 @@ from pathlib import Path
 
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.vm import kernels
 
 BIN = Path(sys.executable).parent
 KERNEL = "6.12"
@@ -43,14 +44,24 @@ def can_trace() -> bool:
         return False
 
 
+def in_a_vm(trace: list[str]) -> list[str]:
+    """The command that does ``trace`` on a kernel in a VM."""
+    kernel = kernels.cached(KERNEL)
+    lines = os.environ.get("DEBUG_INFO") == "1" or bool(kernel and kernel.vmlinux)
+    print(f"This kernel cannot trace functions: booting Linux {KERNEL} in a VM.")
+    if not lines:
+        print("`DEBUG_INFO=1 make demo` shows source lines too; it fetches some 300 MB for that.")
+    options = ["--kernel", KERNEL, *(["--debug-info"] if lines else [])]
+    return [str(BIN / "retsnoop-py"), "vm", "run", *options, "--", *trace]
+
+
 def main() -> int:
     """Run the tool on the failing workload; its exit status."""
     workload = [str(BIN / "python"), "-m", "retsnoop_py.workload", "--quiet", *CASES]
-    trace = [str(BIN / "retsnoop-py"), *OPTIONS, "-n", "python", "--", *workload]
+    trace = [str(BIN / "retsnoop-py"), *OPTIONS, "--", *workload]
     if not can_trace():
-        print(f"This kernel cannot trace functions: booting Linux {KERNEL} in a VM.\n")
-        trace = [str(BIN / "retsnoop-py"), "vm", "run", "--kernel", KERNEL, "--", *trace]
-    print("$", shlex.join(trace), flush=True)
+        trace = in_a_vm(trace)
+    print("\n$", shlex.join(trace), flush=True)
     return subprocess.run(trace, check=False).returncode
 
 
