@@ -18,7 +18,8 @@ HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
 sys.path.insert(0, str(HERE.parent.parent))
 import build  # noqa: E402
 
-OWN = ("reader", "glue", "facts")
+HEADERS = ("reader", "glue", "facts")
+SOURCES = ("reader", "glue", "symbols", "match", "btf")
 
 LIBBPF = """
 typedef uint32_t __u32;
@@ -94,12 +95,12 @@ def declarations(header: Path) -> str:
 include_dirs, archive, libraries = build.libbpf_paths()
 
 ffibuilder = FFI()
-ffibuilder.cdef(LIBBPF + "".join(declarations(HERE / f"{name}.h") for name in OWN))
+ffibuilder.cdef(LIBBPF + "".join(declarations(HERE / f"{name}.h") for name in HEADERS))
 ffibuilder.set_source(
     "retsnoop_py._bpf",
     "#include <bpf/bpf.h>\n#include <bpf/btf.h>\n#include <bpf/libbpf.h>\n"
-    + "".join(f'#include "{name}.h"\n' for name in OWN),
-    sources=[str(HERE / f"{name}.c") for name in OWN],
+    + "".join(f'#include "{name}.h"\n' for name in HEADERS),
+    sources=[str(HERE / f"{name}.c") for name in SOURCES],
     include_dirs=[str(HERE), *include_dirs],
     extra_objects=archive,
     libraries=libraries,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Typed access to the C helpers of ``src/native/facts.c``: symbol lists and BTF in bulk.
+"""Typed access to the C helpers of ``src/native/facts.h``: symbol lists and BTF in bulk.
 
 Only bytes and numbers pass here; what they mean is decided in the modules that call.
 """

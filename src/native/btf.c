@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* BTF in bulk: where each type is, and the ids of many names in one pass. */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "chains.h"
+#include "facts.h"
+
+enum {
+	BTF_HEADER_WORDS = 3,
+	BTF_KIND_MAX = 19,
+};
+
+/* Words that follow a type's header: a fixed number, and some per member. */
+static const struct {
+	uint8_t fixed;
+	uint8_t per_member;
+} btf_tails[BTF_KIND_MAX + 1] = {
+	[1] = { 1, 0 }, /* INT */
+	[3] = { 3, 0 }, /* ARRAY */
+	[4] = { 0, 3 }, /* STRUCT */
+	[5] = { 0, 3 }, /* UNION */
+	[6] = { 0, 2 }, /* ENUM */
+	[13] = { 0, 2 }, /* FUNC_PROTO */
+	[14] = { 1, 0 }, /* VAR */
+	[15] = { 0, 3 }, /* DATASEC */
+	[17] = { 1, 0 }, /* DECL_TAG */
+	[19] = { 0, 3 }, /* ENUM64 */
+};
+
+static uint32_t btf_kind(uint32_t info)
+{
+	return info >> 24 & 0x1f;
+}
+
+/*
+ * Word offset of every type, in the order of their ids. Returns their number, of which at most
+ * max are written, or -(offset + 1) of the word where the data stops making sense.
+ */
+ptrdiff_t rsn_btf_index(const uint32_t *types, size_t words, uint32_t *offsets, size_t max)
+{
+	size_t off = 0, cnt = 0;
+
+	while (off < words) {
+		uint32_t info, kind;
+		size_t size;
+
+		if (words - off < BTF_HEADER_WORDS)
+			return -(ptrdiff_t)off - 1;
+		info = types[off + 1];
+		kind = btf_kind(info);
+		if (!kind || kind > BTF_KIND_MAX)
+			return -(ptrdiff_t)off - 1;
+		size = BTF_HEADER_WORDS + btf_tails[kind].fixed +
+		       (size_t)btf_tails[kind].per_member * (info & 0xffff);
+		if (size > words - off)
+			return -(ptrdiff_t)off - 1;
+		if (cnt < max)
+			offsets[cnt] = off;
+		cnt++;
+		off += size;
+	}
+	return cnt;
+}
+
+/* The sections of strings end with a NUL, which the caller has checked. */
+static const char *btf_string(const struct rsn_btf *btf, uint32_t off)
+{
+	if (off < btf->base_strs_len)
+		return btf->base_strs + off;
+	off -= btf->base_strs_len;
+	return off < btf->strs_len ? btf->strs + off : "";
+}
+
+/*
+ * Looks name_cnt NUL-terminated names up among the types whose kind is a bit of kinds. out gets,
+ * for each name, 1 + the index of the first such type, or 0. Returns -1 if memory ran out.
+ */
+int rsn_btf_find(const struct rsn_btf *btf, const uint32_t *offsets, size_t cnt, uint32_t kinds,
+		 const char *names, size_t name_cnt, uint32_t *out)
+{
+	const char **wanted = malloc((name_cnt + 1) * sizeof(*wanted));
+	struct chains c;
+
+	if (!wanted || chains_init(&c, name_cnt)) {
+		free(wanted);
+		return -1;
+	}
+	for (size_t i = 0; i < name_cnt; i++) {
+		size_t len = strlen(names);
+
+		wanted[i] = names;
+		out[i] = 0;
+		chains_add(&c, hash_bytes(names, len), i);
+		names += len + 1;
+	}
+	for (size_t t = 0; t < cnt; t++) {
+		const uint32_t *type = &btf->types[offsets[t]];
+		const char *name;
+		uint32_t i;
+
+		if (!type[0] || !(kinds >> btf_kind(type[1]) & 1))
+			continue;
+		name = btf_string(btf, type[0]);
+		i = c.heads[hash_bytes(name, strlen(name)) & c.mask];
+		for (; i != NONE; i = c.next[i])
+			if (!out[i] && !strcmp(wanted[i], name))
+				out[i] = t + 1;
+	}
+	chains_free(&c);
+	free(wanted);
+	return 0;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Hash chains over items that the caller numbers. */
+#ifndef RSN_CHAINS_H
+#define RSN_CHAINS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint32_t NONE = UINT32_MAX; /* ends a chain */
+
+struct chains {
+	uint32_t *heads;
+	uint32_t *next;
+	uint32_t mask;
+};
+
+static inline int chains_init(struct chains *c, size_t cnt)
+{
+	uint32_t size = 16;
+
+	while (size < cnt * 2)
+		size *= 2;
+	c->mask = size - 1;
+	c->heads = malloc(size * sizeof(*c->heads));
+	c->next = malloc((cnt + 1) * sizeof(*c->next));
+	if (!c->heads || !c->next) {
+		free(c->heads);
+		free(c->next);
+		return -1;
+	}
+	memset(c->heads, 0xff, size * sizeof(*c->heads));
+	return 0;
+}
+
+static inline void chains_free(struct chains *c)
+{
+	free(c->heads);
+	free(c->next);
+}
+
+static inline void chains_add(struct chains *c, uint32_t hash, uint32_t item)
+{
+	c->next[item] = c->heads[hash & c->mask];
+	c->heads[hash & c->mask] = item;
+}
+
+static inline uint32_t hash_bytes(const char *s, size_t len)
+{
+	uint32_t h = 2166136261u; /* FNV-1a */
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ (unsigned char)s[i]) * 16777619u;
+	return h;
+}
+
+#endif
