@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from ..errors import UnavailableError
-from . import initrd, kernels, qemu
-from .channel import Channel
-from .modules import ModuleTree
+from retsnoop_py.errors import UnavailableError
+from retsnoop_py.vm import initrd, kernels, qemu
+from retsnoop_py.vm.channel import Channel
+from retsnoop_py.vm.modules import ModuleTree
 
 __all__ = ["LANES", "Host", "plan_modules"]
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .channel import Channel
-from .errors import VmTimeout
+from retsnoop_py.vm.channel import Channel
+from retsnoop_py.vm.errors import VmTimeout
 
 if TYPE_CHECKING:
-    from .machine import Machine
+    from retsnoop_py.vm.machine import Machine
 
 __all__ = ["Command", "Result", "job_script"]
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import UnavailableError
+from retsnoop_py.errors import UnavailableError
 
 __all__ = [
     "AptRoot",

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import RetsnoopError
+from retsnoop_py.errors import RetsnoopError
 
 if TYPE_CHECKING:
-    from .command import Result
+    from retsnoop_py.vm.command import Result
 
 __all__ = [
     "BOOT_FAILED",

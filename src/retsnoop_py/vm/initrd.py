@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
-from ..errors import UnavailableError
+from retsnoop_py.errors import UnavailableError
 
 __all__ = ["Cpio", "build_initrd", "find_busybox", "is_static_elf"]
 

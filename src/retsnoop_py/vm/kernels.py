@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import DataError, InputError, UnavailableError
-from .debian import AptRoot, cache_root, locked
-from .modules import write_index, write_kmod_index
+from retsnoop_py.errors import DataError, InputError, UnavailableError
+from retsnoop_py.vm.debian import AptRoot, cache_root, locked
+from retsnoop_py.vm.modules import write_index, write_kmod_index
 
 __all__ = [
     "DEFAULT",

@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from . import kernels
-from .boot import LANES, Host
-from .channel import Channel
-from .command import Command, Result, job_script
-from .console import crash_reason, kernel_problems, own_complaint, tail
-from .errors import BootFailed, KernelCrashed, VmError
+from retsnoop_py.vm import kernels
+from retsnoop_py.vm.boot import LANES, Host
+from retsnoop_py.vm.channel import Channel
+from retsnoop_py.vm.command import Command, Result, job_script
+from retsnoop_py.vm.console import crash_reason, kernel_problems, own_complaint, tail
+from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmError
 
 __all__ = ["BASE_ENV", "Machine", "Result", "kernel_problems"]
 

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..errors import DataError, UnavailableError
+from retsnoop_py.errors import DataError, UnavailableError
 
 __all__ = [
     "ModuleTree",

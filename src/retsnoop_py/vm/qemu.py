@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import UnavailableError
+from retsnoop_py.errors import UnavailableError
 
 __all__ = [
     "Guest",
