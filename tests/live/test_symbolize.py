@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from tests.live.support import FEW, PYTHON, WORKLOAD, trace
+from tests.live.support import FEW, PYTHON, WORKLOAD, read_recording, trace
 
 from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.symbolize.dwarf import DwarfImage
@@ -167,6 +167,21 @@ def test_stacks_show_lines_and_inlined_frames(machine: Machine, vmlinux: Path) -
         row for row in rows if re.search(r"map_create\+0x\w+ .*\(kernel/bpf/syscall.c:\d+\)$", row)
     ]
     assert [row for row in rows if re.search(r"^ +\. \w+ +\([a-z0-9_/]+\.[ch]:\d+\)$", row)]
+
+
+def test_a_source_path_traces_what_was_compiled_from_it(machine: Machine, vmlinux: Path) -> None:
+    path = machine.share / "source.rsn"
+    options = ("-e", "*_sys_bpf", "-a", ":kernel/bpf/arraymap.c", "-k", str(vmlinux))
+    run = (*options, "-o", str(path), "--", *WORKLOAD, "bpf-map-bad-flags")
+    traced = trace(machine, *run)
+    assert traced.status == 0, traced.err
+    recording = read_recording(path)
+    names = {function.name for function in recording.facts.functions if not function.is_entry}
+    assert {"array_map_alloc", "array_map_alloc_check", "fd_array_map_alloc_check"} <= names
+    assert not [name for name in names if name.startswith(("htab_", "ringbuf_", "bpf_prog_"))]
+    assert [session.calls[-1].function.name for session in recording.sessions] == [
+        "array_map_alloc_check"
+    ]
 
 
 def test_an_image_of_another_kernel_is_refused(machine: Machine, vmlinux: Path) -> None:

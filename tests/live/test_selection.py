@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is selected on a real kernel is what was asked for, modules and presets included."""
+
+from __future__ import annotations
+
+import errno
+
+from tests.live.support import PROGRAMS, PYTHON, errno_of, read_recording, trace
+
+from retsnoop_py.vm.machine import Machine
+
+TRACING = "/sys/kernel/tracing/available_filter_functions"
+
+
+def test_a_function_of_a_module_is_traced(machine: Machine) -> None:
+    path = machine.share / "module.rsn"
+    machine.run(["modprobe", "dummy"])
+    bad_link = [PYTHON, str(PROGRAMS / "bad_link.py")]
+    result = trace(machine, "-e", "dummy_validate[dummy]", "-o", str(path), "--", *bad_link)
+    assert result.status == 0, result.err
+    recording = read_recording(path)
+    assert [errno_of(session) for session in recording.sessions] == [errno.EADDRNOTAVAIL]
+    function = recording.sessions[0].calls[0].function
+    assert (function.name, function.module) == ("dummy_validate", "dummy")
+    assert [module.name for module in recording.facts.modules] == ["dummy"]
+    assert recording.facts.modules[0].build_id
+
+
+def test_a_glob_without_a_module_matches_modules_too(machine: Machine) -> None:
+    machine.run(["modprobe", "dummy"])
+    result = trace(machine, "-e", "dummy_validate", "--dry-run")
+    assert "'dummy_validate [dummy]'" in result.out
+
+
+def test_functions_of_one_name_are_told_apart_by_address(machine: Machine) -> None:
+    """The kernel's own list of addresses, where it has one, says which can be traced."""
+    path = machine.share / "same.rsn"
+    names = "t_start|s_start"
+    select = ("-e", "t_start", "-a", "s_start", "-o", str(path))
+    result = trace(machine, *select, "--", "true")
+    listed = machine.run(["grep", "-E", f"^[0-9a-f]+ ({names})$", f"{TRACING}_addrs"])
+    if listed.status == 2:  # before 6.5 there is no such list: ambiguous names are left out
+        counts = machine.run(["grep", "-cE", f" ({names})$", "/proc/kallsyms"])
+        assert int(counts.out) > 2
+        assert result.status == 66
+        assert "several functions have this name" in result.err
+        return
+    assert result.status == 0, result.err
+    hooks = sorted(int(line.split()[0], 16) for line in listed.out.splitlines())
+    traced = sorted(function.address for function in read_recording(path).facts.functions)
+    assert len(traced) == len(hooks) > 2
+    assert all(0 <= hook - address <= 32 for hook, address in zip(hooks, traced, strict=True))
+
+
+def test_source_paths_select_by_address(machine: Machine) -> None:
+    """Without debug information they are refused, with the next step."""
+    result = trace(machine, "-e", "*_sys_bpf", "-a", ":kernel/bpf/arraymap.c", "--", "true")
+    assert result.status == 69
+    assert "debug package" in result.err
+    assert "Traceback" not in result.err
