@@ -89,6 +89,7 @@ class KprobeAttachment:
             obj.program("rsn_exit"), pmu_type, _return_config(), use_link=use_link
         )
         self._plan = plan
+        self._addresses, self._cookies = plan.addresses, plan.cookies
         self._context = context
         self._entries_first = entries_first
         self.attached = 0
@@ -97,26 +98,28 @@ class KprobeAttachment:
     def attach(self) -> None:
         """Attach each function; one that refuses is left out."""
         functions = self._plan.functions
-        addresses, cookies = self._plan.addresses, self._plan.cookies
-        for start in range(0, len(functions), _CHUNK):
+        # Should descriptors run out, all others are in vain without those that start sessions.
+        order = sorted(range(len(functions)), key=lambda i: not functions[i].is_entry)
+        for start in range(0, len(order), _CHUNK):
             if self._context.stopping():
                 return
-            self._attach_chunk(start, addresses, cookies)
-            self._context.progress(min(start + _CHUNK, len(functions)), len(functions))
+            self._attach_chunk(order[start : start + _CHUNK])
+            self._context.progress(min(start + _CHUNK, len(order)), len(order))
 
-    def _attach_chunk(self, start: int, addresses: list[int], cookies: list[int]) -> None:
-        chunk = slice(start, start + _CHUNK)
+    def _attach_chunk(self, ids: list[int]) -> None:
+        addresses = [self._addresses[i] for i in ids]
+        cookies = [self._cookies[i] for i in ids]
         sides = (self._returns, self._entries)
         if self._entries_first:
             sides = (self._entries, self._returns)
-        errors = [side.attach(addresses[chunk], cookies[chunk]) for side in sides]
+        errors = [side.attach(addresses, cookies) for side in sides]
         for i, (first_error, second_error) in enumerate(zip(*errors, strict=True)):
             if not first_error and not second_error:
                 self.attached += 1
                 continue
             for side in sides:
                 side.close_last(i)
-            function = self._plan.functions[start + i]
+            function = self._plan.functions[ids[i]]
             self.refusals.append(Refusal(function, first_error or second_error))
 
     def detach(self, context: AttachContext) -> None:

@@ -114,16 +114,16 @@ def _attach(mechanism: Mechanism, attachment: Attachment, context: AttachContext
 def _nothing_attached(mechanism: Mechanism, refusals: list[Refusal]) -> RetsnoopError:
     first = refusals[0]
     message = (
-        f"none of the {len(refusals)} functions could be attached by {mechanism.value}: "
+        f"no function could be attached by {mechanism.value}; "
         f"'{first.function.label}': {first.reason}"
     )
     if first.errno in (errno.EPERM, errno.EACCES):
         return PrivilegeError(
-            message, "run as root with all capabilities; kernel.perf_event_paranoid has a say too"
+            message, "run as root, or after `sysctl kernel.perf_event_paranoid=2`"
         )
     if first.errno in (errno.EMFILE, errno.ENFILE):
         return UnavailableError(message, "allow more open files: `ulimit -n`")
-    return UnavailableError(message, "choose other functions; -v tells more about these")
+    return UnavailableError(message, "choose other functions")
 
 
 def _attachment(

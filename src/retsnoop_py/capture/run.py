@@ -50,6 +50,7 @@ def run(settings: Settings) -> int:
     """
     if settings.dry_run:
         target = _choose(settings)
+        messages.warn(target.notice)
         messages.dry_run(make_plan(target.selection.functions, settings.mechanism))
         return 0
     require_rights()
@@ -67,7 +68,7 @@ def run(settings: Settings) -> int:
 
 
 def _choose(settings: Settings) -> Target:
-    target = choose_target(settings, messages.warn)
+    target = choose_target(settings)
     messages.images(settings, target.image_report)
     messages.selection(settings, target.selection)
     return target
@@ -87,6 +88,8 @@ def _trace(run: _Run) -> int:
         messages.attached(settings, rung, plan, time.monotonic() - started)
         if run.signals.stopping():
             raise Interrupted("interrupted while attaching; nothing was traced")
+        # not before: an error must not have a warning about something else in front of it
+        messages.warn(run.target.notice)
         status = _receive(run, rung)
     except BaseException:
         _detach(rung)

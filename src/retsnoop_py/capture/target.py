@@ -6,7 +6,6 @@ Reads the kernel and changes nothing, so a dry run goes through it as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from retsnoop_py.errors import InputError
@@ -23,13 +22,15 @@ from retsnoop_py.symbolize.units import CompileUnits
 class Target:
     """The kernel and what of it to trace; ``symbolize`` is never ``AUTO``.
 
-    ``images`` is None when neither the selection nor the output needs DWARF.
+    ``images`` is None when neither the selection nor the output needs DWARF; ``notice`` says
+    why there are no source lines where nobody insisted on them.
     """
 
     facts: KernelFacts
     selection: Selection
     images: KernelImages | None
     symbolize: SymbolizeMode
+    notice: str | None = None
 
     @property
     def kaslr_offset(self) -> int | None:
@@ -52,12 +53,11 @@ class Target:
         return KernelSymbolizer(self.facts, self.symbolize, self.images)
 
 
-def choose_target(settings: Settings, warn: Callable[[str], None]) -> Target:
+def choose_target(settings: Settings) -> Target:
     """Find images and functions.
 
     Raises what :func:`~retsnoop_py.select.select.select` raises; UnavailableError on a kernel
     without BTF; InputError where source lines were explicitly asked for and no image has them.
-    ``warn`` is told where they are missing otherwise.
     """
     facts = KernelFacts()
     facts.require_btf()
@@ -69,18 +69,15 @@ def choose_target(settings: Settings, warn: Callable[[str], None]) -> Target:
         images = KernelImages(facts, settings.kernel_image)
     units = CompileUnits(images) if images and images.search.notice is None else None
     selection = select(facts, chosen, units)
-    if images is not None:
-        # last, since an error must not have a warning about something else before it
-        mode = _settle(mode, images, warn)
-    return Target(facts, selection, images, mode)
+    if images is None:
+        return Target(facts, selection, images, mode)
+    notice = images.search.notice if mode is SymbolizeMode.AUTO else None
+    return Target(facts, selection, images, _settle(mode, images), notice)
 
 
-def _settle(
-    mode: SymbolizeMode, images: KernelImages, warn: Callable[[str], None]
-) -> SymbolizeMode:
+def _settle(mode: SymbolizeMode, images: KernelImages) -> SymbolizeMode:
     """What can be shown of what was asked for."""
-    notice = images.search.notice
-    if notice is None:
+    if images.search.notice is None:
         return SymbolizeMode.INLINES if mode is SymbolizeMode.AUTO else mode
     if mode in (SymbolizeMode.LINES, SymbolizeMode.INLINES):
         raise InputError(
@@ -88,6 +85,4 @@ def _settle(
             "install the kernel's debug package, set DEBUGINFOD_URLS, or name one with -k; "
             "-v shows every place that was tried",
         )
-    if mode is SymbolizeMode.AUTO:
-        warn(notice)
     return SymbolizeMode.NONE

@@ -14,6 +14,8 @@ from retsnoop_py.errors import BpfError, Interrupted, OutputError, RetsnoopError
 
 #: What a shell reports for a program that SIGPIPE killed.
 BROKEN_PIPE = 141
+#: Errors the message says all about; libbpf would take four lines.
+_KNOWN = frozenset({errno.EPERM, errno.EMFILE, errno.ENFILE})
 #: Lines of a verifier log shown without -v: its verdict is at the end.
 _LOG_LINES = 12
 
@@ -45,8 +47,7 @@ def interrupted() -> int:
 def failed(error: RetsnoopError, verbose: int) -> int:
     """Tell ``error`` and give its exit status."""
     _settle()
-    # of a missing right libbpf knows no more than we do, and says it in four lines
-    if isinstance(error, BpfError) and error.log and (verbose or error.errno != errno.EPERM):
+    if isinstance(error, BpfError) and error.log and (verbose or error.errno not in _KNOWN):
         _say(_shorten(error.log, verbose))
     kind = "" if isinstance(error, Interrupted) else "error: "
     _say(f"retsnoop-py: {kind}{error.message}")

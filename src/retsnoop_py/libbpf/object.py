@@ -7,6 +7,7 @@ and what libbpf or the verifier said meanwhile.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections.abc import Sequence
@@ -46,7 +47,9 @@ def fail(call: str, err: int) -> NoReturn:
     """Raise for ``call``, which returned ``err`` (negative errno)."""
     log = take_log()
     hint = None
-    if _VERIFIER_LOG in log:
+    if -err in (errno.EMFILE, errno.ENFILE):
+        hint = "allow more open files: `ulimit -n`"
+    elif _VERIFIER_LOG in log:
         hint = "the kernel's verifier refused a program: report this, with `uname -r` and -v"
     elif -err in _DENIED:
         hint = "run as root, or with CAP_BPF and CAP_PERFMON; `dmesg` may name a lockdown"

@@ -78,6 +78,12 @@ def test_a_file_that_is_no_program_is_told_before_anything_is_started(tmp_path: 
     assert f"chmod +x {script}" in (caught.value.hint or "")
 
 
+def test_a_folder_is_not_offered_chmod(tmp_path: Path) -> None:
+    with pytest.raises(CommandNotExecutable, match="it is a directory") as caught:
+        Command([str(tmp_path)])
+    assert "chmod" not in (caught.value.hint or "")
+
+
 def test_a_missing_interpreter_is_told_by_release(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter\n")
