@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is wrong is told in one message with the next step and a documented status.
+
+Nothing is left in the kernel then, and the command was not started. What does not need a real
+kernel is in tests/unit.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live.support import (
+    FEW,
+    PROGRAMS,
+    PYTHON,
+    TOOL,
+    WORKLOAD,
+    errno_of,
+    read_recording,
+    trace,
+)
+from tests.live.test_cleanup import leftovers
+
+from retsnoop_py.kernel.notes import build_id
+from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.machine import Machine, kernel_problems
+
+ENTRY = ("-e", "*_sys_bpf")
+FAILING = (*WORKLOAD, "bpf-map-bad-flags")
+#: Debian built these without CONFIG_FPROBE, or before there was one.
+WITHOUT_MULTI = ("5.10", "6.1")
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+#: Perf functions are hundreds, and to detach them one by one takes a minute: most are denied.
+MOST_OF_PERF = (
+    *("perf_event*", "perf_a*", "perf_c*", "perf_g*", "perf_m*", "perf_o*", "perf_p*"),
+    *("perf_r*", "perf_s*", "perf_t*", "__perf*", "*perform*", "*bpf*", "selinux*", "*trace*"),
+    *("x86*", "*freq*", "*cppc*", "*lbr*", "*store*", "*show*", "intel*", "amd*", "*ibs*"),
+)
+
+
+@pytest.fixture(scope="module")
+def before(machine: Machine) -> dict[str, Any]:
+    """What was in the kernel before the first of these tests."""
+    return leftovers(machine)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_started(machine: Machine, before: dict[str, Any]) -> Iterator[None]:
+    """The command of :func:`refused` would leave a file."""
+    yield
+    started = marker(machine).exists()
+    marker(machine).unlink(missing_ok=True)
+    assert not started
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """The short name of the kernel the test is run on."""
+    return str(request.node.callspec.params["machine"])
+
+
+def marker(machine: Machine) -> Path:
+    """What the command leaves that must not be started."""
+    return machine.share / "started"
+
+
+def only_error(result: Result) -> str:
+    """The error message and the hint, after making sure that nothing else was said."""
+    lines = result.err.splitlines()
+    assert len(lines) == 2, result.err
+    assert lines[0].startswith("retsnoop-py: error: ")
+    assert lines[1].startswith("hint: ")
+    assert result.out == ""
+    return "\n".join(line.partition(": ")[2] for line in lines)
+
+
+def refused(machine: Machine, *options: str, under: tuple[str, ...] = ()) -> tuple[int, str]:
+    """The status and the message of a run that does not come to tracing.
+
+    ``under`` is what starts the tool.
+    """
+    command = ("touch", str(marker(machine)))
+    result = machine.run([*under, TOOL, *options, "--", *command])
+    return result.status, only_error(result)
+
+
+def hiding(*folders: str) -> tuple[str, ...]:
+    """Runs a command that finds ``folders`` empty."""
+    hide = "".join(f"mount --bind /tmp/empty {folder} && " for folder in folders)
+    return ("unshare", "-m", "sh", "-c", f'mkdir -p /tmp/empty && {hide} exec "$@"', "sh")
+
+
+# -- what is to be traced --
+
+
+@pytest.mark.one_kernel
+def test_a_glob_without_match_offers_near_names(machine: Machine) -> None:
+    status, said = refused(machine, "-e", "bpf_prog_lode")
+    assert status == 66
+    assert "entry glob 'bpf_prog_lode' matches no kernel function" in said
+    assert "did you mean bpf_prog_load" in said
+
+
+@pytest.mark.one_kernel
+def test_a_glob_the_shell_expanded_is_recognised(machine: Machine) -> None:
+    folder = machine.share / "files"
+    folder.mkdir()
+    (folder / "ovl_one").touch()
+    script = f'cd {folder} && {TOOL} -e ovl_* "$@"'
+    command = ["sh", "-c", script, "sh", "--", "touch", str(marker(machine))]
+    one = machine.run(command)
+    assert one.status == 66
+    assert "Quote it: -e 'ovl_*'" in only_error(one)
+    (folder / "ovl_two").touch()
+    several = machine.run(command)
+    assert several.status == 64
+    assert "the shell expanded your glob; quote it" in only_error(several)
+
+
+@pytest.mark.parametrize(("preset", "call"), [("bpf", "_sys_bpf"), ("perf", "perf_event_open")])
+def test_a_preset_finds_its_functions(preset: str, call: str, machine: Machine) -> None:
+    result = trace(machine, "-c", preset, "--dry-run", "-v")
+    assert result.status == 0, result.err
+    assert len(result.out.splitlines()) > 90
+    entries = [line for line in result.err.splitlines() if "marked as an entry" in line]
+    assert any(call in line for line in entries), entries
+
+
+def test_the_perf_preset_catches_a_failing_perf_event_open(machine: Machine) -> None:
+    path = machine.share / "perf.rsn"
+    options = ["-c", "perf", *(word for glob in MOST_OF_PERF for word in ("-d", glob))]
+    command = (PYTHON, str(PROGRAMS / "perf_event.py"))
+    result = trace(machine, *options, "-o", str(path), "--", *command)
+    assert result.status == 0, result.err
+    assert result.out.startswith("EINVAL\n")
+    (session,) = read_recording(path).sessions
+    assert errno_of(session) == 22
+    assert session.calls[-1].function.name == "register_perf_hw_breakpoint"
+
+
+# -- the kernel's image --
+
+
+def elf(machine: Machine, name: str, *options: str) -> str:
+    """A program that is not the kernel, compiled where the guest sees it."""
+    path = machine.share / name
+    argv = ["gcc", "-x", "c", "-o", str(path), *options, "-"]
+    subprocess.run(argv, input=b"int main(void) { return 0; }\n", check=True)
+    return str(path)
+
+
+@pytest.mark.one_kernel
+def test_an_image_that_will_not_do_is_refused(machine: Machine) -> None:
+    running = build_id(machine.run(["cat", "/sys/kernel/notes"]).stdout)
+    files = {
+        "/nowhere/vmlinux": (66, "no such file"),
+        TOOL: (65, "not an ELF file"),
+        elf(machine, "stripped", f"-Wl,--build-id=0x{running}"): (65, "no DWARF"),
+        elf(machine, "other", "-g", "-Wl,--build-id=0xc0ffee"): (
+            65,
+            f"wrong build id c0ffee != {running}",
+        ),
+    }
+    for path, (status, reason) in files.items():
+        told = refused(machine, *ENTRY, "-k", path)
+        assert told[0] == status, told
+        assert f"-k {path}: " in told[1]
+        assert reason in told[1]
+
+
+# -- rights --
+
+
+@pytest.mark.one_kernel
+def test_without_root_the_next_step_is_root(machine: Machine) -> None:
+    path = machine.share / "never.rsn"
+    status, said = refused(machine, *ENTRY, "-o", str(path), under=NOBODY)
+    assert status == 77
+    assert said.endswith("\nrun it as root")
+    assert not path.exists()
+    dry = machine.run([*NOBODY, TOOL, *ENTRY, "--dry-run"])
+    assert dry.status == 77
+    assert "/proc/kallsyms shows every address as zero" in only_error(dry)
+
+
+@pytest.mark.one_kernel
+def test_root_without_capabilities_hears_their_names(machine: Machine) -> None:
+    nothing = ("setpriv", "--bounding-set", "-all", "--inh-caps", "-all")
+    status, said = refused(machine, *ENTRY, under=nothing)
+    assert status == 77
+    assert "CAP_BPF and CAP_PERFMON, which this root does not have" in said
+    blind = ("setpriv", "--bounding-set", "-syslog", "--inh-caps", "-all")
+    status, said = refused(machine, *ENTRY, under=blind)
+    assert status == 77
+    assert "CAP_SYSLOG" in said
+
+
+def test_a_user_with_capabilities_may_trace(machine: Machine, name: str) -> None:
+    """Debian's kernels have a perf_event_paranoid of 3, which takes single kprobes from them."""
+    held = "+bpf,+perfmon,+syslog,+dac_read_search,+sys_resource"
+    capable = (*NOBODY, "--inh-caps", held, "--ambient-caps", held)
+    options = ("-e", "do_sys_openat2", "-x", "ENOENT")
+    if name not in WITHOUT_MULTI:
+        result = machine.run([*capable, TOOL, *options, "--", "cat", "/nowhere"])
+        assert result.status == 1, result.err
+        assert "[-ENOENT]" in result.out
+    status, said = refused(machine, "-K", *options, under=capable)
+    assert status == 77
+    assert "'do_sys_openat2': the kernel forbids it (-EACCES)" in said
+    assert "kernel.perf_event_paranoid=2" in said
+
+
+@pytest.mark.one_kernel
+def test_hidden_addresses_name_the_sysctl(machine: Machine) -> None:
+    sysctl = "/proc/sys/kernel/kptr_restrict"
+    value = machine.run(["cat", sysctl]).out.strip()
+    machine.run(["sh", "-c", f"echo 2 > {sysctl}"])
+    try:
+        status, said = refused(machine, *ENTRY)
+    finally:
+        machine.run(["sh", "-c", f"echo {value} > {sysctl}"])
+    assert status == 77
+    assert "kernel.kptr_restrict is 2" in said
+    assert "`sysctl kernel.kptr_restrict=1`" in said
+
+
+def limited(machine: Machine, files: int, memory: int | str, *args: str) -> Result:
+    """Run the tool where it may open and lock (bytes) no more than that, and may not change it."""
+    limits = ["prlimit", f"--nofile={files}:{files}", f"--memlock={memory}:{memory}"]
+    return machine.run([*limits, "setpriv", "--bounding-set", "-sys_resource", TOOL, *args])
+
+
+def test_refused_limits_leave_functions_out_and_trace_the_others(
+    machine: Machine, name: str
+) -> None:
+    path = machine.share / "few.rsn"
+    memory: int | str = 64 << 10
+    if name == "5.10":
+        # before 5.11 maps are locked memory
+        result = limited(machine, 4096, memory, *ENTRY, "--", "touch", str(marker(machine)))
+        assert result.status == 77
+        assert "raise `ulimit -l`" in only_error(result)
+        memory = "unlimited"
+    options = ("-K", *ENTRY, "-a", "bpf_map_*", "-o", str(path))
+    result = limited(machine, 128, memory, *options, "--", *FAILING)
+    assert result.status == 0, result.err
+    assert "only 128 are allowed (RLIMIT_NOFILE)" in result.err
+    assert "functions could not be attached, -v tells which and why" in result.err
+    assert "Traceback" not in result.err
+    assert [errno_of(session) for session in read_recording(path).sessions] == [22]
+
+
+@pytest.mark.one_kernel
+def test_too_few_descriptors_for_anything_are_an_error(machine: Machine) -> None:
+    command = ("touch", str(marker(machine)))
+    result = limited(machine, 48, "unlimited", "-K", *ENTRY, "--", *command)
+    assert result.status == 69, result.err
+    warning, _, rest = result.err.partition("\n")
+    assert "only 48 are allowed" in warning
+    assert rest.startswith("retsnoop-py: error: ")
+    assert rest.endswith("hint: allow more open files: `ulimit -n`\n")
+    assert len(rest.splitlines()) == 2
+
+
+# -- what the kernel lacks --
+
+
+@pytest.mark.parametrize(
+    ("folders", "options", "reason", "hint"),
+    [
+        (["/sys/kernel/btf"], (), "no BTF", "CONFIG_DEBUG_INFO_BTF=y"),
+        (
+            ["/sys/kernel/tracing", "/sys/kernel/debug"],
+            (),
+            "tracefs is not mounted",
+            "mount -t tracefs",
+        ),
+        (["/sys/bus/event_source/devices"], ("-K",), "no kprobes", "retsnoop-py vm run"),
+    ],
+    ids=["btf", "tracefs", "kprobes"],
+)
+def test_what_is_missing_is_named(
+    folders: list[str], options: tuple[str, ...], reason: str, hint: str, machine: Machine
+) -> None:
+    status, said = refused(machine, *options, *ENTRY, under=hiding(*folders))
+    assert status == 69
+    message, next_step = said.splitlines()
+    assert reason in message
+    assert hint in next_step
+
+
+@pytest.mark.one_kernel
+def test_a_kernel_without_kprobes_is_told_before_tracefs_is_missed(machine: Machine) -> None:
+    """There, mounting tracefs would only lead to the next error."""
+    lacking = ("/sys/kernel/tracing", "/sys/kernel/debug", "/sys/bus/event_source/devices")
+    status, said = refused(machine, *ENTRY, under=hiding(*lacking))
+    assert status == 69
+    assert "this kernel has no kprobes" in said
+
+
+def test_kprobe_multi_is_refused_where_the_kernel_has_none(machine: Machine, name: str) -> None:
+    if name in WITHOUT_MULTI:
+        status, said = refused(machine, "-M", *ENTRY)
+        assert status == 69
+        assert "this kernel has no kprobe.multi" in said
+        assert "leave out -M" in said
+    else:
+        result = trace(machine, "-M", *FEW, "--", *FAILING)
+        assert result.status == 0, result.err
+        assert "[-EINVAL]" in result.out
+
+
+# -- the command --
+
+
+@pytest.mark.one_kernel
+def test_a_command_that_cannot_run_ends_as_a_shell_would(machine: Machine) -> None:
+    script, junk = machine.share / "script", machine.share / "junk"
+    script.write_text("#!/no/such/interpreter\n")
+    junk.write_bytes(b"\x7fELF, not")
+    commands = {
+        "no-such-command": (127, "no such command"),
+        "/etc/passwd": (126, "chmod +x /etc/passwd"),
+        str(script): (127, "interpreter"),
+        str(junk): (126, "Exec format error"),
+    }
+    for path in (script, junk):
+        path.chmod(0o755)
+    for command, (status, reason) in commands.items():
+        result = trace(machine, *FEW, "--", command)
+        assert result.status == status, result.err
+        assert result.err.count("retsnoop-py: error: ") == result.err.count("\nhint: ") == 1
+        assert f"cannot run {command}: " in result.err
+        assert reason in result.err
+        assert result.err.splitlines()[-1].startswith("hint: ")
+
+
+@pytest.mark.one_kernel
+def test_the_command_keeps_its_standard_streams(machine: Machine) -> None:
+    script = "cat; echo complaint >&2"
+    result = machine.run([TOOL, *FEW, "--", "sh", "-c", script], stdin=b"hi\n")
+    assert result.status == 0
+    assert result.out == "hi\n"
+    assert "complaint" in result.err.splitlines()
+
+
+# -- the output --
+
+
+@pytest.mark.one_kernel
+def test_a_recording_that_cannot_be_written_stops_the_run_before_it_begins(
+    machine: Machine,
+) -> None:
+    read_only = "mkdir -p /tmp/ro && mount -t tmpfs -o ro none /tmp/ro && exec"
+    places = {
+        "/no/such/folder/x.rsn": "No such file or directory",
+        "/tmp": "Is a directory",
+        "/tmp/ro/x.rsn": "Read-only file system",
+        "/dev/full": "not a regular file",
+    }
+    wrapped = ("unshare", "-m", "sh", "-c", f'{read_only} "$@"', "sh")
+    for place, reason in places.items():
+        status, said = refused(machine, *ENTRY, "-o", place, under=wrapped)
+        assert status == 74
+        assert f"cannot record to {place}: " in said
+        assert reason in said
+
+
+@pytest.mark.one_kernel
+def test_an_output_nobody_takes_ends_the_run(machine: Machine) -> None:
+    piped = 'set -o pipefail; "$@" | head -1'
+    talkative = [TOOL, *FEW, "-S", "--", *WORKLOAD, "--all"]
+    result = machine.run(["bash", "-c", piped, "bash", *talkative])
+    assert result.status == 141, result.err
+    assert len(result.out.splitlines()) == 1
+    assert "error" not in result.err
+    assert "Traceback" not in result.err
+    command = [TOOL, *FEW, "--", *FAILING]
+    full = machine.run(["bash", "-c", '"$@" >/dev/full', "bash", *command])
+    assert full.status == 74
+    assert "No space left on device\nhint: " in full.err
+    closed = machine.run(["bash", "-c", '"$@" >&-', "bash", *command])
+    assert closed.status == 0, closed.err
+    assert "error" not in closed.err
+
+
+# -- a dry run --
+
+
+def test_a_dry_run_does_not_touch_the_kernel(machine: Machine) -> None:
+    """A run of ours watches one: the only bpf() call is that of the workload that follows."""
+    path = machine.share / "dry.rsn"
+    present = leftovers(machine)
+    dry = [TOOL, *FEW, "-c", "bpf", "--dry-run", "-o", str(machine.share / "no.rsn")]
+    script = '"$@" && echo $$ && exec ' + " ".join(FAILING)
+    watch = ("-e", "*_sys_bpf", "-e", "security_perf_event_open", "-S", "-o", str(path))
+    result = trace(machine, *watch, "--", "sh", "-c", script, "sh", *dry)
+    assert result.status == 0, result.err
+    assert "Dry run successful, nothing was loaded or attached." in result.out
+    (session,) = read_recording(path).sessions
+    assert f"\n{session.tgid}\n" in result.out
+    assert errno_of(session) == 22
+    assert not (machine.share / "no.rsn").exists()
+    assert leftovers(machine) == present
+
+
+# -- after all of them --
+
+
+def test_nothing_of_all_this_is_left(machine: Machine, before: dict[str, Any]) -> None:
+    for what, now in leftovers(machine).items():
+        known = before[what]
+        assert now <= known if isinstance(now, int) else set(now) <= set(known), (what, now)
+    assert kernel_problems(machine.kernel_log()) == []
