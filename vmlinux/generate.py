@@ -57,13 +57,6 @@ ENUMS: dict[str, tuple[str, ...]] = {
         "BPF_MAP_TYPE_PERF_EVENT_ARRAY",
         "BPF_MAP_TYPE_RINGBUF",
     ),
-    "bpf_func_id": (
-        "BPF_FUNC_ringbuf_output",
-        "BPF_FUNC_get_func_ip",
-        "BPF_FUNC_get_attach_cookie",
-        "BPF_FUNC_get_branch_snapshot",
-    ),
-    "bpf_attach_type": ("BPF_TRACE_KPROBE_MULTI", "BPF_TRACE_KPROBE_SESSION"),
 }
 
 #: Enumerators of enums that have no name.

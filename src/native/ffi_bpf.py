@@ -31,9 +31,6 @@ struct bpf_map;
 struct bpf_link;
 struct btf;
 
-const char *libbpf_version_string(void);
-int libbpf_num_possible_cpus(void);
-int libbpf_probe_bpf_prog_type(int type, const void *opts);
 int libbpf_probe_bpf_map_type(int type, const void *opts);
 int libbpf_probe_bpf_helper(int prog_type, int helper, const void *opts);
 
@@ -71,7 +68,6 @@ struct bpf_link *bpf_program__attach(const struct bpf_program *prog);
 int bpf_link__destroy(struct bpf_link *link);
 
 int bpf_map__fd(const struct bpf_map *map);
-int bpf_map__set_autocreate(struct bpf_map *map, bool autocreate);
 int bpf_map__set_type(struct bpf_map *map, int type);
 int bpf_map__set_max_entries(struct bpf_map *map, __u32 max_entries);
 int bpf_map__set_key_size(struct bpf_map *map, __u32 size);
@@ -81,8 +77,6 @@ int bpf_map_update_elem(int fd, const void *key, const void *value, __u64 flags)
 int bpf_map_update_batch(int fd, const void *keys, const void *values, __u32 *count,
                          const void *opts);
 
-struct bpf_test_run_opts { size_t sz; const void *data_in; __u32 data_size_in; __u32 retval; ...; };
-int bpf_prog_test_run_opts(int prog_fd, struct bpf_test_run_opts *opts);
 """
 
 

@@ -43,18 +43,6 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
-enum bpf_func_id {
-	BPF_FUNC_ringbuf_output = 130,
-	BPF_FUNC_get_func_ip = 173,
-	BPF_FUNC_get_attach_cookie = 174,
-	BPF_FUNC_get_branch_snapshot = 176,
-};
-
-enum bpf_attach_type {
-	BPF_TRACE_KPROBE_MULTI = 42,
-	BPF_TRACE_KPROBE_SESSION = 56,
-};
-
 struct task_struct {
 	pid_t pid;
 	pid_t tgid;

@@ -102,7 +102,6 @@ def _attaches_kprobe_multi() -> bool:
         with BpfObject(OBJECTS / "calib_feat.bpf.o") as obj:
             for program in obj.programs():
                 program.set_autoload(program.name == name)
-            obj.map("feat_ring").set_autocreate(False)
             obj.load()
             obj.program(name).attach_kprobe_multi_symbols([_EVERYWHERE]).close()
     except BpfError:

@@ -127,15 +127,6 @@ class Program:
         link = lib.bpf_program__attach_kprobe_multi_opts(self.handle, ffi.NULL, opts)
         return Link(check_pointer(f"attach {self.section} to {count} functions", link))
 
-    def test_run(self, data: bytes = bytes(64)) -> int:
-        """Run the program once on ``data`` and return its value."""
-        opts = ffi.new("struct bpf_test_run_opts *")
-        opts.sz = ffi.sizeof("struct bpf_test_run_opts")
-        buffer = ffi.from_buffer(data)
-        opts.data_in, opts.data_size_in = buffer, len(data)
-        check(f"run {self.name}", lib.bpf_prog_test_run_opts(self.fd, opts))
-        return int(opts.retval)
-
 
 class BpfMap:
     """A map of a :class:`BpfObject`; keys and values are raw bytes."""
@@ -162,10 +153,6 @@ class BpfMap:
             f"bpf_map__set_max_entries({self.name}, {count})",
             lib.bpf_map__set_max_entries(self.handle, count),
         )
-
-    def set_autocreate(self, autocreate: bool) -> None:
-        """Say before load whether this map is wanted."""
-        check("bpf_map__set_autocreate", lib.bpf_map__set_autocreate(self.handle, autocreate))
 
     def update(self, key: bytes, value: bytes) -> None:
         """Set one element."""

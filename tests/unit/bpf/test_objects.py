@@ -29,11 +29,6 @@ PROGRAMS = {
     },
     "kprobe": {"rsn_entry": "kprobe", "rsn_exit": "kretprobe", **TASK_PROGRAMS},
     "calib_feat": {
-        "feat_types": "socket",
-        "feat_ringbuf": "socket",
-        "feat_kprobe": "kprobe",
-        "feat_cookie": "kprobe",
-        "feat_func_ip": "kprobe",
         "feat_kprobe_multi": "kprobe.multi",
     },
 }
