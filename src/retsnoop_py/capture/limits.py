@@ -8,10 +8,15 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from retsnoop_py.errors import UnavailableError
+
 #: Descriptors a run needs beside those of its probes.
 _SPARE_FILES = 256
 #: Of these, so many after everything is attached: the transport, symbols, images.
 _LATER_FILES = 32
+#: What loading an object takes: its maps, programs and BTF. Where that is missing libbpf and the
+#: verifier fail in many ways, none of which names the limit.
+_LOADING_FILES = 24
 
 
 def raise_memlock() -> None:
@@ -42,15 +47,24 @@ def raise_files(probes: int) -> str | None:
 
 @contextmanager
 def reserved_files() -> Iterator[None]:
-    """Keep what comes after the probes from finding all descriptors taken by them."""
+    """Keep what comes after the probes from finding all descriptors taken by them.
+
+    Raises UnavailableError if there are not even enough to load the programs.
+    """
     held: list[int] = []
     try:
         try:
             held = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)]
-            while len(held) < _LATER_FILES:
+            while len(held) < _LATER_FILES + _LOADING_FILES:
                 held.append(os.dup(held[0]))
-        except OSError:
-            pass  # fewer than that are left: the first probe will say so
+        except OSError as error:
+            raise UnavailableError(
+                f"too few open files are allowed to load the programs: {error.strerror}",
+                "allow more open files: `ulimit -n`",
+            ) from error
+        for fd in held[_LATER_FILES:]:
+            os.close(fd)
+        del held[_LATER_FILES:]
         yield
     finally:
         for fd in held:

@@ -107,6 +107,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Rung[LoadedObjec
             raise no_kprobe_multi()
         return load(mechanism, plan, run.settings, features, run.target.facts)
 
+    raise_files(0)  # what is missing now is an error in a moment, or a warning for many probes
     with Progress("Attaching") as progress, reserved_files():
         context = AttachContext(progress.update, run.signals.stopping)
         return climb(plan, load_one, context, has_cookies=features.cookie)
