@@ -6,7 +6,10 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
+import pytest
+
 from retsnoop_py.capture.limits import raise_files, reserved_files
+from retsnoop_py.errors import UnavailableError
 
 
 def open_files() -> set[int]:
@@ -37,11 +40,14 @@ def test_descriptors_are_kept_for_what_follows_the_probes() -> None:
     assert open_files() == before
 
 
-def test_where_none_are_left_keeping_some_is_no_error() -> None:
+def test_too_few_to_load_anything_are_an_error_and_none_stays_taken() -> None:
+    before = open_files()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_files()) + 1, hard))
+    # below the limit are no more free numbers than reading this directory takes
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(before), hard))
     try:
-        with reserved_files():
+        with pytest.raises(UnavailableError, match="too few open files"), reserved_files():
             pass
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert open_files() == before
