@@ -42,12 +42,11 @@ struct session {
 	struct rsn_slot saved[RSN_MAX_DEPTH];
 	__u64 kstack[2][RSN_MAX_KSTACK];
 	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
-#ifdef RSN_CALL_SITES
+	/* Only where keep_call_sites is set: */
 	__u64 sites[RSN_MAX_DEPTH]; /* where each running call returns to */
 	__u64 outer[RSN_MAX_KSTACK - RSN_MAX_DEPTH]; /* kernel stack at the first call's entry */
 	__u32 outer_cnt;
 	bool from_sites[2]; /* which kstack was put together of them */
-#endif
 };
 
 /* Preallocated: kprobes can fire where memory cannot be had. */
@@ -147,7 +146,6 @@ static __noinline int save_chain(struct session *s)
 	return 0;
 }
 
-#ifdef RSN_CALL_SITES
 /* The kernel cannot unwind behind a return probe (before 5.15): note where each call returns to. */
 const volatile bool keep_call_sites = false;
 
@@ -174,7 +172,6 @@ static __noinline int stack_from_sites(struct session *s)
 	s->from_sites[now] = true;
 	return 0;
 }
-#endif
 
 static __always_inline void take_kstack(void *ctx, struct session *s)
 {
@@ -182,11 +179,9 @@ static __always_inline void take_kstack(void *ctx, struct session *s)
 	long bytes = bpf_get_stack(ctx, s->kstack[now], sizeof(s->kstack[now]), 0);
 
 	s->kstack_cnt[now] = bytes > 0 ? bytes / sizeof(__u64) : 0;
-#ifdef RSN_CALL_SITES
 	s->from_sites[now] = false;
 	if (keep_call_sites && s->kstack_cnt[now] <= 1)
 		stack_from_sites(s);
-#endif
 }
 
 /* Forgets the running calls from `depth` on: their returns were missed. */
@@ -276,10 +271,8 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 	rec->size = sizeof(*rec) + tail * sizeof(s->slots[0]) + kstack_cnt * sizeof(__u64);
 	rec->emit_ts = now;
 	rec->flags = flags | (s->is_err ? RSN_SESSION_ERROR : 0);
-#ifdef RSN_CALL_SITES
 	if (s->from_sites[kstack])
 		rec->flags |= RSN_SESSION_CALL_SITES;
-#endif
 	rec->depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
 	rec->slot_cnt = tail;
 	rec->kstack_cnt = kstack_cnt;

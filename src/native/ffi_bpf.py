@@ -18,8 +18,8 @@ HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
 sys.path.insert(0, str(HERE.parent.parent))
 import build  # noqa: E402
 
-HEADERS = ("reader", "glue", "facts")
-SOURCES = ("reader", "glue", "symbols", "match", "btf")
+HEADERS = ("reader", "glue", "attach", "facts")
+SOURCES = ("reader", "glue", "attach", "symbols", "match", "btf")
 
 LIBBPF = """
 typedef uint32_t __u32;
@@ -54,11 +54,11 @@ int bpf_program__set_autoload(struct bpf_program *prog, bool autoload);
 
 struct bpf_kprobe_multi_opts {
     size_t sz;
-    const char **syms;
     const unsigned long *addrs;
     const __u64 *cookies;
     size_t cnt;
     bool retprobe;
+    bool session;
     ...;
 };
 struct bpf_link *bpf_program__attach_kprobe_multi_opts(const struct bpf_program *prog,

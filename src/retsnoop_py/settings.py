@@ -13,10 +13,20 @@ from pathlib import Path
 
 
 class Mechanism(Enum):
-    """How functions are hooked; ``AUTO`` takes the best one that works here."""
+    """How functions are hooked; ``AUTO`` takes the best that works here."""
 
     AUTO = "auto"
+    #: One BPF trampoline link for many functions, both sides in one program (Linux 7.x).
+    FSESSION_MULTI = "fsession.multi"
+    #: One fprobe link for many functions, both sides in one program (6.10).
+    KPROBE_SESSION = "kprobe.session"
+    #: A pair of fprobe links for many functions (5.18, CONFIG_FPROBE).
     KPROBE_MULTI = "kprobe.multi"
+    #: A pair of programs per function, through a BPF trampoline (5.5).
+    FENTRY = "fentry"
+    #: Two tracefs events with a kprobe or kretprobe per function.
+    KPROBE_EVENTS = "kprobe_events"
+    #: Two perf events per function.
     KPROBE = "kprobe"
 
 
@@ -101,3 +111,7 @@ class Settings:
     output: Path | None = None
     dry_run: bool = False
     verbose: int = 0
+    #: More functions than this are an error before anything is attached.
+    max_functions: int = 10_000
+    #: Whether system-wide settings may be changed for a moment to attach and detach faster.
+    system_changes: bool = True

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from retsnoop_py._bpf import ffi, lib
-from retsnoop_py.attach.plan import AttachContext, AttachPlan, Refusal
+from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
 from retsnoop_py.kernel.features import no_kprobes
-from retsnoop_py.libbpf import BpfObject, Program
+from retsnoop_py.libbpf import Program
 
 PMU = Path("/sys/bus/event_source/devices/kprobe")
 
@@ -67,39 +68,32 @@ class _Side:
 
 
 class KprobeAttachment:
-    """Everything attached by single kprobes.
+    """Functions ``ids`` of ``plan``, attached by single kprobes: bpf links with cookies (5.15).
 
-    ``use_link``: bpf links with cookies. The kernel calls the handlers of an address newest
-    first: with ``entries_first`` our entry program runs when the return is hooked already and
-    can tell if it is not; otherwise it still finds the address the call returns to.
+    The kernel calls the handlers of an address newest first: with entries attached first our
+    entry program runs when the return is hooked already and can tell if it is not; without
+    cookies, on kernels that cannot unwind behind a return probe, returns come first and it
+    finds the address the call returns to.
     """
 
-    def __init__(
-        self,
-        obj: BpfObject,
-        plan: AttachPlan,
-        context: AttachContext,
-        *,
-        use_link: bool,
-        entries_first: bool,
-    ) -> None:
+    def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
         pmu_type = _pmu_type()
-        self._entries = _Side(obj.program("rsn_entry"), pmu_type, 0, use_link=use_link)
-        self._returns = _Side(
-            obj.program("rsn_exit"), pmu_type, _return_config(), use_link=use_link
-        )
+        obj, use_link = context.obj, context.features.cookie
+        entries = _Side(obj.program("rsn_kprobe"), pmu_type, 0, use_link=use_link)
+        returns = _Side(obj.program("rsn_kretprobe"), pmu_type, _return_config(), use_link=use_link)
+        self._sides = (entries, returns) if use_link else (returns, entries)
+        self._detach_order = (entries, returns)
         self._plan = plan
-        self._addresses, self._cookies = plan.addresses, plan.cookies
+        self._ids = ids
         self._context = context
-        self._entries_first = entries_first
         self.attached = 0
-        self.refusals: list[Refusal] = []
+        self.refusals: dict[int, Refusal] = {}
 
     def attach(self) -> None:
         """Attach each function; one that refuses is left out."""
         functions = self._plan.functions
         # Should descriptors run out, all others are in vain without those that start sessions.
-        order = sorted(range(len(functions)), key=lambda i: not functions[i].is_entry)
+        order = sorted(self._ids, key=lambda i: not functions[i].is_entry)
         for start in range(0, len(order), _CHUNK):
             if self._context.stopping():
                 return
@@ -107,25 +101,24 @@ class KprobeAttachment:
             self._context.progress(min(start + _CHUNK, len(order)), len(order))
 
     def _attach_chunk(self, ids: list[int]) -> None:
-        addresses = [self._addresses[i] for i in ids]
-        cookies = [self._cookies[i] for i in ids]
-        sides = (self._returns, self._entries)
-        if self._entries_first:
-            sides = (self._entries, self._returns)
-        errors = [side.attach(addresses, cookies) for side in sides]
+        addresses, cookies = self._plan.addresses(ids), self._plan.cookies(ids)
+        errors = [side.attach(addresses, cookies) for side in self._sides]
         for i, (first_error, second_error) in enumerate(zip(*errors, strict=True)):
             if not first_error and not second_error:
                 self.attached += 1
                 continue
-            for side in sides:
+            for side in self._sides:
                 side.close_last(i)
             function = self._plan.functions[ids[i]]
-            self.refusals.append(Refusal(function, first_error or second_error))
+            self.refusals[ids[i]] = refused(function, first_error or second_error)
+
+    def misses(self) -> list[Miss]:
+        """Calls the kernel did not hand to our programs."""
+        return []
 
     def detach(self, context: AttachContext) -> None:
         """Detach everything, entries before returns. Idempotent."""
-        chunks = self._entries.chunks() + self._returns.chunks()
-        total = len(self._plan.functions)
+        chunks = [chunk for side in self._detach_order for chunk in side.chunks()]
         for done, fds in enumerate(chunks, 1):
             lib.rsn_close_all(fds, len(fds))
-            context.progress(total * done // len(chunks), total)
+            context.progress(len(self._ids) * done // len(chunks), len(self._ids))

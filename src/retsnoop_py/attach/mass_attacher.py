@@ -1,122 +1,104 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ladder: the best mechanism that works here attaches what the plan says."""
+"""The ladder: each mechanism takes what the plan gives it and what the one above could not."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
 
-from retsnoop_py.attach.kprobe import KprobeAttachment
-from retsnoop_py.attach.kprobe_multi import KprobeMultiAttachment
-from retsnoop_py.attach.plan import AttachContext, AttachPlan, Refusal
+from retsnoop_py.attach.plan import AttachContext, Attachment, AttachPlan, Miss, Refusal
 from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
-from retsnoop_py.libbpf import BpfObject
 from retsnoop_py.settings import Mechanism
 
 
-class Attachment(Protocol):
-    """Functions attached by one mechanism."""
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One mechanism at work."""
 
-    refusals: list[Refusal]
-
-    @property
-    def attached(self) -> int:
-        """How many functions are attached."""
-        ...
-
-    def attach(self) -> None:
-        """Attach what can be; what refuses is in ``refusals``.
-
-        Raises UnavailableError where the kernel lacks the mechanism.
-        """
-        ...
-
-    def detach(self, context: AttachContext) -> None:
-        """Detach everything. Idempotent."""
-        ...
-
-
-class Loaded(Protocol):
-    """A loaded object, as the attacher needs it."""
-
-    @property
-    def obj(self) -> BpfObject:
-        """The object with the programs ``rsn_entry`` and ``rsn_exit``."""
-        ...
-
-    def close(self) -> None:
-        """Free it."""
-        ...
-
-
-L = TypeVar("L", bound=Loaded)
+    mechanism: Mechanism
+    attachment: Attachment
 
 
 @dataclass(frozen=True, slots=True)
-class Rung(Generic[L]):
-    """Where the ladder ended.
+class Attached:
+    """Everything that is attached, and the functions that are not."""
 
-    The mechanism, its object, what is attached, and why the better mechanisms were passed over.
+    rungs: tuple[Rung, ...]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def count(self) -> int:
+        """How many functions are attached."""
+        return sum(rung.attachment.attached for rung in self.rungs)
+
+    @property
+    def by(self) -> str:
+        """The mechanisms that took functions, for people."""
+        names = [rung.mechanism.value for rung in self.rungs if rung.attachment.attached]
+        return " and ".join(names)
+
+    def misses(self) -> list[Miss]:
+        """Calls that were not seen."""
+        return [miss for rung in self.rungs for miss in rung.attachment.misses()]
+
+    def detach(self, context: AttachContext) -> None:
+        """Detach everything, newest first. Idempotent."""
+        for rung in reversed(self.rungs):
+            rung.attachment.detach(context)
+
+
+def attach(plan: AttachPlan, context: AttachContext) -> Attached:
+    """Attach what ``plan`` says; nothing stays attached if this raises.
+
+    Raises what a forced mechanism raises; UnavailableError or PrivilegeError where not one
+    function could be attached. Returns early, with less attached, when the run is stopping.
     """
-
-    mechanism: Mechanism
-    loaded: L
-    attachment: Attachment
-    passed_over: tuple[tuple[Mechanism, str], ...]
-
-
-def climb(
-    plan: AttachPlan,
-    load: Callable[[Mechanism], L],
-    context: AttachContext,
-    *,
-    has_cookies: bool,
-) -> Rung[L]:
-    """Attach ``plan`` by the first of its mechanisms that works.
-
-    ``has_cookies``: this kernel has attach cookies (5.15). Raises the last mechanism's
-    UnavailableError where none works; nothing stays attached then.
-    """
-    passed_over: list[tuple[Mechanism, str]] = []
-    for mechanism in plan.mechanisms:
-        last = mechanism is plan.mechanisms[-1]
-        try:
-            loaded = load(mechanism)
-            try:
-                attachment = _attachment(
-                    mechanism, loaded.obj, plan, context, has_cookies=has_cookies
-                )
-                _attach(mechanism, attachment, context)
-            except BaseException:
-                loaded.close()
-                raise
-        except UnavailableError as error:
-            if last:
-                raise
-            passed_over.append((mechanism, error.message))
-            continue
-        return Rung(mechanism, loaded, attachment, tuple(passed_over))
-    raise UnavailableError("no attach mechanism was planned")
-
-
-def _attach(mechanism: Mechanism, attachment: Attachment, context: AttachContext) -> None:
+    rungs: list[Rung] = []
+    refusals: dict[int, Refusal] = {}
     try:
-        attachment.attach()
-        if not attachment.attached and not context.stopping():
-            raise _nothing_attached(mechanism, attachment.refusals)
+        for rung_plan in plan.rungs:
+            ids = sorted({*rung_plan.ids, *refusals})
+            if not ids or context.stopping():
+                continue
+            attachment = make_attachment(rung_plan.mechanism, plan, ids, context)
+            rungs.append(Rung(rung_plan.mechanism, attachment))
+            attachment.attach()
+            # the reason of the first, better mechanism says more than that of the last resort
+            refusals = {i: refusals.get(i, why) for i, why in attachment.refusals.items()}
+        done = Attached(tuple(rungs), (*plan.unfit, *refusals.values()))
+        if not done.count and not context.stopping():
+            raise _nothing_attached(plan, done.refusals)
     except BaseException:
-        attachment.detach(context)
+        Attached(tuple(rungs), ()).detach(context)
         raise
+    return done
 
 
-def _nothing_attached(mechanism: Mechanism, refusals: list[Refusal]) -> RetsnoopError:
+def make_attachment(
+    mechanism: Mechanism, plan: AttachPlan, ids: list[int], context: AttachContext
+) -> Attachment:
+    """The functions ``ids`` of ``plan``, to be attached by ``mechanism``."""
+    match mechanism:
+        case Mechanism.KPROBE_MULTI:
+            from retsnoop_py.attach.kprobe_multi import KprobeMultiAttachment
+
+            return KprobeMultiAttachment(plan, ids, context)
+        case Mechanism.KPROBE:
+            from retsnoop_py.attach.kprobe import KprobeAttachment
+
+            return KprobeAttachment(plan, ids, context)
+        case Mechanism.KPROBE_SESSION:
+            from retsnoop_py.attach.kprobe_multi import KprobeSessionAttachment
+
+            return KprobeSessionAttachment(plan, ids, context)
+        case _:
+            raise ValueError(f"{mechanism.value} does not attach")
+
+
+def _nothing_attached(plan: AttachPlan, refusals: tuple[Refusal, ...]) -> RetsnoopError:
     first = refusals[0]
-    message = (
-        f"no function could be attached by {mechanism.value}; "
-        f"'{first.function.label}': {first.reason}"
-    )
+    by = " or ".join(mechanism.value for mechanism in plan.mechanisms)
+    message = f"no function could be attached by {by}; '{first.function.label}': {first.reason}"
     if first.errno in (errno.EPERM, errno.EACCES):
         return PrivilegeError(
             message, "run as root, or after `sysctl kernel.perf_event_paranoid=2`"
@@ -124,16 +106,3 @@ def _nothing_attached(mechanism: Mechanism, refusals: list[Refusal]) -> Retsnoop
     if first.errno in (errno.EMFILE, errno.ENFILE):
         return UnavailableError(message, "allow more open files: `ulimit -n`")
     return UnavailableError(message, "choose other functions")
-
-
-def _attachment(
-    mechanism: Mechanism,
-    obj: BpfObject,
-    plan: AttachPlan,
-    context: AttachContext,
-    *,
-    has_cookies: bool,
-) -> Attachment:
-    if mechanism is Mechanism.KPROBE_MULTI:
-        return KprobeMultiAttachment(obj, plan, context)
-    return KprobeAttachment(obj, plan, context, use_link=has_cookies, entries_first=has_cookies)

@@ -1,63 +1,134 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What will be attached and how: pure values, made without touching the kernel."""
+"""What will be attached and how: values, made without attaching anything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import errno as errnos
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.features import Features, Verdict
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.settings import Mechanism
 
-#: Best first: what ``auto`` tries.
-LADDER = (Mechanism.KPROBE_MULTI, Mechanism.KPROBE)
+if TYPE_CHECKING:
+    from retsnoop_py.kernel.facts import KernelFacts
+    from retsnoop_py.libbpf import BpfObject
+
+#: Best first: what ``auto`` tries. fentry is not among them: its programs are loaded and let go
+#: one by one, which takes longer than all else as soon as there are more than a handful.
+LADDER = (
+    Mechanism.KPROBE_SESSION,
+    Mechanism.KPROBE_MULTI,
+    Mechanism.KPROBE,
+)
 
 _REASONS = {
-    1: "the kernel forbids it",
-    13: "the kernel forbids it",
-    24: "no file descriptor is left",
-    2: "the kernel does not know an instruction at this address",
-    12: "the kernel is out of memory",
-    16: "another user of this function is in the way",
-    22: "the kernel refuses to probe this function",
-    84: "the address is not at an instruction boundary",
-    95: "the kernel cannot probe this function",
-    99: "the address is not in a function that can be probed",
+    errnos.EPERM: "the kernel forbids it",
+    errnos.EACCES: "the kernel forbids it",
+    errnos.EMFILE: "no file descriptor is left",
+    errnos.ENOENT: "the kernel does not know an instruction at this address",
+    errnos.ENOMEM: "the kernel is out of memory",
+    errnos.EBUSY: "another user of this function is in the way",
+    errnos.EINVAL: "the kernel refuses to probe this function",
+    errnos.EILSEQ: "the address is not at an instruction boundary",
+    errnos.EOPNOTSUPP: "the kernel cannot probe this function",
+    errnos.EADDRNOTAVAIL: "the address is not in a function that can be probed",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class AttachPlan:
-    """Functions in the order of their ids, and the mechanisms to try, best first."""
+class Refusal:
+    """A function that is not attached, and why, in words.
 
-    functions: tuple[Function, ...]
-    mechanisms: tuple[Mechanism, ...]
+    ``errno`` is what the kernel said, positive; 0 if it was not asked.
+    """
 
-    @property
-    def addresses(self) -> list[int]:
-        """The functions' addresses, by id."""
-        return [function.address for function in self.functions]
+    function: Function
+    reason: str
+    errno: int = 0
 
-    @property
-    def cookies(self) -> list[int]:
-        """What the BPF side knows of each function: id below, flags above (records.h)."""
-        return [i | function.flags << 32 for i, function in enumerate(self.functions)]
+
+def refused(function: Function, errno: int) -> Refusal:
+    """The refusal of ``function`` by the kernel with ``errno`` (positive)."""
+    name = ERRNO_NAMES.get(errno, str(errno))
+    words = _REASONS.get(errno)
+    return Refusal(function, f"{words} (-{name})" if words else f"-{name}", errno)
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A function that could not be attached; ``errno`` is positive."""
+class RungPlan:
+    """The functions, by id, that are for ``mechanism`` to take."""
 
-    function: Function
-    errno: int
+    mechanism: Mechanism
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttachPlan:
+    """Functions in the order of their ids, and who is to take them, best mechanism first.
+
+    What one rung finds the kernel refusing is for the next one, which may have nothing planned.
+    ``passed_over`` tells why better mechanisms are not used, ``unfit`` which functions none of
+    the rungs can take.
+    """
+
+    functions: tuple[Function, ...]
+    rungs: tuple[RungPlan, ...]
+    unfit: tuple[Refusal, ...] = ()
+    passed_over: tuple[tuple[Mechanism, str], ...] = ()
 
     @property
-    def reason(self) -> str:
-        """Why, in words."""
-        name = ERRNO_NAMES.get(self.errno, str(self.errno))
-        words = _REASONS.get(self.errno)
-        return f"{words} (-{name})" if words else f"-{name}"
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """The mechanisms of the rungs."""
+        return tuple(rung.mechanism for rung in self.rungs)
+
+    def addresses(self, ids: Iterable[int]) -> list[int]:
+        """The addresses of functions."""
+        return [self.functions[i].address for i in ids]
+
+    def cookies(self, ids: Iterable[int]) -> list[int]:
+        """What the BPF side knows of functions: id below, flags above (records.h)."""
+        return [i | self.functions[i].flags << 32 for i in ids]
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Calls that a mechanism did not see; ``function`` is None where it cannot say whose."""
+
+    function: Function | None
+    count: int
+    what: str
+
+
+class Attachment(Protocol):
+    """Functions attached by one mechanism."""
+
+    #: What the kernel refused, by function id.
+    refusals: dict[int, Refusal]
+
+    @property
+    def attached(self) -> int:
+        """How many functions are attached."""
+        ...
+
+    def attach(self) -> None:
+        """Attach what can be; what the kernel refuses is in ``refusals``.
+
+        Stops early when the run is stopping. Raises UnavailableError where the kernel turns
+        out to lack the mechanism.
+        """
+        ...
+
+    def misses(self) -> list[Miss]:
+        """Calls not seen until now, as far as the kernel counts them; before detaching."""
+        ...
+
+    def detach(self, context: AttachContext) -> None:
+        """Detach everything. Idempotent."""
+        ...
 
 
 #: Called now and then with (functions done, functions in all).
@@ -66,13 +137,65 @@ ProgressCallback = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class AttachContext:
-    """What an attacher may ask while it works."""
+    """What a mechanism may ask while it works.
 
+    ``system_changes``: system-wide settings may be changed for a moment.
+    """
+
+    obj: BpfObject
+    features: Features
+    facts: KernelFacts
     progress: ProgressCallback
     stopping: Callable[[], bool]
+    system_changes: bool = True
 
 
-def make_plan(functions: Sequence[Function], mechanism: Mechanism) -> AttachPlan:
-    """Plan to attach ``functions`` by ``mechanism``, or by the best one that works."""
-    ladder = LADDER if mechanism is Mechanism.AUTO else (mechanism,)
-    return AttachPlan(tuple(functions), ladder)
+class Fitness(Protocol):
+    """Says of functions, before the kernel is asked, that a mechanism cannot take them."""
+
+    def unfit(self, mechanism: Mechanism, function: Function) -> str | None:
+        """Why ``mechanism`` cannot take ``function``; None if nothing speaks against it."""
+        ...
+
+
+class Verdicts(Protocol):
+    """Knows what works here: :class:`~retsnoop_py.kernel.features.Features`."""
+
+    def verdict(self, mechanism: Mechanism) -> Verdict:
+        """Whether ``mechanism`` works, and why not."""
+        ...
+
+    def require(self, mechanism: Mechanism) -> None:
+        """Raise UnavailableError unless it does."""
+        ...
+
+
+def make_plan(
+    functions: Sequence[Function], mechanism: Mechanism, features: Verdicts, fitness: Fitness
+) -> AttachPlan:
+    """Plan to attach ``functions`` by ``mechanism`` alone, or by the best ones that work.
+
+    Tries mechanisms on the kernel until it has as many as it needs. Raises UnavailableError
+    where a forced mechanism, or every one, is missing.
+    """
+    if mechanism is not Mechanism.AUTO:
+        features.require(mechanism)
+        ladder: Sequence[Mechanism] = (mechanism,)
+    else:
+        ladder = LADDER
+    rungs: list[RungPlan] = []
+    passed_over: list[tuple[Mechanism, str]] = []
+    left = {i: Refusal(function, "") for i, function in enumerate(functions)}
+    for one in ladder:
+        if rungs and not left and rungs[-1].mechanism is not Mechanism.FSESSION_MULTI:
+            break
+        verdict = features.verdict(one)
+        if not verdict.works:
+            passed_over.append((one, verdict.reason or "it does not work here"))
+            continue
+        reasons = {i: fitness.unfit(one, functions[i]) for i in left}
+        rungs.append(RungPlan(one, tuple(i for i, reason in reasons.items() if reason is None)))
+        left = {i: Refusal(functions[i], reason) for i, reason in reasons.items() if reason}
+    if not rungs:
+        features.require(ladder[-1])
+    return AttachPlan(tuple(functions), tuple(rungs), tuple(left.values()), tuple(passed_over))

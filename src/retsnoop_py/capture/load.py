@@ -16,10 +16,18 @@ from retsnoop_py.libbpf import OBJECTS, BpfObject, Link
 from retsnoop_py.libbpf.object import MapType
 from retsnoop_py.settings import FilterSettings, Mechanism, Settings, TransportKind
 
-_FILES = {
-    Mechanism.KPROBE_MULTI: "kprobe_multi.bpf.o",
-    Mechanism.KPROBE: "kprobe.bpf.o",
+_OBJECT = "trace.bpf.o"
+#: The programs of each mechanism.
+_PROGRAMS = {
+    Mechanism.FSESSION_MULTI: ("rsn_fsession",),
+    Mechanism.KPROBE_SESSION: ("rsn_session",),
+    Mechanism.KPROBE_MULTI: ("rsn_multi_entry", "rsn_multi_return"),
+    Mechanism.FENTRY: ("rsn_fentry", "rsn_fexit"),
+    Mechanism.KPROBE_EVENTS: ("rsn_kprobe", "rsn_kretprobe"),
+    Mechanism.KPROBE: ("rsn_kprobe", "rsn_kretprobe"),
 }
+#: Those that can find a function by nothing but its address.
+_BY_ADDRESS = (Mechanism.KPROBE_EVENTS, Mechanism.KPROBE)
 _COMM_LEN = 16
 #: What kretprobes return through, newest kernels first (6.0, 5.15).
 _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
@@ -58,29 +66,25 @@ class LoadedObject:
 
 
 def load(
-    mechanism: Mechanism,
-    plan: AttachPlan,
-    settings: Settings,
-    features: Features,
-    facts: KernelFacts,
+    plan: AttachPlan, settings: Settings, features: Features, facts: KernelFacts
 ) -> LoadedObject:
-    """Load the object of ``mechanism`` for the functions of ``plan``.
+    """Load the programs of ``plan``'s rungs.
 
-    Raises BpfError with the verifier's log where the kernel refuses it, UnavailableError where
+    Raises BpfError with the verifier's log where the kernel refuses them, UnavailableError where
     it lacks the transport the user insists on.
     """
-    path = OBJECTS / _FILES[mechanism]
+    path = OBJECTS / _OBJECT
     if not path.exists():
         raise RetsnoopError(f"{path.name} is missing from the installation", "run `make build`")
     is_perf = _choose_perf_buffer(settings, features)
     obj = BpfObject(path)
     try:
+        _choose_programs(obj, plan, settings)
         _configure(obj, settings, is_perf=is_perf)
-        by_address = mechanism is Mechanism.KPROBE and not features.cookie
-        if mechanism is Mechanism.KPROBE:
+        _tell_return_hooks(obj, facts)
+        by_address = any(one in plan.mechanisms for one in _BY_ADDRESS)
+        if by_address:
             _configure_function_ids(obj, plan, features, facts)
-        elif facts.kallsyms.address_of(_FPROBE_HOOKS) is not None:
-            _tell_return_hooks(obj, facts)
         obj.load()
         _fill_filters(obj, settings.filters)
         if by_address:
@@ -94,6 +98,13 @@ def load(
         obj.close()
         raise
     return LoadedObject(obj, is_perf, links)
+
+
+def _choose_programs(obj: BpfObject, plan: AttachPlan, settings: Settings) -> None:
+    wanted = {name for mechanism in plan.mechanisms for name in _PROGRAMS[mechanism]}
+    wanted.update(_TASK_PROGRAMS if settings.command else set(_TASK_PROGRAMS) - {_TREE_PROGRAM})
+    for program in obj.programs():
+        program.set_autoload(program.name in wanted)
 
 
 def _choose_perf_buffer(settings: Settings, features: Features) -> bool:
@@ -120,7 +131,6 @@ def _configure(obj: BpfObject, settings: Settings, *, is_perf: bool) -> None:
         ("comm_filter", len(filters.comms) + len(filters.deny_comms)),
     ):
         obj.map(name).set_max_entries(max(count, 1))
-    obj.program(_TREE_PROGRAM).set_autoload(bool(settings.command))
     for name, value in (
         ("use_ringbuf", not is_perf),
         ("sessions_max", settings.bpf.sessions_size),
@@ -144,14 +154,11 @@ def _configure_function_ids(
     obj: BpfObject, plan: AttachPlan, features: Features, facts: KernelFacts
 ) -> None:
     """How a probe learns which function fired: a cookie, or an address looked up in a hash."""
+    obj.map("ip_to_cookie").set_max_entries(max(len(plan.functions), 1))
     obj.set_global(".rodata", "has_cookie", int(features.cookie))
     obj.set_global(".rodata", "has_func_ip", int(features.func_ip))
-    if features.cookie:
-        _tell_return_hooks(obj, facts)
-        return
     # cookies came with the release (5.15) that can unwind behind return probes
-    obj.set_global(".rodata", "keep_call_sites", 1)
-    obj.map("ip_to_cookie").set_max_entries(max(len(plan.functions), 1))
+    obj.set_global(".rodata", "keep_call_sites", int(not features.cookie))
     if features.func_ip:
         return
     for symbol, name in (
@@ -170,14 +177,16 @@ def _configure_function_ids(
 
 def _tell_return_hooks(obj: BpfObject, facts: KernelFacts) -> None:
     """What stands in for a return address, by which a probe sees that its return is caught."""
-    found = (facts.kallsyms.address_of(name) for name in _RETURN_HOOKS)
-    obj.set_global(".rodata", "return_hook", next(filter(None, found), 0))
-    graph = facts.kallsyms.address_of("return_to_handler")
-    obj.set_global(".rodata", "graph_hook", graph or 0)
+    find = facts.kallsyms.address_of
+    hook = next(filter(None, map(find, _RETURN_HOOKS)), 0)
+    obj.set_global(".rodata", "graph_hook", find("return_to_handler") or 0)
+    obj.set_global(".rodata", "return_hook", hook)
+    obj.set_global(".rodata", "multi_return_hook", hook if find(_FPROBE_HOOKS) else 0)
 
 
 def _fill_addresses(obj: BpfObject, plan: AttachPlan) -> None:
-    pairs = zip(plan.addresses, plan.cookies, strict=True)
+    ids = range(len(plan.functions))
+    pairs = zip(plan.addresses(ids), plan.cookies(ids), strict=True)
     obj.map("ip_to_cookie").update_many(
         [(struct.pack("=Q", address), struct.pack("=Q", cookie)) for address, cookie in pairs]
     )

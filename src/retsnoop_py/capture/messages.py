@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from retsnoop_py.attach.mass_attacher import Rung
-from retsnoop_py.attach.plan import AttachPlan
-from retsnoop_py.capture.load import LoadedObject
-from retsnoop_py.kernel.functions import FuncFlags
+from retsnoop_py.attach.mass_attacher import Attached
+from retsnoop_py.attach.plan import AttachPlan, Miss
+from retsnoop_py.kernel.functions import FuncFlags, Function
 from retsnoop_py.select.model import Selection
 from retsnoop_py.select.report import report, warnings
-from retsnoop_py.settings import Settings
+from retsnoop_py.settings import Mechanism, Settings
+
+#: Functions with missed calls that are named.
+_MISSES_SHOWN = 5
 
 
 def say(text: str) -> None:
@@ -58,33 +60,54 @@ def selection(settings: Settings, chosen: Selection) -> None:
             )
 
 
-def dry_run(plan: AttachPlan) -> None:
+def dry_run(functions: Sequence[Function], mechanisms: Sequence[Mechanism]) -> None:
     """What would be attached; on stdout, since it is the result asked for."""
-    for number, function in enumerate(plan.functions, 1):
+    for number, function in enumerate(functions, 1):
         print(f"Attached (dry run) to function #{number} '{function.label}'.")
-    ladder = ", else ".join(mechanism.value for mechanism in plan.mechanisms)
-    print(f"Total {len(plan.functions)} kernel functions attached (dry run) by {ladder}.")
+    ladder = ", else ".join(mechanism.value for mechanism in mechanisms)
+    print(f"Total {len(functions)} kernel functions attached (dry run) by {ladder}.")
     print("Dry run successful, nothing was loaded or attached.")
 
 
-def attached(
-    settings: Settings, rung: Rung[LoadedObject], plan: AttachPlan, seconds: float
-) -> None:
-    """How attaching went: each refusal with -v, else their number."""
-    for mechanism, reason in rung.passed_over:
+def planned(settings: Settings, plan: AttachPlan) -> None:
+    """Which mechanisms are used and which cannot be."""
+    for mechanism, reason in plan.passed_over:
         note(settings, f"{mechanism.value} cannot be used: {reason}")
-    refusals = rung.attachment.refusals
-    refused = {refusal.function.address for refusal in refusals}
-    for number, function in enumerate(plan.functions, 1):
-        if settings.verbose and function.address not in refused:
-            say(f"Attached to function #{number} '{function.label}'.")
-    for refusal in refusals:
+    ways = ", what that cannot take by ".join(mechanism.value for mechanism in plan.mechanisms)
+    note(settings, f"Attaching {len(plan.functions)} functions by {ways}...")
+
+
+def attached(settings: Settings, done: Attached, plan: AttachPlan, seconds: float) -> None:
+    """How attaching went: each refusal with -v, else their number."""
+    if settings.verbose:
+        left_out = {refusal.function.address for refusal in done.refusals}
+        for number, function in enumerate(plan.functions, 1):
+            if function.address not in left_out:
+                say(f"Attached to function #{number} '{function.label}'.")
+    for refusal in done.refusals:
         note(settings, f"Function '{refusal.function.label}' left out: {refusal.reason}")
-    if refusals and not settings.verbose:
-        what = "1 function" if len(refusals) == 1 else f"{len(refusals)} functions"
+    if done.refusals and not settings.verbose:
+        count = len(done.refusals)
+        what = "1 function" if count == 1 else f"{count} functions"
         warn(f"{what} could not be attached, -v tells which and why")
+    for rung in done.rungs:
+        count = rung.attachment.attached
+        if count and len(done.rungs) > 1:
+            note(settings, f"Attached {count} of them by {rung.mechanism.value}.")
     note(
         settings,
-        f"Total {rung.attachment.attached} kernel functions attached by "
-        f"{rung.mechanism.value} in {seconds * 1000:.0f} ms.",
+        f"Total {done.count} kernel functions attached by {done.by} in {seconds * 1000:.0f} ms.",
     )
+
+
+def missed(misses: Sequence[Miss]) -> Iterator[str]:
+    """The warnings about calls that no program saw, those with the most first."""
+    ordered = sorted(misses, key=lambda miss: -miss.count)
+    for miss in ordered[:_MISSES_SHOWN]:
+        whose = f" of '{miss.function.label}'" if miss.function else ""
+        calls = "1 call" if miss.count == 1 else f"{miss.count} calls"
+        yield f"{calls}{whose} not seen: {miss.what}"
+    rest = ordered[_MISSES_SHOWN:]
+    if rest:
+        total = sum(miss.count for miss in rest)
+        yield f"{total} calls of {len(rest)} more functions not seen, for the same reasons"

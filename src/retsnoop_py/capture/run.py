@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from retsnoop_py.attach.mass_attacher import Rung, climb
-from retsnoop_py.attach.plan import AttachContext, AttachPlan, make_plan
+from retsnoop_py.attach.fitness import KernelFitness
+from retsnoop_py.attach.mass_attacher import Attached, attach
+from retsnoop_py.attach.plan import LADDER, AttachContext, AttachPlan, make_plan
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
 from retsnoop_py.capture.limits import raise_files, raise_memlock, reserved_files
@@ -18,8 +19,9 @@ from retsnoop_py.capture.rights import require_rights
 from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.capture.stream import Stream, open_recording, open_stream
 from retsnoop_py.capture.target import Target, choose_target
-from retsnoop_py.errors import Interrupted
-from retsnoop_py.kernel.features import Features, no_kprobe_multi, probe
+from retsnoop_py.errors import Interrupted, UsageError
+from retsnoop_py.kernel.btf import Kind
+from retsnoop_py.kernel.features import Features
 from retsnoop_py.libbpf import Reader
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.progress import Progress
@@ -29,6 +31,8 @@ from retsnoop_py.settings import Mechanism, Settings
 #: How long to wait for records before looking at signals and the command, in ms.
 _WAIT_MS = 100
 _WAIT_COMMAND_MS = 20
+#: These take descriptors for each function.
+_PER_FUNCTION = frozenset({Mechanism.FENTRY, Mechanism.KPROBE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,8 @@ def run(settings: Settings) -> int:
     if settings.dry_run:
         target = _choose(settings)
         messages.warn(target.notice)
-        messages.dry_run(make_plan(target.selection.functions, settings.mechanism))
+        forced = settings.mechanism is not Mechanism.AUTO
+        messages.dry_run(target.selection.functions, (settings.mechanism,) if forced else LADDER)
         return 0
     require_rights()
     with ExitStack() as stack:
@@ -76,49 +81,83 @@ def _choose(settings: Settings) -> Target:
 
 def _trace(run: _Run) -> int:
     """Trace; 74 if the recording had to be given up, else 0."""
-    settings = run.settings
-    plan = make_plan(run.target.selection.functions, settings.mechanism)
+    settings, facts = run.settings, run.target.facts
+    functions = run.target.selection.functions
+    _check_number(settings, len(functions))
     raise_memlock()
     start_log(2 if settings.verbose >= 3 else 0)
-    features = probe()
-    messages.note(settings, f"Attaching {len(plan.functions)} functions...")
+    features = Features(facts.require_btf().find("vfs_read", Kind.FUNC))
+    plan = make_plan(functions, settings.mechanism, features, KernelFitness())
+    messages.planned(settings, plan)
     started = time.monotonic()
-    rung = _attach(run, plan, features)
+    hooks = _attach(run, plan, features)
     try:
-        messages.attached(settings, rung, plan, time.monotonic() - started)
+        messages.attached(settings, hooks.attached, plan, time.monotonic() - started)
         if run.signals.stopping():
             raise Interrupted("interrupted while attaching; nothing was traced")
         # not before: an error must not have a warning about something else in front of it
         messages.warn(run.target.notice)
-        status = _receive(run, rung)
+        status = _receive(run, hooks)
     except BaseException:
-        _detach(rung)
+        hooks.detach()
         raise
-    messages.lifecycle(f"DONE in {_detach(rung) * 1000:.0f} ms.")
+    messages.lifecycle(f"DONE in {hooks.detach() * 1000:.0f} ms.")
     return status
 
 
-def _attach(run: _Run, plan: AttachPlan, features: Features) -> Rung[LoadedObject]:
-    def load_one(mechanism: Mechanism) -> LoadedObject:
-        if mechanism is Mechanism.KPROBE:
-            # an event and a link for each entry and each return
-            messages.warn(raise_files(4 * len(plan.functions)))
-        elif not features.kprobe_multi:
-            raise no_kprobe_multi()
-        return load(mechanism, plan, run.settings, features, run.target.facts)
+def _check_number(settings: Settings, count: int) -> None:
+    if count > settings.max_functions:
+        raise UsageError(
+            f"{count} functions match, and no more than {settings.max_functions} are attached",
+            f"choose fewer with -a, -e or -d, or allow them: --max-functions {count}",
+        )
 
-    raise_files(0)  # what is missing now is an error in a moment, or a warning for many probes
+
+@dataclass(frozen=True, slots=True)
+class _Hooks:
+    """Loaded programs and what they are attached to."""
+
+    loaded: LoadedObject
+    attached: Attached
+    context: AttachContext
+
+    def detach(self) -> float:
+        """Detach everything; the seconds it took."""
+        started = time.monotonic()
+        with Progress("Detaching") as progress:
+            self.attached.detach(replace(self.context, progress=progress.update))
+        self.loaded.close()
+        return time.monotonic() - started
+
+
+def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
+    settings = run.settings
+    # an event and a link for each entry and each return
+    probes = 4 * len(plan.functions) if _PER_FUNCTION.intersection(plan.mechanisms) else 0
+    messages.warn(raise_files(probes))
     with Progress("Attaching") as progress, reserved_files():
-        context = AttachContext(progress.update, run.signals.stopping)
-        return climb(plan, load_one, context, has_cookies=features.cookie)
+        loaded = load(plan, settings, features, run.target.facts)
+        context = AttachContext(
+            obj=loaded.obj,
+            features=features,
+            facts=run.target.facts,
+            progress=progress.update,
+            stopping=run.signals.stopping,
+            system_changes=settings.system_changes,
+        )
+        try:
+            return _Hooks(loaded, attach(plan, context), context)
+        except BaseException:
+            loaded.close()
+            raise
 
 
-def _receive(run: _Run, rung: Rung[LoadedObject]) -> int:
-    loaded = rung.loaded
+def _receive(run: _Run, hooks: _Hooks) -> int:
+    loaded = hooks.loaded
     size = ring_bytes(run.settings.bpf.ringbuf_size)
     with (
         Reader(loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=size) as reader,
-        open_stream(run.settings, run.target, rung, run.recorder) as stream,
+        open_stream(run.settings, run.target, hooks.attached.by, loaded, run.recorder) as stream,
     ):
         reader.start()
         if run.command is not None:
@@ -134,6 +173,8 @@ def _receive(run: _Run, rung: Rung[LoadedObject]) -> int:
             reader.stop()
         _read_rest(reader, stream)
         messages.lifecycle("\nDetaching...")
+        for text in messages.missed(hooks.attached.misses()):
+            stream.warn(text)
         stream.finish(loaded, reader.stats())
         return stream.exit_status
 
@@ -151,12 +192,3 @@ def _read_until_stopped(run: _Run, reader: Reader, stream: Stream) -> None:
 def _read_rest(reader: Reader, stream: Stream) -> None:
     for data in iter(partial(reader.take, 0), None):
         stream.feed(data)
-
-
-def _detach(rung: Rung[LoadedObject]) -> float:
-    """Detach everything; the seconds it took."""
-    started = time.monotonic()
-    with Progress("Detaching") as progress:
-        rung.attachment.detach(AttachContext(progress.update, lambda: False))
-    rung.loaded.close()
-    return time.monotonic() - started

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import retsnoop_py
-from retsnoop_py.attach.mass_attacher import Rung
 from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.capture.target import Target
 from retsnoop_py.kernel.btf import Btf
@@ -64,13 +63,14 @@ def open_recording(path: Path | None) -> Iterator[RecordingWriter | None]:
 def open_stream(
     settings: Settings,
     target: Target,
-    rung: Rung[LoadedObject],
+    mechanism: str,
+    loaded: LoadedObject,
     recorder: RecordingWriter | None,
 ) -> Iterator[Stream]:
-    """The stream of a run whose functions are attached."""
+    """The stream of a run whose functions are attached, by ``mechanism`` in words."""
     with ExitStack() as stack:
         target.facts.kallsyms.reread()  # our own programs are among the symbols now
-        facts = _stream_facts(settings, target, rung)
+        facts = _stream_facts(settings, target, mechanism, loaded)
         symbolizer = stack.enter_context(target.symbolizer())
         if recorder is not None:
             recorder.start(facts)
@@ -80,12 +80,14 @@ def open_stream(
             stream.warn(text)
 
 
-def _stream_facts(settings: Settings, target: Target, rung: Rung[LoadedObject]) -> StreamFacts:
+def _stream_facts(
+    settings: Settings, target: Target, mechanism: str, loaded: LoadedObject
+) -> StreamFacts:
     kernel = target.facts
     functions = target.selection.functions
     return StreamFacts(
         functions=tuple(functions),
-        layouts=btf_layouts(Btf(rung.loaded.obj.btf())),
+        layouts=btf_layouts(Btf(loaded.obj.btf())),
         realtime_offset_ns=realtime_offset_ns(),
         utc_offset_s=utc_offset_s(),
         release=kernel.release,
@@ -94,7 +96,7 @@ def _stream_facts(settings: Settings, target: Target, rung: Rung[LoadedObject]) 
         stext=kernel.kallsyms.address_of("_stext") or 0,
         kaslr_offset=target.kaslr_offset,
         modules=_module_facts(functions, target),
-        mechanism=rung.mechanism.value,
+        mechanism=mechanism,
         tool_version=retsnoop_py.__version__,
         command=settings.command,
         filters=settings.filters,

@@ -122,12 +122,33 @@ Output = Annotated[
         show_default=False,
     ),
 ]
+Attach = Annotated[
+    str | None,
+    typer.Option(
+        "--attach",
+        metavar="MECHANISM",
+        help="Attach by this mechanism alone: fsession.multi, kprobe.session, kprobe.multi, "
+        "fentry, kprobe_events or kprobe. Without it: the best that works here, and the next "
+        "best for functions it cannot take.",
+        rich_help_panel=RUN_MODE,
+        show_default=False,
+    ),
+]
+Fentries = Annotated[
+    bool,
+    typer.Option(
+        "-F",
+        "--fentries",
+        help="The same as --attach=fentry: cheap calls, slow to attach and detach.",
+        rich_help_panel=RUN_MODE,
+    ),
+]
 KprobesMulti = Annotated[
     bool,
     typer.Option(
         "-M",
         "--kprobes-multi",
-        help="Attach all functions in one go (kprobe.multi), or fail.",
+        help="The same as --attach=kprobe.multi.",
         rich_help_panel=RUN_MODE,
     ),
 ]
@@ -136,7 +157,26 @@ Kprobes = Annotated[
     typer.Option(
         "-K",
         "--kprobes",
-        help="Attach function by function: slow, works anywhere.",
+        help="The same as --attach=kprobe: function by function, slow, works anywhere.",
+        rich_help_panel=RUN_MODE,
+    ),
+]
+MaxFunctions = Annotated[
+    str | None,
+    typer.Option(
+        "--max-functions",
+        metavar="N",
+        help="Refuse to attach to more functions than this (10000).",
+        rich_help_panel=RUN_MODE,
+        show_default=False,
+    ),
+]
+NoSystemChanges = Annotated[
+    bool,
+    typer.Option(
+        "--no-system-changes",
+        help="Leave /sys/kernel/rcu_expedited alone: where functions are attached one by one it "
+        "is set meanwhile, which makes that faster, and put back.",
         rich_help_panel=RUN_MODE,
     ),
 ]
@@ -352,7 +392,6 @@ LATER = tuple(
         ("lbr-max-count", None, "LBR capture"),
         ("interim-stacks", "I", "interim stacks"),
         ("intermediate-stacks", None, "interim stacks"),
-        ("fentries", "F", "attaching by fentry/fexit"),
         ("debug", None, "debugging of the tracer"),
         ("bpf-logs", "l", "debugging of the tracer"),
     )

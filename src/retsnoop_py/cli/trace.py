@@ -18,7 +18,6 @@ from retsnoop_py.cli.typed import Command
 from retsnoop_py.errors import UsageError
 from retsnoop_py.settings import (
     FilterSettings,
-    Mechanism,
     SelectionSettings,
     Settings,
     SymbolizeMode,
@@ -81,8 +80,12 @@ def trace(
     ],
     output: options.Output = None,
     dry_run: options.DryRun = False,
+    attach: options.Attach = None,
+    fentries: options.Fentries = False,
     kprobes_multi: options.KprobesMulti = False,
     kprobes: options.Kprobes = False,
+    max_functions: options.MaxFunctions = None,
+    no_system_changes: options.NoSystemChanges = False,
     call_stack: options.CallStack = False,
     pid: options.Pid,
     no_pid: options.NoPid,
@@ -122,7 +125,9 @@ def trace(
         ),
         stacks=fine.stacks,
         bpf=fine.bpf,
-        mechanism=_mechanism(kprobes_multi, kprobes),
+        mechanism=values.mechanism(attach, fentry=fentries, multi=kprobes_multi, single=kprobes),
+        max_functions=values.max_functions(max_functions),
+        system_changes=not no_system_changes,
         symbolize=_mode(symbolize, fine),
         kernel_image=_path("-k", kernel),
         command=tuple(command),
@@ -161,14 +166,6 @@ def _check_preset(name: str) -> None:
 def _allowed(names: Sequence[str]) -> frozenset[int] | None:
     errors = values.allowed_errors(names)
     return errors.numbers or None
-
-
-def _mechanism(multi: bool, single: bool) -> Mechanism:
-    if multi and single:
-        raise UsageError("-M and -K exclude each other", "give one, or none for the best there is")
-    if multi:
-        return Mechanism.KPROBE_MULTI
-    return Mechanism.KPROBE if single else Mechanism.AUTO
 
 
 def _mode(value: str | None, fine: Config) -> SymbolizeMode:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py.errors import InputError, UsageError
-from retsnoop_py.settings import SymbolizeMode
+from retsnoop_py.settings import Mechanism, Settings, SymbolizeMode
 
 #: The kernel's own limit, PID_MAX_LIMIT of include/linux/threads.h.
 _PID_MAX = 4 * 1024 * 1024
@@ -80,6 +80,43 @@ def longer_ns(value: str | None) -> int:
             f"-L {value}: not a duration", "-L takes whole milliseconds, 1 or more: -L 100"
         )
     return int(value) * 1_000_000
+
+
+def mechanism(name: str | None, *, fentry: bool, multi: bool, single: bool) -> Mechanism:
+    """What ``--attach`` or one of ``-F``, ``-M`` and ``-K`` asks for; AUTO without them.
+
+    Raises :class:`UsageError` for an unknown name, and for two that differ.
+    """
+    asked = {
+        "-F": Mechanism.FENTRY if fentry else None,
+        "-M": Mechanism.KPROBE_MULTI if multi else None,
+        "-K": Mechanism.KPROBE if single else None,
+        f"--attach={name}": None if name is None else _mechanism(name),
+    }
+    given = {option: one for option, one in asked.items() if one is not None}
+    if len(set(given.values())) > 1:
+        raise UsageError(
+            f"{' and '.join(given)} exclude each other",
+            "give one, or none for the best there is",
+        )
+    return next(iter(given.values()), Mechanism.AUTO)
+
+
+def _mechanism(name: str) -> Mechanism:
+    try:
+        return Mechanism(name)
+    except ValueError:
+        known = ", ".join(one.value for one in Mechanism)
+        raise UsageError(f"--attach={name}: no such mechanism", f"there are {known}") from None
+
+
+def max_functions(value: str | None) -> int:
+    """``--max-functions``. Raises :class:`UsageError`."""
+    if value is None:
+        return Settings().max_functions
+    if not re.fullmatch(r"[0-9]{1,9}", value) or not int(value):
+        raise UsageError(f"--max-functions {value}: not a number of functions, 1 or more")
+    return int(value)
 
 
 def success(values: Sequence[str], errors: Sequence[str]) -> bool | None:

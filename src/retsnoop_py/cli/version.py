@@ -16,9 +16,9 @@ def show(verbose: int) -> int:
     """
     print(f"retsnoop-py {__version__}", flush=True)
     if verbose:
-        from retsnoop_py.kernel.features import probe
+        from retsnoop_py.kernel.features import Features
 
-        features = probe()
+        features = Features()
         # To one who may not ask, every answer is no.
         if os.geteuid() and not features.ringbuf:
             raise PrivilegeError(

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import errno
+import os
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.settings import Mechanism
 
 #: enum bpf_prog_type, bpf_map_type and bpf_func_id of linux/bpf.h: fixed by the kernel's ABI.
 _PROG_KPROBE = 2
@@ -21,17 +26,112 @@ _EVERYWHERE = "vfs_read"
 #: Where the kernel lists what perf_event_open(2) can make, kprobes among it, below its root.
 _EVENT_SOURCES = Path("sys/bus/event_source/devices")
 
+_TRACEFS = (Path("sys/kernel/tracing"), Path("sys/kernel/debug/tracing"))
 
-@dataclass(frozen=True, slots=True)
+#: What a mechanism takes, for who wants it and does not have it.
+_TAKES = {
+    Mechanism.FSESSION_MULTI: "Linux 7.x on x86-64",
+    Mechanism.KPROBE_SESSION: "Linux 6.10 and CONFIG_FPROBE",
+    Mechanism.KPROBE_MULTI: "Linux 5.18 and CONFIG_FPROBE",
+    Mechanism.FENTRY: "Linux 5.5, CONFIG_DEBUG_INFO_BTF and CONFIG_DYNAMIC_FTRACE",
+    Mechanism.KPROBE_EVENTS: "CONFIG_KPROBE_EVENTS and a mounted, writable tracefs",
+    Mechanism.KPROBE: "CONFIG_KPROBES and CONFIG_KPROBE_EVENTS",
+}
+
+
+class Verdict(NamedTuple):
+    """Whether something works here, and the reason if not."""
+
+    works: bool
+    reason: str | None = None
+
+
 class Features:
-    """The outcome of :func:`probe`, one flag per feature."""
+    """What the running kernel has; each is tried when first asked for.
 
-    ringbuf: bool
-    func_ip: bool
-    cookie: bool
-    branch_snapshot: bool
-    kprobe: bool
-    kprobe_multi: bool
+    ``btf_id`` is the vmlinux BTF id of ``vfs_read``, None without BTF: what programs that are
+    attached by BTF are tried on. Something that cannot be tried, for want of rights for
+    instance, counts as missing.
+    """
+
+    def __init__(self, btf_id: int | None = None, root: Path = Path("/")) -> None:
+        self._btf_id = btf_id
+        self._root = root
+        self._verdicts: dict[Mechanism, Verdict] = {}
+
+    @cached_property
+    def ringbuf(self) -> bool:
+        """The BPF ring buffer (5.8)."""
+        from retsnoop_py._bpf import ffi, lib
+
+        lib.rsn_log_start(0)
+        found: bool = lib.libbpf_probe_bpf_map_type(_MAP_RINGBUF, ffi.NULL) == 1
+        lib.rsn_log_clear()
+        return found
+
+    @cached_property
+    def func_ip(self) -> bool:
+        """``bpf_get_func_ip()`` (5.15)."""
+        return _has_helper(_FUNC_GET_FUNC_IP)
+
+    @cached_property
+    def cookie(self) -> bool:
+        """Attach cookies of perf events (5.15)."""
+        return _has_helper(_FUNC_GET_ATTACH_COOKIE)
+
+    @cached_property
+    def branch_snapshot(self) -> bool:
+        """``bpf_get_branch_snapshot()`` (5.16)."""
+        return _has_helper(_FUNC_GET_BRANCH_SNAPSHOT)
+
+    def verdict(self, mechanism: Mechanism) -> Verdict:
+        """Whether ``mechanism`` works here; tried once."""
+        if mechanism not in self._verdicts:
+            self._verdicts[mechanism] = self._try(mechanism)
+        return self._verdicts[mechanism]
+
+    def require(self, mechanism: Mechanism) -> None:
+        """Raise UnavailableError unless ``mechanism`` works here."""
+        verdict = self.verdict(mechanism)
+        if not verdict.works:
+            raise UnavailableError(
+                f"{mechanism.value} does not work here: {verdict.reason}",
+                "leave the mechanism to retsnoop-py, or see `retsnoop-py doctor`",
+            )
+
+    def _try(self, mechanism: Mechanism) -> Verdict:
+        if mechanism is Mechanism.KPROBE_EVENTS:
+            return self._try_kprobe_events()
+        if mechanism is Mechanism.KPROBE:
+            missing = lacks_kprobes(self._root)
+            return Verdict(False, f"it takes {_TAKES[mechanism]}") if missing else Verdict(True)
+        return self._try_program(mechanism)
+
+    def _try_program(self, mechanism: Mechanism) -> Verdict:
+        from retsnoop_py._bpf import lib
+
+        lib.rsn_log_start(0)
+        if mechanism in (Mechanism.KPROBE_MULTI, Mechanism.KPROBE_SESSION):
+            is_session = mechanism is Mechanism.KPROBE_SESSION
+            error = -lib.rsn_try_kprobe_multi(_EVERYWHERE.encode(), is_session)
+        elif self._btf_id is None:
+            return Verdict(False, "this kernel has no BTF")
+        elif mechanism is Mechanism.FSESSION_MULTI:
+            error = -lib.rsn_try_fsession_multi(self._btf_id)
+        else:
+            error = -lib.rsn_try_fentry(self._btf_id)
+        lib.rsn_log_clear()
+        return Verdict(False, _refusal(mechanism, error)) if error else Verdict(True)
+
+    def _try_kprobe_events(self) -> Verdict:
+        mechanism = Mechanism.KPROBE_EVENTS
+        for tracefs in _TRACEFS:
+            path = self._root / tracefs / "kprobe_events"
+            if path.exists():
+                if os.access(path, os.W_OK):
+                    return Verdict(True)
+                return Verdict(False, f"/{tracefs}/kprobe_events may not be written")
+        return Verdict(False, f"it takes {_TAKES[mechanism]}")
 
     def lines(self) -> list[tuple[str, bool]]:
         """(description, verdict) pairs for a person."""
@@ -40,9 +140,25 @@ class Features:
             ("bpf_get_func_ip() supported", self.func_ip),
             ("bpf_get_branch_snapshot() supported", self.branch_snapshot),
             ("BPF cookie supported", self.cookie),
-            ("single kprobes supported", self.kprobe),
-            ("multi-attach kprobe supported", self.kprobe_multi),
+            ("single kprobes supported", self.verdict(Mechanism.KPROBE).works),
+            ("multi-attach kprobe supported", self.verdict(Mechanism.KPROBE_MULTI).works),
         ]
+
+
+def _has_helper(number: int) -> bool:
+    from retsnoop_py._bpf import ffi, lib
+
+    lib.rsn_log_start(0)
+    found: bool = lib.libbpf_probe_bpf_helper(_PROG_KPROBE, number, ffi.NULL) == 1
+    lib.rsn_log_clear()
+    return found
+
+
+def _refusal(mechanism: Mechanism, error: int) -> str:
+    name = ERRNO_NAMES.get(error, str(error))
+    if error in (errno.EPERM, errno.EACCES):
+        return f"the kernel forbids it (-{name}): rights are missing, or it is locked down"
+    return f"the kernel refuses it (-{name}); it takes {_TAKES[mechanism]}"
 
 
 def lacks_kprobes(root: Path) -> bool:
@@ -57,53 +173,3 @@ def no_kprobes() -> UnavailableError:
         "this kernel has no kprobes (CONFIG_KPROBES or CONFIG_KPROBE_EVENTS is off)",
         "run on a kernel that has them, or boot one: retsnoop-py vm run --kernel 6.12 -- ...",
     )
-
-
-def no_kprobe_multi() -> UnavailableError:
-    """The error for who insists on kprobe.multi where :func:`probe` found none."""
-    return UnavailableError(
-        "this kernel has no kprobe.multi (it takes Linux 5.18 and CONFIG_FPROBE)",
-        "leave out -M: single kprobes are taken instead",
-    )
-
-
-def probe() -> Features:
-    """Try each feature on the running kernel.
-
-    Loads a few one-instruction programs and attaches one of them for an instant; a feature
-    that cannot be tried, for want of rights for instance, counts as missing.
-    """
-    from retsnoop_py._bpf import ffi, lib
-
-    lib.rsn_log_start(0)
-
-    def helper(number: int) -> bool:
-        return bool(lib.libbpf_probe_bpf_helper(_PROG_KPROBE, number, ffi.NULL) == 1)
-
-    features = Features(
-        ringbuf=lib.libbpf_probe_bpf_map_type(_MAP_RINGBUF, ffi.NULL) == 1,
-        func_ip=helper(_FUNC_GET_FUNC_IP),
-        cookie=helper(_FUNC_GET_ATTACH_COOKIE),
-        branch_snapshot=helper(_FUNC_GET_BRANCH_SNAPSHOT),
-        kprobe=not lacks_kprobes(Path("/")),
-        kprobe_multi=_attaches_kprobe_multi(),
-    )
-    lib.rsn_log_clear()
-    return features
-
-
-def _attaches_kprobe_multi() -> bool:
-    """Whether an empty program attaches to a function that every kernel can trace."""
-    from retsnoop_py.errors import BpfError
-    from retsnoop_py.libbpf import OBJECTS, BpfObject
-
-    name = "feat_kprobe_multi"
-    try:
-        with BpfObject(OBJECTS / "calib_feat.bpf.o") as obj:
-            for program in obj.programs():
-                program.set_autoload(program.name == name)
-            obj.load()
-            obj.program(name).attach_kprobe_multi_symbols([_EVERYWHERE]).close()
-    except BpfError:
-        return False
-    return True

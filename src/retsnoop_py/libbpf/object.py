@@ -109,23 +109,22 @@ class Program:
         return Link(check_pointer(f"attach {self.section}", link))
 
     def attach_kprobe_multi(
-        self, addresses: Sequence[int], cookies: Sequence[int], *, on_return: bool
+        self,
+        addresses: Sequence[int],
+        cookies: Sequence[int],
+        *,
+        on_return: bool = False,
+        session: bool = False,
     ) -> Link:
         """Attach to all ``addresses`` by one kprobe.multi link: all of them or none."""
         addrs = ffi.new("unsigned long[]", list(addresses))
         values = ffi.new("__u64[]", list(cookies))
-        return self._kprobe_multi(len(addresses), addrs=addrs, cookies=values, retprobe=on_return)
-
-    def attach_kprobe_multi_symbols(self, names: Sequence[str]) -> Link:
-        """Attach to the entries of the functions called ``names``, without cookies."""
-        texts = [ffi.new("char[]", name.encode()) for name in names]
-        return self._kprobe_multi(len(names), syms=ffi.new("const char *[]", texts))
-
-    def _kprobe_multi(self, count: int, **fields: Any) -> Link:
-        opts = ffi.new("struct bpf_kprobe_multi_opts *", fields)
-        opts.sz, opts.cnt = ffi.sizeof("struct bpf_kprobe_multi_opts"), count
+        opts = ffi.new("struct bpf_kprobe_multi_opts *")
+        opts.sz, opts.cnt = ffi.sizeof("struct bpf_kprobe_multi_opts"), len(addresses)
+        opts.addrs, opts.cookies = addrs, values
+        opts.retprobe, opts.session = on_return, session
         link = lib.bpf_program__attach_kprobe_multi_opts(self.handle, ffi.NULL, opts)
-        return Link(check_pointer(f"attach {self.section} to {count} functions", link))
+        return Link(check_pointer(f"attach {self.section} to {len(addresses)} functions", link))
 
 
 class BpfMap:

@@ -5,13 +5,23 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
 from retsnoop_py.attach.kprobe_multi import KprobeMultiAttachment
-from retsnoop_py.attach.plan import LADDER, AttachContext, AttachPlan, Refusal, make_plan
+from retsnoop_py.attach.plan import (
+    LADDER,
+    AttachContext,
+    AttachPlan,
+    RungPlan,
+    make_plan,
+    refused,
+)
 from retsnoop_py.errors import BpfError, UnavailableError
+from retsnoop_py.kernel.features import Verdict
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.libbpf import BpfObject
 from retsnoop_py.settings import Mechanism
 
 BASE = 0xFFFFFFFF81000000
@@ -25,19 +35,62 @@ def functions(count: int) -> list[Function]:
     ]
 
 
-def test_auto_tries_the_ladder_and_a_forced_mechanism_only_itself() -> None:
-    assert make_plan(functions(1), Mechanism.AUTO).mechanisms == LADDER
-    assert make_plan(functions(1), Mechanism.KPROBE).mechanisms == (Mechanism.KPROBE,)
+class Here:
+    """A kernel on which ``works`` work, and whose ``picky`` mechanism takes even ids only."""
+
+    def __init__(self, *works: Mechanism, picky: Mechanism | None = None) -> None:
+        self.works, self.picky = works, picky
+
+    def verdict(self, mechanism: Mechanism) -> Verdict:
+        return Verdict(True) if mechanism in self.works else Verdict(False, "not here")
+
+    def require(self, mechanism: Mechanism) -> None:
+        if mechanism not in self.works:
+            raise UnavailableError(f"no {mechanism.value}")
+
+    def unfit(self, mechanism: Mechanism, function: Function) -> str | None:
+        odd = int(function.name[1:]) % 2
+        return "it is odd" if mechanism is self.picky and odd else None
+
+
+def plan_of(count: int, mechanism: Mechanism, here: Here) -> AttachPlan:
+    return make_plan(functions(count), mechanism, here, here)
+
+
+def test_auto_takes_the_first_that_works_and_says_why_not_the_others() -> None:
+    plan = plan_of(3, Mechanism.AUTO, Here(Mechanism.KPROBE))
+    assert plan.rungs == (RungPlan(Mechanism.KPROBE, (0, 1, 2)),)
+    assert [mechanism for mechanism, _ in plan.passed_over] == list(LADDER[:-1])
+
+
+def test_what_the_first_cannot_take_is_for_the_next_that_works() -> None:
+    first, last = LADDER[0], LADDER[-1]
+    plan = plan_of(5, Mechanism.AUTO, Here(first, last, picky=first))
+    assert plan.rungs == (RungPlan(first, (0, 2, 4)), RungPlan(last, (1, 3)))
+    assert plan.unfit == ()
+
+
+def test_a_forced_mechanism_is_used_alone() -> None:
+    here = Here(*Mechanism, picky=Mechanism.FENTRY)
+    plan = plan_of(3, Mechanism.FENTRY, here)
+    assert plan.rungs == (RungPlan(Mechanism.FENTRY, (0, 2)),)
+    assert [(one.function.name, one.reason) for one in plan.unfit] == [("f1", "it is odd")]
+
+
+@pytest.mark.parametrize("mechanism", [Mechanism.AUTO, Mechanism.KPROBE_SESSION])
+def test_a_missing_mechanism_is_an_error(mechanism: Mechanism) -> None:
+    with pytest.raises(UnavailableError):
+        plan_of(1, mechanism, Here())
 
 
 def test_a_cookie_is_the_id_below_and_the_flags_above() -> None:
     flags = int(FuncFlags.ENTRY | FuncFlags.SIGN32)
-    plan = make_plan(functions(3), Mechanism.AUTO)
-    assert plan.cookies == [i | flags << 32 for i in range(3)]
+    plan = plan_of(3, Mechanism.AUTO, Here(Mechanism.KPROBE))
+    assert plan.cookies([2, 0]) == [2 | flags << 32, flags << 32]
 
 
 def test_a_refusal_names_the_errno_and_says_it_in_words() -> None:
-    reason = Refusal(functions(1)[0], errno.EINVAL).reason
+    reason = refused(functions(1)[0], errno.EINVAL).reason
     assert "EINVAL" in reason
     assert "refuses" in reason
 
@@ -54,7 +107,7 @@ class Kernel:
         return self
 
     def attach_kprobe_multi(
-        self, addresses: Sequence[int], cookies: Sequence[int], *, on_return: bool
+        self, addresses: Sequence[int], cookies: Sequence[int], *, on_return: bool = False
     ) -> KernelLink:
         for address in addresses:
             if address in self.bad:
@@ -72,28 +125,39 @@ class KernelLink:
 
 
 def attach(kernel: Kernel, plan: AttachPlan) -> KprobeMultiAttachment:
-    context = AttachContext(lambda done, total: None, lambda: False)
-    attachment = KprobeMultiAttachment(kernel, plan, context)  # type: ignore[arg-type]
+    attachment = KprobeMultiAttachment(plan, range(len(plan.functions)), context_of(kernel))
     attachment.attach()
     return attachment
 
 
+def context_of(kernel: Kernel) -> AttachContext:
+    unused: Any = None
+    return AttachContext(
+        cast("BpfObject", kernel), unused, unused, lambda done, total: None, lambda: False
+    )
+
+
+def multi_plan(count: int) -> AttachPlan:
+    return plan_of(count, Mechanism.KPROBE_MULTI, Here(Mechanism.KPROBE_MULTI))
+
+
 @pytest.mark.parametrize("bad", [[], [0], [99], [13, 14], list(range(0, 100, 7))])
 def test_only_the_functions_at_fault_are_left_out(bad: list[int]) -> None:
-    plan = make_plan(functions(100), Mechanism.KPROBE_MULTI)
-    kernel = Kernel({plan.addresses[i]: errno.EINVAL for i in bad})
+    plan = multi_plan(100)
+    addresses = plan.addresses(range(100))
+    kernel = Kernel({addresses[i]: errno.EINVAL for i in bad})
     attachment = attach(kernel, plan)
-    good = {address for i, address in enumerate(plan.addresses) if i not in bad}
+    good = {address for i, address in enumerate(addresses) if i not in bad}
     assert kernel.attached == {False: good, True: good}
     assert attachment.attached == len(good)
-    refused = sorted(refusal.function.name for refusal in attachment.refusals)
-    assert refused == sorted(f"f{i}" for i in bad)
-    attachment.detach(AttachContext(lambda done, total: None, lambda: False))
+    assert sorted(attachment.refusals) == bad
+    assert all(plan.functions[i] is one.function for i, one in attachment.refusals.items())
+    attachment.detach(context_of(kernel))
     assert kernel.attached == {False: set(), True: set()}
 
 
 def test_a_missing_mechanism_is_not_taken_for_a_refusing_function() -> None:
-    plan = make_plan(functions(4), Mechanism.KPROBE_MULTI)
-    kernel = Kernel(dict.fromkeys(plan.addresses, errno.EOPNOTSUPP))
+    plan = multi_plan(4)
+    kernel = Kernel(dict.fromkeys(plan.addresses(range(4)), errno.EOPNOTSUPP))
     with pytest.raises(UnavailableError):
         attach(kernel, plan)

@@ -15,24 +15,23 @@ from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.functions import FuncFlags
 
 OBJECTS = Path(retsnoop_py.__file__).parent / "bpf"
-TRACERS = ("kprobe_multi", "kprobe")
 TASK_PROGRAMS = {
     "rsn_task_fork": "raw_tp/sched_process_fork",
     "rsn_task_exit": "raw_tp/sched_process_exit",
     "rsn_task_free": "raw_tp/sched_process_free",
 }
 PROGRAMS = {
-    "kprobe_multi": {
-        "rsn_entry": "kprobe.multi",
-        "rsn_exit": "kretprobe.multi",
-        **TASK_PROGRAMS,
-    },
-    "kprobe": {"rsn_entry": "kprobe", "rsn_exit": "kretprobe", **TASK_PROGRAMS},
-    "calib_feat": {
-        "feat_kprobe_multi": "kprobe.multi",
-    },
+    "rsn_fsession": "fsession.multi",
+    "rsn_session": "kprobe.session",
+    "rsn_multi_entry": "kprobe.multi",
+    "rsn_multi_return": "kretprobe.multi",
+    "rsn_fentry": "fentry/vfs_read",
+    "rsn_fexit": "fexit/vfs_read",
+    "rsn_kprobe": "kprobe",
+    "rsn_kretprobe": "kretprobe",
+    **TASK_PROGRAMS,
 }
-MAPS = {"events", "sessions", "tgid_filter", "comm_filter", "tree"}
+MAPS = {"events", "sessions", "tgid_filter", "comm_filter", "tree", "ip_to_cookie"}
 SETTINGS = {
     "use_ringbuf": 1,
     "emit_success": 1,
@@ -43,10 +42,9 @@ SETTINGS = {
     "comm_allow_cnt": 4,
     "comm_deny_cnt": 4,
     "follow_tree": 1,
-    "return_hook": 8,
     "graph_hook": 8,
-}
-KPROBE_SETTINGS = {
+    "return_hook": 8,
+    "multi_return_hook": 8,
     "has_cookie": 1,
     "has_func_ip": 1,
     "current_kprobe_addr": 8,
@@ -55,14 +53,14 @@ KPROBE_SETTINGS = {
 }
 
 
-def elf_sections(name: str) -> dict[str, bytes]:
-    with (OBJECTS / f"{name}.bpf.o").open("rb") as file:
+def elf_sections() -> dict[str, bytes]:
+    with (OBJECTS / "trace.bpf.o").open("rb") as file:
         return {section.name: section.data() for section in ELFFile(file).iter_sections()}
 
 
-def symbols(name: str, keep: Callable[[str, str], bool]) -> dict[str, tuple[str, int]]:
+def symbols(keep: Callable[[str, str], bool]) -> dict[str, tuple[str, int]]:
     """Section and size of each global symbol that ``keep(type, section)`` wants."""
-    with (OBJECTS / f"{name}.bpf.o").open("rb") as file:
+    with (OBJECTS / "trace.bpf.o").open("rb") as file:
         elf = ELFFile(file)
         names = [section.name for section in elf.iter_sections()]
         table = elf.get_section_by_name(".symtab")
@@ -77,8 +75,8 @@ def symbols(name: str, keep: Callable[[str, str], bool]) -> dict[str, tuple[str,
         return found
 
 
-def read_btf(name: str) -> Btf:
-    return Btf(elf_sections(name)[".BTF"])
+def read_btf() -> Btf:
+    return Btf(elf_sections()[".BTF"])
 
 
 def size_of(btf: Btf, struct: str) -> int:
@@ -87,21 +85,19 @@ def size_of(btf: Btf, struct: str) -> int:
     return btf.size_of(type_id)
 
 
-@pytest.mark.parametrize("name", TRACERS)
 @pytest.mark.parametrize(
     ("struct", "size"), [("rsn_session", 96), ("rsn_slot", 24), ("rsn_stats", 48)]
 )
-def test_records_have_no_holes_and_a_known_size(name: str, struct: str, size: int) -> None:
-    btf = read_btf(name)
+def test_records_have_no_holes_and_a_known_size(struct: str, size: int) -> None:
+    btf = read_btf()
     members = btf.struct(struct)
     assert members is not None
     assert size_of(btf, struct) == size
     assert sum(btf.size_of(member.type_id) for member in members) == size
 
 
-@pytest.mark.parametrize("name", TRACERS)
-def test_python_reads_function_flags_as_bpf_does(name: str) -> None:
-    btf = read_btf(name)
+def test_python_reads_function_flags_as_bpf_does() -> None:
+    btf = read_btf()
     type_id = btf.find("rsn_func_flags", Kind.ENUM)
     assert type_id is not None
     flags = {flag.name: flag.value for flag in FuncFlags}
@@ -109,50 +105,36 @@ def test_python_reads_function_flags_as_bpf_does(name: str) -> None:
     assert {k.removeprefix(prefix): v for k, v in btf.enumerators(type_id).items()} == flags
 
 
-@pytest.mark.parametrize("name", TRACERS)
 @pytest.mark.parametrize("enum", ["rsn_record_type", "rsn_session_flags"])
-def test_enums_of_records_reach_the_btf(name: str, enum: str) -> None:
-    assert read_btf(name).find(enum, Kind.ENUM) is not None
+def test_enums_of_records_reach_the_btf(enum: str) -> None:
+    assert read_btf().find(enum, Kind.ENUM) is not None
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_object_has_exactly_the_programs_the_loader_knows(name: str) -> None:
-    found = symbols(name, lambda kind, _: kind == "STT_FUNC")
-    assert {program: section for program, (section, _) in found.items()} == PROGRAMS[name]
+def test_object_has_exactly_the_programs_the_loader_knows() -> None:
+    found = symbols(lambda kind, _: kind == "STT_FUNC")
+    assert {program: section for program, (section, _) in found.items()} == PROGRAMS
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_objects_may_call_gpl_helpers_and_carry_no_dwarf(name: str) -> None:
-    sections = elf_sections(name)
+def test_objects_may_call_gpl_helpers_and_carry_no_dwarf() -> None:
+    sections = elf_sections()
     assert sections["license"] == b"Dual BSD/GPL\0"
     assert not [section for section in sections if section.startswith(".debug")]
 
 
-@pytest.mark.parametrize(
-    ("name", "maps"), [("kprobe_multi", MAPS), ("kprobe", {*MAPS, "ip_to_cookie"})]
-)
-def test_object_has_the_maps_the_loader_fills(name: str, maps: set[str]) -> None:
-    assert set(symbols(name, lambda _, section: section == ".maps")) == maps
+def test_object_has_the_maps_the_loader_fills() -> None:
+    assert set(symbols(lambda _, section: section == ".maps")) == MAPS
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("kprobe_multi", SETTINGS), ("kprobe", {**SETTINGS, **KPROBE_SETTINGS})],
-)
-def test_settings_are_constants_of_the_size_the_loader_writes(
-    name: str, settings: dict[str, int]
-) -> None:
-    found = symbols(name, lambda _, section: section == ".rodata")
-    assert {setting: size for setting, (_, size) in found.items()} == settings
+def test_settings_are_constants_of_the_size_the_loader_writes() -> None:
+    found = symbols(lambda _, section: section == ".rodata")
+    assert {setting: size for setting, (_, size) in found.items()} == SETTINGS
 
 
-@pytest.mark.parametrize("name", TRACERS)
-def test_loader_finds_the_gate_and_the_counters(name: str) -> None:
-    found = symbols(name, lambda _, section: section == ".bss")
+def test_loader_finds_the_gate_and_the_counters() -> None:
+    found = symbols(lambda _, section: section == ".bss")
     assert found["ready"] == (".bss", 1)
     assert found["stats"] == (".bss", 48)
 
 
-@pytest.mark.parametrize(("name", "most"), [("kprobe_multi", 5 << 10), ("kprobe", 6 << 10)])
-def test_session_state_stays_small(name: str, most: int) -> None:
-    assert size_of(read_btf(name), "session") <= most
+def test_session_state_stays_small() -> None:
+    assert size_of(read_btf(), "session") <= 6 << 10

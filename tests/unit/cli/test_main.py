@@ -71,6 +71,7 @@ def test_every_option_reaches_its_setting(traced: Callable[..., Settings]) -> No
         *shlex.split("-e foo -e bar[kvm] -a :fs/*.c -d baz -c bpf -x ENOMEM -x -NULL -X EINTR -Sn"),
         *shlex.split("-P 2 -n sh -N ls -L 10 -k /boot/vmlinux -ss -C stacks.dec-offs=y -K -vv"),
         *shlex.split("-C bpf.sessions-size=9 -C bpf.transport=perfbuf --dry-run -o out.rsn"),
+        *shlex.split("--max-functions 77 --no-system-changes"),
         *["--", "cmd", "-e", "x"],
     ) == Settings(
         SelectionSettings(("foo", "bar[kvm]"), (":fs/*.c",), ("baz",), ("bpf",)),
@@ -86,6 +87,8 @@ def test_every_option_reaches_its_setting(traced: Callable[..., Settings]) -> No
         Path("out.rsn"),
         dry_run=True,
         verbose=2,
+        max_functions=77,
+        system_changes=False,
     )
 
 
@@ -105,6 +108,17 @@ def test_the_source_option_is_louder_than_its_setting(traced: Callable[..., Sett
     assert traced("-e", "x", "-C", "stacks.symb-mode=n").symbolize is SymbolizeMode.NONE
     assert traced("-e", "x", "-s", "-C", "stacks.symb-mode=n").symbolize is SymbolizeMode.LINES
     assert traced("-e", "x", "-sn", "-ss").symbolize is SymbolizeMode.INLINES
+
+
+@pytest.mark.parametrize("mechanism", Mechanism)
+def test_a_mechanism_is_forced_by_its_name(
+    traced: Callable[..., Settings], mechanism: Mechanism
+) -> None:
+    assert traced("-e", "x", f"--attach={mechanism.value}").mechanism is mechanism
+
+
+def test_a_mechanism_may_be_said_twice(traced: Callable[..., Settings]) -> None:
+    assert traced("-e", "x", "-F", "--attach=fentry").mechanism is Mechanism.FENTRY
 
 
 def test_processes_filter_a_trace_without_a_command(traced: Callable[..., Settings]) -> None:
@@ -132,6 +146,9 @@ def test_the_exit_status_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> 
         ("-e x -p abc", "-p abc: not a process id", "a name goes to -n"),
         ("-e x -C nonsense", "-C nonsense: not of the form", "--config-help"),
         ("-e x -K -M", "-M and -K exclude each other", "give one"),
+        ("-e x -F --attach=kprobe", "-F and --attach=kprobe exclude each other", "give one"),
+        ("-e x --attach=probe", "--attach=probe: no such mechanism", "kprobe.multi"),
+        ("-e x --max-functions=0", "--max-functions 0: not a number", ""),
         ("-e x -S -x EINVAL", "-S asks for successes", "give one"),
         ("-e x -L 0", "-L 0: not a duration", "-L 100"),
         ("-e x -k=", "-k '': the name of a file is missing", ""),

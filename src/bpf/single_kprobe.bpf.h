@@ -1,19 +1,17 @@
-// SPDX-License-Identifier: BSD-2-Clause
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Attached to single kprobes and kretprobes: one perf event per function, whose cookie tells which
  * it is (Linux 5.15), or one tracefs event with many probes, where the address has to.
  */
-#include "vmlinux.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_tracing.h>
-#define RSN_CALL_SITES /* kernels without kprobe.multi may need them */
+#ifndef RSN_SINGLE_KPROBE_BPF_H
+#define RSN_SINGLE_KPROBE_BPF_H
+
 #include "kprobe.bpf.h"
-#include "task.bpf.h"
 
-char LICENSE[] SEC("license") = "Dual BSD/GPL";
+/* What stands in for the return address of a call with a kretprobe, see return_missed(). */
+const volatile __u64 return_hook = 0;
 
-/* Each probe has an attach cookie. */
+/* Probes have attach cookies: a function's own, or no_cookie for a tracefs event. */
 const volatile bool has_cookie = false;
 
 /* bpf_get_func_ip() is there (Linux 5.15). */
@@ -23,7 +21,7 @@ const volatile bool has_func_ip = false;
 const volatile __u64 current_kprobe_addr = 0;
 const volatile __u64 per_cpu_offset_addr = 0;
 
-/* Where probes have no cookies: function address to what the cookie would be. */
+/* Where a probe has no cookie of its own: function address to what the cookie would be. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -62,15 +60,19 @@ static __always_inline __u64 cookie_of(__u64 address)
 
 static __always_inline __u64 probe_cookie(struct pt_regs *ctx)
 {
+	__u64 cookie = no_cookie;
+
 	if (has_cookie)
-		return bpf_get_attach_cookie(ctx);
+		cookie = bpf_get_attach_cookie(ctx);
+	if (cookie != no_cookie)
+		return cookie;
 	if (has_func_ip)
 		return cookie_of(bpf_get_func_ip(ctx));
 	return cookie_of(current_probe());
 }
 
 SEC("kprobe")
-int rsn_entry(struct pt_regs *ctx)
+int rsn_kprobe(struct pt_regs *ctx)
 {
 	__u64 cookie;
 
@@ -79,11 +81,11 @@ int rsn_entry(struct pt_regs *ctx)
 	cookie = probe_cookie(ctx);
 	if (cookie == no_cookie)
 		return 0;
-	return kprobe_enter(ctx, cookie);
+	return kprobe_enter(ctx, cookie, return_hook);
 }
 
 SEC("kretprobe")
-int rsn_exit(struct pt_regs *ctx)
+int rsn_kretprobe(struct pt_regs *ctx)
 {
 	__u64 cookie;
 
@@ -94,3 +96,5 @@ int rsn_exit(struct pt_regs *ctx)
 		return 0;
 	return session_exit(ctx, cookie, PT_REGS_RC(ctx));
 }
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Attached through BPF trampolines: one fsession.multi link for many functions (Linux 7.x), or a
+ * pair of programs per function (5.5).
+ */
+#ifndef RSN_TRACING_BPF_H
+#define RSN_TRACING_BPF_H
+
+#include "kprobe_multi.bpf.h"
+
+/* A trampoline does not tell where the stack was at the function's first instruction. */
+static __always_inline int tracing_enter(__u64 cookie)
+{
+	struct session *s = session_join(cookie, 0);
+
+	if (!s)
+		return 0;
+	push(s, cookie_func(cookie), 0, bpf_ktime_get_ns());
+	return session_leave(s);
+}
+
+SEC("fsession.multi")
+int rsn_fsession(void *ctx)
+{
+	__u64 cookie, result = 0;
+
+	if (!ready)
+		return 0;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!session_is_return(ctx))
+		return tracing_enter(cookie);
+	bpf_get_func_ret(ctx, &result);
+	return session_exit(ctx, cookie, result);
+}
+
+/*
+ * Templates: the loader makes a copy per function (attach/fentry.py), in which this constant is
+ * the function's cookie and the load behind it reads the result, which follows the arguments.
+ */
+#define RSN_TEMPLATE_COOKIE 0x6b6f6f632d6e7372 /* "rsn-cook" */
+
+SEC("fentry/vfs_read")
+int rsn_fentry(void *ctx)
+{
+	__u64 cookie;
+
+	if (!ready)
+		return 0;
+	asm volatile("%[cookie] = %[marker] ll"
+		     : [cookie] "=r"(cookie)
+		     : [marker] "i"(RSN_TEMPLATE_COOKIE));
+	return tracing_enter(cookie);
+}
+
+SEC("fexit/vfs_read")
+int rsn_fexit(void *ctx)
+{
+	__u64 cookie, result;
+
+	if (!ready)
+		return 0;
+	asm volatile("%[cookie] = %[marker] ll\n"
+		     "%[result] = *(u64 *)(%[ctx] + 0)"
+		     : [cookie] "=&r"(cookie), [result] "=&r"(result)
+		     : [marker] "i"(RSN_TEMPLATE_COOKIE), [ctx] "r"(ctx));
+	return session_exit(ctx, cookie, result);
+}
+
+#endif

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#define _GNU_SOURCE
+#include "attach.h"
+
+#include <errno.h>
+#include <linux/bpf.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+/* enum bpf_attach_type, fixed by the kernel's ABI; the headers of the build may be older. */
+enum {
+	attach_fentry = 24,
+	attach_kprobe_multi = 42,
+	attach_kprobe_session = 56,
+	attach_fsession_multi = 61,
+};
+
+/* The part of union bpf_attr that BPF_LINK_CREATE reads for tracing-multi links. */
+struct tracing_multi_attr {
+	uint32_t prog_fd;
+	uint32_t target_fd;
+	uint32_t attach_type;
+	uint32_t flags;
+	uint64_t ids;
+	uint64_t cookies;
+	uint32_t cnt;
+	uint32_t unused;
+};
+
+int rsn_tracing_multi_link(int prog_fd, int attach_type, const uint32_t *btf_ids,
+			   const uint64_t *cookies, uint32_t cnt)
+{
+	struct tracing_multi_attr attr = {
+		.prog_fd = prog_fd,
+		.attach_type = attach_type,
+		.ids = (uintptr_t)btf_ids,
+		.cookies = (uintptr_t)cookies,
+		.cnt = cnt,
+	};
+	int fd = syscall(__NR_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* A program that returns 0; its file descriptor, or a negative errno. */
+static int load_nothing(enum bpf_prog_type type, int attach_type, uint32_t btf_id)
+{
+	static const struct bpf_insn insns[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach_type,
+		    .attach_btf_id = btf_id);
+
+	return bpf_prog_load(type, "rsn_try", "GPL", insns, sizeof(insns) / sizeof(insns[0]),
+			     &opts);
+}
+
+static int close_both(int prog_fd, int link_fd)
+{
+	close(prog_fd);
+	if (link_fd < 0)
+		return link_fd;
+	close(link_fd);
+	return 0;
+}
+
+int rsn_try_kprobe_multi(const char *name, int is_session)
+{
+	int attach_type = is_session ? attach_kprobe_session : attach_kprobe_multi;
+	int prog_fd = load_nothing(BPF_PROG_TYPE_KPROBE, attach_type, 0);
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .kprobe_multi.syms = &name, .kprobe_multi.cnt = 1);
+
+	if (prog_fd < 0)
+		return prog_fd;
+	return close_both(prog_fd, bpf_link_create(prog_fd, 0, attach_type, &opts));
+}
+
+int rsn_try_fsession_multi(uint32_t btf_id)
+{
+	const uint64_t cookie = 0;
+	int prog_fd = load_nothing(BPF_PROG_TYPE_TRACING, attach_fsession_multi, 0);
+
+	if (prog_fd < 0)
+		return prog_fd;
+	return close_both(prog_fd, rsn_tracing_multi_link(prog_fd, attach_fsession_multi, &btf_id,
+							  &cookie, 1));
+}
+
+int rsn_try_fentry(uint32_t btf_id)
+{
+	int prog_fd = load_nothing(BPF_PROG_TYPE_TRACING, attach_fentry, btf_id);
+
+	if (prog_fd < 0)
+		return prog_fd;
+	close(prog_fd);
+	return 0;
+}

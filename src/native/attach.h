@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Attaching where libbpf has no call for it, and trying which mechanisms the kernel has. */
+#ifndef RSN_ATTACH_H
+#define RSN_ATTACH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef begin */
+/*
+ * One tracing-multi link (Linux 7.x): program, BTF ids and cookies of cnt functions.
+ * Its file descriptor, or a negative errno.
+ */
+int rsn_tracing_multi_link(int prog_fd, int attach_type, const uint32_t *btf_ids,
+			   const uint64_t *cookies, uint32_t cnt);
+
+/*
+ * Loads a program of two instructions, and attaches it for an instant to the function `name`
+ * (kprobe.multi, kprobe.session) or btf_id (fsession.multi); fentry is loaded only, because letting
+ * go of a trampoline takes long on old kernels. 0 or a negative errno: of the load, or of the link.
+ */
+int rsn_try_kprobe_multi(const char *name, int is_session);
+int rsn_try_fsession_multi(uint32_t btf_id);
+int rsn_try_fentry(uint32_t btf_id);
+/* cdef end */
+
+#endif
