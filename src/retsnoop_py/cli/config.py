@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -86,6 +85,8 @@ def _split(text: str) -> tuple[Key, str]:
     for start, view in _LATER.items():
         if name.startswith(start):
             raise UsageError(f"-C {name} belongs to {view}, which is not in this version")
+    import difflib
+
     near = difflib.get_close_matches(name, _BY_NAME, n=2)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise UsageError(f"-C {name}: no such setting", hint + _HELP_HINT)

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from retsnoop_py.cli import config, options, values
-from retsnoop_py.cli.typed import Command
+from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ class ReplayRequest:
 
 def replay(
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A recording made with -o.")],
+    file: Annotated[str, Argument("FILE", help="A recording made with -o.")],
     pid: options.Pid,
     no_pid: options.NoPid,
     comm: options.Comm,

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from retsnoop_py.cli import config, options, values
 from retsnoop_py.cli.config import Config
-from retsnoop_py.cli.typed import Command
+from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
 from retsnoop_py.settings import (
     FilterSettings,
@@ -76,7 +74,7 @@ def trace(
     deny: options.Deny,
     command: Annotated[
         list[str],
-        typer.Argument(metavar="[-- CMD ARG...]", hidden=True, default_factory=list),
+        Argument("[-- CMD ARG...]", hidden=True),
     ],
     output: options.Output = None,
     dry_run: options.DryRun = False,
