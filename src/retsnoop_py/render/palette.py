@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TextIO
 
+from retsnoop_py.value import Value
 
-@dataclass(frozen=True, slots=True)
-class Palette:
+
+class Palette(Value):
     """SGR parameters by meaning; empty means plain."""
 
     error: str = ""
