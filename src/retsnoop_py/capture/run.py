@@ -134,9 +134,10 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
     settings = run.settings
     # an event and a link for each entry and each return
     probes = 4 * len(plan.functions) if _PER_FUNCTION.intersection(plan.mechanisms) else 0
-    messages.warn(raise_files(probes))
+    warning = raise_files(probes)
     with Progress("Attaching") as progress, reserved_files():
         loaded = load(plan, settings, features, run.target.facts)
+        messages.warn(warning)  # not before: too few to load anything are an error of their own
         context = AttachContext(
             obj=loaded.obj,
             features=features,

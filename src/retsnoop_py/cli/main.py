@@ -62,6 +62,10 @@ def _job(words: list[str]) -> Job:
         return Job(lambda: _vm(words[1:]), verbose=2 if "-vv" in words else 0)
     if name == "replay":
         return _replay(words[1:])
+    if name == "functions":
+        return _functions(words[1:])
+    if name == "doctor":
+        return _doctor(words[1:])
     return _trace(words[1:] if name == "trace" else words)
 
 
@@ -101,6 +105,35 @@ def _replay(words: list[str]) -> Job:
         )
     request = declare.call(replay.COMMAND, line)
     return Job(lambda: _run_replay(request), request.overrides.verbose)
+
+
+def _functions(words: list[str]) -> Job:
+    from retsnoop_py.cli import declare, functions, options, trace
+    from retsnoop_py.cli.argv import normalise
+
+    hint = "'retsnoop-py functions --help' lists the options"
+    line = normalise(words, options.plain_table(functions.functions, trace.trace, hint))
+    said = _said(line, functions.COMMAND)
+    if said:
+        return said
+    request = declare.call(functions.COMMAND, line)
+    return Job(lambda: functions.run(request), request.verbose)
+
+
+def _doctor(words: list[str]) -> Job:
+    from retsnoop_py.cli import declare, doctor, options, trace
+    from retsnoop_py.cli.argv import normalise
+
+    hint = "'retsnoop-py doctor --help' lists the options"
+    line = normalise(words, options.plain_table(doctor.doctor, trace.trace, hint))
+    said = _said(line, doctor.COMMAND)
+    if said:
+        return said
+    if line.words or line.command:
+        word = [*(word.text for word in line.words), *(line.command or ())][0]
+        raise UsageError(f"unexpected word '{word}'", "doctor takes no words: it looks at it all")
+    request = declare.call(doctor.COMMAND, line)
+    return Job(lambda: doctor.run(request), request.verbose)
 
 
 def _said(line: Normalised, command: Command) -> Job | None:

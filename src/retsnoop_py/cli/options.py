@@ -281,6 +281,10 @@ ConfigHelp = Annotated[
     bool,
     Option("--config-help", help="List those settings.", panel=EXTRA),
 ]
+Json = Annotated[
+    bool,
+    Option("--json", help="Write one JSON document.", panel=RUN_MODE),
+]
 Verbose = Annotated[
     int,
     Option(
@@ -340,6 +344,21 @@ def replay_table(command: Callable[..., Any], trace: Callable[..., Any]) -> Tabl
     hint = "'retsnoop-py replay --help' lists the options"
     foreign = [
         Foreign(spec.long, spec.short, reason, hint)
+        for spec in specs(trace)
+        if spec.long not in names
+    ]
+    return Table(own, (*foreign, *LATER), takes_words=True)
+
+
+def plain_table(command: Callable[..., Any], trace: Callable[..., Any], help_hint: str) -> Table:
+    """The option table of a command that traces nothing; words are left to the command.
+
+    Options that only ``trace`` has are refused as such; ``help_hint`` is the next step then.
+    """
+    own = specs(command)
+    names = {spec.long for spec in own}
+    foreign = [
+        Foreign(spec.long, spec.short, "concerns tracing, and nothing is traced here", help_hint)
         for spec in specs(trace)
         if spec.long not in names
     ]

@@ -43,7 +43,7 @@ def _hint(
             "these are files here: the shell expanded your glob; "
             f"quote it: {_GLOB_OPTIONS[option]} 'GLOB'"
         )
-    if word.text in ("replay", "vm"):
+    if word.text in ("replay", "functions", "doctor", "vm"):
         return f"a sub-command is the first word: retsnoop-py {word.text} ..."
     if option in ("success-stacks", "symbolize") and word.text in ("y", "n", "s"):
         letter = "S" if option == "success-stacks" else "s"

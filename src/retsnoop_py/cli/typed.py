@@ -119,6 +119,7 @@ def _argument(param: Param) -> Any:
         metavar=argument.metavar,
         help=argument.help,
         hidden=argument.hidden,
+        show_default=False,
         default_factory=list if param.type == list[str] else None,
     )
 

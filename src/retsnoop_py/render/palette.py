@@ -16,6 +16,7 @@ class Palette:
     mark: str = ""
     source: str = ""
     warning: str = ""
+    good: str = ""
 
     @classmethod
     def of(cls, out: TextIO) -> Palette:
@@ -25,7 +26,7 @@ class Palette:
         """
         if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not out.isatty():
             return cls()
-        return cls(error="31", mark="33", source="2", warning="1;33")
+        return cls(error="31", mark="33", source="2", warning="1;33", good="32")
 
 
 def paint(text: str, code: str) -> str:
