@@ -79,6 +79,10 @@ def make_attachment(
 ) -> Attachment:
     """The functions ``ids`` of ``plan``, to be attached by ``mechanism``."""
     match mechanism:
+        case Mechanism.FSESSION_MULTI:
+            from retsnoop_py.attach.fsession_multi import FsessionMultiAttachment
+
+            return FsessionMultiAttachment(plan, ids, context)
         case Mechanism.KPROBE_MULTI:
             from retsnoop_py.attach.kprobe_multi import KprobeMultiAttachment
 

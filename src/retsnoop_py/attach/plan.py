@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: Best first: what ``auto`` tries. fentry is not among them: its programs are loaded and let go
 #: one by one, which takes longer than all else as soon as there are more than a handful.
 LADDER = (
+    Mechanism.FSESSION_MULTI,
     Mechanism.KPROBE_SESSION,
     Mechanism.KPROBE_MULTI,
     Mechanism.KPROBE,

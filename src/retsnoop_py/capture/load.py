@@ -8,6 +8,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from retsnoop_py.attach.fsession_multi import FSESSION_MULTI
 from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.kernel.facts import KernelFacts
@@ -28,6 +29,9 @@ _PROGRAMS = {
 }
 #: Those that can find a function by nothing but its address.
 _BY_ADDRESS = (Mechanism.KPROBE_EVENTS, Mechanism.KPROBE)
+#: libbpf does not know it (1.8 will); ``BPF_PROG_TYPE_TRACING`` is what it has to be told.
+_FSESSION_SECTION = "fsession.multi"
+_PROG_TRACING = 26
 _COMM_LEN = 16
 #: What kretprobes return through, newest kernels first (6.0, 5.15).
 _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
@@ -105,6 +109,8 @@ def _choose_programs(obj: BpfObject, plan: AttachPlan, settings: Settings) -> No
     wanted.update(_TASK_PROGRAMS if settings.command else set(_TASK_PROGRAMS) - {_TREE_PROGRAM})
     for program in obj.programs():
         program.set_autoload(program.name in wanted)
+        if program.name in wanted and program.section == _FSESSION_SECTION:
+            program.set_kind(_PROG_TRACING, FSESSION_MULTI)
 
 
 def _choose_perf_buffer(settings: Settings, features: Features) -> bool:
