@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py.cli import options, trace
 from retsnoop_py.cli.declare import Command
+from retsnoop_py.value import Value
 
 _TEXT = """
 Say what this kernel, this CPU and this user can do.
@@ -39,8 +39,7 @@ _USAGE = """Usage: retsnoop-py doctor [-v] [--json] [-k VMLINUX]
 'retsnoop-py doctor --help' explains it."""
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorRequest:
+class DoctorRequest(Value):
     """How to tell it."""
 
     image: Path | None
