@@ -154,17 +154,17 @@ def _show(
     from retsnoop_py.listing import text
     from retsnoop_py.render.palette import Palette
 
+    width = shutil.get_terminal_size().columns
     if request.json:
         print(listing.as_json(release, error).decode())
     elif sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
         for line in text.groups(listing, width, Palette.of(sys.stdout)):
             print(line)
     else:
         for line in text.columns(listing):
             print(line)
     sys.stdout.flush()
-    for line in text.advice(listing):
+    for line in text.advice(listing, width if sys.stderr.isatty() else 0):
         print(line, file=sys.stderr)
 
 

@@ -75,7 +75,7 @@ def _module_btf(host: Host) -> Check:
     names = [module.name for module in host.facts.modules]
     folder = host.root / "sys/kernel/btf"
     without = [name for name in names if not (folder / name).exists()]
-    answer, detail, more = Answer.YES, f"of all {len(names)} that are loaded", ""
+    answer, detail, more = Answer.YES, f"for all loaded modules: {len(names)}", ""
     if not names:
         answer, detail = Answer.UNKNOWN, "no module is loaded"
     elif without:
