@@ -18,8 +18,8 @@ HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
 sys.path.insert(0, str(HERE.parent.parent))
 import build  # noqa: E402
 
-HEADERS = ("reader", "glue", "attach", "facts")
-SOURCES = ("reader", "glue", "attach", "symbols", "match", "btf")
+HEADERS = ("reader", "glue", "attach", "facts", "shapes")
+SOURCES = ("reader", "glue", "attach", "symbols", "match", "btf", "shapes")
 
 LIBBPF = """
 typedef uint32_t __u32;
