@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from retsnoop_py.attach.fsession_multi import FSESSION_MULTI
 from retsnoop_py.attach.plan import AttachPlan
@@ -16,6 +15,7 @@ from retsnoop_py.kernel.features import Features
 from retsnoop_py.libbpf import OBJECTS, BpfObject, Link
 from retsnoop_py.libbpf.object import MapType
 from retsnoop_py.settings import FilterSettings, Mechanism, Settings, TransportKind
+from retsnoop_py.value import Value
 
 _OBJECT = "trace.bpf.o"
 #: The programs of each mechanism.
@@ -42,8 +42,7 @@ _TREE_PROGRAM = "rsn_task_fork"
 _TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedObject:
+class LoadedObject(Value):
     """A loaded object, whether its events go through a perf buffer, and its own links."""
 
     obj: BpfObject

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from retsnoop_py.errors import UsageError
 from retsnoop_py.settings import BpfSettings, StackSettings, SymbolizeMode, TransportKind
+from retsnoop_py.value import Value, replace
 
 T = TypeVar("T")
 _INT_MAX = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Value):
     """Everything ``-C`` can say. ``symbolize`` is None unless given, ``named`` the keys given."""
 
     bpf: BpfSettings = BpfSettings()
@@ -25,8 +24,7 @@ class Config:
     named: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Value):
     """One setting: its name, its help, and how a text changes a :class:`Config`.
 
     ``apply`` raises :class:`ValueError` with what was expected.

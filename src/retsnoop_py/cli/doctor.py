@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
+from pathlib import Path
 
-from retsnoop_py.cli import options
+from retsnoop_py.cli import options, trace
 from retsnoop_py.cli.declare import Command
+from retsnoop_py.value import Value
 
 _TEXT = """
 Say what this kernel, this CPU and this user can do.
@@ -33,15 +34,15 @@ Exit status: 0 if tracing works, 77 if only rights are missing,
 69 if the kernel lacks something.
 """
 
-_USAGE = """Usage: retsnoop-py doctor [-v] [--json]
+_USAGE = """Usage: retsnoop-py doctor [-v] [--json] [-k VMLINUX]
 
 'retsnoop-py doctor --help' explains it."""
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorRequest:
+class DoctorRequest(Value):
     """How to tell it."""
 
+    image: Path | None
     json: bool
     verbose: int
 
@@ -49,13 +50,14 @@ class DoctorRequest:
 def doctor(
     *,
     json: options.Json = False,
+    kernel: options.KernelImage = None,
     verbose: options.Verbose = 0,
     version: options.Version = False,
     help_: options.Help = False,
     usage: options.Usage = False,
 ) -> DoctorRequest:
-    """What the command line asks for."""
-    return DoctorRequest(json, verbose)
+    """What the command line asks for. Raises :class:`UsageError`."""
+    return DoctorRequest(trace.file_path("-k", kernel), json, verbose)
 
 
 def run(request: DoctorRequest) -> int:
@@ -66,7 +68,7 @@ def run(request: DoctorRequest) -> int:
     from retsnoop_py.render.palette import Palette
 
     raise_memlock()  # as a trace does: before Linux 5.11 it decides what can be loaded
-    host = this_host()
+    host = this_host(request.image)
     diagnosis = examine(host)
     release, machine = host.facts.release, host.facts.machine
     if request.json:

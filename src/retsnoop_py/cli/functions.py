@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from retsnoop_py.cli import options, trace, values
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
 from retsnoop_py.settings import Settings
+from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.attach.plan import AttachPlan
@@ -48,8 +48,7 @@ _USAGE = """Usage: retsnoop-py functions [GLOB...] [-c PRESET]* [-a GLOB]* [-d G
 'retsnoop-py functions --help' explains all options."""
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionsRequest:
+class FunctionsRequest(Value):
     """What to list, and how."""
 
     settings: Settings

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from retsnoop_py.cli import config, options, values
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
+from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
@@ -35,8 +35,7 @@ _USAGE = """Usage: retsnoop-py replay FILE [-S[y|n]] [-x ERROR]* [-X ERROR]* [-p
 'retsnoop-py replay --help' explains all options."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayRequest:
+class ReplayRequest(Value):
     """A recording to show and what to change about it."""
 
     path: Path

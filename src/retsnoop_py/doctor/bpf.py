@@ -14,6 +14,7 @@ __all__ = ["bpf", "mechanisms"]
 
 _DENIED = frozenset({errno.EPERM, errno.EACCES})
 _UNAVAILABLE, _PRIVILEGE = 69, 77
+_ALLOW_EVENTS = "run as root, or `sysctl kernel.perf_event_paranoid=2`"
 #: These attach perf events, which a setting of their own may forbid.
 _BY_PERF_EVENT = frozenset({Mechanism.KPROBE, Mechanism.KPROBE_EVENTS})
 
@@ -125,8 +126,8 @@ def _verdict(host: Host, mechanism: Mechanism) -> tuple[Answer, str, str]:
         return Answer.NO, reason, ""
     error = host.tried.kprobe_error
     if mechanism in _BY_PERF_EVENT and error:
-        detail = f"the kernel forbids a kprobe as a perf event ({errno_name(error)})"
-        return Answer.NO, detail, "run as root, or `sysctl kernel.perf_event_paranoid=2`"
+        detail = f"the kernel refuses a kprobe as a perf event ({errno_name(error)})"
+        return Answer.NO, detail, _ALLOW_EVENTS if error in _DENIED else ""
     if host.tried.load_error:
         return Answer.NO, "no BPF program can be loaded", ""
     return Answer.YES, "", ""

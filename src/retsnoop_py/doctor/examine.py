@@ -50,7 +50,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         return self.exit_status == 0
 
 
-def this_host() -> Host:
+def this_host(image: Path | None = None) -> Host:
     """The running kernel and this process. Tries what can only be tried."""
     from retsnoop_py.doctor.tries import attempt
 
@@ -62,6 +62,7 @@ def this_host() -> Host:
         files=resource.getrlimit(resource.RLIMIT_NOFILE),
         environ=os.environ,
         is_root=os.geteuid() == 0,
+        image=image,
     )
 
 
@@ -89,10 +90,9 @@ def diagnose(checks: Sequence[Check], *, privileged: bool) -> Diagnosis:
             next_step="run as root",
             exit_status=_PRIVILEGE,
         )
-    if answers["kprobes"].answer is Answer.NO:
-        blocking = answers["kprobes"]
     if blocking is not None or not working:
-        return _fails(checks, blocking)
+        lacking = answers["kprobes"] if answers["kprobes"].answer is Answer.NO else None
+        return _fails(checks, lacking or blocking)
     return Diagnosis(
         checks=tuple(checks),
         mechanisms=tuple(mechanism.value for mechanism in working[:2]),

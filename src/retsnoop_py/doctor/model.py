@@ -86,7 +86,7 @@ class Host:
     """The machine asked: the kernel's files below ``facts.root`` and this process.
 
     ``capabilities`` are the effective ones as bits, None where /proc does not tell; ``files``
-    the soft and the hard limit of open files.
+    the soft and the hard limit of open files; ``image`` the vmlinux the user named, if any.
     """
 
     facts: KernelFacts
@@ -95,6 +95,7 @@ class Host:
     files: tuple[int, int]
     environ: Mapping[str, str]
     is_root: bool = True
+    image: Path | None = None
 
     @property
     def root(self) -> Path:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from retsnoop_py.doctor.model import Answer, Check, Group, Host
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.debuginfod import Debuginfod
@@ -10,6 +12,7 @@ from retsnoop_py.kernel.images import ImageSearch, find_image
 
 __all__ = ["sources"]
 
+_TITLE = "vmlinux with DWARF"
 _LOSES = "source lines, inlined functions and :SOURCE globs"
 _GET = "install the kernel's debug package, set DEBUGINFOD_URLS, or use -k VMLINUX"
 
@@ -17,7 +20,26 @@ _GET = "install the kernel's debug package, set DEBUGINFOD_URLS, or use -k VMLIN
 def sources(host: Host) -> list[Check]:
     """The image and the servers."""
     servers = Debuginfod(host.environ)
-    return [_image(host, servers), _debuginfod(servers)]
+    image = _image(host, servers) if host.image is None else _named(host, host.image)
+    return [image, _debuginfod(servers)]
+
+
+def _named(host: Host, image: Path) -> Check:
+    """The user's own, which a trace takes or ends with."""
+    detail, next_step, ends_with = str(image), "", 0
+    try:
+        find_image(host.facts, image, root=host.root)
+    except RetsnoopError as error:
+        detail, next_step, ends_with = error.message, error.hint or "", error.exit_status
+    return Check(
+        key="vmlinux",
+        title=_TITLE,
+        group=Group.SOURCES,
+        answer=Answer.NO if ends_with else Answer.YES,
+        detail=detail,
+        next_step=next_step,
+        ends_with=ends_with,
+    )
 
 
 def _image(host: Host, servers: Debuginfod) -> Check:
@@ -33,7 +55,7 @@ def _image(host: Host, servers: Debuginfod) -> Check:
         detail = f"not on this machine; a trace asks {', '.join(servers.servers)}"
     return Check(
         key="vmlinux",
-        title="vmlinux with DWARF",
+        title=_TITLE,
         group=Group.SOURCES,
         answer=Answer.YES if found else Answer.UNKNOWN if ask else Answer.NO,
         detail=detail,

@@ -43,7 +43,9 @@ _EVERYWHERE = b"vfs_read"
 def attempt(facts: KernelFacts) -> Tried:
     """Try everything on the running kernel."""
     load_error = _load_program(facts.machine)
-    kprobe_error = _open_kprobe(facts.machine)
+    # Hooks made while ftrace is off can spoil it for good.
+    hooks = read_text(facts.root / "proc/sys/kernel/ftrace_enabled") != "0"
+    kprobe_error = _open_kprobe(facts.machine) if hooks else None
     branch_error = _open_branches(facts.machine)
     btf = facts.btf
     features = Features(btf.find(_EVERYWHERE.decode(), Kind.FUNC) if btf else None, facts.root)
