@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.attach.multi import TRAMPOLINE_BUSY
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.kernel.shapes import Shape, ShapeFlags, read_shapes
@@ -37,7 +38,8 @@ class FentryAttachment:
         self._ids = ids
         self._context = context
         self._shapes = read_shapes(context.facts, [plan.functions[i] for i in ids])
-        self._fds: list[Any] = []
+        #: Function ids, and the links of their entries and exits.
+        self._chunks: list[tuple[list[int], Any, Any]] = []
         self.attached = 0
         self.refusals: dict[int, Refusal] = {}
 
@@ -90,16 +92,27 @@ class FentryAttachment:
         batch.btf_ids, batch.cookies, batch.results = btf_ids, cookies, results
         batch.entry_fds, batch.exit_fds, batch.errors = entry_fds, exit_fds, errors
         lib.rsn_attach_fentry(batch)
-        self._fds += [entry_fds, exit_fds]
+        self._chunks.append((ids, entry_fds, exit_fds))
         return list(errors)
 
     def misses(self) -> list[Miss]:
-        """Calls the kernel did not hand to our programs."""
-        return []
+        """Calls the kernel did not hand to our programs, by function."""
+        misses = []
+        for ids, entry_fds, exit_fds in self._chunks:
+            sides = [ffi.new("uint64_t[]", len(ids)) for _ in range(2)]
+            for fds, counts in zip((entry_fds, exit_fds), sides, strict=True):
+                lib.rsn_link_prog_misses(fds, len(ids), counts)
+            for i, counts in zip(ids, zip(*sides, strict=True), strict=True):
+                if any(counts):
+                    misses.append(Miss(self._plan.functions[i], max(counts), TRAMPOLINE_BUSY))
+        return misses
 
     def detach(self, context: AttachContext) -> None:
         """Detach everything. Idempotent."""
-        chunks, self._fds = self._fds, []
-        for done, fds in enumerate(chunks, 1):
-            lib.rsn_close_all(fds, len(fds))
-            context.progress(len(self._ids) * done // len(chunks), len(self._ids))
+        chunks, self._chunks = self._chunks, []
+        done = 0
+        for ids, entry_fds, exit_fds in chunks:
+            lib.rsn_close_all(entry_fds, len(ids))
+            lib.rsn_close_all(exit_fds, len(ids))
+            done += len(ids)
+            context.progress(done, len(self._ids))
