@@ -4,8 +4,11 @@
 
 #include <errno.h>
 #include <linux/bpf.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -96,6 +99,62 @@ void rsn_attach_fentry(const struct rsn_fentry_batch *batch)
 		batch->entry_fds[i] = entry < 0 ? -1 : entry;
 		batch->exit_fds[i] = batch->errors[i] ? -1 : exit;
 	}
+}
+
+static int by_value(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* Closes every descriptor but those of fds, which is sorted: a pipe's reader waits for all. */
+static void close_others(const int *fds, size_t cnt)
+{
+	unsigned int next = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (fds[i] < 0)
+			continue;
+		if ((unsigned int)fds[i] > next)
+			syscall(__NR_close_range, next, fds[i] - 1, 0);
+		next = fds[i] + 1;
+	}
+	syscall(__NR_close_range, next, ~0U, 0);
+}
+
+/* The orphan that waits for the kernel; no signal meant for the caller is to end it. */
+static void run_child(const int *fds, size_t cnt)
+{
+	setsid();
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	close_others(fds, cnt);
+	rsn_close_all(fds, cnt);
+	_exit(0);
+}
+
+int rsn_close_in_child(const int *fds, size_t cnt)
+{
+	int *sorted = malloc((cnt + 1) * sizeof(*sorted)), status;
+	pid_t pid = -1;
+
+	if (sorted) {
+		memcpy(sorted, fds, cnt * sizeof(*fds));
+		qsort(sorted, cnt, sizeof(*sorted), by_value);
+		pid = fork();
+	}
+	if (!pid) {
+		/* a grandchild, so that init and not the caller has to wait for it */
+		pid = fork();
+		if (!pid)
+			run_child(sorted, cnt);
+		_exit(pid < 0);
+	}
+	free(sorted);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+		return -1;
+	rsn_close_all(fds, cnt);
+	return 0;
 }
 
 static int is_btf_of(int fd, const char *module)

@@ -16,6 +16,8 @@ from retsnoop_py.kernel.shapes import Shape, ShapeFlags, read_shapes
 #: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
 _CHUNK = 4
 _SLOT = 8
+#: More functions than these are let go of in the background.
+_AT_ONCE = 8
 
 
 def result_offset(shape: Shape) -> int:
@@ -108,11 +110,15 @@ class FentryAttachment:
         return misses
 
     def detach(self, context: AttachContext) -> None:
-        """Detach everything. Idempotent."""
+        """Detach everything; of many functions in a process left behind. Idempotent.
+
+        The programs do nothing any more by then, so that nobody has to wait.
+        """
         chunks, self._chunks = self._chunks, []
-        done = 0
-        for ids, entry_fds, exit_fds in chunks:
-            lib.rsn_close_all(entry_fds, len(ids))
-            lib.rsn_close_all(exit_fds, len(ids))
-            done += len(ids)
-            context.progress(done, len(self._ids))
+        links = [fd for ids, *sides in chunks for side in sides for fd in side[0 : len(ids)]]
+        many = len(links) > 2 * _AT_ONCE
+        if many and lib.rsn_close_in_child(ffi.new("int[]", links), len(links)) == 0:
+            return
+        for done, fd in enumerate(links, 1):
+            lib.rsn_close_all(ffi.new("int[]", [fd]), 1)
+            context.progress(done // 2, len(self._ids))
