@@ -162,8 +162,8 @@ static bool in_module(const struct rsn_symtab *tab, const struct rsn_sym *sym, c
 	       !memcmp(tab->text + sym->module, module, sym->module_len);
 }
 
-int rsn_syms_count(const struct rsn_symtab *tab, const char *module, const char *names, size_t cnt,
-		   uint32_t *counts)
+int rsn_syms_namesakes(const struct rsn_symtab *tab, const char *module, const char *names,
+		       size_t cnt, uint32_t *counts)
 {
 	const char **wanted = malloc((cnt + 1) * sizeof(*wanted));
 	struct chains c;

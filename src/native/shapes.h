@@ -39,11 +39,11 @@ void rsn_btf_shapes(const struct rsn_btf_types *parts, size_t part_cnt, const ui
 		    size_t cnt, struct rsn_shape *out);
 
 /*
- * How many symbols of vmlinux (or of the module, if one is given) have each of the cnt
+ * How many functions of vmlinux (or of the module, if one is given) have each of the cnt
  * NUL-terminated names. Returns -1 if memory ran out.
  */
-int rsn_syms_count(const struct rsn_symtab *tab, const char *module, const char *names, size_t cnt,
-		   uint32_t *counts);
+int rsn_syms_namesakes(const struct rsn_symtab *tab, const char *module, const char *names,
+		       size_t cnt, uint32_t *counts);
 /* cdef end */
 
 #endif

@@ -30,7 +30,7 @@ class ShapeFlags:
 class Shape(NamedTuple):
     """Parameters, the 8-byte slots they fill, ``flags``, bytes of the result.
 
-    ``namesakes``: how many symbols of its image have the function's name, itself included.
+    ``namesakes``: how many functions of its image have the function's name, itself included.
     """
 
     params: int
@@ -51,7 +51,7 @@ def read_shapes(facts: KernelFacts, functions: Sequence[Function]) -> dict[int, 
         btf = facts.btf if module is None else facts.module_btf(module)
         if btf is None:
             continue
-        counts = facts.kallsyms.table.count([function.name for function in group], module)
+        counts = facts.kallsyms.table.namesakes([function.name for function in group], module)
         for function, shape, count in zip(group, _shapes(btf, group), counts, strict=True):
             shapes[function.address] = Shape(*shape, count)
     return shapes
