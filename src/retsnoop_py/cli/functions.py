@@ -144,7 +144,9 @@ def _plan(settings: Settings, target: Target) -> tuple[AttachPlan | None, str | 
         return None, f"by which mechanism cannot be tried: {error.message}"
     raise_memlock()
     features = Features(target.facts.require_btf().find("vfs_read", Kind.FUNC))
-    plan = make_plan(target.selection.functions, settings.mechanism, features, KernelFitness())
+    chosen = target.selection.functions
+    fitness = KernelFitness(target.facts, chosen)
+    plan = make_plan(chosen, settings.mechanism, features, fitness)
     return plan, None
 
 
