@@ -18,8 +18,11 @@ HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
 sys.path.insert(0, str(HERE.parent.parent))
 import build  # noqa: E402
 
-HEADERS = ("reader", "glue", "attach", "facts")
-SOURCES = ("reader", "glue", "attach", "symbols", "match", "btf")
+HEADERS = ("reader", "glue", "attach", "probe_events", "guard", "facts")
+SOURCES = (
+    *("reader", "glue", "attach", "probe_events", "expedite", "guard"),
+    *("symbols", "match", "btf"),
+)
 
 LIBBPF = """
 typedef uint32_t __u32;

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LADDER = (
     Mechanism.KPROBE_SESSION,
     Mechanism.KPROBE_MULTI,
+    Mechanism.KPROBE_EVENTS,
     Mechanism.KPROBE,
 )
 
