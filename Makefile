@@ -5,18 +5,19 @@ PYTHON ?= python3
 KERNELS := 5.10 6.1 6.12 7.2
 KERNEL ?= $(KERNELS)
 BIN := .venv/bin
-C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch])
+C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-live lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-live bench lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Kernels for test-live: KERNEL=\"$(KERNELS)\", or some of them. PYTHON=... chooses another Python."
+	@echo "Kernels for test-live and bench: KERNEL=\"$(KERNELS)\", or some of them."
+	@echo "PYTHON=... chooses another Python, BENCH=... adds options to bench (BENCH=--help)."
 
 build: ## everything up to a working .venv/bin/retsnoop-py
 	@command -v $(PYTHON) >/dev/null || test "$$(id -u)" != 0 \
@@ -38,6 +39,9 @@ test-golden: build ## recordings replayed into the expected text
 
 test-live: build ## tests that boot kernels: make test-live KERNEL=6.1
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/live
+
+bench: build ## measure against retsnoop and others: make bench KERNEL=6.12 RETSNOOP=PATH
+	@KERNEL="$(KERNEL)" $(BIN)/python -m tests.bench $(BENCH)
 
 lint: build ## ruff, mypy --strict, clang-format; BPF for x86_64 and arm64
 	@$(BIN)/ruff check .

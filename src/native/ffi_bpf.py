@@ -54,6 +54,8 @@ const char *bpf_program__name(const struct bpf_program *prog);
 const char *bpf_program__section_name(const struct bpf_program *prog);
 int bpf_program__fd(const struct bpf_program *prog);
 int bpf_program__set_autoload(struct bpf_program *prog, bool autoload);
+int bpf_program__set_type(struct bpf_program *prog, int type);
+int bpf_program__set_expected_attach_type(struct bpf_program *prog, int type);
 
 struct bpf_kprobe_multi_opts {
     size_t sz;
@@ -69,6 +71,7 @@ struct bpf_link *bpf_program__attach_kprobe_multi_opts(const struct bpf_program 
                                                        const struct bpf_kprobe_multi_opts *opts);
 struct bpf_link *bpf_program__attach(const struct bpf_program *prog);
 int bpf_link__destroy(struct bpf_link *link);
+int bpf_link__fd(const struct bpf_link *link);
 
 int bpf_map__fd(const struct bpf_map *map);
 int bpf_map__set_type(struct bpf_map *map, int type);

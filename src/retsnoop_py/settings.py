@@ -7,9 +7,10 @@ Values only: nothing here reads a file or the kernel. The command line makes a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+
+from retsnoop_py.value import Value
 
 
 class Mechanism(Enum):
@@ -50,8 +51,7 @@ class TransportKind(Enum):
     PERFBUF = "perfbuf"
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionSettings:
+class SelectionSettings(Value):
     """Which functions to trace, as the user wrote it: glob specs with ``@FILE`` already expanded.
 
     Each spec is ``NAME``, ``NAME[MOD]``, ``NAME [MOD]`` or ``:SOURCE/PATH*.c``.
@@ -63,8 +63,7 @@ class SelectionSettings:
     presets: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FilterSettings:
+class FilterSettings(Value):
     """Which sessions to report. Empty tuples mean no filter."""
 
     pids: tuple[int, ...] = ()
@@ -78,8 +77,7 @@ class FilterSettings:
     deny_errors: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class StackSettings:
+class StackSettings(Value):
     """How a stack is shown: ``-C stacks.*``."""
 
     unfiltered: bool = False
@@ -87,8 +85,7 @@ class StackSettings:
     dec_offs: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BpfSettings:
+class BpfSettings(Value):
     """Sizes on the kernel side: ``-C bpf.*``; bytes, and a number of sessions."""
 
     ringbuf_size: int = 8 << 20
@@ -96,14 +93,13 @@ class BpfSettings:
     transport: TransportKind = TransportKind.AUTO
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Value):
     """The whole command line of a trace or a replay."""
 
-    selection: SelectionSettings = field(default_factory=SelectionSettings)
-    filters: FilterSettings = field(default_factory=FilterSettings)
-    stacks: StackSettings = field(default_factory=StackSettings)
-    bpf: BpfSettings = field(default_factory=BpfSettings)
+    selection: SelectionSettings = SelectionSettings()
+    filters: FilterSettings = FilterSettings()
+    stacks: StackSettings = StackSettings()
+    bpf: BpfSettings = BpfSettings()
     mechanism: Mechanism = Mechanism.AUTO
     symbolize: SymbolizeMode = SymbolizeMode.AUTO
     kernel_image: Path | None = None

@@ -4,23 +4,21 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
 
 from retsnoop_py.attach.plan import AttachContext, Attachment, AttachPlan, Miss, Refusal
 from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
 from retsnoop_py.settings import Mechanism
+from retsnoop_py.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(Value):
     """One mechanism at work."""
 
     mechanism: Mechanism
     attachment: Attachment
 
 
-@dataclass(frozen=True, slots=True)
-class Attached:
+class Attached(Value):
     """Everything that is attached, and the functions that are not."""
 
     rungs: tuple[Rung, ...]
@@ -79,6 +77,10 @@ def make_attachment(
 ) -> Attachment:
     """The functions ``ids`` of ``plan``, to be attached by ``mechanism``."""
     match mechanism:
+        case Mechanism.FSESSION_MULTI:
+            from retsnoop_py.attach.fsession_multi import FsessionMultiAttachment
+
+            return FsessionMultiAttachment(plan, ids, context)
         case Mechanism.KPROBE_MULTI:
             from retsnoop_py.attach.kprobe_multi import KprobeMultiAttachment
 

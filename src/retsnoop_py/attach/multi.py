@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
 from retsnoop_py.errors import BpfError, UnavailableError
-from retsnoop_py.libbpf import Link
+from retsnoop_py.libbpf import FdLink, Link
 from retsnoop_py.settings import Mechanism
 
 #: The whole mechanism is missing, not one function unfit.
@@ -31,13 +31,13 @@ class MultiAttachment(ABC):
         self._plan = plan
         self._ids = ids
         self._context = context
-        self._links: list[Link] = []
+        self._links: list[Link | FdLink] = []
         self._done = 0
         self.attached = 0
         self.refusals: dict[int, Refusal] = {}
 
     @abstractmethod
-    def _link(self, ids: Sequence[int]) -> list[Link]:
+    def _link(self, ids: Sequence[int]) -> Sequence[Link | FdLink]:
         """Attach the functions ``ids`` together; raises BpfError, leaving nothing attached."""
 
     def attach(self) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import errno as errnos
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.features import Features, Verdict
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.settings import Mechanism
+from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.facts import KernelFacts
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: Best first: what ``auto`` tries. fentry is not among them: its programs are loaded and let go
 #: one by one, which takes longer than all else as soon as there are more than a handful.
 LADDER = (
+    Mechanism.FSESSION_MULTI,
     Mechanism.KPROBE_SESSION,
     Mechanism.KPROBE_MULTI,
     Mechanism.KPROBE_EVENTS,
@@ -40,8 +41,7 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Value):
     """A function that is not attached, and why, in words.
 
     ``errno`` is what the kernel said, positive; 0 if it was not asked.
@@ -59,16 +59,14 @@ def refused(function: Function, errno: int) -> Refusal:
     return Refusal(function, f"{words} (-{name})" if words else f"-{name}", errno)
 
 
-@dataclass(frozen=True, slots=True)
-class RungPlan:
+class RungPlan(Value):
     """The functions, by id, that are for ``mechanism`` to take."""
 
     mechanism: Mechanism
     ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AttachPlan:
+class AttachPlan(Value):
     """Functions in the order of their ids, and who is to take them, best mechanism first.
 
     What one rung finds the kernel refusing is for the next one, which may have nothing planned.
@@ -95,8 +93,7 @@ class AttachPlan:
         return [i | self.functions[i].flags << 32 for i in ids]
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(Value):
     """Calls that a mechanism did not see; ``function`` is None where it cannot say whose."""
 
     function: Function | None
@@ -136,8 +133,7 @@ class Attachment(Protocol):
 ProgressCallback = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class AttachContext:
+class AttachContext(Value):
     """What a mechanism may ask while it works.
 
     ``system_changes``: system-wide settings may be changed for a moment.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -31,6 +30,8 @@ def resolve(command: Sequence[str]) -> str:
     The search happens here and not in execvp(3): its failed attempts along PATH would show
     up as errors of the traced command.
     """
+    import shutil
+
     program = command[0]
     path = shutil.which(program)
     if path:

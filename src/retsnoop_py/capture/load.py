@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from retsnoop_py.attach.fsession_multi import FSESSION_MULTI
 from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.kernel.facts import KernelFacts
@@ -15,6 +15,7 @@ from retsnoop_py.kernel.features import Features
 from retsnoop_py.libbpf import OBJECTS, BpfObject, Link
 from retsnoop_py.libbpf.object import MapType
 from retsnoop_py.settings import FilterSettings, Mechanism, Settings, TransportKind
+from retsnoop_py.value import Value
 
 _OBJECT = "trace.bpf.o"
 #: The programs of each mechanism.
@@ -28,6 +29,9 @@ _PROGRAMS = {
 }
 #: Those that can find a function by nothing but its address.
 _BY_ADDRESS = (Mechanism.KPROBE_EVENTS, Mechanism.KPROBE)
+#: libbpf does not know it (1.8 will); ``BPF_PROG_TYPE_TRACING`` is what it has to be told.
+_FSESSION_SECTION = "fsession.multi"
+_PROG_TRACING = 26
 _COMM_LEN = 16
 #: What kretprobes return through, newest kernels first (6.0, 5.15).
 _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
@@ -38,8 +42,7 @@ _TREE_PROGRAM = "rsn_task_fork"
 _TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedObject:
+class LoadedObject(Value):
     """A loaded object, whether its events go through a perf buffer, and its own links."""
 
     obj: BpfObject
@@ -105,6 +108,8 @@ def _choose_programs(obj: BpfObject, plan: AttachPlan, settings: Settings) -> No
     wanted.update(_TASK_PROGRAMS if settings.command else set(_TASK_PROGRAMS) - {_TREE_PROGRAM})
     for program in obj.programs():
         program.set_autoload(program.name in wanted)
+        if program.name in wanted and program.section == _FSESSION_SECTION:
+            program.set_kind(_PROG_TRACING, FSESSION_MULTI)
 
 
 def _choose_perf_buffer(settings: Settings, features: Features) -> bool:

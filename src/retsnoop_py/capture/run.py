@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.attach.mass_attacher import Attached, attach
@@ -25,8 +25,11 @@ from retsnoop_py.kernel.features import Features
 from retsnoop_py.libbpf import Reader
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.progress import Progress
-from retsnoop_py.recording.writer import RecordingWriter
 from retsnoop_py.settings import Mechanism, Settings
+from retsnoop_py.value import Value, replace
+
+if TYPE_CHECKING:
+    from retsnoop_py.recording.writer import RecordingWriter
 
 #: How long to wait for records before looking at signals and the command, in ms.
 _WAIT_MS = 100
@@ -35,8 +38,7 @@ _WAIT_COMMAND_MS = 20
 _PER_FUNCTION = frozenset({Mechanism.FENTRY, Mechanism.KPROBE})
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Value):
     """What the steps of one run share."""
 
     settings: Settings
@@ -113,8 +115,7 @@ def _check_number(settings: Settings, count: int) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Hooks:
+class _Hooks(Value):
     """Loaded programs and what they are attached to."""
 
     loaded: LoadedObject
@@ -134,9 +135,10 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
     settings = run.settings
     # an event and a link for each entry and each return
     probes = 4 * len(plan.functions) if _PER_FUNCTION.intersection(plan.mechanisms) else 0
-    messages.warn(raise_files(probes))
+    warning = raise_files(probes)
     with Progress("Attaching") as progress, reserved_files():
         loaded = load(plan, settings, features, run.target.facts)
+        messages.warn(warning)  # not before: too few to load anything are an error of their own
         context = AttachContext(
             obj=loaded.obj,
             features=features,

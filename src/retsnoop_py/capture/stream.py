@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import retsnoop_py
 from retsnoop_py.capture.load import LoadedObject
@@ -14,7 +15,6 @@ from retsnoop_py.capture.target import Target
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf.reader import ReaderStats
-from retsnoop_py.recording.writer import RecordingWriter
 from retsnoop_py.session.facts import (
     ModuleFacts,
     StreamFacts,
@@ -25,6 +25,9 @@ from retsnoop_py.session.layouts import layout_named
 from retsnoop_py.session.object_layouts import btf_layouts
 from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import Settings
+
+if TYPE_CHECKING:
+    from retsnoop_py.recording.writer import RecordingWriter
 
 
 class Stream:
@@ -55,6 +58,8 @@ def open_recording(path: Path | None) -> Iterator[RecordingWriter | None]:
     if path is None:
         yield None
         return
+    from retsnoop_py.recording.writer import RecordingWriter
+
     with RecordingWriter(path) as writer:
         yield writer
 

@@ -6,8 +6,6 @@ Reads the kernel and changes nothing, so a dry run goes through it as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from retsnoop_py.errors import InputError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.select.model import Selection
@@ -16,10 +14,10 @@ from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.kernel import KernelSymbolizer
 from retsnoop_py.symbolize.sources import KernelImages
 from retsnoop_py.symbolize.units import CompileUnits
+from retsnoop_py.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Value):
     """The kernel and what of it to trace; ``symbolize`` is never ``AUTO``.
 
     ``images`` is None when neither the selection nor the output needs DWARF; ``notice`` says

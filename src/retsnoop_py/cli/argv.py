@@ -9,11 +9,9 @@ everything behind ``--`` as it is, and is pure: it looks at nothing but the word
 
 from __future__ import annotations
 
-import difflib
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from retsnoop_py.errors import UsageError
 
@@ -27,8 +25,7 @@ class Kind(Enum):
     OPTIONAL = "optional"
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(NamedTuple):
     """One option: names without dashes, and how it takes its value.
 
     ``dashed``: a separate value may start with ``-`` (``-x -EINVAL``, ``-n -bash``).
@@ -47,8 +44,7 @@ class Spec:
         return f"-{self.short}/--{self.long}" if self.short else f"--{self.long}"
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(NamedTuple):
     """An option people know, which this command does not have, and why."""
 
     long: str
@@ -101,6 +97,8 @@ class Table:
                 f"--{name} is ambiguous: {', '.join(f'--{known}' for known in sorted(names))}",
                 "write one of them out",
             )
+        import difflib
+
         near = difflib.get_close_matches(name, [spec.long for spec in self.specs], n=3)
         hint = f"did you mean {' or '.join(f'--{known}' for known in near)}?" if near else SEE_HELP
         raise UsageError(f"unknown option --{name}", hint)
@@ -113,22 +111,21 @@ class Table:
         raise UsageError(f"unknown option -{letter}{where}", SEE_HELP)
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A positional word: its text, its place in argv, and the option right before it."""
 
     text: str
-    index: int
+    position: int
     after: tuple[str, str | None] | None = None
 
 
-@dataclass(slots=True)
 class Normalised:
     """A command line in its one form. ``command`` is None without ``--``."""
 
-    options: list[tuple[str, str | None]] = field(default_factory=list)
-    words: list[Word] = field(default_factory=list)
-    command: tuple[str, ...] | None = None
+    def __init__(self) -> None:
+        self.options: list[tuple[str, str | None]] = []
+        self.words: list[Word] = []
+        self.command: tuple[str, ...] | None = None
 
     @property
     def argv(self) -> list[str]:
@@ -187,7 +184,9 @@ class _Scanner:
             if self._table.takes_words or not self._out.words:
                 raise
             # Not the option is wrong then: it is the option of a command without its dashes.
-            start = self._out.words[0].index
+            import shlex
+
+            start = self._out.words[0].position
             command = shlex.join(self._argv[start:])
             hint = f"if this is a command to run and trace, put -- before it: -- {command}"
             raise UsageError(error.message, hint) from None

@@ -8,9 +8,15 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from retsnoop_py.cli import replay, trace, typed
+from retsnoop_py.cli import doctor, functions, replay, trace, typed
 
-_NAMES = ("replay", "vm")
+_NAMES = ("replay", "functions", "doctor", "vm")
+_COMMANDS = {
+    "trace": trace.COMMAND,
+    "replay": replay.COMMAND,
+    "functions": functions.COMMAND,
+    "doctor": doctor.COMMAND,
+}
 
 
 class Commands(TyperGroup):
@@ -24,10 +30,8 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
         """The command of that name, None if there is none."""
-        if cmd_name == "trace":
-            return typed.build(trace.COMMAND)
-        if cmd_name == "replay":
-            return typed.build(replay.COMMAND)
+        if cmd_name in _COMMANDS:
+            return typed.build(_COMMANDS[cmd_name])
         if cmd_name == "vm":
             from retsnoop_py.cli import vm
 

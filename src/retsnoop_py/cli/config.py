@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from retsnoop_py.errors import UsageError
 from retsnoop_py.settings import BpfSettings, StackSettings, SymbolizeMode, TransportKind
+from retsnoop_py.value import Value, replace
 
 T = TypeVar("T")
 _INT_MAX = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Value):
     """Everything ``-C`` can say. ``symbolize`` is None unless given, ``named`` the keys given."""
 
     bpf: BpfSettings = BpfSettings()
@@ -26,8 +24,7 @@ class Config:
     named: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Value):
     """One setting: its name, its help, and how a text changes a :class:`Config`.
 
     ``apply`` raises :class:`ValueError` with what was expected.
@@ -86,6 +83,8 @@ def _split(text: str) -> tuple[Key, str]:
     for start, view in _LATER.items():
         if name.startswith(start):
             raise UsageError(f"-C {name} belongs to {view}, which is not in this version")
+    import difflib
+
     near = difflib.get_close_matches(name, _BY_NAME, n=2)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise UsageError(f"-C {name}: no such setting", hint + _HELP_HINT)

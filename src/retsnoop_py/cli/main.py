@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The entry point: which command is meant, and how it ends.
 
-typer only turns words into values; the work is done after it has returned, so that an error
+The command line is turned into values first and the work is done after that, so that an error
 or a broken pipe during a trace is never taken for a mistake on the command line.
 """
 
@@ -10,22 +10,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retsnoop_py.cli import report
 from retsnoop_py.errors import RetsnoopError, UsageError
 
 if TYPE_CHECKING:
     from retsnoop_py.cli.argv import Normalised
-    from retsnoop_py.cli.typed import Command
+    from retsnoop_py.cli.declare import Command
 
 PROGRAM = "retsnoop-py"
 _COMPLETE = "_RETSNOOP_PY_COMPLETE"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """What the command line asks for; ``run`` gives the exit status."""
 
     run: Callable[[], int]
@@ -64,16 +62,20 @@ def _job(words: list[str]) -> Job:
         return Job(lambda: _vm(words[1:]), verbose=2 if "-vv" in words else 0)
     if name == "replay":
         return _replay(words[1:])
+    if name == "functions":
+        return _functions(words[1:])
+    if name == "doctor":
+        return _doctor(words[1:])
     return _trace(words[1:] if name == "trace" else words)
 
 
 def _trace(words: list[str]) -> Job:
-    from retsnoop_py.cli import options, positional, trace
+    from retsnoop_py.cli import declare, options, positional, trace
     from retsnoop_py.cli.argv import normalise
 
     line = normalise(words, options.trace_table(trace.trace))
     if line.words and line.words[0].text == "replay":
-        at = line.words[0].index
+        at = line.words[0].position
         return _replay(words[:at] + words[at + 1 :])
     if line.has("install-completion") or line.has("show-completion"):
         return Job(lambda: _completion_option(line))
@@ -83,12 +85,12 @@ def _trace(words: list[str]) -> Job:
     positional.refuse_words(line)
     if line.command == ():
         raise UsageError("no command behind --", "retsnoop-py ... -- CMD ARG..., or leave -- out")
-    settings = _parse(trace.COMMAND, line.argv)
+    settings = declare.call(trace.COMMAND, line)
     return Job(lambda: _run_trace(settings), settings.verbose)
 
 
 def _replay(words: list[str]) -> Job:
-    from retsnoop_py.cli import options, replay, trace
+    from retsnoop_py.cli import declare, options, replay, trace
     from retsnoop_py.cli.argv import normalise
 
     line = normalise(words, options.replay_table(replay.replay, trace.trace))
@@ -101,8 +103,37 @@ def _replay(words: list[str]) -> Job:
             f"replay needs one recording, not {len(files)}" if files else "no recording to replay",
             "retsnoop-py replay FILE [options]",
         )
-    request = _parse(replay.COMMAND, [*line.option_argv, "--", *files])
+    request = declare.call(replay.COMMAND, line)
     return Job(lambda: _run_replay(request), request.overrides.verbose)
+
+
+def _functions(words: list[str]) -> Job:
+    from retsnoop_py.cli import declare, functions, options, trace
+    from retsnoop_py.cli.argv import normalise
+
+    hint = "'retsnoop-py functions --help' lists the options"
+    line = normalise(words, options.plain_table(functions.functions, trace.trace, hint))
+    said = _said(line, functions.COMMAND)
+    if said:
+        return said
+    request = declare.call(functions.COMMAND, line)
+    return Job(lambda: functions.run(request), request.verbose)
+
+
+def _doctor(words: list[str]) -> Job:
+    from retsnoop_py.cli import declare, doctor, options, trace
+    from retsnoop_py.cli.argv import normalise
+
+    hint = "'retsnoop-py doctor --help' lists the options"
+    line = normalise(words, options.plain_table(doctor.doctor, trace.trace, hint))
+    said = _said(line, doctor.COMMAND)
+    if said:
+        return said
+    if line.words or line.command:
+        word = [*(word.text for word in line.words), *(line.command or ())][0]
+        raise UsageError(f"unexpected word '{word}'", "doctor takes no words: it looks at it all")
+    request = declare.call(doctor.COMMAND, line)
+    return Job(lambda: doctor.run(request), request.verbose)
 
 
 def _said(line: Normalised, command: Command) -> Job | None:
@@ -116,13 +147,6 @@ def _said(line: Normalised, command: Command) -> Job | None:
     if line.has("config-help"):
         return Job(_config_help)
     return None
-
-
-def _parse(command: Command, argv: list[str]) -> Any:
-    """Let typer make values of ``argv``; gives what the command's function returns."""
-    from retsnoop_py.cli import typed
-
-    return typed.call(typed.build(command), argv, command.name)
 
 
 def _run_trace(settings: Any) -> int:

@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
-from typer.models import OptionInfo
-
-from retsnoop_py.cli.argv import Foreign, Kind, Spec, Table
+from retsnoop_py.cli.argv import Foreign, Spec, Table
+from retsnoop_py.cli.declare import Option, specs
 
 TARGETING = "TARGETING"
 RUN_MODE = "RUN MODE"
@@ -19,18 +15,6 @@ FILTERING = "FILTERING"
 ADVANCED = "ADVANCED"
 EXTRA = "EXTRA CONFIGURATION"
 USAGE = "HELP AND VERSION"
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """How the normaliser reads a value, beyond what typer knows.
-
-    ``implied``: what a bare option means; its value is then glued or absent.
-    ``dashed``: a separate value may start with ``-``.
-    """
-
-    implied: str | None = None
-    dashed: bool = False
 
 
 def complete_preset(incomplete: str) -> list[str]:
@@ -56,324 +40,273 @@ def complete_setting(incomplete: str) -> list[str]:
 
 Preset = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-c",
         "--case",
         metavar="PRESET",
         help="Ready-made -e, -a and -d for a subject: bpf or perf. More may be added to it.",
-        rich_help_panel=TARGETING,
-        show_default=False,
-        default_factory=list,
-        autocompletion=complete_preset,
+        panel=TARGETING,
+        complete=complete_preset,
     ),
 ]
 Entry = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-e",
         "--entry",
         metavar="GLOB",
         help="Entry functions: each call of one is followed until it returns.",
-        rich_help_panel=TARGETING,
-        show_default=False,
-        default_factory=list,
+        panel=TARGETING,
     ),
 ]
 Allow = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-a",
         "--allow",
         metavar="GLOB",
         help="Further functions to see inside those calls.",
-        rich_help_panel=TARGETING,
-        show_default=False,
-        default_factory=list,
+        panel=TARGETING,
     ),
 ]
 Deny = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-d",
         "--deny",
         metavar="GLOB",
         help="Functions to leave alone; wins over -e and -a.",
-        rich_help_panel=TARGETING,
-        show_default=False,
-        default_factory=list,
+        panel=TARGETING,
     ),
 ]
 DryRun = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--dry-run",
         help="Say what would be traced, and touch nothing in the kernel.",
-        rich_help_panel=RUN_MODE,
+        panel=RUN_MODE,
     ),
 ]
 Output = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-o",
         "--output",
         metavar="FILE",
         help="Record what is seen as well; 'retsnoop-py replay FILE' shows it again.",
-        rich_help_panel=RUN_MODE,
-        show_default=False,
+        panel=RUN_MODE,
     ),
 ]
 Attach = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--attach",
         metavar="MECHANISM",
         help="Attach by this mechanism alone: fsession.multi, kprobe.session, kprobe.multi, "
         "fentry, kprobe_events or kprobe. Without it: the best that works here, and the next "
         "best for functions it cannot take.",
-        rich_help_panel=RUN_MODE,
-        show_default=False,
+        panel=RUN_MODE,
     ),
 ]
 Fentries = Annotated[
     bool,
-    typer.Option(
+    Option(
         "-F",
         "--fentries",
         help="The same as --attach=fentry: cheap calls, slow to attach and detach.",
-        rich_help_panel=RUN_MODE,
+        panel=RUN_MODE,
     ),
 ]
 KprobesMulti = Annotated[
     bool,
-    typer.Option(
+    Option(
         "-M",
         "--kprobes-multi",
         help="The same as --attach=kprobe.multi.",
-        rich_help_panel=RUN_MODE,
+        panel=RUN_MODE,
     ),
 ]
 Kprobes = Annotated[
     bool,
-    typer.Option(
+    Option(
         "-K",
         "--kprobes",
         help="The same as --attach=kprobe: function by function, slow, works anywhere.",
-        rich_help_panel=RUN_MODE,
+        panel=RUN_MODE,
     ),
 ]
 MaxFunctions = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--max-functions",
         metavar="N",
         help="Refuse to attach to more functions than this (10000).",
-        rich_help_panel=RUN_MODE,
-        show_default=False,
+        panel=RUN_MODE,
     ),
 ]
 NoSystemChanges = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--no-system-changes",
         help="Leave /sys/kernel/rcu_expedited alone: where functions are attached one by one it "
         "is set meanwhile, which makes that faster, and put back.",
-        rich_help_panel=RUN_MODE,
+        panel=RUN_MODE,
     ),
 ]
-CallStack = Annotated[bool, typer.Option("-E", "--call-stack", hidden=True)]
+CallStack = Annotated[bool, Option("-E", "--call-stack", hidden=True)]
 Pid = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-p",
         "--pid",
         metavar="PID",
         help="Only these processes.",
-        rich_help_panel=FILTERING,
-        show_default=False,
-        default_factory=list,
+        panel=FILTERING,
+        dashed=True,
     ),
-    Value(dashed=True),
 ]
 NoPid = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-P",
         "--no-pid",
         metavar="PID",
         help="Not these processes.",
-        rich_help_panel=FILTERING,
-        show_default=False,
-        default_factory=list,
+        panel=FILTERING,
+        dashed=True,
     ),
-    Value(dashed=True),
 ]
 Comm = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-n",
         "--comm",
         metavar="NAME",
         help="Only threads of this name; its first 15 bytes count, as in the kernel.",
-        rich_help_panel=FILTERING,
-        show_default=False,
-        default_factory=list,
+        panel=FILTERING,
+        dashed=True,
     ),
-    Value(dashed=True),
 ]
 NoComm = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-N",
         "--no-comm",
         metavar="NAME",
         help="Not threads of this name.",
-        rich_help_panel=FILTERING,
-        show_default=False,
-        default_factory=list,
+        panel=FILTERING,
+        dashed=True,
     ),
-    Value(dashed=True),
 ]
 Longer = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-L",
         "--longer",
         metavar="MS",
         help="Only calls of an entry function that took at least so many milliseconds.",
-        rich_help_panel=FILTERING,
-        show_default=False,
+        panel=FILTERING,
+        dashed=True,
     ),
-    Value(dashed=True),
 ]
 SuccessStacks = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-S",
         "--success-stacks",
         metavar="[=y|n]",
         help="Show calls that succeeded as well (-S, -Sy), or failures only (-Sn, the default).",
-        rich_help_panel=FILTERING,
-        show_default=False,
-        default_factory=list,
+        panel=FILTERING,
+        implied="y",
     ),
-    Value(implied="y"),
 ]
 AllowErrors = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-x",
         "--allow-errors",
         metavar="ERROR",
         help="Only stacks with this error in them, such as ENOMEM or NULL; any is every error.",
-        rich_help_panel=FILTERING,
-        show_default=False,
-        default_factory=list,
-        autocompletion=complete_error,
+        panel=FILTERING,
+        complete=complete_error,
+        dashed=True,
     ),
-    Value(dashed=True),
 ]
 DenyErrors = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-X",
         "--deny-errors",
         metavar="ERROR",
         help="No stacks with this error in them.",
-        rich_help_panel=FILTERING,
-        show_default=False,
-        default_factory=list,
-        autocompletion=complete_error,
+        panel=FILTERING,
+        complete=complete_error,
+        dashed=True,
     ),
-    Value(dashed=True),
 ]
 KernelImage = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-k",
         "--kernel",
         metavar="PATH",
         help="The kernel's vmlinux with DWARF, where it is not found by itself.",
-        rich_help_panel=ADVANCED,
-        show_default=False,
+        panel=ADVANCED,
     ),
 ]
 Symbolize = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-s",
         "--symbolize",
         metavar="[=s|n]",
         help="Show source lines (-s), and inlined functions (-ss), or neither (-sn). "
         "By default -ss where there is DWARF.",
-        rich_help_panel=ADVANCED,
-        show_default=False,
+        panel=ADVANCED,
+        implied="linenum",
     ),
-    Value(implied="linenum"),
 ]
 Settings = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "-C",
         "--config",
         metavar="GROUP.KEY=VALUE",
         help="Change a finer setting.",
-        rich_help_panel=EXTRA,
-        show_default=False,
-        default_factory=list,
-        autocompletion=complete_setting,
+        panel=EXTRA,
+        complete=complete_setting,
     ),
 ]
 ConfigHelp = Annotated[
     bool,
-    typer.Option("--config-help", help="List those settings.", rich_help_panel=EXTRA),
+    Option("--config-help", help="List those settings.", panel=EXTRA),
+]
+Json = Annotated[
+    bool,
+    Option("--json", help="Write one JSON document.", panel=RUN_MODE),
 ]
 Verbose = Annotated[
     int,
-    typer.Option(
+    Option(
         "-v",
         "--verbose",
         count=True,
         metavar="",
         help="Say more; -vv more still.",
-        rich_help_panel=USAGE,
-        show_default=False,
+        panel=USAGE,
     ),
 ]
 Version = Annotated[
     bool,
-    typer.Option(
+    Option(
         "-V",
         "--version",
         help="Print the version; with -v also what this kernel can do.",
-        rich_help_panel=USAGE,
+        panel=USAGE,
     ),
 ]
-Help = Annotated[bool, typer.Option("-h", "--help", help="Show this help.", rich_help_panel=USAGE)]
-Usage = Annotated[bool, typer.Option("--usage", hidden=True)]
-
-
-def specs(command: Callable[..., Any]) -> list[Spec]:
-    """What the normaliser needs to know of the options in a command's signature."""
-    hints = typing.get_type_hints(command, include_extras=True)
-    found = (_spec(hint) for hint in hints.values() if hasattr(hint, "__metadata__"))
-    return [spec for spec in found if spec]
-
-
-def _spec(hint: Any) -> Spec | None:
-    extra = {type(thing): thing for thing in hint.__metadata__}
-    info = extra.get(OptionInfo)
-    if info is None:
-        return None
-    value = extra.get(Value, Value())
-    # Inside Annotated, typer keeps the first name where a default would otherwise be.
-    names = (info.default, *(info.param_decls or ()))
-    long = next(name[2:] for name in names if name.startswith("--"))
-    short = next((name[1:] for name in names if not name.startswith("--")), None)
-    if hint.__origin__ is bool or info.count:
-        kind = Kind.FLAG
-    else:
-        kind = Kind.VALUE if value.implied is None else Kind.OPTIONAL
-    return Spec(long, short, kind, info.metavar or "", value.implied or "", value.dashed)
+Help = Annotated[bool, Option("-h", "--help", help="Show this help.", panel=USAGE)]
+Usage = Annotated[bool, Option("--usage", hidden=True)]
 
 
 #: Made by typer, not by a signature.
@@ -411,6 +344,21 @@ def replay_table(command: Callable[..., Any], trace: Callable[..., Any]) -> Tabl
     hint = "'retsnoop-py replay --help' lists the options"
     foreign = [
         Foreign(spec.long, spec.short, reason, hint)
+        for spec in specs(trace)
+        if spec.long not in names
+    ]
+    return Table(own, (*foreign, *LATER), takes_words=True)
+
+
+def plain_table(command: Callable[..., Any], trace: Callable[..., Any], help_hint: str) -> Table:
+    """The option table of a command that traces nothing; words are left to the command.
+
+    Options that only ``trace`` has are refused as such; ``help_hint`` is the next step then.
+    """
+    own = specs(command)
+    names = {spec.long for spec in own}
+    foreign = [
+        Foreign(spec.long, spec.short, "concerns tracing, and nothing is traced here", help_hint)
         for spec in specs(trace)
         if spec.long not in names
     ]

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 from collections.abc import Callable
 
 from retsnoop_py.cli.argv import Normalised, Word
@@ -14,10 +12,16 @@ from retsnoop_py.errors import UsageError
 _GLOB_OPTIONS = {"entry": "-e", "allow": "-a", "deny": "-d"}
 
 
+def _is_command(word: str) -> bool:
+    import shutil
+
+    return shutil.which(word) is not None
+
+
 def refuse_words(
     line: Normalised,
     exists: Callable[[str], bool] = os.path.exists,
-    is_command: Callable[[str], bool] = lambda word: shutil.which(word) is not None,
+    is_command: Callable[[str], bool] = _is_command,
 ) -> None:
     """Raise :class:`UsageError` if there are positional words, saying what to do instead."""
     if line.words:
@@ -39,7 +43,7 @@ def _hint(
             "these are files here: the shell expanded your glob; "
             f"quote it: {_GLOB_OPTIONS[option]} 'GLOB'"
         )
-    if word.text in ("replay", "vm"):
+    if word.text in ("replay", "functions", "doctor", "vm"):
         return f"a sub-command is the first word: retsnoop-py {word.text} ..."
     if option in ("success-stacks", "symbolize") and word.text in ("y", "n", "s"):
         letter = "S" if option == "success-stacks" else "s"
@@ -47,6 +51,8 @@ def _hint(
     if option == "verbose" and word.text.isdecimal():
         return "say -v, -vv or -vvv"
     if is_command(word.text) or word.text.startswith(("./", "../", "/")):
+        import shlex
+
         command = shlex.join([each.text for each in line.words] + list(line.command or ()))
         return f"a command to run and trace stands behind --: retsnoop-py ... -- {command}"
     if len(line.words) > 1 or exists(word.text):

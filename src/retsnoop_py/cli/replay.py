@@ -6,15 +6,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from retsnoop_py.cli import config, options, values
-from retsnoop_py.cli.typed import Command
+from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
+from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
@@ -37,8 +35,7 @@ _USAGE = """Usage: retsnoop-py replay FILE [-S[y|n]] [-x ERROR]* [-X ERROR]* [-p
 'retsnoop-py replay --help' explains all options."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayRequest:
+class ReplayRequest(Value):
     """A recording to show and what to change about it."""
 
     path: Path
@@ -47,7 +44,7 @@ class ReplayRequest:
 
 def replay(
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A recording made with -o.")],
+    file: Annotated[str, Argument("FILE", help="A recording made with -o.")],
     pid: options.Pid,
     no_pid: options.NoPid,
     comm: options.Comm,

@@ -7,7 +7,6 @@ import errno
 import io
 import os
 import sys
-import traceback
 from pathlib import Path
 
 from retsnoop_py.errors import BpfError, Interrupted, OutputError, RetsnoopError
@@ -54,7 +53,7 @@ def failed(error: RetsnoopError, verbose: int) -> int:
     if error.hint:
         _say(f"hint: {error.hint}")
     if _wants_traceback(verbose):
-        _say("".join(traceback.format_exception(error)).rstrip())
+        _say(_traceback(error))
     return error.exit_status
 
 
@@ -74,7 +73,7 @@ def unexpected(error: Exception, verbose: int) -> int:
     """Tell of an error nobody foresaw."""
     _settle()
     if _wants_traceback(verbose):
-        _say("".join(traceback.format_exception(error)).rstrip())
+        _say(_traceback(error))
     _say(f"retsnoop-py: error: {type(error).__name__}: {error} (a bug of retsnoop-py)")
     if not _wants_traceback(verbose):
         _say("hint: run it again with -vv or RETSNOOP_DEBUG=1 and report what it prints")
@@ -90,6 +89,12 @@ def _shorten(log: str, verbose: int) -> str:
 
 def _wants_traceback(verbose: int) -> bool:
     return verbose >= 2 or os.environ.get("RETSNOOP_DEBUG", "0") not in ("", "0")
+
+
+def _traceback(error: Exception) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error)).rstrip()
 
 
 def _say(text: str) -> None:

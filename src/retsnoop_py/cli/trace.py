@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from retsnoop_py.cli import config, options, values
 from retsnoop_py.cli.config import Config
-from retsnoop_py.cli.typed import Command
+from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
 from retsnoop_py.settings import (
     FilterSettings,
@@ -37,7 +35,7 @@ Examples:
   retsnoop-py -e '*sys_mount' -a ':fs/*.c' -- mount /dev/x /mnt
   retsnoop-py -e '*sys_bpf' -a '*bpf*' -n systemd -x ENOMEM
   retsnoop-py -e tcp_connect -S -L 10      calls over 10 ms, good or bad
-  retsnoop-py -c bpf --dry-run             what would be traced?
+  retsnoop-py functions -c bpf             what would be traced, and how?
   retsnoop-py -c bpf -o bpf.rsn -- CMD     record; to show it again:
   retsnoop-py replay bpf.rsn
 
@@ -56,6 +54,8 @@ Most options can be repeated. A PID is a process, a NAME that of a thread.
 \b
 Other commands, each with its own --help:
   retsnoop-py replay FILE                  show a recording again
+  retsnoop-py functions GLOB...            what would be traced, or why not
+  retsnoop-py doctor                       what this kernel and user can do
   retsnoop-py vm run|fetch|list            kernels in virtual machines
 """
 
@@ -63,6 +63,8 @@ _USAGE = """retsnoop-py: find out which function of the Linux kernel returned th
 
 Usage: retsnoop-py [-v] [-c PRESET]* [-e GLOB]* [-a GLOB]* [-d GLOB]* [-o FILE] [-- CMD ARG...]
        retsnoop-py replay FILE
+       retsnoop-py functions GLOB...
+       retsnoop-py doctor
        retsnoop-py vm run|fetch|list
 
 'retsnoop-py --help' explains all options, 'retsnoop-py --config-help' the settings of -C."""
@@ -76,7 +78,7 @@ def trace(
     deny: options.Deny,
     command: Annotated[
         list[str],
-        typer.Argument(metavar="[-- CMD ARG...]", hidden=True, default_factory=list),
+        Argument("[-- CMD ARG...]", hidden=True),
     ],
     output: options.Output = None,
     dry_run: options.DryRun = False,
@@ -112,7 +114,7 @@ def trace(
             "leave out -p; or leave out -- CMD, and run CMD elsewhere",
         )
     return Settings(
-        selection=_selection(entry, allow, deny, preset),
+        selection=selection(entry, allow, deny, preset),
         filters=FilterSettings(
             pids=values.pids("-p", pid),
             deny_pids=values.pids("-P", no_pid),
@@ -129,17 +131,18 @@ def trace(
         max_functions=values.max_functions(max_functions),
         system_changes=not no_system_changes,
         symbolize=_mode(symbolize, fine),
-        kernel_image=_path("-k", kernel),
+        kernel_image=file_path("-k", kernel),
         command=tuple(command),
-        output=_path("-o", output),
+        output=file_path("-o", output),
         dry_run=dry_run,
         verbose=verbose,
     )
 
 
-def _selection(
+def selection(
     entry: Sequence[str], allow: Sequence[str], deny: Sequence[str], presets: Sequence[str]
 ) -> SelectionSettings:
+    """Which functions. Raises :class:`UsageError`, or :class:`InputError` for ``@FILE``."""
     for name in presets:
         _check_preset(name)
     chosen = SelectionSettings(
@@ -173,7 +176,8 @@ def _mode(value: str | None, fine: Config) -> SymbolizeMode:
     return values.symbolize(value) or fine.symbolize or SymbolizeMode.AUTO
 
 
-def _path(option: str, value: str | None) -> Path | None:
+def file_path(option: str, value: str | None) -> Path | None:
+    """The file ``option`` names, None without it. Raises :class:`UsageError` for no name."""
     if value == "":
         raise UsageError(f"{option} '': the name of a file is missing")
     return None if value is None else Path(value)

@@ -1,42 +1,30 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""typer, as far as it is used: words to values, and ``--help``.
+"""typer, as far as it is used: ``--help`` and completion; sub-commands that are typer's own.
+
+A run has no use for it: see :mod:`retsnoop_py.cli.declare`.
 
 Help is rich's panels on a terminal and plain text of the same groups anywhere else.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
+import typing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
+from retsnoop_py.cli.declare import Argument, Command, Option, Param, params
 from retsnoop_py.errors import UsageError
 
 #: ClickException, by way of BadParameter and UsageError: newer typers have their own copy of
 #: click and older ones use the package, but all export this class.
 _CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One command: its function, its name, and what its help says.
-
-    ``synopsis`` stands behind the name in the help's first line, ``usage`` is all that
-    ``--usage`` prints. ``completion_panel`` names the group of typer's completion option.
-    """
-
-    function: Callable[..., Any]
-    name: str
-    synopsis: str
-    text: str
-    usage: str
-    completion_panel: str | None = None
 
 
 class GroupedCommand(TyperCommand):
@@ -78,10 +66,62 @@ def build(command: Command, *, rich: bool = False, completion: bool = False) -> 
         help=command.text.replace("\b\n", "") if rich else command.text,
         add_help_option=False,
         options_metavar=command.synopsis,
-    )(command.function)
+    )(_for_typer(command.function))
     built = get_command(app)
     assert isinstance(built, TyperCommand)
     return built
+
+
+def _for_typer(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with what is declared of its parameters in typer's words."""
+
+    def called(**values: Any) -> Any:
+        return function(**values)
+
+    declared = {param.name: _annotation(param) for param in params(function)}
+    signature = inspect.signature(function)
+    called.__name__ = function.__name__
+    called.__annotations__ = declared
+    called.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[
+            parameter.replace(annotation=declared[name])
+            for name, parameter in signature.parameters.items()
+        ],
+        return_annotation=inspect.Signature.empty,
+    )
+    return called
+
+
+def _annotation(param: Param) -> Any:
+    """The type of a parameter with typer's own object for it."""
+    made = _argument if isinstance(param.declared, Argument) else _option
+    return Annotated[param.type, made(param)]
+
+
+def _option(param: Param) -> Any:
+    option = typing.cast("Option", param.declared)
+    return typer.Option(
+        *option.names,
+        metavar=option.metavar if option.metavar or option.count else None,
+        help=option.help,
+        rich_help_panel=option.panel,
+        hidden=option.hidden,
+        show_default=False,
+        count=option.count,
+        default_factory=list if param.type == list[str] else None,
+        autocompletion=option.complete,
+    )
+
+
+def _argument(param: Param) -> Any:
+    argument = typing.cast("Argument", param.declared)
+    return typer.Argument(
+        metavar=argument.metavar,
+        help=argument.help,
+        hidden=argument.hidden,
+        show_default=False,
+        default_factory=list if param.type == list[str] else None,
+    )
 
 
 def call(command: Any, argv: Sequence[str], name: str) -> Any:

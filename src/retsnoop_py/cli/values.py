@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.settings import Mechanism, Settings, SymbolizeMode
+from retsnoop_py.value import Value
 
 #: The kernel's own limit, PID_MAX_LIMIT of include/linux/threads.h.
 _PID_MAX = 4 * 1024 * 1024
@@ -141,8 +141,7 @@ def success(values: Sequence[str], errors: Sequence[str]) -> bool | None:
     return "y" in wanted if wanted else None
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorNames:
+class ErrorNames(Value):
     """The errors of all ``-x``: ``any`` if the last word was that every error counts."""
 
     numbers: frozenset[int] = frozenset()

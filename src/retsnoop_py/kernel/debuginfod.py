@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -116,6 +115,8 @@ class Debuginfod:
 
     def _store(self, answer: IO[bytes], size: int, server: str, target: Path) -> None:
         """Write beside the target and rename: a broken download never looks like a file."""
+        import tempfile
+
         target.parent.mkdir(parents=True, exist_ok=True)
         done = 0
         with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as partial:

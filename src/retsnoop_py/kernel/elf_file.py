@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import struct
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel import notes
+from retsnoop_py.value import Value
 
 __all__ = ["ElfFile", "Section"]
 
@@ -26,8 +26,7 @@ _COMPRESSION = {1: "zlib", 2: "zstd"}
 _ET_REL = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Value):
     """A section header: ``address`` as linked, ``offset`` and ``size`` in the file, bytes."""
 
     name: str

@@ -26,6 +26,12 @@ _EVERYWHERE = "vfs_read"
 #: Where the kernel lists what perf_event_open(2) can make, kprobes among it, below its root.
 _EVENT_SOURCES = Path("sys/bus/event_source/devices")
 
+#: Switches that leave hooks in place and uncalled: all of ftrace, and kprobes alone. Letting go of
+#: a kprobe.multi link made while the first was off makes 6.12 and 7.2 give up ftrace until reboot.
+_FTRACE_SWITCH = Path("proc/sys/kernel/ftrace_enabled")
+_KPROBES_SWITCH = Path("sys/kernel/debug/kprobes/enabled")
+_BY_KPROBES = frozenset({Mechanism.KPROBE_EVENTS, Mechanism.KPROBE})
+
 _TRACEFS = (Path("sys/kernel/tracing"), Path("sys/kernel/debug/tracing"))
 
 #: What a mechanism takes, for who wants it and does not have it.
@@ -93,6 +99,8 @@ class Features:
     def require(self, mechanism: Mechanism) -> None:
         """Raise UnavailableError unless ``mechanism`` works here."""
         verdict = self.verdict(mechanism)
+        if not verdict.works and lacks_kprobes(self._root):
+            raise no_kprobes()
         if not verdict.works:
             raise UnavailableError(
                 f"{mechanism.value} does not work here: {verdict.reason}",
@@ -100,12 +108,22 @@ class Features:
             )
 
     def _try(self, mechanism: Mechanism) -> Verdict:
+        if self._is_off(_FTRACE_SWITCH):
+            return Verdict(False, "kernel.ftrace_enabled is 0, so that no hook is ever called")
+        if mechanism in _BY_KPROBES and self._is_off(_KPROBES_SWITCH):
+            return Verdict(False, f"/{_KPROBES_SWITCH} is 0, so that no kprobe is ever hit")
         if mechanism is Mechanism.KPROBE_EVENTS:
             return self._try_kprobe_events()
         if mechanism is Mechanism.KPROBE:
             missing = lacks_kprobes(self._root)
             return Verdict(False, f"it takes {_TAKES[mechanism]}") if missing else Verdict(True)
         return self._try_program(mechanism)
+
+    def _is_off(self, switch: Path) -> bool:
+        try:
+            return (self._root / switch).read_text().strip() == "0"
+        except OSError:
+            return False
 
     def _try_program(self, mechanism: Mechanism) -> Verdict:
         from retsnoop_py._bpf import lib
@@ -127,10 +145,14 @@ class Features:
         mechanism = Mechanism.KPROBE_EVENTS
         for tracefs in _TRACEFS:
             path = self._root / tracefs / "kprobe_events"
-            if path.exists():
-                if os.access(path, os.W_OK):
-                    return Verdict(True)
-                return Verdict(False, f"/{tracefs}/kprobe_events may not be written")
+            try:
+                # What is there already goes only if the file is truncated.
+                os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                return Verdict(False, f"/{tracefs}/kprobe_events: {error.strerror}")
+            return Verdict(True)
         return Verdict(False, f"it takes {_TAKES[mechanism]}")
 
     def lines(self) -> list[tuple[str, bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from enum import Enum, IntFlag
 
-import msgspec
+from retsnoop_py.value import Value
 
 
 class ResultKind(Enum):
@@ -22,7 +22,7 @@ class ResultKind(Enum):
     UNKNOWN = "unknown"
 
 
-class ResultType(msgspec.Struct, frozen=True):
+class ResultType(Value):
     """The return type: its kind, its size in bytes (0 for void), signedness and C spelling."""
 
     kind: ResultKind
@@ -40,7 +40,7 @@ class FuncFlags(IntFlag):
     PTR = 8
 
 
-class Function(msgspec.Struct, frozen=True):
+class Function(Value):
     """One traceable instance of a function.
 
     ``address`` and ``size`` (bytes) are those of kallsyms; ``module`` is None for vmlinux;

@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.kernel.debuginfod import Debuginfod
 from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.value import Value
 
 __all__ = ["ImageFacts", "ImageSearch", "find_image", "find_module_image"]
 
@@ -39,8 +39,7 @@ class ImageFacts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ImageSearch:
+class ImageSearch(Value):
     """The outcome of a search: the file, or None, and (path, reason) for all others tried."""
 
     what: str
@@ -89,14 +88,14 @@ class _RejectedError(Exception):
         self.unreadable = unreadable
 
 
-@dataclass(slots=True)
 class _Search:
     """Tries candidates until one is the image with this build id and has DWARF."""
 
-    build_id: str | None
-    root: Path
-    tried: list[tuple[str, str]] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
+    def __init__(self, build_id: str | None, root: Path) -> None:
+        self.build_id = build_id
+        self.root = root
+        self.tried: list[tuple[str, str]] = []
+        self.seen: set[str] = set()
 
     def first(self, candidates: Iterator[Path]) -> Path | None:
         for candidate in candidates:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from array import array
 from bisect import bisect_right
@@ -52,7 +53,9 @@ def _read_list(root: Path) -> tuple[Path, bytes]:
             text = path.read_bytes()
         except PermissionError:
             denied = denied or path
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.ENODEV:
+                raise _given_up() from None
             continue
         else:
             if text:
@@ -65,6 +68,13 @@ def _read_list(root: Path) -> tuple[Path, bytes]:
             "run as root; where root may not either, `dmesg` tells of a lockdown",
         )
     raise _no_list(root)
+
+
+def _given_up() -> UnavailableError:
+    return UnavailableError(
+        "this kernel has given up function tracing after an error of its own",
+        "`dmesg` shows it, at a warning in kernel/trace/ftrace.c; a reboot helps",
+    )
 
 
 def _no_list(root: Path) -> UnavailableError:

@@ -3,10 +3,10 @@
 
 from pathlib import Path
 
-from retsnoop_py.libbpf.object import BpfMap, BpfObject, Link, Program
+from retsnoop_py.libbpf.object import BpfMap, BpfObject, FdLink, Link, Program
 from retsnoop_py.libbpf.reader import Reader
 
 #: Where the compiled BPF objects lie.
 OBJECTS = Path(__file__).resolve().parent.parent / "bpf"
 
-__all__ = ["OBJECTS", "BpfMap", "BpfObject", "Link", "Program", "Reader"]
+__all__ = ["OBJECTS", "BpfMap", "BpfObject", "FdLink", "Link", "Program", "Reader"]

@@ -85,6 +85,29 @@ class Link:
         if handle is not None:
             lib.bpf_link__destroy(handle)
 
+    @property
+    def fd(self) -> int:
+        """The link's descriptor; -1 once it is closed."""
+        return -1 if self._handle is None else int(lib.bpf_link__fd(self._handle))
+
+
+class FdLink:
+    """A link that libbpf has no call for, known by its file descriptor."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    @property
+    def fd(self) -> int:
+        """The descriptor; -1 once it is closed."""
+        return self._fd
+
+    def close(self) -> None:
+        """Detach. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
 
 class Program:
     """A program of a :class:`BpfObject`, valid while the object is open."""
@@ -102,6 +125,17 @@ class Program:
     def set_autoload(self, autoload: bool) -> None:
         """Say before load whether this program is wanted."""
         check("bpf_program__set_autoload", lib.bpf_program__set_autoload(self.handle, autoload))
+
+    def set_kind(self, kind: int, attach_type: int) -> None:
+        """Say before load what a program is whose section libbpf does not know.
+
+        ``kind`` and ``attach_type`` are of ``enum bpf_prog_type`` and ``bpf_attach_type``.
+        """
+        check("bpf_program__set_type", lib.bpf_program__set_type(self.handle, kind))
+        check(
+            "bpf_program__set_expected_attach_type",
+            lib.bpf_program__set_expected_attach_type(self.handle, attach_type),
+        )
 
     def attach(self) -> Link:
         """Attach as the section name says."""

@@ -14,11 +14,13 @@ added without a new version.
 
 from __future__ import annotations
 
+import functools
 import struct
+import typing
 import zlib
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +28,7 @@ from retsnoop_py.errors import DataError
 from retsnoop_py.session.collector import Batch
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.symbolize.frames import Resolved
+from retsnoop_py.value import Value, replace
 
 #: As PNG's: not text, and shows what a text-mode transfer does to it.
 MAGIC = b"\x8aRSN\r\n\x1a\n"
@@ -107,7 +110,7 @@ def encode_facts(facts: StreamFacts) -> bytes:
         arg.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         for arg in facts.command
     )
-    return msgspec.json.encode(msgspec.structs.replace(facts, command=command))
+    return msgspec.json.encode(replace(facts, command=command), enc_hook=_fields)
 
 
 def encode_symbols(symbols: Sequence[tuple[bool, Resolved]]) -> bytes:
@@ -120,7 +123,36 @@ def encode_end(stats: Mapping[str, int]) -> bytes:
     return msgspec.json.encode(RunEnd(dict(stats)))
 
 
-_FACTS = msgspec.json.Decoder(StreamFacts)
+def _fields(value: object) -> dict[str, Any]:
+    """What msgspec writes for a :class:`Value`."""
+    if isinstance(value, Value):
+        return {field: getattr(value, field) for field in type(value).fields}
+    raise NotImplementedError(type(value).__name__)
+
+
+def _from_fields(kind: type, plain: Any) -> Any:
+    """The :class:`Value` of type ``kind`` that msgspec has read as a dict.
+
+    Fields that are not known here are those of a later version.
+    """
+    if not issubclass(kind, Value) or not isinstance(plain, dict):
+        raise TypeError(f"expected {kind.__name__}, got {type(plain).__name__}")
+    types = _types(kind)
+    given = {
+        field: msgspec.convert(plain[field], types[field], dec_hook=_from_fields)
+        for field in kind.fields
+        if field in plain
+    }
+    return kind(**given)
+
+
+@functools.cache
+def _types(kind: type[Value]) -> dict[str, Any]:
+    """The types of the fields of ``kind``."""
+    return typing.get_type_hints(kind)
+
+
+_FACTS = msgspec.json.Decoder(StreamFacts, dec_hook=_from_fields)
 _SYMBOLS = msgspec.msgpack.Decoder(list[tuple[bool, Resolved]])
 _END = msgspec.json.Decoder(RunEnd)
 

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.settings import FilterSettings, Settings, StackSettings, SymbolizeMode
+from retsnoop_py.value import Value, replace
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayOverrides:
+class ReplayOverrides(Value):
     """Only what was typed: ``None`` keeps what the live run had.
 
     The fields carry the names and units of :class:`FilterSettings` and
@@ -74,10 +72,10 @@ class ReplayOverrides:
             # As on a live command line: -x means failing sessions only.
             changed.setdefault("success", False)
         changed |= self._given("deny_errors")
-        return dataclasses.replace(live, **changed)
+        return replace(live, **changed)
 
     def _stacks(self, live: StackSettings) -> StackSettings:
-        return dataclasses.replace(live, **self._given("unfiltered", "emit_addrs", "dec_offs"))
+        return replace(live, **self._given("unfiltered", "emit_addrs", "dec_offs"))
 
     def _symbolize(self, live: SymbolizeMode) -> SymbolizeMode:
         if self.symbolize is None and self.kernel_image is not None:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from retsnoop_py.value import Value
 
 _DAY_US = 86_400_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Value):
     """``realtime_offset_ns`` is REALTIME minus MONOTONIC, ``utc_offset_s`` local minus UTC.
 
     Both are fixed: a clock that is set or a summer time that begins during a run changes

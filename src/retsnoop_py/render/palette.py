@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TextIO
 
+from retsnoop_py.value import Value
 
-@dataclass(frozen=True, slots=True)
-class Palette:
+
+class Palette(Value):
     """SGR parameters by meaning; empty means plain."""
 
     error: str = ""
     mark: str = ""
     source: str = ""
     warning: str = ""
+    good: str = ""
 
     @classmethod
     def of(cls, out: TextIO) -> Palette:
@@ -25,7 +26,7 @@ class Palette:
         """
         if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not out.isatty():
             return cls()
-        return cls(error="31", mark="33", source="2", warning="1;33")
+        return cls(error="31", mark="33", source="2", warning="1;33", good="32")
 
 
 def paint(text: str, code: str) -> str:

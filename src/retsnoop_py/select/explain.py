@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from retsnoop_py.errors import InputError
@@ -12,39 +13,50 @@ from retsnoop_py.kernel.native import Functions, glob_match
 from retsnoop_py.select.globs import NameGlob
 from retsnoop_py.select.model import Rejection
 
-__all__ = ["no_match"]
+__all__ = ["NoMatch", "near_names", "no_match"]
 
 #: More names than this are not compared one by one.
 _MAX_CANDIDATES = 3000
 _SHOWN = 3
 
 
+class NoMatch(InputError):
+    """Nothing that was asked for can be traced; ``rejections`` has what was refused."""
+
+    def __init__(
+        self, message: str, hint: str | None = None, rejections: Sequence[Rejection] = ()
+    ) -> None:
+        super().__init__(message, hint)
+        self.rejections = tuple(rejections)
+
+
 def no_match(
     facts: KernelFacts, glob: NameGlob, functions: Functions, rejections: list[Rejection]
-) -> InputError:
+) -> NoMatch:
     """The error for a mandatory entry glob without a function, with the most likely cause."""
     what = f"entry glob '{glob.spec}'"
     refused = [r for r in rejections if _matches(glob, r)]
     if refused:
         shown = "; ".join(f"{r.label}: {r.text}" for r in refused[:_SHOWN])
         more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
-        return InputError(
+        return NoMatch(
             f"{what} matches no function that can be traced: {shown}{more}",
-            _suggestion(facts, glob, functions, only_variants=True),
+            _suggestion(near_names(facts, glob, functions, only_variants=True)),
+            refused,
         )
     module = glob.module
     if module and not set("*?") & set(module) and module not in {m.name for m in facts.modules}:
-        return InputError(f"{what}: module '{module}' is not loaded", f"run `modprobe {module}`")
+        return NoMatch(f"{what}: module '{module}' is not loaded", f"run `modprobe {module}`")
     message = f"{what} matches no kernel function"
     # Only a name that the shell expanded is a file and has no wildcard left.
     if glob.is_exact and Path(glob.name).exists():
-        return InputError(
+        return NoMatch(
             message,
             f"'{glob.name}' is a file here: did the shell expand a glob? Quote it: -e 'ovl_*'",
         )
     if glob.is_exact and any(s.module == module for s in facts.kallsyms.named(glob.name, module)):
-        return InputError(f"{message}: '{glob.name}' is data, or code that is gone after boot")
-    return InputError(message, _suggestion(facts, glob, functions))
+        return NoMatch(f"{message}: '{glob.name}' is data, or code that is gone after boot")
+    return NoMatch(message, _suggestion(near_names(facts, glob, functions)))
 
 
 def _matches(glob: NameGlob, rejection: Rejection) -> bool:
@@ -55,21 +67,25 @@ def _matches(glob: NameGlob, rejection: Rejection) -> bool:
     )
 
 
-def _suggestion(
+def _suggestion(names: Sequence[str]) -> str | None:
+    return f"did you mean {' or '.join(names)}?" if names else None
+
+
+def near_names(
     facts: KernelFacts, glob: NameGlob, functions: Functions, *, only_variants: bool = False
-) -> str | None:
-    """Names of functions that can be traced and come close to ``glob``.
+) -> list[str]:
+    """Names of functions that can be traced and come close to ``glob``, a few.
 
     ``only_variants``: the function is there, so only copies the compiler made of it will do.
     """
     bare = glob.name.strip("*?")
     if not bare:
-        return None
+        return []
     find = _Finder(facts, functions)
     near = find.all(f"{bare}.isra.*", f"{bare}.constprop.*", f"{bare}.part.*")
     if not near and not only_variants:
         near = sorted(find.all(f"*{bare}*"), key=len) or find.similar(bare)
-    return f"did you mean {' or '.join(near[:_SHOWN])}?" if near else None
+    return near[:_SHOWN]
 
 
 class _Finder:

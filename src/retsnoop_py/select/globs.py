@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py.errors import InputError, UsageError
+from retsnoop_py.value import Value
 
 __all__ = ["NameGlob", "PathGlob", "expand", "parse"]
 
@@ -22,8 +22,7 @@ _WITH_MODULE = re.compile(r"(?P<name>[^\[\s]+)\s*\[(?P<module>[^\]]+)\]")
 _QUOTE = "quote it, or the shell replaces it by file names"
 
 
-@dataclass(frozen=True, slots=True)
-class NameGlob:
+class NameGlob(Value):
     """Functions by name and, unless ``module`` is None, by module."""
 
     name: str
@@ -40,8 +39,7 @@ class NameGlob:
         return not set("*?") & set(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class PathGlob:
+class PathGlob(Value):
     """Functions by the path of the source file they were compiled from."""
 
     pattern: str

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
-
-import msgspec
+from typing import NamedTuple, Protocol
 
 from retsnoop_py.kernel.functions import Function
+from retsnoop_py.value import Value
 
 __all__ = ["GlobCount", "Reason", "Rejection", "Role", "Selection", "TypeSource", "UnitSource"]
 
@@ -33,7 +31,7 @@ class Reason(Enum):
     AMBIGUOUS = "several functions have this name and the kernel does not say which it can trace"
 
 
-class Rejection(msgspec.Struct, frozen=True):
+class Rejection(NamedTuple):
     """A function that is not traced. ``detail`` is more about the reason, possibly empty.
 
     ``named``: the user wrote its very name, so the refusal will come as a surprise.
@@ -56,7 +54,7 @@ class Rejection(msgspec.Struct, frozen=True):
         return f"{self.reason.value}: {self.detail}" if self.detail else self.reason.value
 
 
-class GlobCount(msgspec.Struct, frozen=True):
+class GlobCount(NamedTuple):
     """A glob, where it came from, and how many functions it matched.
 
     For entry and allow globs ``matched`` counts functions the kernel can trace and
@@ -71,15 +69,14 @@ class GlobCount(msgspec.Struct, frozen=True):
     internal: bool = False
 
 
-class TypeSource(msgspec.Struct, frozen=True):
+class TypeSource(NamedTuple):
     """A BTF that was looked at: of ``module``, None for vmlinux; ``found`` tells if it is there."""
 
     module: str | None
     found: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Value):
     """What to trace. A function's id is its position in ``functions``, ordered by address.
 
     ``discovered`` counts the functions the kernel can trace, ``matched`` those the globs chose

@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from retsnoop_py.errors import UsageError
 from retsnoop_py.select import deny, globs, presets
 from retsnoop_py.select.globs import NameGlob, PathGlob
 from retsnoop_py.select.model import Reason
 from retsnoop_py.settings import SelectionSettings
+from retsnoop_py.value import Value, replace
 
 __all__ = ["Asked", "Plan", "make_plan"]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Value):
     """One glob: ``origin`` says where it comes from.
 
     An entry glob is ``mandatory`` if finding nothing for it is an error: a source path may
@@ -35,8 +35,7 @@ class Asked:
         return self.reason is Reason.DENIED_INTERNALLY
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Value):
     """Globs by role, in the order in which they are tried.
 
     ``otherwise`` has, by origin, what replaces the entry globs of a preset on some kernels.
@@ -45,7 +44,7 @@ class Plan:
     entry: tuple[Asked, ...]
     allow: tuple[Asked, ...]
     deny: tuple[Asked, ...]
-    otherwise: Mapping[str, tuple[Asked, ...]] = field(default_factory=dict)
+    otherwise: Mapping[str, tuple[Asked, ...]] = MappingProxyType({})
 
     def on(self, can_trace: Callable[[NameGlob], bool]) -> Plan:
         """The plan for a kernel of which ``can_trace`` says if it can trace what a glob matches."""

@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py.errors import UsageError
+from retsnoop_py.value import Value
 
 __all__ = ["Preset", "load", "names"]
 
 _FOLDER = Path(__file__).with_name("presets")
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(Value):
     """A set of globs for a part of the kernel.
 
     ``entry_otherwise`` is for kernels that can trace nothing that ``entry`` matches.

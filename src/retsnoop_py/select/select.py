@@ -12,11 +12,11 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from retsnoop_py.errors import InputError, UnavailableError
+from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.native import State
 from retsnoop_py.select.build import build_functions
-from retsnoop_py.select.explain import no_match
+from retsnoop_py.select.explain import NoMatch, no_match
 from retsnoop_py.select.globs import NameGlob, PathGlob
 from retsnoop_py.select.model import GlobCount, Reason, Rejection, Role, Selection, UnitSource
 from retsnoop_py.select.plan import Asked, make_plan
@@ -30,7 +30,7 @@ def select(
 ) -> Selection:
     """Choose the functions to trace; ``units`` resolves source paths.
 
-    Raises :class:`UsageError` for a bad glob, :class:`InputError` if a mandatory entry glob
+    Raises :class:`UsageError` for a bad glob, :class:`NoMatch` if a mandatory entry glob
     finds nothing that can be traced, and what reading the facts raises.
     """
     return Selector(facts, settings, units).run()
@@ -155,9 +155,10 @@ class Selector:
                 raise no_match(self.facts, asked.glob, self.functions, rejections)
         if not traced:
             specs = ", ".join(f"'{asked.glob.spec}'" for asked in self.plan.entry)
-            raise InputError(
+            raise NoMatch(
                 f"no function that can be traced comes from {specs}",
                 "paths are relative to the kernel's source, such as ':kernel/bpf/*.c'",
+                rejections,
             )
 
 

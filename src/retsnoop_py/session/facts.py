@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.layouts import Layout
 from retsnoop_py.settings import BpfSettings, FilterSettings, StackSettings, SymbolizeMode
+from retsnoop_py.value import Value
 
 
-class ModuleFacts(msgspec.Struct, frozen=True, kw_only=True):
+class ModuleFacts(Value):
     """A kernel module that has traced functions: its name, start address and build id (hex)."""
 
     name: str
@@ -20,7 +19,7 @@ class ModuleFacts(msgspec.Struct, frozen=True, kw_only=True):
     build_id: str | None = None
 
 
-class StreamFacts(msgspec.Struct, frozen=True, kw_only=True):
+class StreamFacts(Value):
     """The kernel, the functions traced and the settings of the run that makes the records.
 
     ``functions`` is indexed by the function id of the records. ``realtime_offset_ns`` is

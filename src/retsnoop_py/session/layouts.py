@@ -12,11 +12,10 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.value import Value
 
 #: The structs whose layouts a stream of records needs.
 RECORD_STRUCTS = ("rsn_slot", "rsn_session", "rsn_stats")
@@ -25,7 +24,7 @@ _MAX_SIZE = 64 << 10
 _CODE = re.compile(r"[bBhHiIqQ]|[1-9][0-9]{0,3}s")
 
 
-class Member(msgspec.Struct, frozen=True, array_like=True):
+class Member(NamedTuple):
     """A struct member: its offset in bytes and its :mod:`struct` code (``I``, ``16s`` ...)."""
 
     name: str
@@ -33,7 +32,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
     code: str
 
 
-class Layout(msgspec.Struct, frozen=True):
+class Layout(Value):
     """A C struct of scalars and char arrays; ``size`` in bytes, ``order`` ``<`` or ``>``."""
 
     name: str

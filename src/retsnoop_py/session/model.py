@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import NamedTuple
 
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.symbolize.frames import Resolved
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(NamedTuple):
     """One traced call on a session's stack.
 
     ``result`` is the raw 64-bit result register, signed. ``latency_ns`` includes the callees;
@@ -24,7 +24,7 @@ class Call(msgspec.Struct, frozen=True):
     stitched: bool
 
 
-class Session(msgspec.Struct, frozen=True):
+class Session(NamedTuple):
     """One thread from an entry function's call to its return.
 
     Times are CLOCK_MONOTONIC ns. ``calls`` is outermost first; ``kstack`` holds raw
@@ -50,7 +50,7 @@ class Session(msgspec.Struct, frozen=True):
     call_sites: bool = False
 
 
-class StackRow(msgspec.Struct, frozen=True):
+class StackRow(NamedTuple):
     """One line of a merged stack: a traced call, a kernel frame, or both.
 
     ``hidden`` marks tracing's own frames, kept only by ``stacks.unfiltered``.
@@ -61,7 +61,7 @@ class StackRow(msgspec.Struct, frozen=True):
     hidden: bool = False
 
 
-class Stack(msgspec.Struct, frozen=True):
+class Stack(NamedTuple):
     """A session with its function stack and kernel stack merged, outermost row first."""
 
     session: Session

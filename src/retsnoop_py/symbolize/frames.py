@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-import msgspec
+from typing import NamedTuple, Protocol
 
 
-class SourceFrame(msgspec.Struct, frozen=True, array_like=True):
+class SourceFrame(NamedTuple):
     """One level of an inline chain: a function and the line within it.
 
     ``file`` is relative to the kernel's source root where it can be; ``line`` and ``column``
@@ -21,7 +19,7 @@ class SourceFrame(msgspec.Struct, frozen=True, array_like=True):
     column: int = 0
 
 
-class Resolved(msgspec.Struct, frozen=True, array_like=True):
+class Resolved(NamedTuple):
     """An address resolved.
 
     ``name`` and ``offset`` (bytes) are those of kallsyms for the address itself, ``name`` None

@@ -88,7 +88,7 @@ def test_everything_behind_two_dashes_is_the_command() -> None:
 def test_options_may_stand_behind_a_word() -> None:
     line = normalise(["word", "-v"], TABLE)
     assert line.option_argv == ["--verbose"]
-    assert [(word.text, word.index) for word in line.words] == [("word", 0)]
+    assert [(word.text, word.position) for word in line.words] == [("word", 0)]
 
 
 @pytest.mark.parametrize(

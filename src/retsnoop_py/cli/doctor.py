@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``retsnoop-py doctor``."""
+
+# The options are the parameters, and those that only print are dealt with before.
+# ruff: noqa: ARG001
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from retsnoop_py.cli import options, trace
+from retsnoop_py.cli.declare import Command
+from retsnoop_py.value import Value
+
+_TEXT = """
+Say what this kernel, this CPU and this user can do.
+
+Every attach mechanism, what BPF has, where symbols, types and source lines come from, rights \
+and limits: yes or no, with the reason and the next step. What can be tried is tried, on a \
+function every kernel has; nothing of it stays. "unknown" is what rights are missing for. The \
+last lines say whether tracing works, by which mechanism, and what it goes without.
+
+\b
+Examples:
+  sudo retsnoop-py doctor                  before a first trace
+  sudo retsnoop-py doctor -v               also every file looked at
+  retsnoop-py doctor --json | jq .mechanisms
+  retsnoop-py vm run --kernel 6.1 -- retsnoop-py doctor
+
+\b
+Exit status: 0 if tracing works, 77 if only rights are missing,
+69 if the kernel lacks something.
+"""
+
+_USAGE = """Usage: retsnoop-py doctor [-v] [--json] [-k VMLINUX]
+
+'retsnoop-py doctor --help' explains it."""
+
+
+class DoctorRequest(Value):
+    """How to tell it."""
+
+    image: Path | None
+    json: bool
+    verbose: int
+
+
+def doctor(
+    *,
+    json: options.Json = False,
+    kernel: options.KernelImage = None,
+    verbose: options.Verbose = 0,
+    version: options.Version = False,
+    help_: options.Help = False,
+    usage: options.Usage = False,
+) -> DoctorRequest:
+    """What the command line asks for. Raises :class:`UsageError`."""
+    return DoctorRequest(trace.file_path("-k", kernel), json, verbose)
+
+
+def run(request: DoctorRequest) -> int:
+    """Examine the machine and print the answers; the exit status a trace would end with."""
+    from retsnoop_py.capture.limits import raise_memlock
+    from retsnoop_py.doctor import report
+    from retsnoop_py.doctor.examine import examine, this_host
+    from retsnoop_py.render.palette import Palette
+
+    raise_memlock()  # as a trace does: before Linux 5.11 it decides what can be loaded
+    host = this_host(request.image)
+    diagnosis = examine(host)
+    release, machine = host.facts.release, host.facts.machine
+    if request.json:
+        print(report.as_json(diagnosis, release, machine).decode())
+        return diagnosis.exit_status
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    style = report.Style(width, Palette.of(sys.stdout), verbose=request.verbose > 0)
+    user = "root" if host.is_root else "an ordinary user"
+    for line in report.lines(diagnosis, f"Linux {release} on {machine}, as {user}", style):
+        print(line)
+    return diagnosis.exit_status
+
+
+COMMAND = Command(
+    function=doctor,
+    name="retsnoop-py doctor",
+    synopsis="[OPTIONS]",
+    text=_TEXT,
+    usage=_USAGE,
+)

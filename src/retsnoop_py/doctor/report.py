@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A diagnosis as text and as JSON, both from the same values."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from retsnoop_py import __version__
+from retsnoop_py.doctor.examine import Diagnosis
+from retsnoop_py.doctor.model import Answer, Check
+from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.text import printable
+
+__all__ = ["Style", "as_json", "lines"]
+
+_ANSWER_WIDTH = max(len(answer.value) for answer in Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How to write it: ``width`` columns, 0 for lines of any length; colours; all details."""
+
+    width: int = 0
+    palette: Palette = Palette()
+    verbose: bool = False
+
+
+def as_json(diagnosis: Diagnosis, release: str, machine: str) -> bytes:
+    """One JSON document; its keys are those of docs/doctor.md."""
+    checks = {check.key: _fields(check) for check in diagnosis.checks}
+    document = {
+        "version": __version__,
+        "kernel": {"release": release, "machine": machine},
+        "works": diagnosis.works,
+        "mechanisms": diagnosis.mechanisms,
+        "loses": diagnosis.loses,
+        "reason": diagnosis.reason or None,
+        "next_step": diagnosis.next_step or None,
+        "exit_status": diagnosis.exit_status,
+        "checks": checks,
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2)
+
+
+def _fields(check: Check) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "title": check.title,
+        "answer": check.answer.value,
+        "detail": check.detail or None,
+        "next_step": check.next_step or None,
+    }
+    if check.tried:
+        fields["tried"] = [{"place": place, "outcome": why} for place, why in check.tried]
+    if check.config is not None:
+        fields["config"] = check.config
+    return fields
+
+
+def lines(diagnosis: Diagnosis, title: str, style: Style) -> Iterator[str]:
+    """The report, without line ends."""
+    yield title
+    column = max(len(check.title) for check in diagnosis.checks)
+    for group, checks in groupby(diagnosis.checks, key=lambda check: check.group):
+        yield ""
+        yield f"{group.value}:"
+        for check in checks:
+            yield from _check(check, column, style)
+    yield ""
+    yield from _summary(diagnosis, style)
+
+
+def _check(check: Check, column: int, style: Style) -> Iterator[str]:
+    # What nothing can be done about is no alarm.
+    code = {
+        Answer.YES: style.palette.good,
+        Answer.NO: style.palette.error if check.next_step else "",
+        Answer.UNKNOWN: style.palette.mark,
+    }[check.answer]
+    answer = paint(check.answer.value.ljust(_ANSWER_WIDTH), code)
+    indent = 2 + _ANSWER_WIDTH + 2 + column + 2
+    told = _wrap(printable(check.detail), indent, style)
+    yield f"  {answer}  {check.title:<{column}}  {told[0]}".rstrip()
+    yield from (" " * indent + line for line in told[1:])
+    if check.next_step and not check.is_yes:
+        yield from (" " * indent + line for line in _wrap(f"-> {check.next_step}", indent, style))
+    if style.verbose:
+        for place, why in check.tried:
+            yield f"    {printable(place)}: {why}"
+        for name, value in (check.config or {}).items():
+            yield f"    CONFIG_{name}={value}"
+
+
+def _summary(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
+    if diagnosis.works:
+        first, *others = diagnosis.mechanisms
+        then = f", and {others[0]} for what that cannot take" if others else ""
+        text = f"Tracing works here: by {first}{then}."
+        if diagnosis.loses:
+            text += f" It goes without {_join(diagnosis.loses)}."
+        else:
+            text += " It goes without nothing."
+    else:
+        text = f"Tracing does not work here: {printable(diagnosis.reason)}."
+    yield from _wrap(text, 0, style)
+    if diagnosis.next_step:
+        yield from _wrap(f"next: {diagnosis.next_step}", 0, style)
+
+
+def _join(items: Sequence[str]) -> str:
+    return "; ".join(items)
+
+
+def _wrap(text: str, indent: int, style: Style) -> list[str]:
+    if not style.width:
+        return [text]
+    return textwrap.wrap(
+        text, max(style.width - indent, 20), break_long_words=False, break_on_hyphens=False
+    ) or [""]
