@@ -215,7 +215,6 @@ def test_every_place_looked_at_is_told(machine: Machine) -> None:
     release = machine.release
     assert f"/usr/lib/debug/boot/vmlinux-{release}: no such file" in told.out
     assert f"/boot/config-{release}: No such file or directory" in told.out
-    assert max(map(len, told.out.splitlines())) < 200
     assert "\x1b" not in told.out
 
 

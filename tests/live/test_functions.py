@@ -10,6 +10,7 @@ import pytest
 from tests.live.support import TOOL, trace
 
 from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.kernels import ensure
 from retsnoop_py.vm.machine import Machine
 
 ATTACHED = re.compile(r"^Attached to function #\d+ '(.+)'\.$", re.MULTILINE)
@@ -68,7 +69,7 @@ def test_globs_and_entry_options_are_the_same(machine: Machine) -> None:
 
 
 def test_json_has_what_the_columns_have(machine: Machine) -> None:
-    options = ("*_sys_bpf", "-a", "map_create", "-a", "bpf_get_current_*")
+    options = ("*_sys_bpf", "-a", "bpf_map_new_fd", "-a", "bpf_get_current_*")
     document = json.loads(functions(machine, *options, "--json").out)
     rows = table(functions(machine, *options))
     assert [f["name"] for f in document["functions"]] == [
@@ -78,10 +79,10 @@ def test_json_has_what_the_columns_have(machine: Machine) -> None:
         (row[1], row[5]) for row in rows if row[0] == "left-out"
     ]
     assert document["kernel"] == machine.release
-    (create,) = [f for f in document["functions"] if f["name"] == "map_create"]
-    assert create["prototype"].startswith("int map_create(union bpf_attr *")
-    address = machine.run(["grep", "-E", " [tT] map_create$", "/proc/kallsyms"]).out.split()[0]
-    assert int(create["address"], 16) == int(address, 16)
+    (one,) = [f for f in document["functions"] if f["name"] == "bpf_map_new_fd"]
+    assert one["prototype"] == "int bpf_map_new_fd(struct bpf_map *map, int flags)"
+    address = machine.run(["grep", "-E", " [tT] bpf_map_new_fd$", "/proc/kallsyms"]).out.split()[0]
+    assert int(one["address"], 16) == int(address, 16)
 
 
 def test_a_copy_made_by_the_compiler_is_suggested_for_its_origin(machine: Machine) -> None:
@@ -128,3 +129,18 @@ def test_a_mechanism_that_is_missing_ends_as_a_run_does(machine: Machine) -> Non
     listed, traced = functions(machine, *options), trace(machine, *options, "--", "true")
     assert listed.status == traced.status == 69
     assert listed.err == traced.err
+
+
+@pytest.mark.one_kernel
+def test_source_files_come_from_debug_information(
+    request: pytest.FixtureRequest, machine: Machine
+) -> None:
+    name = request.node.callspec.params["machine"]
+    vmlinux = ensure(name, debug=True).vmlinux
+    rows = table(
+        functions(machine, ":kernel/bpf/arraymap.c", "-a", "map_create", "-k", str(vmlinux))
+    )
+    sources = {row[1]: row[4] for row in rows if row[0] != "left-out"}
+    assert sources.pop("map_create") == "kernel/bpf/syscall.c"
+    assert len(sources) > 20
+    assert set(sources.values()) == {"kernel/bpf/arraymap.c"}

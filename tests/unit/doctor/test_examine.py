@@ -47,7 +47,7 @@ def test_the_next_mechanism_is_taken_with_what_it_costs(fake: FakeHost) -> None:
     diagnosis = examine(fake.host)
     assert diagnosis.mechanisms == ("kprobe",)
     assert diagnosis.loses[0].startswith("speed: ")
-    assert "by kprobe. It goes without speed: " in text(diagnosis)
+    assert "by kprobe.\nIt goes without:\n  - speed: " in text(diagnosis)
 
 
 def test_nothing_that_works_is_69(fake: FakeHost) -> None:

@@ -114,7 +114,7 @@ FUNCTIONS = (
         size=16,
     ),
     Listed(
-        name="a_name_that_is_longer_than_a_column_may_be",
+        name="no_prototype",
         module="mod",
         entry=False,
         mechanism="kprobe.multi",
@@ -136,7 +136,7 @@ def test_a_pipe_gets_six_columns() -> None:
     rows = [line.split("\t") for line in text.columns(LISTING)]
     assert rows == [
         ["entry", "do_it", "-", "kprobe.multi", "kernel/it.c", FUNCTIONS[0].prototype],
-        ["traced", "a_name_that_is_longer_than_a_column_may_be", "mod", "kprobe.multi", "-", "-"],
+        ["traced", "no_prototype", "mod", "kprobe.multi", "-", "-"],
         ["left-out", "one", "mod", "-", "-", "denied by your glob: '*'"],
         ["left-out", "two", "-", "-", "-", "denied by your glob: '*'"],
     ]
@@ -146,19 +146,27 @@ def test_a_terminal_gets_groups_that_fit() -> None:
     shown = list(text.groups(LISTING, 60, Palette()))
     assert shown == [
         "2 functions traced by kprobe.multi:",
-        "  entry do_it  int do_it(struct a_rather_long_name *first,",
-        "               const char *second, int third) (kernel/it.c)",
-        "        a_name_that_is_longer_than_a_column_may_be [mod]",
-        "               no prototype in BTF",
+        "  entry int do_it(struct a_rather_long_name *first, const",
+        "            char *second, int third) (kernel/it.c)",
+        "        no_prototype (no prototype in BTF) [mod]",
         "",
-        "2 functions left out, denied by your glob: '*':",
+        "2 functions left out: denied by your glob: '*'",
         "  one [mod], two",
         "",
     ]
 
 
-def test_source_files_stand_back_on_a_terminal() -> None:
-    shown = "\n".join(text.groups(LISTING, 120, Palette(source="2")))
+def test_entry_functions_come_first_on_a_terminal() -> None:
+    shown = list(text.groups(Listing(functions=FUNCTIONS[::-1]), 120, Palette()))
+    assert shown[1].startswith("  entry int do_it(")
+    only = list(text.groups(Listing(functions=FUNCTIONS[1:]), 120, Palette()))
+    assert only[1] == "  no_prototype (no prototype in BTF) [mod]"
+
+
+def test_names_and_files_stand_out_on_a_terminal() -> None:
+    shown = "\n".join(text.groups(LISTING, 120, Palette(source="2", name="1")))
+    assert "entry int \x1b[1mdo_it\x1b[0m(struct" in shown
+    assert "\x1b[1mno_prototype\x1b[0m (no" in shown
     assert "\x1b[2m(kernel/it.c)\x1b[0m" in shown
 
 
