@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from retsnoop_py._bpf import ffi, lib
 from retsnoop_py.attach.definitions import missed_probes, this_owner, tracefs
 from retsnoop_py.attach.guard import Guard
+from retsnoop_py.attach.misses import misses_of
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
 from retsnoop_py.errors import UnavailableError
 
@@ -125,17 +126,13 @@ class KprobeEventsAttachment:
             profile = (self._folder / "kprobe_profile").read_text()
         except OSError:
             return []
-        return list(self._misses(profile))
-
-    def _misses(self, profile: str) -> Iterable[Miss]:
-        for number, place, entries, returns in missed_probes(profile, self._owner):
-            function = self._plan.functions[self._members[number][place]]
-            if entries:
-                yield Miss(function, entries, "they came while another probe was being handled")
-            # a probe that came at a wrong moment is counted on both sides
-            if returns > entries:
-                what = "too many were running at a time for the kernel to hook their returns"
-                yield Miss(function, returns - entries, what)
+        functions = self._plan.functions
+        counts = missed_probes(profile, self._owner)
+        return [
+            miss
+            for number, place, *counted in counts
+            for miss in misses_of(functions[self._members[number][place]], *counted)
+        ]
 
     def detach(self, context: AttachContext) -> None:
         """Detach everything, and have the definitions deleted. Idempotent."""

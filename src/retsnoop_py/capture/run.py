@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.attach.mass_attacher import Attached, attach
 from retsnoop_py.attach.plan import LADDER, AttachContext, AttachPlan, make_plan
+from retsnoop_py.attach.sweep import sweep
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
 from retsnoop_py.capture.limits import raise_files, raise_memlock, reserved_files
@@ -133,6 +134,8 @@ class _Hooks(Value):
 
 def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
     settings = run.settings
+    for text in sweep(run.target.facts.root, system_changes=settings.system_changes):
+        messages.note(settings, text)
     # an event and a link for each entry and each return
     probes = 4 * len(plan.functions) if _PER_FUNCTION.intersection(plan.mechanisms) else 0
     warning = raise_files(probes)
