@@ -21,7 +21,7 @@ import build  # noqa: E402
 HEADERS = ("reader", "glue", "attach", "probe_events", "guard", "facts")
 SOURCES = (
     *("reader", "glue", "attach", "probe_events", "expedite", "guard"),
-    *("symbols", "match", "btf"),
+    *("symtab", "symbols", "match", "btf"),
 )
 
 LIBBPF = """

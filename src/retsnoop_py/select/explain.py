@@ -54,7 +54,7 @@ def no_match(
             message,
             f"'{glob.name}' is a file here: did the shell expand a glob? Quote it: -e 'ovl_*'",
         )
-    if glob.is_exact and any(s.module == module for s in facts.kallsyms.named(glob.name, module)):
+    if glob.is_exact and facts.kallsyms.lists(glob.name, module):
         return NoMatch(f"{message}: '{glob.name}' is data, or code that is gone after boot")
     return NoMatch(message, _suggestion(near_names(facts, glob, functions)))
 
