@@ -93,6 +93,12 @@ def test_copies_that_are_chosen_too_are_not_offered(kernel: Kernel) -> None:
     assert not made.near
 
 
+def test_what_is_never_traced_is_not_offered(kernel: Kernel) -> None:
+    kernel.add("bpf_get_current_comm")
+    made = listing(kernel, ["__sys_bpf"], ["bpf_get_current_com"])
+    assert list(text.advice(made)) == ["'bpf_get_current_com' matches no kernel function"]
+
+
 def test_what_was_refused_comes_with_the_error(kernel: Kernel) -> None:
     with pytest.raises(NoMatch) as caught:
         kernel.select(["array_map_gone"])
