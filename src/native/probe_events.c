@@ -34,8 +34,8 @@ static int write_line(int fd, const char *line, int length)
 }
 
 /*
- * "_text+OFFSET" names any function, those of modules too. Bare addresses do not do: before 6.x the
- * kernel compares probes by symbol and offset, takes two addresses for one probe, and refuses it.
+ * "_text+OFFSET" names any function, those of modules too. Bare addresses do not do: 5.10 and 6.1
+ * compare probes by symbol and offset, take two addresses for one probe, and refuse the second.
  */
 static int define(const struct rsn_event_pair *pair, enum side side, uint64_t address)
 {

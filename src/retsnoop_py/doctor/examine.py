@@ -25,7 +25,7 @@ __all__ = ["Diagnosis", "diagnose", "examine", "this_host"]
 
 _UNAVAILABLE, _PRIVILEGE = 69, 77
 _LOSES = {
-    Mechanism.KPROBE_EVENTS: "speed: attaching takes some 14 ms per function",
+    Mechanism.KPROBE_EVENTS: "speed: attaching takes some 8 ms per function",
     Mechanism.KPROBE: "speed: attaching takes 10 to 40 ms per function, letting go longer still",
 }
 
