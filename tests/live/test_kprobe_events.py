@@ -65,8 +65,7 @@ def test_failures_are_caught_those_in_modules_too(machine: Machine) -> None:
     assert re.search(r"Total \d+ kernel functions attached by kprobe_events in", result.err)
     recording = read_recording(path)
     assert [errno_of(s) for s in recording.sessions] == [errno.EINVAL, errno.EADDRNOTAVAIL]
-    names = [call.function.name for call in recording.sessions[0].calls]
-    assert names[-2:] == ["map_create", "array_map_alloc_check"]
+    assert recording.sessions[0].calls[-1].function.name == "array_map_alloc_check"
     assert recording.stats is not None
     assert not any(recording.stats.values()), recording.stats
     assert events(machine) == []
@@ -140,15 +139,15 @@ def test_the_next_run_deletes_what_the_guard_could_not(machine: Machine) -> None
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, 137)],
+    [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)],
     ids=["int", "term", "kill"],
 )
 def test_a_signal_while_attaching_puts_rcu_expedited_back(
     number: int, status: int, machine: Machine
 ) -> None:
-    script = ["sh", str(PROGRAMS / "signal_when_hurried.sh"), str(int(number))]
+    script = [PYTHON, str(PROGRAMS / "signal_when_hurried.py"), str(int(number))]
     result = machine.run([*script, TOOL, *SINGLE], timeout=180)
-    assert f"status {status}" in result.out, result.err
+    assert result.out == f"status {status}\n", result.err
     become(lambda: expedited(machine) == "0")
 
 
