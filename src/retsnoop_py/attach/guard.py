@@ -8,11 +8,13 @@ the last of us, whichever way that one ends.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.errors import UnavailableError
 
 #: Where the value of rcu_expedited from before is kept; gone after a boot, as the setting is.
 HOME = Path("/run/retsnoop-py")
@@ -27,7 +29,8 @@ class Guard:
     """A small process that outlives us, whatever kills us, and then cleans up behind us.
 
     It puts rcu_expedited back, and deletes the definitions of the kprobe events of ``owner`` in
-    ``tracefs``; with ``system_changes`` it sets rcu_expedited for that moment.
+    ``tracefs``; with ``system_changes`` it sets rcu_expedited for that moment. Making one raises
+    UnavailableError where there is no room for a process.
     """
 
     def __init__(
@@ -39,14 +42,22 @@ class Guard:
         pid = ffi.new("int *")
         self._fd: int = lib.rsn_guard_start(home, folder, name, pid)
         if self._fd < 0:
-            raise OSError(-self._fd, "a process to clean up behind us cannot be started")
+            raise UnavailableError(
+                f"no process can be started to clean up behind this run: {os.strerror(-self._fd)}",
+                "make room for one more process, or use --attach=kprobe with --no-system-changes",
+            )
         self._pid = pid[0]
 
     def announce(self, pairs: int) -> None:
-        """Tell it, before they are made, how many pairs of events there will be to delete."""
-        error = lib.rsn_guard_pairs(self._fd, pairs)
-        if error:
-            raise OSError(-error, "the process that is to clean up behind us is gone")
+        """Tell it, before they are made, how many pairs of events there will be to delete.
+
+        Raises UnavailableError if it was killed.
+        """
+        if lib.rsn_guard_pairs(self._fd, pairs):
+            raise UnavailableError(
+                "retsnoop-guard, which is to clean up behind this run, was killed",
+                "leave that process alone",
+            )
 
     def finish(self) -> bool:
         """Let it do its work; False if that takes longer than one cares to wait. Idempotent."""

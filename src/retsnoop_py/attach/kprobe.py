@@ -134,7 +134,8 @@ class KprobeAttachment:
     def detach(self, context: AttachContext) -> None:
         """Detach everything, entries before returns. Idempotent."""
         chunks = [*self._entries.chunks(), *self._returns.chunks()]
-        with hurried(_CHUNK // 2 * len(chunks), system_changes=context.system_changes):
+        probed = self.attached if chunks else 0
+        with hurried(probed, system_changes=context.system_changes):
             for done, fds in enumerate(chunks, 1):
                 lib.rsn_close_all(fds, len(fds))
                 context.progress(self.attached * done // len(chunks), self.attached)

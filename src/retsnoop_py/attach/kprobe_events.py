@@ -17,7 +17,7 @@ from retsnoop_py.errors import UnavailableError
 #: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
 _CHUNK = 8
 #: Functions per pair of events: detaching one pair takes about a second at worst.
-_PER_PAIR = 128
+PER_PAIR = 128
 
 #: Calls of one function, sleeping ones for instance, whose returns the kernel can hook at a time.
 _MOST_HOOKS, _LEAST_HOOKS = 256, 32
@@ -88,7 +88,7 @@ class KprobeEventsAttachment:
         for start in range(0, len(order), _CHUNK):
             if self._context.stopping():
                 return
-            if start % _PER_PAIR == 0:
+            if start % PER_PAIR == 0:
                 self._guard.announce(len(self._pairs) + 1)
                 self._new_pair(definitions, len(order))
             self._attach_chunk(order[start : start + _CHUNK])

@@ -136,9 +136,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
     settings = run.settings
     for text in sweep(run.target.facts.root, system_changes=settings.system_changes):
         messages.note(settings, text)
-    # an event and a link for each entry and each return
-    probes = 4 * len(plan.functions) if _PER_FUNCTION.intersection(plan.mechanisms) else 0
-    warning = raise_files(probes)
+    warning = raise_files(_files_for(plan))
     with Progress("Attaching") as progress, reserved_files():
         loaded = load(plan, settings, features, run.target.facts)
         messages.warn(warning)  # not before: too few to load anything are an error of their own
@@ -155,6 +153,17 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
         except BaseException:
             loaded.close()
             raise
+
+
+def _files_for(plan: AttachPlan) -> int:
+    """Descriptors that attaching takes: an event and a link for each entry and each return."""
+    if _PER_FUNCTION.intersection(plan.mechanisms):
+        return 4 * len(plan.functions)
+    if Mechanism.KPROBE_EVENTS in plan.mechanisms:
+        from retsnoop_py.attach.kprobe_events import PER_PAIR
+
+        return 4 * (len(plan.functions) // PER_PAIR + 1)
+    return 0
 
 
 def _receive(run: _Run, hooks: _Hooks) -> int:
