@@ -30,6 +30,9 @@ enum {
 /* Sent instead of a number of pairs: the parent ends in good order. */
 static const unsigned int farewell = ~0U;
 
+/* Sent back once: the guard is out of reach of what is sent to its parent. */
+static const char ready = 'r';
+
 struct errand {
 	unsigned int pairs;
 	bool is_orderly;
@@ -151,6 +154,18 @@ static void guard(pid_t parent, const char *home, const char *tracefs, const cha
 		repair(home, parent);
 }
 
+/* A guard that is still in our process group could be killed with us. */
+static bool await_ready(int fd)
+{
+	ssize_t length;
+	char said;
+
+	do {
+		length = recv(fd, &said, sizeof(said), 0);
+	} while (length < 0 && errno == EINTR);
+	return length == sizeof(said);
+}
+
 int rsn_guard_start(const char *home, const char *tracefs, const char *owner, int *pid)
 {
 	pid_t parent = getpid();
@@ -161,11 +176,12 @@ int rsn_guard_start(const char *home, const char *tracefs, const char *owner, in
 	*pid = fork();
 	if (!*pid) {
 		leave_parent(sockets[1]);
-		guard(parent, home, tracefs, owner);
+		if (send(0, &ready, sizeof(ready), MSG_NOSIGNAL) == sizeof(ready))
+			guard(parent, home, tracefs, owner);
 		_exit(0);
 	}
 	close(sockets[1]);
-	if (*pid > 0)
+	if (*pid > 0 && await_ready(sockets[0]))
 		return sockets[0];
 	close(sockets[0]);
 	return -EAGAIN;
