@@ -81,7 +81,8 @@ int rsn_kprobe(struct pt_regs *ctx)
 	cookie = probe_cookie(ctx);
 	if (cookie == no_cookie)
 		return 0;
-	return kprobe_enter(ctx, cookie, return_hook);
+	kprobe_enter(ctx, cookie, return_hook);
+	return 0;
 }
 
 SEC("kretprobe")
