@@ -246,6 +246,16 @@ static __always_inline void session_release(struct session *s, __u64 task)
 	s->busy = false;
 }
 
+/* The names of the running thread and its process: two helper calls too many for each session. */
+static __always_inline void fill_names(struct rsn_session *rec)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	bpf_get_current_comm(rec->task_comm, sizeof(rec->task_comm));
+	bpf_core_read(rec->proc_comm, sizeof(rec->proc_comm), &leader->comm);
+}
+
 /* Sends the session as it stands; how it went is counted. */
 static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flags)
 {
@@ -267,6 +277,7 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 	tail = slot_index(end - 1) + 1;
 	bpf_probe_read_kernel(&s->slots[tail], kstack_cnt * sizeof(__u64), s->kstack[kstack]);
 
+	fill_names(rec);
 	rec->type = RSN_RECORD_SESSION;
 	rec->size = sizeof(*rec) + tail * sizeof(s->slots[0]) + kstack_cnt * sizeof(__u64);
 	rec->emit_ts = now;
@@ -302,16 +313,13 @@ static __always_inline struct session *session_make(__u64 task)
 	return bpf_map_lookup_elem(&sessions, &task);
 }
 
-/* Fills in who the running thread is, and clears what the last session left. */
-static __always_inline void session_reset(struct session *s, __u64 task, __u64 id)
+/* Clears what the last session left. */
+static __always_inline void session_reset(struct session *s, __u64 id)
 {
-	struct task_struct *leader = BPF_CORE_READ((struct task_struct *)task, group_leader);
 	struct rsn_session *rec = &s->rec;
 
 	rec->tid = id;
 	rec->tgid = id >> 32;
-	bpf_get_current_comm(rec->task_comm, sizeof(rec->task_comm));
-	bpf_core_read(rec->proc_comm, sizeof(rec->proc_comm), &leader->comm);
 	rec->last_seq = 0;
 	rec->dropped = 0;
 	rec->too_deep = 0;
@@ -421,7 +429,7 @@ static __always_inline struct session *session_join(__u64 cookie, __u32 place)
 		return NULL;
 	s->busy = true;
 	barrier();
-	session_reset(s, task, id);
+	session_reset(s, id);
 	return s;
 }
 
