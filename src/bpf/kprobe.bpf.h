@@ -54,11 +54,11 @@ static __always_inline bool kprobe_enter(struct pt_regs *ctx, __u64 cookie, __u6
 		return false;
 	if (return_missed(ctx, hook)) {
 		session_skip(s);
-	} else {
-		if (keep_call_sites)
-			keep_call_site(ctx, s);
-		push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
+		return false;
 	}
+	if (keep_call_sites)
+		keep_call_site(ctx, s);
+	push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	session_leave(s);
 	return true;
 }
