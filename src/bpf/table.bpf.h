@@ -19,6 +19,11 @@ enum {
 
 struct bucket {
 	__u64 tasks[BUCKET_SIZE]; /* 0: free */
+	/*
+	 * The index of each place below, how many buckets behind its own it is above. Read from here
+	 * it is just a number to the verifier, which else follows each of them to the end.
+	 */
+	__u64 places[BUCKET_SIZE];
 	__u32 claims[BUCKET_SIZE];
 	__u32 spilled; /* running sessions that found this bucket full and went on */
 	__u32 unused;
@@ -32,7 +37,6 @@ struct {
 	__type(value, struct bucket);
 } buckets SEC(".maps");
 
-/* The index of a session's place below, how many buckets behind its own it is above. */
 static const __u64 no_place = -1;
 
 static __always_inline struct bucket *bucket_at(__u32 index)
@@ -55,29 +59,29 @@ static __always_inline __u32 next_bucket(__u32 index)
 	return index + 1 < bucket_cnt() ? index + 1 : 0;
 }
 
-/* The place of `task` in a bucket, BUCKET_SIZE if it is not there. */
-static __always_inline __u32 place_in(const struct bucket *bucket, __u64 task)
+/* The place of `task` in a bucket, no_place if it is not there. */
+static __always_inline __u64 place_in(const struct bucket *bucket, __u64 task)
 {
 	for (__u32 i = 0; i < BUCKET_SIZE; i++)
 		if (bucket->tasks[i] == task)
-			return i;
-	return BUCKET_SIZE;
+			return bucket->places[i];
+	return no_place;
 }
 
 /* Looks behind a full bucket. */
 static __noinline __u64 table_find_spilled(__u64 task, __u32 index)
 {
-	for (__u64 tried = 1; tried < BUCKETS_TRIED; tried++) {
+	for (__u32 tried = 1; tried < BUCKETS_TRIED; tried++) {
 		struct bucket *bucket;
-		__u32 place;
+		__u64 place;
 
 		index = next_bucket(index);
 		bucket = bucket_at(index);
 		if (!bucket)
 			break;
 		place = place_in(bucket, task);
-		if (place < BUCKET_SIZE)
-			return tried << 32 | (index * BUCKET_SIZE + place);
+		if (place != no_place)
+			return place;
 		if (!bucket->spilled)
 			break;
 	}
@@ -87,36 +91,38 @@ static __noinline __u64 table_find_spilled(__u64 task, __u32 index)
 /* Where the session of thread `task` is, no_place if it has none. */
 static __always_inline __u64 table_find(__u64 task)
 {
-	__u32 index = home_of(task), place;
+	__u32 index = home_of(task);
 	struct bucket *bucket = bucket_at(index);
+	__u64 place;
 
 	if (!bucket)
 		return no_place;
 	place = place_in(bucket, task);
-	if (place < BUCKET_SIZE)
-		return index * BUCKET_SIZE + place;
-	return bucket->spilled ? table_find_spilled(task, index) : no_place;
+	if (place == no_place && bucket->spilled)
+		place = table_find_spilled(task, index);
+	return place;
 }
 
 /*
  * Takes a free place of a bucket. Who makes a place's count 1 has it: of two that add at the same
  * time at least one reads 2 and goes on. (An addition that returns its result needs Linux 5.12.)
  */
-static __always_inline __u32 claim_in(struct bucket *bucket, __u64 task, __u32 first)
+static __always_inline __u64 claim_in(struct bucket *bucket, __u64 task, __u64 place)
 {
-	for (__u32 i = 0; i < BUCKET_SIZE && first + i < sessions_max; i++) {
+	for (__u32 i = 0; i < BUCKET_SIZE && (__u32)place + i < sessions_max; i++) {
 		volatile __u32 *claims = &bucket->claims[i];
 
 		if (*claims)
 			continue;
 		__sync_fetch_and_add(&bucket->claims[i], 1);
 		if (*claims == 1) {
+			bucket->places[i] = place + i;
 			bucket->tasks[i] = task;
-			return i;
+			return *(volatile __u64 *)&bucket->places[i];
 		}
 		__sync_fetch_and_add(&bucket->claims[i], -1);
 	}
-	return BUCKET_SIZE;
+	return no_place;
 }
 
 /* Gives buckets before the one that is `tried` behind `index` what they are to know of it. */
@@ -139,15 +145,15 @@ static __noinline __u64 table_claim(__u64 task)
 
 	for (__u64 tried = 0; tried < BUCKETS_TRIED && tried < bucket_cnt(); tried++) {
 		struct bucket *bucket = bucket_at(index);
-		__u32 place;
+		__u64 place;
 
 		if (!bucket)
 			break;
-		place = claim_in(bucket, task, index * BUCKET_SIZE);
-		if (place < BUCKET_SIZE) {
+		place = claim_in(bucket, task, tried << 32 | index * BUCKET_SIZE);
+		if (place != no_place) {
 			if (tried)
 				table_spill(home, tried, 1);
-			return tried << 32 | (index * BUCKET_SIZE + place);
+			return place;
 		}
 		index = next_bucket(index);
 	}
@@ -158,7 +164,7 @@ static __noinline __u64 table_claim(__u64 task)
 static __always_inline void table_release(__u64 task, __u64 place)
 {
 	struct bucket *bucket = bucket_at((__u32)place / BUCKET_SIZE);
-	__u32 i = place % BUCKET_SIZE;
+	__u64 i = place % BUCKET_SIZE;
 
 	if (place >> 32)
 		table_spill(home_of(task), place >> 32, -1);
