@@ -22,15 +22,22 @@ struct rsn_sym {
 	uint64_t addr;
 	uint32_t name;
 	uint32_t module;
+	uint32_t size; /* up to the next address in kallsyms, UINT32_MAX at its end */
 	uint16_t name_len;
 	uint16_t module_len; /* 0 for vmlinux */
 	char type; /* nm letter, 0 where the list has none */
 };
 
+/* A list. Of kallsyms it has the functions only, by address; others keep their order. */
 struct rsn_symtab {
-	const char *text;
-	const struct rsn_sym *syms;
+	char *text; /* names, without anything between them */
+	struct rsn_sym *syms;
 	size_t cnt;
+	size_t bytes; /* of the file */
+	int list;
+	size_t text_len;
+	size_t text_room;
+	size_t room;
 };
 
 /* What is known of a kallsyms line as a function to trace. */
@@ -71,10 +78,11 @@ struct rsn_btf {
 };
 
 int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len);
-size_t rsn_syms_parse(const char *text, size_t len, int list, struct rsn_sym *out, size_t max);
-int rsn_syms_sort(struct rsn_sym *syms, size_t cnt);
-size_t rsn_syms_upper(const struct rsn_sym *syms, size_t cnt, uint64_t addr);
+struct rsn_symtab *rsn_syms_read(int fd, int list, int *err);
+void rsn_syms_free(struct rsn_symtab *tab);
+size_t rsn_syms_upper(const struct rsn_symtab *tab, uint64_t addr);
 size_t rsn_syms_find(const struct rsn_symtab *tab, const char *name, uint32_t *out, size_t max);
+size_t rsn_syms_count(const struct rsn_symtab *tab, const char *prefix);
 int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable, int by_addr,
 		    uint64_t text_end, struct rsn_functions *out);
 ptrdiff_t rsn_syms_match(const struct rsn_symtab *tab, const uint32_t *subset, size_t subset_cnt,

@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE.parent.parent))
 import build  # noqa: E402
 
 HEADERS = ("reader", "glue", "attach", "facts")
-SOURCES = ("reader", "glue", "attach", "symbols", "match", "btf")
+SOURCES = ("reader", "glue", "attach", "symtab", "symbols", "match", "btf")
 
 LIBBPF = """
 typedef uint32_t __u32;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import compileall
 import os
+import signal
 import sys
 import tempfile
 from datetime import date
@@ -90,7 +91,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run the bench; 0, 130 after Ctrl-C, an error's own status."""
+    """Run the bench; 0, 130 after Ctrl-C or SIGTERM, an error's own status."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         run(parse(sys.argv[1:]))
     except KeyboardInterrupt:

@@ -16,6 +16,8 @@ from tests.bench.tools import Start
 from retsnoop_py.vm.errors import KernelCrashed, VmTimeout
 from retsnoop_py.vm.machine import Machine
 
+#: The last step of a run whose end is not worth the time.
+LEAVE = "leave"
 _SOURCES = ("meter.c", "loop.c")
 _NS = 1e9
 _KIB_PER_MIB = 1024
@@ -110,10 +112,14 @@ class Guest:
     def tool(self, start: Start, steps: Sequence[str]) -> Outcome:
         """Start a tool, run the steps once it is ready, then end it with SIGINT.
 
-        Without a word to be ready with, await its end instead.
+        Without a word to be ready with, await its end instead. After the step :data:`LEAVE` the
+        guest is thrown away with the tool in it.
         """
         words = ["tool", start.ready, f"{self._limit:.0f}", *steps, "--", *start.argv]
-        return self._run(words, start.env)
+        outcome = self._run(words, start.env)
+        if LEAVE in steps and not outcome.over:
+            self._machine.reboot()
+        return outcome
 
     def _run(self, words: Sequence[str], env: Mapping[str, str]) -> Outcome:
         total = 3 * self._limit + _SPARE_S

@@ -4,7 +4,8 @@
  *
  *	meter bare STEP...                        run the steps with nothing attached
  *	meter tool READY LIMIT STEP... -- CMD...  start CMD; once it has written READY run the
- *	                                          steps, then SIGINT; no READY: await its end
+ *	                                          steps, then SIGINT; no READY: await its end;
+ *	                                          the step "leave" leaves it running instead
  *	meter hold WORD                           write WORD and wait for a signal
  *
  * A STEP is loop:CALL:CALLS:ROUNDS or report:CALL:CALLS, see loop.c. Results are lines
@@ -293,9 +294,13 @@ static int run_tool(int argc, char **argv)
 		}
 	}
 	printf("ready %ld\n", now_ns() - begin_ns);
-	for (i = 2; i < steps; i++)
+	for (i = 2; i < steps && strcmp(argv[i], "leave"); i++)
 		run_step(argv[i]);
 	peak_kb = look_at_tool(NULL);
+	if (i < steps) {
+		printf("peak %ld\n", peak_kb);
+		return 0;
+	}
 	begin_ns = now_ns();
 	/* as a terminal does it: to the whole group */
 	kill(-tool, SIGINT);

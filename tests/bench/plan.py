@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.bench.guest import Guest, Outcome
+from tests.bench.guest import LEAVE, Guest, Outcome
 from tests.bench.results import Cell, KernelResults
 from tests.bench.selections import Selection, common, listed_functions, plain, small_set
 from tests.bench.tools import Start, Tool, dry_run, starting
@@ -90,10 +90,18 @@ class KernelBench:
         steps: tuple[str, ...] = ()
         if selection.key in {"default", "equal"}:
             steps = LOOPS + (REPORTS if tool.reports else ())
+        if selection.key == "equal" and self._ended_slowly(tool):
+            steps += (LEAVE,)
         outcome = self.guest.tool(self._start(tool, selection), steps)
         self._take(selection.key, tool.name, outcome)
         seconds = outcome.values.get("ready", 0.0) + outcome.values.get("exit", 0.0)
-        return seconds > SLOW_S or bool(outcome.over) or bool(outcome.problem)
+        slow = seconds > SLOW_S or LEAVE in steps
+        return slow or bool(outcome.over) or bool(outcome.problem)
+
+    def _ended_slowly(self, tool: Tool) -> bool:
+        """Whether the end of about as many functions was measured, and took minutes."""
+        cell = self.results.get("default", "exit", tool.name)
+        return cell is not None and (cell.median or 0.0) > SLOW_S
 
     def _start_up(self, tool: Tool) -> None:
         for option in ("--version", "--help"):

@@ -74,7 +74,7 @@ def open_stream(
 ) -> Iterator[Stream]:
     """The stream of a run whose functions are attached, by ``mechanism`` in words."""
     with ExitStack() as stack:
-        target.facts.kallsyms.reread()  # our own programs are among the symbols now
+        target.facts.kallsyms.outdate()  # our own programs are among the symbols now
         facts = _stream_facts(settings, target, mechanism, loaded)
         symbolizer = stack.enter_context(target.symbolizer())
         if recorder is not None:

@@ -90,10 +90,9 @@ def diagnose(checks: Sequence[Check], *, privileged: bool) -> Diagnosis:
             next_step="run as root",
             exit_status=_PRIVILEGE,
         )
-    if answers["kprobes"].answer is Answer.NO:
-        blocking = answers["kprobes"]
     if blocking is not None or not working:
-        return _fails(checks, blocking)
+        lacking = answers["kprobes"] if answers["kprobes"].answer is Answer.NO else None
+        return _fails(checks, lacking or blocking)
     return Diagnosis(
         checks=tuple(checks),
         mechanisms=tuple(mechanism.value for mechanism in working[:2]),

@@ -59,7 +59,7 @@ def _check(key: str, title: str, answer: Answer, detail: str, *, more: str = "")
 
 def _kallsyms(host: Host) -> Check:
     def ask() -> str:
-        return f"{len(host.facts.kallsyms.table)} symbols"
+        return f"{len(host.facts.kallsyms.table)} functions"
 
     return _needed("kallsyms", "/proc/kallsyms", ask)
 

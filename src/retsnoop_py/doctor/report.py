@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -100,20 +100,18 @@ def _summary(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
     if diagnosis.works:
         first, *others = diagnosis.mechanisms
         then = f", and {others[0]} for what that cannot take" if others else ""
-        text = f"Tracing works here: by {first}{then}."
+        yield from _wrap(f"Tracing works here: by {first}{then}.", 0, style)
         if diagnosis.loses:
-            text += f" It goes without {_join(diagnosis.loses)}."
-        else:
-            text += " It goes without nothing."
-    else:
-        text = f"Tracing does not work here: {printable(diagnosis.reason)}."
-    yield from _wrap(text, 0, style)
+            yield "It goes without:"
+        for one in diagnosis.loses:
+            first_line, *rest = _wrap(one, 4, style)
+            yield f"  - {first_line}"
+            yield from (f"    {line}" for line in rest)
+        return
+    told = f"Tracing does not work here: {printable(diagnosis.reason)}."
+    yield from _wrap(told, 0, style)
     if diagnosis.next_step:
         yield from _wrap(f"next: {diagnosis.next_step}", 0, style)
-
-
-def _join(items: Sequence[str]) -> str:
-    return "; ".join(items)
 
 
 def _wrap(text: str, indent: int, style: Style) -> list[str]:

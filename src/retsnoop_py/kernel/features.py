@@ -145,10 +145,14 @@ class Features:
         mechanism = Mechanism.KPROBE_EVENTS
         for tracefs in _TRACEFS:
             path = self._root / tracefs / "kprobe_events"
-            if path.exists():
-                if os.access(path, os.W_OK):
-                    return Verdict(True)
-                return Verdict(False, f"/{tracefs}/kprobe_events may not be written")
+            try:
+                # What is there already goes only if the file is truncated.
+                os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                return Verdict(False, f"/{tracefs}/kprobe_events: {error.strerror}")
+            return Verdict(True)
         return Verdict(False, f"it takes {_TAKES[mechanism]}")
 
     def lines(self) -> list[tuple[str, bool]]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """/proc/kallsyms: the kernel's symbols, by address and by name.
 
-The file is read in one go and parsed in C; a line is decoded when something asks for it. It
-holds what is loaded at that moment: modules, and BPF programs and trampolines as ``[bpf]``.
+The file is parsed in C while it is read, and only its functions stay; one is decoded when
+something asks for it. They are those loaded at that moment: modules' too, and BPF programs and
+trampolines as ``[bpf]``.
 """
 
 from __future__ import annotations
@@ -11,15 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from retsnoop_py.errors import PrivilegeError, UnavailableError
+from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.modules import Module
 from retsnoop_py.kernel.native import Functions, ListFormat, SymbolTable
 from retsnoop_py.kernel.tracefs import Traceable
 
-__all__ = ["Kallsyms", "Symbol", "is_padding"]
+__all__ = ["Kallsyms", "Symbol"]
 
-#: Functions are text symbols: local and global, strong and weak.
-_FUNCTION_TYPES = frozenset({b"t", b"T", b"w", b"W"})
 #: Bytes a symbol may cover where nothing else ends it: the last [bpf] image, for one.
 _UNBOUNDED = 64 << 10
 _NO_END = (1 << 64) - 1
@@ -34,11 +33,6 @@ class Symbol(NamedTuple):
     module: str | None
 
 
-def is_padding(name: bytes) -> bool:
-    """Whether a symbol names the bytes before a function, not the function."""
-    return name.startswith((b"__pfx_", b"__cfi_"))
-
-
 class Kallsyms:
     """The symbols of ``path``; ``modules`` tells where the modules end.
 
@@ -50,27 +44,36 @@ class Kallsyms:
         self._path = path
         self._module_ends = {m.name: m.address + m.size for m in modules if m.address}
         self.table = self._read()
+        self._is_old = False
         text_ends = self.table.find("_etext")
         self._text_end = self.table.address(text_ends[0]) if text_ends else None
 
-    def reread(self) -> None:
-        """Read the file again: attaching adds trampolines and programs to it."""
-        self.table = self._read()
+    def outdate(self) -> None:
+        """Read the file again when something is looked up that may have changed.
+
+        Attaching adds trampolines and programs to it; the kernel's own functions stay.
+        """
+        self._is_old = True
 
     def _read(self) -> SymbolTable:
         try:
-            text = self._path.read_bytes()
+            table = SymbolTable(self._path, ListFormat.KALLSYMS)
         except OSError as err:
             raise UnavailableError(
                 f"cannot read {self._path}: {err.strerror}",
                 "mount /proc; the kernel needs CONFIG_KALLSYMS",
             ) from err
-        table = SymbolTable(text, ListFormat.KALLSYMS, by_address=True)
         if not len(table):
             raise UnavailableError(f"{self._path} lists no symbols")
         if not table.address(len(table) - 1):
             raise self._hidden()
         return table
+
+    def _update(self) -> None:
+        try:
+            self.table = self._read()
+        except RetsnoopError:
+            pass  # what was known at the start of a run is better than to end it
 
     def _hidden(self) -> PrivilegeError:
         sysctl = self._path.parent / "sys/kernel/kptr_restrict"
@@ -95,41 +98,32 @@ class Kallsyms:
         linker marks and names with more leading underscores last, and it is the order by
         which the kernel itself names addresses.
         """
+        found = self._lookup(address)
+        if self._is_old and (found is None or found[0].module is not None):
+            self._is_old = False
+            self._update()
+            found = self._lookup(address)
+        return found
+
+    def _lookup(self, address: int) -> tuple[Symbol, int] | None:
         index = self.table.above(address) - 1
         if index < 0:
             return None
         start = self.table.address(index)
         while index > 0 and self.table.address(index - 1) == start:
             index -= 1
-        while index < len(self.table):
-            line = self.table.line(index)
-            if line.address != start:
-                break
-            if line.type in _FUNCTION_TYPES and not is_padding(line.name):
-                symbol = self.symbol(index)
-                return (symbol, address - start) if address - start < symbol.size else None
-            index += 1
-        return None
+        symbol = self.symbol(index)
+        return (symbol, address - start) if address - start < symbol.size else None
 
     def symbol(self, index: int) -> Symbol:
-        """The symbol on line ``index`` of :attr:`table`."""
+        """The symbol at ``index`` of :attr:`table`."""
         line = self.table.line(index)
         module = line.module.decode(errors="replace") or None
-        end = line.address + _UNBOUNDED
-        if line.type in _FUNCTION_TYPES:
-            end = self._limit(line.address, module)
-        above = index + 1
-        while above < len(self.table):
-            beyond = self.table.address(above)
-            if beyond != line.address:
-                end = min(end, beyond)
-                break
-            above += 1
-        size = max(end - line.address, 0)
-        return Symbol(line.address, size, line.name.decode(errors="replace"), module)
+        size = min(line.size, self._limit(line.address, module) - line.address)
+        return Symbol(line.address, max(size, 0), line.name.decode(errors="replace"), module)
 
     def name(self, index: int) -> tuple[str, str | None]:
-        """Name and module of the symbol on line ``index`` of :attr:`table`."""
+        """Name and module of the symbol at ``index`` of :attr:`table`."""
         line = self.table.line(index)
         return line.name.decode(errors="replace"), line.module.decode(errors="replace") or None
 
@@ -151,12 +145,18 @@ class Kallsyms:
     # -- by name --
 
     def named(self, name: str, module: str | None = None) -> list[Symbol]:
-        """All symbols called ``name``, of ``module`` if given, vmlinux's first."""
+        """All functions called ``name``, of ``module`` if given, vmlinux's first."""
         symbols = [self.symbol(index) for index in self.table.find(name)]
         symbols.sort(key=lambda symbol: (symbol.module is not None, symbol.address))
         return [s for s in symbols if module is None or s.module == module]
 
     def address_of(self, name: str, module: str | None = None) -> int | None:
-        """Address of the first symbol called ``name``, data included; None if there is none."""
+        """Address of the first function called ``name``; None if there is none."""
         symbols = self.named(name, module)
         return symbols[0].address if symbols else None
+
+    def lists(self, name: str, module: str | None) -> bool:
+        """Whether ``name`` of ``module`` (None: vmlinux) is a symbol at all, of data as well."""
+        end = name if module is None else f"{name}\t[{module}]"
+        with self._path.open(errors="replace") as lines:
+            return any(line.rstrip("\n").endswith(f" {end}") for line in lines)

@@ -6,20 +6,23 @@ Only bytes and numbers pass here; what they mean is decided in the modules that 
 
 from __future__ import annotations
 
+import errno
 import functools
 import importlib
+import os
 import struct
 from array import array
 from collections.abc import Sequence
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from retsnoop_py.errors import DataError, UnavailableError
 
 __all__ = ["ListFormat", "State", "SymbolTable", "btf_find", "btf_index", "glob_match"]
 
-#: ``struct rsn_sym``: address, name, module, their lengths, type.
-_SYM = struct.Struct("=QIIHHc3x")
+#: ``struct rsn_sym``: address, name, module, size, lengths of name and module, type.
+_SYM = struct.Struct("=QIIIHHc7x")
 
 
 class ListFormat(IntEnum):
@@ -40,12 +43,16 @@ class State(IntEnum):
 
 
 class Line(NamedTuple):
-    """One line of a symbol list, undecoded. ``module`` is empty for vmlinux."""
+    """One line of a symbol list, undecoded. ``module`` is empty for vmlinux.
+
+    ``size`` is the distance to the next symbol in bytes, 2**32 - 1 where there is none.
+    """
 
     address: int
     name: bytes
     module: bytes
     type: bytes
+    size: int
 
 
 class Functions(NamedTuple):
@@ -93,41 +100,58 @@ def glob_match(glob: str, name: str) -> bool:
 
 
 class SymbolTable:
-    """A parsed symbol list. Indexes number its lines, in file order or sorted by address."""
+    """The symbols a file lists, read once; of kallsyms the functions only, sorted by address.
 
-    def __init__(self, text: bytes, form: ListFormat, *, by_address: bool = False) -> None:
+    Raises OSError where the file cannot be read.
+    """
+
+    def __init__(self, path: Path, form: ListFormat) -> None:
         ffi, lib = _native()
-        self._text = text
-        self._chars = ffi.from_buffer("char[]", text)
-        room = text.count(b"\n") + 1
-        self._syms = ffi.new("struct rsn_sym[]", room)
-        self._count: int = lib.rsn_syms_parse(self._chars, len(text), int(form), self._syms, room)
-        if by_address:
-            _check_memory(lib.rsn_syms_sort(self._syms, self._count))
-        self._raw = ffi.buffer(self._syms)
-        self._tab = ffi.new("struct rsn_symtab *", (self._chars, self._syms, self._count))
+        error = ffi.new("int *")
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            table = lib.rsn_syms_read(fd, int(form), error)
+        finally:
+            os.close(fd)
+        if table == ffi.NULL:
+            _check_memory(error[0] if error[0] == -errno.ENOMEM else 0)
+            raise OSError(-error[0], os.strerror(-error[0]), str(path))
+        self._table = ffi.gc(table, lib.rsn_syms_free)
+        self._count: int = table.cnt
+        #: Bytes of the file.
+        self.bytes: int = table.bytes
+        self._raw = ffi.buffer(table.syms, self._count * _SYM.size)
+        self._text = ffi.buffer(table.text, table.text_len)
 
     def __len__(self) -> int:
         return self._count
 
     def line(self, index: int) -> Line:
-        """The line at ``index``."""
-        address, name, module, name_len, module_len, kind = _SYM.unpack_from(
+        """The symbol at ``index``."""
+        address, name, module, size, name_len, module_len, kind = _SYM.unpack_from(
             self._raw, index * _SYM.size
         )
         text = self._text
-        return Line(address, text[name : name + name_len], text[module : module + module_len], kind)
+        return Line(
+            address, text[name : name + name_len], text[module : module + module_len], kind, size
+        )
 
     def address(self, index: int) -> int:
-        """The address on line ``index``."""
+        """The address of the symbol at ``index``."""
         value: int = _SYM.unpack_from(self._raw, index * _SYM.size)[0]
         return value
 
     def above(self, address: int) -> int:
         """Index of the first symbol above ``address``; the table is sorted by address."""
         _, lib = _native()
-        index: int = lib.rsn_syms_upper(self._syms, self._count, address)
+        index: int = lib.rsn_syms_upper(self._table, address)
         return index
+
+    def count(self, prefix: str) -> int:
+        """How many names start with ``prefix``."""
+        _, lib = _native()
+        count: int = lib.rsn_syms_count(self._table, prefix.encode())
+        return count
 
     def find(self, name: str) -> list[int]:
         """Indexes of all symbols called ``name``."""
@@ -135,7 +159,7 @@ class SymbolTable:
         room = 64
         while True:
             out = ffi.new("uint32_t[]", room)
-            found = lib.rsn_syms_find(self._tab, name.encode(), out, room)
+            found = lib.rsn_syms_find(self._table, name.encode(), out, room)
             if found <= room:
                 return list(out[0:found])
             room = found
@@ -153,7 +177,7 @@ class SymbolTable:
         out.states = ffi.from_buffer("uint8_t[]", states)
         out.listed = ffi.from_buffer("uint32_t[]", listed)
         out.others = ffi.from_buffer("uint32_t[]", others)
-        _check_memory(lib.rsn_syms_states(self._tab, traceable._tab, by_address, text_end, out))
+        _check_memory(lib.rsn_syms_states(self._table, traceable._table, by_address, text_end, out))
         return Functions(states, listed[: out.listed_cnt], others[: out.other_cnt])
 
     def match(self, subset: array[int], globs: Sequence[tuple[str, str | None]]) -> Matches:
@@ -170,7 +194,7 @@ class SymbolTable:
         hits = array("I", bytes(8 * len(subset)))
         found = _check_memory(
             lib.rsn_syms_match(
-                self._tab,
+                self._table,
                 ffi.from_buffer("uint32_t[]", subset),
                 len(subset),
                 table,

@@ -18,7 +18,7 @@ __all__ = ["KprobeBlacklist", "Traceable"]
 _NAMES = "available_filter_functions"
 _ADDRS = "available_filter_functions_addrs"
 #: Trace points whose function the linker dropped; they have no symbol of their own.
-_INVALID = b"__ftrace_invalid_address___"
+_INVALID = "__ftrace_invalid_address___"
 _RANGE = re.compile(rb"0x([0-9a-f]+)-0x([0-9a-f]+)\t")
 
 
@@ -30,11 +30,9 @@ class Traceable:
     """
 
     def __init__(self, root: Path) -> None:
-        self.path, text = _read_list(root)
+        self.path, self.table = _read_list(root)
         self.has_addresses = self.path.name == _ADDRS
-        form = ListFormat.ADDRS if self.has_addresses else ListFormat.NAMES
-        self.table = SymbolTable(text, form)
-        self._invalid = text.count(_INVALID)
+        self._invalid = self.table.count(_INVALID)
 
     def __len__(self) -> int:
         return len(self.table) - self._invalid
@@ -45,12 +43,13 @@ class Traceable:
         return any(wanted in (None, self.table.line(i).module) for i in self.table.find(name))
 
 
-def _read_list(root: Path) -> tuple[Path, bytes]:
+def _read_list(root: Path) -> tuple[Path, SymbolTable]:
     folders = [root / "sys/kernel/tracing", root / "sys/kernel/debug/tracing"]
     denied = None
-    for path in [folder / name for folder in folders for name in (_ADDRS, _NAMES)]:
+    forms = ((_ADDRS, ListFormat.ADDRS), (_NAMES, ListFormat.NAMES))
+    for path, form in [(folder / name, form) for folder in folders for name, form in forms]:
         try:
-            text = path.read_bytes()
+            table = SymbolTable(path, form)
         except PermissionError:
             denied = denied or path
         except OSError as error:
@@ -58,8 +57,8 @@ def _read_list(root: Path) -> tuple[Path, bytes]:
                 raise _given_up() from None
             continue
         else:
-            if text:
-                return path, text
+            if len(table):
+                return path, table
     if lacks_kprobes(root):
         raise no_kprobes()
     if denied:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 
@@ -11,8 +12,6 @@ from retsnoop_py.render.palette import Palette, paint
 
 __all__ = ["advice", "columns", "groups"]
 
-#: A longer name stands on a line of its own.
-_NAME_MAX = 32
 _ENTRY = "entry "
 
 
@@ -38,13 +37,13 @@ def groups(listing: Listing, width: int, palette: Palette) -> Iterator[str]:
     for mechanism, functions in by_mechanism.items():
         how = f"by {mechanism}" if mechanism else "(by which mechanism cannot be told here)"
         yield f"{_count(len(functions))} traced {how}:"
-        yield from _table(functions, width, palette)
+        yield from _declarations(functions, width, palette)
         yield ""
     by_reason: dict[str, list[LeftOut]] = {}
     for refused in listing.left_out:
         by_reason.setdefault(refused.text, []).append(refused)
     for reason, left in by_reason.items():
-        yield from _wrap(f"{_count(len(left))} left out, {reason}:", width, "", "  ")
+        yield from _wrap(f"{_count(len(left))} left out: {reason}", width, "", "  ")
         names = ", ".join(refused.label.replace(" ", "\0") for refused in left)
         yield from (line.replace("\0", " ") for line in _wrap(names, width, "  ", "  "))
         yield ""
@@ -67,25 +66,33 @@ def _count(number: int) -> str:
     return "1 function" if number == 1 else f"{number} functions"
 
 
-def _table(functions: list[Listed], width: int, palette: Palette) -> Iterator[str]:
-    mark = len(_ENTRY) if any(function.entry for function in functions) else 0
-    shown = [len(f.label) for f in functions if len(f.label) <= _NAME_MAX]
-    column = 2 + mark + max(shown, default=0) + 2
+def _declarations(functions: list[Listed], width: int, palette: Palette) -> Iterator[str]:
+    """As a header file has them, entry functions first."""
+    functions = sorted(functions, key=lambda function: not function.entry)
+    mark = len(_ENTRY) if functions[0].entry else 0
     for function in functions:
-        lead = "  " + (_ENTRY if function.entry else "").ljust(mark)
-        start = f"{lead}{function.label}"
-        told = list(_wrap(_told(function), width, " " * column, " " * column))
-        if len(start) + 2 <= column and told:
-            start, told = f"{start:<{column}}{told[0][column:]}", told[1:]
-        source = f"({function.source})"
-        yield from (
-            line.replace(source, paint(source, palette.source)) for line in (start.rstrip(), *told)
-        )
+        lead = f"  {_ENTRY if function.entry else '':<{mark}}"
+        lines = _wrap(_told(function), width, lead, " " * (len(lead) + 4))
+        yield from _painted(lines, function, palette)
 
 
 def _told(function: Listed) -> str:
-    prototype = function.prototype or "no prototype in BTF"
-    return f"{prototype} ({function.source})" if function.source else prototype
+    """Its prototype, module and source file, as far as they are known."""
+    parts = [function.prototype or f"{function.name} (no prototype in BTF)"]
+    if function.module:
+        parts.append(f"[{function.module}]")
+    if function.source:
+        parts.append(f"({function.source})")
+    return " ".join(parts)
+
+
+def _painted(lines: Iterable[str], function: Listed, palette: Palette) -> Iterator[str]:
+    """The name and the source file stand out, the one forward, the other back."""
+    source = f"({function.source})"
+    name = re.compile(rf"(?<![\w.]){re.escape(function.name)}(?=[ (])")
+    for line in lines:
+        named = name.sub(paint(function.name, palette.name), line, count=1)
+        yield named.replace(source, paint(source, palette.source))
 
 
 def _wrap(text: str, width: int, first: str, other: str) -> Iterable[str]:

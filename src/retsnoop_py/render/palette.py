@@ -17,6 +17,7 @@ class Palette(Value):
     source: str = ""
     warning: str = ""
     good: str = ""
+    name: str = ""
 
     @classmethod
     def of(cls, out: TextIO) -> Palette:
@@ -26,7 +27,7 @@ class Palette(Value):
         """
         if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not out.isatty():
             return cls()
-        return cls(error="31", mark="33", source="2", warning="1;33", good="32")
+        return cls(error="31", mark="33", source="2", warning="1;33", good="32", name="1")
 
 
 def paint(text: str, code: str) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from retsnoop_py.errors import InputError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.native import Functions, glob_match
+from retsnoop_py.select import deny
 from retsnoop_py.select.globs import NameGlob
 from retsnoop_py.select.model import Rejection
 
@@ -54,7 +56,7 @@ def no_match(
             message,
             f"'{glob.name}' is a file here: did the shell expand a glob? Quote it: -e 'ovl_*'",
         )
-    if glob.is_exact and any(s.module == module for s in facts.kallsyms.named(glob.name, module)):
+    if glob.is_exact and facts.kallsyms.lists(glob.name, module):
         return NoMatch(f"{message}: '{glob.name}' is data, or code that is gone after boot")
     return NoMatch(message, _suggestion(near_names(facts, glob, functions)))
 
@@ -85,7 +87,9 @@ def near_names(
     near = find.all(f"{bare}.isra.*", f"{bare}.constprop.*", f"{bare}.part.*")
     if not near and not only_variants:
         near = sorted(find.all(f"*{bare}*"), key=len) or find.similar(bare)
-    return near[:_SHOWN]
+    denied = [entry.glob for entry in deny.load()]
+    welcome = (name for name in near if not any(glob_match(glob, name) for glob in denied))
+    return list(islice(welcome, _SHOWN))
 
 
 class _Finder:
@@ -104,4 +108,4 @@ class _Finder:
 
         words = [word for word in re.split(r"[_.*?\W]+", bare) if len(word) > 2]
         patterns = [f"*{word}*" for word in words] + [f"{bare[:3]}*", f"*{bare[-3:]}"]
-        return get_close_matches(bare, self.all(*patterns), n=_SHOWN)
+        return get_close_matches(bare, self.all(*patterns), n=3 * _SHOWN)

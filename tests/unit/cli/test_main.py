@@ -229,6 +229,10 @@ def test_what_only_prints_needs_nothing_else(argv: str, capsys: pytest.CaptureFi
         ("--usage", "retsnoop-py: find out"),
         ("replay --help", "Usage: retsnoop-py replay FILE [OPTIONS]"),
         ("replay --usage", "Usage: retsnoop-py replay FILE"),
+        ("functions --help", "Usage: retsnoop-py functions [GLOB...] [OPTIONS]"),
+        ("functions --usage", "Usage: retsnoop-py functions [GLOB...]"),
+        ("doctor --help -v", "Usage: retsnoop-py doctor [OPTIONS]"),
+        ("doctor --usage", "Usage: retsnoop-py doctor"),
     ],
 )
 def test_the_order_of_what_only_prints(
@@ -249,6 +253,52 @@ def test_help_in_a_pipe_is_plain_grouped_and_fits(capsys: pytest.CaptureFixture[
     assert "-S, --success-stacks[=y|n]" in text
     assert "Examples:" in text
     assert "--call-stack" not in text
+
+
+def test_functions_takes_what_tracing_takes(tmp_path: Path) -> None:
+    from retsnoop_py.cli import declare, functions, options, trace
+    from retsnoop_py.cli.argv import normalise
+
+    globs = tmp_path / "globs"
+    globs.write_text("one\ntwo")
+    table = options.plain_table(functions.functions, trace.trace, "hint")
+    line = normalise(
+        ["a", "-e", "b", f"@{globs}", "-ac", "-d", "d", "-c", "bpf", "-F", "--json", "-vk", "x"],
+        table,
+    )
+    request = declare.call(functions.COMMAND, line)
+    assert request.json
+    assert request.settings == Settings(
+        selection=SelectionSettings(("a", "one", "two", "b"), ("c",), ("d",), ("bpf",)),
+        mechanism=Mechanism.FENTRY,
+        kernel_image=Path("x"),
+        dry_run=True,
+        verbose=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("functions", "no functions to list"),
+        ("functions -a x", "no functions to list"),
+        ("functions x -S", "-S/--success-stacks concerns tracing"),
+        ("functions x -F -K", "-F and -K exclude each other"),
+        ("functions x -c nonsense", "-c nonsense: no such preset"),
+        ("doctor x", "unexpected word 'x'"),
+        ("doctor -- x", "unexpected word 'x'"),
+        ("doctor -e x", "-e/--entry concerns tracing"),
+        ("doctor -k=", "-k '': the name of a file is missing"),
+        ("-v doctor", "unexpected word 'doctor'"),
+    ],
+)
+def test_what_functions_and_doctor_do_not_take(
+    argv: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(argv.split()) == 64
+    out, err = capsys.readouterr()
+    assert not out
+    assert message in err
 
 
 def ends(error: BaseException, monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:

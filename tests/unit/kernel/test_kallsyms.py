@@ -90,19 +90,32 @@ def test_modules_and_bpf_images_are_found_in_any_order(tree: Tree) -> None:
     assert name_at(kallsyms, 0xFFFFFFFFC0180000) is None
 
 
-def test_rereading_sees_what_was_loaded_meanwhile(tree: Tree) -> None:
-    tree.kallsyms("ffffffff81000000 T core", "ffffffff81000010 T _etext")
+def test_what_was_loaded_meanwhile_is_seen_once_the_list_is_outdated(tree: Tree) -> None:
+    core = ("ffffffff81000000 T core", "ffffffff81000010 T _etext")
+    tree.kallsyms(*core)
     kallsyms = tree.facts.kallsyms
-    assert kallsyms.address_of("bpf_trampoline_1") is None
-
     tree.kallsyms(
-        "ffffffff81000000 T core",
+        "ffffffff81000000 T not_read_again",
         "ffffffff81000010 T _etext",
         "ffffffffc0100000 t bpf_trampoline_1\t[bpf]",
     )
-    kallsyms.reread()
+    assert name_at(kallsyms, 0xFFFFFFFFC0100001) is None
 
+    kallsyms.outdate()
+
+    assert name_at(kallsyms, BASE) == "core"
+    assert name_at(kallsyms, 0xFFFFFFFFC0100001) == "bpf_trampoline_1"
     assert kallsyms.address_of("bpf_trampoline_1", "bpf") == 0xFFFFFFFFC0100000
+
+
+def test_an_outdated_list_stays_where_the_file_cannot_be_read_any_more(tree: Tree) -> None:
+    tree.kallsyms("ffffffff81000000 T core", "ffffffff81000010 T _etext")
+    kallsyms = tree.facts.kallsyms
+    tree.kallsyms("0000000000000000 T core")
+    kallsyms.outdate()
+
+    assert name_at(kallsyms, 0xFFFFFFFFC0100001) is None
+    assert name_at(kallsyms, BASE) == "core"
 
 
 def test_names_are_found_in_vmlinux_first(tree: Tree) -> None:
@@ -118,7 +131,21 @@ def test_names_are_found_in_vmlinux_first(tree: Tree) -> None:
     assert [s.address for s in kallsyms.named("dup", "zram")] == [0xFFFFFFFFC0400000]
     assert kallsyms.address_of("dup") == 0xFFFFFFFFC0300000
     assert kallsyms.address_of("dup", "nfs") is None
-    assert kallsyms.address_of("per_cpu_thing") == 16
+    assert kallsyms.address_of("per_cpu_thing") is None
+
+
+def test_data_is_known_as_such(tree: Tree) -> None:
+    tree.kallsyms(
+        "0000000000000010 A per_cpu_thing",
+        "ffffffff81000000 T core",
+        "ffffffffc0200000 d list\t[kvm]",
+    )
+    kallsyms = tree.facts.kallsyms
+
+    assert kallsyms.lists("per_cpu_thing", None)
+    assert kallsyms.lists("list", "kvm")
+    assert not kallsyms.lists("list", None)
+    assert not kallsyms.lists("thing", None)
 
 
 @pytest.mark.parametrize(("value", "hint"), [("1", "run as root"), ("2", "kptr_restrict=1")])

@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: BSD-2-Clause
 from __future__ import annotations
 
+import os
 import time
 from array import array
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from retsnoop_py.kernel.native import ListFormat, SymbolTable, glob_match
+
+
+def table_of(text: bytes, form: ListFormat) -> SymbolTable:
+    fd = os.memfd_create("list")
+    try:
+        os.write(fd, text)
+        return SymbolTable(Path(f"/proc/self/fd/{fd}"), form)
+    finally:
+        os.close(fd)
 
 
 def reference_match(glob: str, name: str) -> bool:
@@ -37,7 +48,7 @@ def test_many_stars_do_not_take_exponential_time() -> None:
     st.lists(st.text("ab*?", min_size=1, max_size=4), max_size=6),
 )
 def test_matching_a_table_gives_first_globs_and_counts(names: list[str], globs: list[str]) -> None:
-    table = SymbolTable("\n".join(names).encode(), ListFormat.NAMES)
+    table = table_of("\n".join(names).encode(), ListFormat.NAMES)
     subset = array("I", range(len(table)))
 
     matches = table.match(subset, [(glob, None) for glob in globs])
@@ -52,7 +63,7 @@ def test_matching_a_table_gives_first_globs_and_counts(names: list[str], globs: 
 
 
 def test_a_module_glob_needs_a_module() -> None:
-    table = SymbolTable(b"f\nf [kvm]\nf [kvm_intel]\ng [kvm]\n", ListFormat.NAMES)
+    table = table_of(b"f\nf [kvm]\nf [kvm_intel]\ng [kvm]\n", ListFormat.NAMES)
     every = array("I", range(4))
 
     assert list(table.match(every, [("f", None)]).symbols) == [0, 1, 2]
@@ -62,14 +73,14 @@ def test_a_module_glob_needs_a_module() -> None:
 
 def test_lines_that_are_no_symbols_are_left_out() -> None:
     text = b"\nzz T bad\nffff800000001000 t \nffff800000001000 t good\t[mod]\nffff800000001010 T"
-    table = SymbolTable(text, ListFormat.KALLSYMS)
+    table = table_of(text, ListFormat.KALLSYMS)
 
     assert len(table) == 1
-    assert table.line(0) == (0xFFFF800000001000, b"good", b"mod", b"t")
+    assert table.line(0) == (0xFFFF800000001000, b"good", b"mod", b"t", 2**32 - 1)
 
 
 def test_a_name_is_found_however_often_it_is_there() -> None:
-    table = SymbolTable(b"dup\n" * 100 + b"dupe\n", ListFormat.NAMES)
+    table = table_of(b"dup\n" * 100 + b"dupe\n", ListFormat.NAMES)
 
     assert table.find("dup") == list(range(100))
     assert table.find("du") == []
@@ -82,8 +93,26 @@ def test_a_list_is_sorted_by_address_and_keeps_the_order_of_aliases(
     addresses = sorted(first) + second  # as kallsyms is: one long ascending part
     text = "".join(f"{address:016x} t s{i}\n" for i, address in enumerate(addresses))
 
-    table = SymbolTable(text.encode(), ListFormat.KALLSYMS, by_address=True)
+    table = table_of(text.encode(), ListFormat.KALLSYMS)
 
     found = [(line.address, line.name) for line in map(table.line, range(len(table)))]
     order = sorted(range(len(addresses)), key=lambda i: (addresses[i], i))
     assert found == [(addresses[i], f"s{i}".encode()) for i in order]
+
+
+def test_a_list_may_be_longer_than_what_is_read_at_once() -> None:
+    names = [f"function_{i}" for i in range(20_000)]
+    text = "".join(f"{0x1000 + 8 * i:016x} t {name}\n" for i, name in enumerate(names))
+
+    table = table_of(text.encode(), ListFormat.KALLSYMS)
+
+    assert [table.line(i).name.decode() for i in range(len(table))] == names
+    assert table.line(7).size == 8
+    assert table.bytes == len(text)
+    assert table.count("function_1999") == 11
+
+
+def test_a_line_without_end_is_no_symbol() -> None:
+    text = b"0000000000001000 t " + b"x" * 200_000 + b"\n0000000000002000 t good\n"
+    table = table_of(text, ListFormat.KALLSYMS)
+    assert [table.line(i).name for i in range(len(table))] == [b"good"]

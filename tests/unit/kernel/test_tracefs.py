@@ -21,7 +21,7 @@ def test_the_list_with_addresses_is_preferred(tree: Tree) -> None:
     traceable = tree.facts.traceable
 
     assert traceable.has_addresses
-    assert traceable.table.line(1) == (0xFFFFFFFFC0200004, b"b", b"kvm", b"\0")
+    assert traceable.table.line(1) == (0xFFFFFFFFC0200004, b"b", b"kvm", b"\0", 0)
 
 
 def test_functions_are_found_by_name_and_module(tree: Tree) -> None:

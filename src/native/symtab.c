@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Symbol lists: kallsyms, and what the function tracer can hook. A list is parsed while it is
+ * read and only what is needed later stays: of kallsyms the functions, which are two symbols of
+ * five, and of their lines a third of the bytes.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "facts.h"
+
+enum {
+	CHUNK = 64 << 10,
+	FIRST_ROOM = 1 << 10,
+};
+
+static unsigned int hex_digit(unsigned char c)
+{
+	unsigned int digit = c - '0';
+
+	if (digit < 10)
+		return digit;
+	digit = (c | 0x20) - 'a';
+	return digit < 6 ? digit + 10 : 16;
+}
+
+static const char *parse_hex(const char *p, const char *end, uint64_t *val)
+{
+	const char *start = p;
+	unsigned int digit;
+
+	*val = 0;
+	for (; p < end && (digit = hex_digit(*p)) < 16; p++)
+		*val = *val << 4 | digit;
+	return p > start && p < end && *p == ' ' ? p + 1 : NULL;
+}
+
+static const char *parse_prefix(const char *p, const char *end, int list, struct rsn_sym *sym)
+{
+	if (list == RSN_LIST_NAMES)
+		return p;
+	p = parse_hex(p, end, &sym->addr);
+	if (!p || list == RSN_LIST_ADDRS)
+		return p;
+	if (end - p < 3 || p[1] != ' ')
+		return NULL;
+	sym->type = p[0];
+	return p + 2;
+}
+
+/* The text symbols t T w W, without call-depth and CFI padding. */
+static bool is_code(const struct rsn_sym *sym, const char *name)
+{
+	if ((sym->type | 0x20) != 't' && (sym->type | 0x20) != 'w')
+		return false;
+	return sym->name_len < 6 || (memcmp(name, "__pfx_", 6) && memcmp(name, "__cfi_", 6));
+}
+
+static void *grown(void *data, size_t *room, size_t need, size_t size)
+{
+	size_t want = *room ? *room : FIRST_ROOM;
+
+	if (need <= *room)
+		return data;
+	while (want < need)
+		want += want / 2;
+	data = realloc(data, want * size);
+	if (data)
+		*room = want;
+	return data;
+}
+
+/* The offset of a copy of len bytes, or -1 if memory ran out. */
+static int64_t add_text(struct rsn_symtab *tab, const char *text, size_t len)
+{
+	char *data = grown(tab->text, &tab->text_room, tab->text_len + len, 1);
+
+	if (!data)
+		return -1;
+	tab->text = data;
+	memcpy(data + tab->text_len, text, len);
+	tab->text_len += len;
+	return tab->text_len - len;
+}
+
+/* Modules come one after another, so the name of one is kept only once. */
+static int64_t add_module(struct rsn_symtab *tab, const char *name, size_t len)
+{
+	const struct rsn_sym *last = tab->cnt ? &tab->syms[tab->cnt - 1] : NULL;
+
+	if (last && last->module_len == len && !memcmp(tab->text + last->module, name, len))
+		return last->module;
+	return add_text(tab, name, len);
+}
+
+static int add_symbol(struct rsn_symtab *tab, struct rsn_sym *sym, const char *name,
+		      const char *module)
+{
+	struct rsn_sym *syms = grown(tab->syms, &tab->room, tab->cnt + 1, sizeof(*syms));
+	int64_t name_at, module_at = 0;
+
+	if (!syms)
+		return -1;
+	tab->syms = syms;
+	/* What is not code only ends what is before it. */
+	if (tab->list == RSN_LIST_KALLSYMS && !is_code(sym, name)) {
+		sym->name_len = sym->module_len = 0;
+		sym->name = tab->text_len;
+		sym->type = 0;
+		syms[tab->cnt++] = *sym;
+		return 0;
+	}
+	if (sym->module_len)
+		module_at = add_module(tab, module, sym->module_len);
+	name_at = add_text(tab, name, sym->name_len);
+	if (name_at < 0 || module_at < 0 || tab->text_len > UINT32_MAX)
+		return -1;
+	sym->name = name_at;
+	sym->module = module_at;
+	syms[tab->cnt++] = *sym;
+	return 0;
+}
+
+/* A line that does not read as a symbol is left out. Returns -1 if memory ran out. */
+static int add_line(struct rsn_symtab *tab, const char *p, const char *end)
+{
+	struct rsn_sym sym = {};
+	const char *module = NULL;
+	const char *name = parse_prefix(p, end, tab->list, &sym);
+
+	if (!name)
+		return 0;
+	p = memchr(name, tab->list == RSN_LIST_KALLSYMS ? '\t' : ' ', end - name);
+	if (!p)
+		p = end;
+	if (p == name || p - name > UINT16_MAX)
+		return 0;
+	sym.name_len = p - name;
+	if (end - p > 3 && p[1] == '[' && end[-1] == ']' && end - p - 3 <= UINT16_MAX) {
+		module = p + 2;
+		sym.module_len = end - p - 3;
+	}
+	return add_symbol(tab, &sym, name, module);
+}
+
+/*
+ * Parses the lines of text. Returns how many bytes are the beginning of a line that has not
+ * ended, or -1 if memory ran out.
+ */
+static ptrdiff_t add_lines(struct rsn_symtab *tab, const char *text, size_t len)
+{
+	const char *p = text, *end = text + len, *eol;
+
+	for (; (eol = memchr(p, '\n', end - p)); p = eol + 1)
+		if (add_line(tab, p, eol))
+			return -1;
+	return end - p;
+}
+
+/* By address; symbols at one address stay in the order of the list. */
+static int cmp_syms(const void *a, const void *b)
+{
+	const struct rsn_sym *x = a, *y = b;
+
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return x->name < y->name ? -1 : x->name > y->name;
+}
+
+/* Merges syms[0, first) with the tail behind it, both sorted. */
+static int merge_tail(struct rsn_sym *syms, size_t first, size_t cnt)
+{
+	size_t tail_cnt = cnt - first, out = cnt;
+	struct rsn_sym *tail = malloc(tail_cnt * sizeof(*tail));
+
+	if (!tail)
+		return -1;
+	memcpy(tail, &syms[first], tail_cnt * sizeof(*tail));
+	while (tail_cnt) {
+		if (first && cmp_syms(&syms[first - 1], &tail[tail_cnt - 1]) > 0)
+			syms[--out] = syms[--first];
+		else
+			syms[--out] = tail[--tail_cnt];
+	}
+	free(tail);
+	return 0;
+}
+
+/* kallsyms is sorted up to its modules, so only these are. Returns -1 if memory ran out. */
+static int sort_syms(struct rsn_sym *syms, size_t cnt)
+{
+	size_t sorted = cnt ? 1 : 0;
+
+	while (sorted < cnt && cmp_syms(&syms[sorted - 1], &syms[sorted]) <= 0)
+		sorted++;
+	if (sorted == cnt)
+		return 0;
+	qsort(&syms[sorted], cnt - sorted, sizeof(*syms), cmp_syms);
+	return merge_tail(syms, sorted, cnt);
+}
+
+/* Lets each symbol end where the next address begins, then leaves only code. */
+static void keep_code(struct rsn_symtab *tab)
+{
+	uint64_t above = 0, here = 0;
+	size_t cnt = 0;
+
+	for (size_t i = tab->cnt; i-- > 0;) {
+		struct rsn_sym *s = &tab->syms[i];
+
+		if (s->addr != here) {
+			above = here;
+			here = s->addr;
+		}
+		s->size = above > here && above - here < UINT32_MAX ? above - here : UINT32_MAX;
+	}
+	for (size_t i = 0; i < tab->cnt; i++)
+		if (tab->syms[i].type)
+			tab->syms[cnt++] = tab->syms[i];
+	tab->cnt = cnt;
+}
+
+static void shrink(struct rsn_symtab *tab)
+{
+	struct rsn_sym *syms = realloc(tab->syms, (tab->cnt + 1) * sizeof(*syms));
+	char *text = realloc(tab->text, tab->text_len + 1);
+
+	if (syms)
+		tab->syms = syms;
+	if (text)
+		tab->text = text;
+}
+
+static int finish(struct rsn_symtab *tab)
+{
+	if (tab->list == RSN_LIST_KALLSYMS) {
+		if (sort_syms(tab->syms, tab->cnt))
+			return -ENOMEM;
+		keep_code(tab);
+	}
+	shrink(tab);
+	return 0;
+}
+
+static int read_lines(struct rsn_symtab *tab, int fd, char *buf)
+{
+	ptrdiff_t left = 0;
+
+	for (;;) {
+		ssize_t got = read(fd, buf + left, CHUNK - left);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (!got)
+			break;
+		tab->bytes += got;
+		got += left;
+		left = add_lines(tab, buf, got);
+		if (left < 0)
+			return -ENOMEM;
+		if (left == CHUNK)
+			left = 0; /* no line of ours is that long */
+		memmove(buf, buf + got - left, left);
+	}
+	return add_line(tab, buf, buf + left) ? -ENOMEM : 0;
+}
+
+/* The list that fd reads as; NULL and *err, a negative errno, where that fails. */
+struct rsn_symtab *rsn_syms_read(int fd, int list, int *err)
+{
+	struct rsn_symtab *tab = calloc(1, sizeof(*tab));
+	char *buf = malloc(CHUNK);
+
+	*err = -ENOMEM;
+	if (tab && buf) {
+		tab->list = list;
+		*err = read_lines(tab, fd, buf);
+		if (!*err)
+			*err = finish(tab);
+	}
+	free(buf);
+	if (!*err)
+		return tab;
+	rsn_syms_free(tab);
+	return NULL;
+}
+
+void rsn_syms_free(struct rsn_symtab *tab)
+{
+	if (!tab)
+		return;
+	free(tab->text);
+	free(tab->syms);
+	free(tab);
+}
+
+/* Index of the first symbol above addr. */
+size_t rsn_syms_upper(const struct rsn_symtab *tab, uint64_t addr)
+{
+	size_t lo = 0, hi = tab->cnt;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (tab->syms[mid].addr <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Indexes of the symbols called name; returns how many there are, writes at most max. */
+size_t rsn_syms_find(const struct rsn_symtab *tab, const char *name, uint32_t *out, size_t max)
+{
+	size_t len = strlen(name), found = 0;
+
+	for (size_t i = 0; i < tab->cnt; i++) {
+		const struct rsn_sym *s = &tab->syms[i];
+
+		if (s->name_len != len || memcmp(tab->text + s->name, name, len))
+			continue;
+		if (found < max)
+			out[found] = i;
+		found++;
+	}
+	return found;
+}
+
+/* How many names start with prefix. */
+size_t rsn_syms_count(const struct rsn_symtab *tab, const char *prefix)
+{
+	size_t len = strlen(prefix), cnt = 0;
+
+	for (size_t i = 0; i < tab->cnt; i++)
+		cnt += tab->syms[i].name_len >= len &&
+		       !memcmp(tab->text + tab->syms[i].name, prefix, len);
+	return cnt;
+}
