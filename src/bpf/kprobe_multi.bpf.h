@@ -6,6 +6,7 @@
 #ifndef RSN_KPROBE_MULTI_BPF_H
 #define RSN_KPROBE_MULTI_BPF_H
 
+#include "known.bpf.h"
 #include "kprobe.bpf.h"
 
 /*
@@ -25,33 +26,14 @@ static __always_inline bool session_is_return(void *ctx)
 	return bpf_session_is_return();
 }
 
-enum {
-	KNOWN_BITS = 14, /* 128 KiB: 1,500 functions leave one in twenty without a place */
-	KNOWN_ID_BITS = 24,
-};
-
-/*
- * What bpf_get_attach_cookie() finds by a binary search among all functions of the link, which
- * takes longer than all else we do at an entry. A word has the low half of a function's address,
- * its flags and its id; it is written once, at the function's first call, so that no two words
- * need to fit together. Functions whose place is taken go on asking the kernel. No two functions
- * share the low half: the kernel and its modules are within 4 GiB.
- */
-static __u64 known_cookies[1 << KNOWN_BITS];
-
 static __always_inline __u64 multi_cookie(struct pt_regs *ctx)
 {
-	__u32 address = bpf_get_func_ip(ctx);
-	__u64 *known = &known_cookies[address * 0x9e3779b1 >> (32 - KNOWN_BITS)];
-	__u64 word = *(volatile __u64 *)known, cookie;
+	__u64 address = bpf_get_func_ip(ctx), cookie = known_cookie(address);
 
-	if (word >> 32 == address)
-		return (__u64)(__u8)(word >> KNOWN_ID_BITS) << 32 |
-		       (word & ((1 << KNOWN_ID_BITS) - 1));
-	cookie = bpf_get_attach_cookie(ctx);
-	if (!word && cookie_func(cookie) >> KNOWN_ID_BITS == 0)
-		*known = (__u64)address << 32 | cookie_flags(cookie) << KNOWN_ID_BITS |
-			 cookie_func(cookie);
+	if (cookie == no_cookie) {
+		cookie = bpf_get_attach_cookie(ctx);
+		keep_cookie(address, cookie);
+	}
 	return cookie;
 }
 
