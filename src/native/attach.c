@@ -30,6 +30,26 @@ struct tracing_multi_attr {
 	uint32_t unused;
 };
 
+/*
+ * The heads of struct bpf_prog_info and bpf_link_info up to the counters of missed calls. Kernels
+ * without a counter leave it at 0.
+ */
+struct prog_info_head {
+	uint8_t before[208];
+	uint64_t recursion_misses;
+};
+
+struct link_info_head {
+	uint32_t type;
+	uint32_t id;
+	uint32_t prog_id;
+	uint32_t unused;
+	uint64_t addrs; /* of kprobe.multi */
+	uint32_t count;
+	uint32_t flags;
+	uint64_t missed;
+};
+
 int rsn_tracing_multi_link(int prog_fd, int attach_type, const uint32_t *btf_ids,
 			   const uint64_t *cookies, uint32_t cnt)
 {
@@ -98,4 +118,43 @@ int rsn_try_fentry(uint32_t btf_id)
 		return prog_fd;
 	close(prog_fd);
 	return 0;
+}
+
+uint64_t rsn_prog_misses(int prog_fd)
+{
+	struct prog_info_head info = {};
+	uint32_t size = sizeof(info);
+
+	return bpf_obj_get_info_by_fd(prog_fd, &info, &size) ? 0 : info.recursion_misses;
+}
+
+static int get_link_info(int link_fd, struct link_info_head *info)
+{
+	uint32_t size = sizeof(*info);
+
+	memset(info, 0, sizeof(*info));
+	return bpf_obj_get_info_by_fd(link_fd, info, &size);
+}
+
+void rsn_link_prog_misses(const int *link_fds, size_t cnt, uint64_t *misses)
+{
+	for (size_t i = 0; i < cnt; i++) {
+		struct link_info_head info;
+		int prog_fd = -1;
+
+		misses[i] = 0;
+		if (link_fds[i] >= 0 && !get_link_info(link_fds[i], &info))
+			prog_fd = bpf_prog_get_fd_by_id(info.prog_id);
+		if (prog_fd < 0)
+			continue;
+		misses[i] = rsn_prog_misses(prog_fd);
+		close(prog_fd);
+	}
+}
+
+uint64_t rsn_kprobe_multi_misses(int link_fd)
+{
+	struct link_info_head info;
+
+	return get_link_info(link_fd, &info) ? 0 : info.missed;
 }

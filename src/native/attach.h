@@ -22,6 +22,15 @@ int rsn_tracing_multi_link(int prog_fd, int attach_type, const uint32_t *btf_ids
 int rsn_try_kprobe_multi(const char *name, int is_session);
 int rsn_try_fsession_multi(uint32_t btf_id);
 int rsn_try_fentry(uint32_t btf_id);
+
+/* Calls a program did not get because it, or for kprobes any other, was running (5.12). */
+uint64_t rsn_prog_misses(int prog_fd);
+
+/* The same of the programs behind cnt tracing links. */
+void rsn_link_prog_misses(const int *link_fds, size_t cnt, uint64_t *misses);
+
+/* Calls a kprobe.multi or kprobe.session link did not get (6.7). */
+uint64_t rsn_kprobe_multi_misses(int link_fd);
 /* cdef end */
 
 #endif

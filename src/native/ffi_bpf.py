@@ -18,8 +18,8 @@ HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
 sys.path.insert(0, str(HERE.parent.parent))
 import build  # noqa: E402
 
-HEADERS = ("reader", "glue", "attach", "facts")
-SOURCES = ("reader", "glue", "attach", "symtab", "symbols", "match", "btf")
+HEADERS = ("reader", "glue", "attach", "facts", "shapes", "fentry")
+SOURCES = ("reader", "glue", "attach", "symtab", "symbols", "match", "btf", "shapes", "fentry")
 
 LIBBPF = """
 typedef uint32_t __u32;
@@ -30,6 +30,7 @@ struct bpf_program;
 struct bpf_map;
 struct bpf_link;
 struct btf;
+struct bpf_insn;
 
 int libbpf_probe_bpf_map_type(int type, const void *opts);
 int libbpf_probe_bpf_helper(int prog_type, int helper, const void *opts);
@@ -49,6 +50,8 @@ const void *btf__raw_data(const struct btf *btf, uint32_t *size);
 
 const char *bpf_program__name(const struct bpf_program *prog);
 const char *bpf_program__section_name(const struct bpf_program *prog);
+const struct bpf_insn *bpf_program__insns(const struct bpf_program *prog);
+size_t bpf_program__insn_cnt(const struct bpf_program *prog);
 int bpf_program__fd(const struct bpf_program *prog);
 int bpf_program__set_autoload(struct bpf_program *prog, bool autoload);
 int bpf_program__set_type(struct bpf_program *prog, int type);

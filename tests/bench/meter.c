@@ -33,7 +33,7 @@
 static const char session_mark[] = "TID/PID";
 
 static const long second_ns = 1000000000L;
-static const long quiet_ns = 3000000000L; /* a reader this silent has shown all it has */
+static const long quiet_ns = 10000000000L; /* a reader this silent has shown all it has */
 
 static int output = -1; /* the tool's stdout and stderr, until it has closed them */
 static pid_t tool;

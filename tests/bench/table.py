@@ -101,7 +101,7 @@ def notes(results: KernelResults) -> list[str]:
         if cell.problem
     ]
     lost = [
-        f"{cell.tool} {max(cell.values):,.0f}"
+        f"{cell.tool} {max(cell.values):,.0f} ({cell.selection})"
         for cell in results.cells.values()
         if cell.measure == "lost" and cell.values and max(cell.values) > 0
     ]

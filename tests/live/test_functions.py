@@ -8,6 +8,7 @@ import re
 
 import pytest
 from tests.live.support import TOOL, trace
+from tests.live.test_bad_input import hiding
 
 from retsnoop_py.vm.command import Result
 from retsnoop_py.vm.kernels import ensure
@@ -125,8 +126,10 @@ def test_what_matches_nothing_ends_as_a_run_does(machine: Machine) -> None:
 
 @pytest.mark.one_kernel
 def test_a_mechanism_that_is_missing_ends_as_a_run_does(machine: Machine) -> None:
-    options = ("--attach=fsession.multi", "-e", "do_sys_openat2")
-    listed, traced = functions(machine, *options), trace(machine, *options, "--", "true")
+    options = ("--attach=kprobe", "-e", "do_sys_openat2")
+    under = hiding("/sys/bus/event_source/devices")
+    listed = machine.run([*under, TOOL, "functions", *options])
+    traced = machine.run([*under, TOOL, *options, "--", "true"])
     assert listed.status == traced.status == 69
     assert listed.err == traced.err
 

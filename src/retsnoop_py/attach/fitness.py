@@ -3,22 +3,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.settings import Mechanism
 
-#: Mechanisms that find functions by their BTF.
+if TYPE_CHECKING:
+    from retsnoop_py.attach.trampoline import Trampolines
+
+#: Mechanisms that find functions by their BTF, and call them from a BPF trampoline.
 BY_BTF = frozenset({Mechanism.FSESSION_MULTI, Mechanism.FENTRY})
 
 
 class KernelFitness:
-    """What BTF and the deny lists say about functions."""
+    """What is known of ``functions``; read when a mechanism is asked for that depends on it."""
+
+    def __init__(self, facts: KernelFacts, functions: Sequence[Function]) -> None:
+        self._facts = facts
+        self._functions = functions
+
+    @cached_property
+    def _trampolines(self) -> Trampolines:
+        from retsnoop_py.attach.trampoline import Trampolines
+
+        return Trampolines(self._facts, self._functions)
 
     def unfit(self, mechanism: Mechanism, function: Function) -> str | None:
         """Why ``mechanism`` cannot take ``function``; None if nothing speaks against it."""
         if mechanism not in BY_BTF:
             return None
-        if function.btf_id is None:
-            return f"{mechanism.value} finds functions by BTF, which does not know this one"
         if function.module and mechanism is Mechanism.FSESSION_MULTI:
             return f"{mechanism.value} takes functions of one BTF: the kernel's, not a module's"
-        return None
+        flaw = self._trampolines.flaw(function)
+        return f"{mechanism.value} {flaw}" if flaw else None

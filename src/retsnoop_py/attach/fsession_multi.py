@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from retsnoop_py._bpf import ffi, lib
-from retsnoop_py.attach.multi import MultiAttachment
+from retsnoop_py.attach.multi import TRAMPOLINE_BUSY, MultiAttachment
 from retsnoop_py.libbpf import FdLink
 from retsnoop_py.libbpf.object import check
 from retsnoop_py.settings import Mechanism
@@ -19,6 +19,8 @@ class FsessionMultiAttachment(MultiAttachment):
     """fsession.multi: one link, which finds functions by their BTF ids."""
 
     mechanism = Mechanism.FSESSION_MULTI
+    programs = ("rsn_fsession",)
+    busy = TRAMPOLINE_BUSY
 
     def _link(self, ids: Sequence[int]) -> list[FdLink]:
         functions = self._plan.functions

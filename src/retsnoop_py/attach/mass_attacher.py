@@ -89,6 +89,10 @@ def make_attachment(
             from retsnoop_py.attach.kprobe import KprobeAttachment
 
             return KprobeAttachment(plan, ids, context)
+        case Mechanism.FENTRY:
+            from retsnoop_py.attach.fentry import FentryAttachment
+
+            return FentryAttachment(plan, ids, context)
         case Mechanism.KPROBE_SESSION:
             from retsnoop_py.attach.kprobe_multi import KprobeSessionAttachment
 

@@ -8,10 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from retsnoop_py._bpf import lib
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
 from retsnoop_py.errors import BpfError, UnavailableError
 from retsnoop_py.libbpf import FdLink, Link
 from retsnoop_py.settings import Mechanism
+
+#: Why calls are missed.
+TRAMPOLINE_BUSY = "our program was already running on that CPU"
+KPROBE_BUSY = "a BPF program or a change of a BPF map was already under way on that CPU"
+NO_HOOK = "the kernel had no hook left for their returns, or was handling another probe"
 
 #: The whole mechanism is missing, not one function unfit.
 _ABSENT = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES})
@@ -26,6 +32,10 @@ class MultiAttachment(ABC):
     """
 
     mechanism: ClassVar[Mechanism]
+    #: The programs of its links.
+    programs: ClassVar[tuple[str, ...]]
+    #: Why one of them is not run for a call.
+    busy: ClassVar[str]
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
         self._plan = plan
@@ -72,7 +82,16 @@ class MultiAttachment(ABC):
 
     def misses(self) -> list[Miss]:
         """Calls the kernel did not hand to our programs."""
-        return []
+        counts = ((self._program_misses(), self.busy), (self._link_misses(), NO_HOOK))
+        return [Miss(None, count, what) for count, what in counts if count]
+
+    def _program_misses(self) -> int:
+        """A call may be missed at its entry, its return or both: the worse of the two counts."""
+        obj = self._context.obj
+        return max(int(lib.rsn_prog_misses(obj.program(name).fd)) for name in self.programs)
+
+    def _link_misses(self) -> int:
+        return 0
 
     def detach(self, context: AttachContext) -> None:
         """Detach everything. Idempotent."""

@@ -177,7 +177,7 @@ def _configure_function_ids(
         ("current_kprobe", "current_kprobe_addr"),
         ("__per_cpu_offset", "per_cpu_offset_addr"),
     ):
-        address = facts.kallsyms.address_of(symbol)
+        address = facts.kallsyms.data_address(symbol)
         if address is None:
             raise UnavailableError(
                 f"/proc/kallsyms has no `{symbol}`, without which this kernel "

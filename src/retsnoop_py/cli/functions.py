@@ -144,7 +144,9 @@ def _plan(settings: Settings, target: Target) -> tuple[AttachPlan | None, str | 
         return None, f"by which mechanism cannot be tried: {error.message}"
     raise_memlock()
     features = Features(target.facts.require_btf().find("vfs_read", Kind.FUNC))
-    plan = make_plan(target.selection.functions, settings.mechanism, features, KernelFitness())
+    chosen = target.selection.functions
+    fitness = KernelFitness(target.facts, chosen)
+    plan = make_plan(chosen, settings.mechanism, features, fitness)
     return plan, None
 
 
@@ -154,17 +156,17 @@ def _show(
     from retsnoop_py.listing import text
     from retsnoop_py.render.palette import Palette
 
+    width = shutil.get_terminal_size().columns
     if request.json:
         print(listing.as_json(release, error).decode())
     elif sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
         for line in text.groups(listing, width, Palette.of(sys.stdout)):
             print(line)
     else:
         for line in text.columns(listing):
             print(line)
     sys.stdout.flush()
-    for line in text.advice(listing):
+    for line in text.advice(listing, width if sys.stderr.isatty() else 0):
         print(line, file=sys.stderr)
 
 

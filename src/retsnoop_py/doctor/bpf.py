@@ -125,6 +125,8 @@ def _verdict(host: Host, mechanism: Mechanism) -> tuple[Answer, str, str]:
     if reason is not None:
         return Answer.NO, reason, ""
     error = host.tried.kprobe_error
+    if mechanism in _BY_PERF_EVENT and error is None:
+        return Answer.UNKNOWN, "/sys does not tell how to open a kprobe, so it was not tried", ""
     if mechanism in _BY_PERF_EVENT and error:
         detail = f"the kernel refuses a kprobe as a perf event ({errno_name(error)})"
         return Answer.NO, detail, _ALLOW_EVENTS if error in _DENIED else ""

@@ -92,6 +92,9 @@ def diagnose(checks: Sequence[Check], *, privileged: bool) -> Diagnosis:
         )
     if blocking is not None or not working:
         lacking = answers["kprobes"] if answers["kprobes"].answer is Answer.NO else None
+        events = answers["perf_event_paranoid"]
+        if blocking is None and events.answer is Answer.NO:
+            blocking = msgspec.structs.replace(events, ends_with=_PRIVILEGE)
         return _fails(checks, lacking or blocking)
     return Diagnosis(
         checks=tuple(checks),

@@ -13,6 +13,8 @@ from retsnoop_py.kernel.features import lacks_kprobes
 __all__ = ["kernel"]
 
 _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+#: Since 6.5: which of several functions of one name is meant.
+_ADDRESSES = "available_filter_functions_addrs"
 _MOUNT_DEBUGFS = "mount -t debugfs debugfs /sys/kernel/debug"
 #: Loaded modules named where their types are missing.
 _NAMED = 4
@@ -75,7 +77,7 @@ def _module_btf(host: Host) -> Check:
     names = [module.name for module in host.facts.modules]
     folder = host.root / "sys/kernel/btf"
     without = [name for name in names if not (folder / name).exists()]
-    answer, detail, more = Answer.YES, f"of all {len(names)} that are loaded", ""
+    answer, detail, more = Answer.YES, f"for all loaded modules: {len(names)}", ""
     if not names:
         answer, detail = Answer.UNKNOWN, "no module is loaded"
     elif without:
@@ -106,9 +108,10 @@ def _tracefs(host: Host) -> Check:
 
 def _traceable(host: Host) -> Check:
     def ask() -> str:
-        listed = host.facts.traceable
-        how = "with" if listed.has_addresses else "without"
-        return f"{len(listed)} functions, {how} addresses"
+        count = len(host.facts.traceable)
+        places = (host.root / f"{place[1:]}/{_ADDRESSES}" for place in _TRACEFS)
+        how = "with" if any(os.access(place, os.F_OK) for place in places) else "without"
+        return f"{count} functions, {how} addresses"
 
     return _needed("traceable_functions", "traceable functions", ask)
 
@@ -122,6 +125,8 @@ def _kprobes(host: Host) -> Check:
             "this kernel has none (CONFIG_KPROBES or CONFIG_KPROBE_EVENTS is off)",
             more="run on a kernel that has them: retsnoop-py vm run --kernel 6.12 -- ...",
         )
+    if not (host.root / "sys/bus/event_source/devices").is_dir():
+        return _check("kprobes", "kprobes", Answer.UNKNOWN, "/sys does not tell: is it mounted?")
     return _check("kprobes", "kprobes", Answer.YES, "")
 
 

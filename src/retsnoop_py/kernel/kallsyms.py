@@ -155,6 +155,14 @@ class Kallsyms:
         symbols = self.named(name, module)
         return symbols[0].address if symbols else None
 
+    def data_address(self, name: str) -> int | None:
+        """Address of vmlinux's variable ``name``, of which :attr:`table` holds none."""
+        text = self._path.read_bytes()
+        found = text.find(f" {name}\n".encode())
+        return (
+            int(text[text.rfind(b"\n", 0, found) + 1 : found].split()[0], 16) if found > 0 else None
+        )
+
     def lists(self, name: str, module: str | None) -> bool:
         """Whether ``name`` of ``module`` (None: vmlinux) is a symbol at all, of data as well."""
         end = name if module is None else f"{name}\t[{module}]"

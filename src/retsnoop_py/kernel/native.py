@@ -164,6 +164,15 @@ class SymbolTable:
                 return list(out[0:found])
             room = found
 
+    def namesakes(self, names: Sequence[str], module: str | None) -> list[int]:
+        """How many functions of ``module``, None for vmlinux, have each of ``names``."""
+        ffi, lib = _native()
+        out = ffi.new("uint32_t[]", max(len(names), 1))
+        blob = b"\0".join(name.encode() for name in names) + b"\0"
+        owner = ffi.NULL if module is None else ffi.new("char[]", module.encode())
+        _check_memory(lib.rsn_syms_namesakes(self._table, owner, blob, len(names), out))
+        return list(out[0 : len(names)])
+
     def functions(self, traceable: SymbolTable, *, by_address: bool, text_end: int) -> Functions:
         """Join with the list of traceable functions; this table is sorted by address.
 

@@ -122,6 +122,12 @@ class Program:
         """The loaded program's file descriptor."""
         return check(f"bpf_program__fd({self.name})", lib.bpf_program__fd(self.handle))
 
+    @property
+    def instructions(self) -> tuple[Any, int]:
+        """The program as it was loaded: ``struct bpf_insn *`` and how many there are."""
+        count = lib.bpf_program__insn_cnt(self.handle)
+        return lib.bpf_program__insns(self.handle), int(count)
+
     def set_autoload(self, autoload: bool) -> None:
         """Say before load whether this program is wanted."""
         check("bpf_program__set_autoload", lib.bpf_program__set_autoload(self.handle, autoload))

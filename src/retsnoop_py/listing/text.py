@@ -49,8 +49,13 @@ def groups(listing: Listing, width: int, palette: Palette) -> Iterator[str]:
         yield ""
 
 
-def advice(listing: Listing) -> Iterator[str]:
-    """What a glob may have meant, and what cannot be told."""
+def advice(listing: Listing, width: int = 0) -> Iterator[str]:
+    """What a glob may have meant, and what cannot be told; in ``width`` columns unless 0."""
+    for line in _advice(listing):
+        yield from _wrap(line, width, "", "  ") if width else (line,)
+
+
+def _advice(listing: Listing) -> Iterator[str]:
     for near in listing.near:
         names = ", ".join(near.names)
         if near.copies:

@@ -58,12 +58,14 @@ def hidden_frames(frames: Sequence[Resolved], traced: frozenset[int]) -> list[bo
     """For each frame, outermost first, whether it tells about tracing instead of the kernel.
 
     Frames of ``traced`` function addresses are never hidden as artefacts: they were asked for.
-    A function that a BPF trampoline called has two frames, ``F+0x5`` and ``F+x`` around it:
-    the first one is hidden.
+    But a function that a BPF trampoline called has a frame ``F+0x5`` below the trampoline's, which
+    is no call of F's: its callers' frames are around it, or, when it has just returned, none.
     """
     hidden = [is_artefact(frame) and frame.start not in traced for frame in frames]
-    for index in range(len(frames) - 2):
-        first, middle, last = frames[index : index + 3]
-        if first.offset in FENTRY_RETURNS and first.name and first.start == last.start:
-            hidden[index] |= (middle.name or "").startswith("bpf_trampoline_")
+    for index in range(len(frames) - 1):
+        first, second, *last = frames[index : index + 3]
+        if first.offset not in FENTRY_RETURNS or not first.name:
+            continue
+        if first.start in traced or any(frame.start == first.start for frame in last):
+            hidden[index] |= (second.name or "").startswith("bpf_trampoline_")
     return hidden

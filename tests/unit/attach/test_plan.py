@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -102,6 +104,7 @@ class Kernel:
     def __init__(self, bad: dict[int, int]) -> None:
         self.bad = bad
         self.attached: dict[bool, set[int]] = {False: set(), True: set()}
+        self.asked: list[Sequence[int]] = []
 
     def program(self, name: str) -> Kernel:
         return self
@@ -109,6 +112,7 @@ class Kernel:
     def attach_kprobe_multi(
         self, addresses: Sequence[int], cookies: Sequence[int], *, on_return: bool = False
     ) -> KernelLink:
+        self.asked.append(addresses)
         for address in addresses:
             if address in self.bad:
                 raise BpfError("attach", self.bad[address])
@@ -130,10 +134,13 @@ def attach(kernel: Kernel, plan: AttachPlan) -> KprobeMultiAttachment:
     return attachment
 
 
-def context_of(kernel: Kernel) -> AttachContext:
+def context_of(kernel: Kernel, *, pool: bool = False) -> AttachContext:
+    """``pool``: the kernel's fprobe has a pool of return hooks."""
     unused: Any = None
+    symbols = {"fprobe_exit_handler": BASE} if pool else {}
+    facts: Any = SimpleNamespace(kallsyms=SimpleNamespace(address_of=symbols.get))
     return AttachContext(
-        cast("BpfObject", kernel), unused, unused, lambda done, total: None, lambda: False
+        cast("BpfObject", kernel), unused, facts, lambda done, total: None, lambda: False
     )
 
 
@@ -161,3 +168,16 @@ def test_a_missing_mechanism_is_not_taken_for_a_refusing_function() -> None:
     kernel = Kernel(dict.fromkeys(plan.addresses(range(4)), errno.EOPNOTSUPP))
     with pytest.raises(UnavailableError):
         attach(kernel, plan)
+
+
+@pytest.mark.parametrize("count", [1, 3, 2000])
+def test_where_hooks_are_pooled_a_link_of_few_functions_asks_for_enough(count: int) -> None:
+    plan = multi_plan(count)
+    for pool, least in ((False, count), (True, max(count, 2048 // (os.cpu_count() or 1)))):
+        kernel = Kernel({})
+        context = context_of(kernel, pool=pool)
+        attachment = KprobeMultiAttachment(plan, range(count), context)
+        attachment.attach()
+        assert attachment.attached == count
+        assert set(kernel.asked[0]) == set(plan.addresses(range(count)))
+        assert least <= len(kernel.asked[0]) <= least + count

@@ -84,7 +84,7 @@ def test_notes_name_what_was_too_slow_to_repeat() -> None:
 
 def test_notes_tell_how_many_calls_were_never_shown() -> None:
     told = notes(results(Cell("default", "lost", PEER, (0.0, 120.0))))
-    assert "Of 4,000 failing calls not shown, at worst: retsnoop 120." in told
+    assert "Of 4,000 failing calls not shown, at worst: retsnoop 120 (default)." in told
 
 
 def test_docs_get_a_section_between_its_markers_and_keep_the_rest() -> None:

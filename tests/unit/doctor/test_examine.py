@@ -86,6 +86,17 @@ def test_perf_events_that_are_forbidden_take_single_kprobes_away(fake: FakeHost)
     assert diagnosis.works
 
 
+def test_forbidden_perf_events_are_the_reason_where_nothing_else_works(fake: FakeHost) -> None:
+    fake.drop(rights.SYS_ADMIN)
+    fake.file("proc/sys/kernel/perf_event_paranoid", "3")
+    fake.tried = replace(fake.tried, kprobe_error=errno.EACCES)
+    fake.refuse({m: "the kernel refuses it" for m in MECHANISMS if "kprobe_" not in m.value})
+    diagnosis = examine(fake.host)
+    assert diagnosis.exit_status == 77
+    assert diagnosis.reason.startswith("perf events: kernel.perf_event_paranoid is 3")
+    assert diagnosis.next_step.endswith("`sysctl kernel.perf_event_paranoid=2`")
+
+
 @pytest.mark.parametrize(
     ("path", "data", "status", "reason"),
     [

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.doctor.host import RELEASE, FakeHost, by_key
 
+from retsnoop_py.doctor.bpf import mechanisms
 from retsnoop_py.doctor.config import OPTIONS, config
 from retsnoop_py.doctor.cpu import cpu
 from retsnoop_py.doctor.kernel import kernel
@@ -109,6 +110,16 @@ def test_a_kernel_without_kprobes(fake: FakeHost) -> None:
     assert {checks[key].answer for key in ("kprobes", "kprobes_enabled", "kprobe_blacklist")} == {
         Answer.NO
     }
+
+
+def test_without_sys_nobody_knows_of_kprobes(fake: FakeHost) -> None:
+    fake.remove("sys/bus/event_source/devices/kprobe/type")
+    for folder in ("devices/kprobe", "devices", ""):
+        (fake.tree.root / "sys/bus/event_source" / folder).rmdir()
+    fake.tried = replace(fake.tried, kprobe_error=None)
+    assert asked(fake)["kprobes"].answer is Answer.UNKNOWN
+    (check,) = [c for c in mechanisms(fake.host) if c.key == "mechanism.kprobe"]
+    assert check.answer is Answer.UNKNOWN
 
 
 def test_rcu_that_cannot_be_expedited_costs_speed(fake: FakeHost) -> None:

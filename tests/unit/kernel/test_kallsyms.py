@@ -195,3 +195,18 @@ def test_every_lookup_agrees_with_a_search_of_all_symbols(
         expected = (names[0], probe - start) if names and start is not None and probe < 64 else None
         found = kallsyms.lookup(BASE + probe)
         assert (found and (found[0].name, found[1])) == expected
+
+
+def test_a_variable_of_the_kernel_is_found_by_its_name(tree: Tree) -> None:
+    tree.kallsyms(
+        "0000000000012345 A current_kprobe",
+        "ffffffff81000000 T core",
+        "ffffffff82000000 D my_variable",
+        "ffffffff82000010 d variable\t[veth]",
+        "ffffffff82000020 D variable",
+    )
+    kallsyms = tree.facts.kallsyms
+
+    assert kallsyms.data_address("current_kprobe") == 0x12345
+    assert kallsyms.data_address("variable") == 0xFFFFFFFF82000020
+    assert kallsyms.data_address("able") is None

@@ -10,6 +10,7 @@ from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.features import Features
+from retsnoop_py.kernel.native import ListFormat
 from retsnoop_py.settings import Mechanism
 
 EVENTS = "sys/kernel/tracing/kprobe_events"
@@ -59,10 +60,10 @@ def test_a_list_that_the_kernel_has_given_up_is_told_as_such(
 ) -> None:
     import errno
 
-    def gone(self: Path) -> bytes:
-        raise OSError(errno.ENODEV, "No such device", str(self))
+    def gone(path: Path, form: ListFormat) -> None:
+        raise OSError(errno.ENODEV, "No such device", str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", gone)
+    monkeypatch.setattr("retsnoop_py.kernel.tracefs.SymbolTable", gone)
     with pytest.raises(UnavailableError, match="given up function tracing") as caught:
         _ = tree.facts.traceable
     assert "reboot" in str(caught.value.hint)

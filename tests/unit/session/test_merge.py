@@ -155,10 +155,16 @@ def test_unfiltered_keeps_tracing_as_hidden_rows() -> None:
 def test_the_two_frames_around_a_trampoline_are_one(offset: str) -> None:
     frames = ["x", f"a+{offset}", TRAMPOLINE[1] + 8, "a+20", "b+5", TRAMPOLINE[1] + 8]
 
-    assert shown(build("ab", frames)) == "(x) a b"
+    assert shown(build("ab", frames)) == "(x) a !b"
     assert build("ab", frames).rows[1].frame == Resolved(
         start_of("a") + 0x20, "a", 0x20, start_of("a"), None
     )
+
+
+def test_a_function_that_an_fexit_program_saw_return_looks_as_with_a_kprobe() -> None:
+    frames = ["x", "a+20", "b+5", TRAMPOLINE[1] + 8, PROGRAM[1] + 8]
+
+    assert shown(build("ab", frames)) == "(x) a !b"
 
 
 def test_two_frames_of_a_function_without_a_trampoline_between_both_stay() -> None:

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""fentry and fexit: a pair of programs for each function, through a BPF trampoline (5.5)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.attach.multi import TRAMPOLINE_BUSY
+from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.kernel.shapes import Shape, ShapeFlags, read_shapes
+
+#: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
+_CHUNK = 4
+_SLOT = 8
+#: More functions than these are let go of in the background.
+_AT_ONCE = 8
+
+
+def result_offset(shape: Shape) -> int:
+    """Where an fexit program's context has the result, in bytes: behind the arguments.
+
+    -1 for a void function, whose context the verifier does not let a program read there.
+    """
+    return -1 if shape.flags & ShapeFlags.VOID else _SLOT * shape.slots
+
+
+class FentryAttachment:
+    """Functions ``ids`` of ``plan``, each with a copy of the templates rsn_fentry and rsn_fexit.
+
+    A program is verified for the function it is loaded for, so nothing less than a program per
+    function and side will do.
+    """
+
+    def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
+        self._plan = plan
+        self._ids = ids
+        self._context = context
+        self._shapes = read_shapes(context.facts, [plan.functions[i] for i in ids])
+        #: Function ids, and the links of their entries and exits.
+        self._chunks: list[tuple[list[int], Any, Any]] = []
+        self.attached = 0
+        self.refusals: dict[int, Refusal] = {}
+
+    def attach(self) -> None:
+        """Attach each function; one that refuses is left out."""
+        done = 0
+        for module, ids in self._by_module().items():
+            btf_fd = lib.rsn_module_btf_fd(module.encode()) if module else 0
+            try:
+                for start in range(0, len(ids), _CHUNK):
+                    if self._context.stopping():
+                        return
+                    chunk = ids[start : start + _CHUNK]
+                    self._attach_chunk(chunk, btf_fd)
+                    done += len(chunk)
+                    self._context.progress(done, len(self._ids))
+            finally:
+                if btf_fd > 0:
+                    os.close(btf_fd)
+
+    def _by_module(self) -> dict[str | None, list[int]]:
+        """Ids by module; first those that start sessions, should descriptors run out."""
+        functions = self._plan.functions
+        groups: dict[str | None, list[int]] = {}
+        for i in sorted(self._ids, key=lambda i: not functions[i].is_entry):
+            groups.setdefault(functions[i].module, []).append(i)
+        return groups
+
+    def _attach_chunk(self, ids: list[int], btf_fd: int) -> None:
+        functions = [self._plan.functions[i] for i in ids]
+        errors = [-btf_fd] * len(ids) if btf_fd < 0 else self._attach_all(ids, functions, btf_fd)
+        for i, function, error in zip(ids, functions, errors, strict=True):
+            if error:
+                self.refusals[i] = refused(function, error)
+            else:
+                self.attached += 1
+
+    def _attach_all(self, ids: list[int], functions: list[Function], btf_fd: int) -> list[int]:
+        """Attach functions of one BTF; the errno of each, 0 where it worked."""
+        count = len(ids)
+        offsets = [result_offset(self._shapes[function.address]) for function in functions]
+        batch = ffi.new("struct rsn_fentry_batch *")
+        batch.entry_insns, batch.entry_cnt = self._context.obj.program("rsn_fentry").instructions
+        batch.exit_insns, batch.exit_cnt = self._context.obj.program("rsn_fexit").instructions
+        btf_ids = ffi.new("uint32_t[]", [function.btf_id or 0 for function in functions])
+        cookies = ffi.new("uint64_t[]", self._plan.cookies(ids))
+        results = ffi.new("int16_t[]", offsets)
+        entry_fds, exit_fds, errors = (ffi.new("int[]", count) for _ in range(3))
+        batch.count, batch.btf_fd = count, btf_fd
+        batch.btf_ids, batch.cookies, batch.results = btf_ids, cookies, results
+        batch.entry_fds, batch.exit_fds, batch.errors = entry_fds, exit_fds, errors
+        lib.rsn_attach_fentry(batch)
+        self._chunks.append((ids, entry_fds, exit_fds))
+        return list(errors)
+
+    def misses(self) -> list[Miss]:
+        """Calls the kernel did not hand to our programs, by function."""
+        misses = []
+        for ids, entry_fds, exit_fds in self._chunks:
+            sides = [ffi.new("uint64_t[]", len(ids)) for _ in range(2)]
+            for fds, counts in zip((entry_fds, exit_fds), sides, strict=True):
+                lib.rsn_link_prog_misses(fds, len(ids), counts)
+            for i, counts in zip(ids, zip(*sides, strict=True), strict=True):
+                if any(counts):
+                    misses.append(Miss(self._plan.functions[i], max(counts), TRAMPOLINE_BUSY))
+        return misses
+
+    def detach(self, context: AttachContext) -> None:
+        """Detach everything; of many functions in a process left behind. Idempotent.
+
+        The programs do nothing any more by then, so that nobody has to wait.
+        """
+        chunks, self._chunks = self._chunks, []
+        links = [fd for ids, *sides in chunks for side in sides for fd in side[0 : len(ids)]]
+        many = len(links) > 2 * _AT_ONCE
+        if many and lib.rsn_close_in_child(ffi.new("int[]", links), len(links)) == 0:
+            return
+        for done, fd in enumerate(links, 1):
+            lib.rsn_close_all(ffi.new("int[]", [fd]), 1)
+            context.progress(done // 2, len(self._ids))

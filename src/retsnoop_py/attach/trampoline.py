@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What speaks against calling a function from a BPF trampoline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.kernel.shapes import Shape, ShapeFlags, read_shapes
+
+#: ``MAX_BPF_FUNC_ARGS`` of the kernel.
+_MOST_PARAMS = 12
+
+_FLAWS = (
+    (ShapeFlags.VARIADIC, "takes a variable number of arguments"),
+    (ShapeFlags.STRUCT_RESULT, "returns a struct"),
+    (ShapeFlags.LARGE_PARAM, "takes a struct of more than 16 bytes by value"),
+    (ShapeFlags.ODD_TYPE, "has a parameter or a result of a type that BTF cannot describe"),
+)
+
+#: Kernels without this function free a trampoline while threads sleep in the function that it
+#: called, and crash when they return (fixed by e21aa341785c in 5.12 and by stable updates).
+_SLEEP_FIX = "__bpf_tramp_exit"
+_SLEEPERS = (
+    "*_sys_select",
+    "*_sys_pselect6*",
+    "*_sys_epoll_wait*",
+    "*_sys_epoll_pwait*",
+    "*_sys_poll*",
+    "*_sys_ppoll*",
+    "*_sys_nanosleep*",
+    "*_sys_clock_nanosleep*",
+    "do_nanosleep",
+    "hrtimer_nanosleep*",
+)
+
+
+class Trampolines:
+    """What BTF and the symbol list say about ``functions``, read once for all of them."""
+
+    def __init__(self, facts: KernelFacts, functions: Sequence[Function]) -> None:
+        self._facts = facts
+        self._shapes = read_shapes(facts, functions)
+
+    @cached_property
+    def _bears_sleepers(self) -> bool:
+        return self._facts.kallsyms.address_of(_SLEEP_FIX) is not None
+
+    def flaw(self, function: Function) -> str | None:
+        """Why no trampoline can call ``function``; None if nothing speaks against it."""
+        shape = self._shapes.get(function.address)
+        if shape is None:
+            return "finds functions by BTF, which does not know this one"
+        return self._flaw_of(shape) or self._danger(function)
+
+    def _flaw_of(self, shape: Shape) -> str | None:
+        # From a BTF id the kernel goes to the first symbol of that name, which may be another.
+        if shape.namesakes != 1:
+            return f"cannot tell apart the {shape.namesakes} symbols of this name"
+        if shape.params > _MOST_PARAMS:
+            return f"takes functions of up to {_MOST_PARAMS} arguments"
+        for flag, words in _FLAWS:
+            if shape.flags & flag:
+                return f"cannot call a function that {words}"
+        return None
+
+    def _danger(self, function: Function) -> str | None:
+        if self._bears_sleepers or not any(fnmatchcase(function.name, g) for g in _SLEEPERS):
+            return None
+        return "would crash this kernel when threads asleep in this function wake up"

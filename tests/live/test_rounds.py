@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Attaching and detaching over and over, while what is traced runs, does the kernel no harm."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.live.support import PROGRAMS, PYTHON
+from tests.live.test_cleanup import assert_back_to, leftovers
+from tests.live.test_rungs import rungs_on, works_here
+
+from retsnoop_py.settings import Mechanism
+from retsnoop_py.vm.machine import Machine, kernel_problems
+
+#: Rounds in all, shared by the mechanisms: fewer of those whose rounds take long.
+ROUNDS = 200
+SLOW = {Mechanism.FENTRY: 10, Mechanism.KPROBE_EVENTS: 10, Mechanism.KPROBE: 10}
+MANY = ("array_map_*", "htab_map_*", "map_*", "bpf_map_*")
+FEW = ("map_create", "array_map_alloc_check")
+
+
+def rounds_of(mechanism: Mechanism, machine: Machine) -> int:
+    """How many of the 200 rounds a mechanism gets on this kernel."""
+    rungs = rungs_on(machine)
+    if mechanism not in rungs:
+        return 0
+    fast = [rung for rung in rungs if rung not in SLOW]
+    if mechanism in SLOW and fast:
+        return SLOW[mechanism]
+    left = ROUNDS - sum(SLOW[rung] for rung in rungs if rung in SLOW) if fast else ROUNDS
+    return -(-left // len(fast or rungs))
+
+
+@pytest.mark.parametrize(
+    "mechanism", [m for m in Mechanism if m is not Mechanism.AUTO], ids=lambda m: m.value
+)
+def test_rounds_under_load_leave_a_clean_kernel_log(mechanism: Mechanism, machine: Machine) -> None:
+    rounds = rounds_of(mechanism, machine)
+    assert bool(rounds) == works_here(mechanism, machine)
+    if not rounds:
+        return
+    before = leftovers(machine)
+    globs = FEW if mechanism in SLOW else MANY
+    program = [PYTHON, str(PROGRAMS / "rounds.py"), str(rounds), mechanism.value, *globs]
+    result = machine.run(program, timeout=300)
+    assert result.status == 0, result.err
+    told = json.loads(result.out)
+    assert told["attached"] % rounds == 0
+    assert told["attached"] >= rounds * len(globs)
+    assert told["bytes"] > 0
+    assert_back_to(before, machine, patience=30)
+    assert kernel_problems(machine.kernel_log()) == []

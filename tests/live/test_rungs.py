@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Each attach mechanism, alone and together with others, sees the same failures and goes away."""
+
+from __future__ import annotations
+
+import errno
+import re
+
+import pytest
+from tests.live.support import (
+    PROGRAMS,
+    PYTHON,
+    WORKLOAD,
+    compiled,
+    errno_of,
+    read_recording,
+    trace,
+)
+from tests.live.test_cleanup import assert_back_to, leftovers
+from tests.live.test_workload import assert_ends_as_it_must
+
+from retsnoop_py.settings import Mechanism
+from retsnoop_py.vm.machine import Machine
+from retsnoop_py.workload.cases import CASES
+
+RUNGS = [mechanism for mechanism in Mechanism if mechanism is not Mechanism.AUTO]
+OLD = {Mechanism.FENTRY, Mechanism.KPROBE_EVENTS, Mechanism.KPROBE}
+FPROBE = {Mechanism.KPROBE_SESSION, Mechanism.KPROBE_MULTI}
+NAMES = (
+    "bpf-map-bad-flags",
+    "bpf-map-key-size-hash",
+    "bpf-map-lookup-missing",
+    "bpf-prog-rejected",
+)
+SOME = [case for case in CASES if case.name in NAMES]
+#: Functions that return int, pointers and nothing, among them one that takes a struct by value.
+FUNCTIONS = (
+    "map_create",
+    "array_map_alloc_check",
+    "htab_map_alloc_check",
+    "bpf_map_area_alloc",
+    "bpf_map_area_free",
+    "bpf_check",
+    "do_check_common",
+    "bpf_map_copy_value",
+    "map_lookup_elem",
+)
+SELECTION = ("-e", "*_sys_bpf", *(word for name in FUNCTIONS for word in ("-a", name)))
+
+
+def works_here(mechanism: Mechanism, machine: Machine) -> bool:
+    """What Debian's kernels of each release have."""
+    release = tuple(int(number) for number in machine.release.split(".")[:2])
+    works = {*OLD, *(FPROBE if release >= (6, 12) else ())}
+    if release >= (7, 2):
+        works.add(Mechanism.FSESSION_MULTI)
+    return mechanism in works
+
+
+def attached_by(err: str) -> str:
+    """The mechanisms a run with -v names as those that attached something."""
+    found = re.search(r"^Total \d+ kernel functions attached by (.+) in \d+ ms\.$", err, re.M)
+    assert found, err
+    return found[1]
+
+
+def rungs_on(machine: Machine) -> list[Mechanism]:
+    return [mechanism for mechanism in RUNGS if works_here(mechanism, machine)]
+
+
+@pytest.mark.parametrize("mechanism", Mechanism, ids=lambda mechanism: mechanism.value)
+def test_failures_are_caught_and_nothing_is_left(mechanism: Mechanism, machine: Machine) -> None:
+    """A mechanism that the kernel lacks is refused, with the next step, and leaves nothing."""
+    before = leftovers(machine)
+    path = machine.share / f"rung-{mechanism.value}.rsn"
+    options = ("-v", f"--attach={mechanism.value}", *SELECTION, "-o", str(path))
+    result = trace(machine, *options, "--", *WORKLOAD, *NAMES)
+    if mechanism is not Mechanism.AUTO and not works_here(mechanism, machine):
+        assert result.status == 69, result.err
+        assert f"{mechanism.value} does not work here" in result.err
+        assert_back_to(before, machine)
+        return
+    assert result.status == 0, result.err
+    if mechanism is not Mechanism.AUTO:
+        assert attached_by(result.err) == mechanism.value
+    recording = read_recording(path)
+    assert recording.stats is not None
+    assert not any(recording.stats.values()), recording.stats
+    traced = {function.name for function in recording.facts.functions}
+    assert len(recording.sessions) == len(SOME), result.out
+    for session, case in zip(recording.sessions, SOME, strict=True):
+        assert_ends_as_it_must(session, case, traced)
+    assert "bpf_trampoline" not in result.out
+    assert "bpf_prog_" not in re.sub(r"bpf_prog_(?:load|alloc)\w*", "", result.out)
+    assert_back_to(before, machine)
+
+
+def test_the_best_mechanism_is_taken(machine: Machine) -> None:
+    result = trace(machine, "-v", *SELECTION, "--", "true")
+    assert attached_by(result.err).split(" and ")[0] == rungs_on(machine)[0].value
+
+
+def test_one_stack_goes_through_functions_hooked_in_different_ways(machine: Machine) -> None:
+    """BTF does not know do_execveat_common.isra.0, which lies between functions it knows."""
+    path = machine.share / "mixed.rsn"
+    chain = ("do_execveat_common*", "alloc_bprm", "do_open_execat", "do_filp_open")
+    allowed = (word for name in chain for word in ("-a", name))
+    script = "import os\ntry: os.execv('/retsnoop-py-missing', ['x'])\nexcept OSError: pass"
+    options = ("-v", "-e", "*_sys_execve", *allowed, "-o", str(path))
+    result = trace(machine, *options, "--", PYTHON, "-c", script)
+    assert result.status == 0, result.err
+    recording = read_recording(path)
+    (session,) = (s for s in recording.sessions if errno_of(s) == errno.ENOENT)
+    names = [call.function.name for call in session.calls]
+    assert names[0].endswith("_sys_execve")
+    assert names[1].startswith("do_execveat_common")
+    assert names[-1] == "do_filp_open"
+    order = ["_sys_execve", "do_execveat_common", *names[2:]]
+    positions = [result.out.index(name) for name in order]
+    assert positions == sorted(positions), result.out
+    if works_here(Mechanism.FSESSION_MULTI, machine):
+        assert attached_by(result.err) == "fsession.multi and kprobe.session"
+        assert session.calls[1].function.btf_id is None
+        assert all(c.function.btf_id for c in session.calls if c is not session.calls[1])
+
+
+@pytest.mark.parametrize("mechanism", RUNGS, ids=lambda mechanism: mechanism.value)
+def test_a_function_that_cannot_be_attached_is_left_out_and_named(
+    mechanism: Mechanism, machine: Machine
+) -> None:
+    """A variadic function: trampolines cannot call it, anything else can."""
+    if not works_here(mechanism, machine):
+        assert mechanism not in rungs_on(machine)
+        return
+    options = ("-v", f"--attach={mechanism.value}", *SELECTION, "-a", "set_worker_desc")
+    result = trace(machine, *options, "--", *WORKLOAD, "bpf-map-bad-flags")
+    assert result.status == 0, result.err
+    is_trampoline = mechanism in (Mechanism.FENTRY, Mechanism.FSESSION_MULTI)
+    named = "Function 'set_worker_desc' left out: " in result.err
+    assert named == is_trampoline, result.err
+    assert ("a variable number of arguments" in result.err) == is_trampoline
+    assert "[-EINVAL]" in result.out
+
+
+def test_a_modules_function_is_traced_by_each_mechanism(machine: Machine) -> None:
+    machine.run(["modprobe", "dummy"])
+    bad_link = [PYTHON, str(PROGRAMS / "bad_link.py")]
+    btf = machine.run(["test", "-e", "/sys/kernel/btf/dummy"]).status == 0
+    for mechanism in rungs_on(machine):
+        path = machine.share / f"module-{mechanism.value}.rsn"
+        options = (f"--attach={mechanism.value}", "-e", "dummy_validate[dummy]", "-o", str(path))
+        result = trace(machine, *options, "--", *bad_link)
+        no_module = mechanism is Mechanism.FSESSION_MULTI or (
+            mechanism is Mechanism.FENTRY and not btf
+        )
+        if no_module:
+            assert result.status == 69, result.err
+            assert "'dummy_validate [dummy]'" in result.err
+            continue
+        assert result.status == 0, (mechanism, result.err)
+        sessions = read_recording(path).sessions
+        assert [errno_of(session) for session in sessions] == [errno.EADDRNOTAVAIL], mechanism
+
+
+@pytest.mark.parametrize(
+    "mechanism", [m for m in RUNGS if m is not Mechanism.KPROBE], ids=lambda m: m.value
+)
+def test_a_hundred_threads_asleep_in_one_function_are_all_seen(
+    mechanism: Mechanism, machine: Machine
+) -> None:
+    if not works_here(mechanism, machine):
+        assert mechanism not in rungs_on(machine)
+        return
+    path = machine.share / f"sleepers-{mechanism.value}.rsn"
+    sleepers = str(compiled(machine, "sleepers"))
+    options = (f"--attach={mechanism.value}", "-e", "hrtimer_nanosleep", "-S", "-o", str(path))
+    result = trace(machine, *options, "--", sleepers, "100")
+    assert result.status == 0, result.err
+    recording = read_recording(path)
+    assert recording.stats is not None
+    assert not any(recording.stats.values()), recording.stats
+    assert len({session.tid for session in recording.sessions}) == 100
+    assert len(recording.sessions) == 100
+    assert "not seen" not in result.err
