@@ -20,11 +20,6 @@
 
 enum {
 	RETRY_MS = 20,
-	/*
-	 * A dying tool's events are busy until the kernel has disarmed their probes, some 10 ms
-	 * for each; somebody else's use of our events is not waited for without end.
-	 */
-	PATIENCE_MS = 10 * 60 * 1000,
 };
 
 /* Sent instead of a number of pairs: the parent ends in good order. */
@@ -99,19 +94,20 @@ static void pause_ms(unsigned int ms)
 	nanosleep(&time, NULL);
 }
 
-static void delete_pair(int fd, const char *owner, unsigned int number, unsigned int *waited_ms)
+static void delete_pair(int fd, const char *owner, unsigned int number, int *patience_ms)
 {
 	while (!delete_event(fd, owner, number, 0) || !delete_event(fd, owner, number, 1)) {
-		if (*waited_ms > PATIENCE_MS)
+		if (*patience_ms <= 0)
 			return;
 		pause_ms(RETRY_MS);
-		*waited_ms += RETRY_MS;
+		*patience_ms -= RETRY_MS;
 	}
 }
 
-static void delete_definitions(const char *tracefs, const char *owner, unsigned int pairs)
+static void delete_definitions(const char *tracefs, const char *owner, unsigned int pairs,
+			       int patience_ms)
 {
-	unsigned int i, waited_ms = 0;
+	unsigned int i;
 	char path[4096];
 	int fd;
 
@@ -121,7 +117,7 @@ static void delete_definitions(const char *tracefs, const char *owner, unsigned 
 	if (fd < 0)
 		return;
 	for (i = 0; i < pairs; i++)
-		delete_pair(fd, owner, i, &waited_ms);
+		delete_pair(fd, owner, i, &patience_ms);
 	close(fd);
 }
 
@@ -137,7 +133,8 @@ static void repair(const char *home, pid_t parent)
 	}
 }
 
-static void guard(pid_t parent, const char *home, const char *tracefs, const char *owner)
+static void guard(pid_t parent, const char *home, const char *tracefs, const char *owner,
+		  int patience_ms)
 {
 	struct errand errand = wait_for_parent();
 	int hurry = -1;
@@ -146,7 +143,7 @@ static void guard(pid_t parent, const char *home, const char *tracefs, const cha
 		/* 0.1 ms for each definition instead of 16 */
 		if (home)
 			hurry = rsn_expedite_begin(home);
-		delete_definitions(tracefs, owner, errand.pairs);
+		delete_definitions(tracefs, owner, errand.pairs, patience_ms);
 		if (hurry >= 0)
 			rsn_expedite_end(home, hurry);
 	}
@@ -166,7 +163,8 @@ static bool await_ready(int fd)
 	return length == sizeof(said);
 }
 
-int rsn_guard_start(const char *home, const char *tracefs, const char *owner, int *pid)
+int rsn_guard_start(const char *home, const char *tracefs, const char *owner, int patience_ms,
+		    int *pid)
 {
 	pid_t parent = getpid();
 	int sockets[2];
@@ -177,7 +175,7 @@ int rsn_guard_start(const char *home, const char *tracefs, const char *owner, in
 	if (!*pid) {
 		leave_parent(sockets[1]);
 		if (send(0, &ready, sizeof(ready), MSG_NOSIGNAL) == sizeof(ready))
-			guard(parent, home, tracefs, owner);
+			guard(parent, home, tracefs, owner, patience_ms);
 		_exit(0);
 	}
 	close(sockets[1]);

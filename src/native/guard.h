@@ -25,10 +25,12 @@ int rsn_expedite_repair(const char *home);
 /*
  * Starts a process that outlives us, whatever kills us, and then puts back rcu_expedited and
  * deletes the definitions of owner's events, as many pairs as rsn_guard_pairs() announced.
- * home is NULL if rcu_expedited is to be left alone, owner if there will be no definitions.
+ * home is NULL if rcu_expedited is to be left alone, owner if there will be no definitions. Events
+ * that are in use are waited for so long: a dying tool's are until the kernel has disarmed them.
  * A socket, whose closing lets the guard do its work; pid is the process. Or a negative errno.
  */
-int rsn_guard_start(const char *home, const char *tracefs, const char *owner, int *pid);
+int rsn_guard_start(const char *home, const char *tracefs, const char *owner, int patience_ms,
+		    int *pid);
 int rsn_guard_pairs(int fd, unsigned int count);
 
 /* Lets the guard work, and waits for it: 1 if it has finished within so many ms, else 0. */

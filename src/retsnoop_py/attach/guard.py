@@ -29,18 +29,24 @@ class Guard:
     """A small process that outlives us, whatever kills us, and then cleans up behind us.
 
     It puts rcu_expedited back, and deletes the definitions of the kprobe events of ``owner`` in
-    ``tracefs``; with ``system_changes`` it sets rcu_expedited for that moment. Making one raises
-    UnavailableError where there is no room for a process.
+    ``tracefs``; with ``system_changes`` it sets rcu_expedited for that moment. Events in use are
+    waited for up to ``patience_ms``: the kernel takes 10 ms for each probe of a killed run.
+    Making one raises UnavailableError where there is no room for a process.
     """
 
     def __init__(
-        self, *, system_changes: bool, tracefs: Path | None = None, owner: str | None = None
+        self,
+        *,
+        system_changes: bool,
+        tracefs: Path | None = None,
+        owner: str | None = None,
+        patience_ms: int = 10 * 60 * 1000,
     ) -> None:
         home = _text(HOME) if system_changes else ffi.NULL
         folder = _text(tracefs) if tracefs else ffi.NULL
         name = owner.encode() if owner else ffi.NULL
         pid = ffi.new("int *")
-        self._fd: int = lib.rsn_guard_start(home, folder, name, pid)
+        self._fd: int = lib.rsn_guard_start(home, folder, name, patience_ms, pid)
         if self._fd < 0:
             raise UnavailableError(
                 f"no process can be started to clean up behind this run: {os.strerror(-self._fd)}",

@@ -68,8 +68,8 @@ class KprobeEventsAttachment:
 
         Raises UnavailableError where the definitions cannot be written or guarded.
         """
-        functions = self._plan.functions
-        order = sorted(self._ids, key=lambda i: not functions[i].is_entry)
+        # arming a probe makes ftrace walk its records up to the highest address in use
+        order = sorted(self._ids, key=lambda i: self._plan.functions[i].address)
         try:
             definitions = os.open(self._folder / "kprobe_events", os.O_WRONLY | os.O_APPEND)
         except OSError as error:
@@ -135,9 +135,9 @@ class KprobeEventsAttachment:
         ]
 
     def detach(self, context: AttachContext) -> None:
-        """Detach everything, and have the definitions deleted. Idempotent."""
+        """Detach everything, highest addresses first, have definitions deleted. Idempotent."""
         pairs, self._pairs = self._pairs, []
-        for done, pair in enumerate(pairs, 1):
+        for done, pair in enumerate(reversed(pairs), 1):
             lib.rsn_close_events(pair)
             context.progress(self.attached * done // len(pairs), self.attached)
         if self._guard:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from retsnoop_py.attach.definitions import abandoned, tracefs
+from retsnoop_py.errors import UnavailableError
 
 
 def sweep(root: Path, *, system_changes: bool) -> list[str]:
@@ -16,13 +17,13 @@ def sweep(root: Path, *, system_changes: bool) -> list[str]:
     """
     told = []
     folder = tracefs(root)
-    try:
-        definitions = (folder / "kprobe_events").read_text() if folder else ""
-    except OSError:
-        definitions = ""
-    left = abandoned(definitions) if "rsnoop_" in definitions else {}
     if folder:
-        told += [_delete(folder, *one, system_changes=system_changes) for one in left.items()]
+        left = _left(folder)
+        for owner, pairs in left.items():
+            _delete(folder, owner, pairs, system_changes=system_changes)
+        gone = left.keys() - _left(folder).keys() if left else ()
+        pids = sorted(int(owner.partition("_")[0]) for owner in gone)
+        told += [f"Deleted kprobe events that process {pid} had left." for pid in pids]
     if system_changes:
         from retsnoop_py.attach.guard import repair_settings
 
@@ -31,10 +32,21 @@ def sweep(root: Path, *, system_changes: bool) -> list[str]:
     return told
 
 
-def _delete(folder: Path, owner: str, pairs: int, *, system_changes: bool) -> str:
+def _left(folder: Path) -> dict[str, int]:
+    try:
+        definitions = (folder / "kprobe_events").read_text()
+    except OSError:
+        return {}
+    return abandoned(definitions) if "rsnoop_" in definitions else {}
+
+
+def _delete(folder: Path, owner: str, pairs: int, *, system_changes: bool) -> None:
+    """Delete what is not in use: its owner may live, in a pid namespace that we do not see."""
     from retsnoop_py.attach.guard import Guard
 
-    guard = Guard(system_changes=system_changes, tracefs=folder, owner=owner)
-    guard.announce(pairs)
+    try:
+        guard = Guard(system_changes=system_changes, tracefs=folder, owner=owner, patience_ms=0)
+        guard.announce(pairs)
+    except UnavailableError:
+        return
     guard.finish()
-    return f"Deleted kprobe events that process {owner.partition('_')[0]} had left."

@@ -63,8 +63,7 @@ def test_the_next_run_deletes_what_a_killed_one_left(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     left = "p:rsnoop_1_2/in0_1_2 _text+4\nr32:rsnoop_1_2/out1_1_2 _text+4\n"
     (folder / "kprobe_events").write_text(left)
-    told = sweep(tmp_path, system_changes=False)
-    assert told == ["Deleted kprobe events that process 1 had left."]
+    sweep(tmp_path, system_changes=False)
     assert written(folder) == left.splitlines() + DELETIONS
 
 
