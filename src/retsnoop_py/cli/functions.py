@@ -103,7 +103,7 @@ def run(request: FunctionsRequest) -> int:
     from retsnoop_py.select.explain import NoMatch
 
     try:
-        target = choose_target(request.settings)
+        target = choose_target(request.settings, prototypes=True)
     except NoMatch as error:
         refused = Listing(left_out=left_out(error.rejections))
         _show(request, refused, KernelFacts().release, error)
