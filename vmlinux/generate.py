@@ -54,13 +54,22 @@ REGISTERS: dict[str, dict[str, tuple[str, ...]]] = {
 ENUMS: dict[str, tuple[str, ...]] = {
     "bpf_map_type": (
         "BPF_MAP_TYPE_HASH",
+        "BPF_MAP_TYPE_ARRAY",
         "BPF_MAP_TYPE_PERF_EVENT_ARRAY",
         "BPF_MAP_TYPE_RINGBUF",
     ),
 }
 
 #: Enumerators of enums that have no name.
-CONSTANTS = ("false", "true", "BPF_ANY", "BPF_NOEXIST", "BPF_F_CURRENT_CPU")
+CONSTANTS = (
+    "false",
+    "true",
+    "BPF_ANY",
+    "BPF_F_CURRENT_CPU",
+    "BPF_RB_NO_WAKEUP",
+    "BPF_RB_FORCE_WAKEUP",
+    "BPF_RB_AVAIL_DATA",
+)
 
 MODIFIERS = {"CONST": "const ", "VOLATILE": "volatile ", "RESTRICT": "", "TYPE_TAG": ""}
 

@@ -44,21 +44,23 @@ static __always_inline void keep_call_site(struct pt_regs *ctx, struct session *
 	s->outer_cnt = bytes > 0 ? bytes / sizeof(__u64) : 0;
 }
 
-static __always_inline int kprobe_enter(struct pt_regs *ctx, __u64 cookie, __u64 hook)
+/* Whether the call now belongs to a session, so that its return matters. */
+static __always_inline bool kprobe_enter(struct pt_regs *ctx, __u64 cookie, __u64 hook)
 {
 	__u32 place = stack_place(PT_REGS_SP(ctx));
 	struct session *s = session_join(cookie, place);
 
 	if (!s)
-		return 0;
+		return false;
 	if (return_missed(ctx, hook)) {
 		session_skip(s);
-	} else {
-		if (keep_call_sites)
-			keep_call_site(ctx, s);
-		push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
+		return false;
 	}
-	return session_leave(s);
+	if (keep_call_sites)
+		keep_call_site(ctx, s);
+	push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
+	session_leave(s);
+	return true;
 }
 
 #endif

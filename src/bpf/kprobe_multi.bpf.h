@@ -6,6 +6,7 @@
 #ifndef RSN_KPROBE_MULTI_BPF_H
 #define RSN_KPROBE_MULTI_BPF_H
 
+#include "known.bpf.h"
 #include "kprobe.bpf.h"
 
 /*
@@ -25,12 +26,24 @@ static __always_inline bool session_is_return(void *ctx)
 	return bpf_session_is_return();
 }
 
+static __always_inline __u64 multi_cookie(struct pt_regs *ctx)
+{
+	__u64 address = bpf_get_func_ip(ctx), cookie = known_cookie(address);
+
+	if (cookie == no_cookie) {
+		cookie = bpf_get_attach_cookie(ctx);
+		keep_cookie(address, cookie);
+	}
+	return cookie;
+}
+
 SEC("kprobe.multi")
 int rsn_multi_entry(struct pt_regs *ctx)
 {
 	if (!ready)
 		return 0;
-	return kprobe_enter(ctx, bpf_get_attach_cookie(ctx), multi_return_hook);
+	kprobe_enter(ctx, multi_cookie(ctx), multi_return_hook);
+	return 0;
 }
 
 SEC("kretprobe.multi")
@@ -38,24 +51,21 @@ int rsn_multi_return(struct pt_regs *ctx)
 {
 	if (!ready)
 		return 0;
-	return session_exit(ctx, bpf_get_attach_cookie(ctx), PT_REGS_RC(ctx));
+	return session_exit(ctx, multi_cookie(ctx), PT_REGS_RC(ctx));
 }
 
 /*
- * Without a hook left the kernel calls neither side, so that here a return is never missed. Entry
- * must give 0, anything else means that the return is not wanted.
+ * Without a hook left the kernel calls neither side, so that here a return is never missed. An
+ * entry gives 1 where the return is of no interest: the kernel then does not even hook it.
  */
 SEC("kprobe.session")
 int rsn_session(struct pt_regs *ctx)
 {
-	__u64 cookie;
-
 	if (!ready)
-		return 0;
-	cookie = bpf_get_attach_cookie(ctx);
+		return 1;
 	if (session_is_return(ctx))
-		return session_exit(ctx, cookie, PT_REGS_RC(ctx));
-	return kprobe_enter(ctx, cookie, 0);
+		return session_exit(ctx, multi_cookie(ctx), PT_REGS_RC(ctx));
+	return !kprobe_enter(ctx, multi_cookie(ctx), 0);
 }
 
 #endif

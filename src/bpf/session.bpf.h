@@ -8,40 +8,42 @@
  * A call that is about to overwrite a failed chain saves it first, because the caller may yet
  * return the error (a cleanup helper that succeeds in between changes nothing).
  *
- * Sessions are keyed by task_struct, not by thread id. An execve in a thread that is not the
- * leader changes the id in the middle of a session, and idle threads all have id 0.
+ * Sessions are keyed by task_struct, not by thread id (table.bpf.h). An execve in a thread that is
+ * not the leader changes the id in the middle of a session, and idle threads all have id 0.
  *
  * There is no per-CPU state: the record is put together in the session itself, which belongs to
  * one thread. What can get in between is code that runs on top of that thread: an interrupt, or a
- * traced function that a helper of ours calls. It finds the session busy and leaves it alone, at
- * its entry and at its exit. So the same engine serves programs that can be preempted.
+ * traced function that a helper of ours calls. It finds the session not at rest and leaves it alone,
+ * at its entry and at its exit. So the same engine serves programs that can be preempted.
  */
 #ifndef RSN_SESSION_BPF_H
 #define RSN_SESSION_BPF_H
 
 #include "filters.bpf.h"
 #include "settings.bpf.h"
+#include "table.bpf.h"
 #include "transport.bpf.h"
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 struct session {
-	__u32 depth; /* traced calls running, those too deep for a slot included; 0: idle */
+	__u32 depth; /* traced calls running, those too deep for a slot included */
 	__u32 max_depth;
 	__u32 saved_from; /* first slot of the saved chain, 0: there is none */
 	__u32 saved_to;
 	__u32 saved_parent; /* seq of the call that made the saved chain's first call */
-	bool busy;
+	bool at_rest; /* no program is at work on it; never for one that has no thread */
 	bool is_err; /* the last result that could tell was a failure */
 	__u8 kstack_now; /* which kstack belongs to the slots; the other one to the saved chain */
 	__u16 kstack_cnt[2];
+	__u64 place; /* in the table */
+	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
 	/* The record as it is sent: header, slots, and the kernel stack moved up behind them. */
 	struct rsn_session rec;
 	struct rsn_slot slots[RSN_MAX_DEPTH];
 	/* The verifier takes saved[63] plus 63 slots for possible: kstack must follow. */
 	struct rsn_slot saved[RSN_MAX_DEPTH];
 	__u64 kstack[2][RSN_MAX_KSTACK];
-	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
 	/* Only where keep_call_sites is set: */
 	__u64 sites[RSN_MAX_DEPTH]; /* where each running call returns to */
 	__u64 outer[RSN_MAX_KSTACK - RSN_MAX_DEPTH]; /* kernel stack at the first call's entry */
@@ -49,18 +51,13 @@ struct session {
 	bool from_sites[2]; /* which kstack was put together of them */
 };
 
-/* Preallocated: kprobes can fire where memory cannot be had. */
+/* One for each place of the table. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 4096);
-	__type(key, __u64);
+	__type(key, __u32);
 	__type(value, struct session);
 } sessions SEC(".maps");
-
-/* Entries of the map sessions, idle ones included. */
-__u64 session_cnt;
-
-static const struct session new_session;
 
 /* Keeps the compiler from assuming what it knows about v, so that a check of it survives. */
 static __always_inline __u64 opaque(__u64 v)
@@ -225,25 +222,31 @@ static __noinline int unwind_to(struct session *s, __u32 func_id)
 	return false;
 }
 
-static __always_inline void forget(__u64 task)
+/* The session of a thread, NULL if it has none. */
+static __always_inline struct session *session_of(__u64 task)
 {
-	if (!bpf_map_delete_elem(&sessions, &task))
-		__sync_fetch_and_add(&session_cnt, -1);
+	__u64 place = table_find(task);
+	__u32 index = place;
+
+	return place == no_place ? NULL : bpf_map_lookup_elem(&sessions, &index);
 }
 
-/*
- * Ends a session. Its entry stays for the thread's next one, which saves two map updates per
- * session, unless idle entries would take the room of running ones.
- */
+/* Ends a session. */
 static __always_inline void session_release(struct session *s, __u64 task)
 {
-	s->depth = 0;
-	if (session_cnt > sessions_max / 2) {
-		forget(task);
-		return;
-	}
+	s->at_rest = false;
 	barrier();
-	s->busy = false;
+	table_release(task, s->place);
+}
+
+/* The names of the running thread and its process: two helper calls too many for each session. */
+static __always_inline void fill_names(struct rsn_session *rec)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	bpf_get_current_comm(rec->task_comm, sizeof(rec->task_comm));
+	bpf_core_read(rec->proc_comm, sizeof(rec->proc_comm), &leader->comm);
 }
 
 /* Sends the session as it stands; how it went is counted. */
@@ -267,6 +270,7 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 	tail = slot_index(end - 1) + 1;
 	bpf_probe_read_kernel(&s->slots[tail], kstack_cnt * sizeof(__u64), s->kstack[kstack]);
 
+	fill_names(rec);
 	rec->type = RSN_RECORD_SESSION;
 	rec->size = sizeof(*rec) + tail * sizeof(s->slots[0]) + kstack_cnt * sizeof(__u64);
 	rec->emit_ts = now;
@@ -291,35 +295,32 @@ static __always_inline bool worth_reporting(struct session *s, __u64 lasted)
 	return (s->is_err || emit_success) && lasted >= duration_ns;
 }
 
-/* The map's entry for this thread, made if need be; NULL if the map is full. */
-static __always_inline struct session *session_make(__u64 task)
+/* A new session, not at rest, for a thread that has none; NULL if there is no room. */
+static __always_inline struct session *session_make(__u64 task, __u64 id)
 {
-	if (bpf_map_update_elem(&sessions, &task, &new_session, BPF_NOEXIST)) {
+	__u64 place = table_claim(task);
+	__u32 index = place;
+	struct session *s = NULL;
+
+	if (place != no_place)
+		s = bpf_map_lookup_elem(&sessions, &index);
+	if (!s) {
 		count(&stats.sessions_unstarted);
 		return NULL;
 	}
-	count(&session_cnt);
-	return bpf_map_lookup_elem(&sessions, &task);
-}
-
-/* Fills in who the running thread is, and clears what the last session left. */
-static __always_inline void session_reset(struct session *s, __u64 task, __u64 id)
-{
-	struct task_struct *leader = BPF_CORE_READ((struct task_struct *)task, group_leader);
-	struct rsn_session *rec = &s->rec;
-
-	rec->tid = id;
-	rec->tgid = id >> 32;
-	bpf_get_current_comm(rec->task_comm, sizeof(rec->task_comm));
-	bpf_core_read(rec->proc_comm, sizeof(rec->proc_comm), &leader->comm);
-	rec->last_seq = 0;
-	rec->dropped = 0;
-	rec->too_deep = 0;
-	rec->lost_exits = 0;
-	rec->lost_entries = 0;
+	s->place = place;
+	s->depth = 0;
 	s->max_depth = 0;
 	s->saved_from = 0;
 	s->is_err = false;
+	s->rec.tid = id;
+	s->rec.tgid = id >> 32;
+	s->rec.last_seq = 0;
+	s->rec.dropped = 0;
+	s->rec.too_deep = 0;
+	s->rec.lost_exits = 0;
+	s->rec.lost_entries = 0;
+	return s;
 }
 
 /* Records a call on the shadow stack. */
@@ -394,21 +395,24 @@ static __always_inline bool is_over(struct session *s, __u64 cookie, __u32 place
 /*
  * A traced function is entered. cookie: its id and enum rsn_func_flags; place: stack_place() of the
  * stack pointer at its first instruction, 0 if unknown. Gives the session the call belongs to,
- * the running one or one that it starts, or NULL. A push() or session_skip() follows, and then
- * session_leave().
+ * the running one or one that it starts, or NULL. A push() and then session_leave() follow, or a
+ * session_skip().
  */
 static __always_inline struct session *session_join(__u64 cookie, __u32 place)
 {
 	__u64 task = bpf_get_current_task(), id;
-	struct session *s = bpf_map_lookup_elem(&sessions, &task);
+	struct session *s = session_of(task);
 
-	if (s && s->depth) {
-		__u64 top = slot_index(s->depth - 1);
+	if (s) {
+		__u64 top;
 
-		if (s->busy)
+		if (!s->at_rest) {
+			count(&stats.calls_skipped);
 			return NULL;
-		s->busy = true;
+		}
+		s->at_rest = false;
 		barrier();
+		top = slot_index(s->depth - 1);
 		if (!place)
 			return s;
 		if (is_over(s, cookie, place))
@@ -422,49 +426,43 @@ static __always_inline struct session *session_join(__u64 cookie, __u32 place)
 		if (s->depth)
 			return s;
 		count(&stats.sessions_abandoned);
-		s->busy = false;
+		session_release(s, task);
 	}
-	if (!(cookie_flags(cookie) & RSN_FUNC_ENTRY) || (s && s->busy))
+	if (!(cookie_flags(cookie) & RSN_FUNC_ENTRY))
 		return NULL;
 	id = bpf_get_current_pid_tgid();
-	if (!thread_passes(id >> 32))
-		return NULL;
-	if (!s)
-		s = session_make(task);
-	if (!s)
-		return NULL;
-	s->busy = true;
-	barrier();
-	session_reset(s, task, id);
-	return s;
+	return thread_passes(id >> 32) ? session_make(task, id) : NULL;
 }
 
 /* Ends what session_join() began. */
 static __always_inline int session_leave(struct session *s)
 {
 	barrier();
-	s->busy = false;
+	s->at_rest = true;
 	return 0;
 }
 
 /* The joined session's call whose return will not be caught: better no call than an endless one. */
 static __always_inline void session_skip(struct session *s)
 {
-	if (s->depth)
+	if (s->depth) {
 		s->rec.lost_exits++;
-	else
+		session_leave(s);
+	} else {
 		count(&stats.sessions_abandoned);
+		session_release(s, bpf_get_current_task());
+	}
 }
 
 /* A traced function returns; result: its result register. */
 static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
 {
 	__u64 task = bpf_get_current_task(), now;
-	struct session *s = bpf_map_lookup_elem(&sessions, &task);
+	struct session *s = session_of(task);
 
-	if (!s || !s->depth || s->busy)
+	if (!s || !s->at_rest)
 		return 0;
-	s->busy = true;
+	s->at_rest = false;
 	barrier();
 	s->rec.last_seq++;
 	if (s->depth > RSN_MAX_DEPTH) {
@@ -486,24 +484,25 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
 /* The running thread exits: what is open is reported as it stands, and nothing stays behind. */
 static __always_inline int session_die(void *ctx, __u64 task)
 {
-	struct session *s = bpf_map_lookup_elem(&sessions, &task);
-	__u64 now = bpf_ktime_get_ns();
+	struct session *s = session_of(task);
+	__u64 now;
 
-	if (!s || s->busy)
+	if (!s || !s->at_rest)
 		return 0;
-	s->busy = true;
+	s->at_rest = false;
 	barrier();
-	if (s->depth && worth_reporting(s, now - s->rec.start_ts)) {
+	now = bpf_ktime_get_ns();
+	if (worth_reporting(s, now - s->rec.start_ts)) {
 		if (!s->is_err) {
 			s->max_depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
 			s->saved_from = 0;
 			take_kstack(ctx, s);
 		}
 		submit(ctx, s, now, RSN_SESSION_DIED);
-	} else if (s->depth) {
+	} else {
 		count(&stats.sessions_died);
 	}
-	forget(task);
+	session_release(s, task);
 	return 0;
 }
 

@@ -17,7 +17,7 @@ const volatile bool emit_success = false;
 /* Sessions shorter than this many ns are not reported. */
 const volatile __u64 duration_ns = 0;
 
-/* Capacity of the map sessions. */
+/* How many sessions may run at a time. */
 const volatile __u32 sessions_max = 4096;
 
 /* How many entries the filter maps hold; with none, that filter is off. */

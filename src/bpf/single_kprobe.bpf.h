@@ -6,6 +6,7 @@
 #ifndef RSN_SINGLE_KPROBE_BPF_H
 #define RSN_SINGLE_KPROBE_BPF_H
 
+#include "known.bpf.h"
 #include "kprobe.bpf.h"
 
 /* What stands in for the return address of a call with a kretprobe, see return_missed(). */
@@ -31,9 +32,13 @@ struct {
 
 enum {
 	ENDBR_SIZE = 4, /* where functions begin with ENDBR64, probes sit behind it */
+#if defined(__TARGET_ARCH_x86)
+	BREAKPOINT_SIZE =
+		1, /* where the instruction pointer of a kprobe stands behind its address */
+#else
+	BREAKPOINT_SIZE = 0,
+#endif
 };
-
-static const __u64 no_cookie = -1;
 
 /* The address of the kprobe or kretprobe that is being handled on this CPU. */
 static __always_inline __u64 current_probe(void)
@@ -47,7 +52,7 @@ static __always_inline __u64 current_probe(void)
 	return (__u64)BPF_CORE_READ(probe, addr);
 }
 
-static __always_inline __u64 cookie_of(__u64 address)
+static __always_inline __u64 mapped_cookie(__u64 address)
 {
 	__u64 *cookie = bpf_map_lookup_elem(&ip_to_cookie, &address);
 
@@ -58,17 +63,20 @@ static __always_inline __u64 cookie_of(__u64 address)
 	return cookie ? *cookie : no_cookie;
 }
 
-static __always_inline __u64 probe_cookie(struct pt_regs *ctx)
+/* The cookie of the function whose probe is at `address`; no_cookie if it is none of ours. */
+static __always_inline __u64 probe_cookie(struct pt_regs *ctx, __u64 address)
 {
-	__u64 cookie = no_cookie;
+	__u64 cookie = known_cookie(address);
 
-	if (has_cookie)
-		cookie = bpf_get_attach_cookie(ctx);
 	if (cookie != no_cookie)
 		return cookie;
-	if (has_func_ip)
-		return cookie_of(bpf_get_func_ip(ctx));
-	return cookie_of(current_probe());
+	if (has_cookie)
+		cookie = bpf_get_attach_cookie(ctx);
+	if (cookie == no_cookie)
+		cookie = mapped_cookie(address);
+	if (cookie != no_cookie)
+		keep_cookie(address, cookie);
+	return cookie;
 }
 
 SEC("kprobe")
@@ -78,10 +86,11 @@ int rsn_kprobe(struct pt_regs *ctx)
 
 	if (!ready)
 		return 0;
-	cookie = probe_cookie(ctx);
+	cookie = probe_cookie(ctx, PT_REGS_IP(ctx) - BREAKPOINT_SIZE);
 	if (cookie == no_cookie)
 		return 0;
-	return kprobe_enter(ctx, cookie, return_hook);
+	kprobe_enter(ctx, cookie, return_hook);
+	return 0;
 }
 
 SEC("kretprobe")
@@ -91,7 +100,7 @@ int rsn_kretprobe(struct pt_regs *ctx)
 
 	if (!ready)
 		return 0;
-	cookie = probe_cookie(ctx);
+	cookie = probe_cookie(ctx, has_func_ip ? bpf_get_func_ip(ctx) : current_probe());
 	if (cookie == no_cookie)
 		return 0;
 	return session_exit(ctx, cookie, PT_REGS_RC(ctx));

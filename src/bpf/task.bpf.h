@@ -38,13 +38,12 @@ int rsn_task_free(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = (struct task_struct *)ctx->args[0];
 	__u32 pid = BPF_CORE_READ(task, pid), tgid = BPF_CORE_READ(task, tgid);
-	__u64 key = ctx->args[0];
-	struct session *s = bpf_map_lookup_elem(&sessions, &key);
+	struct session *s = session_of(ctx->args[0]);
 
-	if (s && s->depth)
+	if (s) {
 		count(&stats.sessions_died);
-	if (s)
-		forget(key);
+		session_release(s, ctx->args[0]);
+	}
 	if (follow_tree && pid == tgid)
 		bpf_map_delete_elem(&tree, &tgid);
 	return 0;

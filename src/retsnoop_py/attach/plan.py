@@ -26,6 +26,7 @@ LADDER = (
     Mechanism.KPROBE_SESSION,
     Mechanism.FSESSION_MULTI,
     Mechanism.KPROBE_MULTI,
+    Mechanism.KPROBE_EVENTS,
     Mechanism.KPROBE,
 )
 

@@ -33,6 +33,10 @@ _BY_ADDRESS = (Mechanism.KPROBE_EVENTS, Mechanism.KPROBE)
 _FSESSION_SECTION = "fsession.multi"
 _PROG_TRACING = 26
 _COMM_LEN = 16
+#: Sessions in a bucket of their table (table.bpf.h).
+_BUCKET_SIZE = 8
+#: So much data in the ring wakes its reader, which comes by ten times a second anyway.
+_WAKE_BYTES = 256 << 10
 #: What kretprobes return through, newest kernels first (6.0, 5.15).
 _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
 #: The same for kprobe.multi, where fprobe hooks by itself; since 6.14 it does so through the
@@ -128,8 +132,11 @@ def _configure(obj: BpfObject, settings: Settings, *, is_perf: bool) -> None:
         events.set_type(MapType.PERF_EVENT_ARRAY)
         events.set_max_entries(0)
     else:
-        events.set_max_entries(ring_bytes(settings.bpf.ringbuf_size))
+        room = ring_bytes(settings.bpf.ringbuf_size)
+        events.set_max_entries(room)
+        obj.set_global(".rodata", "wake_bytes", min(room // 4, _WAKE_BYTES))
     obj.map("sessions").set_max_entries(settings.bpf.sessions_size)
+    obj.map("buckets").set_max_entries(-(-settings.bpf.sessions_size // _BUCKET_SIZE))
     filters = settings.filters
     for name, count in (
         ("tgid_filter", len(filters.pids) + len(filters.deny_pids)),

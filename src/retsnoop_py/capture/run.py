@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.attach.mass_attacher import Attached, attach
 from retsnoop_py.attach.plan import LADDER, AttachContext, AttachPlan, make_plan
+from retsnoop_py.attach.sweep import sweep
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
 from retsnoop_py.capture.limits import raise_files, raise_memlock, reserved_files
@@ -134,9 +135,9 @@ class _Hooks(Value):
 
 def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
     settings = run.settings
-    # an event and a link for each entry and each return
-    probes = 4 * len(plan.functions) if _PER_FUNCTION.intersection(plan.mechanisms) else 0
-    warning = raise_files(probes)
+    for text in sweep(run.target.facts.root, system_changes=settings.system_changes):
+        messages.note(settings, text)
+    warning = raise_files(_files_for(plan))
     with Progress("Attaching") as progress, reserved_files():
         loaded = load(plan, settings, features, run.target.facts)
         messages.warn(warning)  # not before: too few to load anything are an error of their own
@@ -153,6 +154,17 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
         except BaseException:
             loaded.close()
             raise
+
+
+def _files_for(plan: AttachPlan) -> int:
+    """Descriptors that attaching takes: an event and a link for each entry and each return."""
+    if _PER_FUNCTION.intersection(plan.mechanisms):
+        return 4 * len(plan.functions)
+    if Mechanism.KPROBE_EVENTS in plan.mechanisms:
+        from retsnoop_py.attach.kprobe_events import PER_PAIR
+
+        return 4 * (len(plan.functions) // PER_PAIR + 1)
+    return 0
 
 
 def _receive(run: _Run, hooks: _Hooks) -> int:

@@ -92,6 +92,10 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
             "ABANDONED SAMPLES",
             "their entry function's return was missed: trace fewer functions (-a, -d)",
         ),
+        "calls_skipped": (
+            "SKIPPED CALLS",
+            "made while their own session was being recorded: deny what tracing itself calls (-d)",
+        ),
         "tree_overflow": (
             "UNTRACED PROCESSES",
             "too many children at a time: trace with -p or -n instead of a command",

@@ -31,12 +31,13 @@ PROGRAMS = {
     "rsn_kretprobe": "kretprobe",
     **TASK_PROGRAMS,
 }
-MAPS = {"events", "sessions", "tgid_filter", "comm_filter", "tree", "ip_to_cookie"}
+MAPS = {"events", "sessions", "buckets", "tgid_filter", "comm_filter", "tree", "ip_to_cookie"}
 SETTINGS = {
     "use_ringbuf": 1,
     "emit_success": 1,
     "duration_ns": 8,
     "sessions_max": 4,
+    "wake_bytes": 8,
     "tgid_allow_cnt": 4,
     "tgid_deny_cnt": 4,
     "comm_allow_cnt": 4,
@@ -86,7 +87,7 @@ def size_of(btf: Btf, struct: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("struct", "size"), [("rsn_session", 96), ("rsn_slot", 24), ("rsn_stats", 48)]
+    ("struct", "size"), [("rsn_session", 96), ("rsn_slot", 24), ("rsn_stats", 56)]
 )
 def test_records_have_no_holes_and_a_known_size(struct: str, size: int) -> None:
     btf = read_btf()
@@ -133,7 +134,7 @@ def test_settings_are_constants_of_the_size_the_loader_writes() -> None:
 def test_loader_finds_the_gate_and_the_counters() -> None:
     found = symbols(lambda _, section: section == ".bss")
     assert found["ready"] == (".bss", 1)
-    assert found["stats"] == (".bss", 48)
+    assert found["stats"] == (".bss", 56)
 
 
 def test_session_state_stays_small() -> None:

@@ -99,7 +99,7 @@ def test_every_denied_glob_has_a_reason_and_is_listed_once() -> None:
     entries = deny.load()
 
     assert len({entry.glob for entry in entries}) == len(entries)
-    assert {entry.group for entry in entries} == {"self", "lock", "idle", "noreturn"}
+    assert {entry.group for entry in entries} == {"self", "lock", "entry", "idle", "noreturn"}
     for entry in entries:
         assert isinstance(parse(entry.glob), NameGlob)
         assert entry.reason

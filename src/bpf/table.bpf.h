@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which thread has which session: a hash table of our own, on array maps. The verifier turns their
+ * lookups into a few instructions, where a hash map takes two calls; nothing is allocated, and a
+ * session costs no map update.
+ *
+ * A thread's session is in the bucket its task_struct hashes to or, if that is full, in one of the
+ * next. Only the thread itself looks for it, so nothing but the claim of a place needs care.
+ */
+#ifndef RSN_TABLE_BPF_H
+#define RSN_TABLE_BPF_H
+
+#include "settings.bpf.h"
+
+enum {
+	BUCKET_SIZE = 8, /* the threads of a bucket fill one cache line */
+	BUCKETS_TRIED = 16,
+};
+
+struct bucket {
+	__u64 tasks[BUCKET_SIZE]; /* 0: free */
+	/*
+	 * The index of each place below, how many buckets behind its own it is above. Read from here
+	 * it is just a number to the verifier, which else follows each of them to the end.
+	 */
+	__u64 places[BUCKET_SIZE];
+	__u32 claims[BUCKET_SIZE];
+	__u32 spilled; /* running sessions that found this bucket full and went on */
+	__u32 unused;
+};
+
+/* The loader makes as many as sessions_max places need. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4096 / BUCKET_SIZE);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} buckets SEC(".maps");
+
+static const __u64 no_place = -1;
+
+static __always_inline struct bucket *bucket_at(__u32 index)
+{
+	return bpf_map_lookup_elem(&buckets, &index);
+}
+
+static __always_inline __u32 bucket_cnt(void)
+{
+	return (sessions_max + BUCKET_SIZE - 1) / BUCKET_SIZE;
+}
+
+static __always_inline __u32 home_of(__u64 task)
+{
+	return (task * 0x9e3779b97f4a7c15 >> 32) * bucket_cnt() >> 32;
+}
+
+static __always_inline __u32 next_bucket(__u32 index)
+{
+	return index + 1 < bucket_cnt() ? index + 1 : 0;
+}
+
+/* The place of `task` in a bucket, no_place if it is not there. */
+static __always_inline __u64 place_in(const struct bucket *bucket, __u64 task)
+{
+	for (__u32 i = 0; i < BUCKET_SIZE; i++)
+		if (bucket->tasks[i] == task)
+			return bucket->places[i];
+	return no_place;
+}
+
+/* Looks behind a full bucket. */
+static __noinline __u64 table_find_spilled(__u64 task, __u32 index)
+{
+	for (__u32 tried = 1; tried < BUCKETS_TRIED; tried++) {
+		struct bucket *bucket;
+		__u64 place;
+
+		index = next_bucket(index);
+		bucket = bucket_at(index);
+		if (!bucket)
+			break;
+		place = place_in(bucket, task);
+		if (place != no_place)
+			return place;
+		if (!bucket->spilled)
+			break;
+	}
+	return no_place;
+}
+
+/* Where the session of thread `task` is, no_place if it has none. */
+static __always_inline __u64 table_find(__u64 task)
+{
+	__u32 index = home_of(task);
+	struct bucket *bucket = bucket_at(index);
+	__u64 place;
+
+	if (!bucket)
+		return no_place;
+	place = place_in(bucket, task);
+	if (place == no_place && bucket->spilled)
+		place = table_find_spilled(task, index);
+	return place;
+}
+
+/*
+ * Takes a free place of a bucket. Who makes a place's count 1 has it: of two that add at the same
+ * time at least one reads 2 and goes on. (An addition that returns its result needs Linux 5.12.)
+ */
+static __always_inline __u64 claim_in(struct bucket *bucket, __u64 task, __u64 place)
+{
+	for (__u32 i = 0; i < BUCKET_SIZE && (__u32)place + i < sessions_max; i++) {
+		volatile __u32 *claims = &bucket->claims[i];
+
+		if (*claims)
+			continue;
+		__sync_fetch_and_add(&bucket->claims[i], 1);
+		if (*claims == 1) {
+			bucket->places[i] = place + i;
+			bucket->tasks[i] = task;
+			return *(volatile __u64 *)&bucket->places[i];
+		}
+		__sync_fetch_and_add(&bucket->claims[i], -1);
+	}
+	return no_place;
+}
+
+/* Gives buckets before the one that is `tried` behind `index` what they are to know of it. */
+static __noinline int table_spill(__u32 index, __u32 tried, __u32 change)
+{
+	for (__u32 i = 0; i < BUCKETS_TRIED && i < tried; i++) {
+		struct bucket *bucket = bucket_at(index);
+
+		if (bucket)
+			__sync_fetch_and_add(&bucket->spilled, change);
+		index = next_bucket(index);
+	}
+	return 0;
+}
+
+/* Makes place for the session of a thread that has none; no_place if there is too little. */
+static __noinline __u64 table_claim(__u64 task)
+{
+	__u32 home = home_of(task), index = home;
+
+	for (__u64 tried = 0; tried < BUCKETS_TRIED && tried < bucket_cnt(); tried++) {
+		struct bucket *bucket = bucket_at(index);
+		__u64 place;
+
+		if (!bucket)
+			break;
+		place = claim_in(bucket, task, tried << 32 | index * BUCKET_SIZE);
+		if (place != no_place) {
+			if (tried)
+				table_spill(home, tried, 1);
+			return place;
+		}
+		index = next_bucket(index);
+	}
+	return no_place;
+}
+
+/* Gives back what table_claim() gave. */
+static __always_inline void table_release(__u64 task, __u64 place)
+{
+	struct bucket *bucket = bucket_at((__u32)place / BUCKET_SIZE);
+	__u64 i = place % BUCKET_SIZE;
+
+	if (place >> 32)
+		table_spill(home_of(task), place >> 32, -1);
+	if (!bucket)
+		return;
+	bucket->tasks[i] = 0;
+	__sync_fetch_and_add(&bucket->claims[i], -1);
+}
+
+#endif
