@@ -384,14 +384,6 @@ static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64
 	s->depth = depth;
 }
 
-/* Whether the session's first call has returned, unseen, now that an entry function is called. */
-static __always_inline bool is_over(struct session *s, __u64 cookie, __u32 place)
-{
-	if (!(cookie_flags(cookie) & RSN_FUNC_ENTRY))
-		return false;
-	return has_returned(s->sp[0], s->slots[0].func_id, place, cookie_func(cookie));
-}
-
 /*
  * A traced function is entered. cookie: its id and enum rsn_func_flags; place: stack_place() of the
  * stack pointer at its first instruction, 0 if unknown. Gives the session the call belongs to,
@@ -413,16 +405,10 @@ static __always_inline struct session *session_join(__u64 cookie, __u32 place)
 		s->at_rest = false;
 		barrier();
 		top = slot_index(s->depth - 1);
-		if (!place)
+		if (!place || s->depth > RSN_MAX_DEPTH ||
+		    !has_returned(s->sp[top], s->slots[top].func_id, place, cookie_func(cookie)))
 			return s;
-		if (is_over(s, cookie, place))
-			drop_calls(s, 0);
-		else if (s->depth > RSN_MAX_DEPTH ||
-			 !has_returned(s->sp[top], s->slots[top].func_id, place,
-				       cookie_func(cookie)))
-			return s;
-		else
-			drop_returned(s, place, cookie_func(cookie));
+		drop_returned(s, place, cookie_func(cookie));
 		if (s->depth)
 			return s;
 		count(&stats.sessions_abandoned);
