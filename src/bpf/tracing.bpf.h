@@ -8,14 +8,31 @@
 
 #include "kprobe_multi.bpf.h"
 
-/* A trampoline does not tell where the stack was at the function's first instruction. */
-static __always_inline int tracing_enter(__u64 cookie)
+/*
+ * Where the stack is: the context lies on it, below the caller's frame and above the function's.
+ * The verifier takes a pointer for a number only when it comes from memory it did not watch.
+ */
+static __always_inline __u32 context_place(void *ctx)
 {
-	struct session *s = session_join(cookie, 0);
+	__u64 address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), &ctx);
+	return stack_place(address);
+}
+
+/*
+ * The kernel calls no program that is already running on the CPU, for another thread that was
+ * preempted in it for instance: an entry function's return may be missed. Its next call tells by
+ * its place that the last one is over; of others the place is not worth its cost.
+ */
+static __always_inline int tracing_enter(void *ctx, __u64 cookie)
+{
+	__u32 place = cookie_flags(cookie) & RSN_FUNC_ENTRY ? context_place(ctx) : 0;
+	struct session *s = session_join(cookie, place);
 
 	if (!s)
 		return 0;
-	push(s, cookie_func(cookie), 0, bpf_ktime_get_ns());
+	push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	return session_leave(s);
 }
 
@@ -28,7 +45,7 @@ int rsn_fsession(void *ctx)
 		return 0;
 	cookie = bpf_get_attach_cookie(ctx);
 	if (!session_is_return(ctx))
-		return tracing_enter(cookie);
+		return tracing_enter(ctx, cookie);
 	bpf_get_func_ret(ctx, &result);
 	return session_exit(ctx, cookie, result);
 }
@@ -49,7 +66,7 @@ int rsn_fentry(void *ctx)
 	asm volatile("%[cookie] = %[marker] ll"
 		     : [cookie] "=r"(cookie)
 		     : [marker] "i"(RSN_TEMPLATE_COOKIE));
-	return tracing_enter(cookie);
+	return tracing_enter(ctx, cookie);
 }
 
 SEC("fexit/vfs_read")
