@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.attach.mass_attacher import Attached, attach
 from retsnoop_py.attach.plan import LADDER, AttachContext, AttachPlan, make_plan
+from retsnoop_py.attach.slow import slow_attach
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
 from retsnoop_py.capture.limits import raise_files, raise_memlock, reserved_files
@@ -91,6 +92,7 @@ def _trace(run: _Run) -> int:
     features = Features(facts.require_btf().find("vfs_read", Kind.FUNC))
     plan = make_plan(functions, settings.mechanism, features, KernelFitness(facts, functions))
     messages.planned(settings, plan)
+    messages.warn(slow_attach(plan))
     started = time.monotonic()
     hooks = _attach(run, plan, features)
     try:
