@@ -9,6 +9,8 @@
 
 enum {
 	BTF_HEADER_WORDS = 3,
+	BTF_KIND_FUNC = 12,
+	BTF_KIND_FUNC_PROTO = 13,
 	BTF_KIND_MAX = 19,
 };
 
@@ -111,4 +113,37 @@ int rsn_btf_find(const struct rsn_btf *btf, const uint32_t *offsets, size_t cnt,
 	chains_free(&c);
 	free(wanted);
 	return 0;
+}
+
+static const uint32_t *btf_type(const struct rsn_btf_part *btf, size_t btf_cnt, uint32_t id,
+				uint32_t kind)
+{
+	for (size_t i = 0; i < btf_cnt; i++) {
+		const uint32_t *type;
+
+		if (id < btf[i].first || id - btf[i].first >= btf[i].cnt)
+			continue;
+		type = &btf[i].types[btf[i].offsets[id - btf[i].first]];
+		return btf_kind(type[1]) == kind ? type : NULL;
+	}
+	return NULL;
+}
+
+/*
+ * The ids of the types that functions return. Stops at an id that is no function with a
+ * prototype; returns how many were written.
+ */
+size_t rsn_btf_returns(const struct rsn_btf_part *btf, size_t btf_cnt, const uint32_t *funcs,
+		       size_t cnt, uint32_t *out)
+{
+	for (size_t i = 0; i < cnt; i++) {
+		const uint32_t *type = btf_type(btf, btf_cnt, funcs[i], BTF_KIND_FUNC);
+
+		if (type)
+			type = btf_type(btf, btf_cnt, type[2], BTF_KIND_FUNC_PROTO);
+		if (!type)
+			return i;
+		out[i] = type[2];
+	}
+	return cnt;
 }

@@ -77,11 +77,21 @@ struct rsn_btf {
 	size_t base_strs_len;
 };
 
+/* The types of one BTF, of which the first has the id `first`. */
+struct rsn_btf_part {
+	const uint32_t *types;
+	const uint32_t *offsets; /* in words, by id */
+	size_t cnt;
+	uint32_t first;
+};
+
 int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len);
 struct rsn_symtab *rsn_syms_read(int fd, int list, int *err);
 void rsn_syms_free(struct rsn_symtab *tab);
 size_t rsn_syms_upper(const struct rsn_symtab *tab, uint64_t addr);
 size_t rsn_syms_find(const struct rsn_symtab *tab, const char *name, uint32_t *out, size_t max);
+size_t rsn_syms_gather(const struct rsn_symtab *tab, const uint32_t *subset, size_t cnt,
+		       struct rsn_sym *syms, char *names, size_t size);
 size_t rsn_syms_count(const struct rsn_symtab *tab, const char *prefix);
 int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable, int by_addr,
 		    uint64_t text_end, struct rsn_functions *out);
@@ -91,6 +101,8 @@ ptrdiff_t rsn_syms_match(const struct rsn_symtab *tab, const uint32_t *subset, s
 ptrdiff_t rsn_btf_index(const uint32_t *types, size_t words, uint32_t *offsets, size_t max);
 int rsn_btf_find(const struct rsn_btf *btf, const uint32_t *offsets, size_t cnt, uint32_t kinds,
 		 const char *names, size_t name_cnt, uint32_t *out);
+size_t rsn_btf_returns(const struct rsn_btf_part *btf, size_t btf_cnt, const uint32_t *funcs,
+		       size_t cnt, uint32_t *out);
 /* cdef end */
 
 #endif

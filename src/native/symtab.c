@@ -332,6 +332,34 @@ size_t rsn_syms_find(const struct rsn_symtab *tab, const char *name, uint32_t *o
 	return found;
 }
 
+static size_t put_name(char *out, size_t at, size_t size, const char *name, size_t len)
+{
+	if (at + len + 1 <= size) {
+		memcpy(out + at, name, len);
+		out[at + len] = 0;
+	}
+	return at + len + 1;
+}
+
+/*
+ * The symbols of subset, and for each its name and the name of its module, which ends with a NUL
+ * each. Returns how many bytes names takes; no more than size are written.
+ */
+size_t rsn_syms_gather(const struct rsn_symtab *tab, const uint32_t *subset, size_t cnt,
+		       struct rsn_sym *syms, char *names, size_t size)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct rsn_sym *s = &tab->syms[subset[i]];
+
+		syms[i] = *s;
+		at = put_name(names, at, size, tab->text + s->name, s->name_len);
+		at = put_name(names, at, size, tab->text + s->module, s->module_len);
+	}
+	return at;
+}
+
 /* How many names start with prefix. */
 size_t rsn_syms_count(const struct rsn_symtab *tab, const char *prefix)
 {

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from retsnoop_py.cli.main import main
+from retsnoop_py.cli.main import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -106,5 +106,7 @@ def _snoop(tool: Tool, selection: Selection, folder: Path) -> tuple[str, ...]:
         listed = folder / f"{selection.key}.globs"
         listed.write_text("".join(f"{name}\n" for name in selection.names))
         allow = f"@{listed}"
+    # more than a user is likely to mean has to be allowed by name
+    many = ("--max-functions", "200000") if tool.name == OURS and allow == "*" else ()
     # without source lines: whether there is DWARF must not decide
-    return (str(tool.path), "-sn", "-e", selection.entry, "-a", allow)
+    return (str(tool.path), "-sn", *many, "-e", selection.entry, "-a", allow)

@@ -63,10 +63,12 @@ def test_the_list_is_what_a_run_attaches(selection: str, machine: Machine) -> No
 
 
 def test_globs_and_entry_options_are_the_same(machine: Machine) -> None:
-    as_words = functions(machine, "*_sys_bpf", "-a", "map_create")
-    as_options = functions(machine, "-e", "*_sys_bpf", "-a", "map_create")
+    as_words = functions(machine, "*_sys_bpf", "-a", "bpf_map_new_fd")
+    as_options = functions(machine, "-v", "-e", "*_sys_bpf", "-a", "bpf_map_new_fd")
     assert as_words.status == 0, as_words.err
     assert as_words.out == as_options.out
+    assert as_words.err == ""
+    assert f"/boot/vmlinux-{machine.release}: no such file" in as_options.err
 
 
 def test_json_has_what_the_columns_have(machine: Machine) -> None:

@@ -91,6 +91,7 @@ def _trace(run: _Run) -> int:
     start_log(2 if settings.verbose >= 3 else 0)
     features = Features(facts.require_btf().find("vfs_read", Kind.FUNC))
     plan = make_plan(functions, settings.mechanism, features, KernelFitness(facts, functions))
+    facts.drop_lists()
     messages.planned(settings, plan)
     messages.warn(slow_attach(plan))
     started = time.monotonic()

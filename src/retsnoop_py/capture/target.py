@@ -51,8 +51,8 @@ class Target(Value):
         return KernelSymbolizer(self.facts, self.symbolize, self.images)
 
 
-def choose_target(settings: Settings) -> Target:
-    """Find images and functions.
+def choose_target(settings: Settings, *, prototypes: bool = False) -> Target:
+    """Find images and functions; with ``prototypes``, or if a run shows or records them, these.
 
     Raises what :func:`~retsnoop_py.select.select.select` raises; UnavailableError on a kernel
     without BTF; InputError where source lines were explicitly asked for and no image has them.
@@ -66,7 +66,8 @@ def choose_target(settings: Settings) -> Target:
     if mode is not SymbolizeMode.NONE or by_source:
         images = KernelImages(facts, settings.kernel_image)
     units = CompileUnits(images) if images and images.search.notice is None else None
-    selection = select(facts, chosen, units)
+    wanted = prototypes or settings.output is not None or settings.verbose > 1
+    selection = select(facts, chosen, units, prototypes=wanted)
     if images is None:
         return Target(facts, selection, images, mode)
     notice = images.search.notice if mode is SymbolizeMode.AUTO else None

@@ -103,7 +103,7 @@ def run(request: FunctionsRequest) -> int:
     from retsnoop_py.select.explain import NoMatch
 
     try:
-        target = choose_target(request.settings)
+        target = choose_target(request.settings, prototypes=True)
     except NoMatch as error:
         refused = Listing(left_out=left_out(error.rejections))
         _show(request, refused, KernelFacts().release, error)
@@ -113,6 +113,7 @@ def run(request: FunctionsRequest) -> int:
 
 
 def _list(settings: Settings, target: Target) -> Listing:
+    from retsnoop_py.capture import messages
     from retsnoop_py.listing.build import build
     from retsnoop_py.symbolize.files import SourceFiles
 
@@ -123,6 +124,9 @@ def _list(settings: Settings, target: Target) -> Listing:
         notes.append(f"a trace of more than {most} functions takes --max-functions {count}")
     files = SourceFiles(target.images) if target.images is not None else None
     listing = build(target.facts, target.selection, plan, files, notes)
+    messages.images(settings, target.image_report)
+    for text in target.image_warnings:
+        messages.warn(text)
     if target.images is not None:
         target.images.__exit__()
     return listing

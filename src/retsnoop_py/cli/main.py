@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from retsnoop_py.cli import report
 from retsnoop_py.errors import RetsnoopError, UsageError
@@ -49,6 +49,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return report.output_failed(error) or report.unexpected(error, verbose)
     except Exception as error:  # noqa: BLE001 - a bug ends with one message as well
         return report.unexpected(error, verbose)
+
+
+def program() -> NoReturn:
+    """The process ``retsnoop-py``: ends it without taking the interpreter apart first.
+
+    That takes as long as detaching, and nothing is left to be done: streams are flushed here,
+    and a sub-command that has more to do at exit raises :class:`SystemExit` itself.
+    """
+    status = main()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            pass  # main() has told of it, or nobody is left to be told
+    os._exit(status)
 
 
 def _job(words: list[str]) -> Job:

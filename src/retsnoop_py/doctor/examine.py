@@ -25,8 +25,8 @@ __all__ = ["Diagnosis", "diagnose", "examine", "this_host"]
 
 _UNAVAILABLE, _PRIVILEGE = 69, 77
 _LOSES = {
-    Mechanism.KPROBE_EVENTS: "speed: attaching takes some 14 ms per function",
-    Mechanism.KPROBE: "speed: attaching takes 10 to 40 ms per function, letting go longer still",
+    Mechanism.KPROBE_EVENTS: "speed: functions are attached one by one, some 10 ms each",
+    Mechanism.KPROBE: "speed: functions are attached and let go one by one, tens of ms each",
 }
 
 

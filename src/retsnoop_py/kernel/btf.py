@@ -8,7 +8,7 @@ BTF (a module's) goes on numbering where its base ends and may refer to the base
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -278,6 +278,12 @@ class Btf:
             raise DataError(f"BTF is damaged: function {func_id} has no prototype")
         before, after = self._declarator(proto.arg)
         return self.result(proto.arg), f"{before}{func.name}{self._param_list(proto)}{after}"
+
+    def returns(self, functions: Sequence[int]) -> list[int]:
+        """The ids of the types that ``functions`` (ids, of this BTF or its base) return."""
+        return native.btf_returns(
+            [(blob.types, blob.offsets, blob.start) for blob in self.blobs], functions
+        )
 
     def result(self, type_id: int) -> ResultType:
         """How a result of type ``type_id`` is to be read."""

@@ -57,13 +57,26 @@ class KernelFacts:
 
     @cached_property
     def traceable(self) -> Traceable:
-        """The functions ftrace can hook."""
-        return Traceable(self.root)
+        """The functions ftrace can hook, by name unless :meth:`tell_namesakes` was called."""
+        return Traceable(self.root, addresses=False)
+
+    def tell_namesakes(self) -> bool:
+        """Let ``traceable`` tell functions of one name apart; False where the kernel does not."""
+        if not self.traceable.has_addresses:
+            self.traceable = Traceable(self.root)
+            return self.traceable.has_addresses
+        return False
 
     @cached_property
     def kprobe_blacklist(self) -> KprobeBlacklist:
         """The address ranges kprobes may not touch."""
         return KprobeBlacklist(self.root / "sys/kernel/debug/kprobes/blacklist")
+
+    def drop_lists(self) -> None:
+        """Free what only choosing functions takes; asked for again, it is read again."""
+        for name in ("traceable", "kprobe_blacklist", "btf"):
+            self.__dict__.pop(name, None)
+        self._module_btf.clear()
 
     # -- BTF --
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from retsnoop_py.kernel.functions import FuncFlags, ResultKind, ResultType
 from retsnoop_py.kernel.helpers import helper_result
 
-__all__ = ["UNKNOWN_RESULT", "flags_for", "result_for"]
+__all__ = ["UNKNOWN_RESULT", "flags_for", "flags_of", "result_for"]
 
 #: A function without BTF: most return int or nothing, and int is the one that can fail.
 UNKNOWN_RESULT = ResultType(ResultKind.UNKNOWN, 4, True, "")
@@ -33,7 +33,11 @@ def flags_for(name: str, result: ResultType | None) -> FuncFlags:
     A 32-bit one, an enum too, counts by its low half: the upper half of the register is
     whatever was left there. Everything else is read as 64 signed bits.
     """
-    result = result_for(name, result)
+    return flags_of(result_for(name, result))
+
+
+def flags_of(result: ResultType) -> FuncFlags:
+    """The flags of a function that really returns ``result``."""
     if result.kind is ResultKind.PTR:
         return FuncFlags.PTR
     unsigned = result.kind is ResultKind.INT and not result.signed

@@ -8,7 +8,8 @@ trampolines as ``[bpf]``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,10 +118,16 @@ class Kallsyms:
 
     def symbol(self, index: int) -> Symbol:
         """The symbol at ``index`` of :attr:`table`."""
-        line = self.table.line(index)
-        module = line.module.decode(errors="replace") or None
-        size = min(line.size, self._limit(line.address, module) - line.address)
-        return Symbol(line.address, max(size, 0), line.name.decode(errors="replace"), module)
+        return self.symbols((index,))[0]
+
+    def symbols(self, indexes: Iterable[int]) -> list[Symbol]:
+        """The symbols at ``indexes`` of :attr:`table`, in that order."""
+        symbols = []
+        for address, extent, name, in_module in self.table.lines(array("I", indexes)):
+            module = in_module or None
+            size = min(extent, self._limit(address, module) - address)
+            symbols.append(Symbol(address, max(size, 0), name, module))
+        return symbols
 
     def name(self, index: int) -> tuple[str, str | None]:
         """Name and module of the symbol at ``index`` of :attr:`table`."""

@@ -136,6 +136,35 @@ class SymbolTable:
             address, text[name : name + name_len], text[module : module + module_len], kind, size
         )
 
+    def lines(self, indexes: array[int]) -> list[tuple[int, int, str, str]]:
+        """Address, size, name and module of the symbols at ``indexes``, in bulk."""
+        ffi, lib = _native()
+        syms = bytearray(len(indexes) * _SYM.size)
+        size = 0
+        names = b""
+        while True:
+            buffer = ffi.new("char[]", size)
+            need = lib.rsn_syms_gather(
+                self._table,
+                ffi.from_buffer("uint32_t[]", indexes),
+                len(indexes),
+                ffi.cast("struct rsn_sym *", ffi.from_buffer(syms)),
+                buffer,
+                size,
+            )
+            if need <= size:
+                names = ffi.buffer(buffer, need)[:]
+                break
+            size = need
+        texts = names.decode(errors="replace").split("\0")
+        fields = _SYM.iter_unpack(syms)
+        return [
+            (address, extent, name, module)
+            for (address, _, _, extent, _, _, _), name, module in zip(
+                fields, texts[0:-1:2], texts[1::2], strict=True
+            )
+        ]
+
     def address(self, index: int) -> int:
         """The address of the symbol at ``index``."""
         value: int = _SYM.unpack_from(self._raw, index * _SYM.size)[0]
@@ -253,3 +282,28 @@ def btf_find(
     blob = b"\0".join(names) + b"\0"
     _check_memory(lib.rsn_btf_find(btf, offs, len(offsets), kinds, blob, len(names), out))
     return list(out[0 : len(names)])
+
+
+def btf_returns(
+    blobs: Sequence[tuple[memoryview, array[int], int]], functions: Sequence[int]
+) -> list[int]:
+    """The ids of the types that ``functions`` (ids) return.
+
+    ``blobs``: types, their offsets and the first id of each BTF. Raises :class:`DataError`
+    for an id that is no function with a prototype.
+    """
+    ffi, lib = _native()
+    parts = [
+        (ffi.from_buffer("uint32_t[]", types), ffi.from_buffer("uint32_t[]", offsets), first)
+        for types, offsets, first in blobs
+    ]
+    table = ffi.new(
+        "struct rsn_btf_part[]",
+        [(types, offsets, len(offsets), first) for types, offsets, first in parts],
+    )
+    out = ffi.new("uint32_t[]", max(len(functions), 1))
+    ids = ffi.new("uint32_t[]", functions)
+    done = lib.rsn_btf_returns(table, len(table), ids, len(functions), out)
+    if done < len(functions):
+        raise DataError(f"BTF is damaged: type {functions[done]} is no function with a prototype")
+    return list(out[0:done])

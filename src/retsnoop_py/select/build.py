@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable
 
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.flags import flags_for, result_for
+from retsnoop_py.kernel.flags import flags_of, result_for
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultType
 from retsnoop_py.kernel.kallsyms import Symbol
 from retsnoop_py.select.model import TypeSource
@@ -17,54 +17,70 @@ __all__ = ["build_functions"]
 
 #: What compilers append to a copy of a function they changed the parameters of.
 _VARIANT = re.compile(r"\.(?:isra|constprop|part|llvm)\..*")
+#: A function that BTF does not know.
+_NOTHING: tuple[ResultType | None, FuncFlags] = (None, FuncFlags(0))
 
 
 def build_functions(
-    facts: KernelFacts, indexes: Iterable[int], entries: Container[int]
+    facts: KernelFacts,
+    indexes: Iterable[int],
+    entries: Container[int],
+    *,
+    prototypes: bool = True,
 ) -> tuple[tuple[Function, ...], tuple[TypeSource, ...]]:
-    """The functions on lines ``indexes`` of kallsyms, in that order, and the BTF they come from.
+    """The functions at ``indexes`` of kallsyms, in that order, and the BTF they come from.
 
-    Those in ``entries`` start sessions.
+    Those in ``entries`` start sessions. Without ``prototypes`` they have none: writing them
+    takes longer than all the rest.
     """
-    symbols = [(facts.kallsyms.symbol(index), index in entries) for index in indexes]
-    modules = sorted({symbol.module for symbol, _ in symbols if symbol.module})
+    chosen = list(indexes)
+    symbols = facts.kallsyms.symbols(chosen)
+    modules = sorted({symbol.module for symbol in symbols if symbol.module})
     types: dict[str | None, _Types] = {}
     for module in (None, *modules):
-        names = [symbol.name for symbol, _ in symbols if symbol.module == module]
+        names = [symbol.name for symbol in symbols if symbol.module == module]
         btf = facts.btf if module is None else facts.module_btf(module)
-        types[module] = _Types(btf, names)
-    functions = tuple(types[symbol.module].function(symbol, entry) for symbol, entry in symbols)
+        types[module] = _Types(btf, names, prototypes)
+    functions = tuple(
+        [
+            types[symbol.module].function(symbol, index in entries)
+            for index, symbol in zip(chosen, symbols, strict=True)
+        ]
+    )
     return functions, tuple(TypeSource(module, t.btf is not None) for module, t in types.items())
 
 
 class _Types:
-    """The prototypes of functions, looked up in one BTF."""
+    """What the functions of these names return, looked up in one BTF."""
 
-    def __init__(self, btf: Btf | None, names: list[str]) -> None:
+    def __init__(self, btf: Btf | None, names: list[str], prototypes: bool) -> None:
         self.btf = btf
-        wanted = {*names, *(_VARIANT.sub("", name) for name in names)}
-        self._ids = btf.functions(wanted) if btf else {}
+        self._prototypes = prototypes
+        origins = {name: _VARIANT.sub("", name) for name in names if "." in name}
+        self._ids = btf.functions({*names, *origins.values()}) if btf else {}
+        ids = list(self._ids.values())
+        self._results = self._known(btf, ids) if btf else {}
+        # A variant takes other parameters than its origin, but what it returns is the same.
+        self._origins = {name: self._ids[o] for name, o in origins.items() if o in self._ids}
+
+    @staticmethod
+    def _known(btf: Btf, ids: list[int]) -> dict[int, tuple[ResultType, FuncFlags]]:
+        """What the functions ``ids`` return by BTF, and the flags that follow."""
+        returns = btf.returns(ids)
+        kinds = {type_id: btf.result(type_id) for type_id in set(returns)}
+        known = {type_id: (result, flags_of(result)) for type_id, result in kinds.items()}
+        return {btf_id: known[type_id] for btf_id, type_id in zip(ids, returns, strict=True)}
 
     def function(self, symbol: Symbol, entry: bool) -> Function:
-        btf_id = self._ids.get(symbol.name)
-        result, prototype = self._prototype(symbol.name, btf_id)
-        flags = flags_for(symbol.name, result)
-        return Function(
-            name=symbol.name,
-            address=symbol.address,
-            size=symbol.size,
-            flags=flags | FuncFlags.ENTRY if entry else flags,
-            result=result_for(symbol.name, result),
-            module=symbol.module,
-            btf_id=btf_id,
-            prototype=prototype,
-        )
-
-    def _prototype(self, name: str, btf_id: int | None) -> tuple[ResultType | None, str | None]:
-        if self.btf is None:
-            return None, None
-        if btf_id is not None:
-            return self.btf.prototype(btf_id)
-        # A variant takes other parameters than its origin, but what it returns is the same.
-        origin = self._ids.get(_VARIANT.sub("", name))
-        return (self.btf.prototype(origin)[0], None) if origin is not None else (None, None)
+        address, size, name, module = symbol
+        btf_id = self._ids.get(name)
+        by_btf, flags = self._results.get(btf_id or self._origins.get(name, 0), _NOTHING)
+        result = result_for(name, by_btf)
+        if result is not by_btf:
+            flags = flags_of(result)
+        if entry:
+            flags |= FuncFlags.ENTRY
+        prototype = None
+        if self._prototypes and btf_id is not None and self.btf is not None:
+            prototype = self.btf.prototype(btf_id)[1]
+        return Function(name, address, size, flags, result, module, btf_id, prototype)

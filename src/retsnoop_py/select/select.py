@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.facts import KernelFacts
@@ -26,21 +27,43 @@ __all__ = ["Selector", "select"]
 
 
 def select(
-    facts: KernelFacts, settings: SelectionSettings, units: UnitSource | None = None
+    facts: KernelFacts,
+    settings: SelectionSettings,
+    units: UnitSource | None = None,
+    *,
+    prototypes: bool = True,
 ) -> Selection:
     """Choose the functions to trace; ``units`` resolves source paths.
 
+    ``prototypes``: the functions have them, which costs more than everything else here.
     Raises :class:`UsageError` for a bad glob, :class:`NoMatch` if a mandatory entry glob
     finds nothing that can be traced, and what reading the facts raises.
     """
-    return Selector(facts, settings, units).run()
+    return Selector(facts, settings, units, prototypes=prototypes).run()
+
+
+_COLD = "it is the unlikely part of another function"
+
+
+class _Chosen(NamedTuple):
+    """What the globs match: by function the first glob that does, and counts by glob."""
+
+    entries: dict[int, Asked]
+    allowed: dict[int, Asked]
+    entry_counts: list[int]
+    allow_counts: list[int]
 
 
 class Selector:
     """One selection under way."""
 
     def __init__(
-        self, facts: KernelFacts, settings: SelectionSettings, units: UnitSource | None
+        self,
+        facts: KernelFacts,
+        settings: SelectionSettings,
+        units: UnitSource | None,
+        *,
+        prototypes: bool = True,
     ) -> None:
         plan = make_plan(settings)
         self.facts = facts
@@ -48,31 +71,51 @@ class Selector:
         self.functions = self.kallsyms.functions(facts.traceable)
         self.plan = plan.on(self._can_trace)
         self._units = units
+        self._prototypes = prototypes
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         self._blacklist = facts.kprobe_blacklist
         self._named = self.plan.names
 
     def run(self) -> Selection:
         """Select."""
-        plan, listed = self.plan, self.functions.listed
-        entries, entry_counts = self._matches(plan.entry, listed)
-        allowed, allow_counts = self._matches(plan.allow, listed)
-        chosen = allowed | entries
-        subset = array("I", sorted(chosen))
+        chosen = self._choose()
+        if self._has_namesakes(chosen) and self.facts.tell_namesakes():
+            self.functions = self.kallsyms.functions(self.facts.traceable)
+            chosen = self._choose()
+        return self._select(chosen)
+
+    def _has_namesakes(self, chosen: _Chosen) -> bool:
+        states, ambiguous = self.functions.states, int(State.AMBIGUOUS)
+        return any(states[i] == ambiguous for i in (*chosen.entries, *chosen.allowed))
+
+    def _choose(self) -> _Chosen:
+        """What the entry and allow globs match."""
+        listed = self.functions.listed
+        entries, entry_counts = self._matches(self.plan.entry, listed)
+        allowed, allow_counts = self._matches(self.plan.allow, listed)
+        return _Chosen(entries, allowed, entry_counts, allow_counts)
+
+    def _select(self, chosen: _Chosen) -> Selection:
+        plan = self.plan
+        subset = array("I", sorted(chosen.entries | chosen.allowed))
         denied, deny_counts = self._matches(plan.deny, subset)
         rejections = [self._rejection(i, denied.get(i)) for i in subset]
         traced = [i for i, rejection in zip(subset, rejections, strict=True) if not rejection]
         asked = (*plan.entry, *plan.allow)
         others, other_counts = self._matches(asked, self.functions.others)
-        refused = [r for r in rejections if r] + [self._untraceable(i) for i in sorted(others)]
+        refused = [r for r in rejections if r] + self._untraceable(sorted(others))
         self._check_entries(traced, refused)
-        functions, types = build_functions(self.facts, traced, entries.keys())
+        functions, types = build_functions(
+            self.facts, traced, chosen.entries.keys(), prototypes=self._prototypes
+        )
         return Selection(
             functions=functions,
             rejections=tuple(refused),
             globs=(
-                *_counts(Role.ENTRY, plan.entry, entry_counts, other_counts),
-                *_counts(Role.ALLOW, plan.allow, allow_counts, other_counts[len(plan.entry) :]),
+                *_counts(Role.ENTRY, plan.entry, chosen.entry_counts, other_counts),
+                *_counts(
+                    Role.ALLOW, plan.allow, chosen.allow_counts, other_counts[len(plan.entry) :]
+                ),
                 *_counts(Role.DENY, plan.deny, deny_counts, [0] * len(plan.deny)),
             ),
             discovered=len(self.facts.traceable),
@@ -138,10 +181,13 @@ class Selector:
             return None
         return self._refusal(index, reason, detail)
 
-    def _untraceable(self, index: int) -> Rejection:
-        cold = b".cold" in self.kallsyms.table.line(index).name
-        detail = "it is the unlikely part of another function" if cold else ""
-        return self._refusal(index, Reason.NOT_TRACEABLE, detail)
+    def _untraceable(self, indexes: Sequence[int]) -> list[Rejection]:
+        found = []
+        for _, _, name, module in self.kallsyms.table.lines(array("I", indexes)):
+            detail = _COLD if ".cold" in name else ""
+            named = name in self._named
+            found.append(Rejection(name, module or None, Reason.NOT_TRACEABLE, detail, named))
+        return found
 
     def _refusal(self, index: int, reason: Reason, detail: str) -> Rejection:
         name, module = self.kallsyms.name(index)

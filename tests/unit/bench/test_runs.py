@@ -76,6 +76,15 @@ def test_both_snoops_get_the_same_words(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "10.globs").read_text() == "a\nb\n"
 
 
+def test_only_ours_has_to_be_allowed_to_take_every_function(tmp_path: Path) -> None:
+    everything = Selection("all", allow="*")
+    words = [
+        starting(Tool(name, "/bin/tool"), everything, tmp_path, Path("/meter")).argv
+        for name in (OURS, PEER)
+    ]
+    assert ["--max-functions" in argv for argv in words] == [True, False]
+
+
 def test_bpftrace_counts_entries_and_returns(tmp_path: Path) -> None:
     start = starting(Tool("bpftrace", "/bin/bpftrace"), NAMED, tmp_path, Path("/meter"))
     script = Path(start.argv[-1]).read_text()

@@ -139,6 +139,30 @@ def test_importing_the_entry_point_loads_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+#: What a run needs only with -o, for DWARF, for a command, or not at all.
+NOT_ON_THE_USUAL_PATH = """
+    typer click rich shellingham inspect dataclasses msgspec typing_extensions elftools
+    subprocess tempfile shutil traceback difflib json http urllib.request ssl email logging
+    retsnoop_py.recording retsnoop_py.cli.typed retsnoop_py.cli.vm retsnoop_py.vm
+    retsnoop_py.cli.doctor retsnoop_py.doctor retsnoop_py.cli.functions retsnoop_py.listing
+    retsnoop_py._dwarf
+"""
+
+
+def test_a_plain_run_loads_nothing_that_only_others_need() -> None:
+    code = (
+        "import sys\n"
+        "from retsnoop_py.cli import main\n"
+        "job = main._job(['-e', '*_sys_bpf', '-a', '*bpf*'])\n"
+        "import retsnoop_py.capture.run\n"
+        "print(*sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True
+    )
+    assert not set(NOT_ON_THE_USUAL_PATH.split()) & set(done.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -119,3 +119,16 @@ def test_damaged_btf_names_its_file(tree: Tree) -> None:
     tree.btf(b"garbage")
     with pytest.raises(DataError, match=r"sys/kernel/btf/vmlinux: not BTF"):
         _ = tree.facts.btf
+
+
+def test_what_was_dropped_is_read_again_when_asked_for(tree: Tree) -> None:
+    tree.traceable("a")
+    facts = tree.facts
+    assert len(facts.traceable) == 1
+    tree.traceable("a", "b")
+    assert len(facts.traceable) == 1
+
+    facts.drop_lists()
+
+    assert len(facts.traceable) == 2
+    assert facts.btf is None

@@ -15,13 +15,22 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_the_list_with_addresses_is_preferred(tree: Tree) -> None:
+def test_the_list_with_addresses_is_read_where_names_do_not_tell(tree: Tree) -> None:
     tree.traceable("a", "b [kvm]")
     tree.traceable("ffffffff81000004 a", "ffffffffc0200004 b [kvm]", addrs=True)
-    traceable = tree.facts.traceable
+    facts = tree.facts
+    assert not facts.traceable.has_addresses
 
+    assert facts.tell_namesakes()
+    traceable = facts.traceable
     assert traceable.has_addresses
+    assert not facts.tell_namesakes()
     assert traceable.table.line(1) == (0xFFFFFFFFC0200004, b"b", b"kvm", b"\0", 0)
+
+
+def test_without_such_a_list_names_are_all_there_is(tree: Tree) -> None:
+    tree.traceable("a", "b [kvm]")
+    assert not tree.facts.tell_namesakes()
 
 
 def test_functions_are_found_by_name_and_module(tree: Tree) -> None:

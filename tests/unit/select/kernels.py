@@ -47,7 +47,7 @@ class Kernel:
         self.units = Units()
         self._addrs = addrs
         self._symbols: list[str] = []
-        self._listed: list[str] = []
+        self._listed: list[tuple[str, str]] = []
         self._next = BASE
         self._next_in_module = MODULES
 
@@ -62,13 +62,15 @@ class Kernel:
         self._symbols.append(f"{address:x} t {name}" + (f"\t[{module}]" if module else ""))
         if traceable:
             # as with IBT, where ENDBR comes first
-            where = f"{address + 4:x} " if self._addrs else ""
-            self._listed.append(f"{where}{name}" + (f" [{module}]" if module else ""))
+            self._list(address + 4, name + (f" [{module}]" if module else ""))
         return address
 
     def list_again(self, name: str) -> None:
         """Another line in ftrace's list."""
-        self._listed.append(name)
+        self._listed.append(("", name))
+
+    def _list(self, address: int, name: str) -> None:
+        self._listed.append((f"{address:x} " if self._addrs else "", name))
 
     def select(
         self,
@@ -80,7 +82,9 @@ class Kernel:
         """Write the kernel's files and select."""
         end = f"{self._next:x} T _etext"
         self.tree.kallsyms(*self._symbols, end, f"{self._next + 16:x} d some_data")
-        self.tree.traceable(*self._listed, addrs=self._addrs)
+        self.tree.traceable(*(name for _, name in self._listed))
+        if self._addrs:
+            self.tree.traceable(*(where + name for where, name in self._listed), addrs=True)
         settings = SelectionSettings(tuple(entry), tuple(allow), tuple(deny), tuple(presets))
         units = self.units if self.units.files else None
         return select(self.tree.facts, settings, units)
