@@ -18,8 +18,15 @@ HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
 sys.path.insert(0, str(HERE.parent.parent))
 import build  # noqa: E402
 
-HEADERS = ("reader", "glue", "attach", "facts", "shapes", "fentry")
-SOURCES = ("reader", "glue", "attach", "symtab", "symbols", "match", "btf", "shapes", "fentry")
+HEADERS = (
+    *("reader", "glue", "attach", "probe_events", "guard", "facts"),
+    *("shapes", "fentry"),
+)
+SOURCES = (
+    *("reader", "glue", "attach", "probe_events", "expedite", "guard"),
+    *("symtab", "symbols", "match", "btf"),
+    *("shapes", "fentry"),
+)
 
 LIBBPF = """
 typedef uint32_t __u32;

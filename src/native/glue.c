@@ -162,3 +162,17 @@ void rsn_close_all(const int *fds, size_t count)
 			close(fds[i]);
 	}
 }
+
+void rsn_kprobes_missed(const int *link_fds, size_t count, uint64_t *missed)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		struct bpf_link_info info = { 0 };
+		__u32 size = sizeof(info);
+
+		missed[i] = 0;
+		if (link_fds[i] >= 0 && !bpf_link_get_info_by_fd(link_fds[i], &info, &size))
+			missed[i] = info.perf_event.kprobe.missed;
+	}
+}

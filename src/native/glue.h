@@ -34,6 +34,9 @@ struct rsn_kprobe_batch {
 
 void rsn_attach_kprobes(const struct rsn_kprobe_batch *batch);
 void rsn_close_all(const int *fds, size_t count);
+
+/* How often each link's probe was missed; 0 where the kernel does not tell (before 6.7). */
+void rsn_kprobes_missed(const int *link_fds, size_t count, uint64_t *missed);
 /* cdef end */
 
 #endif

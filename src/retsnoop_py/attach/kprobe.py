@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.attach.guard import hurried
+from retsnoop_py.attach.misses import misses_of
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
 from retsnoop_py.kernel.features import no_kprobes
 from retsnoop_py.libbpf import Program
@@ -61,6 +63,13 @@ class _Side:
             lib.rsn_close_all(fds + index, 1)
             fds[index] = -1
 
+    def missed(self) -> Iterator[int]:
+        """How often each probe was missed, in the order of attaching."""
+        for links in self._fds[::2]:
+            counts = ffi.new("uint64_t[]", len(links))
+            lib.rsn_kprobes_missed(links, len(links), counts)
+            yield from counts
+
     def chunks(self) -> list[Any]:
         """The descriptor arrays still open, links before their events; forgets them."""
         fds, self._fds = self._fds, []
@@ -79,12 +88,15 @@ class KprobeAttachment:
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
         pmu_type = _pmu_type()
         obj, use_link = context.obj, context.features.cookie
-        entries = _Side(obj.program("rsn_kprobe"), pmu_type, 0, use_link=use_link)
-        returns = _Side(obj.program("rsn_kretprobe"), pmu_type, _return_config(), use_link=use_link)
-        self._sides = (entries, returns) if use_link else (returns, entries)
-        self._detach_order = (entries, returns)
+        sides = (("rsn_kprobe", 0), ("rsn_kretprobe", _return_config()))
+        self._entries, self._returns = (
+            _Side(obj.program(name), pmu_type, config, use_link=use_link) for name, config in sides
+        )
+        both = (self._entries, self._returns)
+        self._sides = both if use_link else both[::-1]
         self._plan = plan
         self._ids = ids
+        self._order: list[int] = []
         self._context = context
         self.attached = 0
         self.refusals: dict[int, Refusal] = {}
@@ -93,12 +105,13 @@ class KprobeAttachment:
         """Attach each function; one that refuses is left out."""
         functions = self._plan.functions
         # Should descriptors run out, all others are in vain without those that start sessions.
-        order = sorted(self._ids, key=lambda i: not functions[i].is_entry)
-        for start in range(0, len(order), _CHUNK):
-            if self._context.stopping():
-                return
-            self._attach_chunk(order[start : start + _CHUNK])
-            self._context.progress(min(start + _CHUNK, len(order)), len(order))
+        order = self._order = sorted(self._ids, key=lambda i: not functions[i].is_entry)
+        with hurried(len(order), system_changes=self._context.system_changes):
+            for start in range(0, len(order), _CHUNK):
+                if self._context.stopping():
+                    return
+                self._attach_chunk(order[start : start + _CHUNK])
+                self._context.progress(min(start + _CHUNK, len(order)), len(order))
 
     def _attach_chunk(self, ids: list[int]) -> None:
         addresses, cookies = self._plan.addresses(ids), self._plan.cookies(ids)
@@ -113,12 +126,16 @@ class KprobeAttachment:
             self.refusals[ids[i]] = refused(function, first_error or second_error)
 
     def misses(self) -> list[Miss]:
-        """Calls the kernel did not hand to our programs."""
-        return []
+        """Calls the kernel did not hand to our programs, where it counts them (6.7)."""
+        counts = zip(self._order, self._entries.missed(), self._returns.missed(), strict=False)
+        functions = self._plan.functions
+        return [miss for i, *counted in counts for miss in misses_of(functions[i], *counted)]
 
     def detach(self, context: AttachContext) -> None:
         """Detach everything, entries before returns. Idempotent."""
-        chunks = [chunk for side in self._detach_order for chunk in side.chunks()]
-        for done, fds in enumerate(chunks, 1):
-            lib.rsn_close_all(fds, len(fds))
-            context.progress(len(self._ids) * done // len(chunks), len(self._ids))
+        chunks = [*self._entries.chunks(), *self._returns.chunks()]
+        probed = self.attached if chunks else 0
+        with hurried(probed, system_changes=context.system_changes):
+            for done, fds in enumerate(chunks, 1):
+                lib.rsn_close_all(fds, len(fds))
+                context.progress(self.attached * done // len(chunks), self.attached)

@@ -85,6 +85,10 @@ def make_attachment(
             from retsnoop_py.attach.kprobe_multi import KprobeMultiAttachment
 
             return KprobeMultiAttachment(plan, ids, context)
+        case Mechanism.KPROBE_EVENTS:
+            from retsnoop_py.attach.kprobe_events import KprobeEventsAttachment
+
+            return KprobeEventsAttachment(plan, ids, context)
         case Mechanism.KPROBE:
             from retsnoop_py.attach.kprobe import KprobeAttachment
 

@@ -23,6 +23,7 @@ LADDER = (
     Mechanism.FSESSION_MULTI,
     Mechanism.KPROBE_SESSION,
     Mechanism.KPROBE_MULTI,
+    Mechanism.KPROBE_EVENTS,
     Mechanism.KPROBE,
 )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.attach.mass_attacher import Attached, attach
 from retsnoop_py.attach.plan import LADDER, AttachContext, AttachPlan, make_plan
-from retsnoop_py.attach.slow import slow_attach
+from retsnoop_py.attach.sweep import sweep
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
 from retsnoop_py.capture.limits import raise_files, raise_memlock, reserved_files
@@ -37,6 +37,8 @@ _WAIT_MS = 100
 _WAIT_COMMAND_MS = 20
 #: These take descriptors for each function.
 _PER_FUNCTION = frozenset({Mechanism.FENTRY, Mechanism.KPROBE})
+#: So few functions are attached soon by every mechanism.
+_QUICK_BY_ANY = 200
 
 
 class _Run(Value):
@@ -93,7 +95,10 @@ def _trace(run: _Run) -> int:
     plan = make_plan(functions, settings.mechanism, features, KernelFitness(facts, functions))
     facts.drop_lists()
     messages.planned(settings, plan)
-    messages.warn(slow_attach(plan))
+    if len(functions) > _QUICK_BY_ANY:
+        from retsnoop_py.attach.slow import slow_attach
+
+        messages.warn(slow_attach(plan))
     started = time.monotonic()
     hooks = _attach(run, plan, features)
     try:
@@ -136,9 +141,9 @@ class _Hooks(Value):
 
 def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
     settings = run.settings
-    # an event and a link for each entry and each return
-    probes = 4 * len(plan.functions) if _PER_FUNCTION.intersection(plan.mechanisms) else 0
-    warning = raise_files(probes)
+    for text in sweep(run.target.facts.root, system_changes=settings.system_changes):
+        messages.note(settings, text)
+    warning = raise_files(_files_for(plan))
     with Progress("Attaching") as progress, reserved_files():
         loaded = load(plan, settings, features, run.target.facts)
         messages.warn(warning)  # not before: too few to load anything are an error of their own
@@ -155,6 +160,17 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
         except BaseException:
             loaded.close()
             raise
+
+
+def _files_for(plan: AttachPlan) -> int:
+    """Descriptors that attaching takes: an event and a link for each entry and each return."""
+    if _PER_FUNCTION.intersection(plan.mechanisms):
+        return 4 * len(plan.functions)
+    if Mechanism.KPROBE_EVENTS in plan.mechanisms:
+        from retsnoop_py.attach.kprobe_events import PER_PAIR
+
+        return 4 * (len(plan.functions) // PER_PAIR + 1)
+    return 0
 
 
 def _receive(run: _Run, hooks: _Hooks) -> int:

@@ -6,6 +6,8 @@ Reads the kernel and changes nothing, so a dry run goes through it as well.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from retsnoop_py.errors import InputError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.select.model import Selection
@@ -13,8 +15,10 @@ from retsnoop_py.select.select import select
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.kernel import KernelSymbolizer
 from retsnoop_py.symbolize.sources import KernelImages
-from retsnoop_py.symbolize.units import CompileUnits
 from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from retsnoop_py.symbolize.units import CompileUnits
 
 
 class Target(Value):
@@ -65,7 +69,7 @@ def choose_target(settings: Settings, *, prototypes: bool = False) -> Target:
     images = None
     if mode is not SymbolizeMode.NONE or by_source:
         images = KernelImages(facts, settings.kernel_image)
-    units = CompileUnits(images) if images and images.search.notice is None else None
+    units = _units(images) if images and images.search.notice is None else None
     wanted = prototypes or settings.output is not None or settings.verbose > 1
     selection = select(facts, chosen, units, prototypes=wanted)
     if images is None:
@@ -85,3 +89,9 @@ def _settle(mode: SymbolizeMode, images: KernelImages) -> SymbolizeMode:
             "-v shows every place that was tried",
         )
     return SymbolizeMode.NONE
+
+
+def _units(images: KernelImages) -> CompileUnits:
+    from retsnoop_py.symbolize.units import CompileUnits
+
+    return CompileUnits(images)

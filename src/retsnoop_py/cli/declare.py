@@ -8,6 +8,7 @@ and completion. A unit test holds both to the same values.
 
 from __future__ import annotations
 
+import functools
 import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -88,15 +89,18 @@ class Param(NamedTuple):
     declared: Option | Argument
 
 
-def params(function: Callable[..., Any]) -> list[Param]:
+@functools.cache
+def params(function: Callable[..., Any]) -> tuple[Param, ...]:
     """The parameters of ``function`` that the command line fills, in their order."""
     hints = typing.get_type_hints(function, include_extras=True)
-    return [
-        Param(name, hint.__origin__, extra)
-        for name, hint in hints.items()
-        for extra in getattr(hint, "__metadata__", ())
-        if isinstance(extra, (Option, Argument))
-    ]
+    return tuple(
+        [
+            Param(name, hint.__origin__, extra)
+            for name, hint in hints.items()
+            for extra in getattr(hint, "__metadata__", ())
+            if isinstance(extra, (Option, Argument))
+        ]
+    )
 
 
 def specs(function: Callable[..., Any]) -> list[Spec]:

@@ -3,7 +3,7 @@
 
 Inside the kernel every helper is a function returning u64. What that number means stands in
 ``bpf_helper_defs.h``, which libbpf generates from the kernel's documentation of the helpers;
-``helpers.toml`` is that header boiled down. To make it anew::
+``helper_list.py`` is that header boiled down. To make it anew::
 
     python -m retsnoop_py.kernel.helpers build/libbpf/include/bpf/bpf_helper_defs.h
 """
@@ -11,25 +11,27 @@ Inside the kernel every helper is a function returning u64. What that number mea
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from pathlib import Path
 
 from retsnoop_py.kernel.functions import ResultKind, ResultType
 
-__all__ = ["HELPERS_TOML", "helper_result", "parse_header", "to_toml"]
+__all__ = ["HELPER_LIST", "helper_result", "parse_header", "to_python"]
 
-HELPERS_TOML = Path(__file__).with_name("helpers.toml")
+HELPER_LIST = Path(__file__).with_name("helper_list.py")
 
-_DECLARATION = re.compile(
+_DECLARATION = (
     r"^static\s+(?:__bpf_fastcall\s+)?(?P<type>[\w ]+?)\s*(?P<pointer>\*?)\s*"
-    r"\(\*\s*const\s+(?P<name>bpf_\w+)\)\(",
-    re.MULTILINE,
+    r"\(\*\s*const\s+(?P<name>bpf_\w+)\)\("
 )
 
-_TOML_HEADER = """\
+_HEADER = """\
 # SPDX-License-Identifier: BSD-2-Clause
-# Made by `python -m retsnoop_py.kernel.helpers`: what the kernel's BPF helpers return.
+\"\"\"What BPF helpers return, as made by ``python -m retsnoop_py.kernel.helpers``.\"\"\"
+
+from __future__ import annotations
+
+HELPERS: dict[str, tuple[str, ...]] = {
 """
 
 _RESULTS = {
@@ -45,26 +47,28 @@ _RESULTS = {
 
 def parse_header(text: str) -> dict[str, list[str]]:
     """Names of the helpers a ``bpf_helper_defs.h`` declares, sorted, by what they return."""
+    import re
+
     groups: dict[str, list[str]] = {key: [] for key in _RESULTS}
-    for match in _DECLARATION.finditer(text):
+    for match in re.finditer(_DECLARATION, text, re.MULTILINE):
         groups["pointer" if match["pointer"] else match["type"]].append(match["name"])
     return {key: sorted(names) for key, names in groups.items() if names}
 
 
-def to_toml(groups: dict[str, list[str]]) -> str:
-    """The text of ``helpers.toml``."""
-    parts = [_TOML_HEADER]
+def to_python(groups: dict[str, list[str]]) -> str:
+    """The text of ``helper_list.py``."""
+    parts = [_HEADER]
     for key, names in groups.items():
-        parts.append("\n".join([f"{key} = [", *(f'    "{name}",' for name in names), "]"]) + "\n")
-    return "\n".join(parts)
+        lines = "".join(f'        "{name}",\n' for name in names)
+        parts.append(f'    "{key}": (\n{lines}    ),\n')
+    return "".join([*parts, "}\n"])
 
 
 @functools.cache
 def _table() -> dict[str, ResultType]:
-    import tomllib
+    from retsnoop_py.kernel.helper_list import HELPERS
 
-    groups = tomllib.loads(HELPERS_TOML.read_text())
-    return {name: _RESULTS[key] for key, names in groups.items() for name in names}
+    return {name: _RESULTS[key] for key, names in HELPERS.items() for name in names}
 
 
 def helper_result(name: str) -> ResultType | None:
@@ -73,4 +77,4 @@ def helper_result(name: str) -> ResultType | None:
 
 
 if __name__ == "__main__":
-    HELPERS_TOML.write_text(to_toml(parse_header(Path(sys.argv[1]).read_text())))
+    HELPER_LIST.write_text(to_python(parse_header(Path(sys.argv[1]).read_text())))

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 
 def display_width(text: str) -> int:
     """How many terminal columns ``text`` takes."""
@@ -31,6 +29,8 @@ def printable(text: str) -> str:
 
 
 def _char_width(char: str) -> int:
+    import unicodedata
+
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 from retsnoop_py.errors import UsageError
@@ -37,6 +36,8 @@ def load(name: str) -> Preset:
     """The preset called ``name``; raises :class:`UsageError` if there is none."""
     if name not in names():
         raise UsageError(f"unknown preset '{name}'", f"there are: {', '.join(names())}")
+    import tomllib
+
     data = tomllib.loads((_FOLDER / f"{name}.toml").read_text())
     lists = ("entry", "allow", "deny", "entry_otherwise")
     return Preset(name, data["about"], *(tuple(data.get(key, ())) for key in lists))

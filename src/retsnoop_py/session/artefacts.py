@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from retsnoop_py.symbolize.frames import Resolved
 
 # BPF images carry a tag of 16 hex digits in their name: bpf_prog_add() and the like stay.
-_NAMES = re.compile(
-    r"""bpf_trampoline_\d+ (?:_\d+)?
+_NAMES = r"""
+      bpf_trampoline_\d+ (?:_\d+)?
       | bpf_prog_[0-9a-f]{16} (?:_.*)?
       | _{2,}bpf_prog_run(?:_args)?\d*
       # the kernel's own BPF helpers that take this very stack
@@ -31,9 +31,7 @@ _NAMES = re.compile(
       | optimized_callback | optprobe_template_\w+
       | (?:asm_)?exc_int3 | do_int3 | kprobe_int3_handler
       | kprobe_(?:breakpoint|brk)_handler
-      """,
-    re.VERBOSE,
-)
+      """
 
 #: What kallsyms calls the module of JIT images.
 _BPF_MODULES = ("bpf", "[bpf]")
@@ -43,10 +41,16 @@ _BPF_MODULES = ("bpf", "[bpf]")
 FENTRY_RETURNS = frozenset((0x5, 0x9, 0x8, 0xC))
 
 
+@cache
+def _names() -> re.Pattern[str]:
+    """``_NAMES``, made when the first stack comes: a pattern of this size takes a while."""
+    return re.compile(_NAMES, re.VERBOSE)
+
+
 @lru_cache(maxsize=65536)
 def is_artefact_name(name: str) -> bool:
     """Whether code of this name runs only for tracing."""
-    return _NAMES.fullmatch(name) is not None
+    return _names().fullmatch(name) is not None
 
 
 def is_artefact(frame: Resolved) -> bool:

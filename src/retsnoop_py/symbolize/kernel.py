@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.settings import SymbolizeMode
-from retsnoop_py.symbolize.dwarf import Location
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 from retsnoop_py.symbolize.sources import KernelImages, SourceFacts, Symbol
+
+if TYPE_CHECKING:
+    from retsnoop_py.symbolize.dwarf import Location
 
 __all__ = ["KernelSymbolizer"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.debuginfod import Debuginfod
@@ -20,8 +20,10 @@ from retsnoop_py.kernel.images import (
     find_image,
     find_module_image,
 )
-from retsnoop_py.symbolize.dwarf import DwarfImage
 from retsnoop_py.symbolize.paths import SourcePaths, source_root
+
+if TYPE_CHECKING:
+    from retsnoop_py.symbolize.dwarf import DwarfImage
 
 __all__ = ["KernelImages", "PlacedImage", "SourceFacts", "Symbol"]
 
@@ -143,7 +145,7 @@ class KernelImages:
         if text is None or stext is None:
             self.warn(f"no source lines: {path} cannot be placed without .text and _stext")
             return
-        dwarf = self._opened.enter_context(DwarfImage(path))
+        dwarf = self._opened.enter_context(_open_image(path))
         self._vmlinux = PlacedImage(dwarf, stext - text.address)
 
     def module(self, name: str) -> PlacedImage | None:
@@ -161,7 +163,7 @@ class KernelImages:
         path = self.module_path(name) if sections else None
         if path is None:
             return None
-        return PlacedImage(self._opened.enter_context(DwarfImage(path, sections)), 0)
+        return PlacedImage(self._opened.enter_context(_open_image(path, sections)), 0)
 
     def module_path(self, name: str) -> Path | None:
         """The file with the DWARF of module ``name``, None where none was found."""
@@ -187,3 +189,9 @@ class KernelImages:
             return source_root((unit.name, unit.comp_dir) for unit in image.dwarf.units())
         except RetsnoopError:
             return None  # names stay absolute, as DWARF has them
+
+
+def _open_image(path: Path, sections: Mapping[str, int] | None = None) -> DwarfImage:
+    from retsnoop_py.symbolize.dwarf import DwarfImage
+
+    return DwarfImage(path, sections)

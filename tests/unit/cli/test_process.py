@@ -142,10 +142,11 @@ def test_importing_the_entry_point_loads_nothing_heavy() -> None:
 #: What a run needs only with -o, for DWARF, for a command, or not at all.
 NOT_ON_THE_USUAL_PATH = """
     typer click rich shellingham inspect dataclasses msgspec typing_extensions elftools
-    subprocess tempfile shutil traceback difflib json http urllib.request ssl email logging
+    subprocess tempfile shutil traceback difflib json tomllib datetime unicodedata
+    http urllib.request ssl email logging threading
     retsnoop_py.recording retsnoop_py.cli.typed retsnoop_py.cli.vm retsnoop_py.vm
     retsnoop_py.cli.doctor retsnoop_py.doctor retsnoop_py.cli.functions retsnoop_py.listing
-    retsnoop_py._dwarf
+    retsnoop_py._dwarf retsnoop_py.symbolize.dwarf retsnoop_py.symbolize.units
 """
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from retsnoop_py.kernel.flags import flags_for, result_for
 from retsnoop_py.kernel.functions import FuncFlags, ResultKind, ResultType
-from retsnoop_py.kernel.helpers import HELPERS_TOML, helper_result, parse_header, to_toml
+from retsnoop_py.kernel.helpers import HELPER_LIST, helper_result, parse_header, to_python
 
 ROOT = Path(__file__).parents[3]
 U64 = ResultType(ResultKind.INT, 8, False, "u64")
@@ -95,10 +95,10 @@ def test_the_table_is_made_from_libbpfs_header() -> None:
 
     # an other libbpf than the pinned one may know more helpers, or fewer
     made = parse_header(headers[0].read_text())
-    listed = HELPERS_TOML.read_text()
+    listed = HELPER_LIST.read_text()
     if headers[0].is_relative_to(ROOT):
-        assert to_toml(made) == listed
+        assert to_python(made) == listed
     for key, names in made.items():
         for name in names:
             known = helper_result(name)
-            assert known is None or f"\n{key} = [" in listed
+            assert known is None or f'\n    "{key}": (' in listed

@@ -103,3 +103,9 @@ def test_every_denied_glob_has_a_reason_and_is_listed_once() -> None:
     for entry in entries:
         assert isinstance(parse(entry.glob), NameGlob)
         assert entry.reason
+
+
+def test_the_list_for_python_is_up_to_date() -> None:
+    folder = Path(deny.__file__).parent
+    made = deny.to_python((folder / "deny.toml").read_text())
+    assert made == (folder / "deny_list.py").read_text(), "run python -m retsnoop_py.select.deny"

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#define _GNU_SOURCE
+#include "guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "probe_events.h"
+
+enum {
+	RETRY_MS = 20,
+	/*
+	 * A dying tool's events are busy until the kernel has disarmed their probes, some 10 ms
+	 * for each; somebody else's use of our events is not waited for without end.
+	 */
+	PATIENCE_MS = 10 * 60 * 1000,
+};
+
+/* Sent instead of a number of pairs: the parent ends in good order. */
+static const unsigned int farewell = ~0U;
+
+/* Sent back once: the guard is out of reach of what is sent to its parent. */
+static const char ready = 'r';
+
+struct errand {
+	unsigned int pairs;
+	bool is_orderly;
+};
+
+static void close_from(unsigned int first)
+{
+	unsigned int fd, end = sysconf(_SC_OPEN_MAX);
+
+	if (!syscall(__NR_close_range, first, ~0U, 0)) /* Linux 5.9 */
+		return;
+	for (fd = first; fd < end; fd++)
+		close(fd);
+}
+
+/* Cuts what ties us to the parent: its session, signals and files, BPF objects among them. */
+static void leave_parent(int socket)
+{
+	int number;
+
+	setsid();
+	for (number = 1; number < NSIG; number++)
+		signal(number, SIG_IGN);
+	prctl(PR_SET_NAME, "retsnoop-guard");
+	dup2(socket, 0);
+	close_from(1);
+	if (chdir("/"))
+		return;
+}
+
+/* What the parent said until it closed its end, or was killed. */
+static struct errand wait_for_parent(void)
+{
+	struct errand errand = { 0 };
+	unsigned int word;
+	ssize_t length;
+
+	while ((length = read(0, &word, sizeof(word))) != 0) {
+		if (length < 0 && errno != EINTR)
+			break;
+		if (length == sizeof(word) && word == farewell)
+			errand.is_orderly = true;
+		else if (length == sizeof(word))
+			errand.pairs = word;
+	}
+	return errand;
+}
+
+/* Whether the event is there no more. */
+static bool delete_event(int fd, const char *owner, unsigned int number, int is_return)
+{
+	char name[EVENT_NAME_LIMIT], line[EVENT_NAME_LIMIT + 4];
+	int length;
+
+	rsn_event_name(name, owner, number, is_return);
+	length = snprintf(line, sizeof(line), "-:%s\n", name);
+	return write(fd, line, length) >= 0 || errno != EBUSY;
+}
+
+static void pause_ms(unsigned int ms)
+{
+	struct timespec time = { ms / 1000, ms % 1000 * 1000000 };
+
+	nanosleep(&time, NULL);
+}
+
+static void delete_pair(int fd, const char *owner, unsigned int number, unsigned int *waited_ms)
+{
+	while (!delete_event(fd, owner, number, 0) || !delete_event(fd, owner, number, 1)) {
+		if (*waited_ms > PATIENCE_MS)
+			return;
+		pause_ms(RETRY_MS);
+		*waited_ms += RETRY_MS;
+	}
+}
+
+static void delete_definitions(const char *tracefs, const char *owner, unsigned int pairs)
+{
+	unsigned int i, waited_ms = 0;
+	char path[4096];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/kprobe_events", tracefs);
+	/* not truncated: that would delete everybody's */
+	fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	for (i = 0; i < pairs; i++)
+		delete_pair(fd, owner, i, &waited_ms);
+	close(fd);
+}
+
+/* A parent that was killed is a user of the setting until the kernel has closed its files. */
+static void repair(const char *home, pid_t parent)
+{
+	while (rsn_expedite_repair(home) == -EBUSY) {
+		if (getppid() != parent) {
+			rsn_expedite_repair(home);
+			return;
+		}
+		pause_ms(RETRY_MS);
+	}
+}
+
+static void guard(pid_t parent, const char *home, const char *tracefs, const char *owner)
+{
+	struct errand errand = wait_for_parent();
+	int hurry = -1;
+
+	if (owner && errand.pairs) {
+		/* 0.1 ms for each definition instead of 16 */
+		if (home)
+			hurry = rsn_expedite_begin(home);
+		delete_definitions(tracefs, owner, errand.pairs);
+		if (hurry >= 0)
+			rsn_expedite_end(home, hurry);
+	}
+	if (home && !errand.is_orderly)
+		repair(home, parent);
+}
+
+/* A guard that is still in our process group could be killed with us. */
+static bool await_ready(int fd)
+{
+	ssize_t length;
+	char said;
+
+	do {
+		length = recv(fd, &said, sizeof(said), 0);
+	} while (length < 0 && errno == EINTR);
+	return length == sizeof(said);
+}
+
+int rsn_guard_start(const char *home, const char *tracefs, const char *owner, int *pid)
+{
+	pid_t parent = getpid();
+	int sockets[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
+		return -errno;
+	*pid = fork();
+	if (!*pid) {
+		leave_parent(sockets[1]);
+		if (send(0, &ready, sizeof(ready), MSG_NOSIGNAL) == sizeof(ready))
+			guard(parent, home, tracefs, owner);
+		_exit(0);
+	}
+	close(sockets[1]);
+	if (*pid > 0 && await_ready(sockets[0]))
+		return sockets[0];
+	close(sockets[0]);
+	return -EAGAIN;
+}
+
+int rsn_guard_pairs(int fd, unsigned int count)
+{
+	return send(fd, &count, sizeof(count), MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int rsn_guard_finish(int fd, int pid, int wait_ms)
+{
+	struct pollfd end = { .fd = fd, .events = POLLIN };
+	int done;
+
+	rsn_guard_pairs(fd, farewell);
+	shutdown(fd, SHUT_WR);
+	done = poll(&end, 1, wait_ms) > 0;
+	close(fd);
+	return done && waitpid(pid, NULL, 0) == pid;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What must be put back however we end: rcu_expedited, and definitions of tracefs events. */
+#ifndef RSN_GUARD_H
+#define RSN_GUARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef begin */
+/*
+ * Has the kernel wait for RCU in a hurry (/sys/kernel/rcu_expedited) until rsn_expedite_end(). The
+ * file `home`/rcu_expedited, locked by each of us who needs it, keeps the value from before: the
+ * last one puts it back, and so can anybody after us. A descriptor for rsn_expedite_end(); -EALREADY
+ * if somebody else's setting hurries already, or another negative errno.
+ */
+int rsn_expedite_begin(const char *home);
+int rsn_expedite_end(const char *home, int fd);
+
+/*
+ * Puts back what users of `home` who are gone have left: 1 if there was something, 0 if not;
+ * -EBUSY if another one is there, who will, or another negative errno.
+ */
+int rsn_expedite_repair(const char *home);
+
+/*
+ * Starts a process that outlives us, whatever kills us, and then puts back rcu_expedited and
+ * deletes the definitions of owner's events, as many pairs as rsn_guard_pairs() announced.
+ * home is NULL if rcu_expedited is to be left alone, owner if there will be no definitions.
+ * A socket, whose closing lets the guard do its work; pid is the process. Or a negative errno.
+ */
+int rsn_guard_start(const char *home, const char *tracefs, const char *owner, int *pid);
+int rsn_guard_pairs(int fd, unsigned int count);
+
+/* Lets the guard work, and waits for it: 1 if it has finished within so many ms, else 0. */
+int rsn_guard_finish(int fd, int pid, int wait_ms);
+/* cdef end */
+
+#endif

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#define _GNU_SOURCE
+#include "probe_events.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "glue.h"
+
+enum side { side_entry, side_return };
+
+/* A tracefs event's probes have one cookie; the address tells them apart (no_cookie in BPF). */
+static const uint64_t no_cookie = UINT64_MAX;
+
+void rsn_event_name(char *name, const char *owner, unsigned int number, int is_return)
+{
+	snprintf(name, EVENT_NAME_LIMIT, "rsnoop_%s/%s%u_%s", owner, is_return ? "out" : "in",
+		 number, owner);
+}
+
+/* 0 or a positive errno. A line per write: the kernel gives up at the first bad line of several. */
+static int write_line(int fd, const char *line, int length)
+{
+	return write(fd, line, length) < 0 ? errno : 0;
+}
+
+/*
+ * "_text+OFFSET" names any function, those of modules too. Bare addresses do not do: 5.10 and 6.1
+ * compare probes by symbol and offset, take two addresses for one probe, and refuse the second.
+ */
+static int define(const struct rsn_event_pair *pair, enum side side, uint64_t address)
+{
+	char name[EVENT_NAME_LIMIT], kind[16] = "p", line[2 * EVENT_NAME_LIMIT];
+	int length;
+
+	if (side == side_return)
+		snprintf(kind, sizeof(kind), "r%u", pair->max_active);
+	rsn_event_name(name, pair->owner, pair->number, side == side_return);
+	length = snprintf(line, sizeof(line), "%s:%s _text+%" PRIu64 "\n", kind, name,
+			  address - pair->text);
+	return write_line(pair->definitions_fd, line, length);
+}
+
+/* Takes one probe out of an event; works on an enabled event too if the probe is not its last. */
+static void undefine(const struct rsn_event_pair *pair, enum side side, uint64_t address)
+{
+	char name[EVENT_NAME_LIMIT], line[2 * EVENT_NAME_LIMIT];
+	int length;
+
+	rsn_event_name(name, pair->owner, pair->number, side == side_return);
+	length = snprintf(line, sizeof(line), "-:%s _text+%" PRIu64 "\n", name,
+			  address - pair->text);
+	write_line(pair->definitions_fd, line, length);
+}
+
+/* The handlers of an address are called newest first. 0 or a positive errno. */
+static int define_both(const struct rsn_event_pair *pair, uint64_t address)
+{
+	enum side first = pair->returns_first ? side_return : side_entry;
+	int error = define(pair, first, address);
+
+	if (error)
+		return error;
+	error = define(pair, !first, address);
+	if (error)
+		undefine(pair, first, address);
+	return error;
+}
+
+/* The number by which perf_event_open(2) knows an event; a negative errno. */
+static int event_id(const struct rsn_event_pair *pair, enum side side)
+{
+	char name[EVENT_NAME_LIMIT], path[4096], text[24] = "";
+	int fd;
+	ssize_t length;
+
+	rsn_event_name(name, pair->owner, pair->number, side == side_return);
+	snprintf(path, sizeof(path), "%s/events/%s/id", pair->tracefs, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	length = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	return length > 0 ? atoi(text) : -EIO;
+}
+
+/* Its file descriptor, or a negative errno. Enabling it arms the probes it has. */
+static int open_event(const struct rsn_event_pair *pair, enum side side)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_TRACEPOINT,
+		.size = sizeof(attr),
+		.sample_period = 1,
+		.wakeup_events = 1,
+	};
+	int id = event_id(pair, side), fd;
+
+	if (id < 0)
+		return id;
+	attr.config = id;
+	fd = syscall(__NR_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int connect_side(struct rsn_event_pair *pair, enum side side, int prog_fd)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event.bpf_cookie = no_cookie);
+	int *link = &pair->fds[side], *event = &pair->fds[2 + side];
+
+	*event = open_event(pair, side);
+	if (*event < 0)
+		return -*event;
+	if (!pair->use_links) {
+		if (ioctl(*event, PERF_EVENT_IOC_SET_BPF, prog_fd))
+			return errno;
+	} else {
+		*link = bpf_link_create(prog_fd, *event, BPF_PERF_EVENT, &opts);
+		if (*link < 0)
+			return -*link;
+	}
+	return ioctl(*event, PERF_EVENT_IOC_ENABLE, 0) ? errno : 0;
+}
+
+/* Attaches the programs to the events, which have one probe each. 0 or a positive errno. */
+static int connect_both(struct rsn_event_pair *pair)
+{
+	int error = connect_side(pair, side_entry, pair->entry_prog_fd);
+
+	if (!error)
+		error = connect_side(pair, side_return, pair->return_prog_fd);
+	if (error)
+		rsn_close_events(pair);
+	return error;
+}
+
+/*
+ * The events are enabled as soon as they have a probe: each further one is armed as its line is
+ * written, so that what cannot be armed is refused alone and all can be stopped in between.
+ */
+static int attach_one(struct rsn_event_pair *pair, uint64_t address)
+{
+	int error = define_both(pair, address);
+
+	if (error || pair->fds[2] >= 0)
+		return error;
+	error = connect_both(pair);
+	if (error) {
+		undefine(pair, side_entry, address);
+		undefine(pair, side_return, address);
+	}
+	return error;
+}
+
+void rsn_attach_events(struct rsn_event_pair *pair, const uint64_t *addresses, size_t cnt,
+		       int *errors)
+{
+	size_t i;
+
+	for (i = 0; i < cnt; i++)
+		errors[i] = attach_one(pair, addresses[i]);
+}
+
+void rsn_close_events(struct rsn_event_pair *pair)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(pair->fds) / sizeof(pair->fds[0]); i++) {
+		rsn_close_all(&pair->fds[i], 1);
+		pair->fds[i] = -1;
+	}
+}

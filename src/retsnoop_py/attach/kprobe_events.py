@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kprobe events of tracefs: many probes share an event, and are attached and let go with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.attach.definitions import missed_probes, this_owner, tracefs
+from retsnoop_py.attach.guard import Guard
+from retsnoop_py.attach.misses import misses_of
+from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
+from retsnoop_py.errors import UnavailableError
+
+#: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
+_CHUNK = 8
+#: Functions per pair of events: detaching one pair takes about a second at worst.
+PER_PAIR = 128
+
+#: Calls of one function, sleeping ones for instance, whose returns the kernel can hook at a time.
+_MOST_HOOKS, _LEAST_HOOKS = 256, 32
+#: Memory all hooks together may take, in bytes, before there are fewer for each function.
+_HOOK_MEMORY = 64 << 20
+#: What a hook takes: an instance (5.10-6.12), and since 6.7 two pointers for each CPU (objpool).
+_HOOK_BYTES, _HOOK_BYTES_PER_CPU = 96, 16
+
+
+def hooks_for(functions: int, cpus: int) -> int:
+    """How many hooks each of ``functions`` gets; the kernel's own choice is twice the CPUs."""
+    share = _HOOK_MEMORY // (functions * (_HOOK_BYTES + _HOOK_BYTES_PER_CPU * cpus))
+    return max(min(share, _MOST_HOOKS), _LEAST_HOOKS, 2 * cpus)
+
+
+class KprobeEventsAttachment:
+    """Functions ``ids`` of ``plan``, attached by kprobe events with many probes each (5.4).
+
+    The kernel calls the handlers of an address newest first, by the order of definition: see
+    :class:`~retsnoop_py.attach.kprobe.KprobeAttachment` for which side is first. Definitions
+    outlive what uses them, so a guard deletes them.
+    """
+
+    def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
+        folder = tracefs(context.facts.root)
+        text = context.facts.kallsyms.address_of("_text")
+        if folder is None or text is None:
+            missing = "`_text` in /proc/kallsyms" if folder else "kprobe_events in tracefs"
+            raise UnavailableError(
+                f"kprobe_events does not work here: there is no {missing}",
+                "leave the mechanism to retsnoop-py, or see `retsnoop-py doctor`",
+            )
+        self._folder = folder
+        self._text = text
+        self._plan = plan
+        self._ids = ids
+        self._context = context
+        self._owner = this_owner(os.getpid())
+        self._strings = (_c_string(str(folder)), _c_string(self._owner))
+        self._guard: Guard | None = None
+        self._pairs: list[Any] = []
+        self._members: list[list[int]] = []
+        self.attached = 0
+        self.refusals: dict[int, Refusal] = {}
+
+    def attach(self) -> None:
+        """Attach each function; one that refuses is left out.
+
+        Raises UnavailableError where the definitions cannot be written or guarded.
+        """
+        functions = self._plan.functions
+        order = sorted(self._ids, key=lambda i: not functions[i].is_entry)
+        try:
+            definitions = os.open(self._folder / "kprobe_events", os.O_WRONLY | os.O_APPEND)
+        except OSError as error:
+            raise UnavailableError(
+                f"{self._folder}/kprobe_events cannot be written: {error.strerror}",
+                "`dmesg` may name a lockdown; --attach=kprobe does without tracefs",
+            ) from error
+        try:
+            self._attach_all(order, definitions)
+        finally:
+            os.close(definitions)
+
+    def _attach_all(self, order: Sequence[int], definitions: int) -> None:
+        changes = self._context.system_changes
+        self._guard = Guard(system_changes=changes, tracefs=self._folder, owner=self._owner)
+        for start in range(0, len(order), _CHUNK):
+            if self._context.stopping():
+                return
+            if start % PER_PAIR == 0:
+                self._guard.announce(len(self._pairs) + 1)
+                self._new_pair(definitions, len(order))
+            self._attach_chunk(order[start : start + _CHUNK])
+            self._context.progress(min(start + _CHUNK, len(order)), len(order))
+
+    def _new_pair(self, definitions: int, functions: int) -> None:
+        obj, use_links = self._context.obj, self._context.features.cookie
+        pair = ffi.new("struct rsn_event_pair *")
+        pair.tracefs, pair.owner = self._strings
+        pair.number = len(self._pairs)
+        pair.max_active = hooks_for(functions, os.cpu_count() or 1)
+        pair.text = self._text
+        pair.definitions_fd = definitions
+        pair.use_links = use_links
+        pair.returns_first = not use_links
+        pair.entry_prog_fd = obj.program("rsn_kprobe").fd
+        pair.return_prog_fd = obj.program("rsn_kretprobe").fd
+        pair.fds = [-1] * 4
+        self._pairs.append(pair)
+        self._members.append([])
+
+    def _attach_chunk(self, ids: Sequence[int]) -> None:
+        errors = ffi.new("int[]", len(ids))
+        lib.rsn_attach_events(self._pairs[-1], self._plan.addresses(ids), len(ids), errors)
+        for i, error in zip(ids, errors, strict=True):
+            if error:
+                self.refusals[i] = refused(self._plan.functions[i], error)
+            else:
+                self._members[-1].append(i)
+                self.attached += 1
+
+    def misses(self) -> list[Miss]:
+        """Calls that no probe saw: a probe fired inside another's, or there was no hook left."""
+        try:
+            profile = (self._folder / "kprobe_profile").read_text()
+        except OSError:
+            return []
+        functions = self._plan.functions
+        counts = missed_probes(profile, self._owner)
+        return [
+            miss
+            for number, place, *counted in counts
+            for miss in misses_of(functions[self._members[number][place]], *counted)
+        ]
+
+    def detach(self, context: AttachContext) -> None:
+        """Detach everything, and have the definitions deleted. Idempotent."""
+        pairs, self._pairs = self._pairs, []
+        for done, pair in enumerate(pairs, 1):
+            lib.rsn_close_events(pair)
+            context.progress(self.attached * done // len(pairs), self.attached)
+        if self._guard:
+            self._guard.finish()
+
+
+def _c_string(text: str) -> Any:
+    return ffi.new("char[]", text.encode())
