@@ -65,8 +65,8 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
         lines.append(f"NOTE: {_count(stats[_DIED], 'thread')} exited inside a traced call.")
     if stats.get(_SKIPPED):
         lines.append(
-            f"NOTE: {_count(stats[_SKIPPED], 'call')} of tracing itself or of interrupts, made while"
-            " a session was being recorded, left out. Fewer functions avoid them (-a, -d)."
+            f"NOTE: {_count(stats[_SKIPPED], 'call')} of tracing itself or of interrupts, made"
+            " while a session was being recorded, left out. Fewer functions avoid them (-a, -d)."
         )
     if stats.get(_BARE):
         lines.append(
