@@ -7,6 +7,7 @@ kernel is in tests/unit.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,9 +69,16 @@ def marker(machine: Machine) -> Path:
     return machine.share / "started"
 
 
+#: What is said of attaching and detaching once they take longer than a second.
+PROGRESS = re.compile(r"(?:At|De)taching [\d,]+ of [\d,]+ functions\.\.\.$")
+
+
 def only_error(result: Result) -> str:
-    """The error message and the hint, after making sure that nothing else was said."""
-    lines = result.err.splitlines()
+    """The error message and the hint, after making sure that nothing else was said.
+
+    But for progress, which only shows on a slow machine.
+    """
+    lines = [line for line in result.err.splitlines() if not PROGRESS.match(line)]
     assert len(lines) == 2, result.err
     assert lines[0].startswith("retsnoop-py: error: ")
     assert lines[1].startswith("hint: ")
@@ -125,7 +133,7 @@ def test_a_glob_the_shell_expanded_is_recognised(machine: Machine) -> None:
 def test_a_preset_finds_its_functions(preset: str, call: str, machine: Machine) -> None:
     result = trace(machine, "-c", preset, "--dry-run", "-v")
     assert result.status == 0, result.err
-    assert len(result.out.splitlines()) > 90
+    assert len(result.out.splitlines()) > 80
     entries = [line for line in result.err.splitlines() if "marked as an entry" in line]
     assert any(call in line for line in entries), entries
 

@@ -15,8 +15,6 @@ __all__ = ["bpf", "mechanisms"]
 _DENIED = frozenset({errno.EPERM, errno.EACCES})
 _UNAVAILABLE, _PRIVILEGE = 69, 77
 _ALLOW_EVENTS = "run as root, or `sysctl kernel.perf_event_paranoid=2`"
-#: These attach perf events, which a setting of their own may forbid.
-_BY_PERF_EVENT = frozenset({Mechanism.KPROBE, Mechanism.KPROBE_EVENTS})
 
 
 def bpf(host: Host) -> list[Check]:
@@ -124,12 +122,23 @@ def _verdict(host: Host, mechanism: Mechanism) -> tuple[Answer, str, str]:
     reason = host.tried.reasons[mechanism]
     if reason is not None:
         return Answer.NO, reason, ""
-    error = host.tried.kprobe_error
-    if mechanism in _BY_PERF_EVENT and error is None:
+    error = _event_error(host, mechanism)
+    if error is None:
         return Answer.UNKNOWN, "/sys does not tell how to open a kprobe, so it was not tried", ""
-    if mechanism in _BY_PERF_EVENT and error:
-        detail = f"the kernel refuses a kprobe as a perf event ({errno_name(error)})"
+    if error:
+        detail = f"the kernel refuses its perf events ({errno_name(error)})"
         return Answer.NO, detail, _ALLOW_EVENTS if error in _DENIED else ""
     if host.tried.load_error:
         return Answer.NO, "no BPF program can be loaded", ""
     return Answer.YES, "", ""
+
+
+def _event_error(host: Host, mechanism: Mechanism) -> int | None:
+    """The errno of the perf events that ``mechanism`` takes, 0 for none; None: not tried."""
+    if mechanism is Mechanism.KPROBE:
+        return host.tried.kprobe_error
+    if mechanism is Mechanism.KPROBE_EVENTS:
+        # It opens what tracefs has made: only the right to open any event counts.
+        tried = (host.tried.kprobe_error, host.tried.branch_error)
+        return next((error for error in tried if error in _DENIED), 0)
+    return 0

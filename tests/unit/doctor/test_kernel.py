@@ -118,8 +118,11 @@ def test_without_sys_nobody_knows_of_kprobes(fake: FakeHost) -> None:
         (fake.tree.root / "sys/bus/event_source" / folder).rmdir()
     fake.tried = replace(fake.tried, kprobe_error=None)
     assert asked(fake)["kprobes"].answer is Answer.UNKNOWN
-    (check,) = [c for c in mechanisms(fake.host) if c.key == "mechanism.kprobe"]
-    assert check.answer is Answer.UNKNOWN
+    given = by_key(mechanisms(fake.host))
+    assert given["mechanism.kprobe"].answer is Answer.UNKNOWN
+    assert given["mechanism.kprobe_events"].is_yes
+    fake.tried = replace(fake.tried, branch_error=13)
+    assert by_key(mechanisms(fake.host))["mechanism.kprobe_events"].answer is Answer.NO
 
 
 def test_rcu_that_cannot_be_expedited_costs_speed(fake: FakeHost) -> None:
