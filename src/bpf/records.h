@@ -69,7 +69,7 @@ struct rsn_stats {
 	__u64 sessions_died; /* the thread exited inside the session */
 	__u64 tree_overflow; /* a child process could not be added to the followed tree */
 	__u64 sessions_abandoned; /* not reported: the entry function's return was not caught */
-	__u64 calls_skipped; /* not recorded: made while the thread's session was being worked on */
+	__u64 calls_skipped; /* not recorded: made while a program of ours was at work on the session */
 };
 
 #endif

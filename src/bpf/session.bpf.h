@@ -93,17 +93,20 @@ static __always_inline __u32 stack_place(__u64 sp)
 	return sp >> 3;
 }
 
+/* Whether two stack places are in the same 16 KiB: interrupts run on stacks of their own. */
+static __always_inline bool same_stack(__u32 place, __u32 other)
+{
+	return !((place ^ other) >> 11);
+}
+
 /*
  * Whether the call whose entry was at `place` must have returned when func_id is entered at `now`:
  * the stack pointer is above the call's frame. Equal places are a tail call (the callee takes over
- * the caller's frame), but no function jumps to its own entry. Only places in the same 16 KiB
- * compare: interrupts run on stacks of their own.
+ * the caller's frame), but no function jumps to its own entry.
  */
 static __always_inline bool has_returned(__u32 place, __u32 place_func, __u32 now, __u32 func_id)
 {
-	const __u32 stack_bits = 11;
-
-	if (place >> stack_bits != now >> stack_bits)
+	if (!same_stack(place, now))
 		return false;
 	return place < now || (place == now && place_func == func_id);
 }
@@ -396,15 +399,16 @@ static __always_inline struct session *session_join(__u64 cookie, __u32 place)
 	struct session *s = session_of(task);
 
 	if (s) {
-		__u64 top;
+		__u64 top = slot_index(s->depth - 1);
 
 		if (!s->at_rest) {
-			count(&stats.calls_skipped);
+			/* what an interrupt calls is no loss */
+			if (!place || same_stack(place, s->sp[top]))
+				count(&stats.calls_skipped);
 			return NULL;
 		}
 		s->at_rest = false;
 		barrier();
-		top = slot_index(s->depth - 1);
 		if (!place || s->depth > RSN_MAX_DEPTH ||
 		    !has_returned(s->sp[top], s->slots[top].func_id, place, cookie_func(cookie)))
 			return s;

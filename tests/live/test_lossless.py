@@ -83,3 +83,21 @@ def test_sleepers_beyond_what_the_kernel_can_hook_are_counted(machine: Machine) 
     assert len(whole) + missed == 41
     assert whole
     assert len({session.tid for session in whole}) == len(whole)
+
+
+def test_sessions_beyond_the_table_are_counted_and_the_others_whole(machine: Machine) -> None:
+    path = machine.share / "table.rsn"
+    sleepers = str(compiled(machine, "sleepers"))
+    options = ("-C", "bpf.sessions-size=12", "-e", "*_sys_nanosleep", "-S", "-o", str(path))
+    result = trace(machine, *options, "--", sleepers, "100")
+    assert result.status == 0, result.err
+    recording = read_recording(path)
+    assert recording.stats is not None
+    stats = recording.stats
+    whole = [session for session in recording.sessions if not session.died]
+    unhooked = stats["sessions_abandoned"] + stats["sessions_died"]
+    assert len(whole) + stats["sessions_unstarted"] + unhooked == 100, stats
+    assert len({session.tid for session in whole}) == len(whole)
+    assert len(whole) + unhooked >= 12
+    if stats["sessions_unstarted"]:
+        assert f"MISSED SAMPLES:      {stats['sessions_unstarted']}" in result.err

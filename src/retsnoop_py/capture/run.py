@@ -37,6 +37,8 @@ _WAIT_MS = 100
 _WAIT_COMMAND_MS = 20
 #: These take descriptors for each function.
 _PER_FUNCTION = frozenset({Mechanism.FENTRY, Mechanism.KPROBE})
+#: So few functions are attached soon by every mechanism.
+_QUICK_BY_ANY = 200
 
 
 class _Run(Value):
@@ -93,6 +95,10 @@ def _trace(run: _Run) -> int:
     plan = make_plan(functions, settings.mechanism, features, KernelFitness(facts, functions))
     facts.drop_lists()
     messages.planned(settings, plan)
+    if len(functions) > _QUICK_BY_ANY:
+        from retsnoop_py.attach.slow import slow_attach
+
+        messages.warn(slow_attach(plan))
     started = time.monotonic()
     hooks = _attach(run, plan, features)
     try:

@@ -12,6 +12,7 @@ _INCOMPLETE = "WARNING! Sample data incomplete!"
 _SUMMARY = "WARNING! There were dropped or incomplete data. Output might be incomplete!"
 _DIED = "sessions_died"
 _BARE = "bare_stacks"
+_SKIPPED = "calls_skipped"
 
 
 def session_warnings(session: Session, bpf: BpfSettings) -> Iterator[str]:
@@ -55,13 +56,18 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
     lines += [
         _line(name, value, "")
         for name, value in stats.items()
-        if value and name not in known and name not in (_DIED, _BARE)
+        if value and name not in known and name not in (_DIED, _BARE, _SKIPPED)
     ]
     if lines:
         lines.insert(0, _SUMMARY)
     if stats.get(_DIED):
         # No loss: nothing more of these calls exists.
         lines.append(f"NOTE: {_count(stats[_DIED], 'thread')} exited inside a traced call.")
+    if stats.get(_SKIPPED):
+        lines.append(
+            f"NOTE: {_count(stats[_SKIPPED], 'call')} of tracing itself or of interrupts, made"
+            " while a session was being recorded, left out. Fewer functions avoid them (-a, -d)."
+        )
     if stats.get(_BARE):
         lines.append(
             f"NOTE: {_count(stats[_BARE], 'stack')} without kernel frames, traced calls only:"
@@ -91,10 +97,6 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
         "sessions_abandoned": (
             "ABANDONED SAMPLES",
             "their entry function's return was missed: trace fewer functions (-a, -d)",
-        ),
-        "calls_skipped": (
-            "SKIPPED CALLS",
-            "made while their own session was being recorded: deny what tracing itself calls (-d)",
         ),
         "tree_overflow": (
             "UNTRACED PROCESSES",

@@ -40,6 +40,12 @@ def test_threads_that_exited_are_no_loss() -> None:
     ]
 
 
+def test_calls_of_tracing_itself_are_left_out_and_told() -> None:
+    (line,) = loss_summary({"calls_skipped": 3}, BPF)
+
+    assert line.startswith("NOTE: 3 calls of tracing itself or of interrupts")
+
+
 def test_stacks_without_kernel_frames_are_explained() -> None:
     (line,) = loss_summary({"bare_stacks": 1}, BPF)
 
