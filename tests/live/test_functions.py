@@ -143,9 +143,9 @@ def test_source_files_come_from_debug_information(
     name = request.node.callspec.params["machine"]
     vmlinux = ensure(name, debug=True).vmlinux
     rows = table(
-        functions(machine, ":kernel/bpf/arraymap.c", "-a", "map_create", "-k", str(vmlinux))
+        functions(machine, ":kernel/bpf/arraymap.c", "-a", "bpf_check", "-k", str(vmlinux))
     )
     sources = {row[1]: row[4] for row in rows if row[0] != "left-out"}
-    assert sources.pop("map_create") == "kernel/bpf/syscall.c"
+    assert sources.pop("bpf_check") == "kernel/bpf/verifier.c"
     assert len(sources) > 20
     assert set(sources.values()) == {"kernel/bpf/arraymap.c"}
