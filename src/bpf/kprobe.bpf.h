@@ -58,7 +58,7 @@ static __always_inline bool kprobe_enter(struct pt_regs *ctx, __u64 cookie, __u6
 	}
 	if (keep_call_sites)
 		keep_call_site(ctx, s);
-	push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
+	push(ctx, s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	session_leave(s);
 	return true;
 }

@@ -10,11 +10,16 @@
 enum {
 	RSN_MAX_DEPTH = 64, /* traced calls kept per session; deeper ones are counted */
 	RSN_MAX_KSTACK = 96, /* kernel stack entries kept, innermost first */
+	RSN_MAX_BRANCHES = 32, /* branch records kept, newest first */
+	RSN_MAX_USTACK = 127, /* user stack entries kept, innermost first */
 	RSN_COMM_LEN = 16,
 };
 
 enum rsn_record_type {
 	RSN_RECORD_SESSION = 1,
+	RSN_RECORD_EVENTS = 2, /* struct rsn_part, then what struct rsn_event describes */
+	RSN_RECORD_BRANCHES = 3, /* struct rsn_part, then cnt struct perf_branch_entry */
+	RSN_RECORD_USER_STACK = 4, /* struct rsn_part, then cnt addresses */
 };
 
 /* How a function's result is to be read; the upper half of its attach cookie. */
@@ -29,6 +34,9 @@ enum rsn_session_flags {
 	RSN_SESSION_ERROR = 1, /* the chain of failures reaches the entry function */
 	RSN_SESSION_DIED = 2, /* the thread exited inside the entry function */
 	RSN_SESSION_CALL_SITES = 4, /* kstack: where each slot returns to, then what was above */
+	RSN_SESSION_IGNORED = 8, /* not to be reported: only its parts are to be forgotten */
+	RSN_SESSION_STITCH = 16, /* goes on; this is a chain of failures about to be overwritten */
+	RSN_SESSION_PROBE = 32, /* goes on; this is where an injected probe was hit */
 };
 
 /* One traced call of a session's stack. */
@@ -59,6 +67,40 @@ struct rsn_session {
 	__u32 too_deep; /* calls deeper than RSN_MAX_DEPTH, not recorded */
 	__u32 lost_exits; /* calls whose return was never seen, unwound when an outer one returned */
 	__u32 lost_entries; /* returns whose entry was never seen */
+	__u32 parts; /* records of type rsn_part sent for this session so far */
+	__u32 cpu; /* where it was when the record was made */
+};
+
+/*
+ * Before a session's record come its parts, each a record of its own; start_ts and tid tell which
+ * session. From a perf buffer they may arrive after it: the session's `parts` tells how many.
+ */
+struct rsn_part {
+	__u32 type; /* RSN_RECORD_EVENTS and following */
+	__u32 size; /* bytes, header and payload */
+	__u64 start_ts; /* the session's */
+	__u32 tid;
+	__s32 cnt; /* how much is in the payload; branches: or a negative errno */
+};
+
+/* What a session's events are; those of a kind that is not known can be skipped by their size. */
+enum rsn_event_kind {
+	RSN_EVENT_ENTRY = 1, /* struct rsn_event */
+	RSN_EVENT_EXIT = 2, /* struct rsn_event */
+	RSN_EVENT_PROBE = 3, /* struct rsn_event */
+};
+
+/* A call, a return, or a hit of an injected probe. */
+struct rsn_event {
+	__u16 size; /* bytes, a multiple of 8; all kinds begin with size and kind */
+	__u8 kind; /* enum rsn_event_kind */
+	__u8 unused;
+	__u16 depth; /* traced calls running, the one that is entered or left included */
+	__u16 cpu;
+	__u32 id; /* of the function, or of the injected probe */
+	__u32 seq; /* number of the event in its session, from 1 */
+	__u64 ts; /* CLOCK_MONOTONIC ns */
+	__s64 result; /* at an exit: the raw result register */
 };
 
 /* Counters since attach; each event is counted in exactly one of them. */

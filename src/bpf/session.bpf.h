@@ -20,6 +20,7 @@
 #define RSN_SESSION_BPF_H
 
 #include "filters.bpf.h"
+#include "log.bpf.h"
 #include "settings.bpf.h"
 #include "table.bpf.h"
 #include "transport.bpf.h"
@@ -36,6 +37,8 @@ struct session {
 	bool is_err; /* the last result that could tell was a failure */
 	__u8 kstack_now; /* which kstack belongs to the slots; the other one to the saved chain */
 	__u16 kstack_cnt[2];
+	__u32 log_used; /* bytes */
+	__u32 log_cnt; /* events */
 	__u64 place; /* in the table */
 	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
 	/* The record as it is sent: header, slots, and the kernel stack moved up behind them. */
@@ -176,8 +179,11 @@ static __noinline int stack_from_sites(struct session *s)
 static __always_inline void take_kstack(void *ctx, struct session *s)
 {
 	__u64 now = s->kstack_now & 1;
-	long bytes = bpf_get_stack(ctx, s->kstack[now], sizeof(s->kstack[now]), 0);
+	long bytes;
 
+	if (!emit_stack)
+		return;
+	bytes = bpf_get_stack(ctx, s->kstack[now], sizeof(s->kstack[now]), 0);
 	s->kstack_cnt[now] = bytes > 0 ? bytes / sizeof(__u64) : 0;
 	s->from_sites[now] = false;
 	if (keep_call_sites && s->kstack_cnt[now] <= 1)
@@ -242,6 +248,71 @@ static __always_inline void session_release(struct session *s, __u64 task)
 	table_release(task, s->place);
 }
 
+static __always_inline struct log *log_of(struct session *s)
+{
+	__u32 index = s->place;
+
+	return bpf_map_lookup_elem(&logs, &index);
+}
+
+/* Sends what the log holds. */
+static __noinline int log_flush(void *ctx, struct session *s)
+{
+	struct log *log = log_of(s);
+	__u64 used = opaque(s->log_used);
+
+	if (!log || !used || used > sizeof(log->data))
+		return 0;
+	part_send(ctx, &s->rec, &log->part, RSN_RECORD_EVENTS, s->log_cnt,
+		  sizeof(log->part) + used);
+	s->log_used = 0;
+	s->log_cnt = 0;
+	return 0;
+}
+
+/* Where the next event of the log goes, NULL if there is none; the caller fills all of it. */
+static __always_inline void *log_room(void *ctx, struct session *s, __u32 size)
+{
+	struct log *log;
+	__u64 used;
+
+	if (s->log_used + size > RSN_LOG_BYTES)
+		log_flush(ctx, s);
+	log = log_of(s);
+	if (!log)
+		return NULL;
+	used = opaque(s->log_used) & (RSN_LOG_BYTES - 1);
+	s->log_used = used + size;
+	s->log_cnt++;
+	return log->data + used;
+}
+
+/* Logs a call, a return or a hit of a probe, the session's last_seq-th event. */
+static __noinline int log_event(void *ctx, struct session *s, __u64 kind_id, __u64 now,
+				__s64 result)
+{
+	struct rsn_event *event = log_room(ctx, s, sizeof(*event));
+
+	if (!event)
+		return 0;
+	event->size = sizeof(*event);
+	event->kind = kind_id >> 32;
+	event->unused = 0;
+	event->depth = s->depth;
+	event->cpu = bpf_get_smp_processor_id();
+	event->id = kind_id;
+	event->seq = s->rec.last_seq;
+	event->ts = now;
+	event->result = result;
+	return 0;
+}
+
+/* The arguments of log_event() that say what happened, in one: it takes no more than five. */
+static __always_inline __u64 event_of(enum rsn_event_kind kind, __u32 id)
+{
+	return (__u64)kind << 32 | id;
+}
+
 /* The names of the running thread and its process: two helper calls too many for each session. */
 static __always_inline void fill_names(struct rsn_session *rec)
 {
@@ -273,10 +344,13 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 	tail = slot_index(end - 1) + 1;
 	bpf_probe_read_kernel(&s->slots[tail], kstack_cnt * sizeof(__u64), s->kstack[kstack]);
 
+	if (emit_calls)
+		log_flush(ctx, s);
 	fill_names(rec);
 	rec->type = RSN_RECORD_SESSION;
 	rec->size = sizeof(*rec) + tail * sizeof(s->slots[0]) + kstack_cnt * sizeof(__u64);
 	rec->emit_ts = now;
+	rec->cpu = bpf_get_smp_processor_id();
 	rec->flags = flags | (s->is_err ? RSN_SESSION_ERROR : 0);
 	if (s->from_sites[kstack])
 		rec->flags |= RSN_SESSION_CALL_SITES;
@@ -290,6 +364,21 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 		count(&stats.sessions_died);
 	else if (rec->too_deep || rec->lost_exits || rec->lost_entries)
 		count(&stats.sessions_incomplete);
+	return 0;
+}
+
+/* Lets user space forget the parts of a session that turned out not worth reporting. */
+static __noinline int disown(void *ctx, struct session *s, __u64 now)
+{
+	struct rsn_session *rec = &s->rec;
+
+	rec->type = RSN_RECORD_SESSION;
+	rec->size = sizeof(*rec);
+	rec->emit_ts = now;
+	rec->flags = RSN_SESSION_IGNORED;
+	rec->slot_cnt = 0;
+	rec->kstack_cnt = 0;
+	transport_send(ctx, rec, sizeof(*rec));
 	return 0;
 }
 
@@ -316,6 +405,8 @@ static __always_inline struct session *session_make(__u64 task, __u64 id)
 	s->max_depth = 0;
 	s->saved_from = 0;
 	s->is_err = false;
+	s->kstack_cnt[0] = 0;
+	s->kstack_cnt[1] = 0;
 	s->rec.tid = id;
 	s->rec.tgid = id >> 32;
 	s->rec.last_seq = 0;
@@ -323,11 +414,14 @@ static __always_inline struct session *session_make(__u64 task, __u64 id)
 	s->rec.too_deep = 0;
 	s->rec.lost_exits = 0;
 	s->rec.lost_entries = 0;
+	s->rec.parts = 0;
+	s->log_used = 0;
+	s->log_cnt = 0;
 	return s;
 }
 
 /* Records a call on the shadow stack. */
-static __always_inline void push(struct session *s, __u32 func_id, __u32 place, __u64 now)
+static __always_inline void push_slot(struct session *s, __u32 func_id, __u32 place, __u64 now)
 {
 	__u32 depth = s->depth, seq = ++s->rec.last_seq;
 	struct rsn_slot *slot;
@@ -350,6 +444,15 @@ static __always_inline void push(struct session *s, __u32 func_id, __u32 place, 
 	s->depth = depth + 1;
 	s->max_depth = depth + 1;
 	s->is_err = false;
+}
+
+/* Records a call, at `now`. */
+static __always_inline void push(void *ctx, struct session *s, __u32 func_id, __u32 place,
+				 __u64 now)
+{
+	push_slot(s, func_id, place, now);
+	if (emit_calls)
+		log_event(ctx, s, event_of(RSN_EVENT_ENTRY, func_id), now, 0);
 }
 
 /* Whether a result means failure; flags tell how to read it. */
@@ -456,14 +559,22 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
 	barrier();
 	s->rec.last_seq++;
 	if (s->depth > RSN_MAX_DEPTH) {
+		if (emit_calls)
+			log_event(ctx, s, event_of(RSN_EVENT_EXIT, cookie_func(cookie)),
+				  bpf_ktime_get_ns(), result);
 		s->depth--;
 	} else if (slot_at(s, s->depth - 1)->func_id == cookie_func(cookie) ||
 		   unwind_to(s, cookie_func(cookie))) {
 		now = bpf_ktime_get_ns();
+		if (emit_calls)
+			log_event(ctx, s, event_of(RSN_EVENT_EXIT, cookie_func(cookie)), now,
+				  result);
 		pop(ctx, s, cookie_flags(cookie), result, now);
 		if (!s->depth) {
 			if (worth_reporting(s, s->slots[0].latency))
 				submit(ctx, s, now, 0);
+			else if (emit_calls && s->rec.parts)
+				disown(ctx, s, now);
 			session_release(s, task);
 			return 0;
 		}
@@ -490,6 +601,8 @@ static __always_inline int session_die(void *ctx, __u64 task)
 		}
 		submit(ctx, s, now, RSN_SESSION_DIED);
 	} else {
+		if (emit_calls && s->rec.parts)
+			disown(ctx, s, now);
 		count(&stats.sessions_died);
 	}
 	session_release(s, task);

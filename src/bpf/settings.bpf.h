@@ -14,6 +14,10 @@ const volatile bool use_ringbuf = true;
 /* Report sessions that did not fail, too. */
 const volatile bool emit_success = false;
 
+/* What of a session is sent: its stack, and every call and return of it. */
+const volatile bool emit_stack = true;
+const volatile bool emit_calls = false;
+
 /* Sessions shorter than this many ns are not reported. */
 const volatile __u64 duration_ns = 0;
 
@@ -39,8 +43,11 @@ struct rsn_types {
 	enum rsn_record_type record_type;
 	enum rsn_func_flags func_flags;
 	enum rsn_session_flags session_flags;
+	enum rsn_event_kind event_kind;
 	struct rsn_session session;
 	struct rsn_slot slot;
+	struct rsn_part part;
+	struct rsn_event event;
 };
 
 const struct rsn_types *rsn_types __attribute__((unused));

@@ -32,7 +32,7 @@ static __always_inline int tracing_enter(void *ctx, __u64 cookie)
 
 	if (!s)
 		return 0;
-	push(s, cookie_func(cookie), place, bpf_ktime_get_ns());
+	push(ctx, s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	return session_leave(s);
 }
 

@@ -85,6 +85,63 @@ class StackSettings(Value):
     dec_offs: bool = False
 
 
+class ArgMode(Enum):
+    """How captured arguments are laid out."""
+
+    #: Behind the row, values cut to a width.
+    COMPACT = "compact"
+    #: A line for each argument.
+    MULTILINE = "multiline"
+    #: The same, nested data over several lines, nothing cut.
+    VERBOSE = "verbose"
+
+
+class ArgSettings(Value):
+    """Arguments of calls and the context of injected probes: ``-A`` and ``-C args.*``.
+
+    Sizes are bytes captured for each call, argument of fixed size, and string; ``width`` is in
+    columns, 0 for no limit.
+    """
+
+    capture: bool = False
+    max_total: int = 3072
+    max_sized: int = 256
+    max_str: int = 256
+    raw_pointers: bool = False
+    mode: ArgMode = ArgMode.COMPACT
+    width: int = 120
+
+
+class OutputFormat(Enum):
+    """What is written to standard output."""
+
+    TEXT = "text"
+    #: One JSON object for each session, one per line.
+    JSON = "json"
+
+
+class ViewSettings(Value):
+    """What of a session is recorded and shown.
+
+    ``lbr`` is None, or the ``PERF_SAMPLE_BRANCH_*`` flags of what the CPU is to keep.
+    """
+
+    call_stack: bool = True
+    call_trace: bool = False
+    interim: bool = False
+    lbr: int | None = None
+    #: Show no more branches than this; None for all.
+    lbr_max: int | None = None
+    #: Show all branches, tracing's own as well.
+    lbr_full: bool = False
+    user_stack: bool = False
+    format: OutputFormat = OutputFormat.TEXT
+    ascii: bool = False
+    #: More columns of the call trace: time without callees, and the CPU.
+    self_time: bool = False
+    cpu: bool = False
+
+
 class BpfSettings(Value):
     """Sizes on the kernel side: ``-C bpf.*``; bytes, and a number of sessions."""
 
@@ -99,7 +156,17 @@ class Settings(Value):
     selection: SelectionSettings = SelectionSettings()
     filters: FilterSettings = FilterSettings()
     stacks: StackSettings = StackSettings()
+    views: ViewSettings = ViewSettings()
+    args: ArgSettings = ArgSettings()
     bpf: BpfSettings = BpfSettings()
+    #: Injected probes as they were written, ``@FILE`` expanded.
+    probes: tuple[str, ...] = ()
+    #: Stop after so many reported sessions, and after so many ns of tracing; 0 for neither.
+    stop_count: int = 0
+    stop_after_ns: int = 0
+    #: Let the programs log to the kernel's trace_pipe, and find by halving what does not attach.
+    debug_bpf: bool = False
+    debug_multi_kprobe: bool = False
     mechanism: Mechanism = Mechanism.AUTO
     symbolize: SymbolizeMode = SymbolizeMode.AUTO
     kernel_image: Path | None = None

@@ -136,6 +136,8 @@ def _configure(obj: BpfObject, settings: Settings, *, is_perf: bool) -> None:
         events.set_max_entries(room)
         obj.set_global(".rodata", "wake_bytes", min(room // 4, _WAKE_BYTES))
     obj.map("sessions").set_max_entries(settings.bpf.sessions_size)
+    if settings.views.call_trace:
+        obj.map("logs").set_max_entries(settings.bpf.sessions_size)
     obj.map("buckets").set_max_entries(-(-settings.bpf.sessions_size // _BUCKET_SIZE))
     filters = settings.filters
     for name, count in (
@@ -152,6 +154,8 @@ def _configure(obj: BpfObject, settings: Settings, *, is_perf: bool) -> None:
         ("comm_deny_cnt", len(filters.deny_comms)),
         ("follow_tree", bool(settings.command)),
         ("emit_success", filters.success),
+        ("emit_stack", settings.views.call_stack),
+        ("emit_calls", settings.views.call_trace),
         ("duration_ns", filters.longer_ns),
     ):
         obj.set_global(".rodata", name, int(value))

@@ -106,6 +106,8 @@ def _stream_facts(
         command=settings.command,
         filters=settings.filters,
         stacks=settings.stacks,
+        views=settings.views,
+        args=settings.args,
         bpf=settings.bpf,
         symbolize=target.symbolize,
     )

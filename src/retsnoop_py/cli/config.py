@@ -8,7 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from retsnoop_py.errors import UsageError
-from retsnoop_py.settings import BpfSettings, StackSettings, SymbolizeMode, TransportKind
+from retsnoop_py.settings import (
+    ArgMode,
+    ArgSettings,
+    BpfSettings,
+    StackSettings,
+    SymbolizeMode,
+    TransportKind,
+    ViewSettings,
+)
 from retsnoop_py.value import Value, replace
 
 T = TypeVar("T")
@@ -20,6 +28,8 @@ class Config(Value):
 
     bpf: BpfSettings = BpfSettings()
     stacks: StackSettings = StackSettings()
+    args: ArgSettings = ArgSettings()
+    views: ViewSettings = ViewSettings()
     symbolize: SymbolizeMode | None = None
     named: frozenset[str] = frozenset()
 
@@ -80,9 +90,6 @@ def _split(text: str) -> tuple[Key, str]:
         )
     if name in _BY_NAME:
         return _BY_NAME[name], value
-    for start, view in _LATER.items():
-        if name.startswith(start):
-            raise UsageError(f"-C {name} belongs to {view}, which is not in this version")
     import difflib
 
     near = difflib.get_close_matches(name, _BY_NAME, n=2)
@@ -90,10 +97,10 @@ def _split(text: str) -> tuple[Key, str]:
     raise UsageError(f"-C {name}: no such setting", hint + _HELP_HINT)
 
 
-def _integer(text: str) -> int:
+def _integer(text: str, low: int = 1, high: int = _INT_MAX) -> int:
     # int() would also take '1_000', ' 7 ' and digits of other scripts.
-    if not re.fullmatch(r"[0-9]{1,10}", text) or not 1 <= int(text) <= _INT_MAX:
-        raise ValueError(f"a whole number from 1 to {_INT_MAX}")
+    if not re.fullmatch(r"[0-9]{1,10}", text) or not low <= int(text) <= high:
+        raise ValueError(f"a whole number from {low} to {high}")
     return int(text)
 
 
@@ -127,6 +134,15 @@ def _stacks(field: str) -> Callable[[Config, str], Config]:
     )
 
 
+def _args(field: str, read: Callable[[str], object]) -> Callable[[Config, str], Config]:
+    return lambda config, text: replace(config, args=replace(config.args, **{field: read(text)}))
+
+
+def _views(field: str, read: Callable[[str], object]) -> Callable[[Config, str], Config]:
+    return lambda config, text: replace(config, views=replace(config.views, **{field: read(text)}))
+
+
+_ARG_MODES = {mode.value: mode for mode in ArgMode}
 _TRANSPORTS = {kind.value: kind for kind in TransportKind}
 _MODES = {
     mode.value: mode for mode in (SymbolizeMode.LINES, SymbolizeMode.INLINES, SymbolizeMode.NONE)
@@ -172,10 +188,53 @@ KEYS: tuple[Key, ...] = (
         "offsets in decimal, func+35 instead of func+0x23 (default false)",
         _stacks("dec_offs"),
     ),
+    Key(
+        "args.max-total-args-size",
+        "bytes of arguments kept of one call (default 3072)",
+        _args("max_total", lambda text: _integer(text, 1, 65536)),
+    ),
+    Key(
+        "args.max-sized-arg-size",
+        "bytes kept of one argument, or of what it points to (default 256)",
+        _args("max_sized", lambda text: _integer(text, 1, 16384)),
+    ),
+    Key(
+        "args.max-str-arg-size",
+        "bytes kept of one string (default 256)",
+        _args("max_str", lambda text: _integer(text, 1, 16384)),
+    ),
+    Key(
+        "args.capture-raw-ptrs",
+        "show the pointer itself beside what it points to (default false)",
+        _args("raw_pointers", _boolean),
+    ),
+    Key(
+        "args.fmt-mode",
+        "compact, multiline or verbose: arguments behind their call, a line for\n"
+        "each, or nested data over several lines and nothing cut (default compact)",
+        _args("mode", lambda text: _choice(text, _ARG_MODES)),
+    ),
+    Key(
+        "args.fmt-max-arg-width",
+        "columns an argument's value may take before it is cut, 0 for any number;\n"
+        "verbose ignores it (default 120)",
+        _args("width", lambda text: _integer(text, 0, 250)),
+    ),
+    Key(
+        "fmt.lbr-max-count",
+        "how many branches to show at most, the latest ones (default: all)",
+        _views("lbr_max", _integer),
+    ),
+    Key(
+        "fmt.self-time",
+        "in a call trace, show the time without callees as well (default false)",
+        _views("self_time", _boolean),
+    ),
+    Key(
+        "fmt.cpu",
+        "in a call trace, show the CPU as well (default false)",
+        _views("cpu", _boolean),
+    ),
 )
 _BY_NAME = {key.name: key for key in KEYS}
-_LATER = {
-    "args.": "-A/--capture-args (argument capture)",
-    "fmt.lbr-max-count": "-B/--lbr (LBR capture)",
-}
 _HELP_HINT = "'retsnoop-py --config-help' lists the settings"

@@ -153,7 +153,117 @@ NoSystemChanges = Annotated[
         panel=RUN_MODE,
     ),
 ]
-CallStack = Annotated[bool, Option("-E", "--call-stack", hidden=True)]
+CallStack = Annotated[
+    bool,
+    Option(
+        "-E",
+        "--call-stack",
+        help="Show the call stack; the default, unless -T is given.",
+        panel=RUN_MODE,
+    ),
+]
+Trace = Annotated[
+    bool,
+    Option(
+        "-T",
+        "--trace",
+        help="Show every traced call inside an entry function's, as a tree. Of successful ones "
+        "as well, unless -E, -x or -Sn is given.",
+        panel=RUN_MODE,
+    ),
+]
+CaptureArgs = Annotated[
+    bool,
+    Option(
+        "-A",
+        "--capture-args",
+        help="Show the arguments of calls and what injected probes were hit with.",
+        panel=RUN_MODE,
+    ),
+]
+InjectProbe = Annotated[
+    list[str],
+    Option(
+        "-J",
+        "--inject-probe",
+        metavar="PROBE",
+        help="Show hits of this probe inside followed calls: kprobe:NAME+OFF, kprobe:FILE:LINE, "
+        "kretprobe:NAME, tp:CATEGORY:NAME or rawtp:NAME, names with * and ?.",
+        panel=RUN_MODE,
+    ),
+]
+Lbr = Annotated[
+    list[str],
+    Option(
+        "-B",
+        "--lbr",
+        metavar="[=FLAG]",
+        help="Show the last branches the CPU took (LBR): any, any_call, any_return (the default), "
+        "cond, call, ind_call, ind_jump, call_stack, abort_tx, in_tx, no_tx or a number.",
+        panel=RUN_MODE,
+        implied="any_return",
+    ),
+]
+InterimStacks = Annotated[
+    bool,
+    Option(
+        "-I",
+        "--interim-stacks",
+        help="Show stacks of calls that still run: chains of failures about to be overwritten, "
+        "and where injected probes are hit.",
+        panel=RUN_MODE,
+    ),
+]
+UserStack = Annotated[
+    bool,
+    Option(
+        "--user-stack",
+        help="Show the program's own stack under the kernel's.",
+        panel=RUN_MODE,
+    ),
+]
+Format = Annotated[
+    str | None,
+    Option(
+        "--format",
+        metavar="FORMAT",
+        help="text, or json: one object for each session and line (docs/json-schema.json).",
+        panel=RUN_MODE,
+    ),
+]
+Ascii = Annotated[
+    bool,
+    Option("--ascii", help="Draw with ASCII only.", panel=RUN_MODE),
+]
+Count = Annotated[
+    str | None,
+    Option(
+        "--count",
+        metavar="N",
+        help="Stop after N sessions were shown.",
+        panel=RUN_MODE,
+    ),
+]
+For = Annotated[
+    str | None,
+    Option(
+        "--for",
+        metavar="TIME",
+        help="Stop after so long: 500ms, 10s, 5min.",
+        panel=RUN_MODE,
+        dashed=True,
+    ),
+]
+Debug = Annotated[
+    list[str],
+    Option(
+        "--debug",
+        metavar="FEATURE",
+        help="bpf: log to the kernel's trace_pipe. multi-kprobe: name each function that cannot "
+        "be attached. full-lbr: show all branches, tracing's own as well.",
+        panel=EXTRA,
+    ),
+]
 Pid = Annotated[
     list[str],
     Option(
@@ -203,8 +313,9 @@ Longer = Annotated[
     Option(
         "-L",
         "--longer",
-        metavar="MS",
-        help="Only calls of an entry function that took at least so many milliseconds.",
+        metavar="TIME",
+        help="Only calls of an entry function that took at least so long: 500us, 2ms, 1s; a bare "
+        "number is milliseconds.",
         panel=FILTERING,
         dashed=True,
     ),
@@ -312,28 +423,18 @@ Usage = Annotated[bool, Option("--usage", hidden=True)]
 #: Made by typer, not by a signature.
 COMPLETION = (Spec("install-completion"), Spec("show-completion"))
 
-_LATER_REASON = "({}) is not available in this version"
-_LATER_HINT = "leave it out: this version shows call stacks, which needs no option"
-LATER = tuple(
-    Foreign(long, short, _LATER_REASON.format(what), _LATER_HINT)
-    for long, short, what in (
-        ("trace", "T", "the function call trace"),
-        ("capture-args", "A", "argument capture"),
-        ("inject-probe", "J", "injected probes"),
-        ("lbr", "B", "LBR capture"),
-        ("lbr", "R", "LBR capture"),
-        ("lbr-max-count", None, "LBR capture"),
-        ("interim-stacks", "I", "interim stacks"),
-        ("intermediate-stacks", None, "interim stacks"),
-        ("debug", None, "debugging of the tracer"),
-        ("bpf-logs", "l", "debugging of the tracer"),
-    )
+#: What older retsnoops called it, and what it is called now.
+RENAMED = (
+    Foreign("lbr", "R", "is called -B now", "-B or --lbr"),
+    Foreign("lbr-max-count", None, "is a setting now", "-C fmt.lbr-max-count=N"),
+    Foreign("intermediate-stacks", None, "is called --interim-stacks now", "-I"),
+    Foreign("bpf-logs", "l", "is a feature of --debug now", "--debug bpf"),
 )
 
 
 def trace_table(command: Callable[..., Any]) -> Table:
     """The option table of tracing."""
-    return Table([*specs(command), *COMPLETION], LATER)
+    return Table([*specs(command), *COMPLETION], RENAMED)
 
 
 def replay_table(command: Callable[..., Any], trace: Callable[..., Any]) -> Table:
@@ -347,7 +448,7 @@ def replay_table(command: Callable[..., Any], trace: Callable[..., Any]) -> Tabl
         for spec in specs(trace)
         if spec.long not in names
     ]
-    return Table(own, (*foreign, *LATER), takes_words=True)
+    return Table(own, (*foreign, *RENAMED), takes_words=True)
 
 
 def plain_table(command: Callable[..., Any], trace: Callable[..., Any], help_hint: str) -> Table:
@@ -362,4 +463,4 @@ def plain_table(command: Callable[..., Any], trace: Callable[..., Any], help_hin
         for spec in specs(trace)
         if spec.long not in names
     ]
-    return Table(own, (*foreign, *LATER), takes_words=True)
+    return Table(own, (*foreign, *RENAMED), takes_words=True)

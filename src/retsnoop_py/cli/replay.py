@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from retsnoop_py.cli import config, options, values
+from retsnoop_py.cli import config, options, values, views
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
 from retsnoop_py.value import Value
@@ -77,7 +77,7 @@ def replay(
         deny_pids=values.pids("-P", no_pid) or None,
         comms=values.comms("-n", comm) or None,
         deny_comms=values.comms("-N", no_comm) or None,
-        longer_ns=values.longer_ns(longer) or None,
+        longer_ns=views.duration_ns("-L", longer, "ms") or None,
         success=values.success(success_stacks, allow_errors),
         allow_errors=_allowed(allow_errors),
         deny_errors=values.denied_errors(deny_errors) or None,

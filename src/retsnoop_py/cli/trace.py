@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from retsnoop_py.cli import config, options, values
+from retsnoop_py.cli import config, options, values, views
 from retsnoop_py.cli.config import Config
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
@@ -20,6 +20,7 @@ from retsnoop_py.settings import (
     Settings,
     SymbolizeMode,
 )
+from retsnoop_py.value import replace
 
 _TEXT = """
 Find out which function of the Linux kernel returned that error.
@@ -89,6 +90,16 @@ def trace(
     max_functions: options.MaxFunctions = None,
     no_system_changes: options.NoSystemChanges = False,
     call_stack: options.CallStack = False,
+    trace: options.Trace = False,
+    capture_args: options.CaptureArgs = False,
+    inject_probe: options.InjectProbe,
+    lbr: options.Lbr,
+    interim_stacks: options.InterimStacks = False,
+    user_stack: options.UserStack = False,
+    format: options.Format = None,  # noqa: A002
+    ascii: options.Ascii = False,  # noqa: A002
+    count: options.Count = None,
+    for_: options.For = None,
     pid: options.Pid,
     no_pid: options.NoPid,
     comm: options.Comm,
@@ -101,6 +112,7 @@ def trace(
     symbolize: options.Symbolize = None,
     settings: options.Settings,
     config_help: options.ConfigHelp = False,
+    debug: options.Debug,
     verbose: options.Verbose = 0,
     version: options.Version = False,
     help_: options.Help = False,
@@ -113,6 +125,11 @@ def trace(
             f"-p {pid[0]} with a command: of a command only its own processes are traced",
             "leave out -p; or leave out -- CMD, and run CMD elsewhere",
         )
+    features = views.debug(debug)
+    # a trace without -E is of all calls, stacks are of failures
+    success = values.success(success_stacks, allow_errors)
+    if success is None:
+        success = trace and not call_stack and not allow_errors
     return Settings(
         selection=selection(entry, allow, deny, preset),
         filters=FilterSettings(
@@ -120,13 +137,30 @@ def trace(
             deny_pids=values.pids("-P", no_pid),
             comms=values.comms("-n", comm),
             deny_comms=values.comms("-N", no_comm),
-            longer_ns=values.longer_ns(longer),
-            success=bool(values.success(success_stacks, allow_errors)),
+            longer_ns=views.duration_ns("-L", longer, "ms"),
+            success=success,
             allow_errors=_allowed(allow_errors),
             deny_errors=values.denied_errors(deny_errors),
         ),
         stacks=fine.stacks,
+        views=replace(
+            fine.views,
+            call_stack=call_stack or not trace,
+            call_trace=trace,
+            interim=interim_stacks,
+            lbr=views.lbr(lbr),
+            lbr_full="full-lbr" in features,
+            user_stack=user_stack,
+            format=views.output_format(format),
+            ascii=ascii,
+        ),
+        args=replace(fine.args, capture=capture_args),
         bpf=fine.bpf,
+        probes=views.probes(inject_probe),
+        stop_count=views.count(count),
+        stop_after_ns=views.duration_ns("--for", for_, "s"),
+        debug_bpf="bpf" in features,
+        debug_multi_kprobe="multi-kprobe" in features,
         mechanism=values.mechanism(attach, fentry=fentries, multi=kprobes_multi, single=kprobes),
         max_functions=values.max_functions(max_functions),
         system_changes=not no_system_changes,

@@ -16,8 +16,6 @@ from retsnoop_py.value import Value
 _PID_MAX = 4 * 1024 * 1024
 #: TASK_COMM_LEN of the kernel without its NUL; bytes.
 _COMM_BYTES = 15
-#: 2^63 ns in ms: about 292 years.
-_LONGEST_MS = 2**63 // 1_000_000 - 1
 
 
 def globs(specs: Sequence[str]) -> tuple[str, ...]:
@@ -69,17 +67,6 @@ def _names_in(option: str, path: str) -> list[str]:
             f"{option} @{path}: cannot read the names in '{path}': {error.strerror}",
             "@FILE names a file of thread names separated by white space",
         ) from None
-
-
-def longer_ns(value: str | None) -> int:
-    """``-L`` in nanoseconds, 0 without it. Raises :class:`UsageError`."""
-    if value is None:
-        return 0
-    if not re.fullmatch(r"[0-9]{1,19}", value) or not 1 <= int(value) <= _LONGEST_MS:
-        raise UsageError(
-            f"-L {value}: not a duration", "-L takes whole milliseconds, 1 or more: -L 100"
-        )
-    return int(value) * 1_000_000
 
 
 def mechanism(name: str | None, *, fentry: bool, multi: bool, single: bool) -> Mechanism:

@@ -10,7 +10,8 @@ from enum import IntEnum, IntFlag
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.layouts import Layout, layout_named
-from retsnoop_py.session.model import Call, Session
+from retsnoop_py.session.model import Call, Event, EventKind, Session
+from retsnoop_py.session.parts import Branches, Key, Parts, PartStore
 
 Batch = bytes | memoryview
 
@@ -19,6 +20,9 @@ class RecordType(IntEnum):
     """``enum rsn_record_type`` of ``src/bpf/records.h``; a unit test keeps the two equal."""
 
     SESSION = 1
+    EVENTS = 2
+    BRANCHES = 3
+    USER_STACK = 4
 
 
 class SessionFlags(IntFlag):
@@ -27,9 +31,15 @@ class SessionFlags(IntFlag):
     ERROR = 1
     DIED = 2
     CALL_SITES = 4
+    IGNORED = 8
+    STITCH = 16
+    PROBE = 32
 
 
-_ERROR, _DIED, _CALL_SITES = (int(flag) for flag in SessionFlags)
+_ERROR, _DIED, _CALL_SITES, _IGNORED, _STITCH, _PROBE = (int(flag) for flag in SessionFlags)
+_INTERIM = _STITCH | _PROBE
+_PARTS = (RecordType.EVENTS, RecordType.BRANCHES, RecordType.USER_STACK)
+_CALL_EVENTS = frozenset(map(int, EventKind))
 
 _SESSION = (
     "slot_cnt",
@@ -48,11 +58,17 @@ _SESSION = (
     "too_deep",
     "lost_exits",
     "lost_entries",
+    "parts",
+    "cpu",
 )
 _COMMS = ("task_comm", "proc_comm")
 #: What an incomplete session misses: a struct without one of these had no such loss to tell.
-_LATER = ("dropped", "too_deep", "lost_exits", "lost_entries")
+_LATER = ("dropped", "too_deep", "lost_exits", "lost_entries", "parts", "cpu")
 _SLOT = ("func_id", "seq", "result", "latency")
+_PART = ("start_ts", "tid", "cnt")
+_EVENT = ("kind", "depth", "cpu", "id", "seq", "ts", "result")
+#: Sessions wait for no more than this many others for parts that may never come.
+_MAX_WAITING = 1 << 10
 
 
 def comm_text(comm: bytes) -> str:
@@ -77,7 +93,22 @@ class Collector:
         self._plain_slots = tuple(member.name for member in slot.members) == _SLOT
         self._order = session.order
         self._header = struct.Struct(session.order + "II")
+        self._parts = PartStore()
+        self._waiting: dict[Key, tuple[int, bytes]] = {}
+        self._part_format: struct.Struct | None = None
+        if any(layout.name == "rsn_part" for layout in layouts):
+            self._describe_parts(layouts)
         self.skipped = 0
+
+    def _describe_parts(self, layouts: Sequence[Layout]) -> None:
+        part, event = layout_named(layouts, "rsn_part"), layout_named(layouts, "rsn_event")
+        self._part_format = part.format()
+        self._pick_part = part.picker(_PART)
+        session = layout_named(layouts, "rsn_session")
+        self._pick_key = session.picker(("start_ts", "tid", "flags", "parts"))
+        self._event_format = event.format()
+        self._pick_event = event.picker(_EVENT)
+        self._event_head = struct.Struct(event.order + "HB")
 
     def feed(self, batch: Batch) -> list[Session]:
         """All sessions of one batch; raises DataError as :meth:`sessions` does."""
@@ -93,11 +124,42 @@ class Collector:
         position, end = 0, len(view)
         while position < end:
             kind, size = self._record(view, position)
+            session = None
             if kind == RecordType.SESSION:
-                yield self._session(view, position, size)
+                session = self._session(view, position, size)
+            elif self._part_format is not None and kind in _PARTS:
+                session = self._part(kind, view, position, size)
             else:
                 self.skipped += 1
+            if session is not None:
+                yield session
             position += (size + 7) & ~7
+
+    def rest(self) -> Iterator[Session]:
+        """At the end of the stream: sessions that are still waiting for parts."""
+        waiting, self._waiting = self._waiting, {}
+        for key, (_, record) in waiting.items():
+            yield self._decode(memoryview(record), 0, len(record), self._parts.take(key))
+
+    def _part(self, kind: int, view: memoryview, position: int, size: int) -> Session | None:
+        """Keep a part; the session that has waited for it, if it was the last one missing."""
+        assert self._part_format is not None
+        head = self._part_format
+        if size < head.size:
+            raise _damaged(position, f"{size} bytes are too few for a part of a session")
+        start_ts, tid, cnt = self._pick_part((*head.unpack_from(view, position), 0))
+        key, payload = (tid, start_ts), bytes(view[position + head.size : position + size])
+        if kind == RecordType.EVENTS:
+            self._parts.add_events(key, payload)
+        elif kind == RecordType.BRANCHES:
+            self._parts.set_branches(key, Branches(min(cnt, 0), payload))
+        else:
+            self._parts.set_user_stack(key, payload)
+        needed, record = self._waiting.get(key, (0, b""))
+        if not record or self._parts.get(key).arrived < needed:
+            return None
+        del self._waiting[key]
+        return self._session(memoryview(record), 0, len(record))
 
     def split(self, batch: Batch, limit: int) -> Iterator[memoryview]:
         """``batch`` cut between records into parts of about ``limit`` bytes.
@@ -126,14 +188,34 @@ class Collector:
             raise _damaged(position, f"its size of {size} bytes does not fit the {left} there are")
         return kind, size
 
-    def _session(self, view: memoryview, position: int, size: int) -> Session:
+    def _session(self, view: memoryview, position: int, size: int) -> Session | None:
+        """The session of a record, unless it is to be ignored or has to wait for its parts."""
         head = self._session_format
         if size < head.size:
             raise _damaged(position, f"{size} bytes are too few for a session")
+        if self._part_format is None:
+            return self._decode(view, position, size, Parts())
+        start_ts, tid, flags, needed = self._pick_key((*head.unpack_from(view, position), 0))
+        key = tid, start_ts
+        if flags & _IGNORED:
+            self._parts.take(key)
+            return None
+        if not needed:
+            return self._decode(view, position, size, Parts())
+        parts = self._parts.get(key)
+        if parts.arrived < needed and len(self._waiting) < _MAX_WAITING:
+            self._waiting[key] = needed, bytes(view[position : position + size])
+            return None
+        if not flags & _INTERIM:
+            self._parts.take(key)
+        return self._decode(view, position, size, parts)
+
+    def _decode(self, view: memoryview, position: int, size: int, parts: Parts) -> Session:
+        head = self._session_format
         picked = self._pick_session((*head.unpack_from(view, position), 0))
         slot_cnt, kstack_cnt, depth, stitch_pos, start_ts, emit_ts, tid, tgid = picked[:8]
         task_comm, proc_comm, flags, last_seq, dropped, too_deep, lost_exits, lost_entries = picked[
-            8:
+            8:16
         ]
         slots = position + head.size
         stack = slots + slot_cnt * self._slot_format.size
@@ -160,7 +242,25 @@ class Collector:
             lost_exits=lost_exits,
             lost_entries=lost_entries,
             call_sites=bool(flags & _CALL_SITES),
+            events=self._events(parts.events, position) if parts.events else (),
+            cpu=picked[17],
         )
+
+    def _events(self, data: bytes, position: int) -> tuple[Event, ...]:
+        """The calls, returns and probe hits among the events, each of which tells its size."""
+        found = []
+        at, end, size_of = 0, len(data), self._event_format.size
+        while at + self._event_head.size <= end:
+            size, kind = self._event_head.unpack_from(data, at)
+            if not 0 < size <= end - at:
+                raise _damaged(position, f"an event of {size} bytes does not fit its part")
+            if kind in _CALL_EVENTS:
+                if size < size_of:
+                    raise _damaged(position, f"{size} bytes are too few for an event")
+                row = self._event_format.unpack_from(data, at)
+                found.append(Event(*self._pick_event((*row, 0))))
+            at += size
+        return tuple(found)
 
     def _calls(self, slots: bytes, depth: int, stitch_pos: int, position: int) -> tuple[Call, ...]:
         rows = self._slot_format.iter_unpack(slots)

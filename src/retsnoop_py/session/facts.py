@@ -7,7 +7,14 @@ import time
 
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.layouts import Layout
-from retsnoop_py.settings import BpfSettings, FilterSettings, StackSettings, SymbolizeMode
+from retsnoop_py.settings import (
+    ArgSettings,
+    BpfSettings,
+    FilterSettings,
+    StackSettings,
+    SymbolizeMode,
+    ViewSettings,
+)
 from retsnoop_py.value import Value
 
 
@@ -44,6 +51,10 @@ class StreamFacts(Value):
     command: tuple[str, ...] = ()
     filters: FilterSettings = FilterSettings()
     stacks: StackSettings = StackSettings()
+    views: ViewSettings = ViewSettings()
+    args: ArgSettings = ArgSettings()
+    #: The injected probes by their id, as they are shown: ``kprobe:bprm_execve+0x5``.
+    probes: tuple[str, ...] = ()
     bpf: BpfSettings = BpfSettings()
     symbolize: SymbolizeMode = SymbolizeMode.NONE
 

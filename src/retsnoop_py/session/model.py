@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 from retsnoop_py.kernel.functions import Function
@@ -22,6 +23,30 @@ class Call(NamedTuple):
     latency_ns: int
     finished: bool
     stitched: bool
+
+
+class EventKind(IntEnum):
+    """``enum rsn_event_kind`` of ``src/bpf/records.h``; a unit test keeps the two equal."""
+
+    ENTRY = 1
+    EXIT = 2
+    PROBE = 3
+
+
+class Event(NamedTuple):
+    """A call, a return or a hit of an injected probe, in the order of ``seq``.
+
+    ``id`` is that of the function or of the injected probe, ``depth`` 1 for the entry function,
+    ``time_ns`` CLOCK_MONOTONIC. ``result`` is the raw 64-bit result register of an exit, signed.
+    """
+
+    kind: int
+    depth: int
+    cpu: int
+    id: int
+    seq: int
+    time_ns: int
+    result: int
 
 
 class Session(NamedTuple):
@@ -48,6 +73,9 @@ class Session(NamedTuple):
     lost_entries: int
     #: The kernel could not unwind: ``kstack`` is where each call returns to, then what was above.
     call_sites: bool = False
+    events: tuple[Event, ...] = ()
+    #: The CPU on which it ended.
+    cpu: int = 0
 
 
 class StackRow(NamedTuple):

@@ -104,6 +104,7 @@ class Pipeline:
 
         ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name.
         """
+        self._show(list(self._collector.rest()))
         known_here = {
             "records_unknown": self._collector.skipped,
             "bare_stacks": self._bare_stacks,

@@ -31,10 +31,21 @@ PROGRAMS = {
     "rsn_kretprobe": "kretprobe",
     **TASK_PROGRAMS,
 }
-MAPS = {"events", "sessions", "buckets", "tgid_filter", "comm_filter", "tree", "ip_to_cookie"}
+MAPS = {
+    "events",
+    "sessions",
+    "logs",
+    "buckets",
+    "tgid_filter",
+    "comm_filter",
+    "tree",
+    "ip_to_cookie",
+}
 SETTINGS = {
     "use_ringbuf": 1,
     "emit_success": 1,
+    "emit_stack": 1,
+    "emit_calls": 1,
     "duration_ns": 8,
     "sessions_max": 4,
     "wake_bytes": 8,
@@ -87,7 +98,14 @@ def size_of(btf: Btf, struct: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("struct", "size"), [("rsn_session", 96), ("rsn_slot", 24), ("rsn_stats", 56)]
+    ("struct", "size"),
+    [
+        ("rsn_session", 104),
+        ("rsn_slot", 24),
+        ("rsn_part", 24),
+        ("rsn_event", 32),
+        ("rsn_stats", 56),
+    ],
 )
 def test_records_have_no_holes_and_a_known_size(struct: str, size: int) -> None:
     btf = read_btf()

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from retsnoop_py.cli import config
 from retsnoop_py.errors import UsageError
-from retsnoop_py.settings import BpfSettings, StackSettings, SymbolizeMode, TransportKind
+from retsnoop_py.settings import (
+    ArgMode,
+    ArgSettings,
+    BpfSettings,
+    StackSettings,
+    SymbolizeMode,
+    TransportKind,
+    ViewSettings,
+)
 
 
 def test_every_key_sets_its_field() -> None:
@@ -22,8 +30,19 @@ def test_every_key_sets_its_field() -> None:
             "stacks.unfiltered=y",
             "stacks.emit-addrs=TRUE",
             "stacks.dec-offs=1",
+            "args.max-total-args-size=4000",
+            "args.max-sized-arg-size=100",
+            "args.max-str-arg-size=50",
+            "args.capture-raw-ptrs=y",
+            "args.fmt-mode=multiline",
+            "args.fmt-max-arg-width=0",
+            "fmt.lbr-max-count=7",
+            "fmt.self-time=y",
+            "fmt.cpu=y",
         ]
     )
+    assert found.args == ArgSettings(False, 4000, 100, 50, True, ArgMode.MULTILINE, 0)
+    assert found.views == ViewSettings(lbr_max=7, self_time=True, cpu=True)
     assert found.bpf == BpfSettings(4096, 16, TransportKind.PERFBUF)
     assert found.stacks == StackSettings(True, True, True)
     assert found.symbolize is SymbolizeMode.LINES
@@ -97,13 +116,14 @@ def test_a_misspelt_key_names_its_neighbours() -> None:
     assert "did you mean bpf.ringbuf-size" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(
-    ("name", "option"),
-    [("args.fmt-mode", "-A"), ("args.capture-raw-ptrs", "-A"), ("fmt.lbr-max-count", "-B")],
-)
-def test_settings_of_later_views_name_the_view(name: str, option: str) -> None:
-    with pytest.raises(UsageError, match=f"belongs to {option}.*not in this version"):
-        config.parse([f"{name}=1"])
+def test_settings_of_arguments_and_of_format() -> None:
+    found = config.parse(["args.fmt-mode=v", "args.fmt-max-arg-width=0", "fmt.lbr-max-count=7"])
+    assert found.args.mode is ArgMode.VERBOSE
+    assert (found.args.width, found.views.lbr_max) == (0, 7)
+    with pytest.raises(UsageError, match="from 0 to 250"):
+        config.parse(["args.fmt-max-arg-width=251"])
+    with pytest.raises(UsageError, match="from 1 to 65536"):
+        config.parse(["args.max-total-args-size=0"])
 
 
 def test_a_replay_takes_its_own_group_only() -> None:

@@ -16,14 +16,18 @@ from retsnoop_py.cli import report
 from retsnoop_py.errors import BpfError, Interrupted, RetsnoopError, UnavailableError
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.settings import (
+    ArgMode,
+    ArgSettings,
     BpfSettings,
     FilterSettings,
     Mechanism,
+    OutputFormat,
     SelectionSettings,
     Settings,
     StackSettings,
     SymbolizeMode,
     TransportKind,
+    ViewSettings,
 )
 
 
@@ -71,7 +75,9 @@ def test_every_option_reaches_its_setting(traced: Callable[..., Settings]) -> No
         *shlex.split("-e foo -e bar[kvm] -a :fs/*.c -d baz -c bpf -x ENOMEM -x -NULL -X EINTR -Sn"),
         *shlex.split("-P 2 -n sh -N ls -L 10 -k /boot/vmlinux -ss -C stacks.dec-offs=y -K -vv"),
         *shlex.split("-C bpf.sessions-size=9 -C bpf.transport=perfbuf --dry-run -o out.rsn"),
-        *shlex.split("--max-functions 77 --no-system-changes"),
+        *shlex.split("--max-functions 77 --no-system-changes -T -E -A -J kprobe:a -J tp:b:c -B"),
+        *shlex.split("-Bcall -I --user-stack --format=json --ascii --count 3 --for 2s --debug bpf"),
+        *shlex.split("--debug full-lbr --debug multi-kprobe -C fmt.cpu=y -C args.fmt-mode=m"),
         *["--", "cmd", "-e", "x"],
     ) == Settings(
         SelectionSettings(("foo", "bar[kvm]"), (":fs/*.c",), ("baz",), ("bpf",)),
@@ -79,12 +85,29 @@ def test_every_option_reaches_its_setting(traced: Callable[..., Settings]) -> No
             (), (2,), ("sh",), ("ls",), 10_000_000, False, frozenset({12, 0}), frozenset({4})
         ),
         StackSettings(dec_offs=True),
+        ViewSettings(
+            call_stack=True,
+            call_trace=True,
+            interim=True,
+            lbr=1 << 1 | 1 << 5 | 1 << 13,
+            lbr_full=True,
+            user_stack=True,
+            format=OutputFormat.JSON,
+            ascii=True,
+            cpu=True,
+        ),
+        ArgSettings(capture=True, mode=ArgMode.MULTILINE),
         BpfSettings(8 << 20, 9, TransportKind.PERFBUF),
-        Mechanism.KPROBE,
-        SymbolizeMode.INLINES,
-        Path("/boot/vmlinux"),
-        ("cmd", "-e", "x"),
-        Path("out.rsn"),
+        ("kprobe:a", "tp:b:c"),
+        stop_count=3,
+        stop_after_ns=2_000_000_000,
+        debug_bpf=True,
+        debug_multi_kprobe=True,
+        mechanism=Mechanism.KPROBE,
+        symbolize=SymbolizeMode.INLINES,
+        kernel_image=Path("/boot/vmlinux"),
+        command=("cmd", "-e", "x"),
+        output=Path("out.rsn"),
         dry_run=True,
         verbose=2,
         max_functions=77,
@@ -125,6 +148,19 @@ def test_processes_filter_a_trace_without_a_command(traced: Callable[..., Settin
     assert traced("-e", "x", "-p", "1", "-p2").filters.pids == (1, 2)
 
 
+def test_a_trace_alone_is_of_every_call(traced: Callable[..., Settings]) -> None:
+    for words, stack, success in (
+        ("-T", False, True),
+        ("-T -E", True, False),
+        ("-T -E -S", True, True),
+        ("-T -Sn", False, False),
+        ("-T -x any", False, False),
+        ("-E", True, False),
+    ):
+        found = traced("-e", "x", *words.split())
+        assert (found.views.call_stack, found.filters.success) == (stack, success), words
+
+
 def test_any_error_is_no_error_filter(traced: Callable[..., Settings]) -> None:
     assert traced("-e", "x", "-x", "EINVAL", "-x", "any").filters.allow_errors is None
 
@@ -150,12 +186,13 @@ def test_the_exit_status_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> 
         ("-e x --attach=probe", "--attach=probe: no such mechanism", "kprobe.multi"),
         ("-e x --max-functions=0", "--max-functions 0: not a number", ""),
         ("-e x -S -x EINVAL", "-S asks for successes", "give one"),
-        ("-e x -L 0", "-L 0: not a duration", "-L 100"),
+        ("-e x -L 0", "-L 0: not a duration", "-L 500ms"),
         ("-e x -k=", "-k '': the name of a file is missing", ""),
         ("-e x --output=", "-o '': the name of a file is missing", ""),
         ("-e x -p 1 -- ls", "-p 1 with a command", "leave out -p"),
         ("-e x y", "unexpected word 'y'", "behind --"),
-        ("-T -e x", "-T/--trace (the function call trace) is not available", "leave it out"),
+        ("-e x --for 0", "--for 0: not a duration", "--for 500ms"),
+        ("-e x -Bx", "-Bx: no such kind of branch", "any_return"),
         ("--zzz", "unknown option --zzz", "--help"),
         ("replay", "no recording to replay", "replay FILE"),
         ("replay a b", "replay needs one recording, not 2", "replay FILE"),
@@ -252,7 +289,6 @@ def test_help_in_a_pipe_is_plain_grouped_and_fits(capsys: pytest.CaptureFixture[
     assert max(map(len, text.splitlines())) <= 80
     assert "-S, --success-stacks[=y|n]" in text
     assert "Examples:" in text
-    assert "--call-stack" not in text
 
 
 def test_functions_takes_what_tracing_takes(tmp_path: Path) -> None:

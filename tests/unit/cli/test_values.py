@@ -73,18 +73,6 @@ def test_a_missing_file_of_thread_names_is_an_input_error(listing: Path) -> None
     assert error.message.startswith(f"-N @{listing}: cannot read the names in '{listing}'")
 
 
-def test_a_duration_is_milliseconds() -> None:
-    assert values.longer_ns("100") == 100_000_000
-    assert values.longer_ns(None) == 0
-
-
-@pytest.mark.parametrize("value", ["0", "-5", "abc", "1.5", "10ms", "", "9" * 19])
-def test_what_is_no_duration_is_refused(value: str) -> None:
-    error = refused(values.longer_ns, value)
-    assert error.message == f"-L {value}: not a duration"
-    assert "-L 100" in (error.hint or "")
-
-
 @pytest.mark.parametrize(
     ("given_values", "errors", "expected"),
     [

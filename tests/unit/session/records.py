@@ -11,12 +11,12 @@ from pathlib import Path
 from retsnoop_py.kernel.flags import flags_for
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.session.layouts import Layout, Member
+from retsnoop_py.session.layouts import RECORD_STRUCTS, Layout, Member
 from retsnoop_py.session.model import Call, Session
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 
 HEADER = (Path(__file__).parents[3] / "src/bpf/records.h").read_text()
-_CODES = {"__u16": "H", "__u32": "I", "__u64": "Q", "__s64": "q"}
+_CODES = {"__u8": "B", "__u16": "H", "__u32": "I", "__s32": "i", "__u64": "Q", "__s64": "q"}
 
 INT = ResultType(ResultKind.INT)
 LONG = ResultType(ResultKind.INT, 8, True, "long")
@@ -46,7 +46,7 @@ def _layout(name: str) -> Layout:
     return Layout(name, -(-position // largest) * largest, tuple(members))
 
 
-LAYOUTS = tuple(_layout(name) for name in ("rsn_slot", "rsn_session", "rsn_stats"))
+LAYOUTS = tuple(_layout(name) for name in RECORD_STRUCTS)
 
 
 def function(

@@ -140,7 +140,7 @@ def test_layouts_with_other_offsets_and_more_members_decode_the_same() -> None:
         session.size + 24,
         (
             *session.members[:2],
-            Member("cpu", 8, "I"),
+            Member("node", 8, "I"),
             *(Member(m.name, m.offset + 16, m.code) for m in session.members[2:]),
         ),
     )
@@ -158,7 +158,7 @@ def test_layouts_with_other_offsets_and_more_members_decode_the_same() -> None:
         ),
     )
     values = {m.name: b"" if m.code == "16s" else 0 for m in moved.members}
-    values |= {"type": 1, "size": moved.size + slot.size, "slot_cnt": 1, "tid": 5, "cpu": 3}
+    values |= {"type": 1, "size": moved.size + slot.size, "slot_cnt": 1, "tid": 5, "node": 3}
     record = moved.format().pack(*values.values()) + slot.format().pack(9000, -5, 4, 1)
 
     (decoded,) = Collector(FUNCTIONS, (moved, slot)).feed(record)
