@@ -12,7 +12,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -22,6 +22,8 @@ _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 #: Seconds a child may take to end by itself after Ctrl-C before the signal is passed on.
 _GRACE = 0.5
+#: Seconds between looks at whether a command has ended.
+_POLL = 0.05
 
 
 def resolve(command: Sequence[str]) -> str:
@@ -128,6 +130,11 @@ class Command:
         if self._status is None:
             raise RetsnoopError("the command is still running")
         return self._status if self._status >= 0 else 128 - self._status
+
+    def wait(self, stopping: Callable[[], bool]) -> None:
+        """Wait for the end of a command that is traced no more, or until ``stopping()``."""
+        while not self.ended() and not stopping():
+            time.sleep(_POLL)
 
     def wait_after(self, number: int) -> None:
         """Wait for the end after signal ``number`` stopped the trace.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -52,9 +53,10 @@ class _Run(Value):
 
 
 def run(settings: Settings) -> int:
-    """Trace as ``settings`` say until the command ends or a signal comes; the exit status.
+    """Trace as ``settings`` say until they are met, the command ends or a signal comes.
 
-    It is the command's own, or 0 without a command. Raises the errors of
+    Gives the exit status: the command's own, or 0 without a command. A command that outlives the
+    tracing (``--count``, ``--for``) is waited for. Raises the errors of
     :mod:`retsnoop_py.errors`; whatever was attached is detached on every way out.
     """
     if settings.dry_run:
@@ -72,6 +74,9 @@ def run(settings: Settings) -> int:
         status = _trace(_Run(settings, signals, command, target, recorder))
         if command is None:
             return status
+        if not (signals.requested or command.ended()):
+            messages.lifecycle("The command goes on, untraced.")
+            command.wait(signals.stopping)
         if signals.requested:
             command.wait_after(signals.requested)
         return status or command.exit_status
@@ -202,11 +207,13 @@ def _receive(run: _Run, hooks: _Hooks) -> int:
 
 def _read_until_stopped(run: _Run, reader: Reader, stream: Stream) -> None:
     wait_ms = _WAIT_COMMAND_MS if run.command is not None else _WAIT_MS
-    while not run.signals.stopping():
-        data = reader.take(wait_ms)
+    limit_ns = run.settings.stop_after_ns
+    deadline = time.monotonic() + (limit_ns / 1e9 if limit_ns else math.inf)
+    while not run.signals.stopping() and (left := deadline - time.monotonic()) > 0:
+        data = reader.take(int(min(wait_ms, left * 1000 + 1)))
         if data:
             stream.feed(data)
-        if run.command is not None and run.command.ended():
+        if stream.done or (run.command is not None and run.command.ended()):
             return
 
 

@@ -40,6 +40,11 @@ class Stream:
         self.warn = pipeline.warn
 
     @property
+    def done(self) -> bool:
+        """Whether as many sessions as were asked for have been shown."""
+        return self._pipeline.done
+
+    @property
     def exit_status(self) -> int:
         """74 if the recording could not be written to its end, else 0."""
         return self._pipeline.exit_status

@@ -240,7 +240,7 @@ Count = Annotated[
     Option(
         "--count",
         metavar="N",
-        help="Stop after N sessions were shown.",
+        help="Stop after N sessions were shown; CMD goes on untraced.",
         panel=RUN_MODE,
     ),
 ]
@@ -249,7 +249,7 @@ For = Annotated[
     Option(
         "--for",
         metavar="TIME",
-        help="Stop after so long: 500ms, 10s, 5min.",
+        help="Stop after so long: 500ms, 10s, 5min; CMD goes on untraced.",
         panel=RUN_MODE,
         dashed=True,
     ),

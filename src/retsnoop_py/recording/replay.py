@@ -49,6 +49,8 @@ def replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO | No
                 _play(frame, pipeline, symbols)
             except DataError as error:
                 raise damaged(path, frame.offset, error.message) from None
+            if pipeline.done:
+                break
     return pipeline.exit_status
 
 

@@ -99,6 +99,8 @@ class Collector:
         if any(layout.name == "rsn_part" for layout in layouts):
             self._describe_parts(layouts)
         self.skipped = 0
+        #: Where in its batch the record ends that made the last session.
+        self.position = 0
 
     def _describe_parts(self, layouts: Sequence[Layout]) -> None:
         part, event = layout_named(layouts, "rsn_part"), layout_named(layouts, "rsn_event")
@@ -131,9 +133,10 @@ class Collector:
                 session = self._part(kind, view, position, size)
             else:
                 self.skipped += 1
-            if session is not None:
-                yield session
             position += (size + 7) & ~7
+            if session is not None:
+                self.position = position
+                yield session
 
     def rest(self) -> Iterator[Session]:
         """At the end of the stream: sessions that are still waiting for parts."""

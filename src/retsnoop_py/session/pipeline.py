@@ -7,7 +7,7 @@ A live run and a replay both come through here, so they show the same.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TextIO
 
 from retsnoop_py.errors import DataError, OutputError
@@ -48,8 +48,9 @@ class Recorder(Protocol):
 class Pipeline:
     """Takes raw batches and writes session blocks to ``out``, what is missing to ``err``.
 
-    ``settings`` says what to show, ``facts`` what the batches mean. Raises DataError if the
-    layouts in ``facts`` do not describe the records.
+    ``settings`` says what to show, ``facts`` what the batches mean. Once as many sessions as
+    ``stop_count`` allows have been shown, it is ``done``: what comes after them is neither shown
+    nor recorded. Raises DataError if the layouts in ``facts`` do not describe the records.
     """
 
     def __init__(
@@ -80,6 +81,8 @@ class Pipeline:
         )
         #: 74 once the recording could not be written, else 0: for a run that ends well otherwise.
         self.exit_status = 0
+        self._left = settings.stop_count
+        self.done = False
 
     def feed(self, batch: Batch) -> None:
         """Show the sessions of one batch, and record it.
@@ -88,6 +91,8 @@ class Pipeline:
         OutputError if ``out`` cannot be written; BrokenPipeError if nobody reads it any more.
         """
         for part in self._collector.split(batch, _PART_BYTES):
+            if self.done:
+                return
             self._feed_part(part)
 
     def warn(self, text: str) -> None:
@@ -104,7 +109,8 @@ class Pipeline:
 
         ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name.
         """
-        self._show(list(self._collector.rest()))
+        if not self.done:
+            self._show(list(self._until_enough(self._collector.rest())))
         known_here = {
             "records_unknown": self._collector.skipped,
             "bare_stacks": self._bare_stacks,
@@ -121,14 +127,28 @@ class Pipeline:
         sessions: list[Session] = []
         damage = None
         try:
-            sessions.extend(self._collector.sessions(part))
+            sessions.extend(self._until_enough(self._collector.sessions(part)))
         except DataError as err:
             damage = err
+        if self.done:
+            part = part[: self._collector.position]
         if self._recorder is not None:
             self._record(self._recorder, sessions, part)
         self._show(sessions)
         if damage is not None:
             raise damage
+
+    def _until_enough(self, sessions: Iterable[Session]) -> Iterable[Session]:
+        """``sessions`` up to the last one that is to be shown."""
+        return self._counted(sessions) if self._left else sessions
+
+    def _counted(self, sessions: Iterable[Session]) -> Iterator[Session]:
+        for session in sessions:
+            yield session
+            self._left -= self._filter.accepts(session)
+            if not self._left:
+                self.done = True
+                return
 
     def _record(self, recorder: Recorder, sessions: Sequence[Session], part: memoryview) -> None:
         # Those that are filtered out here as well: a replay may let them through.

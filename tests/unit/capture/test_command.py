@@ -97,3 +97,19 @@ def test_a_signal_sent_to_us_alone_is_passed_on() -> None:
         command.release()
         command.wait_after(signal.SIGTERM)
         assert command.exit_status == 128 + signal.SIGTERM
+
+
+def test_a_command_that_is_traced_no_more_is_waited_for() -> None:
+    with Command(["sh", "-c", "sleep 0.1; exit 3"]) as command:
+        command.release()
+        command.wait(lambda: False)
+        assert command.ended()
+        assert command.exit_status == 3
+
+
+def test_waiting_for_a_command_can_be_stopped() -> None:
+    with Command(["sleep", "60"]) as command:
+        command.release()
+        command.wait(lambda: True)
+        assert not command.ended()
+        command.wait_after(signal.SIGTERM)

@@ -220,3 +220,18 @@ def test_an_output_that_cannot_be_written_is_an_output_error() -> None:
 def test_functions_that_the_layouts_do_not_describe_are_refused_at_once() -> None:
     with pytest.raises(DataError, match="layout of struct rsn_"):
         Run(layouts=())
+
+
+def test_no_more_sessions_are_shown_and_recorded_than_were_asked_for() -> None:
+    recorder = Recorder()
+    run = Run(Settings(stop_count=2), recorder)
+    run.feed(failing_session() + SUCCESS)
+    assert not run.pipeline.done
+    run.feed(failing_session() * 3)
+    run.feed(failing_session())
+    run.finish({})
+
+    assert run.pipeline.done
+    assert run.out.getvalue() == BLOCK * 2
+    assert b"".join(recorder.batches) == failing_session() + SUCCESS + failing_session()
+    assert recorder.stats == {}

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Tracing that ends by itself: after so many sessions, after so long."""
+
+from __future__ import annotations
+
+import pytest
+from tests.live.support import FEW, WORKLOAD, compiled, read_recording, trace
+
+from retsnoop_py.vm.machine import Machine
+
+
+def test_exactly_so_many_sessions_are_shown_and_the_command_goes_on(machine: Machine) -> None:
+    path = machine.share / "count.rsn"
+    script = f"{compiled(machine, 'burst')} 1 500 >/dev/null; touch {machine.share}/went-on; exit 3"
+    result = trace(machine, *FEW, "--count", "17", "-o", str(path), "--", "sh", "-c", script)
+    assert result.status == 3, result.err
+    assert (machine.share / "went-on").exists()
+    assert result.out.count(" TID/PID ") == 17
+    recording = read_recording(path)
+    assert len(recording.sessions) == 17
+    assert recording.stats is not None
+    assert trace(machine, "replay", str(path)).stdout == result.stdout
+
+
+@pytest.mark.one_kernel
+def test_tracing_ends_after_its_time_and_the_command_after_its_own(machine: Machine) -> None:
+    # it waits until the gate in front of the probes must have been closed for long
+    script = f"sleep 2; {' '.join(WORKLOAD)} bpf-map-bad-flags; exit 4"
+    result = trace(machine, *FEW, "--for", "10ms", "--", "sh", "-c", script)
+    assert result.status == 4, result.err
+    assert "The command goes on, untraced." in result.err
+    assert "TID/PID" not in result.out
+    assert trace(machine, *FEW, "--for", "1ms").status == 0
