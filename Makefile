@@ -38,7 +38,8 @@ test-golden: build ## recordings replayed into the expected text
 	@$(BIN)/pytest -q tests/golden
 
 test-live: build ## tests that boot kernels: make test-live KERNEL=6.1
-	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/live
+	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q -n auto --maxprocesses=4 --dist=loadgroup \
+		tests/live
 
 bench: build ## measure against retsnoop and others: make bench KERNEL=6.12 RETSNOOP=PATH
 	@KERNEL="$(KERNEL)" $(BIN)/python -m tests.bench $(BENCH)

@@ -18,9 +18,9 @@ import pytest
 from retsnoop_py.vm.machine import Machine
 
 ALL = ("5.10", "6.1", "6.12", "7.2")
-_RELEASES = pytest.StashKey[dict[str, str]]()
 _GUEST = pytest.StashKey[tuple[str, Machine]]()
-_COUNTS = pytest.StashKey[Counter[tuple[str, str]]]()
+#: Properties of a report, which travel from a worker to who counts.
+_KERNEL, _RELEASE = "kernel", "release"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,8 +34,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_RELEASES] = {}
-    config.stash[_COUNTS] = Counter()
     config.addinivalue_line(
         "markers", "one_kernel: what is tested does not depend on the kernel; run on one of them"
     )
@@ -59,6 +57,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("machine", names, indirect=True, scope="session")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep the tests of one kernel in one worker."""
+    kernel = _kernel_of(item)
+    if kernel:
+        item.add_marker(pytest.mark.xdist_group(kernel))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests of one kernel together, so that one VM is up at a time."""
@@ -80,7 +85,6 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     """A booted guest with the kernel the test is run on; shared by all tests of that kernel."""
     guest = Machine(request.param)
     with guest:
-        request.config.stash[_RELEASES][request.param] = guest.release
         request.config.stash[_GUEST] = (request.param, guest)
         yield guest
 
@@ -99,23 +103,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    report = yield
     kernel = _kernel_of(item)
+    guest = item.config.stash.get(_GUEST, None)
+    report = yield
     if kernel and (call.when == "call" or report.failed):
-        item.config.stash[_COUNTS][kernel, report.outcome] += 1
+        booted = guest is not None and guest[0] == kernel
+        report.user_properties += [(_KERNEL, kernel)]
+        if guest is not None and booted:
+            report.user_properties += [(_RELEASE, guest[1].release)]
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    config = terminalreporter.config
-    counts = config.stash[_COUNTS]
+    counts: Counter[tuple[str, str]] = Counter()
+    releases: dict[str, str] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            told = dict(getattr(report, "user_properties", ()))
+            if _KERNEL in told:
+                counts[told[_KERNEL], report.outcome] += 1
+                releases[told[_KERNEL]] = told.get(_RELEASE, releases.get(told[_KERNEL], ""))
     if not counts:
         return
     terminalreporter.section("live cases per kernel")
-    for kernel in selected(config):
+    for kernel in selected(terminalreporter.config):
         outcomes = {outcome: n for (name, outcome), n in sorted(counts.items()) if name == kernel}
-        told = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()) or "none run"
-        release = config.stash[_RELEASES].get(kernel, "not booted")
+        said = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()) or "none run"
+        release = releases.get(kernel) or "not booted"
         terminalreporter.line(
-            f"Linux {kernel:5} {release:32} {sum(outcomes.values()):4} cases: {told}"
+            f"Linux {kernel:5} {release:32} {sum(outcomes.values()):4} cases: {said}"
         )
