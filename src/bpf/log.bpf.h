@@ -8,6 +8,7 @@
 #define RSN_LOG_BPF_H
 
 #include "settings.bpf.h"
+#include "shadow.bpf.h"
 #include "transport.bpf.h"
 
 enum {
@@ -40,6 +41,71 @@ static __always_inline void part_send(void *ctx, struct rsn_session *rec, struct
 		rec->dropped++;
 	else
 		rec->parts++;
+}
+
+static __always_inline struct log *log_of(struct session *s)
+{
+	__u32 index = s->place;
+
+	return bpf_map_lookup_elem(&logs, &index);
+}
+
+/* Sends what the log holds. */
+static __noinline int log_flush(void *ctx, struct session *s)
+{
+	struct log *log = log_of(s);
+	__u64 used = opaque(s->log_used);
+
+	if (!log || !used || used > sizeof(log->data))
+		return 0;
+	part_send(ctx, &s->rec, &log->part, RSN_RECORD_EVENTS, s->log_cnt,
+		  sizeof(log->part) + used);
+	s->log_used = 0;
+	s->log_cnt = 0;
+	return 0;
+}
+
+/* Where the next event of the log goes, NULL if there is none; the caller fills all of it. */
+static __always_inline void *log_room(void *ctx, struct session *s, __u32 size)
+{
+	struct log *log;
+	__u64 used;
+
+	if (s->log_used + size > RSN_LOG_BYTES)
+		log_flush(ctx, s);
+	log = log_of(s);
+	if (!log)
+		return NULL;
+	used = opaque(s->log_used) & (RSN_LOG_BYTES - 1);
+	s->log_used = used + size;
+	s->log_cnt++;
+	return log->data + used;
+}
+
+/* Logs a call, a return or a hit of a probe, the session's last_seq-th event. */
+static __noinline int log_event(void *ctx, struct session *s, __u64 kind_id, __u64 now,
+				__s64 result)
+{
+	struct rsn_event *event = log_room(ctx, s, sizeof(*event));
+
+	if (!event)
+		return 0;
+	event->size = sizeof(*event);
+	event->kind = kind_id >> 32;
+	event->unused = 0;
+	event->depth = s->depth;
+	event->cpu = bpf_get_smp_processor_id();
+	event->id = kind_id;
+	event->seq = s->rec.last_seq;
+	event->ts = now;
+	event->result = result;
+	return 0;
+}
+
+/* The arguments of log_event() that say what happened, in one: it takes no more than five. */
+static __always_inline __u64 event_of(enum rsn_event_kind kind, __u32 id)
+{
+	return (__u64)kind << 32 | id;
 }
 
 #endif

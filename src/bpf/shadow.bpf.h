@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The shadow stack of a session: which traced calls run, which chain of failures they left behind,
+ * and the kernel stacks that go with it.
+ */
+#ifndef RSN_SHADOW_BPF_H
+#define RSN_SHADOW_BPF_H
+
+#include "settings.bpf.h"
+
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
+
+struct session {
+	__u32 depth; /* traced calls running, those too deep for a slot included */
+	__u32 max_depth;
+	__u32 saved_from; /* first slot of the saved chain, 0: there is none */
+	__u32 saved_to;
+	__u32 saved_parent; /* seq of the call that made the saved chain's first call */
+	bool at_rest; /* no program is at work on it; never for one that has no thread */
+	bool is_err; /* the last result that could tell was a failure */
+	__u8 kstack_now; /* which kstack belongs to the slots; the other one to the saved chain */
+	__u16 kstack_cnt[2];
+	__u32 log_used; /* bytes */
+	__u32 log_cnt; /* events */
+	__u64 place; /* in the table */
+	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
+	/* The record as it is sent: header, slots, and the kernel stack moved up behind them. */
+	struct rsn_session rec;
+	struct rsn_slot slots[RSN_MAX_DEPTH];
+	/* The verifier takes saved[63] plus 63 slots for possible: kstack must follow. */
+	struct rsn_slot saved[RSN_MAX_DEPTH];
+	__u64 kstack[2][RSN_MAX_KSTACK];
+	/* Only where keep_call_sites is set: */
+	__u64 sites[RSN_MAX_DEPTH]; /* where each running call returns to */
+	__u64 outer[RSN_MAX_KSTACK - RSN_MAX_DEPTH]; /* kernel stack at the first call's entry */
+	__u32 outer_cnt;
+	bool from_sites[2]; /* which kstack was put together of them */
+};
+
+/* One for each place of the table. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct session);
+} sessions SEC(".maps");
+
+/* Keeps the compiler from assuming what it knows about v, so that a check of it survives. */
+static __always_inline __u64 opaque(__u64 v)
+{
+	asm volatile("" : "+r"(v));
+	return v;
+}
+
+/* An index below RSN_MAX_DEPTH, bounded where the verifier sees it. */
+static __always_inline __u64 slot_index(__u64 i)
+{
+	return opaque(i) & (RSN_MAX_DEPTH - 1);
+}
+
+static __always_inline struct rsn_slot *slot_at(struct session *s, __u64 i)
+{
+	return &s->slots[slot_index(i)];
+}
+
+static __always_inline __u32 cookie_func(__u64 cookie)
+{
+	return (__u32)cookie;
+}
+
+static __always_inline __u32 cookie_flags(__u64 cookie)
+{
+	return cookie >> 32;
+}
+
+/* A stack pointer, in units of 8 bytes and short of its highest bits; 0 stands for unknown. */
+static __always_inline __u32 stack_place(__u64 sp)
+{
+	return sp >> 3;
+}
+
+/* Whether two stack places are in the same 16 KiB: interrupts run on stacks of their own. */
+static __always_inline bool same_stack(__u32 place, __u32 other)
+{
+	return !((place ^ other) >> 11);
+}
+
+/*
+ * Whether the call whose entry was at `place` must have returned when func_id is entered at `now`:
+ * the stack pointer is above the call's frame. Equal places are a tail call (the callee takes over
+ * the caller's frame), but no function jumps to its own entry.
+ */
+static __always_inline bool has_returned(__u32 place, __u32 place_func, __u32 now, __u32 func_id)
+{
+	if (!same_stack(place, now))
+		return false;
+	return place < now || (place == now && place_func == func_id);
+}
+
+/* Whether the saved chain was called by the last call of the chain in slots. */
+static __always_inline bool chain_continues(struct session *s)
+{
+	return s->saved_from && s->saved_from == s->max_depth &&
+	       slot_at(s, s->max_depth - 1)->seq == s->saved_parent;
+}
+
+/* Copies the saved chain over, or slots into it; from is never 0, so that cnt is below 64. */
+static __always_inline void copy_chain(struct rsn_slot *to, const struct rsn_slot *from,
+				       __u64 first, __u64 end)
+{
+	__u64 cnt = slot_index(end - first);
+
+	first = slot_index(first);
+	bpf_probe_read_kernel(to + first, cnt * sizeof(*to), from + first);
+}
+
+/*
+ * Keeps the failed chain slots [depth, max_depth) from being overwritten. If it is what led to the
+ * saved chain, it goes in front of that, whose kernel stack is the deeper one.
+ */
+static __noinline int save_chain(struct session *s)
+{
+	__u32 from = s->depth;
+
+	if (!chain_continues(s)) {
+		s->saved_to = s->max_depth;
+		s->kstack_now ^= 1;
+	}
+	copy_chain(s->saved, s->slots, from, s->max_depth);
+	s->saved_from = from;
+	s->saved_parent = slot_at(s, from - 1)->seq;
+	return 0;
+}
+
+/* The kernel cannot unwind behind a return probe (before 5.15): note where each call returns to. */
+const volatile bool keep_call_sites = false;
+
+/*
+ * Makes a kernel stack of what was noted at the entries: where the running calls return to, and
+ * what was above the first. Calls in between that are not traced are missing from it.
+ */
+static __noinline int stack_from_sites(struct session *s)
+{
+	const __u32 known = 2; /* outer begins with the first call itself and where it returns to */
+	__u64 now = s->kstack_now & 1, depth = s->depth, outer = s->outer_cnt;
+
+	if (depth > RSN_MAX_DEPTH)
+		depth = RSN_MAX_DEPTH;
+	for (int i = 0; i < RSN_MAX_DEPTH && i < depth; i++)
+		s->kstack[now][i] = s->sites[slot_index(depth - 1 - i)];
+	if (outer > known) {
+		outer = opaque(outer - known) & (ARRAY_SIZE(s->outer) - 1);
+		bpf_probe_read_kernel(&s->kstack[now][slot_index(depth - 1) + 1],
+				      outer * sizeof(__u64), &s->outer[known]);
+		depth += outer;
+	}
+	s->kstack_cnt[now] = depth;
+	s->from_sites[now] = true;
+	return 0;
+}
+
+static __always_inline void take_kstack(void *ctx, struct session *s)
+{
+	__u64 now = s->kstack_now & 1;
+	long bytes;
+
+	if (!emit_stack)
+		return;
+	bytes = bpf_get_stack(ctx, s->kstack[now], sizeof(s->kstack[now]), 0);
+	s->kstack_cnt[now] = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	s->from_sites[now] = false;
+	if (keep_call_sites && s->kstack_cnt[now] <= 1)
+		stack_from_sites(s);
+}
+
+/* Forgets the running calls from `depth` on: their returns were missed. */
+static __always_inline void drop_calls(struct session *s, __u32 depth)
+{
+	s->rec.lost_exits += s->depth - depth;
+	s->depth = depth;
+	s->max_depth = depth;
+	s->is_err = false;
+}
+
+/* Drops the calls that must have returned before func_id is entered with this stack. */
+static __noinline int drop_returned(struct session *s, __u32 place, __u32 func_id)
+{
+	__u32 kept = s->depth;
+
+	for (int i = 0; i < RSN_MAX_DEPTH && kept; i++) {
+		__u64 top = slot_index(kept - 1);
+
+		if (!has_returned(s->sp[top], s->slots[top].func_id, place, func_id))
+			break;
+		kept--;
+	}
+	drop_calls(s, kept);
+	return 0;
+}
+
+/* Makes the innermost running call of func_id the last one; false if there is none. */
+static __noinline int unwind_to(struct session *s, __u32 func_id)
+{
+	__u32 depth = s->depth;
+
+	for (int i = 0; i < RSN_MAX_DEPTH && depth; i++) {
+		if (slot_at(s, depth - 1)->func_id == func_id) {
+			drop_calls(s, depth);
+			return true;
+		}
+		depth--;
+	}
+	s->rec.lost_entries++;
+	return false;
+}
+
+#endif
