@@ -3,7 +3,7 @@
 #ifndef RSN_KPROBE_BPF_H
 #define RSN_KPROBE_BPF_H
 
-#include "session.bpf.h"
+#include "args.bpf.h"
 
 /* return_to_handler, with which another tool's function graph tracer may cover our hook. */
 const volatile __u64 graph_hook = 0;
@@ -59,6 +59,8 @@ static __always_inline bool kprobe_enter(struct pt_regs *ctx, __u64 cookie, __u6
 	if (keep_call_sites)
 		keep_call_site(ctx, s);
 	push(ctx, s, cookie_func(cookie), place, bpf_ktime_get_ns());
+	if (capture_args)
+		args_from_regs(ctx, s, cookie_func(cookie));
 	session_leave(s);
 	return true;
 }

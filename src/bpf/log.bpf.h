@@ -15,18 +15,34 @@ enum {
 	RSN_LOG_BYTES = 4096, /* a power of two: events begin below it and may go past it */
 };
 
-struct log {
-	struct rsn_part part;
-	char data[RSN_LOG_BYTES + sizeof(struct rsn_event)];
+/* What captures arguments notes while it is at it. */
+struct arg_source {
+	__u64 at; /* where in the item the next bytes go */
+	__u64 slots[16]; /* argument registers in their order; the last one: the stack pointer */
 };
+
+struct log {
+	struct arg_source source;
+	struct rsn_part part;
+	char data[];
+};
+
+/* Bytes of data: the loader makes it hold any item that begins below RSN_LOG_BYTES. */
+const volatile __u64 log_bytes = RSN_LOG_BYTES + sizeof(struct rsn_event);
 
 /* One for each place of the session table; the loader makes it so where anything is logged. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct log);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct log) + RSN_LOG_BYTES + sizeof(struct rsn_event));
 } logs SEC(".maps");
+
+/* Whether there is anything to log. */
+static __always_inline bool keeps_log(void)
+{
+	return emit_calls || capture_args;
+}
 
 /* Fills in whose part it is and sends it; what does not fit the buffer is counted as lost. */
 static __always_inline void part_send(void *ctx, struct rsn_session *rec, struct rsn_part *part,
@@ -56,7 +72,7 @@ static __noinline int log_flush(void *ctx, struct session *s)
 	struct log *log = log_of(s);
 	__u64 used = opaque(s->log_used);
 
-	if (!log || !used || used > sizeof(log->data))
+	if (!log || !used || used > log_bytes)
 		return 0;
 	part_send(ctx, &s->rec, &log->part, RSN_RECORD_EVENTS, s->log_cnt,
 		  sizeof(log->part) + used);

@@ -88,6 +88,8 @@ enum rsn_event_kind {
 	RSN_EVENT_ENTRY = 1, /* struct rsn_event */
 	RSN_EVENT_EXIT = 2, /* struct rsn_event */
 	RSN_EVENT_PROBE = 3, /* struct rsn_event */
+	RSN_EVENT_ARGS = 4, /* struct rsn_args: what the call was given */
+	RSN_EVENT_PROBE_ARGS = 5, /* struct rsn_args: what the injected probe found */
 };
 
 /* A call, a return, or a hit of an injected probe. */
@@ -101,6 +103,31 @@ struct rsn_event {
 	__u32 seq; /* number of the event in its session, from 1 */
 	__u64 ts; /* CLOCK_MONOTONIC ns */
 	__s64 result; /* at an exit: the raw result register */
+};
+
+/*
+ * What was captured at the event `seq`: this header, cnt struct rsn_arg padded to 8 bytes, and then
+ * the bytes of each, in that order: first those of its value, then those the value points to, both
+ * padded to 8. It follows its event, or stands alone where calls are not logged.
+ */
+struct rsn_args {
+	__u16 size; /* bytes, a multiple of 8 */
+	__u8 kind; /* RSN_EVENT_ARGS or RSN_EVENT_PROBE_ARGS */
+	__u8 cnt;
+	__u32 id; /* of the function, or of the injected probe */
+	__u32 seq;
+	__u32 unused;
+};
+
+/* One captured argument, or something found by following one. */
+struct rsn_arg {
+	__u16 value; /* bytes of the value: 8 for each register; 0 where it could not be had */
+	/*
+	 * Bytes of what it points to, a string's terminating NUL included (one that does not end
+	 * in NUL was cut); 0 for NULL and for what is not followed; or a negative errno: -EFAULT
+	 * where it could not be read, -ENOSPC where there was no room left.
+	 */
+	__s16 data;
 };
 
 /* Counters since attach; each event is counted in exactly one of them. */

@@ -74,7 +74,7 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 	tail = slot_index(end - 1) + 1;
 	bpf_probe_read_kernel(&s->slots[tail], kstack_cnt * sizeof(__u64), s->kstack[kstack]);
 
-	if (emit_calls)
+	if (keeps_log())
 		log_flush(ctx, s);
 	fill_names(rec);
 	rec->type = RSN_RECORD_SESSION;
@@ -303,7 +303,7 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
 		if (!s->depth) {
 			if (worth_reporting(s, s->slots[0].latency))
 				submit(ctx, s, now, 0);
-			else if (emit_calls && s->rec.parts)
+			else if (keeps_log() && s->rec.parts)
 				disown(ctx, s, now);
 			session_release(s, task);
 			return 0;
@@ -331,7 +331,7 @@ static __always_inline int session_die(void *ctx, __u64 task)
 		}
 		submit(ctx, s, now, RSN_SESSION_DIED);
 	} else {
-		if (emit_calls && s->rec.parts)
+		if (keeps_log() && s->rec.parts)
 			disown(ctx, s, now);
 		count(&stats.sessions_died);
 	}

@@ -18,6 +18,11 @@ const volatile bool emit_success = false;
 const volatile bool emit_stack = true;
 const volatile bool emit_calls = false;
 
+/* What calls were given, and so many bytes of it at most: of a call, and of one argument's target. */
+const volatile bool capture_args = false;
+const volatile __u64 args_max_total = 3072;
+const volatile __u64 args_max_data = 256;
+
 /* Sessions shorter than this many ns are not reported. */
 const volatile __u64 duration_ns = 0;
 
@@ -48,6 +53,8 @@ struct rsn_types {
 	struct rsn_slot slot;
 	struct rsn_part part;
 	struct rsn_event event;
+	struct rsn_args args;
+	struct rsn_arg arg;
 };
 
 const struct rsn_types *rsn_types __attribute__((unused));

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What calls are given, copied into the session's log as the loader's plan says. The plan is
+ * made from BTF (kernel/arguments): here it is only where bytes are and how many.
+ */
+#ifndef RSN_ARGS_BPF_H
+#define RSN_ARGS_BPF_H
+
+#include "session.bpf.h"
+
+enum {
+	ARGS_MAX = 16, /* twelve parameters, and what is found by following them */
+	ARGS_HOPS = 4,
+	ARGS_SP = 15, /* the slot of the stack pointer */
+	ARGS_HEAD = sizeof(struct rsn_args) + ARGS_MAX * sizeof(struct rsn_arg),
+	NO_ROOM = 28, /* ENOSPC */
+};
+
+/* What is at the address that a value is. */
+enum arg_target {
+	ARG_NONE, /* nothing to read: a plain value */
+	ARG_BYTES,
+	ARG_STRING,
+	ARG_GUESS, /* a string, if it is one */
+};
+
+struct arg_plan {
+	__u8 slot; /* where to start: a slot of struct arg_source */
+	__u8 target; /* enum arg_target */
+	__u8 hops; /* so often the value is what is found at it plus hop[] */
+	__u8 value; /* bytes: 8 or 16 */
+	__u16 size; /* bytes of the target, at the most */
+	__u16 offset; /* the target is so far behind the value */
+	__u16 hop[ARGS_HOPS];
+};
+
+struct args_plan {
+	__u64 cnt;
+	struct arg_plan args[ARGS_MAX];
+};
+
+/* By function id; the loader makes it so. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct args_plan);
+} args_plans SEC(".maps");
+
+/* Addresses of the kernel's half are negative as signed numbers, on x86-64 and on arm64. */
+static __always_inline bool is_kernel_address(__u64 address)
+{
+	return (__s64)address < 0;
+}
+
+static __always_inline long read_bytes(void *to, __u64 size, __u64 address)
+{
+	if (is_kernel_address(address))
+		return bpf_probe_read_kernel(to, size, (void *)address);
+	return bpf_probe_read_user(to, size, (void *)address);
+}
+
+/* The bytes of a string with its NUL. One that is longer than `size` gets none. */
+static __always_inline long read_string(char *to, __u64 size, __u64 address)
+{
+	long got;
+
+	if (is_kernel_address(address))
+		got = bpf_probe_read_kernel_str(to, size, (void *)address);
+	else
+		got = bpf_probe_read_user_str(to, size, (void *)address);
+	if (got == size)
+		read_bytes(to + size - 1, 1, address + size - 1);
+	return got;
+}
+
+/* Copies up to `room` bytes of what is at `address`; how many, or a negative errno. */
+static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 address, __u64 room)
+{
+	__u64 size = plan->size;
+	long err;
+
+	size = opaque(size < room ? size : room);
+	if (!size)
+		return -NO_ROOM;
+	if (size > args_max_data)
+		size = args_max_data;
+	if (plan->target == ARG_BYTES) {
+		err = read_bytes(to, size, address);
+		return err ? err : size;
+	}
+	err = read_string(to, size, address);
+	return err < 0 && plan->target == ARG_GUESS ? 0 : err;
+}
+
+/* Follows the plan's hops; a NULL on the way is what is found. */
+static __always_inline long arg_follow(const struct arg_plan *plan, __u64 *value)
+{
+	long err = 0;
+
+	for (int i = 0; i < ARGS_HOPS && i < plan->hops && *value && !err; i++)
+		err = read_bytes(value, sizeof(*value), *value + plan->hop[i]);
+	return err;
+}
+
+/* Captures one argument into the item, behind those before it. */
+static __noinline int arg_take(struct arg_source *source, char *item, const struct arg_plan *plan,
+			       struct rsn_arg *arg)
+{
+	const __u64 end = ARGS_HEAD + args_max_total;
+	__u64 at = opaque(source->at), value = source->slots[plan->slot & ARGS_SP];
+	long got;
+
+	arg->value = 0;
+	arg->data = -NO_ROOM;
+	if (at > end)
+		return 0;
+	got = arg_follow(plan, &value);
+	if (got) {
+		arg->data = got;
+		return 0;
+	}
+	*(__u64 *)(item + at) = value;
+	arg->value = sizeof(value);
+	at += sizeof(value);
+	if (plan->value > sizeof(value)) {
+		*(__u64 *)(item + at) = source->slots[(plan->slot + 1) & ARGS_SP];
+		arg->value += sizeof(value);
+		at += sizeof(value);
+	}
+	source->at = at;
+	got = 0;
+	if (value && plan->target != ARG_NONE &&
+	    (plan->target != ARG_GUESS || is_kernel_address(value)))
+		got = arg_read(item + at, plan, value + plan->offset, at < end ? end - at : 0);
+	arg->data = got;
+	if (got > 0)
+		source->at = at + ((got + 7) & ~7);
+	return 0;
+}
+
+/* Logs what is in the log's arg_source by `plans`; kind_id: see event_of(). */
+static __noinline int args_log(void *ctx, struct session *s, const struct args_plan *plans,
+			       __u64 kind_id)
+{
+	struct rsn_args *args = log_room(ctx, s, sizeof(__u64));
+	struct log *log = log_of(s);
+	__u32 cnt = plans->cnt;
+
+	if (!args || !log)
+		return 0;
+	if (cnt > ARGS_MAX)
+		cnt = ARGS_MAX;
+	log->source.at = sizeof(*args) + ((cnt * sizeof(struct rsn_arg) + 7) & ~7);
+	for (__u32 i = 0; i < ARGS_MAX && i < cnt; i++)
+		arg_take(&log->source, (char *)args, &plans->args[i],
+			 (struct rsn_arg *)(args + 1) + i);
+	args->size = log->source.at;
+	args->kind = kind_id >> 32;
+	args->cnt = cnt;
+	args->id = kind_id;
+	args->seq = s->rec.last_seq;
+	args->unused = 0;
+	s->log_used += log->source.at - sizeof(__u64);
+	return 0;
+}
+
+/* The plan of a function, NULL if none of its arguments is captured. */
+static __always_inline const struct args_plan *args_plan_of(__u32 func_id)
+{
+	const struct args_plan *plans = bpf_map_lookup_elem(&args_plans, &func_id);
+
+	return plans && plans->cnt ? plans : NULL;
+}
+
+/* The arguments of a call that was pushed, from the registers at its first instruction. */
+static __noinline int args_from_regs(struct pt_regs *ctx, struct session *s, __u32 func_id)
+{
+	const struct args_plan *plans = args_plan_of(func_id);
+	struct log *log = log_of(s);
+
+	if (!plans || !log)
+		return 0;
+	log->source.slots[0] = PT_REGS_PARM1(ctx);
+	log->source.slots[1] = PT_REGS_PARM2(ctx);
+	log->source.slots[2] = PT_REGS_PARM3(ctx);
+	log->source.slots[3] = PT_REGS_PARM4(ctx);
+	log->source.slots[4] = PT_REGS_PARM5(ctx);
+	log->source.slots[5] = PT_REGS_PARM6(ctx);
+#if defined(__TARGET_ARCH_arm64)
+	log->source.slots[6] = PT_REGS_PARM7(ctx);
+	log->source.slots[7] = PT_REGS_PARM8(ctx);
+#endif
+	log->source.slots[ARGS_SP] = PT_REGS_SP(ctx);
+	return args_log(ctx, s, plans, event_of(RSN_EVENT_ARGS, func_id));
+}
+
+/* The same from a trampoline's context, which has them one after another. */
+static __noinline int args_from_trampoline(void *ctx, struct session *s, __u32 func_id)
+{
+	const __u32 most = 12; /* MAX_BPF_FUNC_ARGS */
+	const struct args_plan *plans = args_plan_of(func_id);
+	struct log *log = log_of(s);
+
+	if (!plans || !log)
+		return 0;
+	bpf_probe_read_kernel(log->source.slots, most * sizeof(__u64), ctx);
+	return args_log(ctx, s, plans, event_of(RSN_EVENT_ARGS, func_id));
+}
+
+#endif
