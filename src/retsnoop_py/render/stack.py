@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The call stack view: one block per session.
+"""The call stack view.
 
 A row is marks, duration, result, symbol and source::
 
@@ -14,17 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from retsnoop_py.render.clock import Clock
-from retsnoop_py.render.notices import session_warnings
+from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.result import UNFINISHED, format_result
 from retsnoop_py.render.text import display_width, pad, printable
-from retsnoop_py.session.model import Session, Stack, StackRow
+from retsnoop_py.session.model import StackRow
+from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
-from retsnoop_py.settings import BpfSettings, StackSettings, SymbolizeMode
+from retsnoop_py.settings import StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
-
-STITCH_MARK = "⌇"
 
 _MIN_DURATION = 5
 #: The width of `` %016x ``, the address before a symbol.
@@ -48,46 +46,27 @@ class _Place(NamedTuple):
     inlined: tuple[_Row, ...]
 
 
-class StackRenderer:
-    """Writes stacks as text; ``stitch_mark`` is for outputs that cannot encode ``⌇``."""
+class StackSection:
+    """Writes stacks as text. ``symbolize`` is what the run could do, never ``AUTO``."""
 
     def __init__(
         self,
         stacks: StackSettings,
         symbolize: SymbolizeMode,
-        bpf: BpfSettings,
-        clock: Clock,
-        palette: Palette | None = None,
-        stitch_mark: str = STITCH_MARK,
+        palette: Palette,
+        marks: Marks,
     ) -> None:
         self._settings = stacks
         self._symbolize = symbolize
-        self._bpf = bpf
-        self._clock = clock
-        self._palette = palette or Palette()
-        self._stitch_mark = stitch_mark
+        self._palette = palette
+        self._marks = marks
         self._indent = " " * _ADDRESS if stacks.emit_addrs else ""
         self._places: dict[tuple[int, bool], tuple[Resolved, _Place]] = {}
 
-    def block(self, stack: Stack) -> str:
-        """One session: header, stack, warnings, and two empty lines; no line ends in blanks."""
-        lines = [self._header(stack.session), ""]
-        rows = [cells for row in stack.rows for cells in self._cells(row)]
-        lines += self._columns(rows)
-        lines += [
-            paint(warning, self._palette.warning)
-            for warning in session_warnings(stack.session, self._bpf)
-        ]
-        lines += ["", "", ""]
-        return "\n".join(lines)
-
-    def _header(self, session: Session) -> str:
-        time_of = self._clock.time_of_day
-        return (
-            f"{time_of(session.start_ns)} -> {time_of(session.emit_ns)}"
-            f" TID/PID {session.tid}/{session.tgid}"
-            f" ({printable(session.task_comm)}/{printable(session.proc_comm)}):"
-        )
+    def lines(self, report: Report) -> list[str]:
+        """The merged stack, outermost call first; no line ends in blanks."""
+        rows = [cells for row in report.stack for cells in self._cells(row)]
+        return list(self._columns(rows))
 
     def _columns(self, rows: Sequence[_Row]) -> Iterator[str]:
         if not rows:
@@ -115,7 +94,9 @@ class StackRenderer:
         call, frame = row.call, row.frame
         marks, duration, result, failed = "  ", "", "", False
         if call is not None:
-            marks = ("!" if frame is None else " ") + (self._stitch_mark if call.stitched else " ")
+            marks = ("!" if frame is None else " ") + (
+                self._marks.stitched if call.stitched else " "
+            )
             duration, result = "...", UNFINISHED
             if call.finished:
                 duration = f"{call.latency_ns // 1000}us"

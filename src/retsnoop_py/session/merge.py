@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.artefacts import FENTRY_RETURNS, hidden_frames
-from retsnoop_py.session.model import Call, Session, Stack, StackRow
+from retsnoop_py.session.model import Call, Session, StackRow
 from retsnoop_py.settings import StackSettings
 from retsnoop_py.symbolize.frames import Resolved, Symbolizer
 
@@ -33,15 +33,17 @@ def resolve_stack(session: Session, symbolizer: Symbolizer) -> list[Resolved]:
     return frames
 
 
-def build_stack(session: Session, symbolizer: Symbolizer, settings: StackSettings) -> Stack:
-    """Merge a session's calls with its kernel stack.
+def build_stack(
+    session: Session, symbolizer: Symbolizer, settings: StackSettings
+) -> tuple[StackRow, ...]:
+    """Merge a session's calls with its kernel stack, outermost first.
 
     A call without a frame gets a row of its own just before the next call that has one, or at
     the end. The innermost call of a return probe is such a one: it has returned already.
     """
     frames = resolve_stack(session, symbolizer)
     if session.call_sites and len(frames) >= len(session.calls):
-        return Stack(session, _rows_by_call_site(session.calls, frames))
+        return _rows_by_call_site(session.calls, frames)
     traced = frozenset([call.function.address for call in session.calls])
     hidden = hidden_frames(frames, traced)
     shown = [index for index, is_hidden in enumerate(hidden) if not is_hidden]
@@ -62,7 +64,7 @@ def build_stack(session: Session, symbolizer: Symbolizer, settings: StackSetting
         rows.append(StackRow(session.calls[position], frame))
         told = position + 1
     rows += [StackRow(call, None) for call in session.calls[told:]]
-    return Stack(session, tuple(rows))
+    return tuple(rows)
 
 
 def _rows_by_call_site(calls: Sequence[Call], frames: Sequence[Resolved]) -> tuple[StackRow, ...]:

@@ -87,10 +87,3 @@ class StackRow(NamedTuple):
     call: Call | None
     frame: Resolved | None
     hidden: bool = False
-
-
-class Stack(NamedTuple):
-    """A session with its function stack and kernel stack merged, outermost row first."""
-
-    session: Session
-    rows: tuple[StackRow, ...]

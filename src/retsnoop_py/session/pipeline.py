@@ -11,16 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TextIO
 
 from retsnoop_py.errors import DataError, OutputError
-from retsnoop_py.render.clock import Clock
 from retsnoop_py.render.notices import loss_summary
-from retsnoop_py.render.palette import Palette
-from retsnoop_py.render.stack import STITCH_MARK, StackRenderer
+from retsnoop_py.render.views import text_renderer
 from retsnoop_py.session.collector import Batch, Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.filters import SessionFilter
-from retsnoop_py.session.merge import build_stack, resolve_stack
 from retsnoop_py.session.model import Session
-from retsnoop_py.settings import Settings, SymbolizeMode
+from retsnoop_py.session.report import Reporter
+from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Resolved, Symbolizer
 
 #: An address as it was asked for: whether as a return address, and the answer.
@@ -28,8 +26,6 @@ Symbol = tuple[bool, Resolved]
 
 #: Batches are worked on in parts of this many bytes: output starts early, memory stays small.
 _PART_BYTES = 1 << 20
-#: What was used on terminals before ``⌇``, for outputs that cannot encode that.
-_ASCII_STITCH_MARK = "*"
 
 
 class Recorder(Protocol):
@@ -65,20 +61,13 @@ class Pipeline:
         self._collector = Collector(facts.functions, facts.layouts)
         self._filter = SessionFilter(settings.filters)
         self._symbols = _KnownSymbols(symbolizer)
+        self._reporter = Reporter(settings, self._symbols)
         self._bare_stacks = 0
         self._settings = settings
         self._recorder = recorder
         self._out = out
         self._err = err if err is not None else sys.stderr
-        mode = settings.symbolize
-        self._renderer = StackRenderer(
-            settings.stacks,
-            facts.symbolize if mode is SymbolizeMode.AUTO else mode,
-            facts.bpf,
-            Clock(facts.realtime_offset_ns, facts.utc_offset_s),
-            Palette.of(out),
-            STITCH_MARK if _can_encode(out, STITCH_MARK) else _ASCII_STITCH_MARK,
-        )
+        self._renderer = text_renderer(facts, settings, out)
         #: 74 once the recording could not be written, else 0: for a run that ends well otherwise.
         self.exit_status = 0
         self._left = settings.stop_count
@@ -153,7 +142,7 @@ class Pipeline:
     def _record(self, recorder: Recorder, sessions: Sequence[Session], part: memoryview) -> None:
         # Those that are filtered out here as well: a replay may let them through.
         for session in sessions:
-            resolve_stack(session, self._symbols)
+            self._reporter.resolve(session)
         try:
             recorder.write(self._symbols.take_new(), part)
         except OutputError as err:
@@ -162,9 +151,10 @@ class Pipeline:
     def _show(self, sessions: Sequence[Session]) -> None:
         blocks = []
         for session in filter(self._filter.accepts, sessions):
-            stack = build_stack(session, self._symbols, self._settings.stacks)
-            self._bare_stacks += not any(row.frame and not row.hidden for row in stack.rows)
-            blocks.append(self._renderer.block(stack))
+            report = self._reporter.report(session)
+            if self._settings.views.call_stack:
+                self._bare_stacks += not any(row.frame and not row.hidden for row in report.stack)
+            blocks.append(self._renderer.session(report))
         if not blocks:
             return
         try:
@@ -209,14 +199,6 @@ class _KnownSymbols:
         """The answers since the last call of this."""
         taken, self._new = self._new, []
         return taken
-
-
-def _can_encode(out: TextIO, text: str) -> bool:
-    try:
-        text.encode(getattr(out, "encoding", None) or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
 
 
 def _write(out: TextIO, text: str) -> None:

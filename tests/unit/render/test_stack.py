@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.session.records import INT, LONG, PTR, call, function, session
 
+from retsnoop_py.render.block import BlockRenderer
 from retsnoop_py.render.clock import Clock
+from retsnoop_py.render.marks import ASCII, Marks
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.render.stack import StackRenderer
-from retsnoop_py.session.model import Call, Session, Stack, StackRow
+from retsnoop_py.render.stack import StackSection
+from retsnoop_py.session.model import Call, Session, StackRow
+from retsnoop_py.session.report import Report
 from retsnoop_py.settings import BpfSettings, StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 
@@ -23,12 +26,13 @@ HEADER = "22:13:21.000000 -> 22:13:22.000000 TID/PID 250/240 (worker/loader):"
 def renderer(
     mode: SymbolizeMode = SymbolizeMode.INLINES,
     palette: Palette | None = None,
-    stitch_mark: str = "⌇",
+    marks: Marks | None = None,
     **stacks: bool,
-) -> StackRenderer:
+) -> BlockRenderer:
+    palette = palette or Palette()
+    section = StackSection(StackSettings(**stacks), mode, palette, marks or Marks())
     clock = Clock(1_700_000_000_000_000_000, 0)
-    bpf = BpfSettings(ringbuf_size=1 << 20)
-    return StackRenderer(StackSettings(**stacks), mode, bpf, clock, palette, stitch_mark)
+    return BlockRenderer([section], BpfSettings(ringbuf_size=1 << 20), clock, palette)
 
 
 def frame(name: str | None, offset: int, *sources: tuple[str, str, int]) -> Resolved:
@@ -37,8 +41,8 @@ def frame(name: str | None, offset: int, *sources: tuple[str, str, int]) -> Reso
     return Resolved(start + offset, name, offset, start, None, frames)
 
 
-def stack(*rows: StackRow, subject: Session | None = None) -> Stack:
-    return Stack(subject or session(), rows)
+def stack(*rows: StackRow, subject: Session | None = None) -> Report:
+    return Report(subject or session(), rows)
 
 
 def lines(text: str) -> list[str]:
@@ -79,7 +83,7 @@ STITCHED = StackRow(failed("bpf_map_alloc_percpu", 0, 2, stitched=True), None)
 
 
 def test_a_stack_with_source_lines_inlined_frames_and_a_stitched_tail() -> None:
-    block = renderer().block(
+    block = renderer().session(
         stack(
             ENTRY,
             DO_SYSCALL,
@@ -114,7 +118,7 @@ def test_an_unfinished_stack() -> None:
         StackRow(failed("bpf_map_area_alloc", 0, 2), None),
     )
 
-    assert lines(renderer().block(stack(*rows))) == [
+    assert lines(renderer().session(stack(*rows))) == [
         "     ... [...]      __x64_sys_bpf+0x18",
         "     ... [...]      __sys_bpf+0x38b",
         "    50us [-ENOMEM]  array_map_alloc+0x105",
@@ -141,7 +145,7 @@ def test_addresses_and_hidden_frames() -> None:
     )
     subject = renderer(emit_addrs=True, unfiltered=True)
 
-    assert lines(subject.block(stack(*rows))) == [
+    assert lines(subject.session(stack(*rows))) == [
         "                     000000000000d035 do_syscall_64+0x35     (arch/x86/entry/common.c:80)",
         "                                      . do_syscall_x64       (arch/x86/entry/common.c:50)",
         "    70us [-ENOMEM]   000000000000238b __sys_bpf+0x38b        (kernel/bpf/syscall.c:4947)",
@@ -157,7 +161,7 @@ def test_decimal_offsets_and_long_durations() -> None:
         StackRow(failed("f", -7, 42), None),
     )
 
-    assert lines(renderer(dec_offs=True).block(stack(*rows))) == [
+    assert lines(renderer(dec_offs=True).session(stack(*rows))) == [
         "   1091us [-E2BIG]  __sys_bpf+35",
         "!    42us [-E2BIG]  f",
     ]
@@ -169,7 +173,7 @@ def test_without_results_the_column_is_empty() -> None:
         StackRow(None, Resolved(0xAB, None, 0, 0, None)),
     )
 
-    assert lines(renderer().block(stack(*rows))) == [
+    assert lines(renderer().session(stack(*rows))) == [
         "           do_syscall_64+0x1",
         "           0xab",
     ]
@@ -195,7 +199,7 @@ def test_without_results_the_column_is_empty() -> None:
 def test_the_mode_says_how_much_of_the_source_is_shown(
     mode: SymbolizeMode, sources: list[str]
 ) -> None:
-    assert [line.strip() for line in lines(renderer(mode).block(stack(DO_SYSCALL)))] == sources
+    assert [line.strip() for line in lines(renderer(mode).session(stack(DO_SYSCALL)))] == sources
 
 
 @pytest.mark.parametrize(
@@ -210,7 +214,7 @@ def test_the_mode_says_how_much_of_the_source_is_shown(
 def test_a_source_may_lack_its_line_or_its_file(source: SourceFrame, shown: str) -> None:
     row = StackRow(None, Resolved(0x1010, "f", 0x10, 0x1000, None, (source,)))
 
-    assert lines(renderer().block(stack(row))) == [f"           f+0x10  {shown}".rstrip()]
+    assert lines(renderer().session(stack(row))) == [f"           f+0x10  {shown}".rstrip()]
 
 
 def test_names_in_the_header_are_escaped_and_may_be_wide() -> None:
@@ -218,7 +222,7 @@ def test_names_in_the_header_are_escaped_and_may_be_wide() -> None:
 
     assert (
         renderer()
-        .block(stack(subject=subject))
+        .session(stack(subject=subject))
         .startswith("22:13:21.000000 -> 22:13:22.000000 TID/PID 250/240 (\\x1b[31m/日本):\n\n\n")
     )
 
@@ -234,7 +238,7 @@ def test_names_in_the_header_are_escaped_and_may_be_wide() -> None:
     ],
 )
 def test_an_incomplete_session_says_so_under_its_stack(loss: dict[str, int], warning: str) -> None:
-    rows = lines(renderer().block(stack(X64, subject=session(**loss))))
+    rows = lines(renderer().session(stack(X64, subject=session(**loss))))
 
     assert len(rows) == 2
     assert rows[1].startswith(f"WARNING! Sample data incomplete! {warning}")
@@ -243,21 +247,24 @@ def test_an_incomplete_session_says_so_under_its_stack(loss: dict[str, int], war
 def test_a_thread_that_died_says_in_which_function() -> None:
     subject = session(call("do_exit", finished=False), died=True)
 
-    assert lines(renderer().block(stack(subject=subject))) == [
-        "WARNING! Sample data incomplete! The thread exited inside do_exit."
+    assert renderer().session(stack(subject=subject)).split("\n")[1:] == [
+        "WARNING! Sample data incomplete! The thread exited inside do_exit.",
+        "",
+        "",
+        "",
     ]
 
 
 def test_an_output_that_cannot_encode_the_stitch_mark_gets_another() -> None:
-    assert "!*   2us [NULL]" in renderer(stitch_mark="*").block(stack(STITCHED))
+    assert "!*   2us [NULL]" in renderer(marks=ASCII).session(stack(STITCHED))
 
 
 def test_colour_changes_nothing_but_colour() -> None:
     rows = (ENTRY, DO_SYSCALL, X64, STITCHED)
     subject = session(dropped=1)
     palette = Palette(error="31", mark="33", source="2", warning="1;33")
-    plain = renderer().block(stack(*rows, subject=subject))
-    coloured = renderer(palette=palette).block(stack(*rows, subject=subject))
+    plain = renderer().session(stack(*rows, subject=subject))
+    coloured = renderer(palette=palette).session(stack(*rows, subject=subject))
 
     assert "\x1b[31m[-ENOMEM]\x1b[0m" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
@@ -289,8 +296,8 @@ def test_no_line_ends_in_blanks_and_every_block_in_two_empty_lines(
         )
         for result, latency, finished, framed, name in calls
     ]
-    text = renderer(emit_addrs=emit_addrs).block(stack(*rows))
+    text = renderer(emit_addrs=emit_addrs).session(stack(*rows))
 
     assert text.endswith("\n\n\n")
-    assert len(text.split("\n")) == 5 + len(rows)
+    assert len(text.split("\n")) == 4 + len(rows) + bool(rows)
     assert all(line == line.rstrip() for line in text.split("\n"))

@@ -12,7 +12,7 @@ from tests.unit.session.records import Symbols, call, function, session
 
 from retsnoop_py.session.artefacts import is_artefact_name
 from retsnoop_py.session.merge import build_stack, match_calls
-from retsnoop_py.session.model import Stack
+from retsnoop_py.session.model import StackRow
 from retsnoop_py.settings import StackSettings
 from retsnoop_py.symbolize.frames import Resolved
 
@@ -29,7 +29,9 @@ PROGRAM = ("bpf_prog_0123456789abcdef_rsn_exit", BASE + 0x101000, 0x1000)
 SYMBOLS = [(chr(c), start_of(chr(c)), 0x1000) for c in range(ord("a"), ord("z") + 1)]
 
 
-def build(calls: str, frames: Sequence[str | int], *, unfiltered: bool = False) -> Stack:
+def build(
+    calls: str, frames: Sequence[str | int], *, unfiltered: bool = False
+) -> tuple[StackRow, ...]:
     """Calls ``abc`` (outermost first) merged with frames ``a+0x20`` (outermost first)."""
     traced = [call(function(name, start_of(name))) for name in calls]
     addresses = [
@@ -43,10 +45,10 @@ def build(calls: str, frames: Sequence[str | int], *, unfiltered: bool = False) 
     return build_stack(subject, symbolizer, StackSettings(unfiltered=unfiltered))
 
 
-def shown(stack: Stack) -> str:
+def shown(stack: Sequence[StackRow]) -> str:
     """``a`` a call with its frame, ``!a`` one without, ``(a)`` a frame alone, ``~`` hidden."""
     words = []
-    for row in stack.rows:
+    for row in stack:
         if row.call and row.frame:
             assert row.frame.name == row.call.function.name
             words.append(row.call.function.name)
@@ -111,9 +113,9 @@ def test_the_cold_part_of_a_function_is_its_frame() -> None:
     subject = session(*traced, kstack=[0x9010])
     stack = build_stack(subject, Symbols(("a.cold", 0x9000, 0x100)), StackSettings())
 
-    assert stack.rows[0].call == traced[0]
-    assert stack.rows[0].frame is not None
-    assert stack.rows[0].frame.name == "a.cold"
+    assert stack[0].call == traced[0]
+    assert stack[0].frame is not None
+    assert stack[0].frame.name == "a.cold"
 
 
 def test_an_address_behind_endbr_is_the_same_function() -> None:
@@ -156,7 +158,7 @@ def test_the_two_frames_around_a_trampoline_are_one(offset: str) -> None:
     frames = ["x", f"a+{offset}", TRAMPOLINE[1] + 8, "a+20", "b+5", TRAMPOLINE[1] + 8]
 
     assert shown(build("ab", frames)) == "(x) a !b"
-    assert build("ab", frames).rows[1].frame == Resolved(
+    assert build("ab", frames)[1].frame == Resolved(
         start_of("a") + 0x20, "a", 0x20, start_of("a"), None
     )
 
@@ -275,8 +277,8 @@ def test_every_call_and_every_frame_is_in_the_stack_once_and_in_order(
 ) -> None:
     stack = build(calls, list(frames))
 
-    assert "".join(row.call.function.name for row in stack.rows if row.call) == calls
-    assert "".join(row.frame.name or "" for row in stack.rows if row.frame) == frames
+    assert "".join(row.call.function.name for row in stack if row.call) == calls
+    assert "".join(row.frame.name or "" for row in stack if row.frame) == frames
 
 
 def test_call_sites_stand_between_the_calls_they_connect() -> None:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A session as text: a header, sections with an empty line before each, warnings.
+
+::
+
+    12:31:43.934858 -> 12:31:43.935952 TID/PID 250/250 (simfail/simfail):
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from retsnoop_py.render.clock import Clock
+from retsnoop_py.render.notices import session_warnings
+from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.text import printable
+from retsnoop_py.session.model import Session
+from retsnoop_py.session.report import Report
+from retsnoop_py.settings import BpfSettings
+
+
+class Section(Protocol):
+    """One view of a session: call trace, branches, call stack."""
+
+    def lines(self, report: Report) -> Iterable[str]:
+        """Its lines, none of which ends in blanks; without any it is left out."""
+        ...
+
+
+class BlockRenderer:
+    """Writes sessions as blocks of ``sections``, in their order."""
+
+    def __init__(
+        self, sections: Sequence[Section], bpf: BpfSettings, clock: Clock, palette: Palette
+    ) -> None:
+        self._sections = sections
+        self._bpf = bpf
+        self._clock = clock
+        self._palette = palette
+
+    def session(self, report: Report) -> str:
+        """One session, with two empty lines behind it."""
+        lines = [self._header(report.session)]
+        for section in self._sections:
+            shown = section.lines(report)
+            if shown:
+                lines.append("")
+                lines += shown
+        lines += [
+            paint(warning, self._palette.warning)
+            for warning in session_warnings(report.session, self._bpf)
+        ]
+        lines += ("", "", "")
+        return "\n".join(lines)
+
+    def _header(self, session: Session) -> str:
+        time_of = self._clock.time_of_day
+        return (
+            f"{time_of(session.start_ns)} -> {time_of(session.emit_ns)}"
+            f" TID/PID {session.tid}/{session.tgid}"
+            f" ({printable(session.task_comm)}/{printable(session.proc_comm)}):"
+        )

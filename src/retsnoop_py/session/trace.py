@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The tree of a session's calls, out of its events.
+
+Most sessions of a run have the same tree, with other times and results. So what depends on the
+tree alone, a :class:`Shape`, is worked out once for each different one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+from retsnoop_py.session.model import Event, EventKind, Session
+
+_ENTRY, _EXIT = int(EventKind.ENTRY), int(EventKind.EXIT)
+#: So many shapes are kept; they are forgotten together.
+_MAX_SHAPES = 1 << 10
+#: Longer traces hardly come twice.
+_MAX_KEPT = 1 << 10
+
+
+class RowKind(IntEnum):
+    """What a row of a trace tells."""
+
+    ENTRY = 1
+    EXIT = 2
+    PROBE = 3
+    #: A call and its return with nothing in between.
+    LEAF = 4
+    #: Events that did not arrive.
+    GAP = 5
+
+
+class TraceRow(NamedTuple):
+    """One row. Indexes are those of the session's events.
+
+    ``depth`` is 1 for the entry function; that of a probe is its caller's, that of a gap the one
+    at its beginning. ``id`` is the function's or the probe's. ``event`` is where the row happens,
+    for a leaf the return; ``began`` is where the call that returns began, None if that is not
+    known. ``inner`` are the direct callees of that call, each as (began, ended); None if some
+    are missing.
+    """
+
+    kind: RowKind
+    depth: int
+    id: int = 0
+    event: int = 0
+    began: int | None = None
+    inner: tuple[tuple[int, int], ...] | None = None
+    missing: int = 0
+
+
+class Shape:
+    """The rows of all traces with equal trees."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: tuple[TraceRow, ...]) -> None:
+        self.rows = rows
+
+
+class Trace(NamedTuple):
+    """The call trace of one session: its shape, and what the events of this one hold."""
+
+    shape: Shape
+    seqs: tuple[int, ...]
+    cpus: tuple[int, ...]
+    times_ns: tuple[int, ...]
+    results: tuple[int, ...]
+
+    def duration_ns(self, row: TraceRow) -> int | None:
+        """How long the call of an EXIT or LEAF row took, callees included; None: not known."""
+        if row.began is None:
+            return None
+        return self.times_ns[row.event] - self.times_ns[row.began]
+
+    def self_ns(self, row: TraceRow) -> int | None:
+        """The same without the traced callees."""
+        total = self.duration_ns(row)
+        if total is None or row.inner is None:
+            return None
+        times = self.times_ns
+        return total - sum(times[ended] - times[began] for began, ended in row.inner)
+
+
+_NOTHING: tuple[tuple[int, ...], ...] = ((),) * len(Event._fields)
+
+
+def _columns(events: Sequence[Event]) -> Sequence[tuple[int, ...]]:
+    return tuple(zip(*events, strict=True)) or _NOTHING
+
+
+class Tracer:
+    """Makes traces, and remembers their shapes."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[object, Shape] = {}
+
+    def trace(self, session: Session) -> Trace:
+        """The trace of a session, up to the last event its record tells of."""
+        events, last_seq = session.events, session.last_seq
+        if events and events[-1].seq > last_seq:
+            events = tuple(event for event in events if event.seq <= last_seq)
+        columns = _columns(events)
+        shape = self._shape(columns, last_seq)
+        if shape is None:
+            # parts from a perf buffer may come in another order
+            ordered = {event.seq: event for event in events if 1 <= event.seq <= last_seq}
+            columns = _columns([ordered[seq] for seq in sorted(ordered)])
+            shape = self._shape(columns, last_seq)
+            assert shape is not None
+        _, _, cpus, _, seqs, times, results = columns
+        return Trace(shape, seqs, cpus, times, results)
+
+    def _shape(self, columns: Sequence[tuple[int, ...]], last_seq: int) -> Shape | None:
+        """The shape of events in order; None if they are not."""
+        kinds, depths, _, ids, seqs, _, _ = columns
+        key = kinds, depths, ids, seqs, last_seq
+        known = self._shapes.get(key)
+        if known is not None:
+            return known
+        if seqs and (seqs[0] < 1 or any(after <= before for before, after in pairwise(seqs))):
+            return None
+        shape = Shape(tuple(_Tree().rows(kinds, depths, ids, seqs, last_seq)))
+        if len(seqs) <= _MAX_KEPT:
+            if len(self._shapes) >= _MAX_SHAPES:
+                self._shapes.clear()
+            self._shapes[key] = shape
+        return shape
+
+
+class _Running:
+    """A call that has not returned: its function, its first event (None: not known), callees."""
+
+    __slots__ = ("began", "function", "inner")
+
+    def __init__(self, function: int, began: int | None) -> None:
+        self.function = function
+        self.began = began
+        self.inner: list[tuple[int, int]] | None = [] if began is not None else None
+
+
+class _Tree:
+    """Follows the calls that are running while it walks over the events."""
+
+    def __init__(self) -> None:
+        self._running: list[_Running] = []
+
+    def rows(
+        self,
+        kinds: Sequence[int],
+        depths: Sequence[int],
+        ids: Sequence[int],
+        seqs: Sequence[int],
+        last_seq: int,
+    ) -> list[TraceRow]:
+        """The rows of the events that these columns describe."""
+        rows: list[TraceRow] = []
+        before = 0
+        for index, (kind, depth, func, seq) in enumerate(
+            zip(kinds, depths, ids, seqs, strict=True)
+        ):
+            if seq != before + 1:
+                rows.append(self._gap(seq - before - 1))
+            if kind == _ENTRY:
+                self._enter(depth, func, index)
+                rows.append(TraceRow(RowKind.ENTRY, depth, func, index))
+            elif kind == _EXIT:
+                row = self._leave(depth, func, index)
+                last = rows[-1] if rows else None
+                if last and last.kind is RowKind.ENTRY and row.began == last.event:
+                    rows[-1] = row._replace(kind=RowKind.LEAF)
+                else:
+                    rows.append(row)
+            else:
+                rows.append(TraceRow(RowKind.PROBE, depth, func, index))
+            before = seq
+        if before < last_seq:
+            rows.append(self._gap(last_seq - before))
+        return rows
+
+    def _enter(self, depth: int, func: int, index: int) -> None:
+        running = self._running
+        if len(running) >= depth:
+            del running[max(depth - 1, 0) :]
+            self._lose_inner()
+        while len(running) < depth - 1:
+            running.append(_Running(-1, None))
+        running.append(_Running(func, index))
+
+    def _leave(self, depth: int, func: int, index: int) -> TraceRow:
+        running = self._running
+        if len(running) > depth:
+            del running[depth:]
+            self._lose_inner()
+        if depth < 1 or len(running) < depth or running[-1].function != func:
+            del running[max(depth - 1, 0) :]
+            self._lose_inner()
+            return TraceRow(RowKind.EXIT, depth, func, index)
+        call = running.pop()
+        if call.began is None:
+            self._lose_inner()
+            return TraceRow(RowKind.EXIT, depth, func, index)
+        if running and running[-1].inner is not None:
+            running[-1].inner.append((call.began, index))
+        inner = None if call.inner is None else tuple(call.inner)
+        return TraceRow(RowKind.EXIT, depth, func, index, call.began, inner)
+
+    def _gap(self, missing: int) -> TraceRow:
+        """Events are missing here: what they may have changed is not known any more.
+
+        For the innermost call to be another one by now it takes two of them, a return and a call;
+        for its caller three, and so on.
+        """
+        row = TraceRow(RowKind.GAP, len(self._running), missing=missing)
+        for height, call in enumerate(reversed(self._running), 1):
+            call.inner = None
+            if missing > height:
+                call.began = None
+        return row
+
+    def _lose_inner(self) -> None:
+        """A callee of the innermost call was not seen whole."""
+        if self._running:
+            self._running[-1].inner = None
