@@ -97,7 +97,7 @@ struct rsn_event {
 	__u16 size; /* bytes, a multiple of 8; all kinds begin with size and kind */
 	__u8 kind; /* enum rsn_event_kind */
 	__u8 unused;
-	__u16 depth; /* traced calls running, the one that is entered or left included */
+	__u16 depth; /* of the call that is entered or left, from 1; a hit's as if it were one */
 	__u16 cpu;
 	__u32 id; /* of the function, or of the injected probe */
 	__u32 seq; /* number of the event in its session, from 1 */

@@ -8,6 +8,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "kprobe_multi.bpf.h"
+#include "probe.bpf.h"
 #include "single_kprobe.bpf.h"
 #include "task.bpf.h"
 #include "tracing.bpf.h"

@@ -7,6 +7,7 @@
 #define RSN_TRACING_BPF_H
 
 #include "kprobe_multi.bpf.h"
+#include "template.bpf.h"
 
 /*
  * Where the stack is: the context lies on it, below the caller's frame and above the function's.
@@ -53,22 +54,15 @@ int rsn_fsession(void *ctx)
 }
 
 /*
- * Templates: the loader makes a copy per function (attach/fentry.py), in which this constant is
- * the function's cookie and the load behind it reads the result, which follows the arguments.
+ * Templates (attach/fentry.py). In rsn_fexit the load behind the function's cookie is made to read
+ * the result, which follows the arguments.
  */
-#define RSN_TEMPLATE_COOKIE 0x6b6f6f632d6e7372 /* "rsn-cook" */
-
 SEC("fentry/vfs_read")
 int rsn_fentry(void *ctx)
 {
-	__u64 cookie;
-
 	if (!ready)
 		return 0;
-	asm volatile("%[cookie] = %[marker] ll"
-		     : [cookie] "=r"(cookie)
-		     : [marker] "i"(RSN_TEMPLATE_COOKIE));
-	return tracing_enter(ctx, cookie);
+	return tracing_enter(ctx, template_cookie());
 }
 
 SEC("fexit/vfs_read")

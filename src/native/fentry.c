@@ -14,22 +14,13 @@
 #include <bpf/bpf.h>
 
 #include "glue.h"
+#include "template.h"
 
 /* enum bpf_attach_type */
 enum {
 	attach_fentry = 24,
 	attach_fexit = 25,
 };
-
-/* RSN_TEMPLATE_COOKIE of tracing.bpf.h */
-static const uint64_t TEMPLATE_COOKIE = 0x6b6f6f632d6e7372;
-
-static int is_marker(const struct bpf_insn *insn)
-{
-	return insn[0].code == (BPF_LD | BPF_IMM | BPF_DW) && !insn[0].src_reg &&
-	       (uint32_t)insn[0].imm == (uint32_t)TEMPLATE_COOKIE &&
-	       (uint32_t)insn[1].imm == TEMPLATE_COOKIE >> 32;
-}
 
 /* What follows the marker loads the result; of a function without one it becomes 0. */
 static void patch_result(struct bpf_insn *load, int16_t offset)
@@ -44,23 +35,6 @@ static void patch_result(struct bpf_insn *load, int16_t offset)
 	load->imm = 0;
 }
 
-/* Makes the copy for one function; how often the marker was found. */
-static int patch(struct bpf_insn *insns, size_t cnt, uint64_t cookie, int is_exit, int16_t result)
-{
-	int found = 0;
-
-	for (size_t i = 0; i + 2 < cnt; i++) {
-		if (!is_marker(&insns[i]))
-			continue;
-		insns[i].imm = (int32_t)cookie;
-		insns[i + 1].imm = cookie >> 32;
-		if (is_exit)
-			patch_result(&insns[i + 2], result);
-		found++;
-	}
-	return found;
-}
-
 /* Loads and attaches a copy of one side's template; the link, or a negative errno. */
 static int attach_side(const struct rsn_fentry_batch *batch, size_t i, int is_exit)
 {
@@ -69,13 +43,15 @@ static int attach_side(const struct rsn_fentry_batch *batch, size_t i, int is_ex
 	LIBBPF_OPTS(bpf_prog_load_opts, opts,
 		    .expected_attach_type = is_exit ? attach_fexit : attach_fentry,
 		    .attach_btf_id = batch->btf_ids[i], .attach_btf_obj_fd = batch->btf_fd);
-	struct bpf_insn *insns = malloc(cnt * sizeof(*insns));
-	int prog_fd = -EINVAL, link_fd;
+	struct bpf_insn *insns = rsn_template_copy(template, cnt);
+	int prog_fd = -EINVAL, link_fd, found = 0;
 
 	if (!insns)
 		return -ENOMEM;
-	memcpy(insns, template, cnt * sizeof(*insns));
-	if (patch(insns, cnt, batch->cookies[i], is_exit, batch->results[i]))
+	for (size_t at = 0; (at = rsn_template_patch(insns, cnt, at, batch->cookies[i])); found++)
+		if (is_exit)
+			patch_result(&insns[at], batch->results[i]);
+	if (found)
 		prog_fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, is_exit ? "rsn_fexit" : "rsn_fentry",
 					"Dual BSD/GPL", insns, cnt, &opts);
 	free(insns);

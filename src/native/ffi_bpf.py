@@ -20,12 +20,12 @@ import build  # noqa: E402
 
 HEADERS = (
     *("reader", "glue", "attach", "probe_events", "guard", "facts"),
-    *("shapes", "fentry"),
+    *("shapes", "fentry", "injected"),
 )
 SOURCES = (
     *("reader", "glue", "attach", "probe_events", "expedite", "guard"),
     *("symtab", "symbols", "match", "btf"),
-    *("shapes", "fentry"),
+    *("shapes", "fentry", "template", "injected"),
 )
 
 LIBBPF = """

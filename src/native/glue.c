@@ -103,7 +103,7 @@ static int open_kprobe_event(const struct rsn_kprobe_batch *batch, size_t i)
 	struct perf_event_attr attr = {
 		.type = batch->pmu_type,
 		.size = sizeof(attr),
-		.config = batch->return_config,
+		.config = batch->config,
 		.kprobe_func = 0, /* no name: the address below is absolute */
 		.kprobe_addr = batch->addresses[i],
 		.sample_period = 1,

@@ -22,7 +22,7 @@ int rsn_find_global(const struct btf *btf, const char *section, const char *name
 struct rsn_kprobe_batch {
 	int prog_fd;
 	int pmu_type; /* of /sys/bus/event_source/devices/kprobe */
-	uint64_t return_config; /* bit that makes it a kretprobe, 0 for an entry probe */
+	uint64_t config; /* bit that makes it a kretprobe, 0 for an entry probe */
 	int use_link; /* bpf_link with a cookie (5.15), otherwise the ioctl */
 	size_t count;
 	const uint64_t *addresses;

@@ -20,14 +20,15 @@ PMU = Path("/sys/bus/event_source/devices/kprobe")
 _CHUNK = 8
 
 
-def _pmu_type() -> int:
+def pmu_type() -> int:
+    """The number of the kprobe PMU. Raises UnavailableError on a kernel without kprobes."""
     try:
         return int((PMU / "type").read_text())
     except OSError:
         raise no_kprobes() from None
 
 
-def _return_config() -> int:
+def return_config() -> int:
     """The config bit that asks for a kretprobe, from ``format/retprobe`` ("config:0")."""
     return 1 << int((PMU / "format" / "retprobe").read_text().partition(":")[2])
 
@@ -39,7 +40,7 @@ class _Side:
         self._batch = ffi.new("struct rsn_kprobe_batch *")
         self._batch.prog_fd = program.fd
         self._batch.pmu_type = pmu_type
-        self._batch.return_config = config
+        self._batch.config = config
         self._batch.use_link = use_link
         self._fds: list[Any] = []
 
@@ -86,11 +87,11 @@ class KprobeAttachment:
     """
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
-        pmu_type = _pmu_type()
+        kind = pmu_type()
         obj, use_link = context.obj, context.features.cookie
-        sides = (("rsn_kprobe", 0), ("rsn_kretprobe", _return_config()))
+        sides = (("rsn_kprobe", 0), ("rsn_kretprobe", return_config()))
         self._entries, self._returns = (
-            _Side(obj.program(name), pmu_type, config, use_link=use_link) for name, config in sides
+            _Side(obj.program(name), kind, config, use_link=use_link) for name, config in sides
         )
         both = (self._entries, self._returns)
         self._sides = both if use_link else both[::-1]

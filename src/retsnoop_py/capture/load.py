@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.fsession_multi import FSESSION_MULTI
 from retsnoop_py.attach.plan import AttachPlan
@@ -16,6 +17,9 @@ from retsnoop_py.libbpf import OBJECTS, BpfObject, Link
 from retsnoop_py.libbpf.object import MapType
 from retsnoop_py.settings import FilterSettings, Mechanism, Settings, TransportKind
 from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from retsnoop_py.probes.model import Probe
 
 _OBJECT = "trace.bpf.o"
 #: The programs of each mechanism.
@@ -73,9 +77,13 @@ class LoadedObject(Value):
 
 
 def load(
-    plan: AttachPlan, settings: Settings, features: Features, facts: KernelFacts
+    plan: AttachPlan,
+    settings: Settings,
+    features: Features,
+    facts: KernelFacts,
+    probes: Sequence[Probe] = (),
 ) -> LoadedObject:
-    """Load the programs of ``plan``'s rungs.
+    """Load the programs of ``plan``'s rungs and of injected ``probes``.
 
     Raises BpfError with the verifier's log where the kernel refuses them, UnavailableError where
     it lacks the transport the user insists on.
@@ -86,9 +94,12 @@ def load(
     is_perf = _choose_perf_buffer(settings, features)
     obj = BpfObject(path)
     try:
-        _choose_programs(obj, plan, settings)
+        _choose_programs(obj, plan, settings, probes)
         _configure(obj, settings, is_perf=is_perf)
         _tell_return_hooks(obj, facts)
+        if probes:
+            obj.set_global(".rodata", "has_perf_cookie", int(features.cookie))
+            obj.set_global(".rodata", "has_raw_cookie", int(features.raw_cookie))
         by_address = any(one in plan.mechanisms for one in _BY_ADDRESS)
         if by_address:
             _configure_function_ids(obj, plan, features, facts)
@@ -107,9 +118,15 @@ def load(
     return LoadedObject(obj, is_perf, links)
 
 
-def _choose_programs(obj: BpfObject, plan: AttachPlan, settings: Settings) -> None:
+def _choose_programs(
+    obj: BpfObject, plan: AttachPlan, settings: Settings, probes: Sequence[Probe]
+) -> None:
     wanted = {name for mechanism in plan.mechanisms for name in _PROGRAMS[mechanism]}
     wanted.update(_TASK_PROGRAMS if settings.command else set(_TASK_PROGRAMS) - {_TREE_PROGRAM})
+    if probes:
+        from retsnoop_py.attach.injected import programs_of
+
+        wanted |= programs_of(probes)
     for program in obj.programs():
         program.set_autoload(program.name in wanted)
         if program.name in wanted and program.section == _FSESSION_SECTION:

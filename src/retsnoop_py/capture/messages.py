@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.mass_attacher import Attached
 from retsnoop_py.attach.plan import AttachPlan, Miss
@@ -12,6 +13,10 @@ from retsnoop_py.kernel.functions import FuncFlags, Function
 from retsnoop_py.select.model import Selection
 from retsnoop_py.select.report import report, warnings
 from retsnoop_py.settings import Mechanism, Settings
+
+if TYPE_CHECKING:
+    from retsnoop_py.attach.injected import InjectedProbes
+    from retsnoop_py.probes.model import Probe
 
 #: Functions with missed calls that are named.
 _MISSES_SHOWN = 5
@@ -60,8 +65,28 @@ def selection(settings: Settings, chosen: Selection) -> None:
             )
 
 
-def dry_run(functions: Sequence[Function], mechanisms: Sequence[Mechanism]) -> None:
+def probes(settings: Settings, chosen: Sequence[Probe]) -> None:
+    """How many there are; that nobody would see what they do."""
+    if not chosen:
+        return
+    note(settings, f"Found {_probes(len(chosen))} to inject.")
+    if not (settings.views.call_trace or settings.views.interim):
+        warn(
+            "injected probes (-J) are shown in call traces (-T) and interim stacks (-I), and "
+            "neither is asked for"
+        )
+
+
+def _probes(count: int) -> str:
+    return "1 probe" if count == 1 else f"{count} probes"
+
+
+def dry_run(
+    functions: Sequence[Function], mechanisms: Sequence[Mechanism], probes: Sequence[Probe]
+) -> None:
     """What would be attached; on stdout, since it is the result asked for."""
+    for number, probe in enumerate(probes, 1):
+        print(f"Injected (dry run) probe #{number} '{probe.label}'.")
     for number, function in enumerate(functions, 1):
         print(f"Attached (dry run) to function #{number} '{function.label}'.")
     ladder = ", else ".join(mechanism.value for mechanism in mechanisms)
@@ -98,6 +123,16 @@ def attached(settings: Settings, done: Attached, plan: AttachPlan, seconds: floa
         settings,
         f"Total {done.count} kernel functions attached by {done.by} in {seconds * 1000:.0f} ms.",
     )
+
+
+def injected(settings: Settings, done: InjectedProbes) -> None:
+    """Which probes were injected, and what the kernel refused."""
+    for number, probe in enumerate(done.attached, 1):
+        note(settings, f"Injected probe #{number} '{probe.label}'.")
+    for probe, reason in done.refusals:
+        note(settings, f"Probe '{probe.label}' left out: {reason}")
+    if done.refusals and not settings.verbose:
+        warn(f"{_probes(len(done.refusals))} could not be injected, -v tells which and why")
 
 
 def missed(misses: Sequence[Miss]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ from retsnoop_py.settings import Mechanism, Settings
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
+    from retsnoop_py.attach.injected import InjectedProbes
+    from retsnoop_py.probes.model import Probe
     from retsnoop_py.recording.writer import RecordingWriter
 
 #: How long to wait for records before looking at signals and the command, in ms.
@@ -63,7 +66,9 @@ def run(settings: Settings) -> int:
         target = _choose(settings)
         messages.warn(target.notice)
         forced = settings.mechanism is not Mechanism.AUTO
-        messages.dry_run(target.selection.functions, (settings.mechanism,) if forced else LADDER)
+        messages.dry_run(
+            target.selection.functions, (settings.mechanism,) if forced else LADDER, target.probes
+        )
         return 0
     require_rights()
     with ExitStack() as stack:
@@ -86,6 +91,7 @@ def _choose(settings: Settings) -> Target:
     target = choose_target(settings)
     messages.images(settings, target.image_report)
     messages.selection(settings, target.selection)
+    messages.probes(settings, target.probes)
     return target
 
 
@@ -108,6 +114,8 @@ def _trace(run: _Run) -> int:
     hooks = _attach(run, plan, features)
     try:
         messages.attached(settings, hooks.attached, plan, time.monotonic() - started)
+        if hooks.injected:
+            messages.injected(settings, hooks.injected)
         if run.signals.stopping():
             raise Interrupted("interrupted while attaching; nothing was traced")
         # not before: an error must not have a warning about something else in front of it
@@ -134,12 +142,15 @@ class _Hooks(Value):
     loaded: LoadedObject
     attached: Attached
     context: AttachContext
+    injected: InjectedProbes | None
 
     def detach(self) -> float:
         """Detach everything; the seconds it took."""
         started = time.monotonic()
         with Progress("Detaching") as progress:
             self.attached.detach(replace(self.context, progress=progress.update))
+            if self.injected:
+                self.injected.detach()
         self.loaded.close()
         return time.monotonic() - started
 
@@ -148,9 +159,10 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
     settings = run.settings
     for text in sweep(run.target.facts.root, system_changes=settings.system_changes):
         messages.note(settings, text)
-    warning = raise_files(_files_for(plan))
+    probes = run.target.probes
+    warning = raise_files(_files_for(plan) + 2 * len(probes))
     with Progress("Attaching") as progress, reserved_files():
-        loaded = load(plan, settings, features, run.target.facts)
+        loaded = load(plan, settings, features, run.target.facts, probes)
         messages.warn(warning)  # not before: too few to load anything are an error of their own
         context = AttachContext(
             obj=loaded.obj,
@@ -160,11 +172,23 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
             stopping=run.signals.stopping,
             system_changes=settings.system_changes,
         )
+        injected = None
         try:
-            return _Hooks(loaded, attach(plan, context), context)
+            injected = _inject(probes, context) if probes else None
+            return _Hooks(loaded, attach(plan, context), context, injected)
         except BaseException:
+            if injected:
+                injected.detach()
             loaded.close()
             raise
+
+
+def _inject(probes: Sequence[Probe], context: AttachContext) -> InjectedProbes:
+    from retsnoop_py.attach.injected import InjectedProbes
+
+    injected = InjectedProbes(probes, context)
+    injected.attach()
+    return injected
 
 
 def _files_for(plan: AttachPlan) -> int:
@@ -200,6 +224,8 @@ def _receive(run: _Run, hooks: _Hooks) -> int:
         _read_rest(reader, stream)
         messages.lifecycle("\nDetaching...")
         for text in messages.missed(hooks.attached.misses()):
+            stream.warn(text)
+        for text in hooks.injected.misses() if hooks.injected else ():
             stream.warn(text)
         stream.finish(loaded, reader.stats())
         return stream.exit_status

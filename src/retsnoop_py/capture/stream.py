@@ -113,6 +113,7 @@ def _stream_facts(
         stacks=settings.stacks,
         views=settings.views,
         args=settings.args,
+        probes=tuple(probe.label for probe in target.probes),
         bpf=settings.bpf,
         symbolize=target.symbolize,
     )

@@ -6,6 +6,7 @@ Reads the kernel and changes nothing, so a dry run goes through it as well.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import InputError
@@ -18,6 +19,8 @@ from retsnoop_py.symbolize.sources import KernelImages
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
+    from retsnoop_py.probes.model import Probe
+    from retsnoop_py.probes.spec import ProbeSpec
     from retsnoop_py.symbolize.units import CompileUnits
 
 
@@ -33,6 +36,7 @@ class Target(Value):
     images: KernelImages | None
     symbolize: SymbolizeMode
     notice: str | None = None
+    probes: tuple[Probe, ...] = ()
 
     @property
     def kaslr_offset(self) -> int | None:
@@ -58,24 +62,27 @@ class Target(Value):
 def choose_target(settings: Settings, *, prototypes: bool = False) -> Target:
     """Find images and functions; with ``prototypes``, or if a run shows or records them, these.
 
-    Raises what :func:`~retsnoop_py.select.select.select` raises; UnavailableError on a kernel
+    Raises what :func:`~retsnoop_py.select.select.select` and
+    :func:`~retsnoop_py.probes.choose.choose_probes` raise; UnavailableError on a kernel
     without BTF; InputError where source lines were explicitly asked for and no image has them.
     """
+    specs = _specs(settings)
     facts = KernelFacts()
     facts.require_btf()
     mode = settings.symbolize
     chosen = settings.selection
     by_source = any(spec.startswith(":") for spec in (*chosen.entry, *chosen.allow, *chosen.deny))
     images = None
-    if mode is not SymbolizeMode.NONE or by_source:
+    if mode is not SymbolizeMode.NONE or by_source or any(spec.line for spec in specs):
         images = KernelImages(facts, settings.kernel_image)
     units = _units(images) if images and images.search.notice is None else None
     wanted = prototypes or settings.output is not None or settings.verbose > 1
     selection = select(facts, chosen, units, prototypes=wanted)
+    probes = _probes(specs, facts, images) if specs else ()
     if images is None:
-        return Target(facts, selection, images, mode)
+        return Target(facts, selection, images, mode, probes=probes)
     notice = images.search.notice if mode is SymbolizeMode.AUTO else None
-    return Target(facts, selection, images, _settle(mode, images), notice)
+    return Target(facts, selection, images, _settle(mode, images), notice, probes)
 
 
 def _settle(mode: SymbolizeMode, images: KernelImages) -> SymbolizeMode:
@@ -89,6 +96,24 @@ def _settle(mode: SymbolizeMode, images: KernelImages) -> SymbolizeMode:
             "-v shows every place that was tried",
         )
     return SymbolizeMode.NONE
+
+
+def _specs(settings: Settings) -> list[ProbeSpec]:
+    """What ``-J`` says."""
+    if not settings.probes:
+        return []
+    from retsnoop_py.probes.spec import parse
+
+    return [parse(text) for text in settings.probes]
+
+
+def _probes(
+    specs: Sequence[ProbeSpec], facts: KernelFacts, images: KernelImages | None
+) -> tuple[Probe, ...]:
+    from retsnoop_py.probes.choose import choose_probes
+    from retsnoop_py.probes.lines import SourceLines
+
+    return choose_probes(specs, facts, SourceLines(images))
 
 
 def _units(images: KernelImages) -> CompileUnits:

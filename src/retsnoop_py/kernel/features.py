@@ -15,6 +15,7 @@ from retsnoop_py.settings import Mechanism
 
 #: enum bpf_prog_type, bpf_map_type and bpf_func_id of linux/bpf.h: fixed by the kernel's ABI.
 _PROG_KPROBE = 2
+_PROG_RAW_TRACEPOINT = 17
 _MAP_RINGBUF = 27
 _FUNC_GET_FUNC_IP = 173
 _FUNC_GET_ATTACH_COOKIE = 174
@@ -84,6 +85,11 @@ class Features:
     def cookie(self) -> bool:
         """Attach cookies of perf events (5.15)."""
         return _has_helper(_FUNC_GET_ATTACH_COOKIE)
+
+    @cached_property
+    def raw_cookie(self) -> bool:
+        """Attach cookies of raw tracepoints (6.10)."""
+        return _has_helper(_FUNC_GET_ATTACH_COOKIE, _PROG_RAW_TRACEPOINT)
 
     @cached_property
     def branch_snapshot(self) -> bool:
@@ -167,11 +173,11 @@ class Features:
         ]
 
 
-def _has_helper(number: int) -> bool:
+def _has_helper(number: int, prog_type: int = _PROG_KPROBE) -> bool:
     from retsnoop_py._bpf import ffi, lib
 
     lib.rsn_log_start(0)
-    found: bool = lib.libbpf_probe_bpf_helper(_PROG_KPROBE, number, ffi.NULL) == 1
+    found: bool = lib.libbpf_probe_bpf_helper(prog_type, number, ffi.NULL) == 1
     lib.rsn_log_clear()
     return found
 

@@ -29,6 +29,9 @@ PROGRAMS = {
     "rsn_fexit": "fexit/vfs_read",
     "rsn_kprobe": "kprobe",
     "rsn_kretprobe": "kretprobe",
+    "rsn_probe_kprobe": "kprobe",
+    "rsn_probe_tp": "tracepoint",
+    "rsn_probe_rawtp": "raw_tp",
     **TASK_PROGRAMS,
 }
 MAPS = {
@@ -63,6 +66,8 @@ SETTINGS = {
     "return_hook": 8,
     "multi_return_hook": 8,
     "has_cookie": 1,
+    "has_perf_cookie": 1,
+    "has_raw_cookie": 1,
     "has_func_ip": 1,
     "current_kprobe_addr": 8,
     "per_cpu_offset_addr": 8,

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Injected probes: perf events and raw tracepoints that call the programs of probe.bpf.h.
+
+Where the kernel has attach cookies one program serves all probes of a kind, elsewhere each has a
+copy of its own. They are attached before the traced functions: the kernel calls the handlers of
+an address newest first, so that a probe on an entry function finds the session that it starts.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.attach.guard import hurried
+from retsnoop_py.attach.kprobe import pmu_type, return_config
+from retsnoop_py.attach.plan import AttachContext
+from retsnoop_py.errors import InputError, PrivilegeError, RetsnoopError, UnavailableError
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.probes.model import Probe
+from retsnoop_py.probes.spec import ProbeKind
+
+__all__ = ["InjectedProbes", "programs_of"]
+
+#: enum perf_type_id and bpf_prog_type: fixed by the kernel's ABI.
+_PERF_TYPE_TRACEPOINT = 2
+_PROG_KPROBE, _PROG_TRACEPOINT, _PROG_RAW_TRACEPOINT = 2, 5, 17
+
+
+class _Way(NamedTuple):
+    """How probes of a kind are attached: by which program, and of which type that is."""
+
+    program: str
+    prog_type: int
+
+
+_KPROBE = _Way("rsn_probe_kprobe", _PROG_KPROBE)
+_WAYS = {
+    ProbeKind.KPROBE: _KPROBE,
+    ProbeKind.KRETPROBE: _KPROBE,
+    ProbeKind.RAWTP: _Way("rsn_probe_rawtp", _PROG_RAW_TRACEPOINT),
+    ProbeKind.TP: _Way("rsn_probe_tp", _PROG_TRACEPOINT),
+}
+
+
+def programs_of(probes: Sequence[Probe]) -> set[str]:
+    """The programs that ``probes`` take."""
+    return {_WAYS[probe.kind].program for probe in probes}
+
+
+class _Attached(NamedTuple):
+    """A probe's descriptors: its link and its perf event, -1 where it has none."""
+
+    probe: Probe
+    link: int
+    event: int = -1
+
+
+class InjectedProbes:
+    """The ``probes`` of a run.
+
+    ``refusals`` has those of globs that the kernel refused, and why in words.
+    """
+
+    def __init__(self, probes: Sequence[Probe], context: AttachContext) -> None:
+        self._probes = probes
+        self._context = context
+        self._attached: list[_Attached] = []
+        self.refusals: list[tuple[Probe, str]] = []
+
+    @property
+    def attached(self) -> list[Probe]:
+        """Those that are attached."""
+        return [one.probe for one in self._attached]
+
+    def attach(self) -> None:
+        """Attach all; returns early, with less attached, when the run is stopping.
+
+        Raises InputError, UnavailableError or PrivilegeError if the kernel refuses one that was
+        asked for by its name, or all of a glob; then nothing stays attached.
+        """
+        failed: dict[str, RetsnoopError] = {}
+        try:
+            with hurried(len(self._probes), system_changes=self._context.system_changes):
+                for number, probe in enumerate(self._probes):
+                    if self._context.stopping():
+                        return
+                    error = self._attach(number, probe)
+                    if not error:
+                        continue
+                    refusal = refused(probe, error)
+                    if not probe.spec.is_glob:
+                        raise refusal
+                    failed.setdefault(probe.spec.text, refusal)
+                    self.refusals.append((probe, refusal.message.partition(": ")[2]))
+            for probe in self.attached:
+                failed.pop(probe.spec.text, None)
+            for refusal in failed.values():
+                raise refusal
+        except BaseException:
+            self.detach()
+            raise
+
+    def detach(self) -> None:
+        """Detach all. Idempotent."""
+        attached, self._attached = self._attached, []
+        with hurried(len(attached), system_changes=self._context.system_changes):
+            for one in reversed(attached):
+                for fd in (one.link, one.event):
+                    if fd >= 0:
+                        os.close(fd)
+
+    def misses(self) -> Iterator[str]:
+        """What is known of hits that no program saw; before detaching."""
+        for one in self._attached:
+            if one.probe.kind in (ProbeKind.RAWTP, ProbeKind.TP) or one.link < 0:
+                continue
+            missed = ffi.new("uint64_t *")
+            lib.rsn_kprobes_missed(ffi.new("int *", one.link), 1, missed)
+            if missed[0]:
+                hits = "1 hit" if missed[0] == 1 else f"{missed[0]} hits"
+                yield f"{hits} of '{one.probe.label}' not seen: {_BUSY}"
+
+    def _has_cookie(self, probe: Probe) -> bool:
+        features = self._context.features
+        return features.raw_cookie if probe.kind is ProbeKind.RAWTP else features.cookie
+
+    def _attach(self, number: int, probe: Probe) -> int:
+        """Attach one; 0 or the errno of what went wrong."""
+        way = _WAYS[probe.kind]
+        program = self._context.obj.program(way.program)
+        if self._has_cookie(probe):
+            return self._connect(number, probe, program.fd)
+        fd = lib.rsn_load_copy(way.prog_type, *program.instructions, number)
+        if fd < 0:
+            return -int(fd)
+        try:
+            return self._connect(number, probe, fd)
+        finally:
+            os.close(fd)  # what it is attached to keeps it
+
+    def _connect(self, number: int, probe: Probe, prog_fd: int) -> int:
+        if probe.kind is not ProbeKind.RAWTP or probe.tracepoint is None:
+            return self._connect_event(number, probe, prog_fd)
+        name = probe.tracepoint.name.encode()
+        fd = int(lib.rsn_attach_raw_tracepoint(prog_fd, name, self._has_cookie(probe), number))
+        if fd < 0:
+            return -fd
+        self._attached.append(_Attached(probe, fd))
+        return 0
+
+    def _connect_event(self, number: int, probe: Probe, prog_fd: int) -> int:
+        addresses, cookies = ffi.new("uint64_t *", probe.address), ffi.new("uint64_t *", number)
+        event, link, error = (ffi.new("int *") for _ in range(3))
+        batch: Any = ffi.new("struct rsn_kprobe_batch *")
+        batch.prog_fd, batch.count = prog_fd, 1
+        batch.pmu_type, batch.config = _event_of(probe)
+        batch.use_link = self._has_cookie(probe)
+        batch.addresses, batch.cookies = addresses, cookies
+        batch.event_fds, batch.link_fds, batch.errors = event, link, error
+        lib.rsn_attach_kprobes(batch)
+        if not error[0]:
+            self._attached.append(_Attached(probe, link[0], event[0]))
+        return int(error[0])
+
+
+_BUSY = "another probe or a BPF program was at work on that CPU"
+
+
+def _event_of(probe: Probe) -> tuple[int, int]:
+    """Type and config of the perf event of a probe."""
+    if probe.kind is ProbeKind.TP:
+        return _PERF_TYPE_TRACEPOINT, probe.event
+    return pmu_type(), return_config() if probe.kind is ProbeKind.KRETPROBE else 0
+
+
+def refused(probe: Probe, error: int) -> RetsnoopError:
+    """The error for a probe that the kernel refused with errno ``error``."""
+    what, place = f"-J {probe.spec.text}", probe.label.partition(":")[2]
+    name = f"(-{ERRNO_NAMES.get(error, error)})"
+    if error in (errno.EPERM, errno.EACCES):
+        return PrivilegeError(
+            f"{what}: the kernel forbids it {name}",
+            "run as root, or after `sysctl kernel.perf_event_paranoid=2`",
+        )
+    if error in (errno.EMFILE, errno.ENFILE):
+        return UnavailableError(
+            f"{what}: no file descriptor is left {name}", "allow more open files: `ulimit -n`"
+        )
+    if probe.tracepoint:
+        return UnavailableError(
+            f"{what}: the kernel lets no BPF program attach to '{place}' {name}",
+            "choose another tracepoint, or a function: kprobe:NAME",
+        )
+    if error == errno.EILSEQ:
+        return InputError(
+            f"{what}: {place} is inside an instruction {name}",
+            f"give the offset of an instruction; `objdump -d` shows those of {probe.function}",
+        )
+    return InputError(
+        f"{what}: the kernel refuses a probe at {place} {name}", "choose another place"
+    )

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The tracepoints of the kernel and its modules, from the ``events`` folder of tracefs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from retsnoop_py.errors import PrivilegeError, UnavailableError
+
+__all__ = ["Tracepoint", "Tracepoints"]
+
+_FOLDERS = ("sys/kernel/tracing/events", "sys/kernel/debug/tracing/events")
+
+
+class Tracepoint(NamedTuple):
+    """A tracepoint by its category and name."""
+
+    category: str
+    name: str
+
+
+class Tracepoints:
+    """The tracepoints of the kernel whose /sys is below ``root``."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+
+    @cached_property
+    def _folder(self) -> Path:
+        denied = None
+        for folder in (self._root / name for name in _FOLDERS):
+            try:
+                if next(folder.iterdir(), None):
+                    return folder
+            except PermissionError:
+                denied = folder
+            except OSError:
+                continue
+        if denied:
+            raise PrivilegeError(f"cannot read {denied}: permission denied", "run as root")
+        tracefs = self._root / "sys/kernel/tracing"
+        raise UnavailableError(
+            f"{tracefs} has no events, so tracepoints cannot be found",
+            f"run `mount -t tracefs tracefs {tracefs}`; the kernel needs CONFIG_EVENT_TRACING",
+        )
+
+    def categories(self) -> list[str]:
+        """All categories, sorted."""
+        return sorted(path.name for path in self._folder.iterdir() if path.is_dir())
+
+    def names(self, category: str) -> list[str]:
+        """The tracepoints of ``category``, sorted; none if there is no such category."""
+        try:
+            paths = list((self._folder / category).iterdir())
+        except OSError:
+            return []
+        # those of "ftrace" have no number to attach by, or nothing that is ever hit
+        return sorted(path.name for path in paths if (path / "enable").exists())
+
+    def matching(
+        self, category: str, name: str, match: Callable[[str, str], bool]
+    ) -> list[Tracepoint]:
+        """The tracepoints whose category and name ``match(glob, text)``."""
+        found = [one for one in self.categories() if match(category, one)]
+        return [
+            Tracepoint(one, each) for one in found for each in self.names(one) if match(name, each)
+        ]
+
+    def number(self, tracepoint: Tracepoint) -> int:
+        """What perf_event_open(2) calls it. Raises :class:`UnavailableError` if it is gone."""
+        return int(self._read(tracepoint, "id"))
+
+    def format_of(self, tracepoint: Tracepoint) -> str:
+        """The description of its fields. Raises :class:`UnavailableError` if it is gone."""
+        return self._read(tracepoint, "format")
+
+    def _read(self, tracepoint: Tracepoint, file: str) -> str:
+        path = self._folder / tracepoint.category / tracepoint.name / file
+        try:
+            return path.read_text()
+        except OSError as error:
+            raise UnavailableError(
+                f"cannot read {path}: {error.strerror}", "was its module unloaded meanwhile?"
+            ) from error

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which places of this kernel the probes of ``-J`` mean.
+
+A spec with a glob means what it matches and what may be probed; a spec without means exactly
+that place, so everything that speaks against it is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Protocol
+
+from retsnoop_py.errors import InputError, UsageError
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.kallsyms import Symbol
+from retsnoop_py.kernel.native import Functions, glob_match
+from retsnoop_py.kernel.tracepoints import Tracepoint, Tracepoints
+from retsnoop_py.probes.model import Probe
+from retsnoop_py.probes.spec import ProbeKind, ProbeSpec
+from retsnoop_py.select import deny
+
+__all__ = ["MOST_PROBES", "LineSource", "choose_probes"]
+
+#: More are an error: each takes descriptors and time to attach and to let go of.
+MOST_PROBES = 512
+#: Every tracepoint that BPF can attach to has a function of this name.
+_ITERATOR = "__traceiter_"
+#: Kallsyms has what BPF made as functions of this module.
+_BPF = "bpf"
+_SHOWN = 3
+#: Of the deny list, what only a return probe suffers from.
+_NO_RETURN = "noreturn"
+
+
+class LineSource(Protocol):
+    """Knows where the code of a source line is."""
+
+    def places(self, path: str, line: int) -> list[tuple[int, str]]:
+        """Run-time addresses of a line, each with the path as the kernel's sources have it.
+
+        Raises :class:`~retsnoop_py.errors.RetsnoopError` with the reason if there are none.
+        """
+        ...
+
+
+def choose_probes(
+    specs: Iterable[ProbeSpec], facts: KernelFacts, lines: LineSource
+) -> tuple[Probe, ...]:
+    """The probes of ``specs``, each place once.
+
+    Raises :class:`InputError` for what does not exist or must not be probed and
+    :class:`UsageError` for more than :data:`MOST_PROBES`, and what reading the facts raises.
+    """
+    chooser = _Chooser(facts, lines)
+    chosen: dict[tuple[str, int], Probe] = {}
+    for spec in specs:
+        found = chooser.find(spec)
+        for probe in found:
+            chosen.setdefault((probe.label, probe.address), probe)
+        if len(chosen) > MOST_PROBES:
+            raise UsageError(
+                f"-J {spec.text} makes it {len(chosen)} probes, and no more than {MOST_PROBES} "
+                "are injected",
+                "write a narrower glob",
+            )
+    return tuple(chosen.values())
+
+
+class _Chooser:
+    """Finds probes in one kernel."""
+
+    def __init__(self, facts: KernelFacts, lines: LineSource) -> None:
+        self._facts = facts
+        self._kallsyms = facts.kallsyms
+        self._lines = lines
+        self._tracepoints = Tracepoints(facts.root)
+
+    @cached_property
+    def _functions(self) -> Functions:
+        return self._kallsyms.functions(self._facts.traceable)
+
+    @cached_property
+    def _denied(self) -> tuple[deny.Deny, ...]:
+        return deny.load()
+
+    def find(self, spec: ProbeSpec) -> list[Probe]:
+        """The probes ``spec`` means, one at least."""
+        if spec.kind is ProbeKind.TP:
+            return self._tps(spec)
+        if spec.kind is ProbeKind.RAWTP:
+            return self._raw_tps(spec)
+        if spec.line:
+            return self._at_line(spec)
+        return self._globbed(spec) if spec.is_glob else self._exact(spec)
+
+    # -- functions --
+
+    def _exact(self, spec: ProbeSpec) -> list[Probe]:
+        named = self._kallsyms.named(spec.name)
+        symbols = [symbol for symbol in named if symbol.size and symbol.module != _BPF]
+        if not symbols:
+            raise self._no_function(spec)
+        inside = [symbol for symbol in symbols if spec.offset < symbol.size]
+        if not inside:
+            size = max(symbol.size for symbol in symbols)
+            raise InputError(
+                f"-J {spec.text}: '{spec.name}' has only {size} ({size:#x}) bytes",
+                f"give an offset below {size:#x}",
+            )
+        for symbol in inside:
+            reason = self._objection(spec, symbol, symbol.address + spec.offset)
+            if reason:
+                raise InputError(
+                    f"-J {spec.text}: '{spec.name}' cannot be probed: {reason}",
+                    "choose another function, such as one that calls it",
+                )
+        return [_at(spec, symbol, spec.offset) for symbol in inside]
+
+    def _globbed(self, spec: ProbeSpec) -> list[Probe]:
+        table, listed = self._kallsyms.table, self._functions.listed
+        found = table.match(listed, [(spec.name, None)]).symbols
+        if len(found) > 2 * MOST_PROBES:
+            raise _too_many(spec, len(found), "functions")
+        symbols = self._kallsyms.symbols(found)
+        welcome = [one for one in symbols if not self._objection(spec, one, one.address)]
+        if symbols and not welcome:
+            raise InputError(
+                f"-J {spec.text} matches only functions that cannot be probed, such as "
+                f"'{symbols[0].name}': {self._objection(spec, symbols[0], symbols[0].address)}"
+            )
+        if not symbols:
+            raise self._no_function(spec)
+        if len(welcome) > MOST_PROBES:
+            raise _too_many(spec, len(welcome), "functions")
+        return [_at(spec, symbol, 0) for symbol in welcome]
+
+    def _objection(self, spec: ProbeSpec, symbol: Symbol, address: int) -> str | None:
+        """What speaks against a probe at ``address``, in ``symbol``."""
+        for glob, reason, group in self._denied:
+            if group == _NO_RETURN and spec.kind is not ProbeKind.KRETPROBE:
+                continue
+            if glob_match(glob, symbol.name):
+                return reason
+        if self._facts.kprobe_blacklist.covers(address):
+            return "it is in the kernel's kprobe blacklist"
+        return None
+
+    def _no_function(self, spec: ProbeSpec) -> InputError:
+        from retsnoop_py.select.explain import near_names
+        from retsnoop_py.select.globs import NameGlob
+
+        message = f"-J {spec.text}: no kernel function is called '{spec.name}'"
+        if spec.is_glob:
+            message = f"-J {spec.text} matches no kernel function that can be traced"
+        elif self._kallsyms.named(spec.name) or self._kallsyms.lists(spec.name, None):
+            return InputError(
+                f"-J {spec.text}: '{spec.name}' is data, or code that is gone after boot"
+            )
+        return InputError(
+            message, _did_you_mean(near_names(self._facts, NameGlob(spec.name), self._functions))
+        )
+
+    # -- source lines --
+
+    def _at_line(self, spec: ProbeSpec) -> list[Probe]:
+        probes, objections = [], []
+        for address, path in self._lines.places(spec.name, spec.line):
+            found = self._kallsyms.lookup(address)
+            if found is None:
+                continue  # code that is gone after boot
+            symbol, offset = found
+            reason = self._objection(spec, symbol, address)
+            if reason:
+                objections.append(f"in '{symbol.name}': {reason}")
+            else:
+                probes.append(_at(spec, symbol, offset, f" ({path}:{spec.line})"))
+        if not probes:
+            why = f": {objections[0]}" if objections else ": its code is gone after boot"
+            raise InputError(f"-J {spec.text}: this line cannot be probed{why}")
+        return probes
+
+    # -- tracepoints --
+
+    def _tps(self, spec: ProbeSpec) -> list[Probe]:
+        found = self._tracepoints.matching(spec.category, spec.name, glob_match)
+        if not found:
+            raise self._no_tracepoint(spec)
+        if len(found) > MOST_PROBES:
+            raise _too_many(spec, len(found), "tracepoints")
+        return [
+            Probe(
+                spec=spec,
+                label=f"tp:{one.category}:{one.name}",
+                tracepoint=one,
+                event=self._tracepoints.number(one),
+            )
+            for one in found
+        ]
+
+    def _no_tracepoint(self, spec: ProbeSpec) -> InputError:
+        if spec.is_glob:
+            return InputError(f"-J {spec.text} matches no tracepoint", _AT_TRACEPOINTS)
+        categories = self._tracepoints.categories()
+        if spec.category in categories:
+            names = self._tracepoints.names(spec.category)
+            near = _near(spec.name, names, f"tp:{spec.category}:")
+            return InputError(
+                f"-J {spec.text}: there is no tracepoint '{spec.name}' in '{spec.category}'",
+                _did_you_mean(near) or _AT_TRACEPOINTS,
+            )
+        same = self._tracepoints.matching("*", spec.name, glob_match)
+        near = [f"tp:{one.category}:{one.name}" for one in same[:_SHOWN]]
+        near = near or _near(spec.category, categories, "tp:", ":...")
+        return InputError(
+            f"-J {spec.text}: there are no tracepoints of category '{spec.category}'",
+            _did_you_mean(near) or "its module may not be loaded",
+        )
+
+    def _raw_tps(self, spec: ProbeSpec) -> list[Probe]:
+        names = self._raw_names(spec.name)
+        if not names:
+            near = _near(spec.name, self._raw_names("*"), "rawtp:")
+            verb = "matches no" if spec.is_glob else "is no"
+            raise InputError(
+                f"-J {spec.text}: '{spec.name}' {verb} raw tracepoint",
+                _did_you_mean(near) or "its module may not be loaded",
+            )
+        if len(names) > MOST_PROBES:
+            raise _too_many(spec, len(names), "tracepoints")
+        return [
+            Probe(spec=spec, label=f"rawtp:{name}", tracepoint=Tracepoint("", name))
+            for name in names
+        ]
+
+    def _raw_names(self, glob: str) -> list[str]:
+        states = self._functions
+        pattern = [(_ITERATOR + glob, None)]
+        table = self._kallsyms.table
+        found = [*table.match(states.listed, pattern).symbols]
+        found += table.match(states.others, pattern).symbols
+        return sorted({table.line(i).name.decode().removeprefix(_ITERATOR) for i in found})
+
+
+_AT_TRACEPOINTS = "/sys/kernel/tracing/available_events lists them; a module's need it loaded"
+
+
+def _at(spec: ProbeSpec, symbol: Symbol, offset: int, more: str = "") -> Probe:
+    place = f"+{offset:#x}" if spec.kind is ProbeKind.KPROBE else ""
+    return Probe(
+        spec=spec,
+        label=f"{spec.kind.value}:{symbol.name}{place}{more}",
+        address=symbol.address + offset,
+        function=symbol.name,
+    )
+
+
+def _too_many(spec: ProbeSpec, count: int, what: str) -> UsageError:
+    return UsageError(
+        f"-J {spec.text} matches {count} {what}, and no more than {MOST_PROBES} probes are "
+        "injected",
+        "write a narrower glob",
+    )
+
+
+def _near(name: str, known: Sequence[str], before: str, behind: str = "") -> list[str]:
+    near = [one for one in known if name in one][:_SHOWN] or get_close_matches(name, known, _SHOWN)
+    return [f"{before}{one}{behind}" for one in near]
+
+
+def _did_you_mean(names: Sequence[str]) -> str | None:
+    return f"did you mean {' or '.join(names)}?" if names else None
