@@ -45,18 +45,22 @@ class Key(Value):
     apply: Callable[[Config, str], Config]
 
 
-def parse(values: Sequence[str], *, only: str | None = None) -> Config:
+#: What of ``-C`` concerns what is shown, so that it can be changed at replay.
+_SHOWN = ("stacks.", "fmt.", "args.fmt-")
+
+
+def parse(values: Sequence[str], *, replay: bool = False) -> Config:
     """Read the values of all ``-C`` in order.
 
-    ``only`` restricts them to one group, as a replay does. Raises :class:`UsageError`.
+    ``replay``: only those that concern what is shown. Raises :class:`UsageError`.
     """
     config = Config()
     for text in values:
         key, value = _split(text)
-        if only and not key.name.startswith(f"{only}."):
+        if replay and not key.name.startswith(_SHOWN):
             raise UsageError(
                 f"-C {key.name} concerns tracing, and a recording is already traced",
-                f"a replay takes -C {only}.KEY=VALUE",
+                f"a replay takes -C {', '.join(f'{group}*' for group in _SHOWN)}",
             )
         try:
             config = replace(key.apply(config, value), named=config.named | {key.name})

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from retsnoop_py.cli import config, options, values, views
 from retsnoop_py.cli.declare import Argument, Command
@@ -16,6 +16,8 @@ from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
+
+T = TypeVar("T")
 
 _TEXT = """
 Show a recording (-o FILE) again, as it was shown live.
@@ -27,10 +29,11 @@ is shown of what was recorded.
 Examples:
   retsnoop-py replay bpf.rsn               exactly what the live run showed
   retsnoop-py replay bpf.rsn -x EINVAL     only the stacks with this error
-  retsnoop-py replay bpf.rsn -C stacks.emit-addrs=y
+  retsnoop-py replay bpf.rsn -T            the calls inside, of a run with -T
+  retsnoop-py replay bpf.rsn --format json
 """
 
-_USAGE = """Usage: retsnoop-py replay FILE [-S[y|n]] [-x ERROR]* [-X ERROR]* [-p PID]* ...
+_USAGE = """Usage: retsnoop-py replay FILE [-T] [-E] [-S[y|n]] [-x ERROR]* [-X ERROR]* [-p PID]* ...
 
 'retsnoop-py replay --help' explains all options."""
 
@@ -45,6 +48,15 @@ class ReplayRequest(Value):
 def replay(
     *,
     file: Annotated[str, Argument("FILE", help="A recording made with -o.")],
+    call_stack: options.CallStack = False,
+    trace: options.Trace = False,
+    capture_args: options.CaptureArgs = False,
+    lbr: options.Lbr,
+    interim_stacks: options.InterimStacks = False,
+    user_stack: options.UserStack = False,
+    format: options.Format = None,  # noqa: A002
+    ascii: options.Ascii = False,  # noqa: A002
+    count: options.Count = None,
     pid: options.Pid,
     no_pid: options.NoPid,
     comm: options.Comm,
@@ -57,6 +69,7 @@ def replay(
     symbolize: options.Symbolize = None,
     settings: options.Settings,
     config_help: options.ConfigHelp = False,
+    debug: options.Debug,
     verbose: options.Verbose = 0,
     version: options.Version = False,
     help_: options.Help = False,
@@ -65,10 +78,10 @@ def replay(
     """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
     from retsnoop_py.recording.overrides import ReplayOverrides
 
-    fine = config.parse(settings, only="stacks")
+    fine = config.parse(settings, replay=True)
 
-    def named(key: str, value: bool) -> bool | None:
-        return value if f"stacks.{key}" in fine.named else None
+    def named(key: str, value: T) -> T | None:
+        return value if key in fine.named else None
 
     if kernel == "":
         raise UsageError("-k '': the name of a file is missing")
@@ -81,14 +94,38 @@ def replay(
         success=values.success(success_stacks, allow_errors),
         allow_errors=_allowed(allow_errors),
         deny_errors=values.denied_errors(deny_errors) or None,
-        unfiltered=named("unfiltered", fine.stacks.unfiltered),
-        emit_addrs=named("emit-addrs", fine.stacks.emit_addrs),
-        dec_offs=named("dec-offs", fine.stacks.dec_offs),
+        unfiltered=named("stacks.unfiltered", fine.stacks.unfiltered),
+        emit_addrs=named("stacks.emit-addrs", fine.stacks.emit_addrs),
+        dec_offs=named("stacks.dec-offs", fine.stacks.dec_offs),
+        call_stack=call_stack or None,
+        call_trace=trace or None,
+        interim=interim_stacks or None,
+        lbr=views.lbr(lbr),
+        lbr_max=fine.views.lbr_max,
+        lbr_full=_full_lbr(debug) or None,
+        user_stack=user_stack or None,
+        format=views.output_format(format) if format is not None else None,
+        ascii=ascii or None,
+        self_time=named("fmt.self-time", fine.views.self_time),
+        cpu=named("fmt.cpu", fine.views.cpu),
+        capture=capture_args or None,
+        mode=named("args.fmt-mode", fine.args.mode),
+        width=named("args.fmt-max-arg-width", fine.args.width),
+        stop_count=views.count(count),
         symbolize=values.symbolize(symbolize) or fine.symbolize,
         kernel_image=None if kernel is None else Path(kernel),
         verbose=verbose,
     )
     return ReplayRequest(Path(file), overrides)
+
+
+def _full_lbr(features: list[str]) -> bool:
+    for feature in views.debug(features) - {"full-lbr"}:
+        raise UsageError(
+            f"--debug {feature} concerns tracing, and a recording is already traced",
+            "a replay takes --debug full-lbr",
+        )
+    return bool(features)
 
 
 def _allowed(names: list[str]) -> frozenset[int] | Literal["any"] | None:

@@ -3,19 +3,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.settings import FilterSettings, Settings, StackSettings, SymbolizeMode
+from retsnoop_py.settings import (
+    ArgMode,
+    ArgSettings,
+    FilterSettings,
+    OutputFormat,
+    Settings,
+    StackSettings,
+    SymbolizeMode,
+    ViewSettings,
+)
 from retsnoop_py.value import Value, replace
 
 
 class ReplayOverrides(Value):
     """Only what was typed: ``None`` keeps what the live run had.
 
-    The fields carry the names and units of :class:`FilterSettings` and
-    :class:`StackSettings`; ``allow_errors="any"`` is ``-x any``.
+    The fields carry the names and units of :class:`FilterSettings`, :class:`StackSettings`,
+    :class:`ViewSettings` and :class:`ArgSettings`; ``allow_errors="any"`` is ``-x any``. Of the
+    two views ``call_stack`` and ``call_trace``, one that is given alone is shown alone.
     """
 
     pids: tuple[int, ...] | None = None
@@ -29,6 +40,21 @@ class ReplayOverrides(Value):
     unfiltered: bool | None = None
     emit_addrs: bool | None = None
     dec_offs: bool | None = None
+    call_stack: bool | None = None
+    call_trace: bool | None = None
+    interim: bool | None = None
+    lbr: int | None = None
+    lbr_max: int | None = None
+    lbr_full: bool | None = None
+    user_stack: bool | None = None
+    format: OutputFormat | None = None
+    ascii: bool | None = None
+    self_time: bool | None = None
+    cpu: bool | None = None
+    capture: bool | None = None
+    mode: ArgMode | None = None
+    width: int | None = None
+    stop_count: int = 0
     symbolize: SymbolizeMode | None = None
     kernel_image: Path | None = None
     verbose: int = 0
@@ -38,7 +64,10 @@ class ReplayOverrides(Value):
         return Settings(
             filters=self._filters(facts.filters),
             stacks=self._stacks(facts.stacks),
+            views=self._views(facts.views),
+            args=self._args(facts.args),
             bpf=facts.bpf,
+            stop_count=self.stop_count,
             symbolize=self._symbolize(facts.symbolize),
             kernel_image=self.kernel_image,
             verbose=self.verbose,
@@ -58,12 +87,39 @@ class ReplayOverrides(Value):
             )
         if _wider(self.pids, live.pids) or _wider(self.comms, live.comms):
             said.append("the recording holds only the processes its own -p and -n let through")
+        said += self._missing_views(facts)
         if wanted.kernel_image is None and _richer(wanted.symbolize, facts.symbolize):
             said.append(
                 f"the recording holds {_HELD[facts.symbolize]};"
                 " give its kernel image with -k to look them up again"
             )
         return said
+
+    def _missing_views(self, facts: StreamFacts) -> Iterator[str]:
+        live = facts.views
+        lacks = {
+            ("no call trace", "-T"): self.call_trace and not live.call_trace,
+            ("no kernel stacks", "-E"): self.call_stack and not live.call_stack,
+            ("no interim stacks", "-I"): self.interim and not live.interim,
+            ("no branches", "-B"): self.lbr is not None and live.lbr is None,
+            ("no user stacks", "--user-stack"): self.user_stack and not live.user_stack,
+            ("no arguments", "-A"): self.capture and not facts.args.capture,
+        }
+        for (what, option), is_missing in lacks.items():
+            if is_missing:
+                yield f"the recording holds {what}: it was made without {option}"
+        if self.lbr is not None and live.lbr is not None and self.lbr & ~live.lbr:
+            yield "the recording holds only branches of the kinds its own -B asked for"
+
+    def _views(self, live: ViewSettings) -> ViewSettings:
+        changed = self._given("lbr_max", "lbr_full", "format", "ascii", "self_time", "cpu")
+        if self.call_stack or self.call_trace:
+            trace = bool(self.call_trace and live.call_trace)
+            changed |= {"call_trace": trace, "call_stack": bool(self.call_stack) or not trace}
+        return replace(live, **changed)
+
+    def _args(self, live: ArgSettings) -> ArgSettings:
+        return replace(live, **self._given("mode", "width"))
 
     def _filters(self, live: FilterSettings) -> FilterSettings:
         changed = self._given("pids", "deny_pids", "comms", "deny_comms", "longer_ns", "success")

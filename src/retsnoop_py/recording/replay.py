@@ -50,6 +50,7 @@ def replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO | No
             except DataError as error:
                 raise damaged(path, frame.offset, error.message) from None
             if pipeline.done:
+                pipeline.finish({})
                 break
     return pipeline.exit_status
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from retsnoop_py.render.clock import Clock
@@ -53,6 +53,10 @@ class BlockRenderer:
         ]
         lines += ("", "", "")
         return "\n".join(lines)
+
+    def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:  # noqa: ARG002
+        """Nothing: text has it on stderr."""
+        return ""
 
     def _header(self, session: Session) -> str:
         time_of = self._clock.time_of_day

@@ -58,7 +58,7 @@ class CallsSection:
     ) -> None:
         self._functions = facts.functions
         self._names = [printable(function.name) for function in facts.functions]
-        self._probes = [printable(probe) for probe in facts.probes]
+        self._probe_name = facts.probe_name
         self._views = views
         self._palette = palette
         self._marks = marks
@@ -116,16 +116,13 @@ class CallsSection:
             records = "1 record" if row.missing == 1 else f"{row.missing} records"
             mark, text, level = marks.gap, f"... missing {records} ...", row.depth
         elif row.kind is RowKind.PROBE:
-            mark, text, level = marks.probe, self._probe(row.id), row.depth
+            mark, text, level = marks.probe, printable(self._probe_name(row.id)), row.depth
         else:
             mark = {RowKind.ENTRY: marks.entry, RowKind.EXIT: marks.exit}.get(row.kind, marks.leaf)
             text = self._names[row.id]
         if level >= _MAX_LEVELS:
             text, level = f"{text} (depth {level + 1})", _MAX_LEVELS
         return f"{_INDENT * level}{mark} {text}"
-
-    def _probe(self, number: int) -> str:
-        return self._probes[number] if number < len(self._probes) else f"probe {number}"
 
     def _result_cell(self, trace: Trace, row: TraceRow) -> str:
         if row.kind is RowKind.EXIT or row.kind is RowKind.LEAF:

@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import time
+from functools import lru_cache
+
 from retsnoop_py.value import Value
 
+_NS = 1_000_000_000
+_DAY_S = 86_400
 _DAY_US = 86_400_000_000
 
 
@@ -24,3 +29,26 @@ class Clock(Value):
         seconds, us = divmod(us % _DAY_US, 1_000_000)
         minutes, seconds = divmod(seconds, 60)
         return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}.{us:06}"
+
+    def timestamp(self, monotonic_ns: int) -> str:
+        """ISO 8601 with nanoseconds: ``2026-11-21T19:20:11.222836123+01:00``."""
+        total = monotonic_ns + self.realtime_offset_ns + self.utc_offset_s * _NS
+        seconds, ns = divmod(total, _NS)
+        day, seconds = divmod(seconds, _DAY_S)
+        minutes, seconds = divmod(seconds, 60)
+        return (
+            f"{_date(day)}T{minutes // 60:02}:{minutes % 60:02}:{seconds:02}.{ns:09}"
+            f"{_zone(self.utc_offset_s)}"
+        )
+
+
+@lru_cache(maxsize=16)
+def _date(day: int) -> str:
+    """The day so many days after the first of 1970."""
+    return time.strftime("%Y-%m-%d", time.gmtime(day * _DAY_S))
+
+
+@lru_cache(maxsize=16)
+def _zone(offset_s: int) -> str:
+    hours, minutes = divmod(abs(offset_s) // 60, 60)
+    return f"{'-' if offset_s < 0 else '+'}{hours:02}:{minutes:02}"

@@ -122,7 +122,7 @@ class StackSection:
         return known[1]
 
     def _place(self, frame: Resolved, is_hidden: bool) -> _Place:
-        chain = () if is_hidden else self._chain(frame)
+        chain = () if is_hidden else source_chain(frame, self._symbolize)
         source = ""
         if chain:
             name = chain[0].function
@@ -132,14 +132,6 @@ class StackSection:
             for level in chain[1:]
         )
         return _Place(self._symbol(frame, is_hidden), source, inlined)
-
-    def _chain(self, frame: Resolved) -> Sequence[SourceFrame]:
-        """What to show of DWARF's chain: without inlined functions only the line itself."""
-        if self._symbolize is SymbolizeMode.NONE:
-            return ()
-        if self._symbolize is SymbolizeMode.LINES:
-            return frame.frames[-1:]
-        return frame.frames
 
     def _symbol(self, frame: Resolved, is_hidden: bool) -> str:
         if frame.name is None:
@@ -151,6 +143,13 @@ class StackSection:
         if not self._settings.emit_addrs:
             return text
         return f"{'~' if is_hidden else ' '}{frame.address:016x} {text}"
+
+
+def source_chain(frame: Resolved, mode: SymbolizeMode) -> Sequence[SourceFrame]:
+    """What to show of DWARF's chain: without inlined functions only the line itself."""
+    if mode is SymbolizeMode.NONE:
+        return ()
+    return frame.frames[-1:] if mode is SymbolizeMode.LINES else frame.frames
 
 
 def _source(source: SourceFrame, name: str = "") -> str:

@@ -1,20 +1,42 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which sections a block has, in the order of retsnoop: trace, branches, stacks."""
+"""What is written of a session: an object, or a block of sections in retsnoop's order."""
 
 from __future__ import annotations
 
-from typing import TextIO
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TextIO
 
 from retsnoop_py.render.block import BlockRenderer, Section
 from retsnoop_py.render.clock import Clock
 from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.settings import Settings, SymbolizeMode
+from retsnoop_py.session.report import Report
+from retsnoop_py.settings import OutputFormat, Settings, SymbolizeMode
 
 
-def text_renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> BlockRenderer:
-    """Writes sessions of the stream as text for ``out``."""
+class Renderer(Protocol):
+    """Writes the sessions of a stream in some format."""
+
+    def session(self, report: Report) -> str:
+        """One session, with its line's end."""
+        ...
+
+    def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:
+        """The end: counters of losses by name, and what was said on stderr."""
+        ...
+
+
+def renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> Renderer:
+    """The renderer that ``settings`` ask for, for the stream ``out``."""
+    if settings.views.format is OutputFormat.JSON:
+        from retsnoop_py.render.jsonl import JsonRenderer
+
+        return JsonRenderer(facts, settings, out)
+    return _text_renderer(facts, settings, out)
+
+
+def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> BlockRenderer:
     views = settings.views
     palette = Palette.of(out)
     marks = Marks.of(out, ascii_only=views.ascii)

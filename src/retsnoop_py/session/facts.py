@@ -58,6 +58,10 @@ class StreamFacts(Value):
     bpf: BpfSettings = BpfSettings()
     symbolize: SymbolizeMode = SymbolizeMode.NONE
 
+    def probe_name(self, number: int) -> str:
+        """The injected probe of this id, as it is shown."""
+        return self.probes[number] if number < len(self.probes) else f"probe {number}"
+
 
 def realtime_offset_ns(samples: int = 10) -> int:
     """CLOCK_REALTIME minus CLOCK_MONOTONIC, ns: the sample taken in the shortest time."""

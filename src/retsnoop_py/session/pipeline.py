@@ -12,7 +12,7 @@ from typing import Protocol, TextIO
 
 from retsnoop_py.errors import DataError, OutputError
 from retsnoop_py.render.notices import loss_summary
-from retsnoop_py.render.views import text_renderer
+from retsnoop_py.render.views import renderer
 from retsnoop_py.session.collector import Batch, Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.filters import SessionFilter
@@ -62,12 +62,15 @@ class Pipeline:
         self._filter = SessionFilter(settings.filters)
         self._symbols = _KnownSymbols(symbolizer)
         self._reporter = Reporter(settings, self._symbols)
+        # else a replay may show the traced calls, and it is no wonder that there are no others
+        self._unwound = facts.views.call_stack and settings.views.call_stack
         self._bare_stacks = 0
         self._settings = settings
         self._recorder = recorder
         self._out = out
         self._err = err if err is not None else sys.stderr
-        self._renderer = text_renderer(facts, settings, out)
+        self._renderer = renderer(facts, settings, out)
+        self._said: list[str] = []
         #: 74 once the recording could not be written, else 0: for a run that ends well otherwise.
         self.exit_status = 0
         self._left = settings.stop_count
@@ -99,13 +102,17 @@ class Pipeline:
         ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name.
         """
         if not self.done:
-            self._show(list(self._until_enough(self._collector.rest())))
+            sessions = list(self._until_enough(self._collector.rest()))
+            if sessions and self._recorder is not None:
+                self._record(self._recorder, sessions, memoryview(b""))
+            self._show(sessions)
         known_here = {
             "records_unknown": self._collector.skipped,
             "bare_stacks": self._bare_stacks,
         }
         for line in loss_summary({**stats, **known_here}, self._settings.bpf):
             self._say(line)
+        self._write_out(self._renderer.summary({**stats, **known_here}, self._said))
         if self._recorder is not None:
             try:
                 self._recorder.end(stats)
@@ -152,13 +159,16 @@ class Pipeline:
         blocks = []
         for session in filter(self._filter.accepts, sessions):
             report = self._reporter.report(session)
-            if self._settings.views.call_stack:
+            if self._unwound:
                 self._bare_stacks += not any(row.frame and not row.hidden for row in report.stack)
             blocks.append(self._renderer.session(report))
-        if not blocks:
+        self._write_out("".join(blocks))
+
+    def _write_out(self, text: str) -> None:
+        if not text:
             return
         try:
-            _write(self._out, "".join(blocks))
+            _write(self._out, text)
             self._out.flush()
         except BrokenPipeError:
             raise
@@ -174,6 +184,7 @@ class Pipeline:
         self._say(f"WARNING: {err.message}" + (f"; {err.hint}" if err.hint else ""))
 
     def _say(self, line: str) -> None:
+        self._said.append(line)
         _write(self._err, line + "\n")
         self._err.flush()
 

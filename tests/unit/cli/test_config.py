@@ -126,10 +126,13 @@ def test_settings_of_arguments_and_of_format() -> None:
         config.parse(["args.max-total-args-size=0"])
 
 
-def test_a_replay_takes_its_own_group_only() -> None:
-    assert config.parse(["stacks.dec-offs=y"], only="stacks").stacks.dec_offs
-    with pytest.raises(UsageError, match="a recording is already traced"):
-        config.parse(["bpf.ringbuf-size=1"], only="stacks")
+def test_a_replay_takes_what_concerns_showing_only() -> None:
+    assert config.parse(["stacks.dec-offs=y"], replay=True).stacks.dec_offs
+    assert config.parse(["fmt.cpu=y"], replay=True).views.cpu
+    assert config.parse(["args.fmt-mode=m"], replay=True).args.mode is ArgMode.MULTILINE
+    for text in ("bpf.ringbuf-size=1", "args.max-str-arg-size=1"):
+        with pytest.raises(UsageError, match="a recording is already traced"):
+            config.parse([text], replay=True)
 
 
 def test_help_lists_every_key_in_80_columns() -> None:

@@ -197,6 +197,9 @@ def test_the_exit_status_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> 
         ("replay", "no recording to replay", "replay FILE"),
         ("replay a b", "replay needs one recording, not 2", "replay FILE"),
         ("replay a -e x", "-e/--entry concerns tracing", "replay --help"),
+        ("replay a --for 1s", "--for concerns tracing", "replay --help"),
+        ("replay a -J kprobe:f", "-J/--inject-probe concerns tracing", "replay --help"),
+        ("replay a --debug bpf", "--debug bpf concerns tracing", "full-lbr"),
         ("replay a -C bpf.ringbuf-size=1", "-C bpf.ringbuf-size concerns tracing", "stacks."),
         ("-v vm list", "unexpected word 'vm'", "first word"),
     ],
@@ -244,6 +247,27 @@ def test_a_replay_changes_only_what_was_said(
         kernel_image=Path("vmlinux"),
     )
     assert replayed("replay", "a", "-x", "EPERM")[1].allow_errors == frozenset({1})
+    assert replayed(
+        *shlex.split("replay a -T -E -A -I -Bany --user-stack --format json --ascii --count 7"),
+        *shlex.split("-C fmt.cpu=y -C fmt.self-time=n -C fmt.lbr-max-count=3 --debug full-lbr"),
+        *shlex.split("-C args.fmt-mode=v -C args.fmt-max-arg-width=0"),
+    )[1] == ReplayOverrides(
+        call_stack=True,
+        call_trace=True,
+        interim=True,
+        lbr=0b1010,
+        lbr_max=3,
+        lbr_full=True,
+        user_stack=True,
+        format=OutputFormat.JSON,
+        ascii=True,
+        self_time=False,
+        cpu=True,
+        capture=True,
+        mode=ArgMode.VERBOSE,
+        width=0,
+        stop_count=7,
+    )
 
 
 @pytest.mark.parametrize("argv", ["-V", "--version", "-V -e", "-h", "replay -V"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from tests.unit.session.records import facts, failing_session, raw_session, symbols
+from tests.unit.session.records import facts, raw_session, symbols, traced_session
 
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.replay import replay
@@ -14,9 +14,9 @@ from retsnoop_py.recording.writer import RecordingWriter
 from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import FilterSettings, Settings, SymbolizeMode
 
-#: Two failures of other errors, and one success.
+#: Two failures of other errors, the first with its events, and one success.
 BATCHES = (
-    failing_session(),
+    traced_session(),
     raw_session(
         [(0, 0, -22, 9_000_000), (1, 1, -22, 8000)],
         (0xFFFFFFFF81001090,),
@@ -39,6 +39,7 @@ def record(path: Path, settings: Settings | None = None, **changes: object) -> t
     values = {
         "filters": settings.filters,
         "stacks": settings.stacks,
+        "views": settings.views,
         "bpf": settings.bpf,
         "symbolize": SymbolizeMode.INLINES,
     }

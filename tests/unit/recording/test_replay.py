@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.settings import (
     BpfSettings,
     FilterSettings,
+    OutputFormat,
     Settings,
     StackSettings,
     SymbolizeMode,
+    ViewSettings,
 )
 
 
@@ -28,6 +31,9 @@ from retsnoop_py.settings import (
         Settings(filters=FilterSettings(deny_errors=frozenset({0}), comms=("other",))),
         Settings(stacks=StackSettings(emit_addrs=True, unfiltered=True, dec_offs=True)),
         Settings(symbolize=SymbolizeMode.INLINES, bpf=BpfSettings(ringbuf_size=4096)),
+        Settings(views=ViewSettings(call_stack=False, call_trace=True)),
+        Settings(views=ViewSettings(call_trace=True, self_time=True, cpu=True, ascii=True)),
+        Settings(views=ViewSettings(call_trace=True, format=OutputFormat.JSON)),
     ],
 )
 def test_a_replay_equals_its_live_run(tmp_path: Path, settings: Settings) -> None:
@@ -109,6 +115,57 @@ def test_overrides_change_the_view(tmp_path: Path) -> None:
     assert ".c:47" in Replayed(path, ReplayOverrides(symbolize=SymbolizeMode.AUTO)).out
 
 
+BOTH = Settings(views=ViewSettings(call_trace=True))
+STACK_ROW = "\n    73us [-ENOMEM]  __x64_sys_bpf+0x21"
+TRACE_ROW = "\n← __x64_sys_bpf "
+
+
+@pytest.mark.parametrize(
+    ("overrides", "rows"),
+    [
+        (ReplayOverrides(), (TRACE_ROW, STACK_ROW)),
+        (ReplayOverrides(call_trace=True), (TRACE_ROW,)),
+        (ReplayOverrides(call_stack=True), (STACK_ROW,)),
+        (ReplayOverrides(call_stack=True, call_trace=True), (TRACE_ROW, STACK_ROW)),
+    ],
+)
+def test_a_view_that_was_captured_can_be_chosen(
+    tmp_path: Path, overrides: ReplayOverrides, rows: tuple[str, ...]
+) -> None:
+    path = tmp_path / "a.rsn"
+    record(path, BOTH)
+    out = Replayed(path, overrides).out
+
+    positions = [out.index(row) for row in rows]
+    assert positions == sorted(positions)
+    assert [row in out for row in (STACK_ROW, TRACE_ROW)].count(True) == len(rows)
+
+
+def test_format_options_apply_at_replay(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsn"
+    record(path, BOTH)
+
+    more = ReplayOverrides(self_time=True, cpu=True)
+    assert " DURATION     SELF  CPU\n" in Replayed(path, more).out
+    assert "\n< __x64_sys_bpf " in Replayed(path, ReplayOverrides(ascii=True)).out
+    as_json = Replayed(path, ReplayOverrides(format=OutputFormat.JSON)).out.splitlines()
+    assert [json.loads(line)["type"] for line in as_json] == ["session"] * 2 + ["summary"]
+
+
+def test_a_view_that_was_not_captured_leaves_the_one_that_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsn"
+    record(path)
+
+    assert STACK_ROW in Replayed(path, ReplayOverrides(call_trace=True)).out
+
+
+def test_a_number_of_sessions_ends_a_replay(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsn"
+    record(path)
+
+    assert Replayed(path, ReplayOverrides(stop_count=2)).out.count("TID/PID") == 2
+
+
 @pytest.mark.parametrize(
     ("live", "overrides", "note"),
     [
@@ -128,6 +185,17 @@ def test_overrides_change_the_view(tmp_path: Path) -> None:
             ReplayOverrides(comms=("b",)),
             "only the processes",
         ),
+        (Settings(), ReplayOverrides(call_trace=True), "no call trace: it was made without -T"),
+        (
+            Settings(views=ViewSettings(call_stack=False, call_trace=True)),
+            ReplayOverrides(call_stack=True),
+            "no kernel stacks: it was made without -E",
+        ),
+        (Settings(), ReplayOverrides(interim=True), "made without -I"),
+        (Settings(), ReplayOverrides(lbr=10), "made without -B"),
+        (Settings(views=ViewSettings(lbr=10)), ReplayOverrides(lbr=6), "its own -B"),
+        (Settings(), ReplayOverrides(user_stack=True), "made without --user-stack"),
+        (Settings(), ReplayOverrides(capture=True), "made without -A"),
     ],
 )
 def test_what_was_not_captured_is_said(

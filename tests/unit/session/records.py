@@ -12,7 +12,7 @@ from retsnoop_py.kernel.flags import flags_for
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.layouts import RECORD_STRUCTS, Layout, Member
-from retsnoop_py.session.model import Call, Session
+from retsnoop_py.session.model import Call, EventKind, Session
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 
 HEADER = (Path(__file__).parents[3] / "src/bpf/records.h").read_text()
@@ -119,6 +119,28 @@ def raw_session(
     return record + bytes(-len(record) % 8)
 
 
+def raw_events(
+    start_ts: int, tid: int, *events: tuple[EventKind, int, int, int], first: int = 1
+) -> bytes:
+    """A part with events: kind, depth, function or probe, result, a microsecond apart."""
+    items = b"".join(
+        pack(
+            "rsn_event",
+            size=len(pack("rsn_event")),
+            kind=int(kind),
+            depth=depth,
+            id=number,
+            seq=seq,
+            ts=start_ts + (seq - first) * 1000,
+            result=result,
+        )
+        for seq, (kind, depth, number, result) in enumerate(events, first)
+    )
+    head = pack("rsn_part")
+    size = len(head) + len(items)
+    return pack("rsn_part", type=2, size=size, start_ts=start_ts, tid=tid, cnt=len(events)) + items
+
+
 #: Three functions one calling the other, and where they call.
 SYS_BPF = function("__x64_sys_bpf", 0xFFFFFFFF81001000, LONG, FuncFlags.ENTRY)
 MAP_CREATE = function("map_create", 0xFFFFFFFF81002000)
@@ -143,6 +165,22 @@ def failing_session(**values: object) -> bytes:
         "last_seq": 5,
     }
     return raw_session(slots, KSTACK, **(head | values))
+
+
+#: What happened in the session of :func:`failing_session`, the last return being ``last_seq``.
+EVENTS = (
+    (EventKind.ENTRY, 1, 0, 0),
+    (EventKind.ENTRY, 2, 1, 0),
+    (EventKind.ENTRY, 3, 2, 0),
+    (EventKind.EXIT, 3, 2, 0),
+    (EventKind.EXIT, 2, 1, 0xFFFFFFF4),
+    (EventKind.EXIT, 1, 0, -12),
+)
+
+
+def traced_session() -> bytes:
+    """:func:`failing_session` with its events before it."""
+    return raw_events(10_000_000_000, 7, *EVENTS) + failing_session(last_seq=6, parts=1)
 
 
 class Symbols:

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The objects of ``--format json``, from which ``docs/json-schema.json`` is made.
+
+A field that is not given has its default. Raw values of 64 bits are hex strings: many readers
+of JSON cannot hold such numbers. Times are nanoseconds of CLOCK_MONOTONIC unless they are text.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+#: Grows when a field changes its meaning or goes away; new fields may come without that.
+VERSION = 1
+
+Hex = Annotated[str, Meta(pattern="^0x[0-9a-f]+$")]
+Time = Annotated[str, Meta(description="local time with its offset, ISO 8601, nanoseconds")]
+
+
+class Func(Struct, omit_defaults=True, frozen=True):
+    """A traced function; ``module`` is null for the kernel proper."""
+
+    name: str
+    address: Hex
+    module: str | None = None
+
+
+class Result(Struct, omit_defaults=True, frozen=True):
+    """What a call returned: the raw register, and how it reads by the function's type.
+
+    ``error`` is the name of the error it stands for, or its number, NULL for a NULL pointer.
+    ``value`` is the number where it is one.
+    """
+
+    raw: Hex
+    text: str
+    value: int | None = None
+    error: str | None = None
+
+
+class Source(Struct, omit_defaults=True, frozen=True):
+    """A place in the source; ``line`` and ``column`` are 0 where they are not known."""
+
+    function: str
+    file: str | None = None
+    line: int = 0
+    column: int = 0
+
+
+class Frame(Struct, omit_defaults=True, frozen=True):
+    """An address of the kernel's stack.
+
+    ``symbol`` and ``offset`` are those of kallsyms. ``source`` is the chain of inlined
+    functions, the one that has the code first. ``hidden``: a frame of tracing itself.
+    """
+
+    address: Hex
+    symbol: str | None = None
+    offset: int = 0
+    module: str | None = None
+    source: tuple[Source, ...] = ()
+    hidden: bool = False
+
+
+class Call(Struct, omit_defaults=True, frozen=True):
+    """A traced call on the stack. Without ``result`` and ``duration_ns`` it had not returned.
+
+    ``stitched``: it belongs to an earlier chain of failures.
+    """
+
+    function: Func
+    seq: int
+    result: Result | None = None
+    duration_ns: int | None = None
+    stitched: bool = False
+
+
+class StackEntry(Struct, omit_defaults=True, frozen=True):
+    """A row of the merged stack: a traced call, a frame of the kernel's stack, or both."""
+
+    call: Call | None = None
+    frame: Frame | None = None
+
+
+class Entered(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="entry"):
+    """A call of a traced function begins; ``depth`` is 1 for the entry function."""
+
+    seq: int
+    time_ns: int
+    depth: int
+    cpu: int
+    function: Func
+
+
+class Returned(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="exit"):
+    """A traced function returns.
+
+    ``duration_ns`` and ``self_ns``, the time without traced callees, are null where missing
+    records make them uncertain.
+    """
+
+    seq: int
+    time_ns: int
+    depth: int
+    cpu: int
+    function: Func
+    result: Result
+    duration_ns: int | None = None
+    self_ns: int | None = None
+
+
+class ProbeHit(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="probe"):
+    """An injected probe is hit by a call of depth ``depth``."""
+
+    seq: int
+    time_ns: int
+    depth: int
+    cpu: int
+    probe: str
+
+
+class Missing(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="missing"):
+    """Events that were lost."""
+
+    records: int
+
+
+TraceEvent = Entered | Returned | ProbeHit | Missing
+
+
+class SessionLost(Struct, omit_defaults=True, frozen=True):
+    """What is missing from a session: how many records, calls and returns."""
+
+    records: int = 0
+    too_deep: int = 0
+    exits: int = 0
+    entries: int = 0
+
+
+class Session(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="session"):
+    """One call of an entry function by one thread.
+
+    ``stack`` and ``trace`` are null where they were not asked for. ``failed``: the chain of
+    failures reaches the entry function. ``died``: the thread exited inside the call.
+    ``warnings`` are those that text has under the session.
+    """
+
+    version: int
+    start: Time
+    end: Time
+    start_ns: int
+    end_ns: int
+    tid: int
+    pid: int
+    thread: str
+    process: str
+    cpu: int
+    failed: bool
+    died: bool = False
+    trace: tuple[TraceEvent, ...] | None = None
+    stack: tuple[StackEntry, ...] | None = None
+    lost: SessionLost = SessionLost()
+    warnings: tuple[str, ...] = ()
+
+
+class Summary(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="summary"):
+    """The last line: how many sessions were shown, each counter of losses, what was said.
+
+    It is missing if the run was killed.
+    """
+
+    version: int
+    sessions: int
+    lost: dict[str, int]
+    warnings: tuple[str, ...] = ()
+    kernel: str = ""
+    machine: str = ""
+    mechanism: str = ""
+    tool_version: str = ""
+
+
+Line = Session | Summary

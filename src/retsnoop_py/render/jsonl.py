@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``--format json``: an object for each session, one per line, and a summary at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TextIO
+
+import msgspec
+
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
+from retsnoop_py.render import json_types as to
+from retsnoop_py.render.clock import Clock
+from retsnoop_py.render.notices import session_warnings
+from retsnoop_py.render.result import format_result
+from retsnoop_py.render.stack import source_chain
+from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.model import Call, Session, StackRow
+from retsnoop_py.session.report import Report
+from retsnoop_py.session.results import error_of, value_of, width_of
+from retsnoop_py.session.trace import RowKind, Trace, TraceRow
+from retsnoop_py.settings import Settings, SymbolizeMode
+from retsnoop_py.symbolize.frames import Resolved
+
+_MAX_RESULTS = 1 << 16
+_NO_LOSS = to.SessionLost()
+_BITS_64 = (1 << 64) - 1
+
+
+class JsonRenderer:
+    """Writes sessions as JSON lines; everything that is not ASCII is escaped if need be."""
+
+    def __init__(self, facts: StreamFacts, settings: Settings, out: TextIO) -> None:
+        self._facts = facts
+        self._views = settings.views
+        self._mode = settings.symbolize
+        if self._mode is SymbolizeMode.AUTO:
+            self._mode = facts.symbolize
+        self._bpf = facts.bpf
+        self._clock = Clock(facts.realtime_offset_ns, facts.utc_offset_s)
+        self._functions = [_function(function) for function in facts.functions]
+        self._by_address = {id(f): i for i, f in enumerate(facts.functions)}
+        self._result = lru_cache(_MAX_RESULTS)(self._result_of)
+        self._frames: dict[tuple[int, bool], tuple[Resolved, to.Frame]] = {}
+        encoding = (getattr(out, "encoding", None) or "utf-8").lower()
+        self._escape = self._views.ascii or not encoding.startswith("utf")
+        self._shown = 0
+
+    def session(self, report: Report) -> str:
+        """One session, with its line's end."""
+        self._shown += 1
+        session = report.session
+        time_of = self._clock.timestamp
+        return self._line(
+            to.Session(
+                version=to.VERSION,
+                start=time_of(session.start_ns),
+                end=time_of(session.emit_ns),
+                start_ns=session.start_ns,
+                end_ns=session.emit_ns,
+                tid=session.tid,
+                pid=session.tgid,
+                thread=session.task_comm,
+                process=session.proc_comm,
+                cpu=session.cpu,
+                failed=session.is_error,
+                died=session.died,
+                trace=None if report.trace is None else self._trace(report.trace),
+                stack=tuple(map(self._entry, report.stack)) if self._views.call_stack else None,
+                lost=_lost(session),
+                warnings=tuple(session_warnings(session, self._bpf)),
+            )
+        )
+
+    def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:
+        """The last line: counters by name, and everything that was said on stderr."""
+        facts = self._facts
+        return self._line(
+            to.Summary(
+                version=to.VERSION,
+                sessions=self._shown,
+                lost=dict(lost),
+                warnings=tuple(warnings),
+                kernel=facts.release,
+                machine=facts.machine,
+                mechanism=facts.mechanism,
+                tool_version=facts.tool_version,
+            )
+        )
+
+    def _line(self, value: to.Line) -> str:
+        text = msgspec.json.encode(value).decode()
+        if self._escape and not text.isascii():
+            text = "".join(char if char.isascii() else _escaped(char) for char in text)
+        return text + "\n"
+
+    def _trace(self, trace: Trace) -> tuple[to.TraceEvent, ...]:
+        found: list[to.TraceEvent] = []
+        for row in trace.shape.rows:
+            if row.kind is RowKind.GAP:
+                found.append(to.Missing(row.missing))
+                continue
+            if row.kind is RowKind.LEAF and row.began is not None:
+                found.append(self._entered(trace, row, row.began))
+            found.append(self._event(trace, row))
+        return tuple(found)
+
+    def _event(self, trace: Trace, row: TraceRow) -> to.TraceEvent:
+        at = row.event
+        if row.kind is RowKind.ENTRY:
+            return self._entered(trace, row, at)
+        if row.kind is RowKind.PROBE:
+            probe = self._facts.probe_name(row.id)
+            return to.ProbeHit(trace.seqs[at], trace.times_ns[at], row.depth, trace.cpus[at], probe)
+        return to.Returned(
+            trace.seqs[at],
+            trace.times_ns[at],
+            row.depth,
+            trace.cpus[at],
+            self._functions[row.id],
+            self._result(row.id, trace.results[at]),
+            trace.duration_ns(row),
+            trace.self_ns(row),
+        )
+
+    def _entered(self, trace: Trace, row: TraceRow, at: int) -> to.Entered:
+        function = self._functions[row.id]
+        return to.Entered(trace.seqs[at], trace.times_ns[at], row.depth, trace.cpus[at], function)
+
+    def _entry(self, row: StackRow) -> to.StackEntry:
+        return to.StackEntry(
+            None if row.call is None else self._call(row.call),
+            None if row.frame is None else self._frame(row.frame, row.hidden),
+        )
+
+    def _call(self, call: Call) -> to.Call:
+        number = self._by_address[id(call.function)]
+        if not call.finished:
+            return to.Call(self._functions[number], call.seq, stitched=call.stitched)
+        return to.Call(
+            self._functions[number],
+            call.seq,
+            self._result(number, call.result),
+            call.latency_ns,
+            call.stitched,
+        )
+
+    def _frame(self, frame: Resolved, is_hidden: bool) -> to.Frame:
+        known = self._frames.get((id(frame), is_hidden))
+        if known is None:
+            # the frame is kept, so that its id stays its own
+            known = frame, self._frame_of(frame, is_hidden)
+            self._frames[id(frame), is_hidden] = known
+        return known[1]
+
+    def _frame_of(self, frame: Resolved, is_hidden: bool) -> to.Frame:
+        chain = () if is_hidden else source_chain(frame, self._mode)
+        return to.Frame(
+            hex(frame.address),
+            frame.name,
+            frame.offset,
+            frame.module,
+            tuple(to.Source(*level) for level in chain),
+            is_hidden,
+        )
+
+    def _result_of(self, number: int, register: int) -> to.Result:
+        function = self._facts.functions[number]
+        error = error_of(function, register)
+        return to.Result(
+            hex(register & _BITS_64),
+            format_result(function, register)[1:-1],
+            _number(function, register),
+            None if error is None else ERRNO_NAMES.get(error, str(error)) if error else "NULL",
+        )
+
+
+def _number(function: Function, register: int) -> int | None:
+    """The result as a number, None for pointers and void."""
+    is_pointer = function.flags & FuncFlags.PTR or function.result.kind is ResultKind.PTR
+    if is_pointer or not width_of(function):
+        return None
+    return value_of(function, register)
+
+
+def _function(function: Function) -> to.Func:
+    return to.Func(function.name, hex(function.address), function.module)
+
+
+def _lost(session: Session) -> to.SessionLost:
+    lost = session.dropped, session.too_deep, session.lost_exits, session.lost_entries
+    return to.SessionLost(*lost) if any(lost) else _NO_LOSS
+
+
+def _escaped(char: str) -> str:
+    r"""``\uXXXX``, twice beyond the Basic Multilingual Plane."""
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))

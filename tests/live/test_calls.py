@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The call trace shows each call of a session once, where it happened, and no other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+
+from tests.live.support import FEW, TOOL, WORKLOAD, compiled, read_recording, trace
+
+from retsnoop_py.session.model import Session
+from retsnoop_py.vm.machine import Machine
+
+ROW = re.compile(r"^((?: {4})*)([→←↔]) (\w+)(?: +(\[.*\]) +([\d.]+)us)?$")
+#: From C, so that nothing else of the process calls bpf(2).
+CALLS = 127
+
+
+def trees(text: str) -> list[list[tuple[int, str, str]]]:
+    """Level, mark and function of each row, for each session."""
+    found = []
+    for block in text.split("\n\n\n"):
+        rows = [row for line in block.splitlines() if (row := ROW.match(line))]
+        if rows:
+            found.append([(len(row[1]) // 4, row[2], row[3]) for row in rows])
+    return found
+
+
+def tree_of(session: Session) -> list[tuple[int, str, str]]:
+    """The tree of calls each of which made no other traced call than the next one."""
+    names = [call.function.name for call in session.calls]
+    down = [(level, "→", name) for level, name in enumerate(names[:-1])]
+    up = [(level, "←", name) for level, _, name in reversed(down)]
+    return [*down, (len(names) - 1, "↔", names[-1]), *up]
+
+
+def test_every_call_is_in_its_tree_with_the_time_that_the_stack_tells(machine: Machine) -> None:
+    path = machine.share / "calls.rsn"
+    burst = str(compiled(machine, "burst"))
+    result = trace(machine, "-T", "-E", *FEW, "-o", str(path), "--", burst, "1", str(CALLS))
+    assert result.status == 0, result.err
+    recording = read_recording(path)
+    assert recording.stats is not None
+    assert not any(recording.stats.values()), recording.stats
+    assert len(recording.sessions) == CALLS
+    found = trees(result.out)
+    assert len(found) == CALLS
+    assert found == [tree_of(session) for session in recording.sessions]
+    for block in result.out.split("\n\n\n")[:CALLS]:
+        rows = [row for line in block.splitlines() if (row := ROW.match(line))]
+        took = {row[3]: (row[4], int(float(row[5]))) for row in rows if row[5]}
+        calls = re.findall(r"^..? +(\d+)us (\[.*?\]) +(\w+)", block, re.M)
+        assert {name: (told, int(us)) for us, told, name in calls} == took
+
+
+def test_a_trace_alone_is_of_all_calls_and_with_x_of_failures(machine: Machine) -> None:
+    path = machine.share / "all-calls.rsn"
+    names = ("bpf-prog-accepted", "bpf-map-key-size-array")
+    live = trace(machine, "-T", *FEW, "-o", str(path), "--", *WORKLOAD, *names)
+    assert live.status == 0, live.err
+    results = Counter(re.findall(r"^[←↔] __x64_sys_bpf +\[(-?)", live.out, re.M))
+    assert results["-"] >= 1
+    assert results[""] >= 1
+    assert "us [" not in live.out  # no stack
+    again = subprocess.run([TOOL, "replay", str(path)], capture_output=True, check=True)
+    assert again.stdout == live.stdout
