@@ -23,7 +23,7 @@ HEADERS = (
     *("shapes", "fentry", "injected"),
 )
 SOURCES = (
-    *("reader", "glue", "attach", "probe_events", "expedite", "guard"),
+    *("reader", "ring", "glue", "attach", "probe_events", "expedite", "guard"),
     *("symtab", "symbols", "match", "btf"),
     *("shapes", "fentry", "template", "injected"),
 )

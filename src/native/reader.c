@@ -3,6 +3,7 @@
 #include "reader.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -10,10 +11,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <bpf/libbpf.h>
+
+#include "ring.h"
 
 static const size_t first_allocation = 1 << 20;
 static const size_t record_alignment = 8;
@@ -26,14 +28,14 @@ struct buffer {
 };
 
 struct rsn_reader {
-	struct ring_buffer *ring;
-	struct perf_buffer *perf;
+	struct ring ring;
+	struct perf_buffer *perf; /* NULL: it is the ring */
 	int epoll_fd;
 	int stop_fd;
+	int news_fd; /* readable when there is something to take */
 	pthread_t thread;
 	bool running;
 	pthread_mutex_t lock; /* everything below */
-	pthread_cond_t arrived;
 	struct buffer filling;
 	struct buffer taken; /* what the caller reads until its next take */
 	size_t limit;
@@ -58,11 +60,13 @@ static bool buffer_grow(struct buffer *buffer, size_t needed, size_t limit)
 	return true;
 }
 
-static void store(struct rsn_reader *reader, const void *data, size_t size)
+static void store(struct rsn_reader *reader, const struct ring_record *record)
 {
+	size_t size = record->first_size + record->rest_size;
 	size_t padded = (size + record_alignment - 1) & ~(record_alignment - 1);
 	struct buffer *buffer = &reader->filling;
 	size_t needed;
+	char *at;
 
 	pthread_mutex_lock(&reader->lock);
 	needed = buffer->used + padded;
@@ -71,8 +75,10 @@ static void store(struct rsn_reader *reader, const void *data, size_t size)
 		pthread_mutex_unlock(&reader->lock);
 		return;
 	}
-	memcpy(buffer->data + buffer->used, data, size);
-	memset(buffer->data + buffer->used + size, 0, padded - size);
+	at = buffer->data + buffer->used;
+	memcpy(at, record->first, record->first_size);
+	memcpy(at + record->first_size, record->rest, record->rest_size);
+	memset(at + size, 0, padded - size);
 	buffer->used = needed;
 	reader->stats.records++;
 	reader->stats.bytes += padded;
@@ -81,10 +87,9 @@ static void store(struct rsn_reader *reader, const void *data, size_t size)
 	pthread_mutex_unlock(&reader->lock);
 }
 
-static int on_ring_record(void *ctx, void *data, size_t size)
+static void on_ring_record(void *ctx, const struct ring_record *record)
 {
-	store(ctx, data, size);
-	return 0;
+	store(ctx, record);
 }
 
 /*
@@ -93,14 +98,15 @@ static int on_ring_record(void *ctx, void *data, size_t size)
  */
 static void on_perf_record(void *ctx, int cpu, void *data, __u32 size)
 {
+	struct ring_record record = { .first = data, .first_size = size, .rest = data };
 	__u32 true_size;
 
 	if (size >= 2 * sizeof(true_size)) {
 		memcpy(&true_size, (char *)data + sizeof(true_size), sizeof(true_size));
 		if (true_size <= size)
-			size = true_size;
+			record.first_size = true_size;
 	}
-	store(ctx, data, size);
+	store(ctx, &record);
 }
 
 static void on_perf_loss(void *ctx, int cpu, __u64 count)
@@ -124,8 +130,9 @@ static int open_transport(struct rsn_reader *reader, int map_fd, int is_perf, si
 	size_t pages;
 
 	if (!is_perf) {
-		reader->ring = ring_buffer__new(map_fd, on_ring_record, reader, NULL);
-		return reader->ring ? watch(reader, ring_buffer__epoll_fd(reader->ring)) : -errno;
+		int err = ring_open(&reader->ring, map_fd, ring_bytes);
+
+		return err ? err : watch(reader, map_fd);
 	}
 	/* a perf buffer is per CPU: share the bytes asked for, in a power of two of pages */
 	for (pages = 16; pages * 2 * getpagesize() * libbpf_num_possible_cpus() <= ring_bytes;)
@@ -138,7 +145,6 @@ struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, si
 				  int *err)
 {
 	struct rsn_reader *reader = calloc(1, sizeof(*reader));
-	pthread_condattr_t attr;
 
 	if (!reader) {
 		*err = -ENOMEM;
@@ -147,12 +153,9 @@ struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, si
 	reader->limit = limit_bytes;
 	reader->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	reader->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	reader->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&reader->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&reader->arrived, &attr);
-	pthread_condattr_destroy(&attr);
-	*err = reader->epoll_fd < 0 || reader->stop_fd < 0 ? -errno : 0;
+	*err = reader->epoll_fd < 0 || reader->stop_fd < 0 || reader->news_fd < 0 ? -errno : 0;
 	if (!*err)
 		*err = watch(reader, reader->stop_fd);
 	if (!*err)
@@ -164,16 +167,28 @@ struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, si
 	return reader;
 }
 
+static void tell(struct rsn_reader *reader)
+{
+	const uint64_t one = 1;
+
+	/* fails only if nobody has taken 2^64 pieces of news */
+	if (write(reader->news_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
 static void consume(struct rsn_reader *reader)
 {
-	if (reader->ring)
-		ring_buffer__consume(reader->ring);
-	else
+	bool filled;
+
+	if (reader->perf)
 		perf_buffer__consume(reader->perf);
+	else
+		ring_consume(&reader->ring, on_ring_record, reader);
 	pthread_mutex_lock(&reader->lock);
-	if (reader->filling.used)
-		pthread_cond_signal(&reader->arrived);
+	filled = reader->filling.used;
 	pthread_mutex_unlock(&reader->lock);
+	if (filled)
+		tell(reader);
 }
 
 static void *read_transport(void *arg)
@@ -190,8 +205,8 @@ static void *read_transport(void *arg)
 	}
 	pthread_mutex_lock(&reader->lock);
 	reader->finished = true;
-	pthread_cond_broadcast(&reader->arrived);
 	pthread_mutex_unlock(&reader->lock);
+	tell(reader);
 	return NULL;
 }
 
@@ -209,29 +224,41 @@ int rsn_reader_start(struct rsn_reader *reader)
 	return -err;
 }
 
+static bool has_news(struct rsn_reader *reader)
+{
+	bool has;
+
+	pthread_mutex_lock(&reader->lock);
+	has = reader->filling.used || reader->finished;
+	pthread_mutex_unlock(&reader->lock);
+	return has;
+}
+
+/* Waits until there is something to take, a signal comes, or timeout_ms have passed. */
+static void await_news(struct rsn_reader *reader, int timeout_ms)
+{
+	struct pollfd news = { .fd = reader->news_fd, .events = POLLIN };
+	uint64_t old;
+
+	/* what came before is looked for below, only what comes after it may wake */
+	if (read(reader->news_fd, &old, sizeof(old)) < 0 && errno != EAGAIN)
+		return;
+	if (!has_news(reader))
+		poll(&news, 1, timeout_ms);
+}
+
 /*
  * Hands over what has arrived: its size in bytes, 0 after timeout_ms without
- * anything, -EPIPE once the reader has stopped and everything was taken. The
- * data stays valid until the next take.
+ * anything or after a signal, -EPIPE once the reader has stopped and everything
+ * was taken. The data stays valid until the next take.
  */
 long rsn_reader_take(struct rsn_reader *reader, int timeout_ms, const char **data)
 {
 	struct buffer swap;
-	struct timespec until;
 	long size;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += timeout_ms / 1000;
-	until.tv_nsec += (timeout_ms % 1000) * 1000000L;
-	if (until.tv_nsec >= 1000000000L) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000L;
-	}
+	await_news(reader, timeout_ms);
 	pthread_mutex_lock(&reader->lock);
-	while (!reader->filling.used && !reader->finished) {
-		if (pthread_cond_timedwait(&reader->arrived, &reader->lock, &until))
-			break;
-	}
 	size = reader->filling.used;
 	if (!size && reader->finished)
 		size = -EPIPE;
@@ -269,15 +296,16 @@ void rsn_reader_free(struct rsn_reader *reader)
 	if (!reader)
 		return;
 	rsn_reader_stop(reader);
-	ring_buffer__free(reader->ring);
+	ring_close(&reader->ring);
 	perf_buffer__free(reader->perf);
 	if (reader->epoll_fd >= 0)
 		close(reader->epoll_fd);
 	if (reader->stop_fd >= 0)
 		close(reader->stop_fd);
+	if (reader->news_fd >= 0)
+		close(reader->news_fd);
 	free(reader->filling.data);
 	free(reader->taken.data);
 	pthread_mutex_destroy(&reader->lock);
-	pthread_cond_destroy(&reader->arrived);
 	free(reader);
 }

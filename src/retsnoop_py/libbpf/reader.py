@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from retsnoop_py._bpf import ffi, lib
 from retsnoop_py.errors import BpfError
 from retsnoop_py.libbpf.object import BpfMap, check
+from retsnoop_py.value import Value
 
 
-class ReaderStats(NamedTuple):
+class ReaderStats(Value):
     """Counters since start: numbers of records, and bytes."""
 
     records: int
@@ -48,7 +49,10 @@ class Reader:
         check("start the reader", lib.rsn_reader_start(self._handle))
 
     def take(self, timeout_ms: int) -> bytes | None:
-        """What has arrived, ``b""`` after ``timeout_ms`` of nothing, None after :meth:`stop`."""
+        """What has arrived, None after :meth:`stop`.
+
+        ``b""`` after ``timeout_ms`` of nothing, or at once when a signal comes.
+        """
         size = lib.rsn_reader_take(self._handle, timeout_ms, self._data)
         if size < 0:
             return None
