@@ -7,6 +7,17 @@
 #include "chains.h"
 #include "facts.h"
 
+/* The first place from i on where what follows a '*' can begin; len if there is none. */
+static size_t next_start(const char *glob, size_t glob_len, const char *s, size_t i, size_t len)
+{
+	const char *found;
+
+	if (!glob_len || *glob == '*' || *glob == '?')
+		return i;
+	found = memchr(s + i, *glob, len - i);
+	return found ? (size_t)(found - s) : len;
+}
+
 /* Only the last '*' is ever retried, so the cost is at most glob_len * len. */
 int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len)
 {
@@ -15,13 +26,13 @@ int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len)
 	while (i < len) {
 		if (g < glob_len && glob[g] == '*') {
 			star = g++;
-			resume = i;
+			resume = i = next_start(glob + g, glob_len - g, s, i, len);
 		} else if (g < glob_len && (glob[g] == '?' || glob[g] == s[i])) {
 			g++;
 			i++;
 		} else if (star != SIZE_MAX) {
 			g = star + 1;
-			i = ++resume;
+			resume = i = next_start(glob + g, glob_len - g, s, resume + 1, len);
 		} else {
 			return 0;
 		}

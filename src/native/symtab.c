@@ -52,11 +52,11 @@ static const char *parse_prefix(const char *p, const char *end, int list, struct
 }
 
 /* The text symbols t T w W, without call-depth and CFI padding. */
-static bool is_code(const struct rsn_sym *sym, const char *name)
+static bool is_code(const struct rsn_sym *sym, const char *name, const char *end)
 {
 	if ((sym->type | 0x20) != 't' && (sym->type | 0x20) != 'w')
 		return false;
-	return sym->name_len < 6 || (memcmp(name, "__pfx_", 6) && memcmp(name, "__cfi_", 6));
+	return end - name < 6 || (memcmp(name, "__pfx_", 6) && memcmp(name, "__cfi_", 6));
 }
 
 static void *grown(void *data, size_t *room, size_t need, size_t size)
@@ -96,23 +96,43 @@ static int64_t add_module(struct rsn_symtab *tab, const char *name, size_t len)
 	return add_text(tab, name, len);
 }
 
-static int add_symbol(struct rsn_symtab *tab, struct rsn_sym *sym, const char *name,
-		      const char *module)
+static int append(struct rsn_symtab *tab, const struct rsn_sym *sym)
 {
 	struct rsn_sym *syms = grown(tab->syms, &tab->room, tab->cnt + 1, sizeof(*syms));
-	int64_t name_at, module_at = 0;
 
 	if (!syms)
 		return -1;
 	tab->syms = syms;
-	/* What is not code only ends what is before it. */
-	if (tab->list == RSN_LIST_KALLSYMS && !is_code(sym, name)) {
-		sym->name_len = sym->module_len = 0;
-		sym->name = tab->text_len;
-		sym->type = 0;
-		syms[tab->cnt++] = *sym;
+	syms[tab->cnt++] = *sym;
+	return 0;
+}
+
+/* Whether the last symbol is not code, and ends all code that is before it. */
+static bool has_ended(const struct rsn_symtab *tab)
+{
+	const struct rsn_sym *last = &tab->syms[tab->cnt - 1];
+
+	return tab->cnt > 1 && !last->type && last[-1].addr < last->addr;
+}
+
+/*
+ * What is not code only ends what is before it. The kernel's own symbols come sorted, so that the
+ * first one behind code is enough: one symbol of four is left out by that.
+ */
+static int add_end(struct rsn_symtab *tab, struct rsn_sym *sym, bool in_module)
+{
+	if (!in_module && has_ended(tab) && tab->syms[tab->cnt - 1].addr <= sym->addr)
 		return 0;
-	}
+	sym->name = tab->text_len;
+	sym->type = 0;
+	return append(tab, sym);
+}
+
+static int add_symbol(struct rsn_symtab *tab, struct rsn_sym *sym, const char *name,
+		      const char *module)
+{
+	int64_t name_at, module_at = 0;
+
 	if (sym->module_len)
 		module_at = add_module(tab, module, sym->module_len);
 	name_at = add_text(tab, name, sym->name_len);
@@ -120,8 +140,7 @@ static int add_symbol(struct rsn_symtab *tab, struct rsn_sym *sym, const char *n
 		return -1;
 	sym->name = name_at;
 	sym->module = module_at;
-	syms[tab->cnt++] = *sym;
-	return 0;
+	return append(tab, sym);
 }
 
 /* A line that does not read as a symbol is left out. Returns -1 if memory ran out. */
@@ -133,6 +152,8 @@ static int add_line(struct rsn_symtab *tab, const char *p, const char *end)
 
 	if (!name)
 		return 0;
+	if (tab->list == RSN_LIST_KALLSYMS && !is_code(&sym, name, end))
+		return add_end(tab, &sym, end[-1] == ']');
 	p = memchr(name, tab->list == RSN_LIST_KALLSYMS ? '\t' : ' ', end - name);
 	if (!p)
 		p = end;

@@ -11,7 +11,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.facts import KernelFacts
@@ -22,6 +21,7 @@ from retsnoop_py.select.globs import NameGlob, PathGlob
 from retsnoop_py.select.model import GlobCount, Reason, Rejection, Role, Selection, UnitSource
 from retsnoop_py.select.plan import Asked, make_plan
 from retsnoop_py.settings import SelectionSettings
+from retsnoop_py.value import Value
 
 __all__ = ["Selector", "select"]
 
@@ -45,7 +45,7 @@ def select(
 _COLD = "it is the unlikely part of another function"
 
 
-class _Chosen(NamedTuple):
+class _Chosen(Value):
     """What the globs match: by function the first glob that does, and counts by glob."""
 
     entries: dict[int, Asked]
@@ -99,11 +99,11 @@ class Selector:
         plan = self.plan
         subset = array("I", sorted(chosen.entries | chosen.allowed))
         denied, deny_counts = self._matches(plan.deny, subset)
-        rejections = [self._rejection(i, denied.get(i)) for i in subset]
-        traced = [i for i, rejection in zip(subset, rejections, strict=True) if not rejection]
+        rejections = self._rejections(subset, denied)
+        traced = [i for i in subset if i not in rejections]
         asked = (*plan.entry, *plan.allow)
         others, other_counts = self._matches(asked, self.functions.others)
-        refused = [r for r in rejections if r] + self._untraceable(sorted(others))
+        refused = [*rejections.values(), *self._untraceable(sorted(others))]
         self._check_entries(traced, refused)
         functions, types = build_functions(
             self.facts, traced, chosen.entries.keys(), prototypes=self._prototypes
@@ -168,18 +168,20 @@ class Selector:
 
     # -- reasons --
 
-    def _rejection(self, index: int, deny: Asked | None) -> Rejection | None:
-        """Why the function is not traced, None if it is."""
-        detail = ""
-        if deny is not None:
-            reason, detail = deny.reason, deny.detail
-        elif self.functions.states[index] == State.AMBIGUOUS:
-            reason = Reason.AMBIGUOUS
-        elif self._blacklist.covers(self.kallsyms.table.address(index)):
-            reason = Reason.BLACKLISTED
-        else:
-            return None
-        return self._refusal(index, reason, detail)
+    def _rejections(self, subset: array[int], denied: dict[int, Asked]) -> dict[int, Rejection]:
+        """Why functions of ``subset`` are not traced."""
+        states, ambiguous = self.functions.states, int(State.AMBIGUOUS)
+        covers = self._blacklist.covers
+        found = {}
+        for index, line in zip(subset, self.kallsyms.table.lines(subset), strict=True):
+            if index in denied:
+                deny = denied[index]
+                found[index] = self._refusal(index, deny.reason, deny.detail)
+            elif states[index] == ambiguous:
+                found[index] = self._refusal(index, Reason.AMBIGUOUS)
+            elif covers(line[0]):
+                found[index] = self._refusal(index, Reason.BLACKLISTED)
+        return found
 
     def _untraceable(self, indexes: Sequence[int]) -> list[Rejection]:
         found = []
@@ -189,7 +191,7 @@ class Selector:
             found.append(Rejection(name, module or None, Reason.NOT_TRACEABLE, detail, named))
         return found
 
-    def _refusal(self, index: int, reason: Reason, detail: str) -> Rejection:
+    def _refusal(self, index: int, reason: Reason, detail: str = "") -> Rejection:
         name, module = self.kallsyms.name(index)
         return Rejection(name, module, reason, detail, name in self._named)
 

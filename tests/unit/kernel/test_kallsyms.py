@@ -181,6 +181,7 @@ def test_a_missing_file_is_refused(tree: Tree) -> None:
 def test_every_lookup_agrees_with_a_search_of_all_symbols(
     symbols: list[tuple[int, str, str]],
 ) -> None:
+    symbols.sort(key=lambda symbol: symbol[0])  # as those of the kernel itself come
     with tempfile.TemporaryDirectory() as folder:
         tree = Tree(Path(folder))
         tree.kallsyms(
