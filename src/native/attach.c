@@ -88,15 +88,17 @@ static int close_both(int prog_fd, int link_fd)
 	return 0;
 }
 
-int rsn_try_kprobe_multi(const char *name, int is_session)
+int rsn_try_kprobe_multi(int is_session)
 {
 	int attach_type = is_session ? attach_kprobe_session : attach_kprobe_multi;
-	int prog_fd = load_nothing(BPF_PROG_TYPE_KPROBE, attach_type, 0);
-	LIBBPF_OPTS(bpf_link_create_opts, opts, .kprobe_multi.syms = &name, .kprobe_multi.cnt = 1);
+	int prog_fd = load_nothing(BPF_PROG_TYPE_KPROBE, attach_type, 0), err;
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .kprobe_multi.cnt = 1,
+		    .kprobe_multi.addrs = (const unsigned long *)1);
 
 	if (prog_fd < 0)
 		return prog_fd;
-	return close_both(prog_fd, bpf_link_create(prog_fd, 0, attach_type, &opts));
+	err = close_both(prog_fd, bpf_link_create(prog_fd, 0, attach_type, &opts));
+	return err == -EFAULT ? 0 : err;
 }
 
 int rsn_try_fsession_multi(uint32_t btf_id)

@@ -7,7 +7,10 @@ for each class; a run imports some forty such classes. Here they share the metho
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Value", "replace"]
 
@@ -20,6 +23,8 @@ class _ValueType(type):
 
     fields: tuple[str, ...]
     defaults: dict[str, Any]
+    #: Set one field of an instance each, in the order of ``fields``.
+    setters: tuple[Callable[[Any, Any], None], ...]
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
         own = tuple(namespace.get("__annotations__", ()))
@@ -27,6 +32,7 @@ class _ValueType(type):
         made = super().__new__(cls, name, bases, {**namespace, "__slots__": own})
         above = [base for base in bases if isinstance(base, _ValueType)]
         made.fields = sum((base.fields for base in above), ()) + own
+        made.setters = tuple([getattr(made, field).__set__ for field in made.fields])
         made.defaults = {k: v for base in above for k, v in base.defaults.items()} | defaults
         return made
 
@@ -39,12 +45,12 @@ class Value(metaclass=_ValueType):
 
     def __init__(self, *args: Any, **given: Any) -> None:
         made = type(self)
+        for put_next, value in zip(made.setters, args, strict=False):
+            put_next(self, value)
         fields = made.fields
-        put = object.__setattr__
-        for field, value in zip(fields, args, strict=False):
-            put(self, field, value)
         if len(args) == len(fields) and not given:
             return
+        put = object.__setattr__
         defaults = made.defaults
         for field in fields[len(args) :]:
             if field in given:

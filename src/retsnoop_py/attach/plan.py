@@ -185,7 +185,7 @@ def make_plan(
         ladder = LADDER
     rungs: list[RungPlan] = []
     passed_over: list[tuple[Mechanism, str]] = []
-    left = {i: Refusal(function, "") for i, function in enumerate(functions)}
+    left = dict.fromkeys(range(len(functions)), "")
     for one in ladder:
         if rungs and not left and rungs[-1].mechanism is not Mechanism.FSESSION_MULTI:
             break
@@ -195,7 +195,8 @@ def make_plan(
             continue
         reasons = {i: fitness.unfit(one, functions[i]) for i in left}
         rungs.append(RungPlan(one, tuple(i for i, reason in reasons.items() if reason is None)))
-        left = {i: Refusal(functions[i], reason) for i, reason in reasons.items() if reason}
+        left = {i: reason for i, reason in reasons.items() if reason}
     if not rungs:
         features.require(ladder[-1])
-    return AttachPlan(tuple(functions), tuple(rungs), tuple(left.values()), tuple(passed_over))
+    unfit = tuple(Refusal(functions[i], reason) for i, reason in left.items())
+    return AttachPlan(tuple(functions), tuple(rungs), unfit, tuple(passed_over))

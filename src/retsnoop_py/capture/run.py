@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from retsnoop_py.capture.limits import raise_files, raise_memlock, reserved_file
 from retsnoop_py.capture.load import LoadedObject, load, ring_bytes
 from retsnoop_py.capture.rights import require_rights
 from retsnoop_py.capture.signals import StopSignals
-from retsnoop_py.capture.stream import Stream, open_recording, open_stream
 from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import Interrupted, UsageError
 from retsnoop_py.kernel.btf import Kind
@@ -32,7 +31,10 @@ from retsnoop_py.settings import Mechanism, Settings
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from retsnoop_py.attach.injected import InjectedProbes
+    from retsnoop_py.capture.stream import Stream
     from retsnoop_py.probes.model import Probe
     from retsnoop_py.recording.writer import RecordingWriter
 
@@ -73,7 +75,7 @@ def run(settings: Settings) -> int:
     require_rights()
     with ExitStack() as stack:
         signals = stack.enter_context(StopSignals())
-        recorder = stack.enter_context(open_recording(settings.output))
+        recorder = stack.enter_context(_open_recording(settings.output))
         command = stack.enter_context(Command(settings.command)) if settings.command else None
         target = _choose(settings)
         status = _trace(_Run(settings, signals, command, target, recorder))
@@ -85,6 +87,18 @@ def run(settings: Settings) -> int:
         if signals.requested:
             command.wait_after(signals.requested)
         return status or command.exit_status
+
+
+@contextmanager
+def _open_recording(path: Path | None) -> Iterator[RecordingWriter | None]:
+    """The recording to write, if one was asked for: opened before anything is traced."""
+    if path is None:
+        yield None
+        return
+    from retsnoop_py.recording.writer import RecordingWriter
+
+    with RecordingWriter(path) as writer:
+        yield writer
 
 
 def _choose(settings: Settings) -> Target:
@@ -207,7 +221,7 @@ def _receive(run: _Run, hooks: _Hooks) -> int:
     size = ring_bytes(run.settings.bpf.ringbuf_size)
     with (
         Reader(loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=size) as reader,
-        open_stream(run.settings, run.target, hooks.attached.by, loaded, run.recorder) as stream,
+        ExitStack() as stack,
     ):
         reader.start()
         if run.command is not None:
@@ -215,6 +229,7 @@ def _receive(run: _Run, hooks: _Hooks) -> int:
         loaded.set_ready(True)
         messages.lifecycle("Receiving data...")
         try:
+            stream = stack.enter_context(_open_stream(run, hooks))
             if run.command is not None:
                 run.command.release()
             _read_until_stopped(run, reader, stream)
@@ -229,6 +244,13 @@ def _receive(run: _Run, hooks: _Hooks) -> int:
             stream.warn(text)
         stream.finish(loaded, reader.stats())
         return stream.exit_status
+
+
+def _open_stream(run: _Run, hooks: _Hooks) -> AbstractContextManager[Stream]:
+    """Where the records go; loaded when there may be some, which wait in the reader meanwhile."""
+    from retsnoop_py.capture.stream import open_stream
+
+    return open_stream(run.settings, run.target, hooks.attached.by, hooks.loaded, run.recorder)
 
 
 def _read_until_stopped(run: _Run, reader: Reader, stream: Stream) -> None:

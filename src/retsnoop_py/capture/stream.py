@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import retsnoop_py
@@ -55,18 +54,6 @@ class Stream:
         # a record the perf buffer had no room for is seen from both ends
         lost = max(reader.lost_kernel - stats["sessions_dropped"], 0)
         self._pipeline.finish({**stats, "lost_kernel": lost, "lost_memory": reader.lost_memory})
-
-
-@contextmanager
-def open_recording(path: Path | None) -> Iterator[RecordingWriter | None]:
-    """The recording to write, if one was asked for: opened before anything is traced."""
-    if path is None:
-        yield None
-        return
-    from retsnoop_py.recording.writer import RecordingWriter
-
-    with RecordingWriter(path) as writer:
-        yield writer
 
 
 @contextmanager

@@ -14,13 +14,13 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.select.model import Selection
 from retsnoop_py.select.select import select
 from retsnoop_py.settings import Settings, SymbolizeMode
-from retsnoop_py.symbolize.kernel import KernelSymbolizer
-from retsnoop_py.symbolize.sources import KernelImages
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.probes.model import Probe
     from retsnoop_py.probes.spec import ProbeSpec
+    from retsnoop_py.symbolize.kernel import KernelSymbolizer
+    from retsnoop_py.symbolize.sources import KernelImages
     from retsnoop_py.symbolize.units import CompileUnits
 
 
@@ -56,6 +56,8 @@ class Target(Value):
 
     def symbolizer(self) -> KernelSymbolizer:
         """Resolves addresses of this kernel; a context manager that closes the images."""
+        from retsnoop_py.symbolize.kernel import KernelSymbolizer
+
         return KernelSymbolizer(self.facts, self.symbolize, self.images)
 
 
@@ -74,6 +76,8 @@ def choose_target(settings: Settings, *, prototypes: bool = False) -> Target:
     by_source = any(spec.startswith(":") for spec in (*chosen.entry, *chosen.allow, *chosen.deny))
     images = None
     if mode is not SymbolizeMode.NONE or by_source or any(spec.line for spec in specs):
+        from retsnoop_py.symbolize.sources import KernelImages
+
         images = KernelImages(facts, settings.kernel_image)
     units = _units(images) if images and images.search.notice is None else None
     wanted = prototypes or settings.output is not None or settings.verbose > 1

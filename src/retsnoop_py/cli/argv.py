@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
 
 from retsnoop_py.errors import UsageError
+from retsnoop_py.value import Value
 
 
 class Kind(Enum):
@@ -25,7 +25,7 @@ class Kind(Enum):
     OPTIONAL = "optional"
 
 
-class Spec(NamedTuple):
+class Spec(Value):
     """One option: names without dashes, and how it takes its value.
 
     ``dashed``: a separate value may start with ``-`` (``-x -EINVAL``, ``-n -bash``).
@@ -44,7 +44,7 @@ class Spec(NamedTuple):
         return f"-{self.short}/--{self.long}" if self.short else f"--{self.long}"
 
 
-class Foreign(NamedTuple):
+class Foreign(Value):
     """An option people know, which this command does not have, and why."""
 
     long: str
@@ -111,7 +111,7 @@ class Table:
         raise UsageError(f"unknown option -{letter}{where}", SEE_HELP)
 
 
-class Word(NamedTuple):
+class Word(Value):
     """A positional word: its text, its place in argv, and the option right before it."""
 
     text: str

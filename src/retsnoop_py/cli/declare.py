@@ -11,10 +11,11 @@ from __future__ import annotations
 import functools
 import typing
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from retsnoop_py.cli.argv import Kind, Normalised, Spec
 from retsnoop_py.errors import UsageError
+from retsnoop_py.value import Value
 
 
 class Option:
@@ -58,7 +59,7 @@ class Option:
         return Spec(long, short, how, self.metavar, self.implied or "", self.dashed)
 
 
-class Argument(NamedTuple):
+class Argument(Value):
     """The words that belong to no option: all of them for a list, else exactly one."""
 
     metavar: str
@@ -66,7 +67,7 @@ class Argument(NamedTuple):
     hidden: bool = False
 
 
-class Command(NamedTuple):
+class Command(Value):
     """One command: its function, its name, and what its help says.
 
     ``synopsis`` stands behind the name in the help's first line, ``usage`` is all that
@@ -81,7 +82,7 @@ class Command(NamedTuple):
     completion_panel: str | None = None
 
 
-class Param(NamedTuple):
+class Param(Value):
     """A parameter of a command's function: its name, its type, what is declared of it."""
 
     name: str

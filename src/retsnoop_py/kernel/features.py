@@ -7,11 +7,11 @@ import errno
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.settings import Mechanism
+from retsnoop_py.value import Value
 
 #: enum bpf_prog_type, bpf_map_type and bpf_func_id of linux/bpf.h: fixed by the kernel's ABI.
 _PROG_KPROBE = 2
@@ -20,9 +20,6 @@ _MAP_RINGBUF = 27
 _FUNC_GET_FUNC_IP = 173
 _FUNC_GET_ATTACH_COOKIE = 174
 _FUNC_GET_BRANCH_SNAPSHOT = 176
-
-#: A function that every kernel has and can trace.
-_EVERYWHERE = "vfs_read"
 
 #: Where the kernel lists what perf_event_open(2) can make, kprobes among it, below its root.
 _EVENT_SOURCES = Path("sys/bus/event_source/devices")
@@ -46,7 +43,7 @@ _TAKES = {
 }
 
 
-class Verdict(NamedTuple):
+class Verdict(Value):
     """Whether something works here, and the reason if not."""
 
     works: bool
@@ -136,8 +133,7 @@ class Features:
 
         lib.rsn_log_start(0)
         if mechanism in (Mechanism.KPROBE_MULTI, Mechanism.KPROBE_SESSION):
-            is_session = mechanism is Mechanism.KPROBE_SESSION
-            error = -lib.rsn_try_kprobe_multi(_EVERYWHERE.encode(), is_session)
+            error = -lib.rsn_try_kprobe_multi(mechanism is Mechanism.KPROBE_SESSION)
         elif self._btf_id is None:
             return Verdict(False, "this kernel has no BTF")
         elif mechanism is Mechanism.FSESSION_MULTI:

@@ -40,6 +40,10 @@ class FuncFlags(IntFlag):
     PTR = 8
 
 
+#: A plain number: flags are slow to calculate with, and this is asked of every function.
+_ENTRY = int(FuncFlags.ENTRY)
+
+
 class Function(Value):
     """One traceable instance of a function.
 
@@ -59,7 +63,7 @@ class Function(Value):
     @property
     def is_entry(self) -> bool:
         """Whether a call of it starts a session."""
-        return bool(self.flags & FuncFlags.ENTRY)
+        return int(self.flags) & _ENTRY != 0
 
     @property
     def label(self) -> str:

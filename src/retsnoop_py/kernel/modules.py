@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+
+from retsnoop_py.value import Value
 
 __all__ = ["Module", "read_modules"]
 
 
-class Module(NamedTuple):
+class Module(Value):
     """A loaded module: the address of its text (0 if hidden) and all its memory in bytes."""
 
     name: str

@@ -15,9 +15,10 @@ from array import array
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from retsnoop_py.errors import DataError, UnavailableError
+from retsnoop_py.value import Value
 
 __all__ = ["ListFormat", "State", "SymbolTable", "btf_find", "btf_index", "glob_match"]
 
@@ -42,7 +43,7 @@ class State(IntEnum):
     AMBIGUOUS = 3
 
 
-class Line(NamedTuple):
+class Line(Value):
     """One line of a symbol list, undecoded. ``module`` is empty for vmlinux.
 
     ``size`` is the distance to the next symbol in bytes, 2**32 - 1 where there is none.
@@ -55,7 +56,7 @@ class Line(NamedTuple):
     size: int
 
 
-class Functions(NamedTuple):
+class Functions(Value):
     """The functions of a table: a :class:`State` per symbol, and indexes by state.
 
     ``listed`` are those ftrace lists, traceable or ambiguous; ``others`` it does not.
@@ -66,7 +67,7 @@ class Functions(NamedTuple):
     others: array[int]
 
 
-class Matches(NamedTuple):
+class Matches(Value):
     """Which symbols matched: their indexes, the first glob that matches each, counts per glob."""
 
     symbols: array[int]

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from retsnoop_py.value import Value
 
 __all__ = ["Note", "build_id", "walk"]
 
@@ -13,7 +14,7 @@ _HEADER = struct.Struct("=III")
 _NT_GNU_BUILD_ID = 3
 
 
-class Note(NamedTuple):
+class Note(Value):
     """One note: whose it is (``GNU``, ``Linux`` ...), its type there, its contents."""
 
     owner: str

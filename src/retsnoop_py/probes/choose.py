@@ -138,11 +138,11 @@ class _Chooser:
 
     def _objection(self, spec: ProbeSpec, symbol: Symbol, address: int) -> str | None:
         """What speaks against a probe at ``address``, in ``symbol``."""
-        for glob, reason, group in self._denied:
-            if group == _NO_RETURN and spec.kind is not ProbeKind.KRETPROBE:
+        for denied in self._denied:
+            if denied.group == _NO_RETURN and spec.kind is not ProbeKind.KRETPROBE:
                 continue
-            if glob_match(glob, symbol.name):
-                return reason
+            if glob_match(denied.glob, symbol.name):
+                return denied.reason
         if self._facts.kprobe_blacklist.covers(address):
             return "it is in the kernel's kprobe blacklist"
         return None

@@ -10,7 +10,8 @@ where parsing TOML is a noticeable part of starting. To make it anew::
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+
+from retsnoop_py.value import Value
 
 __all__ = ["Deny", "load", "to_python"]
 
@@ -25,7 +26,7 @@ DENY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 """
 
 
-class Deny(NamedTuple):
+class Deny(Value):
     """One glob of the list; ``group`` is a kind of reason, see the head of the file."""
 
     glob: str

@@ -54,7 +54,7 @@ class Rejection(NamedTuple):
         return f"{self.reason.value}: {self.detail}" if self.detail else self.reason.value
 
 
-class GlobCount(NamedTuple):
+class GlobCount(Value):
     """A glob, where it came from, and how many functions it matched.
 
     For entry and allow globs ``matched`` counts functions the kernel can trace and
@@ -69,7 +69,7 @@ class GlobCount(NamedTuple):
     internal: bool = False
 
 
-class TypeSource(NamedTuple):
+class TypeSource(Value):
     """A BTF that was looked at: of ``module``, None for vmlinux; ``found`` tells if it is there."""
 
     module: str | None

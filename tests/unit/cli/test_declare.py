@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from retsnoop_py.cli import declare, options, replay, trace, typed
 from retsnoop_py.cli.argv import normalise
 from retsnoop_py.errors import UsageError
+from retsnoop_py.value import replace
 
 TABLE = options.trace_table(trace.trace)
 #: Options that end a run before any values are made.
@@ -31,7 +32,7 @@ def echo(command: declare.Command) -> declare.Command:
     def values(**given: Any) -> dict[str, Any]:
         return {**defaults, **given}
 
-    return command._replace(function=values)
+    return replace(command, function=values)
 
 
 TRACE, REPLAY = echo(trace.COMMAND), echo(replay.COMMAND)

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.kernel.native import ListFormat, SymbolTable, glob_match
+from retsnoop_py.kernel.native import Line, ListFormat, SymbolTable, glob_match
 
 
 def table_of(text: bytes, form: ListFormat) -> SymbolTable:
@@ -76,7 +76,7 @@ def test_lines_that_are_no_symbols_are_left_out() -> None:
     table = table_of(text, ListFormat.KALLSYMS)
 
     assert len(table) == 1
-    assert table.line(0) == (0xFFFF800000001000, b"good", b"mod", b"t", 2**32 - 1)
+    assert table.line(0) == Line(0xFFFF800000001000, b"good", b"mod", b"t", 2**32 - 1)
 
 
 def test_a_name_is_found_however_often_it_is_there() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.errors import UnavailableError
-from retsnoop_py.kernel.features import Features
+from retsnoop_py.kernel.features import Features, Verdict
 from retsnoop_py.kernel.native import ListFormat
 from retsnoop_py.settings import Mechanism
 
@@ -30,7 +30,7 @@ def test_nothing_works_while_ftrace_is_off(tree: Tree, mechanism: Mechanism) -> 
     tree.file("proc/sys/kernel/ftrace_enabled", "0\n")
     features = Features(1, tree.root)
     verdict = features.verdict(mechanism)
-    assert verdict == (False, "kernel.ftrace_enabled is 0, so that no hook is ever called")
+    assert verdict == Verdict(False, "kernel.ftrace_enabled is 0, so that no hook is ever called")
     with pytest.raises(UnavailableError, match=r"kernel\.ftrace_enabled is 0"):
         features.require(mechanism)
 
@@ -52,7 +52,7 @@ def test_events_take_a_file_that_can_be_written_and_keep_what_is_in_it(tree: Tre
     path.unlink()
     path.mkdir()
     verdict = Features(None, tree.root).verdict(Mechanism.KPROBE_EVENTS)
-    assert verdict == (False, "/sys/kernel/tracing/kprobe_events: Is a directory")
+    assert verdict == Verdict(False, "/sys/kernel/tracing/kprobe_events: Is a directory")
 
 
 def test_a_list_that_the_kernel_has_given_up_is_told_as_such(

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.native import Line
 from retsnoop_py.kernel.tracefs import KprobeBlacklist
 
 
@@ -25,7 +26,7 @@ def test_the_list_with_addresses_is_read_where_names_do_not_tell(tree: Tree) -> 
     traceable = facts.traceable
     assert traceable.has_addresses
     assert not facts.tell_namesakes()
-    assert traceable.table.line(1) == (0xFFFFFFFFC0200004, b"b", b"kvm", b"\0", 0)
+    assert traceable.table.line(1) == Line(0xFFFFFFFFC0200004, b"b", b"kvm", b"\0", 0)
 
 
 def test_without_such_a_list_names_are_all_there_is(tree: Tree) -> None:
