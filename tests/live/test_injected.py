@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Injected probes are hit as often as the workload makes them, in calls that are followed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.live.support import WORKLOAD, read_recording, trace
+
+from retsnoop_py.session.model import EventKind
+from retsnoop_py.vm.machine import Machine
+
+#: How often the workload does it: a prime.
+TIMES = 13
+KILLS = f"i=0; while [ $i -lt {TIMES} ]; do kill -URG $$; i=$((i + 1)); done"
+FAILING = (*WORKLOAD, "-n", str(TIMES), "bpf-map-bad-flags")
+#: The first offset behind what ftrace hooks, which is behind ENDBR64 where there is one.
+BEHIND_THE_HOOK = {"5.10": 5, "6.1": 5, "6.12": 9, "7.2": 9}
+#: What calls the tracepoints of system calls.
+SYSCALL_TRACER = {
+    "5.10": "syscall_trace_enter*",
+    "6.1": "syscall_trace_enter*",
+    "6.12": "syscall_trace_enter*",
+    "7.2": "trace_syscall_enter",
+}
+
+
+def version(machine: Machine) -> str:
+    """Of the kernel, as in 6.12."""
+    return ".".join(machine.release.split(".")[:2])
+
+
+def hits(machine: Machine, *args: str, status: int = 0) -> Counter[str]:
+    """How often each probe of a run was hit, those that were not as well."""
+    path = machine.share / "injected.rsn"
+    result = trace(machine, "-T", "-S", "-o", str(path), *args)
+    assert result.status == status, result.err
+    recording = read_recording(path)
+    assert recording.stats is not None
+    assert not any(recording.stats.values()), recording.stats
+    labels = recording.facts.probes
+    found = Counter(dict.fromkeys(labels, 0))
+    for session in recording.sessions:
+        seqs = [event.seq for event in session.events]
+        assert seqs == list(range(1, session.last_seq + 1))
+        found.update(labels[e.id] for e in session.events if e.kind == EventKind.PROBE)
+    return found
+
+
+def test_probes_of_functions_are_hit_as_often_as_these_run(machine: Machine) -> None:
+    inside = f"+{BEHIND_THE_HOOK[version(machine)]:#x}"
+    functions = ("-e", "*_sys_bpf", "-a", "array_map_alloc_check")
+    specs = (
+        "kprobe:__x64_sys_bpf",
+        f"kprobe:array_map_alloc_check{inside}",
+        "kprobe:array_map_alloc*",
+        "kretprobe:array_map_alloc_check",
+        "kretprobe:vfs_read",
+    )
+    probes = [word for spec in specs for word in ("-J", spec)]
+    assert hits(machine, *functions, *probes, "--", *FAILING) == {
+        "kprobe:__x64_sys_bpf+0x0": TIMES,
+        f"kprobe:array_map_alloc_check{inside}": TIMES,
+        "kprobe:array_map_alloc_check+0x0": TIMES,
+        "kprobe:array_map_alloc+0x0": 0,
+        "kretprobe:array_map_alloc_check": TIMES,
+        # outside of followed calls
+        "kretprobe:vfs_read": 0,
+    }
+
+
+def test_tracepoints_are_hit_as_often_as_they_are_reached(machine: Machine) -> None:
+    specs = ("tp:signal:*", "rawtp:signal_*", "tp:syscalls:sys_enter_kill")
+    probes = [word for spec in specs for word in ("-J", spec)]
+    found = hits(machine, "-e", "__x64_sys_kill", *probes, "--", "sh", "-c", KILLS)
+    assert found == {
+        "tp:signal:signal_generate": TIMES,
+        "tp:signal:signal_deliver": 0,
+        "rawtp:signal_generate": TIMES,
+        "rawtp:signal_deliver": 0,
+        # before the function of the system call is called
+        "tp:syscalls:sys_enter_kill": 0,
+    }
+
+
+def test_tracepoints_of_system_calls_are_hit(machine: Machine) -> None:
+    tracer = SYSCALL_TRACER[version(machine)]
+    probes = ("-J", "tp:syscalls:sys_enter_*kill")
+    found = hits(machine, "-e", tracer, *probes, "--", "sh", "-c", KILLS)
+    assert found["tp:syscalls:sys_enter_kill"] == TIMES
+    assert found["tp:syscalls:sys_enter_tgkill"] == 0
+
+
+def test_an_offset_inside_an_instruction_is_refused(machine: Machine) -> None:
+    place = "array_map_alloc_check+3"
+    result = trace(machine, "-T", "-e", "*_sys_bpf", "-J", f"kprobe:{place}", "--", "true")
+    assert result.status == 66
+    assert "array_map_alloc_check+0x3 is inside an instruction (-EILSEQ)" in result.err
+
+
+def test_probes_that_nobody_would_see_are_warned_of(machine: Machine) -> None:
+    path = machine.share / "unseen.rsn"
+    options = ("-e", "*_sys_bpf", "-J", "kprobe:array_map_alloc_check", "-o", str(path))
+    result = trace(machine, *options, "--", *FAILING)
+    assert result.err.count("WARNING: injected probes (-J) are shown in call traces (-T)") == 1
+    assert len(read_recording(path).sessions) == TIMES
