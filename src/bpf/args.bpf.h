@@ -39,7 +39,12 @@ struct args_plan {
 	struct arg_plan args[ARGS_MAX];
 };
 
-/* By function id; the loader makes it so. */
+/*
+ * By function id. Trampolines have arguments elsewhere than registers and stack: plans for them
+ * begin at args_context_plans. The loader makes it so.
+ */
+const volatile __u32 args_context_plans = 0;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -165,10 +170,10 @@ static __noinline int args_log(void *ctx, struct session *s, const struct args_p
 	return 0;
 }
 
-/* The plan of a function, NULL if none of its arguments is captured. */
-static __always_inline const struct args_plan *args_plan_of(__u32 func_id)
+/* A function's plan, NULL if none of its arguments is captured. */
+static __always_inline const struct args_plan *args_plan_of(__u32 index)
 {
-	const struct args_plan *plans = bpf_map_lookup_elem(&args_plans, &func_id);
+	const struct args_plan *plans = bpf_map_lookup_elem(&args_plans, &index);
 
 	return plans && plans->cnt ? plans : NULL;
 }
@@ -199,7 +204,7 @@ static __noinline int args_from_regs(struct pt_regs *ctx, struct session *s, __u
 static __noinline int args_from_trampoline(void *ctx, struct session *s, __u32 func_id)
 {
 	const __u32 most = 12; /* MAX_BPF_FUNC_ARGS */
-	const struct args_plan *plans = args_plan_of(func_id);
+	const struct args_plan *plans = args_plan_of(args_context_plans + func_id);
 	struct log *log = log_of(s);
 
 	if (!plans || !log)

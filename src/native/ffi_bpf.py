@@ -84,6 +84,7 @@ int bpf_map__fd(const struct bpf_map *map);
 int bpf_map__set_type(struct bpf_map *map, int type);
 int bpf_map__set_max_entries(struct bpf_map *map, __u32 max_entries);
 int bpf_map__set_key_size(struct bpf_map *map, __u32 size);
+__u32 bpf_map__value_size(const struct bpf_map *map);
 int bpf_map__set_value_size(struct bpf_map *map, __u32 size);
 void *bpf_map__initial_value(const struct bpf_map *map, size_t *size);
 int bpf_map_update_elem(int fd, const void *key, const void *value, __u64 flags);

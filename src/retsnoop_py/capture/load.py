@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.fsession_multi import FSESSION_MULTI
 from retsnoop_py.attach.plan import AttachPlan
+from retsnoop_py.capture.arguments import configure_arguments, fill_arguments
 from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.features import Features
@@ -19,6 +20,7 @@ from retsnoop_py.settings import FilterSettings, Mechanism, Settings, TransportK
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
+    from retsnoop_py.kernel.arguments.plan import CapturePlan
     from retsnoop_py.probes.model import Probe
 
 _OBJECT = "trace.bpf.o"
@@ -82,8 +84,11 @@ def load(
     features: Features,
     facts: KernelFacts,
     probes: Sequence[Probe] = (),
+    captures: CapturePlan | None = None,
 ) -> LoadedObject:
     """Load the programs of ``plan``'s rungs and of injected ``probes``.
+
+    ``captures`` says what they note of arguments.
 
     Raises BpfError with the verifier's log where the kernel refuses them, UnavailableError where
     it lacks the transport the user insists on.
@@ -103,8 +108,12 @@ def load(
         by_address = any(one in plan.mechanisms for one in _BY_ADDRESS)
         if by_address:
             _configure_function_ids(obj, plan, features, facts)
+        if captures is not None:
+            configure_arguments(obj, settings.args, plan)
         obj.load()
         _fill_filters(obj, settings.filters)
+        if captures is not None:
+            fill_arguments(obj, captures, plan)
         if by_address:
             _fill_addresses(obj, plan)
         links = tuple(
@@ -153,7 +162,7 @@ def _configure(obj: BpfObject, settings: Settings, *, is_perf: bool) -> None:
         events.set_max_entries(room)
         obj.set_global(".rodata", "wake_bytes", min(room // 4, _WAKE_BYTES))
     obj.map("sessions").set_max_entries(settings.bpf.sessions_size)
-    if settings.views.call_trace:
+    if settings.views.call_trace or settings.args.capture:
         obj.map("logs").set_max_entries(settings.bpf.sessions_size)
     obj.map("buckets").set_max_entries(-(-settings.bpf.sessions_size // _BUCKET_SIZE))
     filters = settings.filters

@@ -176,7 +176,8 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
     probes = run.target.probes
     warning = raise_files(_files_for(plan) + 2 * len(probes))
     with Progress("Attaching") as progress, reserved_files():
-        loaded = load(plan, settings, features, run.target.facts, probes)
+        captures = run.target.captures
+        loaded = load(plan, settings, features, run.target.facts, probes, captures)
         messages.warn(warning)  # not before: too few to load anything are an error of their own
         context = AttachContext(
             obj=loaded.obj,

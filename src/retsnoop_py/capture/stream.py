@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import retsnoop_py
 from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.capture.target import Target
+from retsnoop_py.kernel.arguments.model import ArgumentFacts
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf.reader import ReaderStats
@@ -101,6 +102,7 @@ def _stream_facts(
         views=settings.views,
         args=settings.args,
         probes=tuple(probe.label for probe in target.probes),
+        arguments=target.captures.facts if target.captures else ArgumentFacts(),
         bpf=settings.bpf,
         symbolize=target.symbolize,
     )

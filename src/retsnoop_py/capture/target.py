@@ -17,6 +17,7 @@ from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
+    from retsnoop_py.kernel.arguments.plan import CapturePlan
     from retsnoop_py.probes.model import Probe
     from retsnoop_py.probes.spec import ProbeSpec
     from retsnoop_py.symbolize.kernel import KernelSymbolizer
@@ -28,7 +29,8 @@ class Target(Value):
     """The kernel and what of it to trace; ``symbolize`` is never ``AUTO``.
 
     ``images`` is None when neither the selection nor the output needs DWARF; ``notice`` says
-    why there are no source lines where nobody insisted on them.
+    why there are no source lines where nobody insisted on them. ``captures`` is what is to be
+    noted of arguments.
     """
 
     facts: KernelFacts
@@ -37,6 +39,7 @@ class Target(Value):
     symbolize: SymbolizeMode
     notice: str | None = None
     probes: tuple[Probe, ...] = ()
+    captures: CapturePlan | None = None
 
     @property
     def kaslr_offset(self) -> int | None:
@@ -83,10 +86,18 @@ def choose_target(settings: Settings, *, prototypes: bool = False) -> Target:
     wanted = prototypes or settings.output is not None or settings.verbose > 1
     selection = select(facts, chosen, units, prototypes=wanted)
     probes = _probes(specs, facts, images) if specs else ()
+    captures = _captures(facts, selection, settings) if settings.args.capture else None
     if images is None:
-        return Target(facts, selection, images, mode, probes=probes)
+        return Target(facts, selection, images, mode, probes=probes, captures=captures)
     notice = images.search.notice if mode is SymbolizeMode.AUTO else None
-    return Target(facts, selection, images, _settle(mode, images), notice, probes)
+    settled = _settle(mode, images)
+    return Target(facts, selection, images, settled, notice, probes, captures)
+
+
+def _captures(facts: KernelFacts, selection: Selection, settings: Settings) -> CapturePlan:
+    from retsnoop_py.kernel.arguments.plan import plan_captures
+
+    return plan_captures(facts, selection.functions, settings.args)
 
 
 def _settle(mode: SymbolizeMode, images: KernelImages) -> SymbolizeMode:

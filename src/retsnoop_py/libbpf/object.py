@@ -193,6 +193,16 @@ class BpfMap:
             lib.bpf_map__set_max_entries(self.handle, count),
         )
 
+    @property
+    def value_size(self) -> int:
+        """Bytes of an element's value."""
+        return int(lib.bpf_map__value_size(self.handle))
+
+    def set_value_size(self, size: int) -> None:
+        """Change the size of the values before load, in bytes."""
+        call = f"bpf_map__set_value_size({self.name}, {size})"
+        check(call, lib.bpf_map__set_value_size(self.handle, size))
+
     def update(self, key: bytes, value: bytes) -> None:
         """Set one element."""
         check(f"update {self.name}", lib.bpf_map_update_elem(self.fd, key, value, 0))

@@ -17,19 +17,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.result import format_result
 from retsnoop_py.render.text import display_width, pad, printable
 from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
 from retsnoop_py.session.trace import RowKind, Shape, Trace, TraceRow
 from retsnoop_py.settings import ViewSettings
 
+if TYPE_CHECKING:
+    from retsnoop_py.render.args.rows import ArgumentRows
+
 _CALLS, _RESULT, _DURATION = "FUNCTION CALLS", "RESULT", "DURATION"
 _SELF, _CPU = "SELF", "CPU"
+_CONTEXT = "CONTEXT"
 _INDENT = "    "
 #: Calls deeper than this are not indented further: their depth is written out.
 _MAX_LEVELS = 64
@@ -54,8 +60,14 @@ class CallsSection:
     """Writes call traces as text."""
 
     def __init__(
-        self, facts: StreamFacts, views: ViewSettings, palette: Palette, marks: Marks
+        self,
+        facts: StreamFacts,
+        views: ViewSettings,
+        palette: Palette,
+        marks: Marks,
+        arguments: ArgumentRows | None = None,
     ) -> None:
+        self._arguments = arguments
         self._functions = facts.functions
         self._names = [printable(function.name) for function in facts.functions]
         self._probe_name = facts.probe_name
@@ -85,11 +97,30 @@ class CallsSection:
             f"{_CALLS:<{labels.width}}   {_RESULT:<{width}}  {head}",
             f"{'-' * labels.width}   {'-' * width}  {dashes}",
         ]
-        lines += [
-            f"{label}   {result:<{width}}  {number}".rstrip()
+        rows = [
+            f"{label}   {result:<{width}}  {number}"
             for label, result, number in zip(labels.texts, results, numbers, strict=True)
         ]
+        if self._arguments is not None:
+            return self._with_arguments(report.session, trace, lines, rows, labels.width)
+        lines += map(str.rstrip, rows)
         return lines
+
+    def _with_arguments(
+        self, session: Session, trace: Trace, head: list[str], rows: list[str], indent: int
+    ) -> list[str]:
+        """Header and rows, and on these or below what was captured at them."""
+        arguments = self._arguments
+        assert arguments is not None
+        events = [arguments.of_row(trace, row) for row in trace.shape.rows]
+        if arguments.on_row:
+            titles = (_CONTEXT, "-" * len(_CONTEXT))
+            lines = [f"{line}  {title}" for line, title in zip(head, titles, strict=True)]
+            pairs = zip(events, rows, strict=True)
+            return lines + [arguments.behind(session, event, row) for event, row in pairs]
+        for event, row in zip(events, rows, strict=True):
+            head += (row.rstrip(), *arguments.below(session, event, indent + 1))
+        return head
 
     def _numbers(self, trace: Trace) -> Iterator[tuple[str, list[str]]]:
         """The columns behind the results: titles and cells."""

@@ -12,19 +12,24 @@ A row is marks, duration, result, symbol and source::
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.result import UNFINISHED, format_result
 from retsnoop_py.render.text import display_width, pad, printable
-from retsnoop_py.session.model import StackRow
+from retsnoop_py.session.model import Call, StackRow
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
 from retsnoop_py.settings import StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 
+if TYPE_CHECKING:
+    from retsnoop_py.render.args.rows import ArgumentRows
+
 _MIN_DURATION = 5
+#: Marks and a blank.
+_BEFORE_DURATION = 3
 #: The width of `` %016x ``, the address before a symbol.
 _ADDRESS = 18
 
@@ -36,6 +41,7 @@ class _Row(NamedTuple):
     symbol: str
     source: str
     failed: bool = False
+    call: Call | None = None
 
 
 class _Place(NamedTuple):
@@ -55,8 +61,10 @@ class StackSection:
         symbolize: SymbolizeMode,
         palette: Palette,
         marks: Marks,
+        arguments: ArgumentRows | None = None,
     ) -> None:
         self._settings = stacks
+        self._arguments = arguments
         self._symbolize = symbolize
         self._palette = palette
         self._marks = marks
@@ -66,12 +74,31 @@ class StackSection:
     def lines(self, report: Report) -> list[str]:
         """The merged stack, outermost call first; no line ends in blanks."""
         rows = [cells for row in report.stack for cells in self._cells(row)]
-        return list(self._columns(rows))
+        if self._arguments is None:
+            return [line.rstrip() for line in self._columns(rows)]
+        return self._with_arguments(report, rows, self._arguments)
+
+    def _with_arguments(
+        self, report: Report, rows: Sequence[_Row], arguments: ArgumentRows
+    ) -> list[str]:
+        """The rows, and on them or below what the calls were given."""
+        source = max((display_width(row.source) for row in rows), default=0)
+        if arguments.on_row:
+            rows = [row._replace(source=pad(row.source, source)) for row in rows]
+        indent = _BEFORE_DURATION + _duration_width(rows) + 1
+        lines: list[str] = []
+        for row, line in zip(rows, self._columns(rows), strict=True):
+            event = None if row.call is None else arguments.of_call(row.call)
+            if arguments.on_row:
+                lines.append(arguments.behind(report.session, event, line))
+            else:
+                lines += (line.rstrip(), *arguments.below(report.session, event, indent))
+        return lines
 
     def _columns(self, rows: Sequence[_Row]) -> Iterator[str]:
         if not rows:
             return
-        duration = max(_MIN_DURATION, *(len(row.duration) for row in rows))
+        duration = _duration_width(rows)
         result = max(len(row.result) for row in rows)
         symbol = max(display_width(row.symbol) for row in rows)
         if self._palette == Palette():
@@ -79,7 +106,7 @@ class StackSection:
                 yield (
                     f"{row.marks} {row.duration:>{duration}} {row.result:<{result}}"
                     f"  {pad(row.symbol, symbol)}  {row.source}"
-                ).rstrip()
+                )
             return
         colours = self._palette
         for row in rows:
@@ -87,7 +114,7 @@ class StackSection:
                 f"{paint(row.marks, colours.mark)} {row.duration:>{duration}}"
                 f" {paint(f'{row.result:<{result}}', colours.error if row.failed else '')}"
                 f"  {pad(row.symbol, symbol)}  {paint(row.source, colours.source)}"
-            ).rstrip()
+            )
 
     def _cells(self, row: StackRow) -> Iterator[_Row]:
         """A row's line and one line for each function inlined in it."""
@@ -109,7 +136,7 @@ class StackSection:
         else:
             assert call is not None
             symbol, source, inlined = self._indent + printable(call.function.name), "", ()
-        yield _Row(marks, duration, result, symbol, source, failed)
+        yield _Row(marks, duration, result, symbol, source, failed, call)
         yield from inlined
 
     def _known_place(self, frame: Resolved, is_hidden: bool) -> _Place:
@@ -150,6 +177,10 @@ def source_chain(frame: Resolved, mode: SymbolizeMode) -> Sequence[SourceFrame]:
     if mode is SymbolizeMode.NONE:
         return ()
     return frame.frames[-1:] if mode is SymbolizeMode.LINES else frame.frames
+
+
+def _duration_width(rows: Sequence[_Row]) -> int:
+    return max(_MIN_DURATION, *(len(row.duration) for row in rows))
 
 
 def _source(source: SourceFrame, name: str = "") -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from retsnoop_py.render.block import BlockRenderer, Section
 from retsnoop_py.render.clock import Clock
@@ -13,6 +13,9 @@ from retsnoop_py.render.palette import Palette
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.report import Report
 from retsnoop_py.settings import OutputFormat, Settings, SymbolizeMode
+
+if TYPE_CHECKING:
+    from retsnoop_py.render.args.rows import ArgumentRows
 
 
 class Renderer(Protocol):
@@ -41,16 +44,25 @@ def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> Block
     palette = Palette.of(out)
     marks = Marks.of(out, ascii_only=views.ascii)
     sections: list[Section] = []
+    arguments = _arguments(facts, settings, marks)
     if views.call_trace:
         from retsnoop_py.render.calls import CallsSection
 
-        sections.append(CallsSection(facts, views, palette, marks))
+        sections.append(CallsSection(facts, views, palette, marks, arguments))
     if views.call_stack:
         from retsnoop_py.render.stack import StackSection
 
         mode = settings.symbolize
         if mode is SymbolizeMode.AUTO:
             mode = facts.symbolize
-        sections.append(StackSection(settings.stacks, mode, palette, marks))
+        sections.append(StackSection(settings.stacks, mode, palette, marks, arguments))
     clock = Clock(facts.realtime_offset_ns, facts.utc_offset_s)
     return BlockRenderer(sections, facts.bpf, clock, palette)
+
+
+def _arguments(facts: StreamFacts, settings: Settings, marks: Marks) -> ArgumentRows | None:
+    if not (settings.args.capture and facts.args.capture):
+        return None
+    from retsnoop_py.render.args.rows import ArgumentRows
+
+    return ArgumentRows(facts, settings.args, marks)

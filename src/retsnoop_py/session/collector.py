@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum, IntFlag
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.functions import Function
+from retsnoop_py.session.arguments import Captured, Items
 from retsnoop_py.session.layouts import Layout, layout_named
 from retsnoop_py.session.model import Call, Event, EventKind, Session
 from retsnoop_py.session.parts import Branches, Key, Parts, PartStore
@@ -39,7 +40,8 @@ class SessionFlags(IntFlag):
 _ERROR, _DIED, _CALL_SITES, _IGNORED, _STITCH, _PROBE = (int(flag) for flag in SessionFlags)
 _INTERIM = _STITCH | _PROBE
 _PARTS = (RecordType.EVENTS, RecordType.BRANCHES, RecordType.USER_STACK)
-_CALL_EVENTS = frozenset(map(int, EventKind))
+_CALL_EVENTS = frozenset(map(int, (EventKind.ENTRY, EventKind.EXIT, EventKind.PROBE)))
+_ARGS_EVENTS = frozenset(map(int, (EventKind.ARGS, EventKind.PROBE_ARGS)))
 
 _SESSION = (
     "slot_cnt",
@@ -96,6 +98,7 @@ class Collector:
         self._parts = PartStore()
         self._waiting: dict[Key, tuple[int, bytes]] = {}
         self._part_format: struct.Struct | None = None
+        self._items: Items | None = None
         if any(layout.name == "rsn_part" for layout in layouts):
             self._describe_parts(layouts)
         self.skipped = 0
@@ -111,6 +114,8 @@ class Collector:
         self._event_format = event.format()
         self._pick_event = event.picker(_EVENT)
         self._event_head = struct.Struct(event.order + "HB")
+        if any(layout.name == "rsn_args" for layout in layouts):
+            self._items = Items(layouts)
 
     def feed(self, batch: Batch) -> list[Session]:
         """All sessions of one batch; raises DataError as :meth:`sessions` does."""
@@ -226,6 +231,7 @@ class Collector:
             raise _damaged(
                 position, f"{slot_cnt} calls and {kstack_cnt} addresses do not fit {size} bytes"
             )
+        events, args = self._events(parts.events, position) if parts.events else ((), {})
         return Session(
             start_ns=start_ts,
             emit_ns=emit_ts,
@@ -245,13 +251,20 @@ class Collector:
             lost_exits=lost_exits,
             lost_entries=lost_entries,
             call_sites=bool(flags & _CALL_SITES),
-            events=self._events(parts.events, position) if parts.events else (),
+            events=events,
+            args=args,
             cpu=picked[17],
         )
 
-    def _events(self, data: bytes, position: int) -> tuple[Event, ...]:
-        """The calls, returns and probe hits among the events, each of which tells its size."""
+    def _events(
+        self, data: bytes, position: int
+    ) -> tuple[tuple[Event, ...], Mapping[int, Captured]]:
+        """The calls, returns and probe hits, and what was captured at them, by their number.
+
+        Each item tells its size, so that one of a kind that is not known can be passed over.
+        """
         found = []
+        args: dict[int, Captured] = {}
         at, end, size_of = 0, len(data), self._event_format.size
         while at + self._event_head.size <= end:
             size, kind = self._event_head.unpack_from(data, at)
@@ -262,8 +275,14 @@ class Collector:
                     raise _damaged(position, f"{size} bytes are too few for an event")
                 row = self._event_format.unpack_from(data, at)
                 found.append(Event(*self._pick_event((*row, 0))))
+            elif kind in _ARGS_EVENTS and self._items is not None:
+                try:
+                    seq, args_of = self._items.read(data[at : at + size])
+                except DataError as err:
+                    raise _damaged(position, err.message) from None
+                args[seq] = args_of
             at += size
-        return tuple(found)
+        return tuple(found), args
 
     def _calls(self, slots: bytes, depth: int, stitch_pos: int, position: int) -> tuple[Call, ...]:
         rows = self._slot_format.iter_unpack(slots)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 
+from retsnoop_py.kernel.arguments.model import ArgumentFacts
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.layouts import Layout
 from retsnoop_py.settings import (
@@ -53,6 +54,8 @@ class StreamFacts(Value):
     stacks: StackSettings = StackSettings()
     views: ViewSettings = ViewSettings()
     args: ArgSettings = ArgSettings()
+    #: Captured arguments, and the types to read them by.
+    arguments: ArgumentFacts = ArgumentFacts()
     #: The injected probes by their id, as they are shown: ``kprobe:bprm_execve+0x5``.
     probes: tuple[str, ...] = ()
     bpf: BpfSettings = BpfSettings()

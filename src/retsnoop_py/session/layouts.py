@@ -18,7 +18,15 @@ from retsnoop_py.errors import DataError
 from retsnoop_py.value import Value
 
 #: The structs whose layouts a stream of records needs.
-RECORD_STRUCTS = ("rsn_slot", "rsn_session", "rsn_part", "rsn_event", "rsn_stats")
+RECORD_STRUCTS = (
+    "rsn_slot",
+    "rsn_session",
+    "rsn_part",
+    "rsn_event",
+    "rsn_args",
+    "rsn_arg",
+    "rsn_stats",
+)
 
 _MAX_SIZE = 64 << 10
 _CODE = re.compile(r"[bBhHiIqQ]|[1-9][0-9]{0,3}s")

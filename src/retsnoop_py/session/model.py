@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from retsnoop_py.kernel.functions import Function
+from retsnoop_py.session.arguments import Captured
 from retsnoop_py.symbolize.frames import Resolved
 
 
@@ -31,6 +34,8 @@ class EventKind(IntEnum):
     ENTRY = 1
     EXIT = 2
     PROBE = 3
+    ARGS = 4
+    PROBE_ARGS = 5
 
 
 class Event(NamedTuple):
@@ -47,6 +52,9 @@ class Event(NamedTuple):
     seq: int
     time_ns: int
     result: int
+
+
+_NOTHING: Mapping[int, Captured] = MappingProxyType({})
 
 
 class Session(NamedTuple):
@@ -74,6 +82,8 @@ class Session(NamedTuple):
     #: The kernel could not unwind: ``kstack`` is where each call returns to, then what was above.
     call_sites: bool = False
     events: tuple[Event, ...] = ()
+    #: What was captured at an event, by its ``seq``.
+    args: Mapping[int, Captured] = _NOTHING
     #: The CPU on which it ended.
     cpu: int = 0
 

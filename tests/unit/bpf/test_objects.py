@@ -53,6 +53,7 @@ SETTINGS = {
     "capture_args": 1,
     "args_max_total": 8,
     "args_max_data": 8,
+    "args_context_plans": 4,
     "log_bytes": 8,
     "duration_ns": 8,
     "sessions_max": 4,

@@ -16,7 +16,15 @@ from retsnoop_py.session.model import Call, EventKind, Session
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 
 HEADER = (Path(__file__).parents[3] / "src/bpf/records.h").read_text()
-_CODES = {"__u8": "B", "__u16": "H", "__u32": "I", "__s32": "i", "__u64": "Q", "__s64": "q"}
+_CODES = {
+    "__u8": "B",
+    "__u16": "H",
+    "__s16": "h",
+    "__u32": "I",
+    "__s32": "i",
+    "__u64": "Q",
+    "__s64": "q",
+}
 
 INT = ResultType(ResultKind.INT)
 LONG = ResultType(ResultKind.INT, 8, True, "long")

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Telling the programs what to capture of each function's arguments."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from retsnoop_py.attach.fitness import BY_BTF
+from retsnoop_py.attach.plan import AttachPlan
+from retsnoop_py.libbpf import BpfObject
+from retsnoop_py.settings import ArgSettings
+
+if TYPE_CHECKING:
+    from retsnoop_py.kernel.arguments.plan import CapturePlan
+
+__all__ = ["configure_arguments", "fill_arguments"]
+
+#: An item tells its size in 16 bits, its header included.
+_MOST = 65_000
+#: Bytes an item can have besides what the limits count: ARGS_HEAD of args.bpf.h, the value of the
+#: last argument, and padding.
+_BESIDES = 80 + 16 + 8
+
+
+def configure_arguments(obj: BpfObject, settings: ArgSettings, plan: AttachPlan) -> None:
+    """Before load: limits, and the size of the maps; the log's elements hold the largest item."""
+    total, data = min(settings.max_total, _MOST), max(settings.max_sized, settings.max_str)
+    log_bytes = int.from_bytes(obj.global_bytes(".rodata", "log_bytes")[:], "little")
+    more = -(-(_BESIDES + total + data) // 8) * 8
+    on_trampolines = not BY_BTF.isdisjoint(plan.mechanisms)
+    count = len(plan.functions)
+    for name, value in (
+        ("capture_args", 1),
+        ("args_max_total", total),
+        ("args_max_data", data),
+        ("args_context_plans", count if on_trampolines else 0),
+        ("log_bytes", log_bytes + more),
+    ):
+        obj.set_global(".rodata", name, value)
+    logs = obj.map("logs")
+    logs.set_value_size(logs.value_size + more)
+    obj.map("args_plans").set_max_entries(count * (2 if on_trampolines else 1))
+
+
+def fill_arguments(obj: BpfObject, captures: CapturePlan, plan: AttachPlan) -> None:
+    """After load: what to capture of each function."""
+    packed = captures.packed(trampolines=not BY_BTF.isdisjoint(plan.mechanisms))
+    obj.map("args_plans").update_many(
+        [(struct.pack("=I", index), one) for index, one in enumerate(packed)]
+    )

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Where the calling conventions put arguments.
+
+x86-64: System V ABI, 3.2.3; arm64: AAPCS64, 6.8.2. The kernel passes nothing in vector
+registers. BPF trampolines lay all words out in the order of the parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["REGISTERS", "STACK_SLOT", "Passed", "Place", "places"]
+
+WORD = 8
+#: A value of up to so many bytes can go into registers.
+_IN_REGISTERS = 16
+#: The slot of the stack pointer: ARGS_SP of src/bpf/args.bpf.h.
+STACK_SLOT = 15
+
+#: The registers arguments are passed in, in their order.
+REGISTERS = {
+    "x86_64": ("rdi", "rsi", "rdx", "rcx", "r8", "r9"),
+    "aarch64": ("x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"),
+}
+#: At a function's first instruction the return address is on top of the stack, or in a register.
+_STACK_START = {"x86_64": WORD, "aarch64": 0}
+
+
+class Passed(NamedTuple):
+    """A parameter as the conventions see it: size and alignment in bytes.
+
+    ``is_packed``: it has members that are not aligned.
+    """
+
+    size: int
+    alignment: int = WORD
+    is_packed: bool = False
+
+
+class Place(NamedTuple):
+    """Where a parameter is: in ``words`` slots from ``slot`` on, or ``offset`` bytes from there.
+
+    ``by_reference``: what is there is its address.
+    """
+
+    slot: int
+    words: int
+    offset: int = 0
+    by_reference: bool = False
+
+    @property
+    def on_stack(self) -> bool:
+        """Whether it is ``offset`` bytes above the stack pointer."""
+        return self.slot == STACK_SLOT
+
+
+def places(machine: str, parameters: Sequence[Passed], *, trampoline: bool = False) -> list[Place]:
+    """The place of each parameter on ``machine`` (a key of :data:`REGISTERS`).
+
+    ``trampoline``: in the context of a program that a BPF trampoline calls.
+    """
+    if trampoline:
+        return _in_context(parameters)
+    return _on_x86(parameters) if machine == "x86_64" else _on_arm64(parameters)
+
+
+def _words(size: int) -> int:
+    return -(-size // WORD)
+
+
+def _in_context(parameters: Sequence[Passed]) -> list[Place]:
+    found, slot = [], 0
+    for one in parameters:
+        found.append(Place(slot, _words(one.size)))
+        slot += _words(one.size)
+    return found
+
+
+def _on_x86(parameters: Sequence[Passed]) -> list[Place]:
+    found = []
+    register, stack = 0, _STACK_START["x86_64"]
+    registers = len(REGISTERS["x86_64"])
+    for one in parameters:
+        words = _words(one.size)
+        if one.size <= _IN_REGISTERS and not one.is_packed and register + words <= registers:
+            found.append(Place(register, words))
+            register += words
+            continue
+        # what does not fit goes to the stack as a whole; smaller ones may still find a register
+        if one.alignment > WORD and (stack - WORD) % one.alignment:
+            stack += WORD
+        found.append(Place(STACK_SLOT, words, stack))
+        stack += words * WORD
+    return found
+
+
+def _on_arm64(parameters: Sequence[Passed]) -> list[Place]:
+    found = []
+    register, stack = 0, _STACK_START["aarch64"]
+    registers = len(REGISTERS["aarch64"])
+    for passed in parameters:
+        by_reference = passed.size > _IN_REGISTERS
+        one = Passed(WORD) if by_reference else passed
+        words, wide = _words(one.size), one.alignment > WORD
+        if wide:
+            register += register % 2
+        if register + words <= registers:
+            found.append(Place(register, words, by_reference=by_reference))
+            register += words
+            continue
+        register = registers  # once on the stack, all on the stack
+        if wide:
+            stack += stack % _IN_REGISTERS
+        found.append(Place(STACK_SLOT, words, stack, by_reference))
+        stack += words * WORD
+    return found

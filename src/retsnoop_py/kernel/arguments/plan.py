@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What to capture of each traced function: made from facts, before anything is loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from retsnoop_py.kernel.arguments.abi import REGISTERS
+from retsnoop_py.kernel.arguments.model import ArgumentFacts
+from retsnoop_py.kernel.arguments.specs import Capture, Limits, by_prototype, pack_plan, registers
+from retsnoop_py.kernel.arguments.syscalls import syscall_capture, syscall_name
+from retsnoop_py.kernel.arguments.types import TypeTable
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.settings import ArgSettings
+from retsnoop_py.value import Value
+
+__all__ = ["CapturePlan", "plan_captures"]
+
+#: What compilers append to a copy of a function whose parameters they changed.
+_CLONE = re.compile(r"\.(?:isra|constprop|part|cold)\b.*")
+_NO_BTF = "registers: no BTF"
+_CLONED = "registers: a clone of {}, its arguments may have moved"
+
+
+class CapturePlan(Value):
+    """The captures of the functions by id, and what a reader of them has to know."""
+
+    captures: tuple[Capture, ...]
+    facts: ArgumentFacts
+
+    def packed(self, *, trampolines: bool) -> list[bytes]:
+        """``struct args_plan`` for each function; ``trampolines``: then for each on these."""
+        plans = [pack_plan(capture.by_registers) for capture in self.captures]
+        if trampolines:
+            plans += [pack_plan(capture.by_context) for capture in self.captures]
+        return plans
+
+
+def plan_captures(
+    facts: KernelFacts, functions: Sequence[Function], settings: ArgSettings
+) -> CapturePlan:
+    """What to capture of ``functions``, within the limits of ``settings``."""
+    types = TypeTable()
+    limits = Limits.of(settings)
+    captures = tuple([_capture(facts, function, limits, types) for function in functions])
+    told = ArgumentFacts(
+        functions=tuple([one.arguments for one in captures]), types=tuple(types.types)
+    )
+    return CapturePlan(captures, told)
+
+
+def _capture(facts: KernelFacts, function: Function, limits: Limits, types: TypeTable) -> Capture:
+    btf: Btf | None = facts.btf if function.module is None else facts.module_btf(function.module)
+    machine = facts.machine if facts.machine in REGISTERS else "x86_64"
+    if btf is not None and syscall_name(function.name):
+        return syscall_capture(facts.root, btf, function.name, limits, types)
+    if btf is not None and function.btf_id is not None:
+        return by_prototype(btf, function.btf_id, machine, limits, types)
+    origin = _CLONE.sub("", function.name)
+    note = _NO_BTF if origin == function.name else _CLONED.format(origin)
+    return registers(machine, note)

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What to capture of a function's arguments: by its prototype, or its bare registers."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from retsnoop_py.kernel.arguments.abi import REGISTERS, STACK_SLOT, Passed, Place, places
+from retsnoop_py.kernel.arguments.model import Argument, CallArguments, DataKind, DataType, Role
+from retsnoop_py.kernel.arguments.names import NAMED, name_path
+from retsnoop_py.kernel.arguments.types import TypeTable, natural_alignment
+from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Param
+from retsnoop_py.settings import ArgSettings
+from retsnoop_py.value import Value
+
+__all__ = [
+    "PLANS",
+    "Builder",
+    "Capture",
+    "Limits",
+    "Spec",
+    "Target",
+    "by_prototype",
+    "pack_plan",
+    "registers",
+]
+
+#: ARGS_MAX and ARGS_HOPS of src/bpf/args.bpf.h.
+MAX_SPECS = 16
+_MAX_HOPS = 4
+MAX_PARAMETERS = 12
+_SPEC = struct.Struct(f"=BBBBHH{_MAX_HOPS}H")
+_COUNT = struct.Struct("=Q")
+#: Bytes of ``struct args_plan``.
+PLANS = _COUNT.size + MAX_SPECS * _SPEC.size
+#: A socket address is longer than the struct it is declared as.
+_LONGER = {"sockaddr": 110, "sockaddr_unsized": 110}
+_VOID = 0
+
+
+class Target(IntEnum):
+    """``enum arg_target`` of ``src/bpf/args.bpf.h``."""
+
+    NONE = 0
+    BYTES = 1
+    STRING = 2
+    GUESS = 3
+
+
+class Limits(Value):
+    """Bytes: of a target of fixed size, and of a string."""
+
+    sized: int = 256
+    text: int = 256
+
+    @classmethod
+    def of(cls, settings: ArgSettings) -> Limits:
+        """Those the user set."""
+        return cls(settings.max_sized, settings.max_str)
+
+
+class Spec(NamedTuple):
+    """``struct arg_plan``: from ``slot`` follow ``hops``, read ``size`` bytes of the target."""
+
+    slot: int
+    words: int = 1
+    target: Target = Target.NONE
+    size: int = 0
+    offset: int = 0
+    hops: tuple[int, ...] = ()
+
+    def pack(self) -> bytes:
+        """As the kernel side reads it."""
+        hops = (*self.hops, *(0,) * (_MAX_HOPS - len(self.hops)))
+        value = min(self.words, 2) * POINTER_SIZE
+        return _SPEC.pack(
+            self.slot, self.target, len(self.hops), value, self.size, self.offset, *hops
+        )
+
+
+class Capture(NamedTuple):
+    """What is captured of a function, for programs on kprobes and for those on trampolines."""
+
+    arguments: CallArguments
+    by_registers: tuple[Spec, ...] = ()
+    by_context: tuple[Spec, ...] = ()
+
+
+def pack_plan(specs: tuple[Spec, ...]) -> bytes:
+    """``struct args_plan``."""
+    body = b"".join(spec.pack() for spec in specs)
+    return (_COUNT.pack(len(specs)) + body).ljust(PLANS, b"\0")
+
+
+def registers(machine: str, note: str) -> Capture:
+    """All argument registers as they are, of a function whose parameters are not known."""
+    names = REGISTERS[machine]
+    arguments = tuple(Argument(name, Role.REGISTER) for name in names)
+    specs = tuple(Spec(slot) for slot in range(len(names)))
+    return Capture(CallArguments(arguments, note), specs, specs)
+
+
+def by_prototype(btf: Btf, func_id: int, machine: str, limits: Limits, types: TypeTable) -> Capture:
+    """What the parameters of function ``func_id`` say."""
+    parameters = list(btf.params(btf.type(func_id).arg))
+    is_variadic = bool(parameters) and parameters[-1].type_id == _VOID
+    if is_variadic:
+        parameters.pop()
+    room = Builder(btf, limits, types)
+    passed = [room.passed(parameter) for parameter in parameters]
+    if is_variadic:
+        passed += [Passed(POINTER_SIZE)] * max(MAX_PARAMETERS - len(parameters), 0)
+    both = [places(machine, passed, trampoline=trampoline) for trampoline in (False, True)]
+    by_registers, by_context = both
+    for index, parameter in enumerate(parameters[:MAX_PARAMETERS]):
+        name = parameter.name or f"arg{index}"
+        room.parameter(name, parameter.type_id, by_registers[index], by_context[index])
+    if is_variadic and room.ends_in_format():
+        first = len(parameters)
+        for index, place in enumerate(by_registers[first:MAX_PARAMETERS]):
+            room.vararg(index, place, by_context[first + index])
+    return room.capture()
+
+
+class Builder:
+    """Puts the captures of one function together."""
+
+    def __init__(self, btf: Btf, limits: Limits, types: TypeTable) -> None:
+        self._btf = btf
+        self._limits = limits
+        self._types = types
+        self._arguments: list[Argument] = []
+        self._by_registers: list[Spec] = []
+        self._by_context: list[Spec] = []
+
+    def capture(self) -> Capture:
+        """All that was put in."""
+        arguments = CallArguments(tuple(self._arguments))
+        return Capture(arguments, tuple(self._by_registers), tuple(self._by_context))
+
+    def passed(self, parameter: Param) -> Passed:
+        """How the calling conventions see a parameter."""
+        type_ = self._btf.resolve(parameter.type_id)
+        size = self._btf.size_of(type_.id)
+        if type_.kind in (Kind.STRUCT, Kind.UNION):
+            alignment, aligned = natural_alignment(self._btf, type_.id)
+            return Passed(size, alignment, not aligned)
+        if type_.kind is Kind.FLOAT:
+            return Passed(0)
+        return Passed(size, max(size, 1))
+
+    def parameter(self, name: str, type_id: int, *found: Place) -> None:
+        """A parameter of the prototype, wherever it is."""
+        type_ = self._btf.resolve(type_id)
+        spelled = self._btf.declare(type_id)
+        if type_.kind is Kind.FLOAT:
+            argument = Argument(name, Role.ELSEWHERE, spelled=spelled)
+            self._add(argument, *(Spec(0) for _ in found))
+            return
+        size = self._btf.size_of(type_.id)
+        in_memory = [p.by_reference or (p.on_stack and size > POINTER_SIZE) for p in found]
+        if any(in_memory):
+            self._whole(name, type_id, spelled, found)
+        elif type_.kind is Kind.PTR:
+            self.pointer(name, type_.arg, spelled, [_value(place) for place in found])
+        else:
+            self.value(name, type_id, spelled, [_value(place) for place in found])
+
+    def value(self, name: str, type_id: int, spelled: str, specs: list[Spec]) -> None:
+        """A number, or a struct in registers."""
+        number = self._types.add(self._btf, type_id, max(self._btf.size_of(type_id), 1))
+        self._add(Argument(name, Role.VALUE, number, spelled=spelled), *specs)
+
+    def register(self, name: str, spelled: str, specs: list[Spec]) -> None:
+        """A register whose type nothing tells."""
+        self._add(Argument(name, Role.REGISTER, spelled=spelled), *specs)
+
+    def vararg(self, index: int, *found: Place) -> None:
+        """An argument behind a format: a number, or perhaps a string."""
+        argument = Argument(f"vararg{index}", Role.VARARG)
+        specs = [_value(place) for place in found]
+        self._add(argument, *_reading(specs, Target.GUESS, self._limits.text))
+
+    def ends_in_format(self) -> bool:
+        """Whether the last parameter is text: a format, as far as anyone can tell."""
+        return bool(self._arguments) and self._arguments[-1].role == Role.STRING
+
+    def _whole(self, name: str, type_id: int, spelled: str, found: tuple[Place, ...]) -> None:
+        """A struct in memory; no trampoline takes such a function."""
+        size = min(self._btf.size_of(type_id), self._limits.sized)
+        number = self._types.add(self._btf, type_id, size)
+        specs = []
+        for place in found:
+            if place.by_reference:
+                spec = _value(place)._replace(target=Target.BYTES, size=size)
+            elif place.on_stack:
+                spec = Spec(STACK_SLOT, 1, Target.BYTES, size, place.offset)
+            else:
+                spec = _value(place)
+            specs.append(spec)
+        self._add(Argument(name, Role.WHOLE, target=number, spelled=spelled), *specs)
+
+    def pointer(self, name: str, target_id: int, spelled: str, specs: list[Spec]) -> None:
+        """A pointer to what type ``target_id`` says."""
+        target = self._btf.resolve(target_id)
+        pointer = self._types.put(DataType(DataKind.PTR, POINTER_SIZE))
+        if target.kind is Kind.INT and target.name == "char":
+            argument = Argument(name, Role.STRING, pointer, spelled=spelled)
+            self._add(argument, *_reading(specs, Target.STRING, self._limits.text))
+            return
+        size = self._btf.size_of(target.id)
+        if not size or target.kind is Kind.PTR:
+            self._add(Argument(name, Role.VALUE, pointer, spelled=spelled), *specs)
+            return
+        size = min(_LONGER.get(target.name, size), self._limits.sized)
+        number = self._types.add(self._btf, target_id, size)
+        argument = Argument(name, Role.POINTER, pointer, number, spelled)
+        self._add(argument, *_reading(specs, Target.BYTES, size))
+        if target.name in NAMED and target.kind is Kind.STRUCT:
+            self._name(target.id, NAMED[target.name], specs)
+
+    def _name(self, struct_id: int, members: tuple[str, ...], specs: list[Spec]) -> None:
+        """The name of what a pointer points to, if this kernel has it where we look."""
+        path = name_path(self._btf, struct_id, members)
+        if path is None or len(self._arguments) >= MAX_SPECS - 1:
+            return
+        hops, offset = path
+        found = _reading(specs, Target.STRING, self._limits.text)
+        named = [spec._replace(hops=(*spec.hops, *hops), offset=offset) for spec in found]
+        if all(len(spec.hops) <= _MAX_HOPS for spec in named):
+            self._add(Argument("", Role.NAME), *named)
+
+    def _add(self, argument: Argument, by_registers: Spec, by_context: Spec) -> None:
+        if len(self._arguments) < MAX_SPECS:
+            self._arguments.append(argument)
+            self._by_registers.append(by_registers)
+            self._by_context.append(by_context)
+
+
+def _reading(specs: list[Spec], target: Target, size: int) -> list[Spec]:
+    """The same places, and what to read of what they point to."""
+    return [spec._replace(target=target, size=size) for spec in specs]
+
+
+def _value(place: Place) -> Spec:
+    """What is at ``place``, in registers or one word on the stack."""
+    if place.on_stack:
+        return Spec(STACK_SLOT, 1, hops=(place.offset,))
+    return Spec(place.slot, place.words)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""System calls: their wrappers get the registers of the process, the arguments are in there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from retsnoop_py.kernel.arguments.specs import Builder, Capture, Limits, Spec
+from retsnoop_py.kernel.arguments.types import TypeTable
+from retsnoop_py.kernel.btf import Btf, Kind
+
+__all__ = ["syscall_capture", "syscall_name"]
+
+#: ``__x64_sys_bpf`` and its like, by the wrapper's ABI.
+_WRAPPER = re.compile(r"__(x64|ia32|arm64)_((?:compat_)?sys)_(\w+)")
+#: Where ``struct pt_regs`` has the arguments (uapi/asm/ptrace.h), in bytes.
+_OFFSETS = {
+    "x64": (112, 104, 96, 56, 72, 64),  # di, si, dx, r10, r8, r9
+    "ia32": (40, 88, 96, 104, 112, 32),  # bx, cx, dx, si, di, bp
+    "arm64": (0, 8, 16, 24, 32, 40),  # x0 to x5
+}
+_FORMAT = "events/syscalls/sys_enter_{}/format"
+_FOLDERS = ("sys/kernel/tracing", "sys/kernel/debug/tracing")
+_FIELD = re.compile(r"\sfield:(.+?)\s*(\w+);\s*offset:(\d+);")
+#: The fields every event has end here.
+_COMMON_END = 16
+_QUALIFIERS = re.compile(r"\b(?:const|volatile|__user|__force|restrict)\b")
+_TAGS = {"struct": Kind.STRUCT, "union": Kind.UNION, "enum": Kind.ENUM}
+#: How BTF spells what C spells otherwise.
+_SPELLINGS = {
+    "long": "long int",
+    "unsigned long": "long unsigned int",
+    "unsigned": "unsigned int",
+    "short": "short int",
+    "unsigned short": "short unsigned int",
+    "long long": "long long int",
+    "unsigned long long": "long long unsigned int",
+}
+
+
+def syscall_name(function: str) -> str | None:
+    """The system call that ``function`` is the wrapper of, None if it is none."""
+    match = _WRAPPER.fullmatch(function)
+    return match and match[3]
+
+
+def syscall_capture(
+    root: Path, btf: Btf, function: str, limits: Limits, types: TypeTable
+) -> Capture:
+    """The system call's own arguments; their bare registers where nothing tells of them.
+
+    ``root`` is above the sys/ that tracefs is mounted in.
+    """
+    match = _WRAPPER.fullmatch(function)
+    assert match is not None
+    abi, kind, name = match.groups()
+    places = [Spec(0, hops=(offset,)) for offset in _OFFSETS[abi]]
+    builder = Builder(btf, limits, types)
+    body = btf.find(f"__do_{kind}_{name}", Kind.FUNC)
+    if body is not None:
+        for place, (word, type_id) in zip(places, btf.params(btf.type(body).arg), strict=False):
+            _add(builder, btf, word, type_id, place)
+        return builder.capture()
+    fields = _fields(root, name) if kind == "sys" else None
+    if fields is None:
+        for index, place in enumerate(places):
+            builder.register(f"arg{index}", "", [place, place])
+        captured = builder.capture()
+        note = f"sys_{name}: its types are not known"
+        return captured._replace(arguments=captured.arguments._replace(note=note))
+    for place, (text, word) in zip(places, fields, strict=False):
+        _add_by_name(builder, btf, text, word, place)
+    return builder.capture()
+
+
+def _add(builder: Builder, btf: Btf, name: str, type_id: int, place: Spec) -> None:
+    type_ = btf.resolve(type_id)
+    spelled = btf.declare(type_id)
+    if type_.kind is Kind.PTR:
+        builder.pointer(name, type_.arg, spelled, [place, place])
+    else:
+        builder.value(name, type_id, spelled, [place, place])
+
+
+def _add_by_name(builder: Builder, btf: Btf, text: str, name: str, place: Spec) -> None:
+    """An argument whose type is known as a text, such as ``const char *``."""
+    plain = " ".join(_QUALIFIERS.sub(" ", text).replace("*", " * ").split())
+    base = plain.rstrip("* ")
+    stars = plain.count("*")
+    type_id = 0 if base == "void" or stars > 1 else _find(btf, base)
+    if stars and type_id is not None:
+        builder.pointer(name, type_id, text, [place, place])
+    elif type_id:
+        builder.value(name, type_id, text, [place, place])
+    else:
+        builder.register(name, text, [place, place])
+
+
+def _find(btf: Btf, base: str) -> int | None:
+    tag, _, name = base.rpartition(" ")
+    if tag in _TAGS:
+        return btf.find(name, _TAGS[tag])
+    return btf.find(_SPELLINGS.get(base, base), Kind.INT, Kind.TYPEDEF)
+
+
+def _fields(root: Path, name: str) -> list[tuple[str, str]] | None:
+    """Type and name of each argument by the call's event in tracefs; None where there is none."""
+    for folder in _FOLDERS:
+        try:
+            text = (root / folder / _FORMAT.format(name)).read_text()
+        except OSError:
+            continue
+        found = _FIELD.findall(text)
+        return [(kind, word) for kind, word, offset in found if int(offset) >= _COMMON_END]
+    return None

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What was captured at an event, by name: the one reading that text and JSON share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from retsnoop_py.kernel.arguments.model import Argument, ArgumentFacts, CallArguments, Role
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.render.args.decode import Decoder
+from retsnoop_py.render.args.node import CUT, Group, Leaf, Node, Plain, inline, plain_of
+from retsnoop_py.render.args.text import number, pointer
+from retsnoop_py.render.args.varargs import known_conversions, text_of, vararg
+from retsnoop_py.session.arguments import NO_ROOM, Captured, CapturedValue
+from retsnoop_py.session.model import EventKind, Session
+
+__all__ = ["ArgumentReader", "Shown"]
+
+#: Calls with equal arguments come in bursts.
+_MAX_KEPT = 1 << 12
+_UNKNOWN = CallArguments()
+
+
+class Shown(NamedTuple):
+    """An argument by name; a note has none."""
+
+    name: str
+    node: Node
+
+
+class ArgumentReader:
+    """Reads captured arguments as the ``facts`` of their stream tell.
+
+    ``raw_pointers``: a pointer's value is shown before what it points to.
+    """
+
+    def __init__(self, facts: ArgumentFacts, *, raw_pointers: bool = False) -> None:
+        self._facts = facts
+        self._decoder = Decoder(facts.types)
+        self._raw_pointers = raw_pointers
+        self.read = lru_cache(_MAX_KEPT)(self._read)
+
+    def arguments(self, session: Session, seq: int) -> list[tuple[str, str, Plain]]:
+        """Name, text in one line and plain value of each argument of event ``seq``."""
+        captured = session.args.get(seq)
+        if captured is None:
+            return []
+        return [(name, inline(node), plain_of(node)) for name, node in self.read(captured)]
+
+    def expects(self, function: int) -> bool:
+        """Whether anything is captured of calls of that function."""
+        functions = self._facts.functions
+        return function < len(functions) and bool(functions[function].arguments)
+
+    def expects_of_probe(self, probe: int) -> bool:
+        """Whether anything is captured at that injected probe."""
+        probes = self._facts.probes
+        return probe < len(probes) and bool(probes[probe].arguments)
+
+    def _read(self, captured: Captured) -> tuple[Shown, ...]:
+        is_probe = captured.kind == EventKind.PROBE_ARGS
+        table = self._facts.probes if is_probe else self._facts.functions
+        told = table[captured.id] if captured.id < len(table) else _UNKNOWN
+        return tuple(self._shown(told, captured.values))
+
+    def _shown(self, told: CallArguments, values: Sequence[CapturedValue]) -> Iterator[Shown]:
+        if told.note:
+            yield Shown("", Leaf(f"({told.note})", told.note))
+        takes: list[str] | None = None
+        first_vararg = 0
+        for index, (argument, value) in enumerate(zip(told.arguments, values, strict=False)):
+            if argument.role == Role.NAME:
+                continue
+            if argument.role != Role.VARARG:
+                yield Shown(argument.name, self._named(told, values, index))
+                continue
+            if not first_vararg:
+                first_vararg, takes = index, known_conversions(values[:index])
+            position = index - first_vararg
+            if takes is None:
+                yield Shown(argument.name, vararg(value, ""))
+            elif position < len(takes):
+                yield Shown(argument.name, vararg(value, takes[position]))
+        if takes is not None and first_vararg + len(takes) > len(values):
+            yield Shown("", Leaf(CUT, CUT))
+
+    def _named(self, told: CallArguments, values: Sequence[CapturedValue], index: int) -> Node:
+        """An argument, with the name of what it points to if that was captured."""
+        node = self._argument(told.arguments[index], values[index])
+        following = told.arguments[index + 1 : index + 2]
+        if not following or following[0].role != Role.NAME or index + 1 >= len(values):
+            return node
+        named = values[index + 1]
+        if not named.data or not isinstance(node, Group):
+            return node
+        name = text_of(named.data, 0)
+        assert isinstance(name, Leaf)
+        return node._replace(prefix=f"{name.text} {node.prefix}", label=str(name.plain))
+
+    def _argument(self, argument: Argument, value: CapturedValue) -> Node:
+        if argument.role == Role.ELSEWHERE:
+            return Leaf("(in a vector register)", None)
+        if not value.value:
+            return _missing("", value.error)
+        raw = int.from_bytes(value.value, "little")
+        match argument.role:
+            case Role.REGISTER:
+                return Leaf(number(raw), raw)
+            case Role.VALUE:
+                return self._decoder.node(argument.type, value.value, argument.name)
+            case Role.WHOLE:
+                return self._whole(argument, value)
+        return self._target(argument, value, raw)
+
+    def _whole(self, argument: Argument, value: CapturedValue) -> Node:
+        if value.error:
+            return _missing("", value.error)
+        data = value.data or value.value
+        return self._decoder.node(argument.target, data, argument.name)
+
+    def _target(self, argument: Argument, value: CapturedValue, raw: int) -> Node:
+        """A pointer and what it points to."""
+        if value.error:
+            return _missing(pointer(raw), value.error)
+        if not value.data:
+            return Leaf(pointer(raw), f"{raw:#x}" if raw else None)
+        before = f"({raw:#x})" if self._raw_pointers else ""
+        if argument.role == Role.STRING:
+            text = text_of(value.data, raw)
+            assert isinstance(text, Leaf)
+            return Leaf(before + text.text, text.plain)
+        node = self._decoder.node(argument.target, value.data, argument.name)
+        if isinstance(node, Group):
+            return node._replace(prefix=f"{before}&")
+        return Leaf(f"{before}&{node.text}", node.plain)
+
+
+def _missing(shown: str, error: int) -> Leaf:
+    """What could not be captured, and why."""
+    why = "no room" if error == NO_ROOM else f"-{ERRNO_NAMES.get(error, str(error))}"
+    return Leaf(f"{shown} ({why})".lstrip(), {"pointer": shown, "error": why})

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Arguments behind or below the rows of a view, as ``-C args.fmt-mode`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from retsnoop_py.render.args.node import CUT, block, inline
+from retsnoop_py.render.args.read import ArgumentReader, Shown
+from retsnoop_py.render.args.text import cut_to
+from retsnoop_py.render.marks import Marks
+from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.model import Call, Session
+from retsnoop_py.session.trace import RowKind, Trace, TraceRow
+from retsnoop_py.settings import ArgMode, ArgSettings
+
+__all__ = ["ArgumentRows"]
+
+_MISSING = "... data missing ..."
+
+
+class Event(NamedTuple):
+    """An event by its number in the session; whether something is captured at such events."""
+
+    seq: int
+    expected: bool
+
+
+class ArgumentRows:
+    """Writes arguments as text. They are on a row of their call, or on lines below it."""
+
+    def __init__(self, facts: StreamFacts, settings: ArgSettings, marks: Marks) -> None:
+        self.reader = ArgumentReader(facts.arguments, raw_pointers=settings.raw_pointers)
+        self._settings = settings
+        self._numbers = {id(function): i for i, function in enumerate(facts.functions)}
+        self._marks = marks
+        #: Whether they are on the row itself, else below.
+        self.on_row = settings.mode is ArgMode.COMPACT
+
+    def of_call(self, call: Call) -> Event:
+        """The event at which a call of a stack was given its arguments."""
+        number = self._numbers[id(call.function)]
+        return Event(call.seq, self.reader.expects(number))
+
+    def of_row(self, trace: Trace, row: TraceRow) -> Event | None:
+        """The event whose arguments belong on a row of a trace; returns have none."""
+        if row.kind is RowKind.PROBE:
+            return Event(trace.seqs[row.event], self.reader.expects_of_probe(row.id))
+        at = row.event if row.kind is RowKind.ENTRY else row.began
+        if at is None or row.kind not in (RowKind.ENTRY, RowKind.LEAF):
+            return None
+        return Event(trace.seqs[at], self.reader.expects(row.id))
+
+    def behind(self, session: Session, event: Event | None, line: str) -> str:
+        """A row with the arguments of ``event`` behind it, if it has any."""
+        if event is None:
+            return line.rstrip()
+        captured = session.args.get(event.seq)
+        if captured is None:
+            text = _MISSING if event.expected else ""
+        else:
+            text = " ".join(map(self._in_line, self.reader.read(captured)))
+        return f"{line}  {text}".rstrip()
+
+    def below(self, session: Session, event: Event | None, indent: int) -> list[str]:
+        """The lines below a row, each moved to the right by ``indent`` columns."""
+        if event is None:
+            return []
+        captured = session.args.get(event.seq)
+        blanks = " " * indent
+        if captured is None:
+            return [blanks + _MISSING] if event.expected else []
+        return [
+            blanks + line for shown in self.reader.read(captured) for line in self._lines(shown)
+        ]
+
+    def _in_line(self, shown: Shown) -> str:
+        name, value = shown.name, self._value(shown)
+        return f"{name}={value}" if name else value
+
+    def _lines(self, shown: Shown) -> Iterator[str]:
+        start = f"{self._marks.argument} {shown.name} = " if shown.name else ""
+        start = start or f"{self._marks.argument} "
+        if self._settings.mode is not ArgMode.VERBOSE:
+            yield start + self._value(shown)
+            return
+        first, *rest = block(shown.node)
+        yield self._marked(start + first)
+        for line in rest:
+            yield self._marked(f"  {line}")
+
+    def _value(self, shown: Shown) -> str:
+        """The value in one line, within the width that values may have."""
+        text = self._marked(inline(shown.node))
+        return cut_to(text, self._settings.width, self._marks.cut) if shown.name else text
+
+    def _marked(self, text: str) -> str:
+        """``text`` with the mark of this output where something was cut."""
+        if self._marks.cut == CUT:
+            return text
+        return text.replace(CUT, self._marks.cut).encode("ascii", "backslashreplace").decode()
