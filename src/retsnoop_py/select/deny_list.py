@@ -153,6 +153,7 @@ DENY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "migrate_disable",
             "__migrate_enable",
             "__migrate_disable",
+            "___migrate_enable",
             "preempt_count_add",
             "preempt_count_sub",
         ),
