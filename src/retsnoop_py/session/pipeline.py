@@ -25,7 +25,7 @@ from retsnoop_py.symbolize.frames import Resolved, Symbolizer
 Symbol = tuple[bool, Resolved]
 
 #: Batches are worked on in parts of this many bytes: output starts early, memory stays small.
-_PART_BYTES = 1 << 20
+_PART_BYTES = 1 << 16
 
 
 class Recorder(Protocol):
