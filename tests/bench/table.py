@@ -90,11 +90,11 @@ def notes(results: KernelResults) -> list[str]:
         {
             f"{tool} with {selection}"
             for (selection, measure, tool), cell in results.cells.items()
-            if measure == "ready" and len(cell.values) == 1 < results.repeats
+            if measure == "exit" and len(cell.values) == 1 < results.repeats
         }
     )
     if once:
-        told.append(f"Too slow to repeat, one run only: {', '.join(once)}.")
+        told.append(f"Too slow to end more than once, only started again: {', '.join(once)}.")
     told += [
         f"{cell.tool} with {cell.selection}: {cell.problem}."
         for cell in results.cells.values()
