@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Make the golden recordings anew: ``python tests/golden/make.py [KERNEL...]``.
+"""Make the golden recordings anew: ``python tests/golden/make.py [KERNEL...] [RECORDING...]``.
 
-Each is the workload on a real kernel, recorded while it ran live; KERNEL.txt is what that run
-printed. The other texts are replays of it with options, to be read before they are committed.
+Each is a part of the workload on a real kernel, recorded while it ran live; the text of the same
+name is what that run printed. The other texts are replays of it with options, to be read before
+they are committed. Without names of recordings all are made; ``all`` is that of the whole workload.
 """
 
 from __future__ import annotations
@@ -14,32 +15,34 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from tests.golden.views import KERNELS, VIEWS, replay_text  # noqa: E402
-from tests.live.support import ALLOWED, WORKLOAD, trace  # noqa: E402
+from tests.golden.views import KERNELS, RECORDINGS, VIEWS, replay_text  # noqa: E402
+from tests.live.support import WORKLOAD, trace  # noqa: E402
 
 from retsnoop_py.vm.machine import Machine  # noqa: E402
 
-#: Not openat(2): Python itself opens hundreds of files.
-ENTRIES = ("-e", "*_sys_bpf", "-e", "*_sys_mount", "-e", "*_sys_nanosleep")
 
-
-def record(kernel: str) -> None:
-    """Record the workload on ``kernel``."""
-    with Machine(kernel, debug=kernel == "6.12") as machine:
-        path = machine.share / "golden.rsn"
-        live = trace(machine, *ENTRIES, *ALLOWED, "-S", "-o", str(path), "--", *WORKLOAD, "--all")
-        if live.status:
-            sys.exit(live.err)
-        (HERE / f"{kernel}.rsn").write_bytes(path.read_bytes())
-        (HERE / f"{kernel}.txt").write_bytes(live.stdout)
+def record(machine: Machine, kernel: str, name: str) -> None:
+    """Make one recording on a booted kernel."""
+    options, cases = RECORDINGS[name]
+    path = machine.share / "golden.rsn"
+    live = trace(machine, *options, "-o", str(path), "--", *WORKLOAD, *cases)
+    if live.status:
+        sys.exit(live.err)
+    stem = f"{kernel}-{name}".rstrip("-")
+    (HERE / f"{stem}.rsn").write_bytes(path.read_bytes())
+    (HERE / f"{stem}.txt").write_bytes(live.stdout)
 
 
 def main() -> None:
     """Record and render."""
     os.environ["TZ"] = "UTC"
-    for kernel in sys.argv[1:] or KERNELS:
-        record(kernel)
-        for view, options in VIEWS.items():
+    words = ["" if word == "all" else word for word in sys.argv[1:]]
+    names = [word for word in words if word in RECORDINGS] or list(RECORDINGS)
+    for kernel in [word for word in words if word not in RECORDINGS] or KERNELS:
+        with Machine(kernel, debug=kernel == "6.12") as machine:
+            for name in names:
+                record(machine, kernel, name)
+        for view, options in VIEWS.items() if "" in names else ():
             text = replay_text(HERE / f"{kernel}.rsn", options)
             (HERE / f"{kernel}-{view}.txt").write_text(text)
 

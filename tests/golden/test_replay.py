@@ -3,21 +3,33 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from tests.golden.views import KERNELS, VIEWS, replay_text
+from tests.golden.json_text import words_of_json, words_of_text
+from tests.golden.views import KERNELS, VIEWS, recordings, replay_text
 
 from retsnoop_py.recording.overrides import ReplayOverrides
+from retsnoop_py.settings import OutputFormat
 
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_replay_prints_what_the_live_run_printed(kernel: str) -> None:
-    live = (HERE / f"{kernel}.txt").read_text()
-    assert live.count(" TID/PID ") > 20
-    assert replay_text(HERE / f"{kernel}.rsn", ReplayOverrides()) == live
+@pytest.mark.parametrize("name", recordings())
+def test_a_replay_prints_what_the_live_run_printed(name: str) -> None:
+    live = (HERE / f"{name}.txt").read_text()
+    assert live.count(" TID/PID ") > (20 if name in KERNELS else 3)
+    assert replay_text(HERE / f"{name}.rsn", ReplayOverrides()) == live
+
+
+@pytest.mark.parametrize("name", recordings())
+def test_text_and_json_tell_the_same(name: str) -> None:
+    text = replay_text(HERE / f"{name}.rsn", ReplayOverrides())
+    lines = replay_text(HERE / f"{name}.rsn", ReplayOverrides(format=OutputFormat.JSON))
+
+    assert words_of_json(lines) == words_of_text(text)
+    assert json.loads(lines.splitlines()[-1])["sessions"] == text.count(" TID/PID ")
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -28,7 +40,7 @@ def test_a_view_looks_as_it_did(kernel: str, view: str) -> None:
     assert replay_text(HERE / f"{kernel}.rsn", VIEWS[view]) == expected
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_no_line_ends_in_blanks(kernel: str) -> None:
-    text = (HERE / f"{kernel}-raw.txt").read_text()
+@pytest.mark.parametrize("path", sorted(HERE.glob("*.txt")), ids=lambda path: path.stem)
+def test_no_line_ends_in_blanks(path: Path) -> None:
+    text = path.read_text()
     assert [line for line in text.splitlines() if line != line.rstrip()] == []

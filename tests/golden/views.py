@@ -6,11 +6,22 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from tests.live.support import ALLOWED
+
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.replay import replay
 from retsnoop_py.settings import SymbolizeMode
 
 KERNELS = ("5.10", "6.1", "6.12", "7.2")
+#: Not openat(2): Python itself opens hundreds of files.
+ENTRIES = ("-e", "*_sys_bpf", "-e", "*_sys_mount", "-e", "*_sys_nanosleep")
+FEW = ("bpf-map-key-size-array", "bpf-map-lookup-missing", "bpf-prog-rejected", "bpf-prog-accepted")
+#: What is recorded on each kernel: options, and the cases of the workload.
+RECORDINGS = {
+    "": ((*ENTRIES, *ALLOWED, "-S"), ("--all",)),
+    "calls": (("-T", "-E", "-S", "-e", "*_sys_bpf", *ALLOWED), FEW),
+}
+#: How the first of them is shown besides.
 VIEWS = {
     "errors": ReplayOverrides(success=False),
     "raw": ReplayOverrides(success=False, unfiltered=True, emit_addrs=True, dec_offs=True),
@@ -22,6 +33,11 @@ VIEWS = {
     ),
     "long": ReplayOverrides(longer_ns=150_000_000),
 }
+
+
+def recordings() -> list[str]:
+    """The names of all recordings, that of the first on a kernel being the kernel's."""
+    return [f"{kernel}-{name}".rstrip("-") for kernel in KERNELS for name in RECORDINGS]
 
 
 def replay_text(path: Path, overrides: ReplayOverrides) -> str:

@@ -15,14 +15,15 @@ injected probe.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.result import format_result
-from retsnoop_py.render.text import display_width, pad, printable
+from retsnoop_py.render.sheet import CPU, DURATION, RESULT, SELF, Sheet
+from retsnoop_py.render.text import pad, printable
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report
@@ -33,27 +34,13 @@ from retsnoop_py.settings import ViewSettings
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows
 
-_CALLS, _RESULT, _DURATION = "FUNCTION CALLS", "RESULT", "DURATION"
-_SELF, _CPU = "SELF", "CPU"
 _CONTEXT = "CONTEXT"
 _INDENT = "    "
 #: Calls deeper than this are not indented further: their depth is written out.
 _MAX_LEVELS = 64
-#: Shapes whose first column is kept; they are forgotten together.
+#: Shapes whose sheets are kept; they are forgotten together.
 _MAX_SHAPES = 1 << 10
 _MAX_RESULTS = 1 << 16
-_UNKNOWN = "..."
-
-
-class _Labels:
-    """The first column of a shape, filled with blanks to ``width``."""
-
-    __slots__ = ("shape", "texts", "width")
-
-    def __init__(self, shape: Shape, texts: Sequence[str]) -> None:
-        self.shape = shape
-        self.width = max(len(_CALLS), *map(display_width, texts))
-        self.texts = [pad(text, self.width) for text in texts]
 
 
 class CallsSection:
@@ -71,74 +58,64 @@ class CallsSection:
         self._functions = facts.functions
         self._names = [printable(function.name) for function in facts.functions]
         self._probe_name = facts.probe_name
-        self._views = views
         self._palette = palette
         self._marks = marks
-        self._labels: dict[int, _Labels] = {}
+        self._titles = [DURATION, *[SELF] * views.self_time, *[CPU] * views.cpu]
+        self._sheets: dict[int, Sheet] = {}
         self._result = lru_cache(_MAX_RESULTS)(self._result_of)
 
     def lines(self, report: Report) -> list[str]:
-        """Header and rows; no line ends in blanks."""
+        """The table, in one piece; none of its lines ends in blanks."""
         trace = report.trace
         if trace is None or not trace.shape.rows:
             return []
-        labels = self._labels_of(trace.shape)
-        results = [self._result_cell(trace, row) for row in trace.shape.rows]
-        width = max(len(_RESULT), *map(len, results))
-        columns = [_right(title, cells) for title, cells in self._numbers(trace)]
-        if self._palette.error:
-            results = [
-                paint(text.ljust(width), self._palette.error if self._failed(trace, row) else "")
-                for row, text in zip(trace.shape.rows, results, strict=True)
-            ]
-        numbers = map("  ".join, zip(*columns, strict=True))
-        head, dashes = next(numbers), next(numbers)
-        lines = [
-            f"{_CALLS:<{labels.width}}   {_RESULT:<{width}}  {head}",
-            f"{'-' * labels.width}   {'-' * width}  {dashes}",
-        ]
-        rows = [
-            f"{label}   {result:<{width}}  {number}"
-            for label, result, number in zip(labels.texts, results, numbers, strict=True)
-        ]
-        if self._arguments is not None:
-            return self._with_arguments(report.session, trace, lines, rows, labels.width)
-        lines += map(str.rstrip, rows)
-        return lines
+        sheet = self._sheet(trace.shape)
+        registers, times, result_of = trace.events.results, trace.events.times_ns, self._result
+        results = [result_of(function, registers[event]) for function, event in sheet.results]
+        took = [(times[event] - times[began]) / 1000 for event, began in sheet.spans]
+        widths = [max(map(len, (RESULT, *results))), _time_width(DURATION, took)]
+        values: list[object] = [*self._painted(trace, sheet, results, widths[0]), *took]
+        if SELF in self._titles:
+            own = [(trace.self_ns(row) or 0) / 1000 for row in sheet.own]
+            widths.append(_time_width(SELF, own))
+            values += own
+        if CPU in self._titles:
+            cpus = [self._cpu(trace, row) for row in sheet.placed]
+            widths.append(max(map(len, (CPU, *cpus))))
+            values += cpus
+        text = sheet.text(tuple(widths), values)
+        if self._arguments is None:
+            return [text]
+        return self._with_arguments(report.session, trace, text.split("\n"), sheet.width)
 
     def _with_arguments(
-        self, session: Session, trace: Trace, head: list[str], rows: list[str], indent: int
+        self, session: Session, trace: Trace, lines: list[str], width: int
     ) -> list[str]:
         """Header and rows, and on these or below what was captured at them."""
         arguments = self._arguments
         assert arguments is not None
+        head, rows = lines[:2], lines[2:]
         events = [arguments.of_row(trace, row) for row in trace.shape.rows]
+        pairs = zip(events, rows, strict=True)
         if arguments.on_row:
+            full = len(head[1])  # dashes and blanks
             titles = (_CONTEXT, "-" * len(_CONTEXT))
             lines = [f"{line}  {title}" for line, title in zip(head, titles, strict=True)]
-            pairs = zip(events, rows, strict=True)
-            return lines + [arguments.behind(session, event, row) for event, row in pairs]
-        for event, row in zip(events, rows, strict=True):
-            head += (row.rstrip(), *arguments.below(session, event, indent + 1))
+            return lines + [
+                arguments.behind(session, event, pad(row, full)) for event, row in pairs
+            ]
+        for event, row in pairs:
+            head += (row, *arguments.below(session, event, width + 1))
         return head
 
-    def _numbers(self, trace: Trace) -> Iterator[tuple[str, list[str]]]:
-        """The columns behind the results: titles and cells."""
-        rows = trace.shape.rows
-        yield _DURATION, [_duration(row, trace.duration_ns(row)) for row in rows]
-        if self._views.self_time:
-            yield _SELF, [_duration(row, trace.self_ns(row)) for row in rows]
-        if self._views.cpu:
-            yield _CPU, [self._cpu(trace, row) for row in rows]
-
-    def _labels_of(self, shape: Shape) -> _Labels:
-        """The first column, worked out once: the same shapes come back in most sessions."""
-        known = self._labels.get(id(shape))
+    def _sheet(self, shape: Shape) -> Sheet:
+        known = self._sheets.get(id(shape))
         if known is None:
-            if len(self._labels) >= _MAX_SHAPES:
-                self._labels.clear()
-            # the shape is kept, so that its id stays its own
-            known = self._labels[id(shape)] = _Labels(shape, [*map(self._label, shape.rows)])
+            if len(self._sheets) >= _MAX_SHAPES:
+                self._sheets.clear()
+            # the sheet keeps the shape, so that its id stays its own
+            known = Sheet(shape, [self._label(row) for row in shape.rows], self._titles)
+            self._sheets[id(shape)] = known
         return known
 
     def _label(self, row: TraceRow) -> str:
@@ -155,35 +132,30 @@ class CallsSection:
             text, level = f"{text} (depth {level + 1})", _MAX_LEVELS
         return f"{_INDENT * level}{mark} {text}"
 
-    def _result_cell(self, trace: Trace, row: TraceRow) -> str:
-        if row.kind is RowKind.EXIT or row.kind is RowKind.LEAF:
-            return self._result(row.id, trace.results[row.event])
-        return _UNKNOWN if row.kind is RowKind.GAP else ""
-
     def _result_of(self, function: int, register: int) -> str:
         return format_result(self._functions[function], register)
 
-    def _failed(self, trace: Trace, row: TraceRow) -> bool:
-        if row.kind is not RowKind.EXIT and row.kind is not RowKind.LEAF:
-            return False
-        return error_of(self._functions[row.id], trace.results[row.event]) is not None
+    def _painted(self, trace: Trace, sheet: Sheet, results: list[str], width: int) -> Sequence[str]:
+        """The results, those of failures in colour if there is any."""
+        if not self._palette.error:
+            return results
+        registers, functions = trace.events.results, self._functions
+        return [
+            paint(text.ljust(width), self._palette.error)
+            if error_of(functions[row.id], registers[row.event]) is not None
+            else text
+            for row, text in zip(sheet.returns, results, strict=True)
+        ]
 
     def _cpu(self, trace: Trace, row: TraceRow) -> str:
-        if row.kind is RowKind.GAP:
-            return _UNKNOWN
-        cpu = trace.cpus[row.event]
-        if row.kind is RowKind.LEAF and row.began is not None and trace.cpus[row.began] != cpu:
-            return f"{trace.cpus[row.began]}{self._marks.entry}{cpu}"
+        cpus = trace.events.cpus
+        cpu = cpus[row.event]
+        if row.kind is RowKind.LEAF and row.began is not None and cpus[row.began] != cpu:
+            return f"{cpus[row.began]}{self._marks.entry}{cpu}"
         return str(cpu)
 
 
-def _duration(row: TraceRow, ns: int | None) -> str:
-    if row.kind is RowKind.ENTRY or row.kind is RowKind.PROBE:
-        return ""
-    return _UNKNOWN if ns is None else f"{ns / 1000:.3f}us"
-
-
-def _right(title: str, cells: Sequence[str]) -> list[str]:
-    """Title, dashes and cells, all of one width, the text at the right."""
-    width = max(len(title), *map(len, cells))
-    return [title.rjust(width), "-" * width, *[cell.rjust(width) for cell in cells]]
+def _time_width(title: str, times: Sequence[float]) -> int:
+    """The width of a column of times in us."""
+    longest = max(times, default=0.0)
+    return max(len(title), len(f"{longest:.3f}us"), len(f"{min(times, default=0.0):.3f}us"))

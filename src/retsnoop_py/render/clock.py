@@ -10,7 +10,6 @@ from retsnoop_py.value import Value
 
 _NS = 1_000_000_000
 _DAY_S = 86_400
-_DAY_US = 86_400_000_000
 
 
 class Clock(Value):
@@ -26,20 +25,22 @@ class Clock(Value):
     def time_of_day(self, monotonic_ns: int) -> str:
         """``HH:MM:SS.uuuuuu``, microseconds truncated."""
         us = (monotonic_ns + self.realtime_offset_ns) // 1000 + self.utc_offset_s * 1_000_000
-        seconds, us = divmod(us % _DAY_US, 1_000_000)
-        minutes, seconds = divmod(seconds, 60)
-        return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}.{us:06}"
+        seconds, us = divmod(us, 1_000_000)
+        return f"{_hours(seconds % _DAY_S)}.{us:06}"
 
     def timestamp(self, monotonic_ns: int) -> str:
         """ISO 8601 with nanoseconds: ``2026-11-21T19:20:11.222836123+01:00``."""
         total = monotonic_ns + self.realtime_offset_ns + self.utc_offset_s * _NS
         seconds, ns = divmod(total, _NS)
         day, seconds = divmod(seconds, _DAY_S)
-        minutes, seconds = divmod(seconds, 60)
-        return (
-            f"{_date(day)}T{minutes // 60:02}:{minutes % 60:02}:{seconds:02}.{ns:09}"
-            f"{_zone(self.utc_offset_s)}"
-        )
+        return f"{_date(day)}T{_hours(seconds)}.{ns:09}{_zone(self.utc_offset_s)}"
+
+
+@lru_cache(maxsize=64)
+def _hours(seconds: int) -> str:
+    """``HH:MM:SS``, worked out once a second: there may be thousands of sessions in one."""
+    minutes, seconds = divmod(seconds, 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
 
 
 @lru_cache(maxsize=16)

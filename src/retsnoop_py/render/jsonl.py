@@ -113,21 +113,33 @@ class JsonRenderer:
             return self._entered(trace, row, at)
         if row.kind is RowKind.PROBE:
             probe = self._facts.probe_name(row.id)
-            return to.ProbeHit(trace.seqs[at], trace.times_ns[at], row.depth, trace.cpus[at], probe)
+            return to.ProbeHit(
+                trace.events.seqs[at],
+                trace.events.times_ns[at],
+                row.depth,
+                trace.events.cpus[at],
+                probe,
+            )
         return to.Returned(
-            trace.seqs[at],
-            trace.times_ns[at],
+            trace.events.seqs[at],
+            trace.events.times_ns[at],
             row.depth,
-            trace.cpus[at],
+            trace.events.cpus[at],
             self._functions[row.id],
-            self._result(row.id, trace.results[at]),
+            self._result(row.id, trace.events.results[at]),
             trace.duration_ns(row),
             trace.self_ns(row),
         )
 
     def _entered(self, trace: Trace, row: TraceRow, at: int) -> to.Entered:
         function = self._functions[row.id]
-        return to.Entered(trace.seqs[at], trace.times_ns[at], row.depth, trace.cpus[at], function)
+        return to.Entered(
+            trace.events.seqs[at],
+            trace.events.times_ns[at],
+            row.depth,
+            trace.events.cpus[at],
+            function,
+        )
 
     def _entry(self, row: StackRow) -> to.StackEntry:
         return to.StackEntry(

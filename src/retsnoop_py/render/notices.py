@@ -102,6 +102,10 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
             "UNTRACED PROCESSES",
             "too many children at a time: trace with -p or -n instead of a command",
         ),
+        "parts_dropped": (
+            "DROPPED PARTS",
+            "calls that go on fill the memory: trace fewer functions (-a, -d)",
+        ),
         "records_unknown": (
             "UNKNOWN RECORDS",
             "a newer version made them: replay with that one",

@@ -6,13 +6,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum, IntFlag
+from functools import lru_cache
+from typing import Any
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.session.arguments import Captured, Items
+from retsnoop_py.session.arguments import Captured
+from retsnoop_py.session.events import EventDecoder
 from retsnoop_py.session.layouts import Layout, layout_named
-from retsnoop_py.session.model import Call, Event, EventKind, Session
-from retsnoop_py.session.parts import Branches, Key, Parts, PartStore
+from retsnoop_py.session.model import NO_ARGS, NO_EVENTS, Call, Events, Session
+from retsnoop_py.session.parts import NO_PARTS, Branches, Key, Parts, PartStore
 
 Batch = bytes | memoryview
 
@@ -40,8 +43,6 @@ class SessionFlags(IntFlag):
 _ERROR, _DIED, _CALL_SITES, _IGNORED, _STITCH, _PROBE = (int(flag) for flag in SessionFlags)
 _INTERIM = _STITCH | _PROBE
 _PARTS = (RecordType.EVENTS, RecordType.BRANCHES, RecordType.USER_STACK)
-_CALL_EVENTS = frozenset(map(int, (EventKind.ENTRY, EventKind.EXIT, EventKind.PROBE)))
-_ARGS_EVENTS = frozenset(map(int, (EventKind.ARGS, EventKind.PROBE_ARGS)))
 
 _SESSION = (
     "slot_cnt",
@@ -68,11 +69,11 @@ _COMMS = ("task_comm", "proc_comm")
 _LATER = ("dropped", "too_deep", "lost_exits", "lost_entries", "parts", "cpu")
 _SLOT = ("func_id", "seq", "result", "latency")
 _PART = ("start_ts", "tid", "cnt")
-_EVENT = ("kind", "depth", "cpu", "id", "seq", "ts", "result")
 #: Sessions wait for no more than this many others for parts that may never come.
 _MAX_WAITING = 1 << 10
 
 
+@lru_cache(maxsize=4096)
 def comm_text(comm: bytes) -> str:
     r"""A task's name as text: up to the first NUL, bytes that are not UTF-8 as ``\xNN``."""
     return comm.partition(b"\0")[0].decode("utf-8", "backslashreplace")
@@ -98,7 +99,7 @@ class Collector:
         self._parts = PartStore()
         self._waiting: dict[Key, tuple[int, bytes]] = {}
         self._part_format: struct.Struct | None = None
-        self._items: Items | None = None
+        self._decoder: EventDecoder | None = None
         if any(layout.name == "rsn_part" for layout in layouts):
             self._describe_parts(layouts)
         self.skipped = 0
@@ -106,16 +107,15 @@ class Collector:
         self.position = 0
 
     def _describe_parts(self, layouts: Sequence[Layout]) -> None:
-        part, event = layout_named(layouts, "rsn_part"), layout_named(layouts, "rsn_event")
+        part = layout_named(layouts, "rsn_part")
         self._part_format = part.format()
         self._pick_part = part.picker(_PART)
-        session = layout_named(layouts, "rsn_session")
-        self._pick_key = session.picker(("start_ts", "tid", "flags", "parts"))
-        self._event_format = event.format()
-        self._pick_event = event.picker(_EVENT)
-        self._event_head = struct.Struct(event.order + "HB")
-        if any(layout.name == "rsn_args" for layout in layouts):
-            self._items = Items(layouts)
+        self._decoder = EventDecoder(layouts, len(self._functions))
+
+    @property
+    def parts_dropped(self) -> int:
+        """Parts with events of sessions that went on, for which there was no room."""
+        return self._parts.dropped
 
     def feed(self, batch: Batch) -> list[Session]:
         """All sessions of one batch; raises DataError as :meth:`sessions` does."""
@@ -129,8 +129,13 @@ class Collector:
         """
         view = memoryview(batch)
         position, end = 0, len(view)
+        unpack, head = self._header.unpack_from, self._header.size
         while position < end:
-            kind, size = self._record(view, position)
+            if end - position < head:
+                raise _damaged(position, f"{end - position} bytes are too few for a record")
+            kind, size = unpack(view, position)
+            if not head <= size <= end - position:
+                raise _misfit(position, size, end - position)
             session = None
             if kind == RecordType.SESSION:
                 session = self._session(view, position, size)
@@ -147,7 +152,8 @@ class Collector:
         """At the end of the stream: sessions that are still waiting for parts."""
         waiting, self._waiting = self._waiting, {}
         for key, (_, record) in waiting.items():
-            yield self._decode(memoryview(record), 0, len(record), self._parts.take(key))
+            fields = self._fields(memoryview(record), 0, len(record))
+            yield self._decode(fields, memoryview(record), 0, len(record), self._parts.take(key))
 
     def _part(self, kind: int, view: memoryview, position: int, size: int) -> Session | None:
         """Keep a part; the session that has waited for it, if it was the last one missing."""
@@ -175,63 +181,58 @@ class Collector:
         From a malformed record on the rest is one part, so that decoding it tells.
         """
         view = memoryview(batch)
+        unpack, head, end = self._header.unpack_from, self._header.size, len(view)
         start = position = 0
-        while position < len(view):
-            try:
-                position += (self._record(view, position)[1] + 7) & ~7
-            except DataError:
+        while position + head <= end:
+            _, size = unpack(view, position)
+            if not head <= size <= end - position:
                 break
+            position += (size + 7) & ~7
             if position - start >= limit:
                 yield view[start:position]
                 start = position
-        if start < len(view):
+        if start < end:
             yield view[start:]
 
-    def _record(self, view: memoryview, position: int) -> tuple[int, int]:
-        left = len(view) - position
-        if left < self._header.size:
-            raise _damaged(position, f"{left} bytes are too few for a record")
-        kind, size = self._header.unpack_from(view, position)
-        if not self._header.size <= size <= left:
-            raise _damaged(position, f"its size of {size} bytes does not fit the {left} there are")
-        return kind, size
-
-    def _session(self, view: memoryview, position: int, size: int) -> Session | None:
-        """The session of a record, unless it is to be ignored or has to wait for its parts."""
+    def _fields(self, view: memoryview, position: int, size: int) -> tuple[Any, ...]:
+        """The members :data:`_SESSION` of a record."""
         head = self._session_format
         if size < head.size:
             raise _damaged(position, f"{size} bytes are too few for a session")
-        if self._part_format is None:
-            return self._decode(view, position, size, Parts())
-        start_ts, tid, flags, needed = self._pick_key((*head.unpack_from(view, position), 0))
+        return self._pick_session((*head.unpack_from(view, position), 0))
+
+    def _session(self, view: memoryview, position: int, size: int) -> Session | None:
+        """The session of a record, unless it is to be ignored or has to wait for its parts."""
+        fields = self._fields(view, position, size)
+        start_ts, tid, flags, needed = fields[4], fields[6], fields[10], fields[16]
         key = tid, start_ts
         if flags & _IGNORED:
             self._parts.take(key)
             return None
-        if not needed:
-            return self._decode(view, position, size, Parts())
+        if not needed or self._part_format is None:
+            return self._decode(fields, view, position, size, NO_PARTS)
         parts = self._parts.get(key)
         if parts.arrived < needed and len(self._waiting) < _MAX_WAITING:
             self._waiting[key] = needed, bytes(view[position : position + size])
             return None
         if not flags & _INTERIM:
             self._parts.take(key)
-        return self._decode(view, position, size, parts)
+        return self._decode(fields, view, position, size, parts)
 
-    def _decode(self, view: memoryview, position: int, size: int, parts: Parts) -> Session:
-        head = self._session_format
-        picked = self._pick_session((*head.unpack_from(view, position), 0))
-        slot_cnt, kstack_cnt, depth, stitch_pos, start_ts, emit_ts, tid, tgid = picked[:8]
-        task_comm, proc_comm, flags, last_seq, dropped, too_deep, lost_exits, lost_entries = picked[
+    def _decode(
+        self, fields: tuple[Any, ...], view: memoryview, position: int, size: int, parts: Parts
+    ) -> Session:
+        slot_cnt, kstack_cnt, depth, stitch_pos, start_ts, emit_ts, tid, tgid = fields[:8]
+        task_comm, proc_comm, flags, last_seq, dropped, too_deep, lost_exits, lost_entries = fields[
             8:16
         ]
-        slots = position + head.size
+        slots = position + self._session_format.size
         stack = slots + slot_cnt * self._slot_format.size
         if slot_cnt < 0 or kstack_cnt < 0 or stack + kstack_cnt * 8 > position + size:
             raise _damaged(
                 position, f"{slot_cnt} calls and {kstack_cnt} addresses do not fit {size} bytes"
             )
-        events, args = self._events(parts.events, position) if parts.events else ((), {})
+        events, args = self._events(parts.events, position)
         return Session(
             start_ns=start_ts,
             emit_ns=emit_ts,
@@ -253,36 +254,17 @@ class Collector:
             call_sites=bool(flags & _CALL_SITES),
             events=events,
             args=args,
-            cpu=picked[17],
+            cpu=fields[17],
         )
 
-    def _events(
-        self, data: bytes, position: int
-    ) -> tuple[tuple[Event, ...], Mapping[int, Captured]]:
-        """The calls, returns and probe hits, and what was captured at them, by their number.
-
-        Each item tells its size, so that one of a kind that is not known can be passed over.
-        """
-        found = []
-        args: dict[int, Captured] = {}
-        at, end, size_of = 0, len(data), self._event_format.size
-        while at + self._event_head.size <= end:
-            size, kind = self._event_head.unpack_from(data, at)
-            if not 0 < size <= end - at:
-                raise _damaged(position, f"an event of {size} bytes does not fit its part")
-            if kind in _CALL_EVENTS:
-                if size < size_of:
-                    raise _damaged(position, f"{size} bytes are too few for an event")
-                row = self._event_format.unpack_from(data, at)
-                found.append(Event(*self._pick_event((*row, 0))))
-            elif kind in _ARGS_EVENTS and self._items is not None:
-                try:
-                    seq, args_of = self._items.read(data[at : at + size])
-                except DataError as err:
-                    raise _damaged(position, err.message) from None
-                args[seq] = args_of
-            at += size
-        return tuple(found), args
+    def _events(self, data: bytes, position: int) -> tuple[Events, Mapping[int, Captured]]:
+        if not data:
+            return NO_EVENTS, NO_ARGS
+        assert self._decoder is not None
+        try:
+            return self._decoder.decode(data)
+        except DataError as err:
+            raise _damaged(position, err.message) from None
 
     def _calls(self, slots: bytes, depth: int, stitch_pos: int, position: int) -> tuple[Call, ...]:
         rows = self._slot_format.iter_unpack(slots)
@@ -298,6 +280,10 @@ class Collector:
             )
         except IndexError:  # func_id
             raise _damaged(position, "it names a function that is not traced") from None
+
+
+def _misfit(position: int, size: int, left: int) -> DataError:
+    return _damaged(position, f"its size of {size} bytes does not fit the {left} there are")
 
 
 def _damaged(position: int, why: str) -> DataError:

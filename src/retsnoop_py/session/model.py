@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -54,7 +54,31 @@ class Event(NamedTuple):
     result: int
 
 
-_NOTHING: Mapping[int, Captured] = MappingProxyType({})
+NO_ARGS: Mapping[int, Captured] = MappingProxyType({})
+
+
+class Events(NamedTuple):
+    """The events of a session, field by field; :class:`Event` tells what these are."""
+
+    kinds: tuple[int, ...]
+    depths: tuple[int, ...]
+    cpus: tuple[int, ...]
+    ids: tuple[int, ...]
+    seqs: tuple[int, ...]
+    times_ns: tuple[int, ...]
+    results: tuple[int, ...]
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Events:
+        """Single events put together."""
+        return cls(*zip(*events, strict=True)) if (events := tuple(events)) else NO_EVENTS
+
+    def each(self) -> Iterator[Event]:
+        """The events, one by one."""
+        return map(Event._make, zip(*self, strict=True))
+
+
+NO_EVENTS = Events((), (), (), (), (), (), ())
 
 
 class Session(NamedTuple):
@@ -81,9 +105,9 @@ class Session(NamedTuple):
     lost_entries: int
     #: The kernel could not unwind: ``kstack`` is where each call returns to, then what was above.
     call_sites: bool = False
-    events: tuple[Event, ...] = ()
+    events: Events = NO_EVENTS
     #: What was captured at an event, by its ``seq``.
-    args: Mapping[int, Captured] = _NOTHING
+    args: Mapping[int, Captured] = NO_ARGS
     #: The CPU on which it ended.
     cpu: int = 0
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 #: Parts of so many sessions are kept; of those that are not heard of again the oldest go first.
 _MAX_OPEN = 1 << 16
+#: Bytes of events kept for sessions that go on: a call that never ends could fill the memory.
+_MAX_BYTES = 256 << 20
 
 #: Which session: its thread and its start, CLOCK_MONOTONIC ns.
 Key = tuple[int, int]
@@ -19,51 +21,82 @@ class Branches(NamedTuple):
     data: bytes
 
 
-class Parts(NamedTuple):
+class Parts:
     """A session's parts: ``arrived`` tells how many came; payloads as the kernel side made them."""
 
-    arrived: int = 0
-    events: bytes = b""
-    branches: Branches | None = None
-    user_stack: bytes = b""
+    __slots__ = ("_events", "arrived", "branches", "user_stack")
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self._events: list[bytes] = []
+        self.branches: Branches | None = None
+        self.user_stack = b""
+
+    @property
+    def events(self) -> bytes:
+        """All events."""
+        if len(self._events) > 1:
+            self._events = [b"".join(self._events)]
+        return self._events[0] if self._events else b""
+
+    @property
+    def event_bytes(self) -> int:
+        """Their size."""
+        return sum(map(len, self._events))
+
+    def add_events(self, data: bytes) -> None:
+        """Append events."""
+        self._events.append(data)
 
 
-_NONE = Parts()
+#: Of a session that has none; not to be changed.
+NO_PARTS = Parts()
 
 
 class PartStore:
-    """The parts of sessions whose record has not come yet."""
+    """The parts of sessions whose record has not come yet.
 
-    def __init__(self) -> None:
+    ``dropped`` counts parts with events for which there was no room.
+    """
+
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         self._open: dict[Key, Parts] = {}
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self.dropped = 0
 
     def add_events(self, key: Key, data: bytes) -> None:
         """Append events."""
-        known = self._known(key)
-        self._open[key] = known._replace(arrived=known.arrived + 1, events=known.events + data)
+        parts = self._arrived(key)
+        if self._bytes + len(data) > self._max_bytes:
+            self.dropped += 1
+            return
+        self._bytes += len(data)
+        parts.add_events(data)
 
     def set_branches(self, key: Key, branches: Branches) -> None:
         """The last branches before what the next record of the session tells."""
-        known = self._known(key)
-        self._open[key] = known._replace(arrived=known.arrived + 1, branches=branches)
+        self._arrived(key).branches = branches
 
     def set_user_stack(self, key: Key, data: bytes) -> None:
         """The user stack of the session."""
-        known = self._known(key)
-        self._open[key] = known._replace(arrived=known.arrived + 1, user_stack=data)
+        self._arrived(key).user_stack = data
 
     def get(self, key: Key) -> Parts:
         """What has come for a session that goes on."""
-        return self._open.get(key, _NONE)
+        return self._open.get(key, NO_PARTS)
 
     def take(self, key: Key) -> Parts:
         """What has come for a session that has ended; forgotten here."""
-        return self._open.pop(key, _NONE)
+        parts = self._open.pop(key, NO_PARTS)
+        self._bytes -= parts.event_bytes
+        return parts
 
-    def _known(self, key: Key) -> Parts:
-        known = self._open.get(key)
-        if known is None:
+    def _arrived(self, key: Key) -> Parts:
+        parts = self._open.get(key)
+        if parts is None:
             if len(self._open) >= _MAX_OPEN:
-                del self._open[next(iter(self._open))]
-            known = _NONE
-        return known
+                self.take(next(iter(self._open)))
+            parts = self._open[key] = Parts()
+        parts.arrived += 1
+        return parts

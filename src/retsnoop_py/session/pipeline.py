@@ -108,6 +108,7 @@ class Pipeline:
             self._show(sessions)
         known_here = {
             "records_unknown": self._collector.skipped,
+            "parts_dropped": self._collector.parts_dropped,
             "bare_stacks": self._bare_stacks,
         }
         for line in loss_summary({**stats, **known_here}, self._settings.bpf):

@@ -12,7 +12,7 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from retsnoop_py.session.model import Event, EventKind, Session
+from retsnoop_py.session.model import EventKind, Events, Session
 
 _ENTRY, _EXIT = int(EventKind.ENTRY), int(EventKind.EXIT)
 #: So many shapes are kept; they are forgotten together.
@@ -62,34 +62,25 @@ class Shape:
 
 
 class Trace(NamedTuple):
-    """The call trace of one session: its shape, and what the events of this one hold."""
+    """The call trace of one session: its shape, and the events its rows point at."""
 
     shape: Shape
-    seqs: tuple[int, ...]
-    cpus: tuple[int, ...]
-    times_ns: tuple[int, ...]
-    results: tuple[int, ...]
+    events: Events
 
     def duration_ns(self, row: TraceRow) -> int | None:
         """How long the call of an EXIT or LEAF row took, callees included; None: not known."""
         if row.began is None:
             return None
-        return self.times_ns[row.event] - self.times_ns[row.began]
+        times = self.events.times_ns
+        return times[row.event] - times[row.began]
 
     def self_ns(self, row: TraceRow) -> int | None:
         """The same without the traced callees."""
         total = self.duration_ns(row)
         if total is None or row.inner is None:
             return None
-        times = self.times_ns
+        times = self.events.times_ns
         return total - sum(times[ended] - times[began] for began, ended in row.inner)
-
-
-_NOTHING: tuple[tuple[int, ...], ...] = ((),) * len(Event._fields)
-
-
-def _columns(events: Sequence[Event]) -> Sequence[tuple[int, ...]]:
-    return tuple(zip(*events, strict=True)) or _NOTHING
 
 
 class Tracer:
@@ -101,27 +92,25 @@ class Tracer:
     def trace(self, session: Session) -> Trace:
         """The trace of a session, up to the last event its record tells of."""
         events, last_seq = session.events, session.last_seq
-        if events and events[-1].seq > last_seq:
-            events = tuple(event for event in events if event.seq <= last_seq)
-        columns = _columns(events)
-        shape = self._shape(columns, last_seq)
+        shape = self._shape(events, last_seq)
         if shape is None:
-            # parts from a perf buffer may come in another order
-            ordered = {event.seq: event for event in events if 1 <= event.seq <= last_seq}
-            columns = _columns([ordered[seq] for seq in sorted(ordered)])
-            shape = self._shape(columns, last_seq)
+            # parts from a perf buffer may come in another order; an interim record is of a part
+            told = {event.seq: event for event in events.each() if 1 <= event.seq <= last_seq}
+            events = Events.of(told[seq] for seq in sorted(told))
+            shape = self._shape(events, last_seq)
             assert shape is not None
-        _, _, cpus, _, seqs, times, results = columns
-        return Trace(shape, seqs, cpus, times, results)
+        return Trace(shape, events)
 
-    def _shape(self, columns: Sequence[tuple[int, ...]], last_seq: int) -> Shape | None:
-        """The shape of events in order; None if they are not."""
-        kinds, depths, _, ids, seqs, _, _ = columns
+    def _shape(self, events: Events, last_seq: int) -> Shape | None:
+        """The shape of events in order, none behind ``last_seq``; None if they are not so."""
+        kinds, depths, _, ids, seqs, _, _ = events
         key = kinds, depths, ids, seqs, last_seq
         known = self._shapes.get(key)
         if known is not None:
             return known
-        if seqs and (seqs[0] < 1 or any(after <= before for before, after in pairwise(seqs))):
+        if seqs and not 1 <= seqs[0] <= seqs[-1] <= last_seq:
+            return None
+        if any(after <= before for before, after in pairwise(seqs)):
             return None
         shape = Shape(tuple(_Tree().rows(kinds, depths, ids, seqs, last_seq)))
         if len(seqs) <= _MAX_KEPT:

@@ -12,7 +12,7 @@ from tests.unit.session.records import INT, LONG, PTR, VOID, facts, function, se
 from retsnoop_py.render.calls import CallsSection
 from retsnoop_py.render.marks import ASCII, Marks
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.session.model import Event, EventKind
+from retsnoop_py.session.model import Event, EventKind, Events
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.trace import Tracer
 from retsnoop_py.settings import ViewSettings
@@ -60,8 +60,9 @@ def lines(
         palette or Palette(),
         marks or Marks(),
     )
-    subject = session(events=tuple(rows), last_seq=len(told))
-    return section.lines(Report(subject, (), Tracer().trace(subject)))
+    subject = session(events=Events.of(rows), last_seq=len(told))
+    found = section.lines(Report(subject, (), Tracer().trace(subject)))
+    return "\n".join(found).split("\n")
 
 
 #: As retsnoop's manual has it, the cases of its formatter in one.

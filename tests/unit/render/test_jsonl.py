@@ -72,7 +72,7 @@ def test_a_session_holds_raw_values_and_what_they_mean() -> None:
         "type": "summary",
         "version": 1,
         "sessions": 1,
-        "lost": {"records_unknown": 0, "bare_stacks": 0},
+        "lost": {"records_unknown": 0, "parts_dropped": 0, "bare_stacks": 0},
         "kernel": "6.12.107",
         "machine": "x86_64",
     }

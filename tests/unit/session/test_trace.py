@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.session.records import session
 
-from retsnoop_py.session.model import Event, EventKind
+from retsnoop_py.session.model import Event, EventKind, Events
 from retsnoop_py.session.trace import RowKind, Trace, Tracer
 
 SIGNS = {"→": EventKind.ENTRY, "←": EventKind.EXIT, "◎": EventKind.PROBE}
@@ -23,7 +23,7 @@ SHOWN = {
 }
 
 
-def events(text: str, lost: Sequence[int] = ()) -> tuple[Event, ...]:
+def events(text: str, lost: Sequence[int] = ()) -> list[Event]:
     """``→a →b ←b ←a``: one event each microsecond, those numbered in ``lost`` left out."""
     depth, found = 0, []
     for seq, (sign, name) in enumerate((word for word in text.split()), 1):
@@ -32,12 +32,12 @@ def events(text: str, lost: Sequence[int] = ()) -> tuple[Event, ...]:
         depth -= sign == "←"
         if seq not in lost:
             found.append(event)
-    return tuple(found)
+    return found
 
 
 def trace(text: str, lost: Sequence[int] = (), last_seq: int | None = None) -> Trace:
     last = len(text.split()) if last_seq is None else last_seq
-    return Tracer().trace(session(events=events(text, lost), last_seq=last))
+    return Tracer().trace(session(events=Events.of(events(text, lost)), last_seq=last))
 
 
 def shown(subject: Trace) -> str:
@@ -87,9 +87,8 @@ def test_what_a_gap_makes_uncertain_is_not_told(text: str, lost: Sequence[int], 
 
 
 def test_a_call_whose_return_was_missed_makes_only_its_own_time_unknown() -> None:
-    head = events("→a →b →c")
-    tail = (Event(2, 1, 0, 0, 4, 4000, 0),)
-    subject = Tracer().trace(session(events=head + tail, last_seq=4))
+    whole = Events.of([*events("→a →b →c"), Event(2, 1, 0, 0, 4, 4000, 0)])
+    subject = Tracer().trace(session(events=whole, last_seq=4))
 
     assert shown(subject) == "→a →b →c ←a:3/?"
 
@@ -100,15 +99,16 @@ def test_an_interim_record_shows_no_more_than_it_tells_of() -> None:
 
 def test_parts_in_another_order_are_put_in_order() -> None:
     whole = events("→a →b ←b →c ←c ←a")
-    subject = Tracer().trace(session(events=whole[3:] + whole[:3], last_seq=6))
+    subject = Tracer().trace(session(events=Events.of(whole[3:] + whole[:3]), last_seq=6))
 
     assert shown(subject) == "→a ↔b:1/1 ↔c:1/1 ←a:5/3"
 
 
 def test_equal_trees_share_their_shape() -> None:
     tracer = Tracer()
-    first = tracer.trace(session(events=events("→a →b ←b ←a"), last_seq=4))
-    moved = tuple(e._replace(time_ns=e.time_ns * 3) for e in events("→a →b ←b ←a"))
+    told = events("→a →b ←b ←a")
+    first = tracer.trace(session(events=Events.of(told), last_seq=4))
+    moved = Events.of(e._replace(time_ns=e.time_ns * 3) for e in told)
     second = tracer.trace(session(events=moved, last_seq=4))
 
     assert first.shape is second.shape
@@ -129,11 +129,11 @@ EVENTS = st.builds(
 
 @given(st.lists(EVENTS, max_size=30), st.integers(0, 60))
 def test_any_events_have_rows_that_add_up_to_the_last_one(found: list[Event], last: int) -> None:
-    subject = Tracer().trace(session(events=tuple(found), last_seq=last))
+    subject = Tracer().trace(session(events=Events.of(found), last_seq=last))
     told = [row for row in subject.shape.rows if row.kind is not RowKind.GAP]
     missing = sum(row.missing for row in subject.shape.rows)
 
     assert all(row.missing > 0 for row in subject.shape.rows if row.kind is RowKind.GAP)
-    assert len(subject.seqs) == len({e.seq for e in found if 0 < e.seq <= last})
-    assert len(told) + sum(row.kind is RowKind.LEAF for row in told) == len(subject.seqs)
-    assert missing + len(subject.seqs) == last
+    assert len(subject.events.seqs) == len({e.seq for e in found if 0 < e.seq <= last})
+    assert len(told) + sum(row.kind is RowKind.LEAF for row in told) == len(subject.events.seqs)
+    assert missing + len(subject.events.seqs) == last

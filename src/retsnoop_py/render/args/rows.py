@@ -46,11 +46,11 @@ class ArgumentRows:
     def of_row(self, trace: Trace, row: TraceRow) -> Event | None:
         """The event whose arguments belong on a row of a trace; returns have none."""
         if row.kind is RowKind.PROBE:
-            return Event(trace.seqs[row.event], self.reader.expects_of_probe(row.id))
+            return Event(trace.events.seqs[row.event], self.reader.expects_of_probe(row.id))
         at = row.event if row.kind is RowKind.ENTRY else row.began
         if at is None or row.kind not in (RowKind.ENTRY, RowKind.LEAF):
             return None
-        return Event(trace.seqs[at], self.reader.expects(row.id))
+        return Event(trace.events.seqs[at], self.reader.expects(row.id))
 
     def behind(self, session: Session, event: Event | None, line: str) -> str:
         """A row with the arguments of ``event`` behind it, if it has any."""

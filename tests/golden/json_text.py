@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Text made of JSON lines, without its columns: to compare what the two formats tell."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_Object = dict[str, Any]
+
+
+def words_of_text(text: str) -> list[str]:
+    """The lines of a text with single blanks, without empty lines and lines of dashes."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return [line for line in lines if line and not re.fullmatch(r"[- ]+", line)]
+
+
+def words_of_json(text: str) -> list[str]:
+    """The same lines, put together of the sessions among JSON lines."""
+    found: list[str] = []
+    for line in text.splitlines():
+        value = json.loads(line)
+        if value["type"] == "session":
+            found += _session(value)
+    return found
+
+
+def _session(value: _Object) -> Iterator[str]:
+    yield (
+        f"{value['start'][11:26]} -> {value['end'][11:26]} TID/PID {value['tid']}/{value['pid']}"
+        f" ({value['thread']}/{value['process']}):"
+    )
+    if "trace" in value:
+        yield "FUNCTION CALLS RESULT DURATION"
+        yield from _trace(value["trace"])
+    for row in value.get("stack", ()):
+        yield from _stack_row(row)
+    yield from value.get("warnings", ())
+
+
+def _trace(events: list[_Object]) -> Iterator[str]:
+    skip = False
+    for event, after in zip(events, [*events[1:], {}], strict=True):
+        if skip:
+            skip = False
+        elif event["event"] == "missing":
+            count = event["records"]
+            yield f"‼ ... missing {count} record{'' if count == 1 else 's'} ... ... ..."
+        elif event["event"] == "probe":
+            yield f"◎ {event['probe']}"
+        elif event["event"] == "exit":
+            yield _returned("←", event)
+        elif (after.get("event"), after.get("seq"), after.get("depth"), after.get("function")) == (
+            "exit",
+            event["seq"] + 1,
+            event["depth"],
+            event["function"],
+        ):
+            skip = True
+            yield _returned("↔", after)
+        else:
+            yield f"→ {event['function']['name']}"
+
+
+def _returned(mark: str, event: _Object) -> str:
+    took = event.get("duration_ns")
+    duration = "..." if took is None else f"{took / 1000:.3f}us"
+    return f"{mark} {event['function']['name']} [{event['result']['text']}] {duration}"
+
+
+def _stack_row(row: _Object) -> Iterator[str]:
+    call, frame = row.get("call"), row.get("frame")
+    words = []
+    if call:
+        mark = ("" if frame else "!") + ("⌇" if call.get("stitched") else "")
+        words.append(mark)
+        if "result" in call:
+            words.append(f"{call['duration_ns'] // 1000}us [{call['result']['text']}]")
+        else:
+            words.append("... [...]")
+    if frame is None:
+        words.append(call["function"]["name"])
+        yield " ".join(filter(None, words))
+        return
+    symbol = frame.get("symbol")
+    words.append(f"{symbol}+{frame.get('offset', 0):#x}" if symbol else frame["address"])
+    outer, *inlined = frame.get("source") or [None]
+    if outer:
+        name = outer["function"]
+        words.append(f"({'' if name == symbol else f'{name} @ '}{outer['file']}:{outer['line']})")
+    yield " ".join(filter(None, words))
+    for level in inlined:
+        yield f". {level['function']} ({level['file']}:{level['line']})"
