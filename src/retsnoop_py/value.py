@@ -7,14 +7,15 @@ for each class; a run imports some forty such classes. Here they share the metho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, dataclass_transform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
+
+    _T = TypeVar("_T", bound="Value")
 
 __all__ = ["Value", "replace"]
-
-_T = TypeVar("_T", bound="Value")
 
 
 @dataclass_transform(frozen_default=True)

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _FOLDERS = ("sys/kernel/tracing", "sys/kernel/debug/tracing")
-_EVENT = re.compile(r"^[pr]\d*:rsnoop_(\d+_\d+)/(?:in|out)(\d+)_\1 ", re.MULTILINE)
-_PROFILE = re.compile(r"^\s+(in|out)(\d+)_(\d+_\d+)\s+\d+\s+(\d+)$", re.MULTILINE)
+#: Compiled when they are needed: few runs have any events.
+_EVENT = r"(?m)^[pr]\d*:rsnoop_(\d+_\d+)/(?:in|out)(\d+)_\1 "
+_PROFILE = r"(?m)^\s+(in|out)(\d+)_(\d+_\d+)\s+\d+\s+(\d+)$"
 
 
 def tracefs(root: Path) -> Path | None:
@@ -45,7 +46,7 @@ def is_alive(owner: str) -> bool:
 def abandoned(definitions: str, alive: Callable[[str], bool] = is_alive) -> dict[str, int]:
     """Owners who are gone, and how many pairs each left in the text of ``kprobe_events``."""
     pairs: dict[str, int] = {}
-    for owner, number in _EVENT.findall(definitions):
+    for owner, number in re.findall(_EVENT, definitions):
         pairs[owner] = max(pairs.get(owner, 0), int(number) + 1)
     return {owner: count for owner, count in pairs.items() if not alive(owner)}
 
@@ -57,7 +58,7 @@ def missed_probes(profile: str, owner: str) -> Iterable[tuple[int, int, int, int
     each probe, in the order in which they were defined, by the name of its event alone.
     """
     counts: dict[tuple[str, int], list[int]] = {}
-    for side, number, whose, missed in _PROFILE.findall(profile):
+    for side, number, whose, missed in re.findall(_PROFILE, profile):
         if whose == owner:
             counts.setdefault((side, int(number)), []).append(int(missed))
     for (side, number), entries in counts.items():

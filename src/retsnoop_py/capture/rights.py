@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from retsnoop_py.errors import PrivilegeError
 
 _CAP_SYS_ADMIN = 21
 _NEEDED = {"CAP_BPF": 39, "CAP_PERFMON": 38}
-_EFFECTIVE = re.compile(rb"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 def require_rights(status: Path = Path("/proc/self/status")) -> None:
@@ -20,12 +18,10 @@ def require_rights(status: Path = Path("/proc/self/status")) -> None:
     Where ``status`` does not tell, the kernel's own refusal will.
     """
     try:
-        found = _EFFECTIVE.search(status.read_bytes())
-    except OSError:
+        lines = status.read_text().splitlines()
+        held = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
+    except (OSError, StopIteration):
         return
-    if found is None:
-        return
-    held = int(found[1], 16)
     # it implies the two that were split off from it in 5.8
     if held >> _CAP_SYS_ADMIN & 1:
         return

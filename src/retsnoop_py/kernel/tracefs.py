@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import re
 from array import array
 from bisect import bisect_right
 from pathlib import Path
@@ -19,7 +18,6 @@ _NAMES = "available_filter_functions"
 _ADDRS = "available_filter_functions_addrs"
 #: Trace points whose function the linker dropped; they have no symbol of their own.
 _INVALID = "__ftrace_invalid_address___"
-_RANGE = re.compile(rb"0x([0-9a-f]+)-0x([0-9a-f]+)\t")
 
 
 class Traceable:
@@ -98,6 +96,12 @@ def _no_list(root: Path) -> UnavailableError:
     )
 
 
+def _read_range(line: bytes) -> tuple[int, int]:
+    """The addresses of a line: 0xffffffff81000000-0xffffffff81000010, a tab, the name."""
+    start, _, end = line.partition(b"\t")[0].partition(b"-")
+    return int(start, 16), int(end, 16)
+
+
 class KprobeBlacklist:
     """Address ranges that must not be probed; empty where debugfs does not show them."""
 
@@ -108,7 +112,7 @@ class KprobeBlacklist:
             text = b""
         self._starts = array("Q")
         self._ends = array("Q")
-        for start, end in sorted((int(a, 16), int(b, 16)) for a, b in _RANGE.findall(text)):
+        for start, end in sorted(map(_read_range, text.splitlines())):
             if self._ends and start <= self._ends[-1]:
                 self._ends[-1] = max(self._ends[-1], end)
             else:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable
 
 from retsnoop_py.kernel.btf import Btf
@@ -16,7 +15,7 @@ from retsnoop_py.select.model import TypeSource
 __all__ = ["build_functions"]
 
 #: What compilers append to a copy of a function they changed the parameters of.
-_VARIANT = re.compile(r"\.(?:isra|constprop|part|llvm)\..*")
+_VARIANTS = (".isra.", ".constprop.", ".part.", ".llvm.")
 #: A function that BTF does not know.
 _NOTHING: tuple[ResultType | None, FuncFlags] = (None, FuncFlags(0))
 
@@ -50,13 +49,18 @@ def build_functions(
     return functions, tuple(TypeSource(module, t.btf is not None) for module, t in types.items())
 
 
+def _origin(name: str) -> str:
+    """``name`` without what a compiler has appended to it."""
+    return name[: min([at for mark in _VARIANTS if (at := name.find(mark)) >= 0], default=None)]
+
+
 class _Types:
     """What the functions of these names return, looked up in one BTF."""
 
     def __init__(self, btf: Btf | None, names: list[str], prototypes: bool) -> None:
         self.btf = btf
         self._prototypes = prototypes
-        origins = {name: _VARIANT.sub("", name) for name in names if "." in name}
+        origins = {name: _origin(name) for name in names if "." in name}
         self._ids = btf.functions({*names, *origins.values()}) if btf else {}
         ids = list(self._ids.values())
         self._results = self._known(btf, ids) if btf else {}

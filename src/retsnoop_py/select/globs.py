@@ -18,7 +18,7 @@ from retsnoop_py.value import Value
 
 __all__ = ["NameGlob", "PathGlob", "expand", "parse"]
 
-_WITH_MODULE = re.compile(r"(?P<name>[^\[\s]+)\s*\[(?P<module>[^\]]+)\]")
+_WITH_MODULE = r"(?P<name>[^\[\s]+)\s*\[(?P<module>[^\]]+)\]"
 _QUOTE = "quote it, or the shell replaces it by file names"
 
 
@@ -58,7 +58,7 @@ def parse(spec: str) -> NameGlob | PathGlob:
         return PathGlob(spec[1:])
     if not spec:
         raise UsageError("empty glob", "name a function, '*sys_bpf' for example")
-    match = _WITH_MODULE.fullmatch(spec)
+    match = re.fullmatch(_WITH_MODULE, spec) if "[" in spec else None
     glob = NameGlob(match["name"], match["module"]) if match else NameGlob(spec)
     if "**" in (glob.name, glob.module):
         raise UsageError(f"unsupported glob '{spec}'", "'*' alone already means any name")
