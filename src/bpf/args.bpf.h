@@ -13,6 +13,7 @@ enum {
 	ARGS_HOPS = 4,
 	ARGS_SP = 15, /* the slot of the stack pointer */
 	ARGS_HEAD = sizeof(struct rsn_args) + ARGS_MAX * sizeof(struct rsn_arg),
+	ARGS_PAGE = 4096, /* bytes of the smallest page */
 	NO_ROOM = 28, /* ENOSPC */
 };
 
@@ -92,6 +93,11 @@ static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 add
 		size = args_max_data;
 	if (plan->target == ARG_BYTES) {
 		err = read_bytes(to, size, address);
+		if (err && ARGS_PAGE - address % ARGS_PAGE < size) {
+			/* the page behind may be missing: what is asked for may be more than there is */
+			size = ARGS_PAGE - address % ARGS_PAGE;
+			err = read_bytes(to, size, address);
+		}
 		return err ? err : size;
 	}
 	err = read_string(to, size, address);

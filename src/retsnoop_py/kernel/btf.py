@@ -306,8 +306,9 @@ class Btf:
                 kind = ResultKind.BOOL if boolean else ResultKind.INT
                 return ResultType(kind, size, signed and not boolean, name)
             case Kind.ENUM | Kind.ENUM64:
-                signed = type_.kflag or any(v < 0 for v in self.enumerators(type_.id).values())
-                return ResultType(ResultKind.ENUM, size, signed, name)
+                constants = self.enumerators(type_.id)
+                signed = type_.kflag or any(value < 0 for value in constants.values())
+                return ResultType(ResultKind.ENUM, size, signed, name, tuple(constants.items()))
             case _:
                 return ResultType(ResultKind.OTHER, size, False, name)
 

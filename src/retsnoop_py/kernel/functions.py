@@ -23,12 +23,16 @@ class ResultKind(Enum):
 
 
 class ResultType(Value):
-    """The return type: its kind, its size in bytes (0 for void), signedness and C spelling."""
+    """The return type: its kind, its size in bytes (0 for void), signedness and C spelling.
+
+    ``values`` are the constants of an enum.
+    """
 
     kind: ResultKind
     size: int = 4
     signed: bool = True
     name: str = ""
+    values: tuple[tuple[str, int], ...] = ()
 
 
 class FuncFlags(IntFlag):

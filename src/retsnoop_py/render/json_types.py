@@ -7,7 +7,7 @@ of JSON cannot hold such numbers. Times are nanoseconds of CLOCK_MONOTONIC unles
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -63,10 +63,26 @@ class Frame(Struct, omit_defaults=True, frozen=True):
     hidden: bool = False
 
 
+class Argument(Struct, omit_defaults=True, frozen=True):
+    """What a call was given, or what an injected probe found.
+
+    ``text`` is as in the other format. ``value`` is made of numbers, texts and these nested;
+    members of structs that are zero are left out, pointers that were not followed and numbers of
+    more than 53 bits are texts, NULL is null. ``@name`` is the name of a kernel object, ``…``
+    stands for what was not captured. One without a name is a remark on the others.
+    """
+
+    name: str
+    text: str
+    value: Any = None
+    type: str = ""
+
+
 class Call(Struct, omit_defaults=True, frozen=True):
     """A traced call on the stack. Without ``result`` and ``duration_ns`` it had not returned.
 
-    ``stitched``: it belongs to an earlier chain of failures.
+    ``stitched``: it belongs to an earlier chain of failures. ``arguments`` are null where none
+    were captured.
     """
 
     function: Func
@@ -74,6 +90,7 @@ class Call(Struct, omit_defaults=True, frozen=True):
     result: Result | None = None
     duration_ns: int | None = None
     stitched: bool = False
+    arguments: tuple[Argument, ...] | None = None
 
 
 class StackEntry(Struct, omit_defaults=True, frozen=True):
@@ -91,6 +108,7 @@ class Entered(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="e
     depth: int
     cpu: int
     function: Func
+    arguments: tuple[Argument, ...] | None = None
 
 
 class Returned(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="exit"):
@@ -118,6 +136,7 @@ class ProbeHit(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="
     depth: int
     cpu: int
     probe: str
+    arguments: tuple[Argument, ...] | None = None
 
 
 class Missing(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="missing"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
@@ -23,6 +23,9 @@ from retsnoop_py.session.results import error_of, value_of, width_of
 from retsnoop_py.session.trace import RowKind, Trace, TraceRow
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
+
+if TYPE_CHECKING:
+    from retsnoop_py.render.args.read import ArgumentReader
 
 _MAX_RESULTS = 1 << 16
 _NO_LOSS = to.SessionLost()
@@ -47,6 +50,7 @@ class JsonRenderer:
         encoding = (getattr(out, "encoding", None) or "utf-8").lower()
         self._escape = self._views.ascii or not encoding.startswith("utf")
         self._shown = 0
+        self._reader = _reader(facts, settings)
 
     def session(self, report: Report) -> str:
         """One session, with its line's end."""
@@ -67,8 +71,8 @@ class JsonRenderer:
                 cpu=session.cpu,
                 failed=session.is_error,
                 died=session.died,
-                trace=None if report.trace is None else self._trace(report.trace),
-                stack=tuple(map(self._entry, report.stack)) if self._views.call_stack else None,
+                trace=None if report.trace is None else self._trace(session, report.trace),
+                stack=self._stack(report) if self._views.call_stack else None,
                 lost=_lost(session),
                 warnings=tuple(session_warnings(session, self._bpf)),
             )
@@ -96,29 +100,38 @@ class JsonRenderer:
             text = "".join(char if char.isascii() else _escaped(char) for char in text)
         return text + "\n"
 
-    def _trace(self, trace: Trace) -> tuple[to.TraceEvent, ...]:
+    def _stack(self, report: Report) -> tuple[to.StackEntry, ...]:
+        return tuple([self._entry(report.session, row) for row in report.stack])
+
+    def _arguments(self, session: Session, seq: int) -> tuple[to.Argument, ...] | None:
+        found = None if self._reader is None else self._reader.arguments(session, seq)
+        return None if found is None else tuple([to.Argument(*one) for one in found])
+
+    def _trace(self, session: Session, trace: Trace) -> tuple[to.TraceEvent, ...]:
         found: list[to.TraceEvent] = []
         for row in trace.shape.rows:
             if row.kind is RowKind.GAP:
                 found.append(to.Missing(row.missing))
                 continue
             if row.kind is RowKind.LEAF and row.began is not None:
-                found.append(self._entered(trace, row, row.began))
-            found.append(self._event(trace, row))
+                found.append(self._entered(session, trace, row, row.began))
+            found.append(self._event(session, trace, row))
         return tuple(found)
 
-    def _event(self, trace: Trace, row: TraceRow) -> to.TraceEvent:
+    def _event(self, session: Session, trace: Trace, row: TraceRow) -> to.TraceEvent:
         at = row.event
         if row.kind is RowKind.ENTRY:
-            return self._entered(trace, row, at)
+            return self._entered(session, trace, row, at)
         if row.kind is RowKind.PROBE:
             probe = self._facts.probe_name(row.id)
+            arguments = self._arguments(session, trace.events.seqs[at])
             return to.ProbeHit(
                 trace.events.seqs[at],
                 trace.events.times_ns[at],
                 row.depth,
                 trace.events.cpus[at],
                 probe,
+                arguments,
             )
         return to.Returned(
             trace.events.seqs[at],
@@ -131,32 +144,37 @@ class JsonRenderer:
             trace.self_ns(row),
         )
 
-    def _entered(self, trace: Trace, row: TraceRow, at: int) -> to.Entered:
-        function = self._functions[row.id]
+    def _entered(self, session: Session, trace: Trace, row: TraceRow, at: int) -> to.Entered:
+        function, seq = self._functions[row.id], trace.events.seqs[at]
         return to.Entered(
-            trace.events.seqs[at],
+            seq,
             trace.events.times_ns[at],
             row.depth,
             trace.events.cpus[at],
             function,
+            self._arguments(session, seq),
         )
 
-    def _entry(self, row: StackRow) -> to.StackEntry:
+    def _entry(self, session: Session, row: StackRow) -> to.StackEntry:
         return to.StackEntry(
-            None if row.call is None else self._call(row.call),
+            None if row.call is None else self._call(session, row.call),
             None if row.frame is None else self._frame(row.frame, row.hidden),
         )
 
-    def _call(self, call: Call) -> to.Call:
+    def _call(self, session: Session, call: Call) -> to.Call:
         number = self._by_address[id(call.function)]
+        arguments = self._arguments(session, call.seq)
         if not call.finished:
-            return to.Call(self._functions[number], call.seq, stitched=call.stitched)
+            return to.Call(
+                self._functions[number], call.seq, stitched=call.stitched, arguments=arguments
+            )
         return to.Call(
             self._functions[number],
             call.seq,
             self._result(number, call.result),
             call.latency_ns,
             call.stitched,
+            arguments,
         )
 
     def _frame(self, frame: Resolved, is_hidden: bool) -> to.Frame:
@@ -187,6 +205,14 @@ class JsonRenderer:
             _number(function, register),
             None if error is None else ERRNO_NAMES.get(error, str(error)) if error else "NULL",
         )
+
+
+def _reader(facts: StreamFacts, settings: Settings) -> ArgumentReader | None:
+    if not (settings.args.capture and facts.args.capture):
+        return None
+    from retsnoop_py.render.args.read import ArgumentReader
+
+    return ArgumentReader(facts.arguments, raw_pointers=settings.args.raw_pointers)
 
 
 def _number(function: Function, register: int) -> int | None:

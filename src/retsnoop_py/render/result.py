@@ -18,7 +18,7 @@ _DECIMAL_END = 1 << 20
 
 
 def format_result(function: Function, register: int) -> str:
-    """``[void]``, ``[NULL]``, ``[-EINVAL]``, ``[true]``, a decimal number or ``[0x...]``.
+    """``[void]``, ``[NULL]``, ``[-EINVAL]``, ``[true]``, ``[CONSTANT]``, a number or ``[0x...]``.
 
     ``register`` is the raw result register; only the bits of the function's type count.
     """
@@ -32,6 +32,11 @@ def format_result(function: Function, register: int) -> str:
         return "[NULL]"
     if kind is ResultKind.BOOL and not is_pointer:
         return "[true]" if value else "[false]"
+    bits = (1 << width) - 1
+    constants = function.result.values
+    constant = next((name for name, one in constants if (one ^ value) & bits == 0), None)
+    if constant is not None:
+        return f"[{constant}]"
     error = _error_number(function, value, width)
     if error is not None:
         name = ERRNO_NAMES.get(error)

@@ -80,6 +80,10 @@ def test_declarators_nest_as_in_c(kernel: Kernel) -> None:
     assert btf.declare(anonymous, "x") == "struct {...} *x"
 
 
+def _enum(size: int, signed: bool, name: str, **values: int) -> ResultType:
+    return ResultType(ResultKind.ENUM, size, signed, f"enum {name}", tuple(values.items()))
+
+
 def test_results_keep_kind_size_and_sign(kernel: Kernel) -> None:
     w = kernel.writer
     lists = [
@@ -89,10 +93,10 @@ def test_results_keep_kind_size_and_sign(kernel: Kernel) -> None:
         (kernel.bool_t, ResultType(ResultKind.BOOL, 1, False, "bool")),
         (kernel.map_ptr, ResultType(ResultKind.PTR, 8, False, "struct bpf_map *")),
         (kernel.map, ResultType(ResultKind.OTHER, 16, False, "struct bpf_map")),
-        (w.enum("e", {"A": 0, "B": 1}), ResultType(ResultKind.ENUM, 4, False, "enum e")),
-        (w.enum("s", {"A": -1}, kflag=True), ResultType(ResultKind.ENUM, 4, True, "enum s")),
-        (w.enum("old", {"A": 0, "E": -22}), ResultType(ResultKind.ENUM, 4, True, "enum old")),
-        (w.enum64("big", {"A": 1 << 40}), ResultType(ResultKind.ENUM, 8, False, "enum big")),
+        (w.enum("e", {"A": 0, "B": 1}), _enum(4, False, "e", A=0, B=1)),
+        (w.enum("s", {"A": -1}, kflag=True), _enum(4, True, "s", A=-1)),
+        (w.enum("old", {"A": 0, "E": -22}), _enum(4, True, "old", A=0, E=-22)),
+        (w.enum64("big", {"A": 1 << 40}), _enum(8, False, "big", A=1 << 40)),
         (w.add(Kind.FLOAT, "double", 8), ResultType(ResultKind.OTHER, 8, False, "double")),
     ]
     btf = Btf(w.bytes())

@@ -16,6 +16,8 @@ U8 = ResultType(ResultKind.INT, 1, False, "u8")
 U32 = ResultType(ResultKind.INT, 4, False, "unsigned int")
 U64 = ResultType(ResultKind.INT, 8, False, "unsigned long")
 ENUM = ResultType(ResultKind.ENUM, 4, False, "enum bpf_access_type")
+STATES = (("TX_OK", 0), ("TX_BUSY", 16), ("__MIN", -(1 << 31)), ("NONE", -1))
+STATE = ResultType(ResultKind.ENUM, 4, True, "enum netdev_tx", STATES)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,12 @@ ENUM = ResultType(ResultKind.ENUM, 4, False, "enum bpf_access_type")
         (BOOL, 0x7F00, "[false]"),
         (BOOL, 0x7F01, "[true]"),
         (U8, 0x1FF, "[255]"),
+        (STATE, 0x7_0000_0000, "[TX_OK]"),
+        (STATE, 16, "[TX_BUSY]"),
+        (STATE, 0x80000000, "[__MIN]"),
+        (STATE, -1, "[NONE]"),
+        (STATE, -22, "[-EINVAL]"),
+        (STATE, 5, "[5]"),
         (U32, -1, "[0xffffffff]"),
         (U32, 0x1_0000_0007, "[7]"),
         (U64, 7, "[7]"),

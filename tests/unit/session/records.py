@@ -10,6 +10,7 @@ from pathlib import Path
 
 from retsnoop_py.kernel.flags import flags_for
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.session.arguments import CapturedValue
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.layouts import RECORD_STRUCTS, Layout, Member
 from retsnoop_py.session.model import Call, EventKind, Session
@@ -147,6 +148,27 @@ def raw_events(
     head = pack("rsn_part")
     size = len(head) + len(items)
     return pack("rsn_part", type=2, size=size, start_ts=start_ts, tid=tid, cnt=len(events)) + items
+
+
+def captured_item(values: Sequence[CapturedValue], kind: int = 4, **head: int) -> bytes:
+    """``struct rsn_args`` with what follows it; ``head``: id and seq."""
+    table = b"".join(
+        pack("rsn_arg", value=len(one.value), data=len(one.data) if not one.error else -one.error)
+        for one in values
+    )
+    data = b"".join(_padded(part) for one in values for part in (one.value, one.data))
+    size = len(pack("rsn_args")) + len(_padded(table)) + len(data)
+    return pack("rsn_args", size=size, kind=kind, cnt=len(values), **head) + _padded(table) + data
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 8)
+
+
+def raw_part(payload: bytes, kind: int = 2, **values: object) -> bytes:
+    """A part of a session, of events unless ``kind`` says otherwise."""
+    size = len(pack("rsn_part")) + len(payload)
+    return pack("rsn_part", type=kind, size=size, **values) + _padded(payload)
 
 
 #: Three functions one calling the other, and where they call.

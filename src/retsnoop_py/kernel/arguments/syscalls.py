@@ -23,6 +23,8 @@ _OFFSETS = {
 _FORMAT = "events/syscalls/sys_enter_{}/format"
 _FOLDERS = ("sys/kernel/tracing", "sys/kernel/debug/tracing")
 _FIELD = re.compile(r"\sfield:(.+?)\s*(\w+);\s*offset:(\d+);")
+#: What strings are copied to for who reads the event (Linux 7.x): no arguments.
+_COPIES = "__data_loc"
 #: The fields every event has end here.
 _COMMON_END = 16
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|__user|__force|restrict)\b")
@@ -112,5 +114,9 @@ def _fields(root: Path, name: str) -> list[tuple[str, str]] | None:
         except OSError:
             continue
         found = _FIELD.findall(text)
-        return [(kind, word) for kind, word, offset in found if int(offset) >= _COMMON_END]
+        return [
+            (kind, word)
+            for kind, word, offset in found
+            if int(offset) >= _COMMON_END and not kind.startswith(_COPIES)
+        ]
     return None

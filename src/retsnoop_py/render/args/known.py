@@ -127,7 +127,7 @@ def _gfp(kind: DataType, value: int, name: str) -> Leaf | None:
 
 def _mode(kind: DataType, value: int, name: str) -> Leaf:
     del kind, name
-    return Leaf(f"0{value:o}", value)
+    return Leaf(f"0{value:o}" if value else "0", value)
 
 
 def _device(kind: DataType, value: int, name: str) -> Leaf:

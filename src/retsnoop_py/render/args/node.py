@@ -16,6 +16,7 @@ CUT = "…"
 #: The key of an object's name in what programs get; no member in C can be called that.
 LABEL = "@name"
 _STEP = "    "
+_EXACT = 1 << 53
 
 
 class Leaf(NamedTuple):
@@ -77,9 +78,13 @@ def _rows(node: Group, level: int) -> Iterator[str]:
 
 
 def plain_of(node: Node) -> Plain:
-    """The value for a program; members of anonymous members are the struct's own, as in C."""
+    """The value for a program; members of anonymous members are the struct's own, as in C.
+
+    Numbers that do not fit a ``double`` are texts.
+    """
     if isinstance(node, Leaf):
-        return node.plain
+        plain = node.plain
+        return str(plain) if isinstance(plain, int) and abs(plain) > _EXACT else plain
     if node.is_array:
         listed = [plain_of(member) for _, member in node.members]
         return [*listed, CUT] if node.is_cut else listed

@@ -24,10 +24,11 @@ _UNKNOWN = CallArguments()
 
 
 class Shown(NamedTuple):
-    """An argument by name; a note has none."""
+    """An argument by name, and its type in C; a remark has neither."""
 
     name: str
     node: Node
+    type: str = ""
 
 
 class ArgumentReader:
@@ -42,12 +43,18 @@ class ArgumentReader:
         self._raw_pointers = raw_pointers
         self.read = lru_cache(_MAX_KEPT)(self._read)
 
-    def arguments(self, session: Session, seq: int) -> list[tuple[str, str, Plain]]:
-        """Name, text in one line and plain value of each argument of event ``seq``."""
+    def arguments(self, session: Session, seq: int) -> list[tuple[str, str, Plain, str]] | None:
+        """Name, text in one line, plain value and C type of each argument of event ``seq``.
+
+        None if nothing was captured there.
+        """
         captured = session.args.get(seq)
         if captured is None:
-            return []
-        return [(name, inline(node), plain_of(node)) for name, node in self.read(captured)]
+            return None
+        return [
+            (name, inline(node), plain_of(node), spelled)
+            for name, node, spelled in self.read(captured)
+        ]
 
     def expects(self, function: int) -> bool:
         """Whether anything is captured of calls of that function."""
@@ -74,7 +81,8 @@ class ArgumentReader:
             if argument.role == Role.NAME:
                 continue
             if argument.role != Role.VARARG:
-                yield Shown(argument.name, self._named(told, values, index))
+                node = self._named(told, values, index)
+                yield Shown(argument.name, node, argument.spelled)
                 continue
             if not first_vararg:
                 first_vararg, takes = index, known_conversions(values[:index])

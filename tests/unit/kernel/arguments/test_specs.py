@@ -165,6 +165,7 @@ format:
 \tfield:struct pair * p;\toffset:32;\tsize:8;\tsigned:0;
 \tfield:unsigned long n;\toffset:40;\tsize:8;\tsigned:0;
 \tfield:unknown_t u;\toffset:48;\tsize:8;\tsigned:0;
+\tfield:__data_loc char[] __filename_val;\toffset:56;\tsize:4;\tsigned:0;
 """
 
 
