@@ -19,11 +19,11 @@ sys.path.insert(0, str(HERE.parent.parent))
 import build  # noqa: E402
 
 HEADERS = (
-    *("reader", "glue", "attach", "probe_events", "guard", "facts"),
+    *("queue", "reader", "glue", "attach", "probe_events", "guard", "facts"),
     *("shapes", "fentry", "injected"),
 )
 SOURCES = (
-    *("reader", "ring", "glue", "attach", "probe_events", "expedite", "guard"),
+    *("queue", "reader", "ring", "glue", "attach", "probe_events", "expedite", "guard"),
     *("symtab", "symbols", "match", "btf"),
     *("shapes", "fentry", "template", "injected"),
 )

@@ -11,80 +11,35 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <bpf/libbpf.h>
 
+#include "queue.h"
 #include "ring.h"
 
-static const size_t first_allocation = 1 << 20;
-static const size_t record_alignment = 8;
 static const int poll_interval_ms = 100;
-
-struct buffer {
-	char *data;
-	size_t used;
-	size_t room;
-};
+/* Before all else that is not of real time: it has little to do, and who waits for it loses. */
+static const int priority = -20;
 
 struct rsn_reader {
 	struct ring ring;
 	struct perf_buffer *perf; /* NULL: it is the ring */
+	struct rsn_queue *queue;
 	int epoll_fd;
 	int stop_fd;
 	int news_fd; /* readable when there is something to take */
 	pthread_t thread;
 	bool running;
-	pthread_mutex_t lock; /* everything below */
-	struct buffer filling;
-	struct buffer taken; /* what the caller reads until its next take */
-	size_t limit;
-	struct rsn_reader_stats stats;
-	bool finished;
+	bool finished; /* atomic, as the next one */
+	uint64_t lost_kernel;
 };
-
-static bool buffer_grow(struct buffer *buffer, size_t needed, size_t limit)
-{
-	size_t room = buffer->room ? buffer->room : first_allocation;
-	char *data;
-
-	if (needed > limit)
-		return false;
-	while (room < needed)
-		room *= 2;
-	data = realloc(buffer->data, room);
-	if (!data)
-		return false;
-	buffer->data = data;
-	buffer->room = room;
-	return true;
-}
 
 static void store(struct rsn_reader *reader, const struct ring_record *record)
 {
-	size_t size = record->first_size + record->rest_size;
-	size_t padded = (size + record_alignment - 1) & ~(record_alignment - 1);
-	struct buffer *buffer = &reader->filling;
-	size_t needed;
-	char *at;
-
-	pthread_mutex_lock(&reader->lock);
-	needed = buffer->used + padded;
-	if (needed > buffer->room && !buffer_grow(buffer, needed, reader->limit)) {
-		reader->stats.lost_memory++;
-		pthread_mutex_unlock(&reader->lock);
-		return;
-	}
-	at = buffer->data + buffer->used;
-	memcpy(at, record->first, record->first_size);
-	memcpy(at + record->first_size, record->rest, record->rest_size);
-	memset(at + size, 0, padded - size);
-	buffer->used = needed;
-	reader->stats.records++;
-	reader->stats.bytes += padded;
-	if (needed > reader->stats.peak_bytes)
-		reader->stats.peak_bytes = needed;
-	pthread_mutex_unlock(&reader->lock);
+	rsn_queue_put(reader->queue, record->first, record->first_size, record->rest,
+		      record->rest_size);
 }
 
 static void on_ring_record(void *ctx, const struct ring_record *record)
@@ -113,9 +68,7 @@ static void on_perf_loss(void *ctx, int cpu, __u64 count)
 {
 	struct rsn_reader *reader = ctx;
 
-	pthread_mutex_lock(&reader->lock);
-	reader->stats.lost_kernel += count;
-	pthread_mutex_unlock(&reader->lock);
+	__atomic_fetch_add(&reader->lost_kernel, count, __ATOMIC_RELAXED);
 }
 
 static int watch(struct rsn_reader *reader, int fd)
@@ -141,8 +94,9 @@ static int open_transport(struct rsn_reader *reader, int map_fd, int is_perf, si
 	return reader->perf ? watch(reader, perf_buffer__epoll_fd(reader->perf)) : -errno;
 }
 
+/* Beyond limit_bytes records wait in a file in `directory`. */
 struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, size_t limit_bytes,
-				  int *err)
+				  const char *directory, int *err)
 {
 	struct rsn_reader *reader = calloc(1, sizeof(*reader));
 
@@ -150,12 +104,13 @@ struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, si
 		*err = -ENOMEM;
 		return NULL;
 	}
-	reader->limit = limit_bytes;
+	reader->queue = rsn_queue_new(limit_bytes, directory);
 	reader->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	reader->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	reader->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	pthread_mutex_init(&reader->lock, NULL);
 	*err = reader->epoll_fd < 0 || reader->stop_fd < 0 || reader->news_fd < 0 ? -errno : 0;
+	if (!reader->queue)
+		*err = -ENOMEM;
 	if (!*err)
 		*err = watch(reader, reader->stop_fd);
 	if (!*err)
@@ -178,16 +133,11 @@ static void tell(struct rsn_reader *reader)
 
 static void consume(struct rsn_reader *reader)
 {
-	bool filled;
-
 	if (reader->perf)
 		perf_buffer__consume(reader->perf);
 	else
 		ring_consume(&reader->ring, on_ring_record, reader);
-	pthread_mutex_lock(&reader->lock);
-	filled = reader->filling.used;
-	pthread_mutex_unlock(&reader->lock);
-	if (filled)
+	if (rsn_queue_publish(reader->queue))
 		tell(reader);
 }
 
@@ -197,15 +147,14 @@ static void *read_transport(void *arg)
 	struct epoll_event event;
 	uint64_t stop = 0;
 
+	setpriority(PRIO_PROCESS, 0, priority); /* of this thread; fails without the right to */
 	while (!stop) {
 		epoll_wait(reader->epoll_fd, &event, 1, poll_interval_ms);
 		if (read(reader->stop_fd, &stop, sizeof(stop)) < 0)
 			stop = 0;
 		consume(reader);
 	}
-	pthread_mutex_lock(&reader->lock);
-	reader->finished = true;
-	pthread_mutex_unlock(&reader->lock);
+	__atomic_store_n(&reader->finished, true, __ATOMIC_RELEASE);
 	tell(reader);
 	return NULL;
 }
@@ -224,14 +173,9 @@ int rsn_reader_start(struct rsn_reader *reader)
 	return -err;
 }
 
-static bool has_news(struct rsn_reader *reader)
+static bool has_finished(struct rsn_reader *reader)
 {
-	bool has;
-
-	pthread_mutex_lock(&reader->lock);
-	has = reader->filling.used || reader->finished;
-	pthread_mutex_unlock(&reader->lock);
-	return has;
+	return __atomic_load_n(&reader->finished, __ATOMIC_ACQUIRE);
 }
 
 /* Waits until there is something to take, a signal comes, or timeout_ms have passed. */
@@ -243,32 +187,24 @@ static void await_news(struct rsn_reader *reader, int timeout_ms)
 	/* what came before is looked for below, only what comes after it may wake */
 	if (read(reader->news_fd, &old, sizeof(old)) < 0 && errno != EAGAIN)
 		return;
-	if (!has_news(reader))
+	if (!rsn_queue_waiting(reader->queue) && !has_finished(reader))
 		poll(&news, 1, timeout_ms);
 }
 
 /*
- * Hands over what has arrived: its size in bytes, 0 after timeout_ms without
+ * Hands over the oldest of what has arrived: its size in bytes, 0 after timeout_ms without
  * anything or after a signal, -EPIPE once the reader has stopped and everything
  * was taken. The data stays valid until the next take.
  */
 long rsn_reader_take(struct rsn_reader *reader, int timeout_ms, const char **data)
 {
-	struct buffer swap;
+	bool finished;
 	long size;
 
 	await_news(reader, timeout_ms);
-	pthread_mutex_lock(&reader->lock);
-	size = reader->filling.used;
-	if (!size && reader->finished)
-		size = -EPIPE;
-	swap = reader->taken;
-	reader->taken = reader->filling;
-	reader->filling = swap;
-	reader->filling.used = 0;
-	*data = reader->taken.data;
-	pthread_mutex_unlock(&reader->lock);
-	return size;
+	finished = has_finished(reader);
+	size = rsn_queue_take(reader->queue, data);
+	return !size && finished ? -EPIPE : size;
 }
 
 /* Reads what the buffer still holds, then ends the thread. */
@@ -286,9 +222,8 @@ int rsn_reader_stop(struct rsn_reader *reader)
 
 void rsn_reader_stats(struct rsn_reader *reader, struct rsn_reader_stats *stats)
 {
-	pthread_mutex_lock(&reader->lock);
-	*stats = reader->stats;
-	pthread_mutex_unlock(&reader->lock);
+	rsn_queue_stats(reader->queue, &stats->queue);
+	stats->lost_kernel = __atomic_load_n(&reader->lost_kernel, __ATOMIC_RELAXED);
 }
 
 void rsn_reader_free(struct rsn_reader *reader)
@@ -304,8 +239,6 @@ void rsn_reader_free(struct rsn_reader *reader)
 		close(reader->stop_fd);
 	if (reader->news_fd >= 0)
 		close(reader->news_fd);
-	free(reader->filling.data);
-	free(reader->taken.data);
-	pthread_mutex_destroy(&reader->lock);
+	rsn_queue_free(reader->queue);
 	free(reader);
 }

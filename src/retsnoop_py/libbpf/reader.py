@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, Self
 
 from retsnoop_py._bpf import ffi, lib
@@ -10,29 +12,56 @@ from retsnoop_py.errors import BpfError
 from retsnoop_py.libbpf.object import BpfMap, check
 from retsnoop_py.value import Value
 
+#: Records that wait for Python stay in memory up to so many bytes.
+_MEMORY = 64 << 20
+
 
 class ReaderStats(Value):
-    """Counters since start: numbers of records, and bytes."""
+    """Counters since start: numbers of records, and bytes.
+
+    ``lost_memory``: there was no room for them, neither in memory nor in the file; ``error`` is
+    the errno that says why, or 0. ``spooled_bytes`` went through the file.
+    """
 
     records: int
     bytes: int
     lost_kernel: int
     lost_memory: int
     peak_bytes: int
+    spooled_bytes: int
+    error: int
+
+
+def spool_directory() -> str:
+    """Where records wait on disk: ``$TMPDIR``, else not ``/tmp``, which often is in memory.
+
+    The file has no name, so nobody else can have made it.
+    """
+    wanted = (os.environ.get("TMPDIR"), "/var/tmp")  # noqa: S108
+    return next((name for name in wanted if name and Path(name).is_dir()), "/tmp")  # noqa: S108
 
 
 class Reader:
-    """Empties a ring or perf buffer into memory from a thread of its own.
+    """Empties a ring or perf buffer from a thread of its own, into memory and beyond it a file.
 
-    ``ring_bytes`` is the buffer's size in the kernel, ``limit_bytes`` how much may wait for
-    Python before further records are counted as lost. A context manager.
+    ``ring_bytes`` is the buffer's size in the kernel, ``limit_bytes`` how much may wait in memory
+    for Python before further records go into a file in ``directory``. A context manager.
     """
 
     def __init__(
-        self, events: BpfMap, *, is_perf: bool, ring_bytes: int, limit_bytes: int = 256 << 20
+        self,
+        events: BpfMap,
+        *,
+        is_perf: bool,
+        ring_bytes: int,
+        limit_bytes: int = _MEMORY,
+        directory: str | None = None,
     ) -> None:
         err = ffi.new("int *")
-        self._handle: Any = lib.rsn_reader_new(events.fd, is_perf, ring_bytes, limit_bytes, err)
+        where = os.fsencode(directory or spool_directory())
+        self._handle: Any = lib.rsn_reader_new(
+            events.fd, is_perf, ring_bytes, limit_bytes, where, err
+        )
         if self._handle == ffi.NULL:
             raise BpfError("open the events buffer", -err[0])
         self._data = ffi.new("const char **")
@@ -49,7 +78,7 @@ class Reader:
         check("start the reader", lib.rsn_reader_start(self._handle))
 
     def take(self, timeout_ms: int) -> bytes | None:
-        """What has arrived, None after :meth:`stop`.
+        """The oldest of what has arrived, None once all was taken after :meth:`stop`.
 
         ``b""`` after ``timeout_ms`` of nothing, or at once when a signal comes.
         """
@@ -66,6 +95,13 @@ class Reader:
         """The counters so far."""
         stats = ffi.new("struct rsn_reader_stats *")
         lib.rsn_reader_stats(self._handle, stats)
+        queue = stats.queue
         return ReaderStats(
-            stats.records, stats.bytes, stats.lost_kernel, stats.lost_memory, stats.peak_bytes
+            records=queue.records,
+            bytes=queue.bytes,
+            lost_kernel=stats.lost_kernel,
+            lost_memory=queue.lost,
+            peak_bytes=queue.peak_bytes,
+            spooled_bytes=queue.spooled_bytes,
+            error=queue.error,
         )

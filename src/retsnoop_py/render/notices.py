@@ -84,7 +84,7 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
         "lost_kernel": ("DROPPED RECORDS", f"the perf buffer was full: try {larger}"),
         "lost_memory": (
             "UNREAD RECORDS",
-            "they came faster than they could be shown: trace less (-d, -L, -p)",
+            "they came faster than they could be shown or kept: trace less (-d, -L, -p)",
         ),
         "sessions_unstarted": (
             "MISSED SAMPLES",

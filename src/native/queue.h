@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Records that wait for Python, in the order in which they came: in memory, beyond a limit in a
+ * file without a name. One thread puts records in, another takes them out.
+ */
+#ifndef RSN_QUEUE_H
+#define RSN_QUEUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef begin */
+struct rsn_queue;
+
+struct rsn_queue_stats {
+	uint64_t records; /* records put in */
+	uint64_t bytes; /* bytes put in, padding included */
+	uint64_t lost; /* records for which there was no room */
+	uint64_t peak_bytes; /* the most bytes that waited at once */
+	uint64_t spooled_bytes; /* bytes that went through the file */
+	int error; /* why there was no room: a positive errno, or 0 */
+};
+
+struct rsn_queue *rsn_queue_new(size_t limit_bytes, const char *directory);
+void rsn_queue_put(struct rsn_queue *queue, const char *first, size_t first_size, const char *rest,
+		   size_t rest_size);
+int rsn_queue_publish(struct rsn_queue *queue);
+long rsn_queue_take(struct rsn_queue *queue, const char **data);
+int rsn_queue_waiting(struct rsn_queue *queue);
+void rsn_queue_stats(struct rsn_queue *queue, struct rsn_queue_stats *stats);
+void rsn_queue_free(struct rsn_queue *queue);
+/* cdef end */
+
+#endif
