@@ -177,7 +177,7 @@ class Session(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="se
     cpu: int
     failed: bool
     died: bool = False
-    trace: tuple[TraceEvent, ...] | None = None
+    trace: list[TraceEvent] | None = None
     stack: tuple[StackEntry, ...] | None = None
     lost: SessionLost = SessionLost()
     warnings: tuple[str, ...] = ()

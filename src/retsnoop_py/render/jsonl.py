@@ -13,6 +13,7 @@ from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.clock import Clock
+from retsnoop_py.render.json_trace import TraceEncoder
 from retsnoop_py.render.notices import session_warnings
 from retsnoop_py.render.result import format_result
 from retsnoop_py.render.stack import source_chain
@@ -20,7 +21,6 @@ from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.model import Call, Session, StackRow
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of, value_of, width_of
-from retsnoop_py.session.trace import RowKind, Trace, TraceRow
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
 
@@ -51,6 +51,8 @@ class JsonRenderer:
         self._escape = self._views.ascii or not encoding.startswith("utf")
         self._shown = 0
         self._reader = _reader(facts, settings)
+        arguments = None if self._reader is None else self._arguments
+        self._traces = TraceEncoder(facts, self._functions, self._result, arguments)
 
     def session(self, report: Report) -> str:
         """One session, with its line's end."""
@@ -71,7 +73,7 @@ class JsonRenderer:
                 cpu=session.cpu,
                 failed=session.is_error,
                 died=session.died,
-                trace=None if report.trace is None else self._trace(session, report.trace),
+                trace=report.trace and self._traces.events(session, report.trace),
                 stack=self._stack(report) if self._views.call_stack else None,
                 lost=_lost(session),
                 warnings=tuple(session_warnings(session, self._bpf)),
@@ -106,54 +108,6 @@ class JsonRenderer:
     def _arguments(self, session: Session, seq: int) -> tuple[to.Argument, ...] | None:
         found = None if self._reader is None else self._reader.arguments(session, seq)
         return None if found is None else tuple([to.Argument(*one) for one in found])
-
-    def _trace(self, session: Session, trace: Trace) -> tuple[to.TraceEvent, ...]:
-        found: list[to.TraceEvent] = []
-        for row in trace.shape.rows:
-            if row.kind is RowKind.GAP:
-                found.append(to.Missing(row.missing))
-                continue
-            if row.kind is RowKind.LEAF and row.began is not None:
-                found.append(self._entered(session, trace, row, row.began))
-            found.append(self._event(session, trace, row))
-        return tuple(found)
-
-    def _event(self, session: Session, trace: Trace, row: TraceRow) -> to.TraceEvent:
-        at = row.event
-        if row.kind is RowKind.ENTRY:
-            return self._entered(session, trace, row, at)
-        if row.kind is RowKind.PROBE:
-            probe = self._facts.probe_name(row.id)
-            arguments = self._arguments(session, trace.events.seqs[at])
-            return to.ProbeHit(
-                trace.events.seqs[at],
-                trace.events.times_ns[at],
-                row.depth,
-                trace.events.cpus[at],
-                probe,
-                arguments,
-            )
-        return to.Returned(
-            trace.events.seqs[at],
-            trace.events.times_ns[at],
-            row.depth,
-            trace.events.cpus[at],
-            self._functions[row.id],
-            self._result(row.id, trace.events.results[at]),
-            trace.duration_ns(row),
-            trace.self_ns(row),
-        )
-
-    def _entered(self, session: Session, trace: Trace, row: TraceRow, at: int) -> to.Entered:
-        function, seq = self._functions[row.id], trace.events.seqs[at]
-        return to.Entered(
-            seq,
-            trace.events.times_ns[at],
-            row.depth,
-            trace.events.cpus[at],
-            function,
-            self._arguments(session, seq),
-        )
 
     def _entry(self, session: Session, row: StackRow) -> to.StackEntry:
         return to.StackEntry(

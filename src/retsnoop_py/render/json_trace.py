@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Call traces as objects of ``--format json``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from retsnoop_py.render import json_types as to
+from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.model import Session
+from retsnoop_py.session.trace import RowKind, Shape, Trace, TraceRow
+
+#: Shapes whose steps are kept; they are forgotten together.
+_MAX_SHAPES = 1 << 10
+
+Arguments = Callable[[Session, int], tuple[to.Argument, ...] | None]
+
+
+class _Step(NamedTuple):
+    """What becomes of a row, or of one half of it.
+
+    ``inner`` are the returns of the direct callees, None if some are missing.
+    """
+
+    kind: RowKind
+    depth: int
+    id: int
+    event: int
+    began: int | None
+    inner: tuple[int, ...] | None
+    missing: int
+
+
+class TraceEncoder:
+    """Makes the events of traces. ``result`` reads a result register of a function's number.
+
+    ``arguments`` gives what was captured at an event of a session, None without ``-A``.
+    """
+
+    def __init__(
+        self,
+        facts: StreamFacts,
+        functions: Sequence[to.Func],
+        result: Callable[[int, int], to.Result],
+        arguments: Arguments | None,
+    ) -> None:
+        self._functions = functions
+        self._probe_name = facts.probe_name
+        self._result = result
+        self._arguments = arguments
+        self._steps: dict[int, tuple[Shape, list[_Step]]] = {}
+
+    def events(self, session: Session, trace: Trace) -> list[to.TraceEvent]:
+        """Every event, and where some are missing."""
+        _, _, cpus, _, seqs, times, results = trace.events
+        arguments, functions = self._arguments, self._functions
+        took: dict[int, int] = {}
+        found: list[to.TraceEvent] = []
+        for kind, depth, number, at, began, inner, missing in self._steps_of(trace.shape):
+            if kind is RowKind.ENTRY:
+                given = None if arguments is None else arguments(session, seqs[at])
+                function = functions[number]
+                found.append(to.Entered(seqs[at], times[at], depth, cpus[at], function, given))
+            elif kind is RowKind.EXIT:
+                total = own = None
+                if began is not None:
+                    total = took[at] = times[at] - times[began]
+                    own = None if inner is None else total - sum([took[end] for end in inner])
+                result = self._result(number, results[at])
+                found.append(
+                    to.Returned(
+                        seqs[at],
+                        times[at],
+                        depth,
+                        cpus[at],
+                        functions[number],
+                        result,
+                        total,
+                        own,
+                    )
+                )
+            elif kind is RowKind.PROBE:
+                given = None if arguments is None else arguments(session, seqs[at])
+                probe = self._probe_name(number)
+                found.append(to.ProbeHit(seqs[at], times[at], depth, cpus[at], probe, given))
+            else:
+                found.append(to.Missing(missing))
+        return found
+
+    def _steps_of(self, shape: Shape) -> list[_Step]:
+        known = self._steps.get(id(shape))
+        if known is None:
+            if len(self._steps) >= _MAX_SHAPES:
+                self._steps.clear()
+            # the shape is kept, so that its id stays its own
+            known = shape, [step for row in shape.rows for step in _steps(row)]
+            self._steps[id(shape)] = known
+        return known[1]
+
+
+def _steps(row: TraceRow) -> Iterator[_Step]:
+    kind, depth, number, event, began, inner, missing = row
+    ends = None if inner is None else tuple(ended for _, ended in inner)
+    if kind is RowKind.LEAF:
+        assert began is not None
+        yield _Step(RowKind.ENTRY, depth, number, began, None, None, 0)
+        kind = RowKind.EXIT
+    yield _Step(kind, depth, number, event, began, ends, missing)
