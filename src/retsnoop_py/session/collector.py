@@ -149,11 +149,23 @@ class Collector:
                 yield session
 
     def rest(self) -> Iterator[Session]:
-        """At the end of the stream: sessions that are still waiting for parts."""
+        """At the end of the stream: sessions that are still waiting for parts.
+
+        Raises DataError if one of them is malformed, after the others.
+        """
         waiting, self._waiting = self._waiting, {}
+        damage = None
         for key, (_, record) in waiting.items():
-            fields = self._fields(memoryview(record), 0, len(record))
-            yield self._decode(fields, memoryview(record), 0, len(record), self._parts.take(key))
+            view, size = memoryview(record), len(record)
+            try:
+                fields = self._fields(view, 0, size)
+                session = self._decode(fields, view, 0, size, self._parts.take(key))
+            except DataError as err:
+                damage = damage or err
+                continue
+            yield session
+        if damage is not None:
+            raise damage
 
     def _part(self, kind: int, view: memoryview, position: int, size: int) -> Session | None:
         """Keep a part; the session that has waited for it, if it was the last one missing."""

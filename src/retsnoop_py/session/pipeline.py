@@ -99,13 +99,10 @@ class Pipeline:
     def finish(self, stats: Mapping[str, int]) -> None:
         """Tell what was lost and end the recording.
 
-        ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name.
+        ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name. Raises
+        DataError after that if a session that waited for the end is malformed.
         """
-        if not self.done:
-            sessions = list(self._until_enough(self._collector.rest()))
-            if sessions and self._recorder is not None:
-                self._record(self._recorder, sessions, memoryview(b""))
-            self._show(sessions)
+        damage = None if self.done else self._show_rest()
         known_here = {
             "records_unknown": self._collector.skipped,
             "parts_dropped": self._collector.parts_dropped,
@@ -119,6 +116,21 @@ class Pipeline:
                 self._recorder.end(stats)
             except OutputError as err:
                 self._stop_recording(err)
+        if damage is not None:
+            raise damage
+
+    def _show_rest(self) -> DataError | None:
+        """Show and record the sessions that waited for more; what is wrong with one of them."""
+        sessions: list[Session] = []
+        damage = None
+        try:
+            sessions.extend(self._until_enough(self._collector.rest()))
+        except DataError as err:
+            damage = err
+        if sessions and self._recorder is not None:
+            self._record(self._recorder, sessions, memoryview(b""))
+        self._show(sessions)
+        return damage
 
     def _feed_part(self, part: memoryview) -> None:
         sessions: list[Session] = []
