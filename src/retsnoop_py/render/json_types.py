@@ -178,7 +178,7 @@ class Session(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="se
     failed: bool
     died: bool = False
     trace: list[TraceEvent] | None = None
-    stack: tuple[StackEntry, ...] | None = None
+    stack: list[StackEntry] | None = None
     lost: SessionLost = SessionLost()
     warnings: tuple[str, ...] = ()
 

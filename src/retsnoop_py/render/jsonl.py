@@ -15,8 +15,8 @@ from retsnoop_py.render import json_types as to
 from retsnoop_py.render.clock import Clock
 from retsnoop_py.render.json_trace import TraceEncoder
 from retsnoop_py.render.notices import session_warnings
+from retsnoop_py.render.places import source_chain
 from retsnoop_py.render.result import format_result
-from retsnoop_py.render.stack import source_chain
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.model import Call, Session, StackRow
 from retsnoop_py.session.report import Report
@@ -74,7 +74,7 @@ class JsonRenderer:
                 failed=session.is_error,
                 died=session.died,
                 trace=report.trace and self._traces.events(session, report.trace),
-                stack=self._stack(report) if self._views.call_stack else None,
+                stack=self._stack(report),
                 lost=_lost(session),
                 warnings=tuple(session_warnings(session, self._bpf)),
             )
@@ -102,8 +102,10 @@ class JsonRenderer:
             text = "".join(char if char.isascii() else _escaped(char) for char in text)
         return text + "\n"
 
-    def _stack(self, report: Report) -> tuple[to.StackEntry, ...]:
-        return tuple([self._entry(report.session, row) for row in report.stack])
+    def _stack(self, report: Report) -> list[to.StackEntry] | None:
+        if report.stack is None:
+            return None
+        return [self._entry(report.session, row) for row in report.stack]
 
     def _arguments(self, session: Session, seq: int) -> tuple[to.Argument, ...] | None:
         found = None if self._reader is None else self._reader.arguments(session, seq)

@@ -11,18 +11,21 @@ A row is marks, duration, result, symbol and source::
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.places import Places
 from retsnoop_py.render.result import UNFINISHED, format_result
 from retsnoop_py.render.text import display_width, pad, printable
-from retsnoop_py.session.model import Call, StackRow
+from retsnoop_py.session.model import Call, Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
+from retsnoop_py.session.stacks import ShapeRow, Stack, StackShape
 from retsnoop_py.settings import StackSettings, SymbolizeMode
-from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows
@@ -30,26 +33,75 @@ if TYPE_CHECKING:
 _MIN_DURATION = 5
 #: Marks and a blank.
 _BEFORE_DURATION = 3
-#: The width of `` %016x ``, the address before a symbol.
-_ADDRESS = 18
+_RUNNING = "..."
+#: Shapes whose sheets are kept, tables of a sheet that differ in their widths, and results of a
+#: function; each kind is forgotten together.
+_MAX_SHEETS = 1 << 12
+_MAX_TABLES = 16
+_MAX_RESULTS = 1 << 12
+
+ResultText = Callable[[int], str]
 
 
 class _Row(NamedTuple):
+    """The cells of a row that all stacks of a shape share; ``call`` is the position of its call."""
+
     marks: str
-    duration: str
-    result: str
     symbol: str
     source: str
-    failed: bool = False
-    call: Call | None = None
+    call: int | None = None
 
 
-class _Place(NamedTuple):
-    """What a frame adds to its row, and the rows of what is inlined in it."""
+class _Sheet:
+    """The rows of the stacks of one shape, put together but for times and results.
 
-    symbol: str
-    source: str
-    inlined: tuple[_Row, ...]
+    ``calls`` has the position of each row's call, ``finished`` those of calls that have returned.
+    ``padded``: the rows are all of one width.
+    """
+
+    def __init__(
+        self,
+        shape: StackShape,
+        rows: Sequence[_Row],
+        palette: Palette,
+        *,
+        padded: bool,
+    ) -> None:
+        self.shape = shape
+        self.calls = [row.call for row in rows]
+        called = [call for call in self.calls if call is not None]
+        self.finished = [call for call in called if shape.calls[call].finished]
+        self.has_running = len(self.finished) < len(called)
+        self._rows = rows
+        self._palette = palette
+        self._symbol = max(display_width(row.symbol) for row in rows)
+        self._padded = padded
+        self._source = max(display_width(row.source) for row in rows)
+        self._tables: dict[tuple[int, int], str] = {}
+
+    def text(self, duration: int, result: int, times: list[int], results: list[str]) -> str:
+        """The rows with these values in columns of these widths."""
+        table = self._tables.get((duration, result))
+        if table is None:
+            if len(self._tables) >= _MAX_TABLES:
+                self._tables.clear()
+            rows = [self._line(row, duration, result) for row in self._rows]
+            table = self._tables[duration, result] = "\n".join(rows)
+        return table % tuple(chain.from_iterable(zip(times, results, strict=True)))
+
+    def _line(self, row: _Row, duration: int, result: int) -> str:
+        time, told = " " * duration, " " * result
+        if row.call is not None and self.shape.calls[row.call].finished:
+            time, told = f"%{duration - 2}dus", f"%-{result}s"
+        elif row.call is not None:
+            time, told = _RUNNING.rjust(duration), UNFINISHED.ljust(result)
+        source = pad(row.source, self._source) if self._padded else row.source
+        symbol = pad(row.symbol, self._symbol).replace("%", "%%")
+        line = (
+            f"{paint(row.marks, self._palette.mark)} {time} {told}"
+            f"  {symbol}  {paint(source, self._palette.source).replace('%', '%%')}"
+        )
+        return line if self._padded else line.rstrip()
 
 
 class StackSection:
@@ -63,129 +115,85 @@ class StackSection:
         marks: Marks,
         arguments: ArgumentRows | None = None,
     ) -> None:
-        self._settings = stacks
+        self._places = Places(stacks, symbolize)
         self._arguments = arguments
-        self._symbolize = symbolize
         self._palette = palette
         self._marks = marks
-        self._indent = " " * _ADDRESS if stacks.emit_addrs else ""
-        self._places: dict[tuple[int, bool], tuple[Resolved, _Place]] = {}
+        self._sheets: dict[int, _Sheet] = {}
+        self._results: dict[int, ResultText] = {}
 
     def lines(self, report: Report) -> list[str]:
         """The merged stack, outermost call first; no line ends in blanks."""
-        rows = [cells for row in report.stack for cells in self._cells(row)]
+        stack = report.stack
+        if stack is None or not stack.shape.rows:
+            return []
+        sheet = self._sheet(stack.shape)
+        calls = [stack.calls[position] for position in sheet.finished]
+        times = [call.latency_ns // 1000 for call in calls]
+        results = [self._result(call) for call in calls]
+        duration = max(_MIN_DURATION, len(f"{max(times, default=0)}us"))
+        width = max(map(len, results), default=0)
+        if sheet.has_running:
+            width = max(width, len(UNFINISHED))
+        if self._palette.error:
+            results = [self._painted(*one, width) for one in zip(calls, results, strict=True)]
+        text = sheet.text(duration, width, times, results)
         if self._arguments is None:
-            return [line.rstrip() for line in self._columns(rows)]
-        return self._with_arguments(report, rows, self._arguments)
+            return [text]
+        return self._with_arguments(report.session, stack, text.split("\n"), duration)
 
     def _with_arguments(
-        self, report: Report, rows: Sequence[_Row], arguments: ArgumentRows
+        self, session: Session, stack: Stack, rows: Sequence[str], duration: int
     ) -> list[str]:
         """The rows, and on them or below what the calls were given."""
-        source = max((display_width(row.source) for row in rows), default=0)
-        if arguments.on_row:
-            rows = [row._replace(source=pad(row.source, source)) for row in rows]
-        indent = _BEFORE_DURATION + _duration_width(rows) + 1
+        arguments = self._arguments
+        assert arguments is not None
+        indent = _BEFORE_DURATION + duration + 1
         lines: list[str] = []
-        for row, line in zip(rows, self._columns(rows), strict=True):
-            event = None if row.call is None else arguments.of_call(row.call)
+        for position, line in zip(self._sheet(stack.shape).calls, rows, strict=True):
+            event = None if position is None else arguments.of_call(stack.calls[position])
             if arguments.on_row:
-                lines.append(arguments.behind(report.session, event, line))
+                lines.append(arguments.behind(session, event, line))
             else:
-                lines += (line.rstrip(), *arguments.below(report.session, event, indent))
+                lines += (line, *arguments.below(session, event, indent))
         return lines
 
-    def _columns(self, rows: Sequence[_Row]) -> Iterator[str]:
-        if not rows:
-            return
-        duration = _duration_width(rows)
-        result = max(len(row.result) for row in rows)
-        symbol = max(display_width(row.symbol) for row in rows)
-        if self._palette == Palette():
-            for row in rows:
-                yield (
-                    f"{row.marks} {row.duration:>{duration}} {row.result:<{result}}"
-                    f"  {pad(row.symbol, symbol)}  {row.source}"
-                )
-            return
-        colours = self._palette
-        for row in rows:
-            yield (
-                f"{paint(row.marks, colours.mark)} {row.duration:>{duration}}"
-                f" {paint(f'{row.result:<{result}}', colours.error if row.failed else '')}"
-                f"  {pad(row.symbol, symbol)}  {paint(row.source, colours.source)}"
-            )
+    def _painted(self, call: Call, text: str, width: int) -> str:
+        failed = error_of(call.function, call.result) is not None
+        return paint(text.ljust(width), self._palette.error) if failed else text
 
-    def _cells(self, row: StackRow) -> Iterator[_Row]:
-        """A row's line and one line for each function inlined in it."""
-        call, frame = row.call, row.frame
-        marks, duration, result, failed = "  ", "", "", False
+    def _sheet(self, shape: StackShape) -> _Sheet:
+        known = self._sheets.get(id(shape))
+        if known is None:
+            if len(self._sheets) >= _MAX_SHEETS:
+                self._sheets.clear()
+            rows = [cells for row in shape.rows for cells in self._cells(shape, row)]
+            padded = self._arguments is not None and self._arguments.on_row
+            # the sheet keeps the shape, so that its id stays its own
+            known = _Sheet(shape, rows, self._palette, padded=padded)
+            self._sheets[id(shape)] = known
+        return known
+
+    def _result(self, call: Call) -> str:
+        function = call.function
+        write = self._results.get(id(function))
+        if write is None:
+            write = lru_cache(_MAX_RESULTS)(partial(format_result, function))
+            self._results[id(function)] = write
+        return write(call.result)
+
+    def _cells(self, shape: StackShape, row: ShapeRow) -> Iterator[_Row]:
+        """A row's cells and those of a row for each function inlined in it."""
+        marks, call = "  ", None if row.call is None else shape.calls[row.call]
         if call is not None:
-            marks = ("!" if frame is None else " ") + (
+            marks = ("!" if row.frame is None else " ") + (
                 self._marks.stitched if call.stitched else " "
             )
-            duration, result = "...", UNFINISHED
-            if call.finished:
-                duration = f"{call.latency_ns // 1000}us"
-                result = format_result(call.function, call.result)
-                failed = bool(self._palette.error) and (
-                    error_of(call.function, call.result) is not None
-                )
-        if frame is not None:
-            symbol, source, inlined = self._known_place(frame, row.hidden)
+        if row.frame is not None:
+            symbol, source, inlined = self._places.of(row.frame, is_hidden=row.hidden)
         else:
             assert call is not None
-            symbol, source, inlined = self._indent + printable(call.function.name), "", ()
-        yield _Row(marks, duration, result, symbol, source, failed, call)
-        yield from inlined
-
-    def _known_place(self, frame: Resolved, is_hidden: bool) -> _Place:
-        """:meth:`_place`, worked out once: the same frames come back in most stacks."""
-        known = self._places.get((id(frame), is_hidden))
-        if known is None:
-            # The frame is kept, so that its id stays its own.
-            known = frame, self._place(frame, is_hidden)
-            self._places[id(frame), is_hidden] = known
-        return known[1]
-
-    def _place(self, frame: Resolved, is_hidden: bool) -> _Place:
-        chain = () if is_hidden else source_chain(frame, self._symbolize)
-        source = ""
-        if chain:
-            name = chain[0].function
-            source = _source(chain[0], "" if name == frame.name else printable(name))
-        inlined = tuple(
-            _Row("  ", "", "", f"{self._indent}. {printable(level.function)}", _source(level))
-            for level in chain[1:]
-        )
-        return _Place(self._symbol(frame, is_hidden), source, inlined)
-
-    def _symbol(self, frame: Resolved, is_hidden: bool) -> str:
-        if frame.name is None:
-            text = f"{frame.address:#x}"
-        elif self._settings.dec_offs:
-            text = f"{printable(frame.name)}+{frame.offset}"
-        else:
-            text = f"{printable(frame.name)}+{frame.offset:#x}"
-        if not self._settings.emit_addrs:
-            return text
-        return f"{'~' if is_hidden else ' '}{frame.address:016x} {text}"
-
-
-def source_chain(frame: Resolved, mode: SymbolizeMode) -> Sequence[SourceFrame]:
-    """What to show of DWARF's chain: without inlined functions only the line itself."""
-    if mode is SymbolizeMode.NONE:
-        return ()
-    return frame.frames[-1:] if mode is SymbolizeMode.LINES else frame.frames
-
-
-def _duration_width(rows: Sequence[_Row]) -> int:
-    return max(_MIN_DURATION, *(len(row.duration) for row in rows))
-
-
-def _source(source: SourceFrame, name: str = "") -> str:
-    """``(path:line)``, after ``name @ `` if one is given; as much of it as is known."""
-    if source.file is None:
-        return f"({name})" if name else ""
-    line = f":{source.line}" if source.line else ""
-    return f"({name}{' @ ' if name else ''}{printable(source.file)}{line})"
+            symbol, source, inlined = self._places.indent + printable(call.function.name), "", ()
+        yield _Row(marks, symbol, source, row.call)
+        for symbol, source in inlined:
+            yield _Row("  ", symbol, source)

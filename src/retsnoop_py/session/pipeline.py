@@ -172,8 +172,8 @@ class Pipeline:
         blocks = []
         for session in filter(self._filter.accepts, sessions):
             report = self._reporter.report(session)
-            if self._unwound:
-                self._bare_stacks += not any(row.frame and not row.hidden for row in report.stack)
+            if self._unwound and report.stack is not None:
+                self._bare_stacks += report.stack.is_bare
             blocks.append(self._renderer.session(report))
         self._write_out("".join(blocks))
 

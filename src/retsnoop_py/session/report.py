@@ -5,21 +5,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from retsnoop_py.session.merge import build_stack, resolve_stack
-from retsnoop_py.session.model import Session, StackRow
+from retsnoop_py.session.merge import resolve_stack
+from retsnoop_py.session.model import Session
+from retsnoop_py.session.stacks import Stack, Stacker
 from retsnoop_py.session.trace import Trace, Tracer
 from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Symbolizer
 
 
 class Report(NamedTuple):
-    """One session and its views; those that are not asked for are empty or None.
+    """One session and its views; those that are not asked for are None.
 
     ``stack`` is the merged stack, outermost row first, ``trace`` the call trace.
     """
 
     session: Session
-    stack: tuple[StackRow, ...] = ()
+    stack: Stack | None = None
     trace: Trace | None = None
 
 
@@ -28,7 +29,7 @@ class Reporter:
 
     def __init__(self, settings: Settings, symbolizer: Symbolizer) -> None:
         self._views = settings.views
-        self._stacks = settings.stacks
+        self._stacker = Stacker(symbolizer, settings.stacks)
         self._symbolizer = symbolizer
         self._tracer = Tracer()
 
@@ -39,6 +40,6 @@ class Reporter:
     def report(self, session: Session) -> Report:
         """The session with what the views need."""
         views = self._views
-        stack = build_stack(session, self._symbolizer, self._stacks) if views.call_stack else ()
+        stack = self._stacker.stack(session) if views.call_stack else None
         trace = self._tracer.trace(session) if views.call_trace else None
         return Report(session, stack, trace)

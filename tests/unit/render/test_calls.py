@@ -61,7 +61,7 @@ def lines(
         marks or Marks(),
     )
     subject = session(events=Events.of(rows), last_seq=len(told))
-    found = section.lines(Report(subject, (), Tracer().trace(subject)))
+    found = section.lines(Report(subject, None, Tracer().trace(subject)))
     return "\n".join(found).split("\n")
 
 

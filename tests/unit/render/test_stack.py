@@ -17,6 +17,7 @@ from retsnoop_py.render.palette import Palette
 from retsnoop_py.render.stack import StackSection
 from retsnoop_py.session.model import Call, Session, StackRow
 from retsnoop_py.session.report import Report
+from retsnoop_py.session.stacks import Stack
 from retsnoop_py.settings import BpfSettings, StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 
@@ -42,7 +43,7 @@ def frame(name: str | None, offset: int, *sources: tuple[str, str, int]) -> Reso
 
 
 def stack(*rows: StackRow, subject: Session | None = None) -> Report:
-    return Report(subject or session(), rows)
+    return Report(subject or session(), Stack.of(rows))
 
 
 def lines(text: str) -> list[str]:
