@@ -83,7 +83,7 @@ static __always_inline long read_string(char *to, __u64 size, __u64 address)
 /* Copies up to `room` bytes of what is at `address`; how many, or a negative errno. */
 static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 address, __u64 room)
 {
-	__u64 size = plan->size;
+	__u64 size = plan->size, left;
 	long err;
 
 	size = opaque(size < room ? size : room);
@@ -92,10 +92,11 @@ static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 add
 	if (size > args_max_data)
 		size = args_max_data;
 	if (plan->target == ARG_BYTES) {
+		left = opaque(ARGS_PAGE - address % ARGS_PAGE);
 		err = read_bytes(to, size, address);
-		if (err && ARGS_PAGE - address % ARGS_PAGE < size) {
-			/* the page behind may be missing: what is asked for may be more than there is */
-			size = ARGS_PAGE - address % ARGS_PAGE;
+		/* the page behind may be missing: what is asked for may be more than there is */
+		if (err && left < size && left <= args_max_data) {
+			size = left;
 			err = read_bytes(to, size, address);
 		}
 		return err ? err : size;

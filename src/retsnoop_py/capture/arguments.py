@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.fitness import BY_BTF
 from retsnoop_py.attach.plan import AttachPlan
+from retsnoop_py.errors import UsageError
 from retsnoop_py.libbpf import BpfObject
 from retsnoop_py.settings import ArgSettings
 
@@ -21,10 +22,17 @@ _MOST = 65_000
 #: Bytes an item can have besides what the limits count: ARGS_HEAD of args.bpf.h, the value of the
 #: last argument, and padding.
 _BESIDES = 80 + 16 + 8
+#: Bytes of kernel memory the logs of all sessions may take.
+_MOST_MEMORY = 1 << 30
 
 
-def configure_arguments(obj: BpfObject, settings: ArgSettings, plan: AttachPlan) -> None:
-    """Before load: limits, and the size of the maps; the log's elements hold the largest item."""
+def configure_arguments(
+    obj: BpfObject, settings: ArgSettings, plan: AttachPlan, sessions: int
+) -> None:
+    """Before load: limits, and the size of the maps; the log's elements hold the largest item.
+
+    Raises UsageError if the logs of so many ``sessions`` were larger than any sane machine has.
+    """
     total, data = min(settings.max_total, _MOST), max(settings.max_sized, settings.max_str)
     log_bytes = int.from_bytes(obj.global_bytes(".rodata", "log_bytes")[:], "little")
     more = -(-(_BESIDES + total + data) // 8) * 8
@@ -39,7 +47,14 @@ def configure_arguments(obj: BpfObject, settings: ArgSettings, plan: AttachPlan)
     ):
         obj.set_global(".rodata", name, value)
     logs = obj.map("logs")
-    logs.set_value_size(logs.value_size + more)
+    size = logs.value_size + more
+    if size * sessions > _MOST_MEMORY:
+        raise UsageError(
+            f"arguments of {sessions} sessions at a time would take {size * sessions >> 20} MiB"
+            " of kernel memory",
+            "lower -C bpf.sessions-size or -C args.max-total-args-size",
+        )
+    logs.set_value_size(size)
     obj.map("args_plans").set_max_entries(count * (2 if on_trampolines else 1))
 
 

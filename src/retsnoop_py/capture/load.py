@@ -109,7 +109,7 @@ def load(
         if by_address:
             _configure_function_ids(obj, plan, features, facts)
         if captures is not None:
-            configure_arguments(obj, settings.args, plan)
+            configure_arguments(obj, settings.args, plan, settings.bpf.sessions_size)
         obj.load()
         _fill_filters(obj, settings.filters)
         if captures is not None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import retsnoop_py
 from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.capture.target import Target
-from retsnoop_py.kernel.arguments.model import ArgumentFacts
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf.reader import ReaderStats, spool_directory
@@ -106,7 +105,7 @@ def _stream_facts(
         views=settings.views,
         args=settings.args,
         probes=tuple(probe.label for probe in target.probes),
-        arguments=target.captures.facts if target.captures else ArgumentFacts(),
+        arguments=target.captures.facts if target.captures else None,
         bpf=settings.bpf,
         symbolize=target.symbolize,
     )

@@ -46,7 +46,8 @@ class Key(Value):
 
 
 #: What of ``-C`` concerns what is shown, so that it can be changed at replay.
-_SHOWN = ("stacks.", "fmt.", "args.fmt-")
+_SHOWN = ("stacks.", "fmt.", "args.fmt-", "args.capture-raw-ptrs")
+_SHOWN_TEXT = "stacks.*, fmt.*, args.fmt-* and args.capture-raw-ptrs"
 
 
 def parse(values: Sequence[str], *, replay: bool = False) -> Config:
@@ -60,7 +61,7 @@ def parse(values: Sequence[str], *, replay: bool = False) -> Config:
         if replay and not key.name.startswith(_SHOWN):
             raise UsageError(
                 f"-C {key.name} concerns tracing, and a recording is already traced",
-                f"a replay takes -C {', '.join(f'{group}*' for group in _SHOWN)}",
+                f"a replay takes -C {_SHOWN_TEXT}",
             )
         try:
             config = replace(key.apply(config, value), named=config.named | {key.name})

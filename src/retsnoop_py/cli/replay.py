@@ -111,6 +111,7 @@ def replay(
         capture=capture_args or None,
         mode=named("args.fmt-mode", fine.args.mode),
         width=named("args.fmt-max-arg-width", fine.args.width),
+        raw_pointers=named("args.capture-raw-ptrs", fine.args.raw_pointers),
         stop_count=views.count(count),
         symbolize=values.symbolize(symbolize) or fine.symbolize,
         kernel_image=None if kernel is None else Path(kernel),

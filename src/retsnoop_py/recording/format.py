@@ -148,8 +148,10 @@ def _from_fields(kind: type, plain: Any) -> Any:
 
 @functools.cache
 def _types(kind: type[Value]) -> dict[str, Any]:
-    """The types of the fields of ``kind``."""
-    return typing.get_type_hints(kind)
+    """The types of the fields of ``kind``, those included that its module need not import."""
+    from retsnoop_py.kernel.arguments.model import ArgumentFacts
+
+    return typing.get_type_hints(kind, localns={"ArgumentFacts": ArgumentFacts})
 
 
 _FACTS = msgspec.json.Decoder(StreamFacts, dec_hook=_from_fields)

@@ -54,6 +54,7 @@ class ReplayOverrides(Value):
     capture: bool | None = None
     mode: ArgMode | None = None
     width: int | None = None
+    raw_pointers: bool | None = None
     stop_count: int = 0
     symbolize: SymbolizeMode | None = None
     kernel_image: Path | None = None
@@ -119,7 +120,7 @@ class ReplayOverrides(Value):
         return replace(live, **changed)
 
     def _args(self, live: ArgSettings) -> ArgSettings:
-        return replace(live, **self._given("mode", "width"))
+        return replace(live, **self._given("mode", "width", "raw_pointers"))
 
     def _filters(self, live: FilterSettings) -> FilterSettings:
         changed = self._given("pids", "deny_pids", "comms", "deny_comms", "longer_ns", "success")

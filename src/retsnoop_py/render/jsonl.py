@@ -164,7 +164,7 @@ class JsonRenderer:
 
 
 def _reader(facts: StreamFacts, settings: Settings) -> ArgumentReader | None:
-    if not (settings.args.capture and facts.args.capture):
+    if not settings.args.capture or facts.arguments is None:
         return None
     from retsnoop_py.render.args.read import ArgumentReader
 

@@ -61,7 +61,7 @@ def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> Block
 
 
 def _arguments(facts: StreamFacts, settings: Settings, marks: Marks) -> ArgumentRows | None:
-    if not (settings.args.capture and facts.args.capture):
+    if not settings.args.capture or facts.arguments is None:
         return None
     from retsnoop_py.render.args.rows import ArgumentRows
 

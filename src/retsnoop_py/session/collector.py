@@ -7,15 +7,17 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum, IntFlag
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.session.arguments import Captured
 from retsnoop_py.session.events import EventDecoder
 from retsnoop_py.session.layouts import Layout, layout_named
 from retsnoop_py.session.model import NO_ARGS, NO_EVENTS, Call, Events, Session
 from retsnoop_py.session.parts import NO_PARTS, Branches, Key, Parts, PartStore
+
+if TYPE_CHECKING:
+    from retsnoop_py.session.arguments import Captured
 
 Batch = bytes | memoryview
 

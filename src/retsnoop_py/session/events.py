@@ -6,11 +6,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.session.arguments import Captured, Items
 from retsnoop_py.session.layouts import Layout, layout_named
 from retsnoop_py.session.model import NO_ARGS, NO_EVENTS, EventKind, Events
+
+if TYPE_CHECKING:
+    from retsnoop_py.session.arguments import Captured, Items
 
 _MEMBERS = ("kind", "depth", "cpu", "id", "seq", "ts", "result")
 _KINDS = frozenset(map(int, (EventKind.ENTRY, EventKind.EXIT, EventKind.PROBE)))
@@ -36,8 +39,8 @@ class EventDecoder:
         self._at = [order.index(name) for name in _MEMBERS]
         self._size_at = order.index("size")
         self._head = struct.Struct(layout.order + "HB")
-        has_items = any(layout.name == "rsn_args" for layout in layouts)
-        self._items = Items(layouts) if has_items else None
+        self._layouts = layouts
+        self._items: Items | None = None
         self._many = lru_cache(_CHUNK)(self._make_many)
 
     def decode(self, data: bytes) -> tuple[Events, Mapping[int, Captured]]:
@@ -79,6 +82,14 @@ class EventDecoder:
         self._check(columns)
         return columns
 
+    def _item(self, data: bytes) -> tuple[int, Captured]:
+        """What was captured at an event; most runs capture nothing."""
+        if self._items is None:
+            from retsnoop_py.session.arguments import Items
+
+            self._items = Items(self._layouts)
+        return self._items.read(data)
+
     def _walk(self, data: bytes) -> tuple[Events, Mapping[int, Captured]]:
         """The items one by one."""
         found: list[tuple[int, ...]] = []
@@ -93,8 +104,8 @@ class EventDecoder:
                     raise DataError(f"{size} bytes are too few for an event")
                 row = self._one.unpack_from(data, at)
                 found.append(tuple([row[index] for index in self._at]))
-            elif kind in _ARGS and self._items is not None:
-                seq, captured = self._items.read(data[at : at + size])
+            elif kind in _ARGS:
+                seq, captured = self._item(data[at : at + size])
                 args[seq] = captured
             at += size
         columns = Events(*zip(*found, strict=True)) if found else NO_EVENTS

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-from retsnoop_py.kernel.arguments.model import ArgumentFacts
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.layouts import Layout
 from retsnoop_py.settings import (
@@ -17,6 +17,9 @@ from retsnoop_py.settings import (
     ViewSettings,
 )
 from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from retsnoop_py.kernel.arguments.model import ArgumentFacts
 
 
 class ModuleFacts(Value):
@@ -54,8 +57,8 @@ class StreamFacts(Value):
     stacks: StackSettings = StackSettings()
     views: ViewSettings = ViewSettings()
     args: ArgSettings = ArgSettings()
-    #: Captured arguments, and the types to read them by.
-    arguments: ArgumentFacts = ArgumentFacts()
+    #: What is captured of arguments, and the types to read it by; None for nothing.
+    arguments: ArgumentFacts | None = None
     #: The injected probes by their id, as they are shown: ``kprobe:bprm_execve+0x5``.
     probes: tuple[str, ...] = ()
     bpf: BpfSettings = BpfSettings()

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.session.arguments import Captured
 from retsnoop_py.symbolize.frames import Resolved
+
+if TYPE_CHECKING:
+    from retsnoop_py.session.arguments import Captured
 
 
 class Call(NamedTuple):

@@ -250,7 +250,7 @@ def test_a_replay_changes_only_what_was_said(
     assert replayed(
         *shlex.split("replay a -T -E -A -I -Bany --user-stack --format json --ascii --count 7"),
         *shlex.split("-C fmt.cpu=y -C fmt.self-time=n -C fmt.lbr-max-count=3 --debug full-lbr"),
-        *shlex.split("-C args.fmt-mode=v -C args.fmt-max-arg-width=0"),
+        *shlex.split("-C args.fmt-mode=v -C args.fmt-max-arg-width=0 -C args.capture-raw-ptrs=y"),
     )[1] == ReplayOverrides(
         call_stack=True,
         call_trace=True,
@@ -266,6 +266,7 @@ def test_a_replay_changes_only_what_was_said(
         capture=True,
         mode=ArgMode.VERBOSE,
         width=0,
+        raw_pointers=True,
         stop_count=7,
     )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from retsnoop_py.kernel.arguments.model import ArgumentFacts
 from retsnoop_py.render.args.node import CUT, block, inline
 from retsnoop_py.render.args.read import ArgumentReader, Shown
 from retsnoop_py.render.args.text import cut_to
@@ -31,7 +32,9 @@ class ArgumentRows:
     """Writes arguments as text. They are on a row of their call, or on lines below it."""
 
     def __init__(self, facts: StreamFacts, settings: ArgSettings, marks: Marks) -> None:
-        self.reader = ArgumentReader(facts.arguments, raw_pointers=settings.raw_pointers)
+        self.reader = ArgumentReader(
+            facts.arguments or ArgumentFacts(), raw_pointers=settings.raw_pointers
+        )
         self._settings = settings
         self._numbers = {id(function): i for i, function in enumerate(facts.functions)}
         self._marks = marks

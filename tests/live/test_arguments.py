@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Arguments are what the workload gave, whichever way its functions are hooked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.live.support import WORKLOAD, trace
+from tests.live.test_rungs import RUNGS, TRAMPOLINES, rungs_on
+
+from retsnoop_py.settings import Mechanism
+from retsnoop_py.vm.machine import Machine
+
+#: What they give is in retsnoop_py/workload/cases.py.
+CASES = ("bpf-map-bad-flags", "mount-unknown", "long-sleep")
+#: Not their like for 32 bits: fentry takes its time for each function.
+SELECTION = (
+    *("-e", "__x64_sys_bpf", "-a", "array_map_alloc_check"),
+    *("-e", "__x64_sys_mount", "-a", "get_fs_type", "-a", "__request_module"),
+    *("-e", "__x64_sys_nanosleep", "-a", "hrtimer_nanosleep"),
+    *("-e", "__x64_sys_mmap", "-a", "do_mmap"),
+)
+FILE_SYSTEM = "retsnoop-py-missing"
+
+Given = dict[str, dict[str, Any]]
+
+
+def sessions(out: str) -> list[dict[str, Given]]:
+    """For each session the arguments of each function's first call, by their names."""
+    found = []
+    for line in out.splitlines():
+        calls: dict[str, Given] = {}
+        for event in json.loads(line).get("trace", ()):
+            if event["event"] == "entry":
+                assert event.get("arguments"), event
+                named = {one["name"]: one for one in event["arguments"]}
+                calls.setdefault(event["function"]["name"], named)
+        found.append(calls)
+    return found
+
+
+def texts(given: Given) -> dict[str, str]:
+    return {name: one["text"] for name, one in given.items()}
+
+
+def assert_stack_arguments(found: list[dict[str, Given]]) -> None:
+    """do_mmap() has its page offset, in a register of mmap(), on the stack."""
+    pairs = [(c["__x64_sys_mmap"], c["do_mmap"]) for c in found if "do_mmap" in c]
+    of_files = [(outer, inner) for outer, inner in pairs if int(outer["fd"]["value"]) < 1 << 16]
+    offsets = {(int(o["off"]["value"]) >> 12, int(i["pgoff"]["value"])) for o, i in of_files}
+    assert len(offsets) > 3
+    assert all(outer == inner for outer, inner in offsets), offsets
+
+
+@pytest.mark.parametrize("mechanism", RUNGS, ids=lambda mechanism: mechanism.value)
+def test_arguments_are_what_the_workload_gave(mechanism: Mechanism, machine: Machine) -> None:
+    if mechanism not in rungs_on(machine):
+        return  # what a missing one says is tested in test_rungs.py
+    options = ("-T", "-A", "--format=json", f"--attach={mechanism.value}")
+    result = trace(machine, *options, *SELECTION, "--", *WORKLOAD, *CASES)
+    assert result.status == 0, result.err
+    found = sessions(result.out)
+    told = {name: given for calls in found for name, given in calls.items()}
+
+    assert texts(told["__x64_sys_nanosleep"]) == {"rqtp": "&0.2s", "rmtp": "NULL"}
+    inner = {"rqtp": "200ms", "mode": "HRTIMER_MODE_REL", "clockid": "1"}
+    assert texts(told["hrtimer_nanosleep"]) == inner
+
+    expected = ["'none'", "'/'", f"'{FILE_SYSTEM}'", "0", "NULL"]
+    assert list(texts(told["__x64_sys_mount"]).values()) == expected
+    assert told["get_fs_type"]["name"]["value"] == FILE_SYSTEM
+
+    attr = told["array_map_alloc_check"]["attr"]["value"]
+    members = {name: attr[name] for name in ("map_type", "value_size", "max_entries", "map_flags")}
+    assert members == {"map_type": 2, "value_size": 4, "max_entries": 1, "map_flags": 1 << 30}
+    bpf = told["__x64_sys_bpf"]
+    assert (bpf["cmd"]["value"], bpf["size"]["value"]) == (0, 20)
+    assert bpf["uattr"]["value"]["map_flags"] == 1 << 30
+
+    if "do_mmap" in told or mechanism not in TRAMPOLINES:  # of those, old ones take six words
+        assert_stack_arguments(found)
+    if mechanism not in TRAMPOLINES:  # which cannot call a variadic function
+        module = texts(told["__request_module"])
+        assert module["fmt"] == "'fs-%.*s'"
+        assert (module["wait"], module["vararg1"]) == ("true", f"'{FILE_SYSTEM}'")
+
+
+def test_arguments_are_below_the_calls_of_a_stack_and_cut_where_asked(machine: Machine) -> None:
+    """By default only failing sessions, and of each the calls that led to the failure."""
+    limits = ("-C", "args.max-str-arg-size=8", "-C", "args.fmt-mode=multiline")
+    selection = ("-e", "__x64_sys_mount", "-a", "get_fs_type")
+    result = trace(machine, "-A", *limits, *selection, "--", *WORKLOAD, "mount-unknown")
+    assert result.status == 0, result.err
+    lines = result.out.splitlines()
+    (row,) = (number for number, line in enumerate(lines) if line.endswith("get_fs_type"))
+    assert lines[row + 1].strip() == f"› name = '{FILE_SYSTEM[:8]}'…"  # noqa: RUF001
+    assert f"› type = '{FILE_SYSTEM[:8]}'…" in result.out  # noqa: RUF001

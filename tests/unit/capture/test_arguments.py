@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the programs are told of arguments before they are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.session.records import FUNCTIONS
+
+from retsnoop_py.attach.plan import AttachPlan, RungPlan
+from retsnoop_py.capture.arguments import configure_arguments
+from retsnoop_py.errors import UsageError
+from retsnoop_py.libbpf import OBJECTS, BpfObject
+from retsnoop_py.settings import ArgSettings, Mechanism
+
+
+@pytest.fixture
+def obj() -> Iterator[BpfObject]:
+    with BpfObject(OBJECTS / "trace.bpf.o") as opened:
+        yield opened
+
+
+def plan(mechanism: Mechanism) -> AttachPlan:
+    return AttachPlan(FUNCTIONS, (RungPlan(mechanism, (0, 1, 2)),))
+
+
+def told(obj: BpfObject, name: str) -> int:
+    return int.from_bytes(obj.global_bytes(".rodata", name)[:], "little")
+
+
+@pytest.mark.parametrize(
+    ("total", "sized", "text"), [(3072, 256, 256), (1, 1, 1), (65536, 16384, 8), (65536, 8, 16384)]
+)
+def test_the_log_has_room_for_the_largest_item(
+    obj: BpfObject, total: int, sized: int, text: int
+) -> None:
+    before, size = told(obj, "log_bytes"), obj.map("logs").value_size
+    settings = ArgSettings(capture=True, max_total=total, max_sized=sized, max_str=text)
+    configure_arguments(obj, settings, plan(Mechanism.KPROBE), 4096)
+    more = told(obj, "log_bytes") - before
+    assert obj.map("logs").value_size == size + more
+    # header, all that counts, the last value with what it points to, of which size is in 16 bits
+    assert more >= 80 + told(obj, "args_max_total") + 16 + told(obj, "args_max_data")
+    assert 80 + told(obj, "args_max_total") + 16 + 8 < 1 << 16
+    assert told(obj, "args_max_data") == max(sized, text)
+    assert told(obj, "capture_args") == 1
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "first"), [(Mechanism.KPROBE, 0), (Mechanism.FENTRY, 3), (Mechanism.AUTO, 0)]
+)
+def test_trampolines_have_plans_of_their_own(
+    obj: BpfObject, mechanism: Mechanism, first: int
+) -> None:
+    configure_arguments(obj, ArgSettings(capture=True), plan(mechanism), 4096)
+    assert told(obj, "args_context_plans") == first
+
+
+def test_logs_that_would_take_all_memory_are_refused(obj: BpfObject) -> None:
+    with pytest.raises(UsageError, match=r"7\d{3} MiB"):
+        configure_arguments(obj, ArgSettings(capture=True), plan(Mechanism.KPROBE), 1_000_000)
