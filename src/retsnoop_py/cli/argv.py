@@ -29,6 +29,7 @@ class Spec(Value):
     """One option: names without dashes, and how it takes its value.
 
     ``dashed``: a separate value may start with ``-`` (``-x -EINVAL``, ``-n -bash``).
+    ``means``: an old spelling of these options, ``{}`` in their values stands for its own value.
     """
 
     long: str
@@ -37,6 +38,7 @@ class Spec(Value):
     metavar: str = ""
     implied: str = ""
     dashed: bool = False
+    means: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def label(self) -> str:
@@ -61,7 +63,8 @@ class Foreign(Value):
 class Table:
     """The options of one command, by their names.
 
-    ``takes_words``: the command has positional words of its own.
+    ``takes_words``: the command has positional words of its own. ``old`` are spellings of earlier
+    retsnoops, which are not abbreviated.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Table:
         specs: Iterable[Spec],
         foreign: Iterable[Foreign] = (),
         *,
+        old: Iterable[Spec] = (),
         takes_words: bool = False,
     ) -> None:
         self.takes_words = takes_words
@@ -76,7 +80,8 @@ class Table:
         self.foreign = tuple(foreign)
         self.long: dict[str, Spec | Foreign] = {}
         self.short: dict[str, Spec | Foreign] = {}
-        known: list[Spec | Foreign] = [*self.specs, *self.foreign]
+        self._old = {spec.long for spec in old}
+        known: list[Spec | Foreign] = [*self.specs, *self.foreign, *old]
         for entry in known:
             self.long.setdefault(entry.long, entry)
             if entry.short:
@@ -89,7 +94,8 @@ class Table:
         """
         if name in self.long:
             return _have(self.long[name])
-        names = [known for known in self.long if known.startswith(name)] if name else []
+        names = [known for known in self.long if name and known.startswith(name)]
+        names = [known for known in names if known not in self._old] or names
         if len(names) == 1:
             return _have(self.long[names[0]])
         if names:
@@ -148,12 +154,6 @@ class Normalised:
 
 
 SEE_HELP = "'retsnoop-py --help' lists the options"
-#: Options of retsnoop 1.x and earlier which still mean what they meant.
-_OLD_SIZES = {
-    "stacks-map-size": "bpf.sessions-size",
-    "ringbuf-map-size": "bpf.ringbuf-size",
-}
-_OLD_FULL_STACKS = ("stacks.unfiltered=y", "stacks.emit-addrs=y")
 #: The levels of the old ``-v LEVEL``, glued, as the number of ``-v`` they stand for.
 _LEVELS: Mapping[str, int] = {"0": 0, "1": 1, "2": 2, "3": 3, "v": 2, "vv": 3}
 
@@ -211,8 +211,6 @@ class _Scanner:
     def _long(self, word: str) -> None:
         name, equals, value = word[2:].partition("=")
         given = value if equals else None
-        if self._old(name, given, word):
-            return
         spec = self._table.find_long(name)
         if spec.kind is Kind.FLAG:
             if given is not None and spec.long == "verbose" and given in _LEVELS:
@@ -227,20 +225,6 @@ class _Scanner:
             self._add(spec, spec.implied)
         else:
             self._add(spec, self._following(spec, f"--{spec.long}"))
-
-    def _old(self, name: str, given: str | None, word: str) -> bool:
-        """Take a spelling of earlier retsnoops; False if it is none."""
-        if "config" not in self._table.long:
-            return False
-        if name == "full-stacks" and given is None:
-            self._out.options += [("config", setting) for setting in _OLD_FULL_STACKS]
-            return True
-        if name not in _OLD_SIZES:
-            return False
-        spec = Spec(name, kind=Kind.VALUE, metavar="N")
-        size = self._following(spec, word) if given is None else given
-        self._out.options.append(("config", f"{_OLD_SIZES[name]}={size}"))
-        return True
 
     def _bundle(self, word: str) -> None:
         """``-vS``, ``-efoo``, ``-ss``: short options in one word."""
@@ -287,7 +271,9 @@ class _Scanner:
         self._out.options += [("verbose", None)] * level
 
     def _add(self, spec: Spec, value: str | None) -> None:
-        self._out.options.append((spec.long, value))
+        for name, meant in spec.means or ((spec.long, "{}"),):
+            given = value if meant == "{}" else meant and meant.format(value)
+            self._out.options.append((name, given))
 
 
 def _have(entry: Spec | Foreign) -> Spec:

@@ -92,10 +92,10 @@ def _job(words: list[str]) -> Job:
 
 
 def _trace(words: list[str]) -> Job:
-    from retsnoop_py.cli import declare, options, positional, trace
+    from retsnoop_py.cli import declare, positional, tables, trace
     from retsnoop_py.cli.argv import normalise
 
-    line = normalise(words, options.trace_table(trace.trace))
+    line = normalise(words, tables.trace_table(trace.trace))
     if line.words and line.words[0].text == "replay":
         at = line.words[0].position
         return _replay(words[:at] + words[at + 1 :])
@@ -112,10 +112,10 @@ def _trace(words: list[str]) -> Job:
 
 
 def _replay(words: list[str]) -> Job:
-    from retsnoop_py.cli import declare, options, replay, trace
+    from retsnoop_py.cli import declare, replay, tables, trace
     from retsnoop_py.cli.argv import normalise
 
-    line = normalise(words, options.replay_table(replay.replay, trace.trace))
+    line = normalise(words, tables.replay_table(replay.replay, trace.trace))
     said = _said(line, replay.COMMAND)
     if said:
         return said
@@ -130,11 +130,11 @@ def _replay(words: list[str]) -> Job:
 
 
 def _functions(words: list[str]) -> Job:
-    from retsnoop_py.cli import declare, functions, options, trace
+    from retsnoop_py.cli import declare, functions, tables, trace
     from retsnoop_py.cli.argv import normalise
 
     hint = "'retsnoop-py functions --help' lists the options"
-    line = normalise(words, options.plain_table(functions.functions, trace.trace, hint))
+    line = normalise(words, tables.plain_table(functions.functions, trace.trace, hint))
     said = _said(line, functions.COMMAND)
     if said:
         return said
@@ -143,11 +143,11 @@ def _functions(words: list[str]) -> Job:
 
 
 def _doctor(words: list[str]) -> Job:
-    from retsnoop_py.cli import declare, doctor, options, trace
+    from retsnoop_py.cli import declare, doctor, tables, trace
     from retsnoop_py.cli.argv import normalise
 
     hint = "'retsnoop-py doctor --help' lists the options"
-    line = normalise(words, options.plain_table(doctor.doctor, trace.trace, hint))
+    line = normalise(words, tables.plain_table(doctor.doctor, trace.trace, hint))
     said = _said(line, doctor.COMMAND)
     if said:
         return said

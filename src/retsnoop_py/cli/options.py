@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
-from retsnoop_py.cli.argv import Foreign, Spec, Table
-from retsnoop_py.cli.declare import Option, specs
+from retsnoop_py.cli.declare import Option
 
 TARGETING = "TARGETING"
 RUN_MODE = "RUN MODE"
@@ -418,49 +416,3 @@ Version = Annotated[
 ]
 Help = Annotated[bool, Option("-h", "--help", help="Show this help.", panel=USAGE)]
 Usage = Annotated[bool, Option("--usage", hidden=True)]
-
-
-#: Made by typer, not by a signature.
-COMPLETION = (Spec("install-completion"), Spec("show-completion"))
-
-#: What older retsnoops called it, and what it is called now.
-RENAMED = (
-    Foreign("lbr", "R", "is called -B now", "-B or --lbr"),
-    Foreign("lbr-max-count", None, "is a setting now", "-C fmt.lbr-max-count=N"),
-    Foreign("intermediate-stacks", None, "is called --interim-stacks now", "-I"),
-    Foreign("bpf-logs", "l", "is a feature of --debug now", "--debug bpf"),
-)
-
-
-def trace_table(command: Callable[..., Any]) -> Table:
-    """The option table of tracing."""
-    return Table([*specs(command), *COMPLETION], RENAMED)
-
-
-def replay_table(command: Callable[..., Any], trace: Callable[..., Any]) -> Table:
-    """The option table of replaying; options that only ``trace`` has are refused as such."""
-    own = specs(command)
-    names = {spec.long for spec in own}
-    reason = "concerns tracing, and a recording is already traced"
-    hint = "'retsnoop-py replay --help' lists the options"
-    foreign = [
-        Foreign(spec.long, spec.short, reason, hint)
-        for spec in specs(trace)
-        if spec.long not in names
-    ]
-    return Table(own, (*foreign, *RENAMED), takes_words=True)
-
-
-def plain_table(command: Callable[..., Any], trace: Callable[..., Any], help_hint: str) -> Table:
-    """The option table of a command that traces nothing; words are left to the command.
-
-    Options that only ``trace`` has are refused as such; ``help_hint`` is the next step then.
-    """
-    own = specs(command)
-    names = {spec.long for spec in own}
-    foreign = [
-        Foreign(spec.long, spec.short, "concerns tracing, and nothing is traced here", help_hint)
-        for spec in specs(trace)
-        if spec.long not in names
-    ]
-    return Table(own, (*foreign, *RENAMED), takes_words=True)

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.cli import declare, options, replay, trace, typed
+from retsnoop_py.cli import declare, replay, tables, trace, typed
 from retsnoop_py.cli.argv import normalise
 from retsnoop_py.errors import UsageError
 from retsnoop_py.value import replace
 
-TABLE = options.trace_table(trace.trace)
+TABLE = tables.trace_table(trace.trace)
 #: Options that end a run before any values are made.
 PRINTING = ("help", "usage", "version", "config-help", "install-completion", "show-completion")
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
@@ -75,7 +75,7 @@ def test_every_option_of_a_trace_arrives() -> None:
 
 
 def test_a_single_word_is_a_value() -> None:
-    table = options.replay_table(replay.replay, trace.trace)
+    table = tables.replay_table(replay.replay, trace.trace)
     assert declare.call(REPLAY, normalise(["a.rsn", "-v"], table))["file"] == "a.rsn"
     assert declare.call(REPLAY, normalise(["--", "-a"], table))["file"] == "-a"
     with pytest.raises(UsageError, match="one FILE is needed, not 2"):
