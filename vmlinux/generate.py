@@ -56,6 +56,7 @@ ENUMS: dict[str, tuple[str, ...]] = {
         "BPF_MAP_TYPE_HASH",
         "BPF_MAP_TYPE_ARRAY",
         "BPF_MAP_TYPE_PERF_EVENT_ARRAY",
+        "BPF_MAP_TYPE_PERCPU_ARRAY",
         "BPF_MAP_TYPE_RINGBUF",
     ),
 }
@@ -66,6 +67,8 @@ CONSTANTS = (
     "true",
     "BPF_ANY",
     "BPF_F_CURRENT_CPU",
+    "BPF_F_USER_STACK",
+    "BPF_F_USER_BUILD_ID",
     "BPF_RB_NO_WAKEUP",
     "BPF_RB_FORCE_WAKEUP",
     "BPF_RB_AVAIL_DATA",

@@ -51,6 +51,8 @@ int rsn_multi_return(struct pt_regs *ctx)
 {
 	if (!ready)
 		return 0;
+	if (use_lbr)
+		branches_take();
 	return session_exit(ctx, multi_cookie(ctx), PT_REGS_RC(ctx));
 }
 
@@ -63,6 +65,8 @@ int rsn_session(struct pt_regs *ctx)
 {
 	if (!ready)
 		return 1;
+	if (use_lbr)
+		branches_take();
 	if (session_is_return(ctx))
 		return session_exit(ctx, multi_cookie(ctx), PT_REGS_RC(ctx));
 	return !kprobe_enter(ctx, multi_cookie(ctx), 0);

@@ -13,15 +13,19 @@
 const volatile bool has_perf_cookie = false;
 const volatile bool has_raw_cookie = false;
 
-/* Probe number id is hit in session s. */
-static __always_inline void probe_hit(void *ctx, struct session *s, __u32 id)
+/* Probe number id is hit in session s; has_branches: see interim_probe(). */
+static __always_inline void probe_hit(void *ctx, struct session *s, __u32 id, bool has_branches)
 {
+	__u64 now = emit_calls || emit_interim ? bpf_ktime_get_ns() : 0;
+
 	s->rec.last_seq++;
 	if (emit_calls)
-		log_event(ctx, s, event_of(RSN_EVENT_PROBE, id), bpf_ktime_get_ns(), 0);
+		log_event(ctx, s, event_of(RSN_EVENT_PROBE, id), now, 0);
+	if (emit_interim)
+		interim_probe(ctx, s, now, has_branches);
 }
 
-static __always_inline int probe_enter(void *ctx, bool has_cookie)
+static __always_inline int probe_enter(void *ctx, bool has_cookie, bool has_branches)
 {
 	__u64 id = has_cookie ? bpf_get_attach_cookie(ctx) : template_cookie();
 	struct session *s;
@@ -37,7 +41,7 @@ static __always_inline int probe_enter(void *ctx, bool has_cookie)
 	}
 	s->at_rest = false;
 	barrier();
-	probe_hit(ctx, s, id);
+	probe_hit(ctx, s, id, has_branches);
 	return session_leave(s);
 }
 
@@ -45,19 +49,21 @@ static __always_inline int probe_enter(void *ctx, bool has_cookie)
 SEC("kprobe")
 int rsn_probe_kprobe(struct pt_regs *ctx)
 {
-	return probe_enter(ctx, has_perf_cookie);
+	if (emit_interim && use_lbr)
+		branches_take();
+	return probe_enter(ctx, has_perf_cookie, true);
 }
 
 SEC("tracepoint")
 int rsn_probe_tp(void *ctx)
 {
-	return probe_enter(ctx, has_perf_cookie);
+	return probe_enter(ctx, has_perf_cookie, false);
 }
 
 SEC("raw_tp")
 int rsn_probe_rawtp(struct bpf_raw_tracepoint_args *ctx)
 {
-	return probe_enter(ctx, has_raw_cookie);
+	return probe_enter(ctx, has_raw_cookie, false);
 }
 
 #endif

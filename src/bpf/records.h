@@ -19,7 +19,7 @@ enum rsn_record_type {
 	RSN_RECORD_SESSION = 1,
 	RSN_RECORD_EVENTS = 2, /* struct rsn_part, then what struct rsn_event describes */
 	RSN_RECORD_BRANCHES = 3, /* struct rsn_part, then cnt struct perf_branch_entry */
-	RSN_RECORD_USER_STACK = 4, /* struct rsn_part, then cnt addresses */
+	RSN_RECORD_USER_STACK = 4, /* struct rsn_part, then cnt struct bpf_stack_build_id */
 };
 
 /* How a function's result is to be read; the upper half of its attach cookie. */

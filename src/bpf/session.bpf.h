@@ -19,8 +19,10 @@
 #ifndef RSN_SESSION_BPF_H
 #define RSN_SESSION_BPF_H
 
+#include "debug.bpf.h"
 #include "filters.bpf.h"
-#include "log.bpf.h"
+#include "interim.bpf.h"
+#include "report.bpf.h"
 #include "settings.bpf.h"
 #include "shadow.bpf.h"
 #include "table.bpf.h"
@@ -43,80 +45,6 @@ static __always_inline void session_release(struct session *s, __u64 task)
 	table_release(task, s->place);
 }
 
-/* The names of the running thread and its process: two helper calls too many for each session. */
-static __always_inline void fill_names(struct rsn_session *rec)
-{
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
-
-	bpf_get_current_comm(rec->task_comm, sizeof(rec->task_comm));
-	bpf_core_read(rec->proc_comm, sizeof(rec->proc_comm), &leader->comm);
-}
-
-/* Sends the session as it stands; how it went is counted. */
-static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flags)
-{
-	struct rsn_session *rec = &s->rec;
-	__u32 end = s->max_depth;
-	__u64 kstack = s->kstack_now, kstack_cnt, tail;
-
-	rec->stitch_pos = 0;
-	if (chain_continues(s)) {
-		copy_chain(s->slots, s->saved, s->saved_from, s->saved_to);
-		rec->stitch_pos = s->saved_from;
-		end = s->saved_to;
-		kstack ^= 1;
-	}
-	kstack &= 1;
-	kstack_cnt = opaque(s->kstack_cnt[kstack]);
-	if (kstack_cnt > RSN_MAX_KSTACK)
-		kstack_cnt = RSN_MAX_KSTACK;
-	tail = slot_index(end - 1) + 1;
-	bpf_probe_read_kernel(&s->slots[tail], kstack_cnt * sizeof(__u64), s->kstack[kstack]);
-
-	if (keeps_log())
-		log_flush(ctx, s);
-	fill_names(rec);
-	rec->type = RSN_RECORD_SESSION;
-	rec->size = sizeof(*rec) + tail * sizeof(s->slots[0]) + kstack_cnt * sizeof(__u64);
-	rec->emit_ts = now;
-	rec->cpu = bpf_get_smp_processor_id();
-	rec->flags = flags | (s->is_err ? RSN_SESSION_ERROR : 0);
-	if (s->from_sites[kstack])
-		rec->flags |= RSN_SESSION_CALL_SITES;
-	rec->depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
-	rec->slot_cnt = tail;
-	rec->kstack_cnt = kstack_cnt;
-	if (transport_send(ctx, rec,
-			   sizeof(*rec) + tail * sizeof(s->slots[0]) + kstack_cnt * sizeof(__u64)))
-		count(&stats.sessions_dropped);
-	else if (flags & RSN_SESSION_DIED)
-		count(&stats.sessions_died);
-	else if (rec->too_deep || rec->lost_exits || rec->lost_entries)
-		count(&stats.sessions_incomplete);
-	return 0;
-}
-
-/* Lets user space forget the parts of a session that turned out not worth reporting. */
-static __noinline int disown(void *ctx, struct session *s, __u64 now)
-{
-	struct rsn_session *rec = &s->rec;
-
-	rec->type = RSN_RECORD_SESSION;
-	rec->size = sizeof(*rec);
-	rec->emit_ts = now;
-	rec->flags = RSN_SESSION_IGNORED;
-	rec->slot_cnt = 0;
-	rec->kstack_cnt = 0;
-	transport_send(ctx, rec, sizeof(*rec));
-	return 0;
-}
-
-static __always_inline bool worth_reporting(struct session *s, __u64 lasted)
-{
-	return (s->is_err || emit_success) && lasted >= duration_ns;
-}
-
 /* A new session, not at rest, for a thread that has none; NULL if there is no room. */
 static __always_inline struct session *session_make(__u64 task, __u64 id)
 {
@@ -137,6 +65,10 @@ static __always_inline struct session *session_make(__u64 task, __u64 id)
 	s->is_err = false;
 	s->kstack_cnt[0] = 0;
 	s->kstack_cnt[1] = 0;
+	s->branch_cnt[0] = 0;
+	s->branch_cnt[1] = 0;
+	s->interim_kept = false;
+	s->user_stack_sent = false;
 	s->rec.tid = id;
 	s->rec.tgid = id >> 32;
 	s->rec.last_seq = 0;
@@ -180,7 +112,11 @@ static __always_inline void push_slot(struct session *s, __u32 func_id, __u32 pl
 static __always_inline void push(void *ctx, struct session *s, __u32 func_id, __u32 place,
 				 __u64 now)
 {
+	if (emit_interim)
+		interim_before_call(ctx, s, now);
 	push_slot(s, func_id, place, now);
+	if (debug_log)
+		debug_enter(s, func_id);
 	if (emit_calls)
 		log_event(ctx, s, event_of(RSN_EVENT_ENTRY, func_id), now, 0);
 }
@@ -199,6 +135,14 @@ static __always_inline bool is_failure(__u32 flags, __s64 result)
 	return (__u64)result >= -max_errno;
 }
 
+/* Takes what tells where the thread is now, for the chain that ends in the last call. */
+static __always_inline void take_stacks(void *ctx, struct session *s)
+{
+	take_kstack(ctx, s);
+	if (use_lbr)
+		branches_keep(s);
+}
+
 /* Takes the last call off the shadow stack. */
 static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64 result, __u64 now)
 {
@@ -206,6 +150,8 @@ static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64
 	struct rsn_slot *slot = slot_at(s, depth);
 	bool failed = is_failure(flags, result);
 
+	if (debug_log)
+		debug_exit(s, slot->func_id, result, failed);
 	slot->result = result;
 	slot->latency = now - slot->latency;
 	if (!failed && !(flags & RSN_FUNC_CANT_FAIL))
@@ -213,9 +159,9 @@ static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64
 	if (failed && !s->is_err) {
 		s->is_err = true;
 		s->max_depth = depth + 1;
-		take_kstack(ctx, s);
+		take_stacks(ctx, s);
 	} else if (emit_success && s->max_depth == depth + 1) {
-		take_kstack(ctx, s);
+		take_stacks(ctx, s);
 	}
 	s->depth = depth;
 }
@@ -288,6 +234,9 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
 	s->at_rest = false;
 	barrier();
 	s->rec.last_seq++;
+	if (debug_log && s->depth <= RSN_MAX_DEPTH &&
+	    slot_at(s, s->depth - 1)->func_id != cookie_func(cookie))
+		debug_unexpected(s, cookie_func(cookie));
 	if (s->depth > RSN_MAX_DEPTH) {
 		if (emit_calls)
 			log_event(ctx, s, event_of(RSN_EVENT_EXIT, cookie_func(cookie)),
@@ -301,9 +250,11 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
 				  result);
 		pop(ctx, s, cookie_flags(cookie), result, now);
 		if (!s->depth) {
+			if (emit_interim)
+				interim_at_end(ctx, s);
 			if (worth_reporting(s, s->slots[0].latency))
 				submit(ctx, s, now, 0);
-			else if (keeps_log() && s->rec.parts)
+			else if (s->rec.parts)
 				disown(ctx, s, now);
 			session_release(s, task);
 			return 0;
@@ -323,15 +274,18 @@ static __always_inline int session_die(void *ctx, __u64 task)
 	s->at_rest = false;
 	barrier();
 	now = bpf_ktime_get_ns();
+	if (emit_interim)
+		interim_at_end(ctx, s);
 	if (worth_reporting(s, now - s->rec.start_ts)) {
 		if (!s->is_err) {
 			s->max_depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
 			s->saved_from = 0;
+			s->branch_cnt[s->kstack_now & 1] = 0;
 			take_kstack(ctx, s);
 		}
 		submit(ctx, s, now, RSN_SESSION_DIED);
 	} else {
-		if (keeps_log() && s->rec.parts)
+		if (s->rec.parts)
 			disown(ctx, s, now);
 		count(&stats.sessions_died);
 	}

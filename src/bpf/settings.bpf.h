@@ -17,6 +17,13 @@ const volatile bool emit_success = false;
 /* What of a session is sent: its stack, and every call and return of it. */
 const volatile bool emit_stack = true;
 const volatile bool emit_calls = false;
+const volatile bool emit_user_stack = false;
+
+/* Report sessions that go on, too: failures that would be forgotten, hits of injected probes. */
+const volatile bool emit_interim = false;
+
+/* The CPUs keep branch records for us. */
+const volatile bool use_lbr = false;
 
 /* What calls were given, and so many bytes of it at most: of a call, and of one argument's target. */
 const volatile bool capture_args = false;

@@ -20,6 +20,9 @@ struct session {
 	bool is_err; /* the last result that could tell was a failure */
 	__u8 kstack_now; /* which kstack belongs to the slots; the other one to the saved chain */
 	__u16 kstack_cnt[2];
+	__s16 branch_cnt[2]; /* branches kept with each kstack, or a negative errno; 0: none */
+	bool interim_kept; /* `interims` has the saved chain as it was when it was saved */
+	bool user_stack_sent;
 	__u32 log_used; /* bytes */
 	__u32 log_cnt; /* events */
 	__u64 place; /* in the table */
@@ -137,26 +140,25 @@ const volatile bool keep_call_sites = false;
 
 /*
  * Makes a kernel stack of what was noted at the entries: where the running calls return to, and
- * what was above the first. Calls in between that are not traced are missing from it.
+ * what was above the first. Calls in between that are not traced are missing from it. Gives the
+ * number of its entries.
  */
-static __noinline int stack_from_sites(struct session *s)
+static __noinline __u32 stack_from_sites(struct session *s, __u64 *kstack)
 {
 	const __u32 known = 2; /* outer begins with the first call itself and where it returns to */
-	__u64 now = s->kstack_now & 1, depth = s->depth, outer = s->outer_cnt;
+	__u64 depth = s->depth, outer = s->outer_cnt;
 
 	if (depth > RSN_MAX_DEPTH)
 		depth = RSN_MAX_DEPTH;
 	for (int i = 0; i < RSN_MAX_DEPTH && i < depth; i++)
-		s->kstack[now][i] = s->sites[slot_index(depth - 1 - i)];
+		kstack[i] = s->sites[slot_index(depth - 1 - i)];
 	if (outer > known) {
 		outer = opaque(outer - known) & (ARRAY_SIZE(s->outer) - 1);
-		bpf_probe_read_kernel(&s->kstack[now][slot_index(depth - 1) + 1],
-				      outer * sizeof(__u64), &s->outer[known]);
+		bpf_probe_read_kernel(&kstack[slot_index(depth - 1) + 1], outer * sizeof(__u64),
+				      &s->outer[known]);
 		depth += outer;
 	}
-	s->kstack_cnt[now] = depth;
-	s->from_sites[now] = true;
-	return 0;
+	return depth;
 }
 
 static __always_inline void take_kstack(void *ctx, struct session *s)
@@ -169,8 +171,10 @@ static __always_inline void take_kstack(void *ctx, struct session *s)
 	bytes = bpf_get_stack(ctx, s->kstack[now], sizeof(s->kstack[now]), 0);
 	s->kstack_cnt[now] = bytes > 0 ? bytes / sizeof(__u64) : 0;
 	s->from_sites[now] = false;
-	if (keep_call_sites && s->kstack_cnt[now] <= 1)
-		stack_from_sites(s);
+	if (keep_call_sites && s->kstack_cnt[now] <= 1) {
+		s->kstack_cnt[now] = stack_from_sites(s, s->kstack[now]);
+		s->from_sites[now] = true;
+	}
 }
 
 /* Forgets the running calls from `depth` on: their returns were missed. */

@@ -100,6 +100,8 @@ int rsn_kretprobe(struct pt_regs *ctx)
 
 	if (!ready)
 		return 0;
+	if (use_lbr)
+		branches_take();
 	cookie = probe_cookie(ctx, has_func_ip ? bpf_get_func_ip(ctx) : current_probe());
 	if (cookie == no_cookie)
 		return 0;

@@ -46,6 +46,8 @@ int rsn_fsession(void *ctx)
 
 	if (!ready)
 		return 0;
+	if (use_lbr)
+		branches_take();
 	cookie = bpf_get_attach_cookie(ctx);
 	if (!session_is_return(ctx))
 		return tracing_enter(ctx, cookie);
@@ -72,6 +74,8 @@ int rsn_fexit(void *ctx)
 
 	if (!ready)
 		return 0;
+	if (use_lbr)
+		branches_take();
 	asm volatile("%[cookie] = %[marker] ll\n"
 		     "%[result] = *(u64 *)(%[ctx] + 0)"
 		     : [cookie] "=&r"(cookie), [result] "=&r"(result)

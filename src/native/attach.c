@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/bpf.h>
+#include <linux/perf_event.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -159,4 +160,19 @@ uint64_t rsn_kprobe_multi_misses(int link_fd)
 	struct link_info_head info;
 
 	return get_link_info(link_fd, &info) ? 0 : info.missed;
+}
+
+/* It samples nothing: that it is there makes the kernel switch the CPU's branch records on. */
+int rsn_open_branches(int cpu, uint64_t branches)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_HARDWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_HW_CPU_CYCLES,
+		.sample_type = PERF_SAMPLE_BRANCH_STACK,
+		.branch_sample_type = branches,
+	};
+	int fd = syscall(__NR_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
 }

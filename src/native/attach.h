@@ -33,6 +33,12 @@ void rsn_link_prog_misses(const int *link_fds, size_t cnt, uint64_t *misses);
 
 /* Calls a kprobe.multi or kprobe.session link did not get (6.7). */
 uint64_t rsn_kprobe_multi_misses(int link_fd);
+
+/*
+ * A perf event for which a CPU keeps branch records; branches: PERF_SAMPLE_BRANCH_* flags. Its file
+ * descriptor, or a negative errno.
+ */
+int rsn_open_branches(int cpu, uint64_t branches);
 /* cdef end */
 
 #endif

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 _Object = dict[str, Any]
@@ -35,8 +36,14 @@ def _session(value: _Object) -> Iterator[str]:
     if "trace" in value:
         yield "FUNCTION CALLS RESULT DURATION"
         yield from _trace(value["trace"])
+    if value.get("branches"):
+        yield from _branches(value["branches"])
     for row in value.get("stack", ()):
         yield from _stack_row(row)
+    if value.get("user_stack"):
+        yield "User stack:"
+        for frame in value["user_stack"]:
+            yield from _user_frame(frame)
     yield from value.get("warnings", ())
 
 
@@ -70,6 +77,37 @@ def _returned(mark: str, event: _Object) -> str:
     return f"{mark} {event['function']['name']} [{event['result']['text']}] {duration}"
 
 
+def _branches(value: _Object) -> Iterator[str]:
+    if value.get("lost"):
+        yield "LBR data was dropped and is missing in this sample!"
+    for record in reversed(value.get("records", ())):
+        ends = (list(_place(record[end])) for end in ("source", "target"))
+        first, *rest = zip_longest(*ends, fillvalue="")
+        yield " ".join((f"[#{record['number']:02}] {first[0]} -> {first[1]}").split())
+        yield from (" ".join(" ".join(row).split()) for row in rest)
+    if not value.get("relevant", True):
+        yield "[LBR] No relevant LBR data were captured, showing unfiltered LBR stack!"
+
+
+def _user_frame(frame: _Object) -> Iterator[str]:
+    outer, *inlined = _place(frame)
+    yield f"{outer} {frame.get('file', '')}".rstrip()
+    yield from inlined
+
+
+def _place(frame: _Object) -> Iterator[str]:
+    """An address and its source, and a line for each function inlined there."""
+    symbol = frame.get("symbol")
+    words = f"{symbol}+{frame.get('offset', 0):#x}" if symbol else frame["address"]
+    outer, *inlined = frame.get("source") or [None]
+    if outer:
+        name = outer["function"]
+        words += f" ({'' if name == symbol else f'{name} @ '}{outer['file']}:{outer['line']})"
+    yield words
+    for level in inlined:
+        yield f". {level['function']} ({level['file']}:{level['line']})"
+
+
 def _stack_row(row: _Object) -> Iterator[str]:
     call, frame = row.get("call"), row.get("frame")
     words = []
@@ -84,12 +122,6 @@ def _stack_row(row: _Object) -> Iterator[str]:
         words.append(call["function"]["name"])
         yield " ".join(filter(None, words))
         return
-    symbol = frame.get("symbol")
-    words.append(f"{symbol}+{frame.get('offset', 0):#x}" if symbol else frame["address"])
-    outer, *inlined = frame.get("source") or [None]
-    if outer:
-        name = outer["function"]
-        words.append(f"({'' if name == symbol else f'{name} @ '}{outer['file']}:{outer['line']})")
-    yield " ".join(filter(None, words))
-    for level in inlined:
-        yield f". {level['function']} ({level['file']}:{level['line']})"
+    first, *rest = _place(frame)
+    yield " ".join(filter(None, (*words, first)))
+    yield from rest

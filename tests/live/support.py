@@ -97,11 +97,21 @@ def wait_for(condition: Callable[[], bool], command: Command, timeout: float = 1
         time.sleep(0.05)
 
 
-def compiled(machine: Machine, name: str) -> Path:
-    """The C program ``name``, compiled where the guest sees it."""
+def compiled(machine: Machine, name: str, *flags: str) -> Path:
+    """The C program ``name``, compiled with more ``flags`` where the guest sees it."""
     binary = machine.share / name
     if not binary.exists():
         source = PROGRAMS / f"{name}.c"
-        argv = ["gcc", "-O2", "-Wall", "-Werror", "-pthread", "-o", str(binary), str(source)]
+        argv = [
+            "gcc",
+            "-O2",
+            "-Wall",
+            "-Werror",
+            "-pthread",
+            *flags,
+            "-o",
+            str(binary),
+            str(source),
+        ]
         subprocess.run(argv, check=True)
     return binary

@@ -110,7 +110,15 @@ def load(
             _configure_function_ids(obj, plan, features, facts)
         if captures is not None:
             configure_arguments(obj, settings.args, plan, settings.bpf.sessions_size)
+        if settings.debug_bpf:
+            from retsnoop_py.capture.debug import configure_log
+
+            configure_log(obj, plan.functions)
         obj.load()
+        if settings.debug_bpf:
+            from retsnoop_py.capture.debug import fill_log
+
+            fill_log(obj, plan.functions)
         _fill_filters(obj, settings.filters)
         if captures is not None:
             fill_arguments(obj, captures, plan)
@@ -164,6 +172,13 @@ def _configure(obj: BpfObject, settings: Settings, *, is_perf: bool) -> None:
     obj.map("sessions").set_max_entries(settings.bpf.sessions_size)
     if settings.views.call_trace or settings.args.capture:
         obj.map("logs").set_max_entries(settings.bpf.sessions_size)
+    for name, is_used in (
+        ("interims", settings.views.interim),
+        ("user_stacks", settings.views.user_stack),
+        ("branch_pairs", settings.views.lbr is not None),
+    ):
+        if is_used:
+            obj.map(name).set_max_entries(settings.bpf.sessions_size)
     obj.map("buckets").set_max_entries(-(-settings.bpf.sessions_size // _BUCKET_SIZE))
     filters = settings.filters
     for name, count in (
@@ -182,6 +197,9 @@ def _configure(obj: BpfObject, settings: Settings, *, is_perf: bool) -> None:
         ("emit_success", filters.success),
         ("emit_stack", settings.views.call_stack),
         ("emit_calls", settings.views.call_trace),
+        ("emit_user_stack", settings.views.user_stack),
+        ("emit_interim", settings.views.interim),
+        ("use_lbr", settings.views.lbr is not None),
         ("duration_ns", filters.longer_ns),
     ):
         obj.set_global(".rodata", name, int(value))

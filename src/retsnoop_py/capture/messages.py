@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes
     from retsnoop_py.probes.model import Probe
 
+_LOG_HINT = (
+    "BPF-side logging is enabled. Use `sudo cat /sys/kernel/tracing/trace_pipe` to see logs."
+)
 #: Functions with missed calls that are named.
 _MISSES_SHOWN = 5
 
@@ -36,6 +39,13 @@ def images(settings: Settings, lines: Sequence[str]) -> None:
 def lifecycle(text: str) -> None:
     """``Receiving data...`` and the like, where retsnoop's users look for them."""
     say(text)
+
+
+def receiving(settings: Settings) -> None:
+    """Tracing has begun."""
+    if settings.debug_bpf:
+        lifecycle(_LOG_HINT)
+    lifecycle("Receiving data...")
 
 
 def warn(text: str | None) -> None:
@@ -109,9 +119,15 @@ def attached(settings: Settings, done: Attached, plan: AttachPlan, seconds: floa
         for number, function in enumerate(plan.functions, 1):
             if function.address not in left_out:
                 say(f"Attached to function #{number} '{function.label}'.")
-    for refusal in done.refusals:
-        note(settings, f"Function '{refusal.function.label}' left out: {refusal.reason}")
-    if done.refusals and not settings.verbose:
+    if settings.debug_multi_kprobe:
+        for rung in done.rungs:
+            for refusal in rung.attachment.refusals.values():
+                by = rung.mechanism.value
+                say(f"Function '{refusal.function.label}' refused by {by}: {refusal.reason}")
+    name_each = settings.verbose or settings.debug_multi_kprobe
+    for refusal in done.refusals if name_each else ():
+        say(f"Function '{refusal.function.label}' left out: {refusal.reason}")
+    if done.refusals and not name_each:
         count = len(done.refusals)
         what = "1 function" if count == 1 else f"{count} functions"
         warn(f"{what} could not be attached, -v tells which and why")

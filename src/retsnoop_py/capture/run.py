@@ -55,6 +55,8 @@ class _Run(Value):
     command: Command | None
     target: Target
     recorder: RecordingWriter | None
+    #: What is told once tracing has begun, and at every replay.
+    warnings: tuple[str, ...] = ()
 
 
 def run(settings: Settings) -> int:
@@ -124,6 +126,12 @@ def _trace(run: _Run) -> int:
         from retsnoop_py.attach.slow import slow_attach
 
         messages.warn(slow_attach(plan))
+    with ExitStack() as stack:
+        return _trace_plan(_with_branches(run, features, stack), plan, features)
+
+
+def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> int:
+    settings = run.settings
     started = time.monotonic()
     hooks = _attach(run, plan, features)
     try:
@@ -140,6 +148,20 @@ def _trace(run: _Run) -> int:
         raise
     messages.lifecycle(f"DONE in {hooks.detach() * 1000:.0f} ms.")
     return status
+
+
+def _with_branches(run: _Run, features: Features, stack: ExitStack) -> _Run:
+    """The run with the CPUs' branch records switched on, if it wants them and they can be had."""
+    views = run.settings.views
+    if views.lbr is None:
+        return run
+    from retsnoop_py.attach.lbr import BranchEvents
+
+    events = stack.enter_context(BranchEvents(views.lbr, features, run.target.facts.root))
+    warnings = (*run.warnings, events.problem) if events.problem else run.warnings
+    if not events.works:
+        views = replace(views, lbr=None)
+    return replace(run, settings=replace(run.settings, views=views), warnings=warnings)
 
 
 def _check_number(settings: Settings, count: int) -> None:
@@ -228,11 +250,14 @@ def _receive(run: _Run, hooks: _Hooks) -> int:
         if run.command is not None:
             loaded.add_to_tree(run.command.pid)
         loaded.set_ready(True)
-        messages.lifecycle("Receiving data...")
+        messages.receiving(run.settings)
         try:
             stream = stack.enter_context(_open_stream(run, hooks))
+            for text in run.warnings:
+                stream.warn(text)
             if run.command is not None:
                 run.command.release()
+                stream.see(run.command.pid)
             _read_until_stopped(run, reader, stream)
         finally:
             loaded.set_ready(False)

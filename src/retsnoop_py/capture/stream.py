@@ -24,16 +24,20 @@ from retsnoop_py.session.facts import (
 from retsnoop_py.session.layouts import layout_named
 from retsnoop_py.session.object_layouts import btf_layouts
 from retsnoop_py.session.pipeline import Pipeline
-from retsnoop_py.settings import Settings
+from retsnoop_py.settings import Settings, SymbolizeMode
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.writer import RecordingWriter
+    from retsnoop_py.symbolize.user import ProcessSymbolizer
 
 
 class Stream:
     """Raw records in, session blocks and a recording out."""
 
-    def __init__(self, facts: StreamFacts, pipeline: Pipeline) -> None:
+    def __init__(
+        self, facts: StreamFacts, pipeline: Pipeline, users: ProcessSymbolizer | None = None
+    ) -> None:
+        self._users = users
         self._stats_layout = layout_named(facts.layouts, "rsn_stats")
         self._pipeline = pipeline
         self.feed = pipeline.feed
@@ -48,6 +52,11 @@ class Stream:
     def exit_status(self) -> int:
         """74 if the recording could not be written to its end, else 0."""
         return self._pipeline.exit_status
+
+    def see(self, pid: int) -> None:
+        """Look at a process whose program may be asked for after its end."""
+        if self._users is not None:
+            self._users.see(pid)
 
     def finish(self, loaded: LoadedObject, reader: ReaderStats) -> None:
         """Tell what was lost, and end the recording."""
@@ -75,10 +84,18 @@ def open_stream(
         symbolizer = stack.enter_context(target.symbolizer())
         if recorder is not None:
             recorder.start(facts)
-        stream = Stream(facts, Pipeline(facts, settings, symbolizer, sys.stdout, recorder))
+        users = stack.enter_context(_users(settings)) if settings.views.user_stack else None
+        pipeline = Pipeline(facts, settings, symbolizer, sys.stdout, recorder, users=users)
+        stream = Stream(facts, pipeline, users)
         yield stream
         for text in target.image_warnings:
             stream.warn(text)
+
+
+def _users(settings: Settings) -> ProcessSymbolizer:
+    from retsnoop_py.symbolize.user import ProcessSymbolizer
+
+    return ProcessSymbolizer(lines=settings.symbolize is not SymbolizeMode.NONE)
 
 
 def _stream_facts(

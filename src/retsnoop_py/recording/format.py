@@ -7,9 +7,9 @@
     frame   = kind u8, length u32, crc32 u32, payload (length bytes)
 
 A frame's checksum covers kind, length and payload. Bit 7 of the kind: the payload is a zlib
-stream. The first frame is FACTS; SYMBOLS come before the RECORDS that need them; END is last,
-and missing if the run was killed. Frames of unknown kinds are skipped, so a kind can be
-added without a new version.
+stream. The first frame is FACTS; SYMBOLS and USER_SYMBOLS come before the RECORDS that need
+them; END is last, and missing if the run was killed. Frames of unknown kinds are skipped, so a
+kind can be added without a new version.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import msgspec
 from retsnoop_py.errors import DataError
 from retsnoop_py.session.collector import Batch
 from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.symbolize.frames import Resolved
+from retsnoop_py.symbolize.frames import Resolved, UserKey
 from retsnoop_py.value import Value, replace
 
 #: As PNG's: not text, and shows what a text-mode transfer does to it.
@@ -59,6 +59,8 @@ class FrameKind(IntEnum):
     WARNING = 4
     #: JSON: :class:`RunEnd`.
     END = 5
+    #: MessagePack: a list of [:data:`UserKey`, :class:`Resolved`].
+    USER_SYMBOLS = 6
 
 
 class RunEnd(msgspec.Struct, frozen=True):
@@ -118,6 +120,11 @@ def encode_symbols(symbols: Sequence[tuple[bool, Resolved]]) -> bytes:
     return msgspec.msgpack.encode(symbols)
 
 
+def encode_user_symbols(symbols: Sequence[tuple[UserKey, Resolved]]) -> bytes:
+    """The payload of a USER_SYMBOLS frame."""
+    return msgspec.msgpack.encode(symbols)
+
+
 def encode_end(stats: Mapping[str, int]) -> bytes:
     """The payload of an END frame."""
     return msgspec.json.encode(RunEnd(dict(stats)))
@@ -156,6 +163,7 @@ def _types(kind: type[Value]) -> dict[str, Any]:
 
 _FACTS = msgspec.json.Decoder(StreamFacts, dec_hook=_from_fields)
 _SYMBOLS = msgspec.msgpack.Decoder(list[tuple[bool, Resolved]])
+_USER_SYMBOLS = msgspec.msgpack.Decoder(list[tuple[UserKey, Resolved]])
 _END = msgspec.json.Decoder(RunEnd)
 
 
@@ -167,6 +175,11 @@ def decode_facts(payload: bytes) -> StreamFacts:
 def decode_symbols(payload: bytes) -> list[tuple[bool, Resolved]]:
     """Raises DataError if the payload is not that of a SYMBOLS frame."""
     return _decode(_SYMBOLS, payload)
+
+
+def decode_user_symbols(payload: bytes) -> list[tuple[UserKey, Resolved]]:
+    """Raises DataError if the payload is not that of a USER_SYMBOLS frame."""
+    return _decode(_USER_SYMBOLS, payload)
 
 
 def decode_warning(payload: bytes) -> str:

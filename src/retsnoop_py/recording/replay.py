@@ -15,6 +15,7 @@ from retsnoop_py.recording.format import (
     decode_end,
     decode_facts,
     decode_symbols,
+    decode_user_symbols,
     decode_warning,
 )
 from retsnoop_py.recording.overrides import ReplayOverrides
@@ -43,7 +44,8 @@ def replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO | No
         err.write(f"NOTE: {sentence}\n")
     symbols = RecordedSymbolizer()
     with _symbolizer(facts, overrides.apply(facts), symbols, err) as symbolizer:
-        pipeline = Pipeline(facts, overrides.apply(facts), symbolizer, out, err=err)
+        settings = overrides.apply(facts)
+        pipeline = Pipeline(facts, settings, symbolizer, out, err=err, users=symbols)
         for frame in frames:
             try:
                 _play(frame, pipeline, symbols)
@@ -89,6 +91,8 @@ def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> None
         pipeline.feed(frame.payload)
     elif frame.kind == FrameKind.SYMBOLS:
         symbols.add(decode_symbols(frame.payload))
+    elif frame.kind == FrameKind.USER_SYMBOLS:
+        symbols.add_users(decode_user_symbols(frame.payload))
     elif frame.kind == FrameKind.WARNING:
         pipeline.warn(decode_warning(frame.payload))
     elif frame.kind == FrameKind.END:

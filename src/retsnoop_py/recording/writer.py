@@ -20,12 +20,13 @@ from retsnoop_py.recording.format import (
     encode_end,
     encode_facts,
     encode_symbols,
+    encode_user_symbols,
     file_header,
     pack_frame,
 )
 from retsnoop_py.session.collector import Batch
 from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.symbolize.frames import Resolved
+from retsnoop_py.symbolize.frames import Resolved, UserKey
 
 # Recordings tell kernel addresses and what processes do: for their owner only.
 _MODE = 0o600
@@ -65,12 +66,19 @@ class RecordingWriter:
             raise self._fail(err) from err
         self._append(file_header() + pack_frame(FrameKind.FACTS, encode_facts(facts)))
 
-    def write(self, symbols: Sequence[tuple[bool, Resolved]], batch: Batch) -> None:
+    def write(
+        self,
+        symbols: Sequence[tuple[bool, Resolved]],
+        batch: Batch,
+        users: Sequence[tuple[UserKey, Resolved]] = (),
+    ) -> None:
         """Append records, and before them the symbols they need for the first time.
 
         Raises OutputError at the first failure; after it, nothing is written.
         """
         frames = pack_frame(FrameKind.SYMBOLS, encode_symbols(symbols)) if symbols else b""
+        if users:
+            frames += pack_frame(FrameKind.USER_SYMBOLS, encode_user_symbols(users))
         self._append(frames + pack_frame(FrameKind.RECORDS, batch))
 
     def warn(self, text: str) -> None:

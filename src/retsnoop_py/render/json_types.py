@@ -7,7 +7,7 @@ of JSON cannot hold such numbers. Times are nanoseconds of CLOCK_MONOTONIC unles
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -148,6 +148,41 @@ class Missing(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="m
 TraceEvent = Entered | Returned | ProbeHit | Missing
 
 
+class Branch(Struct, omit_defaults=True, frozen=True):
+    """A branch the CPU took; ``number`` 0 is the newest of what it kept."""
+
+    number: int
+    source: Frame
+    target: Frame
+
+
+class Branches(Struct, omit_defaults=True, frozen=True):
+    """The last branches before a failure (LBR), newest first.
+
+    Those of tracing itself are left out, unless ``relevant`` is false: then none of them touches
+    the innermost traced function. ``error``: why the CPU gave none. ``lost``: they did not arrive.
+    """
+
+    records: tuple[Branch, ...] = ()
+    error: str | None = None
+    lost: bool = False
+    relevant: bool = True
+
+
+class UserFrame(Struct, omit_defaults=True, frozen=True):
+    """A frame of the program's stack.
+
+    ``file`` is the program or library, ``address`` an offset in it, or the address in the process
+    where the file has no build id.
+    """
+
+    address: Hex
+    symbol: str | None = None
+    offset: int = 0
+    file: str | None = None
+    source: tuple[Source, ...] = ()
+
+
 class SessionLost(Struct, omit_defaults=True, frozen=True):
     """What is missing from a session: how many records, calls and returns."""
 
@@ -160,9 +195,11 @@ class SessionLost(Struct, omit_defaults=True, frozen=True):
 class Session(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="session"):
     """One call of an entry function by one thread.
 
-    ``stack`` and ``trace`` are null where they were not asked for. ``failed``: the chain of
-    failures reaches the entry function. ``died``: the thread exited inside the call.
-    ``warnings`` are those that text has under the session.
+    ``stack``, ``trace``, ``branches`` and ``user_stack`` (outermost first) are null where they
+    were not asked for. ``report`` is ``stitch`` or ``probe`` for a call that goes on: a chain of
+    calls is about to be forgotten, an injected probe was hit. ``failed``: the chain of failures
+    reaches the entry function. ``died``: the thread exited inside the call. ``warnings`` are those
+    that text has under the session.
     """
 
     version: int
@@ -176,9 +213,12 @@ class Session(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="se
     process: str
     cpu: int
     failed: bool
+    report: Literal["final", "stitch", "probe"] = "final"
     died: bool = False
     trace: list[TraceEvent] | None = None
     stack: list[StackEntry] | None = None
+    branches: Branches | None = None
+    user_stack: tuple[UserFrame, ...] | None = None
     lost: SessionLost = SessionLost()
     warnings: tuple[str, ...] = ()
 

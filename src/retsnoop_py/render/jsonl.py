@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import msgspec
 
@@ -17,8 +17,10 @@ from retsnoop_py.render.json_trace import TraceEncoder
 from retsnoop_py.render.notices import session_warnings
 from retsnoop_py.render.places import source_chain
 from retsnoop_py.render.result import format_result
+from retsnoop_py.render.user_stack import user_mode
+from retsnoop_py.session.branches import BranchView
 from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.session.model import Call, Session, StackRow
+from retsnoop_py.session.model import Call, Session, SessionKind, StackRow
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of, value_of, width_of
 from retsnoop_py.settings import Settings, SymbolizeMode
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from retsnoop_py.render.args.read import ArgumentReader
 
 _MAX_RESULTS = 1 << 16
+_REPORTS: dict[SessionKind, Literal["final", "stitch", "probe"]] = {
+    SessionKind.FINAL: "final",
+    SessionKind.STITCH: "stitch",
+    SessionKind.PROBE: "probe",
+}
 _NO_LOSS = to.SessionLost()
 _BITS_64 = (1 << 64) - 1
 
@@ -41,6 +48,7 @@ class JsonRenderer:
         self._mode = settings.symbolize
         if self._mode is SymbolizeMode.AUTO:
             self._mode = facts.symbolize
+        self._user_mode = user_mode(facts, settings)
         self._bpf = facts.bpf
         self._clock = Clock(facts.realtime_offset_ns, facts.utc_offset_s)
         self._functions = [_function(function) for function in facts.functions]
@@ -72,9 +80,12 @@ class JsonRenderer:
                 process=session.proc_comm,
                 cpu=session.cpu,
                 failed=session.is_error,
+                report=_REPORTS[session.kind],
                 died=session.died,
                 trace=report.trace and self._traces.events(session, report.trace),
                 stack=self._stack(report),
+                branches=None if report.branches is None else self._branches(report.branches),
+                user_stack=self._user_stack(report) if self._views.user_stack else None,
                 lost=_lost(session),
                 warnings=tuple(session_warnings(session, self._bpf)),
             )
@@ -115,6 +126,26 @@ class JsonRenderer:
         return to.StackEntry(
             None if row.call is None else self._call(session, row.call),
             None if row.frame is None else self._frame(row.frame, row.hidden),
+        )
+
+    def _branches(self, view: BranchView) -> to.Branches:
+        rows = (
+            to.Branch(row.number, self._frame(row.source, False), self._frame(row.target, False))
+            for row in reversed(view.rows)
+        )
+        error = ERRNO_NAMES.get(view.error, str(view.error)) if view.error else None
+        return to.Branches(tuple(rows), error, view.lost, view.relevant)
+
+    def _user_stack(self, report: Report) -> tuple[to.UserFrame, ...]:
+        return tuple(
+            to.UserFrame(
+                hex(frame.address),
+                frame.name,
+                frame.offset,
+                frame.module,
+                tuple(to.Source(*level) for level in source_chain(frame, self._user_mode)),
+            )
+            for frame in report.user_stack
         )
 
     def _call(self, session: Session, call: Call) -> to.Call:

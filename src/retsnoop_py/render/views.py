@@ -43,19 +43,25 @@ def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> Block
     views = settings.views
     palette = Palette.of(out)
     marks = Marks.of(out, ascii_only=views.ascii)
+    mode = facts.symbolize if settings.symbolize is SymbolizeMode.AUTO else settings.symbolize
     sections: list[Section] = []
     arguments = _arguments(facts, settings, marks)
     if views.call_trace:
         from retsnoop_py.render.calls import CallsSection
 
         sections.append(CallsSection(facts, views, palette, marks, arguments))
+    if views.lbr is not None:
+        from retsnoop_py.render.lbr import BranchSection
+
+        sections.append(BranchSection(settings.stacks, mode, palette))
     if views.call_stack:
         from retsnoop_py.render.stack import StackSection
 
-        mode = settings.symbolize
-        if mode is SymbolizeMode.AUTO:
-            mode = facts.symbolize
         sections.append(StackSection(settings.stacks, mode, palette, marks, arguments))
+    if views.user_stack:
+        from retsnoop_py.render.user_stack import UserStackSection, user_mode
+
+        sections.append(UserStackSection(settings.stacks, user_mode(facts, settings), palette))
     clock = Clock(facts.realtime_offset_ns, facts.utc_offset_s)
     return BlockRenderer(sections, facts.bpf, clock, palette)
 

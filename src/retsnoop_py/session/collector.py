@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.functions import Function
+from retsnoop_py.session.abi import read_branches, read_user_stack
 from retsnoop_py.session.events import EventDecoder
 from retsnoop_py.session.layouts import Layout, layout_named
-from retsnoop_py.session.model import NO_ARGS, NO_EVENTS, Call, Events, Session
+from retsnoop_py.session.model import NO_ARGS, NO_EVENTS, Call, Events, Session, SessionKind
 from retsnoop_py.session.parts import NO_PARTS, Branches, Key, Parts, PartStore
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Collector:
         self._order = session.order
         self._header = struct.Struct(session.order + "II")
         self._parts = PartStore()
-        self._waiting: dict[Key, tuple[int, bytes]] = {}
+        self._waiting: dict[Key, list[tuple[int, bytes]]] = {}
         self._part_format: struct.Struct | None = None
         self._decoder: EventDecoder | None = None
         if any(layout.name == "rsn_part" for layout in layouts):
@@ -138,15 +139,15 @@ class Collector:
             kind, size = unpack(view, position)
             if not head <= size <= end - position:
                 raise _misfit(position, size, end - position)
-            session = None
+            complete: Sequence[Session] = ()
             if kind == RecordType.SESSION:
-                session = self._session(view, position, size)
+                complete = self._session(view, position, size)
             elif self._part_format is not None and kind in _PARTS:
-                session = self._part(kind, view, position, size)
+                complete = self._part(kind, view, position, size)
             else:
                 self.skipped += 1
             position += (size + 7) & ~7
-            if session is not None:
+            for session in complete:
                 self.position = position
                 yield session
 
@@ -157,20 +158,21 @@ class Collector:
         """
         waiting, self._waiting = self._waiting, {}
         damage = None
-        for key, (_, record) in waiting.items():
-            view, size = memoryview(record), len(record)
-            try:
-                fields = self._fields(view, 0, size)
-                session = self._decode(fields, view, 0, size, self._parts.take(key))
-            except DataError as err:
-                damage = damage or err
-                continue
-            yield session
+        for key, records in waiting.items():
+            parts = self._parts.take(key)
+            for _, record in records:
+                view, size = memoryview(record), len(record)
+                try:
+                    session = self._decode(self._fields(view, 0, size), view, 0, size, parts)
+                except DataError as err:
+                    damage = damage or err
+                    continue
+                yield session
         if damage is not None:
             raise damage
 
-    def _part(self, kind: int, view: memoryview, position: int, size: int) -> Session | None:
-        """Keep a part; the session that has waited for it, if it was the last one missing."""
+    def _part(self, kind: int, view: memoryview, position: int, size: int) -> Sequence[Session]:
+        """Keep a part; what has waited for it, if it was the last one missing."""
         assert self._part_format is not None
         head = self._part_format
         if size < head.size:
@@ -183,11 +185,17 @@ class Collector:
             self._parts.set_branches(key, Branches(min(cnt, 0), payload))
         else:
             self._parts.set_user_stack(key, payload)
-        needed, record = self._waiting.get(key, (0, b""))
-        if not record or self._parts.get(key).arrived < needed:
-            return None
-        del self._waiting[key]
-        return self._session(memoryview(record), 0, len(record))
+        return self._complete(key) if key in self._waiting else ()
+
+    def _complete(self, key: Key) -> list[Session]:
+        """Of one session the waiting records that have all their parts now."""
+        arrived = self._parts.get(key).arrived
+        records = self._waiting.pop(key)
+        later = [one for one in records if one[0] > arrived]
+        if later:
+            self._waiting[key] = later
+        ready = (memoryview(record) for needed, record in records if needed <= arrived)
+        return [session for one in ready for session in self._session(one, 0, len(one))]
 
     def split(self, batch: Batch, limit: int) -> Iterator[memoryview]:
         """``batch`` cut between records into parts of about ``limit`` bytes.
@@ -215,23 +223,27 @@ class Collector:
             raise _damaged(position, f"{size} bytes are too few for a session")
         return self._pick_session((*head.unpack_from(view, position), 0))
 
-    def _session(self, view: memoryview, position: int, size: int) -> Session | None:
+    def _session(self, view: memoryview, position: int, size: int) -> Sequence[Session]:
         """The session of a record, unless it is to be ignored or has to wait for its parts."""
         fields = self._fields(view, position, size)
         start_ts, tid, flags, needed = fields[4], fields[6], fields[10], fields[16]
         key = tid, start_ts
         if flags & _IGNORED:
             self._parts.take(key)
-            return None
+            return ()
         if not needed or self._part_format is None:
-            return self._decode(fields, view, position, size, NO_PARTS)
+            return (self._decode(fields, view, position, size, NO_PARTS),)
         parts = self._parts.get(key)
         if parts.arrived < needed and len(self._waiting) < _MAX_WAITING:
-            self._waiting[key] = needed, bytes(view[position : position + size])
-            return None
-        if not flags & _INTERIM:
+            record = needed, bytes(view[position : position + size])
+            self._waiting.setdefault(key, []).append(record)
+            return ()
+        session = self._decode(fields, view, position, size, parts)
+        if flags & _INTERIM:
+            self._parts.drop_branches(key)
+        else:
             self._parts.take(key)
-        return self._decode(fields, view, position, size, parts)
+        return (session,)
 
     def _decode(
         self, fields: tuple[Any, ...], view: memoryview, position: int, size: int, parts: Parts
@@ -269,6 +281,9 @@ class Collector:
             events=events,
             args=args,
             cpu=fields[17],
+            kind=_kind_of(flags) if flags & _INTERIM else SessionKind.FINAL,
+            branches=read_branches(self._order, parts.branches) if parts.branches else None,
+            user_stack=read_user_stack(self._order, parts.user_stack) if parts.user_stack else (),
         )
 
     def _events(self, data: bytes, position: int) -> tuple[Events, Mapping[int, Captured]]:
@@ -294,6 +309,10 @@ class Collector:
             )
         except IndexError:  # func_id
             raise _damaged(position, "it names a function that is not traced") from None
+
+
+def _kind_of(flags: int) -> SessionKind:
+    return SessionKind.PROBE if flags & _PROBE else SessionKind.STITCH
 
 
 def _misfit(position: int, size: int, left: int) -> DataError:

@@ -8,6 +8,8 @@ recorded call of a failing session, as retsnoop's do, with these differences:
 - a result counts by its own type: ``+22`` is not EINVAL, a pointer is 64 bits wide;
 - NULL is an error of functions that return a pointer, whatever the upper half holds;
 - a call that has not returned has no result.
+
+Where an injected probe was hit is reported whatever the session's results are so far.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import os
 
 from retsnoop_py.session.collector import comm_text
-from retsnoop_py.session.model import Session
+from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.results import error_of
 from retsnoop_py.settings import FilterSettings
 
@@ -24,10 +26,11 @@ _COMM_BYTES = 15
 
 
 class SessionFilter:
-    """:class:`FilterSettings` as a test of sessions."""
+    """:class:`FilterSettings` as a test of sessions; without ``interim`` of ended ones."""
 
-    def __init__(self, settings: FilterSettings) -> None:
+    def __init__(self, settings: FilterSettings, *, interim: bool = True) -> None:
         self._settings = settings
+        self._interim = interim
         self._comms = frozenset(map(_as_comm, settings.comms))
         self._deny_comms = frozenset(map(_as_comm, settings.deny_comms))
         self._any_error = settings.allow_errors is None and not settings.deny_errors
@@ -35,12 +38,16 @@ class SessionFilter:
     def accepts(self, session: Session) -> bool:
         """Whether to report ``session``."""
         settings = self._settings
+        if session.kind and not self._interim:
+            return False
         if not _passes(session.tgid, settings.pids, settings.deny_pids):
             return False
         if not _passes(session.task_comm, self._comms, self._deny_comms):
             return False
         if settings.longer_ns and _duration_ns(session) < settings.longer_ns:
             return False
+        if session.kind is SessionKind.PROBE:
+            return True
         if not session.is_error:
             return settings.success
         return self._any_error or self._accepts_errors(session)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.symbolize.frames import Resolved
+from retsnoop_py.symbolize.frames import Resolved, UserAddress
 
 if TYPE_CHECKING:
     from retsnoop_py.session.arguments import Captured
@@ -83,8 +83,33 @@ class Events(NamedTuple):
 NO_EVENTS = Events((), (), (), (), (), (), ())
 
 
+class SessionKind(IntEnum):
+    """Why a session is reported."""
+
+    #: It has ended.
+    FINAL = 0
+    #: It goes on; a chain of calls is about to be forgotten.
+    STITCH = 1
+    #: It goes on; an injected probe was hit.
+    PROBE = 2
+
+
+class Branch(NamedTuple):
+    """A branch the CPU took, from one address to another."""
+
+    source: int
+    target: int
+
+
+class BranchRecords(NamedTuple):
+    """What the CPU kept of its branches, newest first; or the errno why it gave none."""
+
+    error: int
+    branches: tuple[Branch, ...] = ()
+
+
 class Session(NamedTuple):
-    """One thread from an entry function's call to its return.
+    """One thread from an entry function's call to its return, or to where it is reported before.
 
     Times are CLOCK_MONOTONIC ns. ``calls`` is outermost first; ``kstack`` holds raw
     addresses, innermost first. The last five say what is missing.
@@ -112,6 +137,11 @@ class Session(NamedTuple):
     args: Mapping[int, Captured] = NO_ARGS
     #: The CPU on which it ended.
     cpu: int = 0
+    kind: SessionKind = SessionKind.FINAL
+    #: None: none were asked for, or they were lost.
+    branches: BranchRecords | None = None
+    #: Innermost first.
+    user_stack: tuple[UserAddress, ...] = ()
 
 
 class StackRow(NamedTuple):

@@ -86,6 +86,11 @@ class PartStore:
         """What has come for a session that goes on."""
         return self._open.get(key, NO_PARTS)
 
+    def drop_branches(self, key: Key) -> None:
+        """Those of a session that goes on belonged to the record it just had."""
+        if key in self._open:
+            self._open[key].branches = None
+
     def take(self, key: Key) -> Parts:
         """What has come for a session that has ended; forgotten here."""
         parts = self._open.pop(key, NO_PARTS)

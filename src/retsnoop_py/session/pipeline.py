@@ -16,13 +16,11 @@ from retsnoop_py.render.views import renderer
 from retsnoop_py.session.collector import Batch, Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.filters import SessionFilter
-from retsnoop_py.session.model import Session
+from retsnoop_py.session.known import KnownSymbols, KnownUserSymbols, Symbol, UserSymbol
+from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.report import Reporter
 from retsnoop_py.settings import Settings
-from retsnoop_py.symbolize.frames import Resolved, Symbolizer
-
-#: An address as it was asked for: whether as a return address, and the answer.
-Symbol = tuple[bool, Resolved]
+from retsnoop_py.symbolize.frames import Symbolizer, UserSymbolizer
 
 #: Batches are worked on in parts of this many bytes: output starts early, memory stays small.
 _PART_BYTES = 1 << 16
@@ -31,7 +29,9 @@ _PART_BYTES = 1 << 16
 class Recorder(Protocol):
     """Where a live run is written to. Each raises OutputError once, then does nothing."""
 
-    def write(self, symbols: Sequence[Symbol], batch: Batch) -> None:
+    def write(
+        self, symbols: Sequence[Symbol], batch: Batch, users: Sequence[UserSymbol] = ()
+    ) -> None:
         """Add records, and before them the symbols they need for the first time."""
 
     def warn(self, text: str) -> None:
@@ -49,7 +49,7 @@ class Pipeline:
     nor recorded. Raises DataError if the layouts in ``facts`` do not describe the records.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where everything meets
         self,
         facts: StreamFacts,
         settings: Settings,
@@ -57,11 +57,13 @@ class Pipeline:
         out: TextIO,
         recorder: Recorder | None = None,
         err: TextIO | None = None,
+        users: UserSymbolizer | None = None,
     ) -> None:
         self._collector = Collector(facts.functions, facts.layouts)
-        self._filter = SessionFilter(settings.filters)
-        self._symbols = _KnownSymbols(symbolizer)
-        self._reporter = Reporter(settings, self._symbols)
+        self._filter = SessionFilter(settings.filters, interim=settings.views.interim)
+        self._symbols = KnownSymbols(symbolizer)
+        self._users = KnownUserSymbols(users)
+        self._reporter = Reporter(settings, self._symbols, self._users)
         # else a replay may show the traced calls, and it is no wonder that there are no others
         self._unwound = facts.views.call_stack and settings.views.call_stack
         self._bare_stacks = 0
@@ -154,7 +156,7 @@ class Pipeline:
     def _counted(self, sessions: Iterable[Session]) -> Iterator[Session]:
         for session in sessions:
             yield session
-            self._left -= self._filter.accepts(session)
+            self._left -= session.kind is SessionKind.FINAL and self._filter.accepts(session)
             if not self._left:
                 self.done = True
                 return
@@ -164,7 +166,7 @@ class Pipeline:
         for session in sessions:
             self._reporter.resolve(session)
         try:
-            recorder.write(self._symbols.take_new(), part)
+            recorder.write(self._symbols.take_new(), part, self._users.take_new())
         except OutputError as err:
             self._stop_recording(err)
 
@@ -200,29 +202,6 @@ class Pipeline:
         self._said.append(line)
         _write(self._err, line + "\n")
         self._err.flush()
-
-
-class _KnownSymbols:
-    """A symbolizer that asks another one only once for each address."""
-
-    def __init__(self, symbolizer: Symbolizer) -> None:
-        self._symbolizer = symbolizer
-        self._known: tuple[dict[int, Resolved], dict[int, Resolved]] = ({}, {})
-        self._new: list[Symbol] = []
-
-    def resolve(self, address: int, *, is_return: bool = True) -> Resolved:
-        """See :class:`Symbolizer`."""
-        known = self._known[is_return]
-        found = known.get(address)
-        if found is None:
-            found = known[address] = self._symbolizer.resolve(address, is_return=is_return)
-            self._new.append((is_return, found))
-        return found
-
-    def take_new(self) -> list[Symbol]:
-        """The answers since the last call of this."""
-        taken, self._new = self._new, []
-        return taken
 
 
 def _write(out: TextIO, text: str) -> None:

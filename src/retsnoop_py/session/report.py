@@ -5,41 +5,59 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from retsnoop_py.session.branches import BranchView, resolve_branches, view_branches
 from retsnoop_py.session.merge import resolve_stack
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.stacks import Stack, Stacker
 from retsnoop_py.session.trace import Trace, Tracer
 from retsnoop_py.settings import Settings
-from retsnoop_py.symbolize.frames import Symbolizer
+from retsnoop_py.symbolize.frames import Resolved, Symbolizer, UserSymbolizer
 
 
 class Report(NamedTuple):
     """One session and its views; those that are not asked for are None.
 
-    ``stack`` is the merged stack, outermost row first, ``trace`` the call trace.
+    ``stack`` is the merged stack, outermost row first, ``trace`` the call trace, ``branches``
+    what the CPU kept of its branches, ``user_stack`` the program's frames, outermost first.
     """
 
     session: Session
     stack: Stack | None = None
     trace: Trace | None = None
+    branches: BranchView | None = None
+    user_stack: tuple[Resolved, ...] = ()
 
 
 class Reporter:
     """Makes the reports of a stream's sessions, as ``settings`` say."""
 
-    def __init__(self, settings: Settings, symbolizer: Symbolizer) -> None:
+    def __init__(self, settings: Settings, symbolizer: Symbolizer, users: UserSymbolizer) -> None:
         self._views = settings.views
+        self._stacks = settings.stacks
         self._stacker = Stacker(symbolizer, settings.stacks)
         self._symbolizer = symbolizer
+        self._users = users
         self._tracer = Tracer()
 
     def resolve(self, session: Session) -> None:
         """Resolve every address that any view of the session needs."""
         resolve_stack(session, self._symbolizer)
+        resolve_branches(session, self._symbolizer)
+        self._user_stack(session)
 
     def report(self, session: Session) -> Report:
         """The session with what the views need."""
         views = self._views
         stack = self._stacker.stack(session) if views.call_stack else None
         trace = self._tracer.trace(session) if views.call_trace else None
-        return Report(session, stack, trace)
+        if views.lbr is None and not views.user_stack:
+            return Report(session, stack, trace)
+        branches = None
+        if views.lbr is not None:
+            branches = view_branches(session, self._symbolizer, views, self._stacks)
+        user_stack = self._user_stack(session) if views.user_stack else ()
+        return Report(session, stack, trace, branches, user_stack)
+
+    def _user_stack(self, session: Session) -> tuple[Resolved, ...]:
+        resolve, tgid = self._users.resolve_user, session.tgid
+        return tuple(resolve(tgid, address) for address in reversed(session.user_stack))

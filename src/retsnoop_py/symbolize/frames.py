@@ -35,6 +35,33 @@ class Resolved(NamedTuple):
     frames: tuple[SourceFrame, ...] = ()
 
 
+class UserAddress(NamedTuple):
+    """An address of a program: an offset in the file with ``build_id`` (hex).
+
+    Where that is empty, ``place`` is the address in the process.
+    """
+
+    build_id: str
+    place: int
+
+
+#: What makes an address one: build id and offset; where there is no build id process and address.
+UserKey = tuple[str, int, int]
+
+
+def user_key(tgid: int, address: UserAddress) -> UserKey:
+    """The key of an address seen in process ``tgid``."""
+    return address.build_id, 0 if address.build_id else tgid, address.place
+
+
+class UserSymbolizer(Protocol):
+    """Resolves addresses of programs; live from their files, at replay from the recording."""
+
+    def resolve_user(self, tgid: int, address: UserAddress) -> Resolved:
+        """Resolve what a call in process ``tgid`` returns to; ``module`` is the file's path."""
+        ...
+
+
 class Symbolizer(Protocol):
     """Resolves addresses; live from the kernel and its image, at replay from the recording."""
 

@@ -264,3 +264,25 @@ def facts(**changes: object) -> StreamFacts:
         "release": "6.12.107",
     }
     return StreamFacts(**(values | changes))  # type: ignore[arg-type]
+
+
+def session_part(kind: int, payload: bytes, cnt: int, start_ts: int = 10_000_000_000) -> bytes:
+    """A part of the session of :func:`failing_session`; ``kind`` is of ``rsn_record_type``."""
+    size = len(pack("rsn_part")) + len(payload)
+    head = pack("rsn_part", type=kind, size=size, start_ts=start_ts, tid=7, cnt=cnt)
+    return head + payload + bytes(-size % 8)
+
+
+def raw_branches(*branches: tuple[int, int], error: int = 0) -> bytes:
+    """Branch records, newest first, or why there are none (an errno)."""
+    payload = b"".join(struct.pack("<QQQ", source, target, 0) for source, target in branches)
+    return session_part(3, payload, -error or len(branches))
+
+
+def raw_user_stack(*frames: tuple[int, str, int]) -> bytes:
+    """A user stack: status, build id in hex and offset or address of each frame."""
+    payload = b"".join(
+        struct.pack("<i20sQ", status, bytes.fromhex(build_id), place)
+        for status, build_id, place in frames
+    )
+    return session_part(4, payload, len(frames))

@@ -10,7 +10,8 @@ import pytest
 from tests.unit.session.records import KSTACK, facts, failing_session, raw_session, symbols
 
 from retsnoop_py.errors import DataError, OutputError
-from retsnoop_py.session.pipeline import Pipeline, Symbol
+from retsnoop_py.session.known import Symbol, UserSymbol
+from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import (
     BpfSettings,
     FilterSettings,
@@ -40,10 +41,17 @@ class Recorder:
         self.good = good
         self.symbols: list[Sequence[Symbol]] = []
         self.batches: list[bytes] = []
+        self.users: list[UserSymbol] = []
         self.warnings: list[str] = []
         self.stats: Mapping[str, int] | None = None
 
-    def write(self, symbols: Sequence[Symbol], batch: bytes | memoryview) -> None:
+    def write(
+        self,
+        symbols: Sequence[Symbol],
+        batch: bytes | memoryview,
+        users: Sequence[UserSymbol] = (),
+    ) -> None:
+        self.users += users
         if len(self.batches) >= self.good:
             raise OutputError("recording has stopped: disk full", "tracing goes on")
         self.symbols.append(symbols)

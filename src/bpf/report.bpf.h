@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What leaves the kernel of a session: its record, and before that the parts that go with it. */
+#ifndef RSN_REPORT_BPF_H
+#define RSN_REPORT_BPF_H
+
+#include "branches.bpf.h"
+#include "log.bpf.h"
+#include "settings.bpf.h"
+#include "shadow.bpf.h"
+#include "transport.bpf.h"
+#include "user_stack.bpf.h"
+
+/* The names of the running thread and its process: two helper calls too many for each session. */
+static __always_inline void fill_names(struct rsn_session *rec)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	bpf_get_current_comm(rec->task_comm, sizeof(rec->task_comm));
+	bpf_core_read(rec->proc_comm, sizeof(rec->proc_comm), &leader->comm);
+}
+
+/* Which kernel stack goes with what compose() makes. */
+static __always_inline __u64 kstack_used(struct session *s)
+{
+	return opaque(s->kstack_now ^ chain_continues(s)) & 1;
+}
+
+/*
+ * Puts the record of a session together: `slots`, which holds its own or a copy of them and is
+ * followed by as much room again, gets what was saved of the chain, and behind it the kernel stack.
+ * Gives the bytes of both.
+ */
+static __noinline __u64 compose(struct rsn_session *rec, struct rsn_slot *slots, struct session *s)
+{
+	__u64 kstack = kstack_used(s), kstack_cnt = opaque(s->kstack_cnt[kstack]), tail;
+	__u32 end = s->max_depth;
+
+	rec->stitch_pos = 0;
+	if (chain_continues(s)) {
+		copy_chain(slots, s->saved, s->saved_from, s->saved_to);
+		rec->stitch_pos = s->saved_from;
+		end = s->saved_to;
+	}
+	if (kstack_cnt > RSN_MAX_KSTACK)
+		kstack_cnt = RSN_MAX_KSTACK;
+	tail = slot_index(end - 1) + 1;
+	bpf_probe_read_kernel(&slots[tail], kstack_cnt * sizeof(__u64), s->kstack[kstack]);
+
+	rec->type = RSN_RECORD_SESSION;
+	rec->flags = s->is_err ? RSN_SESSION_ERROR : 0;
+	if (s->from_sites[kstack])
+		rec->flags |= RSN_SESSION_CALL_SITES;
+	rec->depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
+	rec->slot_cnt = tail;
+	rec->kstack_cnt = kstack_cnt;
+	return tail * sizeof(*slots) + kstack_cnt * sizeof(__u64);
+}
+
+/* Sends what is to arrive before a record: events, and what was seen with one of the stacks. */
+static __always_inline void send_parts(void *ctx, struct session *s, __u64 kstack)
+{
+	if (keeps_log())
+		log_flush(ctx, s);
+	if (use_lbr)
+		branches_send_kept(ctx, s, kstack);
+	if (emit_user_stack)
+		user_stack_send(ctx, s);
+}
+
+/* Sends the session as it stands; how it went is counted. */
+static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flags)
+{
+	struct rsn_session *rec = &s->rec;
+	__u64 size;
+
+	send_parts(ctx, s, kstack_used(s));
+	size = sizeof(*rec) + compose(rec, s->slots, s);
+	fill_names(rec);
+	rec->size = size;
+	rec->emit_ts = now;
+	rec->cpu = bpf_get_smp_processor_id();
+	rec->flags |= flags;
+	if (transport_send(ctx, rec, size))
+		count(&stats.sessions_dropped);
+	else if (flags & RSN_SESSION_DIED)
+		count(&stats.sessions_died);
+	else if (rec->too_deep || rec->lost_exits || rec->lost_entries)
+		count(&stats.sessions_incomplete);
+	return 0;
+}
+
+/* Lets user space forget the parts of a session that turned out not worth reporting. */
+static __noinline int disown(void *ctx, struct session *s, __u64 now)
+{
+	struct rsn_session *rec = &s->rec;
+
+	rec->type = RSN_RECORD_SESSION;
+	rec->size = sizeof(*rec);
+	rec->emit_ts = now;
+	rec->flags = RSN_SESSION_IGNORED;
+	rec->slot_cnt = 0;
+	rec->kstack_cnt = 0;
+	transport_send(ctx, rec, sizeof(*rec));
+	return 0;
+}
+
+static __always_inline bool worth_reporting(struct session *s, __u64 lasted)
+{
+	return (s->is_err || emit_success) && lasted >= duration_ns;
+}
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where in its program a thread made the call into the kernel. Build ids and file offsets tell it
+ * even when the process is gone before anybody can look at its mappings.
+ */
+#ifndef RSN_USER_STACK_BPF_H
+#define RSN_USER_STACK_BPF_H
+
+#include "log.bpf.h"
+#include "settings.bpf.h"
+#include "shadow.bpf.h"
+
+/* struct bpf_stack_build_id */
+struct user_frame {
+	__s32 status; /* enum bpf_stack_build_id_status */
+	__u8 build_id[20];
+	__u64 place; /* offset in the file, or the address where there is no build id */
+};
+
+struct user_stack {
+	struct rsn_part part;
+	struct user_frame frames[RSN_MAX_USTACK];
+};
+
+/* One for each place of the session table; the loader makes it so where user stacks are sent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct user_stack);
+} user_stacks SEC(".maps");
+
+/* Sends the running thread's user stack, once for each session: it does not change meanwhile. */
+static __noinline int user_stack_send(void *ctx, struct session *s)
+{
+	__u32 index = s->place;
+	struct user_stack *stack = bpf_map_lookup_elem(&user_stacks, &index);
+	__u64 size;
+	long bytes;
+
+	if (!stack || s->user_stack_sent)
+		return 0;
+	s->user_stack_sent = true;
+	bytes = bpf_get_stack(ctx, stack->frames, sizeof(stack->frames),
+			      BPF_F_USER_STACK | BPF_F_USER_BUILD_ID);
+	size = opaque(bytes > 0 ? bytes : 0);
+	if (!size || size > sizeof(stack->frames))
+		return 0;
+	part_send(ctx, &s->rec, &stack->part, RSN_RECORD_USER_STACK,
+		  size / sizeof(struct user_frame), sizeof(stack->part) + size);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Branch records (LBR): perf events that make the CPUs keep them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Self
+
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.features import Features
+
+#: PERF_SAMPLE_BRANCH_KERNEL and, of that, ANY.
+_KERNEL = 1 << 1
+_ANY = _KERNEL | 1 << 3
+_ONLINE = Path("sys/devices/system/cpu/online")
+_NO_HELPER = "this kernel has no bpf_get_branch_snapshot() (Linux 5.16 and later have it)"
+_DENIED = frozenset({errno.EPERM, errno.EACCES})
+
+
+class BranchEvents:
+    """Makes all CPUs that are online keep the branches that ``flags`` name; a context manager.
+
+    ``flags`` are ``PERF_SAMPLE_BRANCH_*``. ``problem`` says on which CPUs it does not work and why,
+    None if it does on all; ``works`` is False where it does on none.
+    """
+
+    def __init__(self, flags: int, features: Features, root: Path = Path("/")) -> None:
+        self._fds: list[int] = []
+        self.problem: str | None = None
+        if features.branch_snapshot:
+            self._open(flags | _KERNEL, online_cpus(root))
+        else:
+            self.problem = f"no branches are shown (-B): {_NO_HELPER}"
+
+    @property
+    def works(self) -> bool:
+        """Whether any CPU keeps branches now."""
+        return bool(self._fds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        fds, self._fds = self._fds, []
+        for fd in fds:
+            os.close(fd)
+
+    def _open(self, flags: int, cpus: list[int]) -> None:
+        from retsnoop_py._bpf import lib
+
+        failed: dict[int, int] = {}
+        for cpu in cpus:
+            fd = lib.rsn_open_branches(cpu, flags)
+            if fd >= 0:
+                self._fds.append(fd)
+            elif fd != -errno.ENODEV:  # gone offline since
+                failed[cpu] = -fd
+        if not failed:
+            return
+        cpu, error = next(iter(failed.items()))
+        reason = _reason(error, flags, any_works=_opens(cpu))
+        where = "no branches are shown (-B)"
+        if self._fds:
+            where = f"no branches are shown (-B) of CPU {', '.join(map(str, failed))}"
+        self.problem = f"{where}: {reason}"
+
+
+def online_cpus(root: Path = Path("/")) -> list[int]:
+    """The CPUs that run now: ``/sys`` says ``0-3,6``; all that are configured if it does not."""
+    try:
+        text = (root / _ONLINE).read_text().strip()
+    except OSError:
+        return list(range(os.cpu_count() or 1))
+    cpus: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus
+
+
+def _opens(cpu: int) -> bool:
+    """Whether branches of all kinds can be had."""
+    from retsnoop_py._bpf import lib
+
+    fd = lib.rsn_open_branches(cpu, _ANY)
+    if fd >= 0:
+        os.close(fd)
+    return bool(fd >= 0)
+
+
+def _reason(error: int, flags: int, *, any_works: bool) -> str:
+    name = ERRNO_NAMES.get(error, str(error))
+    if any_works:
+        return f"the CPU cannot choose branches by {flags:#x} (-{name}); -Bany shows all kinds"
+    if error in _DENIED:
+        return f"perf events are forbidden (-{name}); run as root"
+    if error == errno.ENOENT:
+        return f"the kernel sees no PMU of the CPU (-{name}), as in most VMs"
+    if error == errno.EBUSY:
+        return f"somebody else uses the CPU's branch records (-{name})"
+    return f"the CPU keeps no branch records (-{name})"

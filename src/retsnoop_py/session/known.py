@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Symbolizers that ask others once for each address, and keep what is to be recorded."""
+
+from __future__ import annotations
+
+from retsnoop_py.symbolize.frames import (
+    Resolved,
+    Symbolizer,
+    UserAddress,
+    UserKey,
+    UserSymbolizer,
+    user_key,
+)
+
+#: An address as it was asked for: whether as a return address, and the answer.
+Symbol = tuple[bool, Resolved]
+#: The same of programs.
+UserSymbol = tuple[UserKey, Resolved]
+
+
+class KnownSymbols:
+    """A symbolizer that asks another one only once for each address."""
+
+    def __init__(self, symbolizer: Symbolizer) -> None:
+        self._symbolizer = symbolizer
+        self._known: tuple[dict[int, Resolved], dict[int, Resolved]] = ({}, {})
+        self._new: list[Symbol] = []
+
+    def resolve(self, address: int, *, is_return: bool = True) -> Resolved:
+        """See :class:`Symbolizer`."""
+        known = self._known[is_return]
+        found = known.get(address)
+        if found is None:
+            found = known[address] = self._symbolizer.resolve(address, is_return=is_return)
+            self._new.append((is_return, found))
+        return found
+
+    def take_new(self) -> list[Symbol]:
+        """The answers since the last call of this."""
+        taken, self._new = self._new, []
+        return taken
+
+
+class KnownUserSymbols:
+    """The same of addresses of programs; without ``symbolizer`` none has a name."""
+
+    def __init__(self, symbolizer: UserSymbolizer | None) -> None:
+        self._symbolizer = symbolizer
+        self._known: dict[UserKey, Resolved] = {}
+        self._new: list[UserSymbol] = []
+
+    def resolve_user(self, tgid: int, address: UserAddress) -> Resolved:
+        """See :class:`UserSymbolizer`."""
+        key = user_key(tgid, address)
+        found = self._known.get(key)
+        if found is None:
+            if self._symbolizer is None:
+                found = Resolved(address.place, None, 0, 0, None)
+            else:
+                found = self._symbolizer.resolve_user(tgid, address)
+            self._known[key] = found
+            self._new.append((key, found))
+        return found
+
+    def take_new(self) -> list[UserSymbol]:
+        """The answers since the last call of this."""
+        taken, self._new = self._new, []
+        return taken

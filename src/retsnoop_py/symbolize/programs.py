@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs and libraries: the symbols and the source lines of an ELF file."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.kernel.elf_file import ElfFile, Section
+from retsnoop_py.symbolize.frames import Resolved, SourceFrame
+
+if TYPE_CHECKING:
+    from retsnoop_py.symbolize.dwarf import DwarfImage
+
+__all__ = ["Program", "debug_file"]
+
+_SYMBOL = struct.Struct("=IBBHQQ")
+#: STT_FUNC and STT_GNU_IFUNC.
+_FUNCTIONS = frozenset({2, 10})
+_SHF_ALLOC = 2
+_TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
+_DEBUG_FILES = Path("usr/lib/debug/.build-id")
+
+
+class _Symbol(NamedTuple):
+    address: int
+    size: int
+    name: str
+
+
+class Program:
+    """An ELF file that processes map. ``name`` is what to call it.
+
+    ``path`` is where it is found, ``root`` where debug files are looked for, ``lines`` whether to.
+    Raises OSError and DataError as :class:`ElfFile` does.
+    """
+
+    def __init__(self, path: Path, name: str, root: Path = Path("/"), *, lines: bool) -> None:
+        self.name = name
+        self._lines = lines
+        with ElfFile(path) as elf:
+            build_id = elf.build_id
+            self._sections = [s for s in elf.sections.values() if s.flags & _SHF_ALLOC]
+            self._symbols = _symbols(elf)
+            self._debug = path if elf.has_dwarf else debug_file(build_id, root)
+            has_symtab = ".symtab" in elf.sections
+        if self._debug is not None and not has_symtab:
+            with ElfFile(self._debug) as elf:
+                self._symbols = _symbols(elf) or self._symbols
+        self._starts = [symbol.address for symbol in self._symbols]
+
+    def resolve(self, offset: int, place: int) -> Resolved:
+        """The call that returns to ``offset`` in the file; ``place`` is what to call that."""
+        address = self._linked(offset)
+        if address is None:
+            return Resolved(place, None, 0, 0, self.name)
+        symbol = self._symbol(address - 1)
+        frames = self._frames(address - 1, symbol.name if symbol else None)
+        if symbol is None:
+            return Resolved(place, None, 0, 0, self.name, frames)
+        distance = address - symbol.address
+        return Resolved(place, symbol.name, distance, place - distance, self.name, frames)
+
+    def close(self) -> None:
+        """Close what was opened for source lines."""
+        if "_image" in self.__dict__ and self._image is not None:
+            self._image.close()
+
+    def _linked(self, offset: int) -> int | None:
+        """The address a byte of the file is linked to."""
+        for section in self._sections:
+            if _holds(section, offset):
+                return section.address + offset - section.offset
+        return None
+
+    def _symbol(self, address: int) -> _Symbol | None:
+        index = bisect_right(self._starts, address) - 1
+        if index < 0:
+            return None
+        symbol = self._symbols[index]
+        return symbol if address < symbol.address + max(symbol.size, 1) else None
+
+    @cached_property
+    def _image(self) -> DwarfImage | None:
+        if not self._lines or self._debug is None:
+            return None
+        from retsnoop_py.symbolize.dwarf import DwarfImage
+
+        try:
+            return DwarfImage(self._debug)
+        except RetsnoopError:
+            return None
+
+    def _frames(self, address: int, symbol: str | None) -> tuple[SourceFrame, ...]:
+        """The inline chain, outermost first."""
+        if self._image is None:
+            return ()
+        try:
+            location = self._image.lookup(address)
+        except RetsnoopError:
+            return ()
+        if location is None:
+            return ()
+        return tuple(
+            SourceFrame(function or symbol or "??", file, line, column)
+            for function, file, line, column in reversed(location.frames)
+        )
+
+
+def debug_file(build_id: str | None, root: Path = Path("/")) -> Path | None:
+    """The separate debug file of an image, None where it is not installed."""
+    if not build_id:
+        return None
+    path = root / _DEBUG_FILES / build_id[:2] / f"{build_id[2:]}.debug"
+    return path if path.is_file() else None
+
+
+def _holds(section: Section, offset: int) -> bool:
+    return section.offset <= offset < section.offset + section.size
+
+
+def _symbols(elf: ElfFile) -> list[_Symbol]:
+    """The functions of the better symbol table, by address; of several names the shortest."""
+    for table, strings in _TABLES:
+        raw, names = elf.read(table), elf.read(strings)
+        whole = raw[: len(raw) // _SYMBOL.size * _SYMBOL.size]
+        found: dict[int, _Symbol] = {}
+        for name, info, _, section, address, size in _SYMBOL.iter_unpack(whole):
+            if info & 15 not in _FUNCTIONS or not section or not address:
+                continue
+            text = names[name : names.find(b"\0", name)].decode(errors="replace")
+            known = found.get(address)
+            if known is None or (known.size, -len(known.name)) < (size, -len(text)):
+                found[address] = _Symbol(address, size, text)
+        if found:
+            return sorted(found.values())
+    return []

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Sessions reported while they go on: failures that would be forgotten, hits of probes."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+
+import pytest
+from tests.live.support import PROGRAMS, PYTHON, Recording, errno_of, read_recording, trace
+
+from retsnoop_py.session.model import Session, SessionKind
+from retsnoop_py.session.results import error_of
+from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.machine import Machine
+
+CALLS = 13
+TRACED = ("-e", "*_sys_ioctl", "-a", "do_vfs_ioctl", "-a", "pipe_ioctl", "-n", "pipe_ioctl")
+VIEWS = ("-I", "-J", "kprobe:pipe_ioctl", "-T", "-E", "-Sn")
+ENOIOCTLCMD = 515
+
+
+@pytest.fixture(scope="module")
+def run(machine: Machine) -> tuple[Result, Recording]:
+    """Failures that are followed by others, and a probe."""
+    path = machine.share / "interim.rsn"
+    program = str(PROGRAMS / "pipe_ioctl.py")
+    result = trace(machine, *TRACED, *VIEWS, "-o", str(path), "--", PYTHON, program, str(CALLS))
+    assert result.status == 0, result.err
+    return result, read_recording(path)
+
+
+def names(session: Session) -> list[str]:
+    return [call.function.name for call in session.calls[1:]]
+
+
+def of_kind(recording: Recording, kind: SessionKind, *callees: str) -> list[Session]:
+    """The reports of one kind whose stack is the entry function and then ``callees``."""
+    return [s for s in recording.sessions if s.kind is kind and names(s) == list(callees)]
+
+
+def test_failures_that_would_be_forgotten_are_reported_as_they_were(
+    run: tuple[Result, Recording],
+) -> None:
+    stitches = of_kind(run[1], SessionKind.STITCH, "do_vfs_ioctl")
+    assert len(stitches) == CALLS
+    for session in stitches:
+        assert [call.finished for call in session.calls] == [False, True]
+        assert error_of(session.calls[1].function, session.calls[1].result) == ENOIOCTLCMD
+        assert session.kstack
+
+
+def test_the_final_reports_are_there_as_well(run: tuple[Result, Recording]) -> None:
+    finals = of_kind(run[1], SessionKind.FINAL, "pipe_ioctl")
+    assert len(finals) == CALLS
+    assert {errno_of(session) for session in finals} == {errno.ENOTTY}
+    starts = Counter(session.start_ns for session in run[1].sessions)
+    # the hit of the probe, what would be forgotten, and the end
+    assert {starts[session.start_ns] for session in finals} == {3}
+
+
+def test_hits_of_a_probe_are_reported_with_the_stack_of_that_moment(
+    run: tuple[Result, Recording],
+) -> None:
+    hits = of_kind(run[1], SessionKind.PROBE, "pipe_ioctl")
+    assert len(hits) == CALLS
+    assert not any(call.finished for session in hits for call in session.calls)
+    pipe_ioctl = hits[0].calls[1].function.address
+    for session in hits:
+        assert 0 <= session.kstack[0] - pipe_ioctl < 16
+        assert len(session.kstack) >= 3, "the callers are there as well"
+
+
+def test_a_report_shows_the_trace_up_to_its_moment(run: tuple[Result, Recording]) -> None:
+    blocks = run[0].out.split("\n\n\n")
+    hits = [block for block in blocks if "◎" in block and "← pipe_ioctl" not in block]
+    assert len(hits) == CALLS
+    assert all("... [...]" in block for block in hits)
+    earlier = [block for block in blocks if "... [...]" in block and " pipe_ioctl" not in block]
+    assert len(earlier) == CALLS
+    assert all("[-ENOIOCTLCMD]" in block for block in earlier)
+
+
+def test_a_replay_shows_the_same(machine: Machine, run: tuple[Result, Recording]) -> None:
+    path = machine.share / "interim.rsn"
+    assert trace(machine, "replay", str(path)).stdout == run[0].stdout

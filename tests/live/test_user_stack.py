@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The program's half of the stack; and branches, which no CPU of these guests records."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from tests.live.support import Recording, compiled, read_recording, trace
+
+from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.machine import Machine
+
+CALLS = 3
+FLAGS = ("-g", "-fno-omit-frame-pointer")
+
+
+@pytest.fixture(scope="module")
+def run(machine: Machine) -> tuple[Result, Recording]:
+    """Failing calls of a program that is gone soon."""
+    path = machine.share / "callers.rsn"
+    program = str(compiled(machine, "callers", *FLAGS))
+    options = ("-e", "*_sys_ioctl", "--user-stack", "-B", "-o", str(path))
+    result = trace(machine, *options, "--", program, str(CALLS))
+    assert result.status == 0, result.err
+    return result, read_recording(path)
+
+
+def test_the_callers_are_shown_under_the_kernel_stack(
+    machine: Machine, run: tuple[Result, Recording]
+) -> None:
+    program = machine.share / "callers"
+    blocks = [block for block in run[0].out.split("\n\n\n") if block.strip()]
+    assert len(blocks) == CALLS
+    for block in blocks:
+        kernel, _, user = block.partition("\nUser stack:\n")
+        assert "_sys_ioctl" in kernel
+        frames = [line.split() for line in user.splitlines() if str(program) in line]
+        names = [symbol.partition("+")[0] for symbol, *_ in frames]
+        assert names[-3:] == ["main", "outer_call", "inner_call"]
+        sources = [source for _, source, _ in frames[-3:]]
+        assert all(re.search(r"callers\.c:\d+\)$", source) for source in sources), sources
+
+
+def test_the_library_that_called_main_is_named(run: tuple[Result, Recording]) -> None:
+    _, _, user = run[0].out.partition("\nUser stack:\n")
+    assert "libc.so" in user.splitlines()[0]
+
+
+def test_a_replay_knows_the_program_no_more_and_shows_the_same(
+    machine: Machine, run: tuple[Result, Recording]
+) -> None:
+    path = str(machine.share / "callers.rsn")
+    (machine.share / "callers").unlink()
+    assert trace(machine, "replay", path).stdout == run[0].stdout
+    replayed = trace(machine, "replay", path, "--format", "json").out.splitlines()
+    sessions = [line for line in map(json.loads, replayed) if line["type"] == "session"]
+    symbols = [[frame.get("symbol") for frame in s["user_stack"]] for s in sessions]
+    assert [names[-3:] for names in symbols] == [["main", "outer_call", "inner_call"]] * CALLS
+
+
+def test_that_no_branches_are_recorded_is_told_once_with_the_reason(
+    run: tuple[Result, Recording],
+) -> None:
+    told = [line for line in run[0].err.splitlines() if "(-B)" in line]
+    assert len(told) == 1, told
+    assert told[0].startswith("WARNING: no branches are shown (-B): ")
+    assert re.search(r"no PMU of the CPU|has no bpf_get_branch_snapshot", told[0])
+    assert all(session.branches is None for session in run[1].sessions)
+    assert run[1].facts.views.lbr is None

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Addresses of programs that run, are gone, or were never seen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.symbolize.frames import Resolved, UserAddress
+from retsnoop_py.symbolize.user import ProcessSymbolizer
+
+SOURCE = """\
+int twice(int x);
+static inline __attribute__((always_inline)) int inlined(int x)
+{
+	return twice(x) + 1;
+}
+__attribute__((noinline)) int outer(int x)
+{
+	return inlined(x) + 1;
+}
+__attribute__((noinline)) int twice(int x) { return 2 * x; }
+int main(int argc, char **argv) { (void)argv; return outer(argc); }
+"""
+PID = 1234
+#: Where the made-up process has the file's text.
+BASE = 0x7F0000000000
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program with symbols and DWARF."""
+    path = tmp_path_factory.mktemp("user") / "program"
+    path.with_suffix(".c").write_text(SOURCE)
+    run("gcc", "-O1", "-g", "-Wl,--build-id", "-o", path.name, "program.c", cwd=path.parent)
+    return path
+
+
+@pytest.fixture
+def root(program: Path, tmp_path: Path) -> Path:
+    """A file system with the program and a process that runs it."""
+    (tmp_path / "opt").mkdir()
+    shutil.copy(program, tmp_path / "opt/program")
+    write_maps(tmp_path, f"{BASE:x}-{BASE + 0x10000:x} r-xp 00000000 00:00 0    /opt/program\n")
+    return tmp_path
+
+
+def run(*argv: str, cwd: Path) -> str:
+    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=True).stdout
+
+
+def write_maps(root: Path, text: str) -> None:
+    folder = root / f"proc/{PID}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "maps").write_text(text)
+
+
+def returns_into_outer(path: Path) -> UserAddress:
+    """Where the call of twice() in outer() returns to."""
+    code = run("objdump", "-d", "--no-show-raw-insn", str(path), cwd=path.parent)
+    lines = code.partition("<outer>:\n")[2].splitlines()
+    call = next(index for index, line in enumerate(lines) if "<twice>" in line)
+    with ElfFile(path) as elf:
+        text, build_id = elf.sections[".text"], elf.build_id
+    assert build_id
+    address = int(lines[call + 1].split(":")[0], 16)
+    return UserAddress(build_id, address - text.address + text.offset)
+
+
+def assert_in_outer(found: Resolved, module: str) -> None:
+    assert (found.name, found.module) == ("outer", module)
+    assert found.offset == found.address - found.start > 0
+    assert [(frame.function, frame.line) for frame in found.frames] == [
+        ("outer", 8),
+        ("inlined", 4),
+    ]
+
+
+def test_a_running_program_is_found_by_its_build_id(program: Path, root: Path) -> None:
+    with ProcessSymbolizer(root) as processes:
+        assert_in_outer(processes.resolve_user(PID, returns_into_outer(program)), "/opt/program")
+
+
+def test_a_process_that_is_gone_was_seen_in_time(program: Path, root: Path) -> None:
+    with ProcessSymbolizer(root) as processes:
+        processes.see(PID)
+        shutil.rmtree(root / "proc")
+        found = processes.resolve_user(PID, returns_into_outer(program))
+        assert_in_outer(found, "/opt/program")
+        other = processes.resolve_user(PID + 1, returns_into_outer(program))
+        assert other == found
+
+
+def test_a_process_that_was_never_seen_ran_a_program_in_path(
+    program: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(root / "proc")
+    address = returns_into_outer(program)
+    monkeypatch.setenv("PATH", "/nowhere:not-absolute:/opt")
+    with ProcessSymbolizer(root) as processes:
+        found = processes.resolve_user(PID, address)
+    assert_in_outer(found, "/opt/program")
+
+
+def test_a_program_that_another_one_became_is_looked_at_again(program: Path, root: Path) -> None:
+    with ProcessSymbolizer(root) as processes:
+        maps = (root / f"proc/{PID}/maps").read_text()
+        write_maps(root, "")
+        processes.see(PID)
+        write_maps(root, maps)
+        assert_in_outer(processes.resolve_user(PID, returns_into_outer(program)), "/opt/program")
+
+
+def test_an_unknown_build_id_is_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/opt")
+    with ProcessSymbolizer(root) as processes:
+        for _ in range(2):
+            found = processes.resolve_user(PID, UserAddress("ab" * 20, 0x1234))
+            assert found == Resolved(0x1234, None, 0, 0, f"[build id {'ab' * 20}]")
+
+
+def test_an_address_without_build_id_is_found_by_the_mappings(program: Path, root: Path) -> None:
+    write_maps(
+        root,
+        f"{BASE:x}-{BASE + 0x10000:x} r-xp 00000000 00:00 0    /opt/program\n"
+        "7f1000000000-7f1000001000 rwxp 00000000 00:00 0\n"
+        "7f2000000000-7f2000001000 rw-p 00000000 00:00 0    /opt/program\n",
+    )
+    offset = returns_into_outer(program).place
+    with ProcessSymbolizer(root) as processes:
+        found = processes.resolve_user(PID, UserAddress("", BASE + offset))
+        assert found.address == BASE + offset
+        assert_in_outer(found, "/opt/program")
+        for place in (0x7F1000000010, 0x7F2000000010, 0x10):
+            nameless = processes.resolve_user(PID, UserAddress("", place))
+            assert nameless == Resolved(place, None, 0, 0, None)
+
+
+def test_symbols_and_lines_come_from_a_separate_debug_file(program: Path, root: Path) -> None:
+    address = returns_into_outer(program)
+    folder = root / "usr/lib/debug/.build-id" / address.build_id[:2]
+    folder.mkdir(parents=True)
+    shutil.copy(program, folder / f"{address.build_id[2:]}.debug")
+    run("strip", "--strip-all", "program", cwd=root / "opt")
+    with ProcessSymbolizer(root) as processes:
+        assert_in_outer(processes.resolve_user(PID, address), "/opt/program")
+
+
+def test_without_lines_there_are_symbols(program: Path, root: Path) -> None:
+    with ProcessSymbolizer(root, lines=False) as processes:
+        found = processes.resolve_user(PID, returns_into_outer(program))
+    assert (found.name, found.frames) == ("outer", ())
+
+
+def test_a_file_that_is_no_program_has_a_path(root: Path) -> None:
+    (root / "opt/program").write_text("text")
+    with ProcessSymbolizer(root) as processes:
+        found = processes.resolve_user(PID, UserAddress("", BASE + 5))
+    assert found == Resolved(BASE + 5, None, 0, 0, "/opt/program")
+
+
+def test_the_vdso_has_symbols() -> None:
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    start = next(int(line.split("-")[0], 16) for line in maps if line.endswith("[vdso]"))
+    with ProcessSymbolizer() as processes:
+        found = [
+            processes.resolve_user(os.getpid(), UserAddress("", start + offset))
+            for offset in range(0x400, 0x1000, 8)
+        ]
+    assert {resolved.module for resolved in found} == {"[vdso]"}
+    assert any("clock_gettime" in (resolved.name or "") for resolved in found)
