@@ -56,11 +56,13 @@ def resolve(command: Sequence[str]) -> str:
 class Command:
     """A child process that is held at its start.
 
-    A context manager: leaving it never leaves a held child behind.
+    ``aside``: what it writes to standard output goes to standard error, for ours has to hold
+    nothing else. A context manager: leaving it never leaves a held child behind.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], *, aside: bool = False) -> None:
         self._argv = list(command)
+        self._aside = aside
         path = resolve(command)
         go_read, self._go = os.pipe()
         self._failure, failure_write = os.pipe()
@@ -89,6 +91,8 @@ class Command:
                 signal.signal(number, signal.SIG_DFL)
             if not os.read(go, 1):
                 os._exit(0)
+            if self._aside:
+                os.dup2(2, 1)
             os.execv(path, self._argv)
         except OSError as error:
             os.write(failure, str(error.errno).encode())

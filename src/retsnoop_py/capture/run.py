@@ -27,7 +27,7 @@ from retsnoop_py.kernel.features import Features
 from retsnoop_py.libbpf import Reader
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.progress import Progress
-from retsnoop_py.settings import Mechanism, Settings
+from retsnoop_py.settings import Mechanism, OutputFormat, Settings
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def run(settings: Settings) -> int:
     with ExitStack() as stack:
         signals = stack.enter_context(StopSignals())
         recorder = stack.enter_context(_open_recording(settings.output))
-        command = stack.enter_context(Command(settings.command)) if settings.command else None
+        command = _held(settings, stack)
         target = _choose(settings)
         status = _trace(_Run(settings, signals, command, target, recorder))
         if command is None:
@@ -101,6 +101,14 @@ def _open_recording(path: Path | None) -> Iterator[RecordingWriter | None]:
 
     with RecordingWriter(path) as writer:
         yield writer
+
+
+def _held(settings: Settings, stack: ExitStack) -> Command | None:
+    if not settings.command:
+        return None
+    # a program that reads JSON cannot tell what is not ours
+    aside = settings.views.format is OutputFormat.JSON
+    return stack.enter_context(Command(settings.command, aside=aside))
 
 
 def _choose(settings: Settings) -> Target:

@@ -225,7 +225,8 @@ Format = Annotated[
     Option(
         "--format",
         metavar="FORMAT",
-        help="text, or json: one object for each session and line (docs/json-schema.json).",
+        help="text, or json: one object for each session and line (docs/json.md); CMD's output "
+        "goes to standard error then.",
         panel=RUN_MODE,
     ),
 ]

@@ -113,3 +113,12 @@ def test_waiting_for_a_command_can_be_stopped() -> None:
         command.wait(lambda: True)
         assert not command.ended()
         command.wait_after(signal.SIGTERM)
+
+
+def test_its_output_can_be_kept_away_from_ours(capfd: pytest.CaptureFixture[str]) -> None:
+    for aside in (False, True):
+        with Command(["echo", f"{aside}"], aside=aside) as command:
+            command.release()
+            command.wait(lambda: False)
+    out, err = capfd.readouterr()
+    assert (out, err) == ("False\n", "True\n")
