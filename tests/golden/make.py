@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from tests.golden.views import KERNELS, RECORDINGS, VIEWS, replay_text  # noqa: E402
+from tests.golden.views import KERNELS, RECORDINGS, VIEWS, replay_text, stem  # noqa: E402
 from tests.live.support import WORKLOAD, trace  # noqa: E402
 
 from retsnoop_py.vm.machine import Machine  # noqa: E402
@@ -28,9 +28,8 @@ def record(machine: Machine, kernel: str, name: str) -> None:
     live = trace(machine, *options, "-o", str(path), "--", *WORKLOAD, *cases)
     if live.status:
         sys.exit(live.err)
-    stem = f"{kernel}-{name}".rstrip("-")
-    (HERE / f"{stem}.rsn").write_bytes(path.read_bytes())
-    (HERE / f"{stem}.txt").write_bytes(live.stdout)
+    (HERE / f"{stem(kernel, name)}.rsn").write_bytes(path.read_bytes())
+    (HERE / f"{stem(kernel, name)}.txt").write_bytes(live.stdout)
 
 
 def main() -> None:
@@ -42,9 +41,10 @@ def main() -> None:
         with Machine(kernel, debug=kernel == "6.12") as machine:
             for name in names:
                 record(machine, kernel, name)
-        for view, options in VIEWS.items() if "" in names else ():
-            text = replay_text(HERE / f"{kernel}.rsn", options)
-            (HERE / f"{kernel}-{view}.txt").write_text(text)
+        for (name, view), options in VIEWS.items():
+            if name in names:
+                text = replay_text(HERE / f"{stem(kernel, name)}.rsn", options)
+                (HERE / f"{stem(kernel, name, view)}.txt").write_text(text)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.golden.json_text import words_of_json, words_of_text
-from tests.golden.views import KERNELS, VIEWS, recordings, replay_text
+from tests.golden.views import KERNELS, VIEWS, recordings, replay_text, stem
 
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.settings import OutputFormat
@@ -32,12 +32,12 @@ def test_text_and_json_tell_the_same(name: str) -> None:
     assert json.loads(lines.splitlines()[-1])["sessions"] == text.count(" TID/PID ")
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(("name", "view"), VIEWS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_view_looks_as_it_did(kernel: str, view: str) -> None:
-    expected = (HERE / f"{kernel}-{view}.txt").read_text()
+def test_a_view_looks_as_it_did(kernel: str, name: str, view: str) -> None:
+    expected = (HERE / f"{stem(kernel, name, view)}.txt").read_text()
     assert expected
-    assert replay_text(HERE / f"{kernel}.rsn", VIEWS[view]) == expected
+    assert replay_text(HERE / f"{stem(kernel, name)}.rsn", VIEWS[name, view]) == expected
 
 
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.txt")), ids=lambda path: path.stem)

@@ -21,23 +21,31 @@ RECORDINGS = {
     "": ((*ENTRIES, *ALLOWED, "-S"), ("--all",)),
     "calls": (("-T", "-E", "-S", "-e", "*_sys_bpf", *ALLOWED), FEW),
 }
-#: How the first of them is shown besides.
+#: How some of them are shown besides.
 VIEWS = {
-    "errors": ReplayOverrides(success=False),
-    "raw": ReplayOverrides(success=False, unfiltered=True, emit_addrs=True, dec_offs=True),
-    "filtered": ReplayOverrides(
+    ("", "errors"): ReplayOverrides(success=False),
+    ("", "raw"): ReplayOverrides(success=False, unfiltered=True, emit_addrs=True, dec_offs=True),
+    ("", "filtered"): ReplayOverrides(
         success=False,
         allow_errors=frozenset({12, 22}),
         deny_errors=frozenset({0}),
         symbolize=SymbolizeMode.LINES,
     ),
-    "long": ReplayOverrides(longer_ns=150_000_000),
+    ("calls", "ascii"): ReplayOverrides(
+        call_trace=True, ascii=True, self_time=True, cpu=True, success=False
+    ),
+    ("", "long"): ReplayOverrides(longer_ns=150_000_000),
 }
 
 
+def stem(kernel: str, *names: str) -> str:
+    """What the files of a recording, or of a view of it, are called."""
+    return "-".join(filter(None, (kernel, *names)))
+
+
 def recordings() -> list[str]:
-    """The names of all recordings, that of the first on a kernel being the kernel's."""
-    return [f"{kernel}-{name}".rstrip("-") for kernel in KERNELS for name in RECORDINGS]
+    """The stems of all recordings, that of the first on a kernel being the kernel."""
+    return [stem(kernel, name) for kernel in KERNELS for name in RECORDINGS]
 
 
 def replay_text(path: Path, overrides: ReplayOverrides) -> str:

@@ -7,9 +7,12 @@ import re
 import subprocess
 from collections import Counter
 
+import msgspec
+import pytest
 from tests.live.support import FEW, TOOL, WORKLOAD, compiled, read_recording, trace
 
-from retsnoop_py.session.model import Session
+from retsnoop_py.render.json_types import Entered, Line, Session, Summary
+from retsnoop_py.session import model
 from retsnoop_py.vm.machine import Machine
 
 ROW = re.compile(r"^((?: {4})*)([→←↔]) (\w+)(?: +(\[.*\]) +([\d.]+)us)?$")
@@ -27,7 +30,7 @@ def trees(text: str) -> list[list[tuple[int, str, str]]]:
     return found
 
 
-def tree_of(session: Session) -> list[tuple[int, str, str]]:
+def tree_of(session: model.Session) -> list[tuple[int, str, str]]:
     """The tree of calls each of which made no other traced call than the next one."""
     names = [call.function.name for call in session.calls]
     down = [(level, "→", name) for level, name in enumerate(names[:-1])]
@@ -65,3 +68,25 @@ def test_a_trace_alone_is_of_all_calls_and_with_x_of_failures(machine: Machine) 
     assert "us [" not in live.out  # no stack
     again = subprocess.run([TOOL, "replay", str(path)], capture_output=True, check=True)
     assert again.stdout == live.stdout
+
+
+@pytest.mark.one_kernel
+def test_json_holds_what_was_traced_and_nothing_of_the_command(machine: Machine) -> None:
+    burst = str(compiled(machine, "burst"))
+    command = ("sh", "-c", f"echo noise; exec {burst} 1 {CALLS}")
+    result = trace(machine, "-T", "-E", *FEW, "--format", "json", "--", *command)
+    assert result.status == 0, result.err
+    assert "noise" in result.err
+    *sessions, summary = [msgspec.json.decode(line, type=Line) for line in result.out.splitlines()]
+    assert isinstance(summary, Summary)
+    assert summary.sessions == len(sessions) == CALLS
+    assert not any(summary.lost.values())
+    for session in sessions:
+        assert isinstance(session, Session)
+        assert session.trace is not None
+        assert session.stack is not None
+        calls = [row.call for row in session.stack if row.call]
+        entered = [event for event in session.trace if isinstance(event, Entered)]
+        assert [call.function for call in calls] == [event.function for event in entered]
+        assert calls[0].result is not None
+        assert calls[0].result.error == "EINVAL"

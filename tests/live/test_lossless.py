@@ -34,13 +34,17 @@ def test_eight_threads_are_all_reported_once_and_not_mixed_up(machine: Machine) 
 def test_a_burst_of_ten_thousand_sessions_is_reported_whole(machine: Machine) -> None:
     path = machine.share / "burst.rsn"
     burst = str(compiled(machine, "burst"))
-    result = trace(machine, *FEW, "-o", str(path), "--", burst, "1", "10000")
+    options = ("-T", "-S", *FEW, "-o", str(path))
+    result = trace(machine, *options, "--", burst, "1", "10000")
     assert result.status == 0, result.err
     recording = read_recording(path)
     assert recording.stats is not None
     assert not any(recording.stats.values()), recording.stats
     assert len(recording.sessions) == 10_000
+    for session in recording.sessions:
+        assert session.events.seqs == tuple(range(1, session.last_seq + 1))
     assert result.out.count(" TID/PID ") == 10_000
+    assert " ... missing " not in result.out
 
 
 def test_a_ring_that_is_too_small_loses_sessions_and_says_how_many(machine: Machine) -> None:
