@@ -133,7 +133,8 @@ static void loop(const struct step *step, struct timing *timing)
 	/* before Linux 5.11 maps count as locked memory */
 	setrlimit(RLIMIT_MEMLOCK, &unlimited);
 	make_map();
-	load_program();
+	if (!step->burst)
+		load_program();
 	if (step->held) {
 		CPU_ZERO(&first);
 		CPU_SET(0, &first);
@@ -141,7 +142,8 @@ static void loop(const struct step *step, struct timing *timing)
 		must(sched_setscheduler(0, SCHED_FIFO, &priority), "sched_setscheduler");
 	}
 	/* to warm up, with calls that are not reported */
-	do_calls(step->report ? "lookup" : step->call, step->calls / 4);
+	if (!step->burst)
+		do_calls(step->report ? "lookup" : step->call, step->calls / 4);
 	timing->begin_ns = now_ns();
 	for (i = 0; i < step->rounds; i++) {
 		begin = now_ns();
@@ -158,7 +160,8 @@ struct step parse_step(const char *text)
 		       &step.rounds);
 
 	step.held = n == 3 && !strcmp(kind, "held");
-	step.report = step.held || (n == 3 && !strcmp(kind, "report"));
+	step.burst = n == 3 && !strcmp(kind, "burst");
+	step.report = step.held || step.burst || (n == 3 && !strcmp(kind, "report"));
 	if (!(step.report || (n == 4 && !strcmp(kind, "loop"))) || step.calls < 4 ||
 	    step.rounds < 1 || step.rounds > MAX_ROUNDS) {
 		fprintf(stderr, "meter: no such step: %s\n", text);

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-enum { MAX_ROUNDS = 32 };
+enum { MAX_ROUNDS = 32, SETUP_CALLS = 2 };
 
 struct step {
 	char call[16]; /* lookup, info or missing */
@@ -13,6 +13,7 @@ struct step {
 	int rounds;
 	bool report; /* the calls fail, so that a tool shows each of them */
 	bool held; /* at real-time priority on the first CPU */
+	bool burst; /* nothing else is called, but what makes the map: SETUP_CALLS */
 };
 
 /* What the process of the loop leaves behind. */
@@ -23,7 +24,7 @@ struct timing {
 
 long now_ns(void);
 
-/* "loop:CALL:CALLS:ROUNDS", "report:CALL:CALLS" or "held:CALL:CALLS"; exits if it is none. */
+/* "loop:CALL:CALLS:ROUNDS", or report, held or burst and ":CALL:CALLS"; exits if it is none. */
 struct step parse_step(const char *text);
 
 /* Fork the loop; its timing is complete once loop_ended() says so. */

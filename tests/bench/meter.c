@@ -8,7 +8,7 @@
  *	                                          the step "leave" leaves it running instead
  *	meter hold WORD                           write WORD and wait for a signal
  *
- * A STEP is loop:CALL:CALLS:ROUNDS or report:CALL:CALLS, see loop.c. Results are lines
+ * A STEP is loop:CALL:CALLS:ROUNDS, report:CALL:CALLS or burst:CALL:CALLS, see loop.c. Results are lines
  * "NAME VALUE...": nanoseconds of CLOCK_MONOTONIC, memory in KiB. A LIMIT (seconds) that ends
  * a phase is told as "limit PHASE" with status 3; CMD is then left as it is, for the caller
  * throws the guest away.
@@ -220,6 +220,7 @@ static void run_step(const char *text)
 {
 	struct step step = parse_step(text);
 	long shown = 0, before = seen.sessions;
+	long expected = step.calls + (step.burst ? SETUP_CALLS : 0);
 	struct timing *timing;
 
 	/* a loop at real-time priority on the reader's CPU: what is measured is the kernel's part */
@@ -233,7 +234,7 @@ static void run_step(const char *text)
 	if (step.report && output >= 0) {
 		long wait_from = now_ns();
 
-		while (seen.sessions - before < step.calls &&
+		while (seen.sessions - before < expected &&
 		       now_ns() - (seen.last_ns > wait_from ? seen.last_ns : wait_from) < quiet_ns)
 			drain(50);
 		shown = seen.last_ns > timing->begin_ns ? seen.last_ns - timing->begin_ns : 0;
@@ -241,7 +242,7 @@ static void run_step(const char *text)
 	print_timing(&step, timing);
 	if (step.report && output >= 0)
 		printf("shown %s %ld %ld %ld\n", step.call, shown / step.calls,
-		       seen.sessions - before, step.calls);
+		       seen.sessions - before, expected);
 	fflush(stdout);
 }
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.bench.burst import BURST, SELECTION, STEP, rendering
 from tests.bench.guest import LEAVE, Guest, Outcome
 from tests.bench.results import Cell, KernelResults
 from tests.bench.selections import Selection, common, listed_functions, plain, small_set
-from tests.bench.tools import Start, Tool, dry_run, starting
+from tests.bench.tools import OURS, Start, Tool, dry_run, starting
 
 BARE = "untraced"
 #: Of a run that took longer, in seconds, only the start is repeated.
@@ -41,6 +42,8 @@ class KernelBench:
         selections = self._selections([tool for tool in present if tool.reports])
         for tool in present:  # to fill the guest's caches
             self.guest.tool(self._start(tool, selections[0]), ())
+        if BURST in self.keys:
+            self._burst([tool for tool in present if tool.reports])
         slow: set[tuple[str, str]] = set()
         for turn in range(1, self.results.repeats + 1):
             self._tell(f"run {turn} of {self.results.repeats}")
@@ -55,6 +58,17 @@ class KernelBench:
                         self._start_again(tool, selection)
                     elif self._run(tool, selection):
                         slow.add(pair)
+
+    def _burst(self, snoops: Sequence[Tool]) -> None:
+        """One burst for each tool, and one that is recorded and replayed outside the guest."""
+        for tool in snoops:
+            self._take(BURST, tool.name, self.guest.tool(self._start(tool, SELECTION), (STEP,)))
+            if tool.name != OURS:
+                continue
+            path = self.folder / "burst.rsn"
+            recorded = replace(SELECTION, options=(*SELECTION.options, "-o", str(path)))
+            self.guest.tool(self._start(tool, recorded), (STEP,))
+            self._take("rendering", tool.name, Outcome(rendering(str(tool.path), path)))
 
     def _selections(self, snoops: Sequence[Tool]) -> list[Selection]:
         wide = Selection("default", allow="*bpf*")

@@ -8,18 +8,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 ENTRY = "*sys_bpf"
-KEYS = ("10", "100", "default", "equal", "all")
+KEYS = ("10", "100", "default", "equal", "all", "burst")
 _ATTACHED = re.compile(r"^Attached \(dry run\) to function #\d+ '([^']+)'", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Functions to trace: ``names`` where they are listed, else the glob ``allow``."""
+    """Functions to trace: ``names`` where they are listed, else the glob ``allow``.
+
+    ``options`` are more words for retsnoop and us.
+    """
 
     key: str
     entry: str = ENTRY
     allow: str = ""
     names: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 def listed_functions(text: str) -> tuple[str, ...]:

@@ -109,4 +109,4 @@ def _snoop(tool: Tool, selection: Selection, folder: Path) -> tuple[str, ...]:
     # more than a user is likely to mean has to be allowed by name
     many = ("--max-functions", "200000") if tool.name == OURS and allow == "*" else ()
     # without source lines: whether there is DWARF must not decide
-    return (str(tool.path), "-sn", *many, "-e", selection.entry, "-a", allow)
+    return (str(tool.path), "-sn", *selection.options, *many, "-e", selection.entry, "-a", allow)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""More sessions at once than can be shown meanwhile, and how fast a replay shows them."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from tests.bench.selections import Selection
+
+BURST = "burst"
+STEP = "burst:missing:100000"
+#: What BPF_MAP_LOOKUP_ELEM of a missing key crosses: with its entry six to eight functions, for
+#: kernels differ in what is inlined.
+FUNCTIONS = (
+    "__sys_bpf",
+    "bpf_check_uarg_tail_zero",
+    "security_bpf",
+    "bpf_lsm_bpf",
+    "map_lookup_elem",
+    "memdup_user",
+    "vmemdup_user",
+    "bpf_map_copy_value",
+)
+SELECTION = Selection(BURST, entry="__x64_sys_bpf", names=FUNCTIONS, options=("-T", "-S"))
+_MARKS = ("→", "←", "↔", "◎")
+
+
+def rendering(tool: str, path: Path) -> dict[str, float]:
+    """Rows of call traces shown in a second by replaying the recording, as text and as JSON.
+
+    It is the best of three replays, start-up included.
+    """
+    rows = rows_of(tool, path)
+    return {form: rows / _seconds(tool, path, form) for form in ("text", "json")}
+
+
+def rows_of(tool: str, path: Path) -> int:
+    """The rows of all call traces."""
+    argv = [tool, "replay", str(path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as replay:
+        assert replay.stdout is not None
+        return sum(line.lstrip(" ").startswith(_MARKS) for line in replay.stdout)
+
+
+def _seconds(tool: str, path: Path, form: str) -> float:
+    argv = [tool, "replay", str(path), "--format", form]
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        took.append(time.monotonic() - began)
+    return min(took)
