@@ -11,7 +11,7 @@ from retsnoop_py.kernel.arguments.model import ArgumentFacts
 from retsnoop_py.kernel.arguments.specs import Capture, Limits, by_prototype, pack_plan, registers
 from retsnoop_py.kernel.arguments.syscalls import syscall_capture, syscall_name
 from retsnoop_py.kernel.arguments.types import TypeTable
-from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.settings import ArgSettings
@@ -21,6 +21,8 @@ __all__ = ["CapturePlan", "plan_captures"]
 
 #: What compilers append to a copy of a function whose parameters they changed.
 _CLONE = re.compile(r"\.(?:isra|constprop|part|cold)\b.*")
+#: What clang appends to a static function that it made visible to other units, changing nothing.
+_RENAMED = re.compile(r"\.llvm\.\d+$")
 _NO_BTF = "registers: no BTF"
 _CLONED = "registers: a clone of {}, its arguments may have moved"
 
@@ -57,8 +59,11 @@ def _capture(facts: KernelFacts, function: Function, limits: Limits, types: Type
     machine = facts.machine if facts.machine in REGISTERS else "x86_64"
     if btf is not None and syscall_name(function.name):
         return syscall_capture(facts.root, btf, function.name, limits, types)
-    if btf is not None and function.btf_id is not None:
-        return by_prototype(btf, function.btf_id, machine, limits, types)
+    btf_id = function.btf_id
+    if btf is not None and btf_id is None and _RENAMED.search(function.name):
+        btf_id = btf.find(_RENAMED.sub("", function.name), Kind.FUNC)
+    if btf is not None and btf_id is not None:
+        return by_prototype(btf, btf_id, machine, limits, types)
     origin = _CLONE.sub("", function.name)
     note = _NO_BTF if origin == function.name else _CLONED.format(origin)
     return registers(machine, note)
