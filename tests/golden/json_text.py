@@ -34,7 +34,8 @@ def _session(value: _Object) -> Iterator[str]:
         f" ({value['thread']}/{value['process']}):"
     )
     if "trace" in value:
-        yield "FUNCTION CALLS RESULT DURATION"
+        given = any("arguments" in event for event in value["trace"])
+        yield "FUNCTION CALLS RESULT DURATION" + (" CONTEXT" if given else "")
         yield from _trace(value["trace"])
     if value.get("branches"):
         yield from _branches(value["branches"])
@@ -56,7 +57,7 @@ def _trace(events: list[_Object]) -> Iterator[str]:
             count = event["records"]
             yield f"‼ ... missing {count} record{'' if count == 1 else 's'} ... ... ..."
         elif event["event"] == "probe":
-            yield f"◎ {event['probe']}"
+            yield f"◎ {event['probe']}{_arguments(event)}"
         elif event["event"] == "exit":
             yield _returned("←", event)
         elif (after.get("event"), after.get("seq"), after.get("depth"), after.get("function")) == (
@@ -66,9 +67,9 @@ def _trace(events: list[_Object]) -> Iterator[str]:
             event["function"],
         ):
             skip = True
-            yield _returned("↔", after)
+            yield _returned("↔", after) + _arguments(event)
         else:
-            yield f"→ {event['function']['name']}"
+            yield f"→ {event['function']['name']}{_arguments(event)}"
 
 
 def _returned(mark: str, event: _Object) -> str:
@@ -108,6 +109,13 @@ def _place(frame: _Object) -> Iterator[str]:
         yield f". {level['function']} ({level['file']}:{level['line']})"
 
 
+def _arguments(event: _Object) -> str:
+    """What stands behind a row, where arguments were captured."""
+    given = event.get("arguments", ())
+    texts = [f"{one['name']}={one['text']}" if one["name"] else one["text"] for one in given]
+    return "".join(f" {' '.join(text.split())}" for text in texts)
+
+
 def _stack_row(row: _Object) -> Iterator[str]:
     call, frame = row.get("call"), row.get("frame")
     words = []
@@ -120,8 +128,8 @@ def _stack_row(row: _Object) -> Iterator[str]:
             words.append("... [...]")
     if frame is None:
         words.append(call["function"]["name"])
-        yield " ".join(filter(None, words))
+        yield " ".join(filter(None, words)) + _arguments(call)
         return
     first, *rest = _place(frame)
-    yield " ".join(filter(None, (*words, first)))
+    yield " ".join(filter(None, (*words, first))) + _arguments(call or {})
     yield from rest

@@ -19,6 +19,10 @@ FEW = ("bpf-map-key-size-array", "bpf-map-lookup-missing", "bpf-prog-rejected", 
 #: What is recorded on each kernel: options, and the cases of the workload.
 RECORDINGS = {
     "": ((*ENTRIES, *ALLOWED, "-S"), ("--all",)),
+    "args": (
+        ("-T", "-E", "-A", "-S", "-C", "args.fmt-max-arg-width=0", *ENTRIES, *ALLOWED),
+        ("bpf-map-bad-flags", "bpf-obj-missing", "mount-unknown", "long-sleep"),
+    ),
     "calls": (("-T", "-E", "-S", "-e", "*_sys_bpf", *ALLOWED), FEW),
 }
 #: How some of them are shown besides.
