@@ -201,6 +201,11 @@ static int reset_libdw(struct rsn_dwarf *image)
 	return image_begin_dwarf(image);
 }
 
+int image_unit_wanted(struct rsn_dwarf *image)
+{
+	return image->since_reset++ >= loads_per_reset ? reset_libdw(image) : 0;
+}
+
 static int load(struct rsn_dwarf *image, struct unit *unit)
 {
 	Dwarf_Die die;
@@ -219,7 +224,7 @@ static int load(struct rsn_dwarf *image, struct unit *unit)
 	tell_unit(unit, &die);
 	image->table_bytes += unit_table_bytes(unit->table);
 	image->loads++;
-	return ++image->since_reset == loads_per_reset ? reset_libdw(image) : 0;
+	return ++image->since_reset >= loads_per_reset ? reset_libdw(image) : 0;
 }
 
 /* Interface */

@@ -76,6 +76,23 @@ int rsn_dwarf_lookup(struct rsn_dwarf *image, uint64_t address, struct rsn_dwarf
 int rsn_dwarf_units(struct rsn_dwarf *image, struct rsn_dwarf_unit **units, size_t *nr_units,
 		    struct rsn_dwarf_range **ranges, size_t *nr_ranges);
 
+/* An address where code of a source line begins. */
+struct rsn_dwarf_place {
+	uint64_t address;
+	const char *file; /* as DWARF has it; lives until the next call on the same image */
+	int is_empty; /* the code there is that of the next row */
+};
+
+/*
+ * Where a unit has code of a line of any file whose path is `path` or ends in it: the statements
+ * whose predecessor is of another line. Returns their number, of which the first max are in places,
+ * or a negative error. *below and *above become the next lines that have code, where they are
+ * nearer than what these hold.
+ */
+ptrdiff_t rsn_dwarf_find_line(struct rsn_dwarf *image, size_t unit, const char *path, uint32_t line,
+			      struct rsn_dwarf_place *places, size_t max, uint32_t *below,
+			      uint32_t *above);
+
 /* The words for the last failure on this image. */
 const char *rsn_dwarf_message(const struct rsn_dwarf *image);
 void rsn_dwarf_get_stats(const struct rsn_dwarf *image, struct rsn_dwarf_stats *stats);

@@ -52,4 +52,7 @@ int image_open(struct rsn_dwarf *image);
 /* Starts libdw on an open Elf that needs no relocation. */
 int image_begin_dwarf(struct rsn_dwarf *image);
 
+/* Frees what libdw has cached, now and then; call it before a unit is decoded by libdw. */
+int image_unit_wanted(struct rsn_dwarf *image);
+
 #endif

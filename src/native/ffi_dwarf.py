@@ -15,7 +15,7 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
-SOURCES = ("dwarf", "dwarf_open", "dwarf_unit", "dwarf_paint")
+SOURCES = ("dwarf", "dwarf_open", "dwarf_unit", "dwarf_paint", "dwarf_lines")
 
 
 def declarations(header: Path) -> str:

@@ -8,6 +8,7 @@ import posixpath
 import random
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from elftools.elf.elffile import ELFFile
 from tests.live.support import FEW, PYTHON, WORKLOAD, read_recording, trace
 
 from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.session.model import EventKind
 from retsnoop_py.symbolize.dwarf import DwarfImage
 from retsnoop_py.symbolize.paths import SourcePaths
 from retsnoop_py.vm.kernels import ensure
@@ -182,6 +184,27 @@ def test_a_source_path_traces_what_was_compiled_from_it(machine: Machine, vmlinu
     assert [session.calls[-1].function.name for session in recording.sessions] == [
         "array_map_alloc_check"
     ]
+
+
+def test_a_probe_on_a_source_line_is_hit_as_often_as_that_runs(
+    machine: Machine, vmlinux: Path
+) -> None:
+    function, file, times = "array_map_alloc_check", "kernel/bpf/arraymap.c", 11
+    listed = subprocess.run(["nm", vmlinux], capture_output=True, text=True, check=True).stdout
+    start = next(line for line in listed.splitlines() if line.endswith(f" {function}")).split()[0]
+    with DwarfImage(vmlinux) as dwarf:
+        opening = dwarf.lookup(int(start, 16))
+    assert opening is not None
+    path, place = machine.share / "line.rsn", f"{file}:{opening.frames[0].line}"
+    options = ("-T", "-S", "-e", "*_sys_bpf", "-k", str(vmlinux), "-J", f"kprobe:{place}")
+    failing = (*WORKLOAD, "-n", str(times), "bpf-map-bad-flags")
+    traced = trace(machine, *options, "-o", str(path), "--", *failing)
+    assert traced.status == 0, traced.err
+    recording = read_recording(path)
+    labels = recording.facts.probes
+    events = [event for session in recording.sessions for event in session.events]
+    hits = Counter(labels[event.id] for event in events if event.kind == EventKind.PROBE)
+    assert hits[f"kprobe:{function}+0x0 ({place})"] == times
 
 
 def test_an_image_of_another_kernel_is_refused(machine: Machine, vmlinux: Path) -> None:

@@ -61,7 +61,7 @@ class _Attached(NamedTuple):
 class InjectedProbes:
     """The ``probes`` of a run.
 
-    ``refusals`` has those of globs that the kernel refused, and why in words.
+    ``refusals`` has those of globs and source lines that the kernel refused, and why in words.
     """
 
     def __init__(self, probes: Sequence[Probe], context: AttachContext) -> None:
@@ -79,7 +79,7 @@ class InjectedProbes:
         """Attach all; returns early, with less attached, when the run is stopping.
 
         Raises InputError, UnavailableError or PrivilegeError if the kernel refuses one that was
-        asked for by its name, or all of a glob; then nothing stays attached.
+        asked for by its name, or all of a glob or line; then nothing stays attached.
         """
         failed: dict[str, RetsnoopError] = {}
         try:
@@ -91,7 +91,7 @@ class InjectedProbes:
                     if not error:
                         continue
                     refusal = refused(probe, error)
-                    if not probe.spec.is_glob:
+                    if not probe.spec.is_broad:
                         raise refusal
                     failed.setdefault(probe.spec.text, refusal)
                     self.refusals.append((probe, refusal.message.partition(": ")[2]))

@@ -176,6 +176,8 @@ class _Chooser:
                 objections.append(f"in '{symbol.name}': {reason}")
             else:
                 probes.append(_at(spec, symbol, offset, f" ({path}:{spec.line})"))
+        if len(probes) > MOST_PROBES:
+            raise _too_many(spec, len(probes), "places")
         if not probes:
             why = f": {objections[0]}" if objections else ": its code is gone after boot"
             raise InputError(f"-J {spec.text}: this line cannot be probed{why}")

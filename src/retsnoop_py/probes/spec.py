@@ -50,8 +50,13 @@ class ProbeSpec(Value):
     line: int = 0
 
     @property
+    def is_broad(self) -> bool:
+        """Whether it may mean several places, so that it does without some of them."""
+        return bool(self.line) or self.is_glob
+
+    @property
     def is_glob(self) -> bool:
-        """Whether it may mean several probes, or none."""
+        """Whether it has wildcards."""
         return not self.line and bool(set("*?") & set(self.name + self.category))
 
 

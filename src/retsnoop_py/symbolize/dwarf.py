@@ -14,11 +14,20 @@ from typing import Any, NamedTuple, Self
 
 from retsnoop_py.errors import DataError, InputError, RetsnoopError
 
-__all__ = ["CompileUnit", "DwarfFrame", "DwarfImage", "DwarfStats", "Location"]
+__all__ = [
+    "CompileUnit",
+    "DwarfFrame",
+    "DwarfImage",
+    "DwarfStats",
+    "LinePlace",
+    "LinePlaces",
+    "Location",
+]
 
 #: DW_LANG_Mips_Assembler: what every assembler says it is.
 _ASSEMBLER = 0x8001
 _MAX_FRAMES = 64
+_NO_LINE = 2**32 - 1
 
 _HINTS = {
     "RSN_DWARF_NOT_ELF": "give an uncompressed vmlinux or module file",
@@ -53,6 +62,25 @@ class CompileUnit(NamedTuple):
     name: str
     comp_dir: str
     ranges: tuple[tuple[int, int], ...]
+
+
+class LinePlace(NamedTuple):
+    """An address at which a line begins; ``is_empty``: another one's code is all there is."""
+
+    address: int
+    file: str
+    is_empty: bool
+
+
+class LinePlaces(NamedTuple):
+    """Where a unit has code of a line.
+
+    ``below`` and ``above`` are the nearest lines of such files that have code, None for none.
+    """
+
+    places: tuple[LinePlace, ...]
+    below: int | None
+    above: int | None
 
 
 class DwarfStats(NamedTuple):
@@ -170,6 +198,36 @@ class DwarfImage:
                 )
                 for i in range(counts[0])
             )
+
+    def find_line(self, unit: int, path: str, line: int) -> LinePlaces:
+        """Where the unit at index ``unit`` of :meth:`units` has code of a line.
+
+        Of any file whose path is ``path`` or ends in it. Raises DataError for damaged DWARF.
+        """
+        ffi = self._ffi
+        near = ffi.new("uint32_t[2]", [0, _NO_LINE])
+        room = 64
+        with self._lock:
+            while True:
+                places = ffi.new("struct rsn_dwarf_place[]", room)
+                found = self._lib.rsn_dwarf_find_line(
+                    self._handle, unit, path.encode(), line, places, room, near, near + 1
+                )
+                if found < 0:
+                    raise self._error(
+                        found, self._text(self._lib.rsn_dwarf_message(self._handle)) or ""
+                    )
+                if found <= room:
+                    break
+                room = found
+            return LinePlaces(
+                tuple(self._place(places[i]) for i in range(found)),
+                near[0] or None,
+                None if near[1] == _NO_LINE else near[1],
+            )
+
+    def _place(self, raw: Any) -> LinePlace:
+        return LinePlace(raw.address, self._text(raw.file) or "", bool(raw.is_empty))
 
     @property
     def stats(self) -> DwarfStats:

@@ -177,6 +177,17 @@ class KernelImages:
             )
         return self._module_searches[name].path
 
+    def module_mentions(self, name: str, *texts: bytes) -> bool:
+        """Whether the file of module ``name`` holds one of ``texts``, to be worth relocating."""
+        path = self.module_path(name)
+        if path is None:
+            return False
+        try:
+            with ElfFile(path) as elf:
+                return elf.contains(*texts)
+        except (OSError, RetsnoopError):
+            return False
+
     def loaded_modules(self) -> tuple[str, ...]:
         """The names of all modules that are loaded now."""
         return tuple(module.name for module in self._facts.modules)

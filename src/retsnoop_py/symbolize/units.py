@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError
-from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.symbolize.sources import KernelImages, PlacedImage
 
 __all__ = ["CompileUnits", "compile_pattern"]
@@ -42,24 +41,11 @@ class CompileUnits:
         ranges = self._matching("", vmlinux, matcher)
         literal = max(re.split(r"\[[^]]*\]|[*?]", pattern), key=len).encode()
         for module in self._images.loaded_modules():
-            if self._may_match(module, literal):
+            # a name with /../ in it, as kvm's have, changes when it is normalised
+            if self._images.module_mentions(module, literal, b"/../"):
                 image = self._images.module(module)
                 ranges += self._matching(module, image, matcher) if image else []
         return sorted(ranges)
-
-    def _may_match(self, module: str, literal: bytes) -> bool:
-        """Whether it is worth relocating a module: its strings must hold the pattern's letters.
-
-        Or a ``/../``, as kvm's have: there a name changes when it is normalised.
-        """
-        path = self._images.module_path(module)
-        if path is None:
-            return False
-        try:
-            with ElfFile(path) as elf:
-                return elf.contains(literal, b"/../")
-        except (OSError, RetsnoopError):
-            return False
 
     def _matching(
         self, name: str, image: PlacedImage, matcher: re.Pattern[str]
