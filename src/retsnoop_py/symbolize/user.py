@@ -29,10 +29,13 @@ _MAX_FILES = 1 << 13
 
 
 class _Mapping(NamedTuple):
+    """An executable mapping; ``file`` is where we find what the process knows as ``path``."""
+
     start: int
     end: int
     offset: int
     path: str
+    file: str = ""
 
 
 class ProcessSymbolizer:
@@ -48,6 +51,7 @@ class ProcessSymbolizer:
         self._unread: dict[str, None] = {}
         self._files: dict[str, str] = {}
         self._programs: dict[str, Program | None] = {}
+        self._unknown: set[str] = set()
         self._searched = False
 
     def __enter__(self) -> Self:
@@ -63,11 +67,16 @@ class ProcessSymbolizer:
         """Look at the mappings of a process, which may end any moment."""
         if len(self._mappings) >= _MAX_PROCESSES:
             self._mappings.pop(next(iter(self._mappings)))
-        mappings = list(_read_maps(self._root / f"proc/{tgid}/maps"))
+        process = self._root / f"proc/{tgid}"
+        elsewhere = f"/proc/{tgid}/root" if self._is_elsewhere(process) else ""
+        mappings = [
+            mapping._replace(file=elsewhere + mapping.path)
+            if mapping.path.startswith("/")
+            else mapping
+            for mapping in _read_maps(process / "maps")
+        ]
         self._mappings[tgid] = mappings or self._mappings.get(tgid, [])
-        for mapping in mappings:
-            if mapping.path.startswith("/"):
-                self._unread.setdefault(mapping.path)
+        self._unread.update(dict.fromkeys(mapping.file for mapping in mappings if mapping.file))
 
     def resolve_user(self, tgid: int, address: UserAddress) -> Resolved:
         """See :class:`retsnoop_py.symbolize.frames.UserSymbolizer`."""
@@ -81,10 +90,18 @@ class ProcessSymbolizer:
         mapping = self._mapping(tgid, address.place)
         if mapping is None:
             return Resolved(address.place, None, 0, 0, None)
-        program = self._program(mapping.path)
+        program = self._program(mapping.file or mapping.path)
         if program is None:
             return Resolved(address.place, None, 0, 0, mapping.path or None)
         return program.resolve(address.place - mapping.start + mapping.offset, address.place)
+
+    def _is_elsewhere(self, process: Path) -> bool:
+        """Whether a process sees another file system than we do, as in a container."""
+        try:
+            ours, theirs = (p / "ns/mnt" for p in (self._root / "proc/self", process))
+            return not ours.samefile(theirs)
+        except OSError:
+            return False
 
     def _mapping(self, tgid: int, place: int) -> _Mapping | None:
         for look_again in (True, False):
@@ -96,21 +113,24 @@ class ProcessSymbolizer:
         return None
 
     def _by_build_id(self, tgid: int, build_id: str) -> Program | None:
-        path = self._files.get(build_id) or self._find(tgid, build_id)
-        self._files.setdefault(build_id, path)
+        path = self._files.get(build_id)
+        if path is None and (self._unread or build_id not in self._unknown):
+            path = self._find(tgid, build_id)
+            if path is None:
+                self._unknown.add(build_id)
         return self._program(path) if path else None
 
-    def _find(self, tgid: int, build_id: str) -> str:
-        """The path of the file with a build id, empty if there is none."""
-        if build_id in self._files:
-            return self._files[build_id]
+    def _find(self, tgid: int, build_id: str) -> str | None:
+        """The path of the file with a build id."""
         if not self._identify(self._take_unread(), build_id):
             self.see(tgid)  # it may have loaded more, or be another program by now
             if not self._identify(self._take_unread(), build_id) and not self._searched:
                 self._searched = True
                 self._identify(self._installed(), None)
-        debug = debug_file(build_id, self._root)
-        return self._files.get(build_id) or (str(debug) if debug else "")
+        if build_id not in self._files:
+            debug = debug_file(build_id, self._root)
+            return str(debug) if debug else None
+        return self._files[build_id]
 
     def _take_unread(self) -> Iterator[str]:
         while self._unread:
@@ -135,7 +155,7 @@ class ProcessSymbolizer:
     def _installed(self) -> Iterator[str]:
         """Programs in PATH, and what is beside the libraries that are known."""
         known = set(self._files.values())
-        folders = [*map(Path, os.get_exec_path()), *(Path(path).parent for path in known if path)]
+        folders = [*map(Path, os.get_exec_path()), *(Path(path).parent for path in known)]
         left = _MAX_FILES
         for folder in dict.fromkeys(folders):
             try:
@@ -158,10 +178,16 @@ class ProcessSymbolizer:
                     return Program(path_of_copy, _VDSO, lines=False)
             if path.startswith("/"):
                 where = self._root / path.lstrip("/")
-                return Program(where, path, self._root, lines=self._lines)
+                return Program(where, _shown(path), self._root, lines=self._lines)
         except (OSError, DataError):
             pass
         return None
+
+
+def _shown(path: str) -> str:
+    """The path a process knows a file by."""
+    folder, _, inside = path.partition("/root/")
+    return f"/{inside}" if folder.startswith("/proc/") and inside else path
 
 
 @contextmanager

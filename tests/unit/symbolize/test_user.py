@@ -86,6 +86,20 @@ def test_a_running_program_is_found_by_its_build_id(program: Path, root: Path) -
         assert_in_outer(processes.resolve_user(PID, returns_into_outer(program)), "/opt/program")
 
 
+def test_a_program_in_a_container_is_found_through_its_process(program: Path, root: Path) -> None:
+    process = root / f"proc/{PID}"
+    for folder in (root / "proc/self/ns", process / "ns", process / "root/opt"):
+        folder.mkdir(parents=True)
+    for namespace in (root / "proc/self/ns/mnt", process / "ns/mnt"):
+        namespace.touch()
+    (root / "opt/program").rename(process / "root/opt/program")
+    with ProcessSymbolizer(root) as processes:
+        address = returns_into_outer(program)
+        assert_in_outer(processes.resolve_user(PID, address), "/opt/program")
+        raw = UserAddress("", BASE + address.place)
+        assert_in_outer(processes.resolve_user(PID, raw), "/opt/program")
+
+
 def test_a_process_that_is_gone_was_seen_in_time(program: Path, root: Path) -> None:
     with ProcessSymbolizer(root) as processes:
         processes.see(PID)
@@ -122,6 +136,17 @@ def test_an_unknown_build_id_is_shown(root: Path, monkeypatch: pytest.MonkeyPatc
         for _ in range(2):
             found = processes.resolve_user(PID, UserAddress("ab" * 20, 0x1234))
             assert found == Resolved(0x1234, None, 0, 0, f"[build id {'ab' * 20}]")
+
+
+def test_a_program_is_known_as_soon_as_some_process_runs_it(program: Path, root: Path) -> None:
+    address = returns_into_outer(program)
+    maps = (root / f"proc/{PID}/maps").read_text()
+    write_maps(root, "")
+    with ProcessSymbolizer(root) as processes:
+        assert processes.resolve_user(PID, address).name is None
+        write_maps(root, maps)
+        processes.see(PID)
+        assert_in_outer(processes.resolve_user(PID + 1, address), "/opt/program")
 
 
 def test_an_address_without_build_id_is_found_by_the_mappings(program: Path, root: Path) -> None:
