@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a run tells at its end."""
+
+from __future__ import annotations
+
+import errno
+import io
+
+from tests.unit.session.records import LAYOUTS, facts, symbols
+
+from retsnoop_py.capture.stream import Stream
+from retsnoop_py.libbpf.reader import ReaderStats
+from retsnoop_py.session.layouts import layout_named
+from retsnoop_py.session.pipeline import Pipeline
+from retsnoop_py.settings import Settings
+
+
+class Loaded:
+    """An object whose counters are all zero."""
+
+    def stats(self) -> bytes:
+        return bytes(layout_named(LAYOUTS, "rsn_stats").size)
+
+
+def told(**reader: int) -> str:
+    zero = dict.fromkeys(ReaderStats.fields, 0)
+    err = io.StringIO()
+    pipeline = Pipeline(facts(), Settings(), symbols(), io.StringIO(), err=err)
+    stats = ReaderStats(**(zero | reader))
+    Stream(facts(), pipeline).finish(Loaded(), stats)  # type: ignore[arg-type]
+    return err.getvalue()
+
+
+def test_nothing_is_told_if_nothing_was_lost() -> None:
+    assert told(records=5, bytes=100, peak_bytes=100, spooled_bytes=50) == ""
+
+
+def test_a_full_disk_is_told_with_what_was_lost() -> None:
+    text = told(lost_memory=3, error=errno.ENOSPC)
+
+    assert "WARNING: records that waited in " in text
+    assert "were lost: No space left on device\n" in text
+    assert "UNREAD RECORDS:      3  " in text
