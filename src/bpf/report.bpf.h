@@ -85,7 +85,7 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 		count(&stats.sessions_dropped);
 	else if (flags & RSN_SESSION_DIED)
 		count(&stats.sessions_died);
-	else if (rec->too_deep || rec->lost_exits || rec->lost_entries)
+	else if (rec->dropped || rec->too_deep || rec->lost_exits || rec->lost_entries)
 		count(&stats.sessions_incomplete);
 	return 0;
 }
