@@ -11,20 +11,31 @@ from tests.bench.selections import Selection
 
 BURST = "burst"
 STEP = "burst:missing:100000"
-#: What BPF_MAP_LOOKUP_ELEM of a missing key crosses: with its entry six to eight functions, for
-#: kernels differ in what is inlined.
+#: What BPF_MAP_LOOKUP_ELEM of a missing key crosses behind its entry function: seven with that.
 FUNCTIONS = (
     "__sys_bpf",
     "bpf_check_uarg_tail_zero",
     "security_bpf",
     "bpf_lsm_bpf",
-    "map_lookup_elem",
-    "memdup_user",
-    "vmemdup_user",
+    "bpf_map_value_size*",
     "bpf_map_copy_value",
 )
-SELECTION = Selection(BURST, entry="__x64_sys_bpf", names=FUNCTIONS, options=("-T", "-S"))
+#: Where others are inlined, and there is no BPF LSM.
+FUNCTIONS_5_10 = (
+    "capable",
+    "security_bpf",
+    "__fdget",
+    "memdup_user",
+    "bpf_map_value_size*",
+    "bpf_map_copy_value",
+)
 _MARKS = ("→", "←", "↔", "◎")
+
+
+def burst_of(kernel: str) -> Selection:
+    """What is traced in a burst on that kernel."""
+    names = FUNCTIONS_5_10 if kernel == "5.10" else FUNCTIONS
+    return Selection(BURST, entry="__x64_sys_bpf", names=names, options=("-T", "-S"))
 
 
 def rendering(tool: str, path: Path) -> dict[str, float]:

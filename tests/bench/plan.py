@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.bench.burst import BURST, SELECTION, STEP, rendering
+from tests.bench.burst import BURST, STEP, burst_of, rendering
 from tests.bench.guest import LEAVE, Guest, Outcome
 from tests.bench.results import Cell, KernelResults
 from tests.bench.selections import Selection, common, listed_functions, plain, small_set
@@ -62,11 +62,12 @@ class KernelBench:
     def _burst(self, snoops: Sequence[Tool]) -> None:
         """One burst for each tool, and one that is recorded and replayed outside the guest."""
         for tool in snoops:
-            self._take(BURST, tool.name, self.guest.tool(self._start(tool, SELECTION), (STEP,)))
+            chosen = burst_of(self.results.kernel)
+            self._take(BURST, tool.name, self.guest.tool(self._start(tool, chosen), (STEP,)))
             if tool.name != OURS:
                 continue
             path = self.folder / "burst.rsn"
-            recorded = replace(SELECTION, options=(*SELECTION.options, "-o", str(path)))
+            recorded = replace(chosen, options=(*chosen.options, "-o", str(path)))
             self.guest.tool(self._start(tool, recorded), (STEP,))
             self._take("rendering", tool.name, Outcome(rendering(str(tool.path), path)))
 
