@@ -25,6 +25,7 @@ from retsnoop_py.render.result import format_result
 from retsnoop_py.render.sheet import CPU, DURATION, RESULT, SELF, Sheet
 from retsnoop_py.render.text import pad, printable
 from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.kept import Kept
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
@@ -38,8 +39,8 @@ _CONTEXT = "CONTEXT"
 _INDENT = "    "
 #: Calls deeper than this are not indented further: their depth is written out.
 _MAX_LEVELS = 64
-#: Shapes whose sheets are kept; they are forgotten together.
-_MAX_SHAPES = 1 << 10
+#: Sheets with so many rows together are kept.
+_ROOM = 1 << 15
 _MAX_RESULTS = 1 << 16
 
 
@@ -61,7 +62,7 @@ class CallsSection:
         self._palette = palette
         self._marks = marks
         self._titles = [DURATION, *[SELF] * views.self_time, *[CPU] * views.cpu]
-        self._sheets: dict[int, Sheet] = {}
+        self._sheets: Kept[Shape, Sheet] = Kept(_ROOM)
         self._result = lru_cache(_MAX_RESULTS)(self._result_of)
 
     def lines(self, report: Report) -> list[str]:
@@ -109,13 +110,10 @@ class CallsSection:
         return head
 
     def _sheet(self, shape: Shape) -> Sheet:
-        known = self._sheets.get(id(shape))
+        known = self._sheets.get(shape)
         if known is None:
-            if len(self._sheets) >= _MAX_SHAPES:
-                self._sheets.clear()
-            # the sheet keeps the shape, so that its id stays its own
             known = Sheet(shape, [self._label(row) for row in shape.rows], self._titles)
-            self._sheets[id(shape)] = known
+            self._sheets.keep(shape, known, len(shape.rows))
         return known
 
     def _label(self, row: TraceRow) -> str:

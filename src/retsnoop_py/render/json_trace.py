@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from retsnoop_py.render import json_types as to
 from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.kept import Kept
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.trace import RowKind, Shape, Trace, TraceRow
 
-#: Shapes whose steps are kept; they are forgotten together.
-_MAX_SHAPES = 1 << 10
+#: So many steps of shapes are kept.
+_ROOM = 1 << 15
 
 Arguments = Callable[[Session, int], tuple[to.Argument, ...] | None]
 
@@ -49,7 +50,7 @@ class TraceEncoder:
         self._probe_name = facts.probe_name
         self._result = result
         self._arguments = arguments
-        self._steps: dict[int, tuple[Shape, list[_Step]]] = {}
+        self._steps: Kept[Shape, list[_Step]] = Kept(_ROOM)
 
     def events(self, session: Session, trace: Trace) -> list[to.TraceEvent]:
         """Every event, and where some are missing."""
@@ -89,14 +90,11 @@ class TraceEncoder:
         return found
 
     def _steps_of(self, shape: Shape) -> list[_Step]:
-        known = self._steps.get(id(shape))
+        known = self._steps.get(shape)
         if known is None:
-            if len(self._steps) >= _MAX_SHAPES:
-                self._steps.clear()
-            # the shape is kept, so that its id stays its own
-            known = shape, [step for row in shape.rows for step in _steps(row)]
-            self._steps[id(shape)] = known
-        return known[1]
+            known = [step for row in shape.rows for step in _steps(row)]
+            self._steps.keep(shape, known, len(known))
+        return known
 
 
 def _steps(row: TraceRow) -> Iterator[_Step]:

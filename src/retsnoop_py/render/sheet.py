@@ -16,7 +16,7 @@ from retsnoop_py.session.trace import RowKind, Shape, TraceRow
 CALLS, RESULT, DURATION, SELF, CPU = "FUNCTION CALLS", "RESULT", "DURATION", "SELF", "CPU"
 UNKNOWN = "..."
 #: Tables of a shape that differ in the widths of their columns; they are forgotten together.
-_MAX_TABLES = 64
+_MAX_TABLES = 16
 
 Values = Sequence[Any]
 

@@ -21,6 +21,7 @@ from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.places import Places
 from retsnoop_py.render.result import UNFINISHED, format_result
 from retsnoop_py.render.text import display_width, pad, printable
+from retsnoop_py.session.kept import Kept
 from retsnoop_py.session.model import Call, Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
@@ -34,9 +35,9 @@ _MIN_DURATION = 5
 #: Marks and a blank.
 _BEFORE_DURATION = 3
 _RUNNING = "..."
-#: Shapes whose sheets are kept, tables of a sheet that differ in their widths, and results of a
-#: function; each kind is forgotten together.
-_MAX_SHEETS = 1 << 12
+#: Sheets with so many rows together are kept; tables of a sheet that differ in their widths, and
+#: results of a function, each forgotten together.
+_ROOM = 1 << 16
 _MAX_TABLES = 16
 _MAX_RESULTS = 1 << 12
 
@@ -119,7 +120,7 @@ class StackSection:
         self._arguments = arguments
         self._palette = palette
         self._marks = marks
-        self._sheets: dict[int, _Sheet] = {}
+        self._sheets: Kept[StackShape, _Sheet] = Kept(_ROOM)
         self._results: dict[int, ResultText] = {}
 
     def lines(self, report: Report) -> list[str]:
@@ -163,15 +164,12 @@ class StackSection:
         return paint(text.ljust(width), self._palette.error) if failed else text
 
     def _sheet(self, shape: StackShape) -> _Sheet:
-        known = self._sheets.get(id(shape))
+        known = self._sheets.get(shape)
         if known is None:
-            if len(self._sheets) >= _MAX_SHEETS:
-                self._sheets.clear()
             rows = [cells for row in shape.rows for cells in self._cells(shape, row)]
             padded = self._arguments is not None and self._arguments.on_row
-            # the sheet keeps the shape, so that its id stays its own
             known = _Sheet(shape, rows, self._palette, padded=padded)
-            self._sheets[id(shape)] = known
+            self._sheets.keep(shape, known, len(rows))
         return known
 
     def _result(self, call: Call) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import DataError
@@ -60,7 +61,8 @@ class EventDecoder:
             return parts[0], NO_ARGS
         if not parts:
             return NO_EVENTS, NO_ARGS
-        return Events(*(sum(columns, ()) for columns in zip(*parts, strict=True))), NO_ARGS
+        columns = zip(*parts, strict=True)
+        return Events(*(tuple(chain.from_iterable(column)) for column in columns)), NO_ARGS
 
     def _make_many(self, count: int) -> tuple[struct.Struct, tuple[int, ...]]:
         """The format of so many events one after another, and the sizes they must have."""

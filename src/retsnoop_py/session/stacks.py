@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from retsnoop_py.session.kept import Kept
 from retsnoop_py.session.merge import build_stack
 from retsnoop_py.session.model import Call, Session, StackRow
 from retsnoop_py.settings import StackSettings
 from retsnoop_py.symbolize.frames import Resolved, Symbolizer
 
-#: So many shapes are kept; they are forgotten together.
-_MAX_SHAPES = 1 << 12
+#: Shapes with so many rows together are kept.
+_ROOM = 1 << 16
 
 
 class ShapeRow(NamedTuple):
@@ -69,7 +70,7 @@ class Stacker:
     def __init__(self, symbolizer: Symbolizer, settings: StackSettings) -> None:
         self._symbolizer = symbolizer
         self._settings = settings
-        self._shapes: dict[object, StackShape] = {}
+        self._shapes: Kept[object, StackShape] = Kept(_ROOM)
 
     def stack(self, session: Session) -> Stack:
         """The merged stack of ``session``."""
@@ -79,10 +80,8 @@ class Stacker:
         key = session.kstack, session.call_sites, told
         shape = self._shapes.get(key)
         if shape is None:
-            if len(self._shapes) >= _MAX_SHAPES:
-                self._shapes.clear()
             shape = _shape(build_stack(session, self._symbolizer, self._settings), calls)
-            self._shapes[key] = shape
+            self._shapes.keep(key, shape, len(shape.rows) + 1)
         return Stack(shape, calls)
 
 

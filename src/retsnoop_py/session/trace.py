@@ -12,13 +12,12 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
+from retsnoop_py.session.kept import Kept
 from retsnoop_py.session.model import EventKind, Events, Session
 
 _ENTRY, _EXIT = int(EventKind.ENTRY), int(EventKind.EXIT)
-#: So many shapes are kept; they are forgotten together.
-_MAX_SHAPES = 1 << 10
-#: Longer traces hardly come twice.
-_MAX_KEPT = 1 << 10
+#: Shapes with so many events together are kept.
+_ROOM = 1 << 15
 
 
 class RowKind(IntEnum):
@@ -87,7 +86,7 @@ class Tracer:
     """Makes traces, and remembers their shapes."""
 
     def __init__(self) -> None:
-        self._shapes: dict[object, Shape] = {}
+        self._shapes: Kept[object, Shape] = Kept(_ROOM)
 
     def trace(self, session: Session) -> Trace:
         """The trace of a session, up to the last event its record tells of."""
@@ -113,11 +112,7 @@ class Tracer:
         if any(after <= before for before, after in pairwise(seqs)):
             return None
         shape = Shape(tuple(_Tree().rows(kinds, depths, ids, seqs, last_seq)))
-        if len(seqs) <= _MAX_KEPT:
-            if len(self._shapes) >= _MAX_SHAPES:
-                self._shapes.clear()
-            self._shapes[key] = shape
-        return shape
+        return self._shapes.keep(key, shape, len(seqs) + 1)
 
 
 class _Running:
