@@ -48,11 +48,18 @@ static inline void chains_add(struct chains *c, uint32_t hash, uint32_t item)
 
 static inline uint32_t hash_bytes(const char *s, size_t len)
 {
-	uint32_t h = 2166136261u; /* FNV-1a */
+	const uint64_t factor = 0x9e3779b97f4a7c15;
+	uint64_t h = len, word;
 
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ (unsigned char)s[i]) * 16777619u;
-	return h;
+	for (; len > sizeof(word); s += sizeof(word), len -= sizeof(word)) {
+		memcpy(&word, s, sizeof(word));
+		h = (h ^ word) * factor;
+		h ^= h >> 32;
+	}
+	word = 0;
+	memcpy(&word, s, len);
+	h = (h ^ word) * factor;
+	return h >> 32;
 }
 
 #endif

@@ -4,6 +4,7 @@
  * read and only what is needed later stays: of kallsyms the functions, which are two symbols of
  * five, and of their lines a third of the bytes.
  */
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -27,11 +28,37 @@ static unsigned int hex_digit(unsigned char c)
 	return digit < 6 ? digit + 10 : 16;
 }
 
+/*
+ * Eight digits at once, 0x30 to 0x39 or 0x41 to 0x46 or 0x61 to 0x66: all have either bit 4 or
+ * bit 6. False for other text.
+ */
+static bool parse_hex8(const char *p, uint64_t *val)
+{
+	const uint64_t bit = 0x0101010101010101;
+	uint64_t text, letters, x;
+
+	memcpy(&text, p, sizeof(text));
+	text = be64toh(text);
+	letters = text & bit << 6;
+	x = (text & bit * 0xf) + (letters >> 6) * 9;
+	if (((letters >> 2) ^ (text & bit << 4)) != bit << 4 || (x & bit * 0xf0))
+		return false;
+	x = (x | x >> 4) & 0x00ff00ff00ff00ff;
+	x = (x | x >> 8) & 0x0000ffff0000ffff;
+	*val = (x | x >> 16) & 0xffffffff;
+	return true;
+}
+
 static const char *parse_hex(const char *p, const char *end, uint64_t *val)
 {
 	const char *start = p;
 	unsigned int digit;
+	uint64_t high;
 
+	if (end - p > 16 && p[16] == ' ' && parse_hex8(p, &high) && parse_hex8(p + 8, val)) {
+		*val |= high << 32;
+		return p + 17;
+	}
 	*val = 0;
 	for (; p < end && (digit = hex_digit(*p)) < 16; p++)
 		*val = *val << 4 | digit;
@@ -51,10 +78,15 @@ static const char *parse_prefix(const char *p, const char *end, int list, struct
 	return p + 2;
 }
 
+static bool is_text(char type)
+{
+	return (type | 0x20) == 't' || (type | 0x20) == 'w';
+}
+
 /* The text symbols t T w W, without call-depth and CFI padding. */
 static bool is_code(const struct rsn_sym *sym, const char *name, const char *end)
 {
-	if ((sym->type | 0x20) != 't' && (sym->type | 0x20) != 'w')
+	if (!is_text(sym->type))
 		return false;
 	return end - name < 6 || (memcmp(name, "__pfx_", 6) && memcmp(name, "__cfi_", 6));
 }
@@ -110,19 +142,26 @@ static int append(struct rsn_symtab *tab, const struct rsn_sym *sym)
 /* Whether the last symbol is not code, and ends all code that is before it. */
 static bool has_ended(const struct rsn_symtab *tab)
 {
-	const struct rsn_sym *last = &tab->syms[tab->cnt - 1];
+	const struct rsn_sym *last;
 
-	return tab->cnt > 1 && !last->type && last[-1].addr < last->addr;
+	if (tab->cnt < 2)
+		return false;
+	last = &tab->syms[tab->cnt - 1];
+	return !last->type && last[-1].addr < last->addr;
 }
 
 /*
- * What is not code only ends what is before it. The kernel's own symbols come sorted, so that the
- * first one behind code is enough: one symbol of four is left out by that.
+ * Whether a line of kallsyms is of data behind data. What is not code only ends what is before it,
+ * and the kernel's own symbols come sorted, so that the first one behind code is enough: one symbol
+ * of four can be left out.
  */
-static int add_end(struct rsn_symtab *tab, struct rsn_sym *sym, bool in_module)
+static bool is_more_data(const struct rsn_symtab *tab, const char *p, const char *end)
 {
-	if (!in_module && has_ended(tab) && tab->syms[tab->cnt - 1].addr <= sym->addr)
-		return 0;
+	return end - p > 19 && p[16] == ' ' && !is_text(p[17]) && end[-1] != ']' && has_ended(tab);
+}
+
+static int add_end(struct rsn_symtab *tab, struct rsn_sym *sym)
+{
 	sym->name = tab->text_len;
 	sym->type = 0;
 	return append(tab, sym);
@@ -147,13 +186,15 @@ static int add_symbol(struct rsn_symtab *tab, struct rsn_sym *sym, const char *n
 static int add_line(struct rsn_symtab *tab, const char *p, const char *end)
 {
 	struct rsn_sym sym = {};
-	const char *module = NULL;
-	const char *name = parse_prefix(p, end, tab->list, &sym);
+	const char *module = NULL, *name;
 
+	if (tab->list == RSN_LIST_KALLSYMS && is_more_data(tab, p, end))
+		return 0;
+	name = parse_prefix(p, end, tab->list, &sym);
 	if (!name)
 		return 0;
 	if (tab->list == RSN_LIST_KALLSYMS && !is_code(&sym, name, end))
-		return add_end(tab, &sym, end[-1] == ']');
+		return add_end(tab, &sym);
 	p = memchr(name, tab->list == RSN_LIST_KALLSYMS ? '\t' : ' ', end - name);
 	if (!p)
 		p = end;
