@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
-from typing import NamedTuple
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel import native
 from retsnoop_py.kernel.btf_blob import Blob
+from retsnoop_py.kernel.btf_types import Kind, Member, Param, Type
 from retsnoop_py.kernel.functions import ResultKind, ResultType
 
 __all__ = ["POINTER_SIZE", "Btf", "Kind", "Member", "Param", "Type"]
@@ -24,31 +23,6 @@ _TYPE = struct.Struct("=III")
 POINTER_SIZE = 8
 #: Deeper chains of modifiers, arrays or nested types are a loop in damaged data.
 _MAX_CHAIN = 64
-
-
-class Kind(IntEnum):
-    """``BTF_KIND_*``; ``VOID`` is type 0."""
-
-    VOID = 0
-    INT = 1
-    PTR = 2
-    ARRAY = 3
-    STRUCT = 4
-    UNION = 5
-    ENUM = 6
-    FWD = 7
-    TYPEDEF = 8
-    VOLATILE = 9
-    CONST = 10
-    RESTRICT = 11
-    FUNC = 12
-    FUNC_PROTO = 13
-    VAR = 14
-    DATASEC = 15
-    FLOAT = 16
-    DECL_TAG = 17
-    TYPE_TAG = 18
-    ENUM64 = 19
 
 
 #: By number: calling the enum costs more than all the rest of reading a type.
@@ -63,33 +37,6 @@ _TAGS = {
 }
 _INT_SIGNED = 1
 _INT_BOOL = 4
-
-
-class Type(NamedTuple):
-    """A type's header. ``arg`` is its size in bytes or the type it refers to, by kind."""
-
-    id: int
-    kind: Kind
-    name: str
-    arg: int
-    vlen: int
-    kflag: bool
-
-
-class Member(NamedTuple):
-    """A member of a struct or union. ``bit_size`` is 0 unless it is a bit field."""
-
-    name: str
-    bit_offset: int
-    type_id: int
-    bit_size: int = 0
-
-
-class Param(NamedTuple):
-    """A parameter of a function; a last one of type 0 without a name stands for ``...``."""
-
-    name: str
-    type_id: int
 
 
 class Btf:

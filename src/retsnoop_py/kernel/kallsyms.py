@@ -9,14 +9,14 @@ trampolines as ``[bpf]``.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.modules import Module
 from retsnoop_py.kernel.native import Functions, ListFormat, SymbolTable
 from retsnoop_py.kernel.tracefs import Traceable
+from retsnoop_py.value import Value
 
 __all__ = ["Kallsyms", "Symbol"]
 
@@ -25,7 +25,7 @@ _UNBOUNDED = 64 << 10
 _NO_END = (1 << 64) - 1
 
 
-class Symbol(NamedTuple):
+class Symbol(Value):
     """A symbol: ``address``, ``size`` in bytes up to whatever comes next, ``module`` or None."""
 
     address: int
@@ -122,12 +122,14 @@ class Kallsyms:
 
     def symbols(self, indexes: Iterable[int]) -> list[Symbol]:
         """The symbols at ``indexes`` of :attr:`table`, in that order."""
-        symbols = []
+        return [Symbol(*fields) for fields in self.fields(indexes)]
+
+    def fields(self, indexes: Iterable[int]) -> Iterator[tuple[int, int, str, str | None]]:
+        """The fields of the same symbols, for who wants many."""
         for address, extent, name, in_module in self.table.lines(array("I", indexes)):
             module = in_module or None
             size = min(extent, self._limit(address, module) - address)
-            symbols.append(Symbol(address, max(size, 0), name, module))
-        return symbols
+            yield address, max(size, 0), name, module
 
     def name(self, index: int) -> tuple[str, str | None]:
         """Name and module of the symbol at ``index`` of :attr:`table`."""

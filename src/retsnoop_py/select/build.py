@@ -9,7 +9,6 @@ from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.flags import flags_of, result_for
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultType
-from retsnoop_py.kernel.kallsyms import Symbol
 from retsnoop_py.select.model import TypeSource
 
 __all__ = ["build_functions"]
@@ -33,16 +32,16 @@ def build_functions(
     takes longer than all the rest.
     """
     chosen = list(indexes)
-    symbols = facts.kallsyms.symbols(chosen)
-    modules = sorted({symbol.module for symbol in symbols if symbol.module})
+    symbols = list(facts.kallsyms.fields(chosen))
+    modules = sorted({module for _, _, _, module in symbols if module})
     types: dict[str | None, _Types] = {}
-    for module in (None, *modules):
-        names = [symbol.name for symbol in symbols if symbol.module == module]
-        btf = facts.btf if module is None else facts.module_btf(module)
-        types[module] = _Types(btf, names, prototypes)
+    for one in (None, *modules):
+        names = [name for _, _, name, module in symbols if module == one]
+        btf = facts.btf if one is None else facts.module_btf(one)
+        types[one] = _Types(btf, names, prototypes)
     functions = tuple(
         [
-            types[symbol.module].function(symbol, index in entries)
+            types[symbol[3]].function(symbol, index in entries)
             for index, symbol in zip(chosen, symbols, strict=True)
         ]
     )
@@ -75,7 +74,7 @@ class _Types:
         known = {type_id: (result, flags_of(result)) for type_id, result in kinds.items()}
         return {btf_id: known[type_id] for btf_id, type_id in zip(ids, returns, strict=True)}
 
-    def function(self, symbol: Symbol, entry: bool) -> Function:
+    def function(self, symbol: tuple[int, int, str, str | None], entry: bool) -> Function:
         address, size, name, module = symbol
         btf_id = self._ids.get(name)
         by_btf, flags = self._results.get(btf_id or self._origins.get(name, 0), _NOTHING)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The outcome of a selection: every function asked for, traced or with the reason why not."""
+"""The outcome of a selection: every function asked for, traced or with the reason why not.
 
-from __future__ import annotations
+Annotations are types here, for the sake of the named tuples: see ``kernel/btf_types.py``.
+"""
 
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -54,7 +55,7 @@ class Rejection(NamedTuple):
         return f"{self.reason.value}: {self.detail}" if self.detail else self.reason.value
 
 
-class GlobCount(Value):
+class GlobCount(NamedTuple):
     """A glob, where it came from, and how many functions it matched.
 
     For entry and allow globs ``matched`` counts functions the kernel can trace and

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.errors import PrivilegeError, UnavailableError
-from retsnoop_py.kernel.kallsyms import Kallsyms
+from retsnoop_py.kernel.kallsyms import Kallsyms, Symbol
 
 BASE = 0xFFFFFFFF81000000
 
@@ -37,7 +37,7 @@ def test_a_function_ends_where_the_next_symbol_starts(tree: Tree) -> None:
     kallsyms = tree.facts.kallsyms
 
     assert name_at(kallsyms, BASE - 1) is None
-    assert kallsyms.lookup(BASE + 0xF) == ((BASE, 16, "_stext", None), 15)
+    assert kallsyms.lookup(BASE + 0xF) == (Symbol(BASE, 16, "_stext", None), 15)
     assert name_at(kallsyms, BASE + 0x10) is None
     assert name_at(kallsyms, BASE + 0x20) == "second"
     assert name_at(kallsyms, BASE + 0x3F) == "second"
@@ -81,10 +81,13 @@ def test_modules_and_bpf_images_are_found_in_any_order(tree: Tree) -> None:
     kallsyms = tree.facts.kallsyms
 
     assert kallsyms.lookup(0xFFFFFFFFC02007FF) == (
-        (0xFFFFFFFFC0200000, 0x800, "early", "kvm"),
+        Symbol(0xFFFFFFFFC0200000, 0x800, "early", "kvm"),
         2047,
     )
-    assert kallsyms.lookup(0xFFFFFFFFC0200FFF) == ((0xFFFFFFFFC0200800, 0x800, "late", "kvm"), 2047)
+    assert kallsyms.lookup(0xFFFFFFFFC0200FFF) == (
+        Symbol(0xFFFFFFFFC0200800, 0x800, "late", "kvm"),
+        2047,
+    )
     assert kallsyms.lookup(0xFFFFFFFFC0201000) is None
     assert name_at(kallsyms, 0xFFFFFFFFC0100040) == "bpf_prog_6deef7357e7b4530_f"
     assert name_at(kallsyms, 0xFFFFFFFFC0180000) is None
