@@ -87,17 +87,15 @@ static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 add
 	long err;
 
 	size = opaque(size < room ? size : room);
-	if (!size)
+	if (!size || size > args_max_data)
 		return -NO_ROOM;
-	if (size > args_max_data)
-		size = args_max_data;
 	if (plan->target == ARG_BYTES) {
 		left = opaque(ARGS_PAGE - address % ARGS_PAGE);
 		err = read_bytes(to, size, address);
 		/* the page behind may be missing: what is asked for may be more than there is */
-		if (err && left < size && left <= args_max_data) {
+		if (err && left < size && left <= args_max_data && !is_kernel_address(address)) {
 			size = left;
-			err = read_bytes(to, size, address);
+			err = bpf_probe_read_user(to, size, (void *)address);
 		}
 		return err ? err : size;
 	}
@@ -105,17 +103,20 @@ static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 add
 	return err < 0 && plan->target == ARG_GUESS ? 0 : err;
 }
 
-/* Follows the plan's hops; a NULL on the way is what is found. */
+/* Follows the plan's hops, which are the kernel's own; a NULL on the way is what is found. */
 static __always_inline long arg_follow(const struct arg_plan *plan, __u64 *value)
 {
 	long err = 0;
 
 	for (int i = 0; i < ARGS_HOPS && i < plan->hops && *value && !err; i++)
-		err = read_bytes(value, sizeof(*value), *value + plan->hop[i]);
+		err = bpf_probe_read_kernel(value, sizeof(*value), (void *)(*value + plan->hop[i]));
 	return err;
 }
 
-/* Captures one argument into the item, behind those before it. */
+/*
+ * Captures one argument into the item, behind those before it. The verifier goes through this for
+ * each: with branches that are not there it looks at half as many instructions.
+ */
 static __noinline int arg_take(struct arg_source *source, char *item, const struct arg_plan *plan,
 			       struct rsn_arg *arg)
 {
@@ -133,13 +134,9 @@ static __noinline int arg_take(struct arg_source *source, char *item, const stru
 		return 0;
 	}
 	*(__u64 *)(item + at) = value;
-	arg->value = sizeof(value);
-	at += sizeof(value);
-	if (plan->value > sizeof(value)) {
-		*(__u64 *)(item + at) = source->slots[(plan->slot + 1) & ARGS_SP];
-		arg->value += sizeof(value);
-		at += sizeof(value);
-	}
+	*(__u64 *)(item + at + sizeof(value)) = source->slots[(plan->slot + 1) & ARGS_SP];
+	arg->value = plan->value;
+	at += plan->value & (sizeof(value) | 2 * sizeof(value));
 	source->at = at;
 	got = 0;
 	if (value && plan->target != ARG_NONE &&
@@ -173,7 +170,7 @@ static __noinline int args_log(void *ctx, struct session *s, const struct args_p
 	args->id = kind_id;
 	args->seq = s->rec.last_seq;
 	args->unused = 0;
-	s->log_used += log->source.at - sizeof(__u64);
+	s->log.bytes += log->source.at - sizeof(__u64);
 	return 0;
 }
 
@@ -183,6 +180,29 @@ static __always_inline const struct args_plan *args_plan_of(__u32 index)
 	const struct args_plan *plans = bpf_map_lookup_elem(&args_plans, &index);
 
 	return plans && plans->cnt ? plans : NULL;
+}
+
+/*
+ * Before a call is pushed: without a trace only the calls of the last stack matter, so what those were
+ * given that it is about to overwrite is forgotten, unless they may be part of a chain of failures.
+ * A session that is not reported in the end so mostly has sent nothing.
+ */
+static __always_inline void args_rewind(struct session *s)
+{
+	struct log *log = emit_calls || emit_interim ? NULL : log_of(s);
+	struct log_mark *mark;
+
+	if (!log || s->depth >= RSN_MAX_DEPTH)
+		return;
+	mark = &log->marks[slot_index(s->depth)];
+	if (s->depth < s->max_depth && !s->is_err && !s->saved_from) {
+		bool is_here = (__s32)(mark->bytes - s->log_sent.bytes) > 0;
+
+		s->log.bytes = is_here ? mark->bytes - s->log_sent.bytes : 0;
+		s->log.events = is_here ? mark->events - s->log_sent.events : 0;
+	}
+	mark->bytes = s->log_sent.bytes + s->log.bytes;
+	mark->events = s->log_sent.events + s->log.events;
 }
 
 /* The arguments of a call that was pushed, from the registers at its first instruction. */

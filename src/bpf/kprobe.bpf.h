@@ -58,6 +58,8 @@ static __always_inline bool kprobe_enter(struct pt_regs *ctx, __u64 cookie, __u6
 	}
 	if (keep_call_sites)
 		keep_call_site(ctx, s);
+	if (capture_args)
+		args_rewind(s);
 	push(ctx, s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	if (capture_args)
 		args_from_regs(ctx, s, cookie_func(cookie));

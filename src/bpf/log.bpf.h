@@ -23,6 +23,7 @@ struct arg_source {
 
 struct log {
 	struct arg_source source;
+	struct log_mark marks[RSN_MAX_DEPTH]; /* what was logged before each call of the stack */
 	struct rsn_part part;
 	char data[];
 };
@@ -70,14 +71,16 @@ static __always_inline struct log *log_of(struct session *s)
 static __noinline int log_flush(void *ctx, struct session *s)
 {
 	struct log *log = log_of(s);
-	__u64 used = opaque(s->log_used);
+	__u64 used = opaque(s->log.bytes);
 
 	if (!log || !used || used > log_bytes)
 		return 0;
-	part_send(ctx, &s->rec, &log->part, RSN_RECORD_EVENTS, s->log_cnt,
+	part_send(ctx, &s->rec, &log->part, RSN_RECORD_EVENTS, s->log.events,
 		  sizeof(log->part) + used);
-	s->log_used = 0;
-	s->log_cnt = 0;
+	s->log_sent.bytes += s->log.bytes;
+	s->log_sent.events += s->log.events;
+	s->log.bytes = 0;
+	s->log.events = 0;
 	return 0;
 }
 
@@ -87,14 +90,14 @@ static __always_inline void *log_room(void *ctx, struct session *s, __u32 size)
 	struct log *log;
 	__u64 used;
 
-	if (s->log_used + size > RSN_LOG_BYTES)
+	if (s->log.bytes + size > RSN_LOG_BYTES)
 		log_flush(ctx, s);
 	log = log_of(s);
 	if (!log)
 		return NULL;
-	used = opaque(s->log_used) & (RSN_LOG_BYTES - 1);
-	s->log_used = used + size;
-	s->log_cnt++;
+	used = opaque(s->log.bytes) & (RSN_LOG_BYTES - 1);
+	s->log.bytes = used + size;
+	s->log.events++;
 	return log->data + used;
 }
 

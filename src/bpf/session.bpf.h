@@ -77,8 +77,10 @@ static __always_inline struct session *session_make(__u64 task, __u64 id)
 	s->rec.lost_exits = 0;
 	s->rec.lost_entries = 0;
 	s->rec.parts = 0;
-	s->log_used = 0;
-	s->log_cnt = 0;
+	s->log.bytes = 0;
+	s->log.events = 0;
+	s->log_sent.bytes = 0;
+	s->log_sent.events = 0;
 	return s;
 }
 

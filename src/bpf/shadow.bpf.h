@@ -10,6 +10,12 @@
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
+/* A place in what a session logs. */
+struct log_mark {
+	__u32 bytes;
+	__u32 events;
+};
+
 struct session {
 	__u32 depth; /* traced calls running, those too deep for a slot included */
 	__u32 max_depth;
@@ -23,8 +29,8 @@ struct session {
 	__s16 branch_cnt[2]; /* branches kept with each kstack, or a negative errno; 0: none */
 	bool interim_kept; /* `interims` has the saved chain as it was when it was saved */
 	bool user_stack_sent;
-	__u32 log_used; /* bytes */
-	__u32 log_cnt; /* events */
+	struct log_mark log; /* what the log holds */
+	struct log_mark log_sent; /* what it held before */
 	__u64 place; /* in the table */
 	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
 	/* The record as it is sent: header, slots, and the kernel stack moved up behind them. */
