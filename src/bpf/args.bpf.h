@@ -183,9 +183,9 @@ static __always_inline const struct args_plan *args_plan_of(__u32 index)
 }
 
 /*
- * Before a call is pushed: without a trace only the calls of the last stack matter, so what those were
- * given that it is about to overwrite is forgotten, unless they may be part of a chain of failures.
- * A session that is not reported in the end so mostly has sent nothing.
+ * Before a call is pushed: without a trace only the calls of the last stack matter. So what those
+ * were given that it is about to overwrite is forgotten, unless they may be part of a chain of
+ * failures. A session that is not reported in the end has mostly sent nothing then.
  */
 static __always_inline void args_rewind(struct session *s)
 {

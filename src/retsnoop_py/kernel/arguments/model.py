@@ -98,10 +98,14 @@ class Argument(NamedTuple):
 
 
 class CallArguments(NamedTuple):
-    """What is captured of a function's calls, in order; ``note`` says why registers are shown."""
+    """What is captured of a function's calls, in order; ``note`` says why registers are shown.
+
+    ``is_cut``: it takes more than is captured.
+    """
 
     arguments: tuple[Argument, ...] = ()
     note: str = ""
+    is_cut: bool = False
 
 
 class ArgumentFacts(Value):

@@ -121,7 +121,11 @@ def by_prototype(btf: Btf, func_id: int, machine: str, limits: Limits, types: Ty
         first = len(parameters)
         for index, place in enumerate(by_registers[first:MAX_PARAMETERS]):
             room.vararg(index, place, by_context[first + index])
-    return room.capture()
+    captured = room.capture()
+    if len(parameters) > MAX_PARAMETERS:
+        cut = captured.arguments._replace(is_cut=True)
+        captured = captured._replace(arguments=cut)
+    return captured
 
 
 class Builder:
@@ -134,6 +138,7 @@ class Builder:
         self._arguments: list[Argument] = []
         self._by_registers: list[Spec] = []
         self._by_context: list[Spec] = []
+        self._names = 0
 
     def capture(self) -> Capture:
         """All that was put in."""
@@ -224,19 +229,19 @@ class Builder:
     def _name(self, struct_id: int, members: tuple[str, ...], specs: list[Spec]) -> None:
         """The name of what a pointer points to, if this kernel has it where we look."""
         path = name_path(self._btf, struct_id, members)
-        if path is None or len(self._arguments) >= MAX_SPECS - 1:
+        if path is None or self._names == MAX_SPECS - MAX_PARAMETERS:
             return
         hops, offset = path
         found = _reading(specs, Target.STRING, self._limits.text)
         named = [spec._replace(hops=(*spec.hops, *hops), offset=offset) for spec in found]
         if all(len(spec.hops) <= _MAX_HOPS for spec in named):
+            self._names += 1
             self._add(Argument("", Role.NAME), *named)
 
     def _add(self, argument: Argument, by_registers: Spec, by_context: Spec) -> None:
-        if len(self._arguments) < MAX_SPECS:
-            self._arguments.append(argument)
-            self._by_registers.append(by_registers)
-            self._by_context.append(by_context)
+        self._arguments.append(argument)
+        self._by_registers.append(by_registers)
+        self._by_context.append(by_context)
 
 
 def _reading(specs: list[Spec], target: Target, size: int) -> list[Spec]:

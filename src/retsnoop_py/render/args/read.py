@@ -91,7 +91,7 @@ class ArgumentReader:
                 yield Shown(argument.name, vararg(value, ""))
             elif position < len(takes):
                 yield Shown(argument.name, vararg(value, takes[position]))
-        if takes is not None and first_vararg + len(takes) > len(values):
+        if told.is_cut or (takes is not None and first_vararg + len(takes) > len(values)):
             yield Shown("", Leaf(CUT, CUT))
 
     def _named(self, told: CallArguments, values: Sequence[CapturedValue], index: int) -> Node:

@@ -104,6 +104,7 @@ def test_structs_by_value(types: Types) -> None:
 def test_more_parameters_than_registers_are_on_the_stack(types: Types) -> None:
     got, _ = types.capture(*[(f"a{i}", types.long) for i in range(14)])
     assert len(got.by_registers) == 12
+    assert got.arguments.is_cut
     assert got.by_registers[6:8] == (
         Spec(STACK_SLOT, hops=(8,)),
         Spec(STACK_SLOT, hops=(16,)),
@@ -126,6 +127,14 @@ def test_names_of_files_and_threads_are_found_by_following_members(types: Types)
     assert [role for _, role in roles(got)] == [Role.POINTER, Role.NAME, Role.POINTER, Role.NAME]
     assert got.by_registers[1] == Spec(0, 1, Target.STRING, 256, 0, (64 + 8, 16 + 8))
     assert got.by_registers[3] == Spec(1, 1, Target.STRING, 256, 3000)
+
+
+def test_names_take_no_parameters_place(types: Types) -> None:
+    file = types.writer.ptr(types.file)
+    got, _ = types.capture(*[(f"f{i}", file) for i in range(12)])
+    assert [role for _, role in roles(got)].count(Role.POINTER) == 12
+    assert len(got.by_registers) == 16
+    assert not got.arguments.is_cut
 
 
 def test_what_follows_a_format_is_captured(types: Types) -> None:

@@ -108,6 +108,12 @@ def test_why_there_are_only_registers() -> None:
     assert texts(known, given(CapturedValue(word(1)))) == ["(registers: no BTF)", "rdi=1"]
 
 
+def test_a_function_that_takes_more_than_is_captured_says_so() -> None:
+    (one,) = told(TEXT).functions
+    known = ArgumentFacts((one._replace(is_cut=True),), (), TYPES)
+    assert texts(known, given(CapturedValue(POINTER, b"x\0"))) == ["s='x'", "…"]
+
+
 FORMATTED = tuple(Argument(f"vararg{i}", Role.VARARG) for i in range(4))
 
 
