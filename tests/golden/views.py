@@ -24,6 +24,10 @@ RECORDINGS = {
         ("bpf-map-bad-flags", "bpf-obj-missing", "mount-unknown", "long-sleep"),
     ),
     "calls": (("-T", "-E", "-S", "-e", "*_sys_bpf", *ALLOWED), FEW),
+    "interim": (
+        ("-I", "-T", "-E", "-S", "-J", "kprobe:array_map_alloc_check", *ENTRIES, *ALLOWED),
+        ("bpf-map-key-size-array", "bpf-prog-rejected", "mount-unknown"),
+    ),
 }
 #: How some of them are shown besides.
 VIEWS = {
