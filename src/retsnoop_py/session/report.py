@@ -41,7 +41,10 @@ class Reporter:
 
     def resolve(self, session: Session) -> None:
         """Resolve every address that any view of the session needs."""
-        resolve_stack(session, self._symbolizer)
+        if self._views.call_stack:
+            self._stacker.stack(session)  # of one that is known already they are resolved
+        else:
+            resolve_stack(session, self._symbolizer)
         resolve_branches(session, self._symbolizer)
         self._user_stack(session)
 
