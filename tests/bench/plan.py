@@ -40,8 +40,9 @@ class KernelBench:
         """Do all runs, every tool's one after the other, as often as the results ask for."""
         present = [tool for tool in self.tools if tool.path]
         selections = self._selections([tool for tool in present if tool.reports])
+        first = [*selections, burst_of(self.results.kernel)][0]
         for tool in present:  # to fill the guest's caches
-            self.guest.tool(self._start(tool, selections[0]), ())
+            self.guest.tool(self._start(tool, first), ())
         if BURST in self.keys:
             self._burst([tool for tool in present if tool.reports])
         slow: set[tuple[str, str]] = set()
