@@ -14,6 +14,7 @@ enum {
 	ARGS_SP = 15, /* the slot of the stack pointer */
 	ARGS_HEAD = sizeof(struct rsn_args) + ARGS_MAX * sizeof(struct rsn_arg),
 	ARGS_PAGE = 4096, /* bytes of the smallest page */
+	ARGS_IN_COOKIE = 56, /* from this bit on: one more than there are, or 0 */
 	NO_ROOM = 28, /* ENOSPC */
 };
 
@@ -114,56 +115,66 @@ static __always_inline long arg_follow(const struct arg_plan *plan, __u64 *value
 }
 
 /*
- * Captures one argument into the item, behind those before it. The verifier goes through this for
- * each: with branches that are not there it looks at half as many instructions.
+ * Captures argument i of a plan into the item at `item_at`, behind those before it. Not static: see
+ * table_find_in(). In the copies of the templates, where all is, how many there are is a constant.
  */
-static __noinline int arg_take(struct arg_source *source, char *item, const struct arg_plan *plan,
-			       struct rsn_arg *arg)
+__noinline int arg_take(__u32 place, __u32 item_at, __u32 plan_index, __u32 i)
 {
 	const __u64 end = ARGS_HEAD + args_max_total;
-	__u64 at = opaque(source->at), value = source->slots[plan->slot & ARGS_SP];
+	const struct args_plan *plans;
+	const struct arg_plan *plan;
+	struct rsn_arg *arg;
+	struct log *log;
+	__u64 at, value;
+	char *item;
 	long got;
 
+	if (!capture_args)
+		return 0;
+	log = bpf_map_lookup_elem(&logs, &place);
+	plans = bpf_map_lookup_elem(&args_plans, &plan_index);
+	if (!log || !plans)
+		return 0;
+	i &= ARGS_MAX - 1;
+	plan = &plans->args[i];
+	item = log->data + (item_at & (RSN_LOG_BYTES - 1));
+	arg = (struct rsn_arg *)(item + sizeof(struct rsn_args)) + i;
 	arg->value = 0;
 	arg->data = -NO_ROOM;
+	at = opaque(log->source.at);
 	if (at > end)
 		return 0;
+	value = log->source.slots[plan->slot & ARGS_SP];
 	got = arg_follow(plan, &value);
 	if (got) {
 		arg->data = got;
 		return 0;
 	}
 	*(__u64 *)(item + at) = value;
-	*(__u64 *)(item + at + sizeof(value)) = source->slots[(plan->slot + 1) & ARGS_SP];
+	*(__u64 *)(item + at + sizeof(value)) = log->source.slots[(plan->slot + 1) & ARGS_SP];
 	arg->value = plan->value;
 	at += plan->value & (sizeof(value) | 2 * sizeof(value));
-	source->at = at;
-	got = 0;
 	if (value && plan->target != ARG_NONE &&
 	    (plan->target != ARG_GUESS || is_kernel_address(value)))
 		got = arg_read(item + at, plan, value + plan->offset, at < end ? end - at : 0);
 	arg->data = got;
-	if (got > 0)
-		source->at = at + ((got + 7) & ~7);
+	log->source.at = got > 0 ? at + ((got + 7) & ~7) : at;
 	return 0;
 }
 
-/* Logs what is in the log's arg_source by `plans`; kind_id: see event_of(). */
-static __noinline int args_log(void *ctx, struct session *s, const struct args_plan *plans,
+/* Logs what is in the log's arg_source by `cnt` arguments of a plan; kind_id: see event_of(). */
+static __noinline int args_log(void *ctx, struct session *s, __u32 plan_index, __u32 cnt,
 			       __u64 kind_id)
 {
 	struct rsn_args *args = log_room(ctx, s, sizeof(__u64));
 	struct log *log = log_of(s);
-	__u32 cnt = plans->cnt;
+	__u32 item_at = s->log.bytes - sizeof(__u64);
 
 	if (!args || !log)
 		return 0;
-	if (cnt > ARGS_MAX)
-		cnt = ARGS_MAX;
 	log->source.at = sizeof(*args) + ((cnt * sizeof(struct rsn_arg) + 7) & ~7);
 	for (__u32 i = 0; i < ARGS_MAX && i < cnt; i++)
-		arg_take(&log->source, (char *)args, &plans->args[i],
-			 (struct rsn_arg *)(args + 1) + i);
+		arg_take(s->place, item_at, plan_index, i);
 	args->size = log->source.at;
 	args->kind = kind_id >> 32;
 	args->cnt = cnt;
@@ -174,12 +185,12 @@ static __noinline int args_log(void *ctx, struct session *s, const struct args_p
 	return 0;
 }
 
-/* A function's plan, NULL if none of its arguments is captured. */
-static __always_inline const struct args_plan *args_plan_of(__u32 index)
+/* How many arguments a plan has, 0 if there is none. */
+static __always_inline __u32 args_cnt(__u32 plan_index)
 {
-	const struct args_plan *plans = bpf_map_lookup_elem(&args_plans, &index);
+	const struct args_plan *plans = bpf_map_lookup_elem(&args_plans, &plan_index);
 
-	return plans && plans->cnt ? plans : NULL;
+	return plans && plans->cnt <= ARGS_MAX ? plans->cnt : 0;
 }
 
 /*
@@ -208,10 +219,10 @@ static __always_inline void args_rewind(struct session *s)
 /* The arguments of a call that was pushed, from the registers at its first instruction. */
 static __noinline int args_from_regs(struct pt_regs *ctx, struct session *s, __u32 func_id)
 {
-	const struct args_plan *plans = args_plan_of(func_id);
+	__u32 cnt = args_cnt(func_id);
 	struct log *log = log_of(s);
 
-	if (!plans || !log)
+	if (!cnt || !log)
 		return 0;
 	log->source.slots[0] = PT_REGS_PARM1(ctx);
 	log->source.slots[1] = PT_REGS_PARM2(ctx);
@@ -224,20 +235,24 @@ static __noinline int args_from_regs(struct pt_regs *ctx, struct session *s, __u
 	log->source.slots[7] = PT_REGS_PARM8(ctx);
 #endif
 	log->source.slots[ARGS_SP] = PT_REGS_SP(ctx);
-	return args_log(ctx, s, plans, event_of(RSN_EVENT_ARGS, func_id));
+	return args_log(ctx, s, func_id, cnt, event_of(RSN_EVENT_ARGS, func_id));
 }
 
-/* The same from a trampoline's context, which has them one after another. */
-static __noinline int args_from_trampoline(void *ctx, struct session *s, __u32 func_id)
+/*
+ * The same from a trampoline's context, which has them one after another. A copy of a template has
+ * its cookie as a constant, and in there how many there are: the verifier counts to no more then.
+ */
+static __noinline int args_from_trampoline(void *ctx, struct session *s, __u64 cookie)
 {
 	const __u32 most = 12; /* MAX_BPF_FUNC_ARGS */
-	const struct args_plan *plans = args_plan_of(args_context_plans + func_id);
+	__u32 func_id = cookie_func(cookie), index = args_context_plans + func_id;
+	__u32 known = cookie >> ARGS_IN_COOKIE, cnt = known ? known - 1 : args_cnt(index);
 	struct log *log = log_of(s);
 
-	if (!plans || !log)
+	if (!cnt || !log)
 		return 0;
 	bpf_probe_read_kernel(log->source.slots, most * sizeof(__u64), ctx);
-	return args_log(ctx, s, plans, event_of(RSN_EVENT_ARGS, func_id));
+	return args_log(ctx, s, index, cnt, event_of(RSN_EVENT_ARGS, func_id));
 }
 
 #endif

@@ -37,7 +37,7 @@ static __always_inline int tracing_enter(void *ctx, __u64 cookie)
 		args_rewind(s);
 	push(ctx, s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	if (capture_args)
-		args_from_trampoline(ctx, s, cookie_func(cookie));
+		args_from_trampoline(ctx, s, cookie);
 	return session_leave(s);
 }
 

@@ -16,6 +16,8 @@ from retsnoop_py.kernel.shapes import Shape, ShapeFlags, read_shapes
 #: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
 _CHUNK = 4
 _SLOT = 8
+#: ARGS_IN_COOKIE of src/bpf/args.bpf.h.
+_COUNT_SHIFT = 56
 #: More functions than these are let go of in the background.
 _AT_ONCE = 8
 
@@ -87,7 +89,7 @@ class FentryAttachment:
         batch.entry_insns, batch.entry_cnt = self._context.obj.program("rsn_fentry").instructions
         batch.exit_insns, batch.exit_cnt = self._context.obj.program("rsn_fexit").instructions
         btf_ids = ffi.new("uint32_t[]", [function.btf_id or 0 for function in functions])
-        cookies = ffi.new("uint64_t[]", self._plan.cookies(ids))
+        cookies = ffi.new("uint64_t[]", self._cookies(ids))
         results = ffi.new("int16_t[]", offsets)
         entry_fds, exit_fds, errors = (ffi.new("int[]", count) for _ in range(3))
         batch.count, batch.btf_fd = count, btf_fd
@@ -96,6 +98,16 @@ class FentryAttachment:
         lib.rsn_attach_fentry(batch)
         self._chunks.append((ids, entry_fds, exit_fds))
         return list(errors)
+
+    def _cookies(self, ids: list[int]) -> list[int]:
+        """The cookies, with the number of arguments, so that the verifier looks at no more."""
+        counts = self._context.argument_counts
+        cookies = self._plan.cookies(ids)
+        if not counts:
+            return cookies
+        return [
+            cookie | counts[i] + 1 << _COUNT_SHIFT for i, cookie in zip(ids, cookies, strict=True)
+        ]
 
     def misses(self) -> list[Miss]:
         """Calls the kernel did not hand to our programs, by function."""

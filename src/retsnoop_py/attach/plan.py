@@ -139,7 +139,8 @@ ProgressCallback = Callable[[int, int], None]
 class AttachContext(Value):
     """What a mechanism may ask while it works.
 
-    ``system_changes``: system-wide settings may be changed for a moment.
+    ``system_changes``: system-wide settings may be changed for a moment. ``argument_counts``: how
+    many arguments are captured of each function, by its id; empty if none are.
     """
 
     obj: BpfObject
@@ -148,6 +149,7 @@ class AttachContext(Value):
     progress: ProgressCallback
     stopping: Callable[[], bool]
     system_changes: bool = True
+    argument_counts: tuple[int, ...] = ()
 
 
 class Fitness(Protocol):

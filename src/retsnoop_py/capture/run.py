@@ -216,6 +216,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
             progress=progress.update,
             stopping=run.signals.stopping,
             system_changes=settings.system_changes,
+            argument_counts=captures.counts if captures is not None else (),
         )
         injected = None
         try:

@@ -33,6 +33,11 @@ class CapturePlan(Value):
     captures: tuple[Capture, ...]
     facts: ArgumentFacts
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How much is captured of each function."""
+        return tuple([len(capture.by_context) for capture in self.captures])
+
     def packed(self, *, trampolines: bool) -> list[bytes]:
         """``struct args_plan`` for each function; ``trampolines``: then for each on these."""
         plans = [pack_plan(capture.by_registers) for capture in self.captures]

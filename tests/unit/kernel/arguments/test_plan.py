@@ -82,6 +82,7 @@ def test_facts_and_plans_are_in_the_order_of_the_functions(
     assert told == [6, 0, 2]
     assert [one.role for one in plan.facts.functions[2].arguments] == [Role.VALUE, Role.VALUE]
     assert len(plan.facts.types) == 1
+    assert plan.counts == (6, 0, 2)
     packed = plan.packed(trampolines=True)
     assert [one[0] for one in packed] == [6, 0, 2, 6, 0, 2]
     assert {len(one) for one in packed} == {PLANS}
