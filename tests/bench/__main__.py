@@ -40,6 +40,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     add("--limit", type=float, default=300, metavar="S", help="give up after S s (default 300)")
     add("--select", nargs="+", choices=KEYS, default=KEYS, help="what to trace (default: all)")
     add("--tools", nargs="+", choices=NAMES, default=NAMES, help="tools to run (default: all)")
+    add("--icount", action="store_true", help="by counted instructions: for a busy machine")
     add("--json", type=Path, metavar="FILE", help="write the results; what it has is completed")
     add("--show", type=Path, metavar="FILE", help="measure nothing, take results of --json")
     add("--write-docs", action="store_true", help=f"put the tables into {DOCS}")
@@ -52,9 +53,11 @@ def bench(kernel: str, options: argparse.Namespace, tools: tuple[Tool, ...]) -> 
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         meter = compile_meter(folder)
-        with Guest(kernel, folder, meter, options.limit) as guest:
+        with Guest(kernel, folder, meter, options.limit, icount=options.icount) as guest:
             today = date.today().isoformat()  # noqa: DTZ011 - the day where it is run
-            results = KernelResults(kernel, guest.release, today, options.repeat, versions)
+            results = KernelResults(
+                kernel, guest.release, today, options.repeat, versions, icount=options.icount
+            )
             keys = tuple(options.select)
             KernelBench(guest, tools, keys, folder, meter, options.limit, results).measure()
     return results

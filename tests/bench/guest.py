@@ -72,10 +72,16 @@ def read_meter(text: str) -> Outcome:
 
 
 class Guest:
-    """A booted kernel to measure in, as a context manager; ``limit`` is seconds per phase."""
+    """A booted kernel to measure in, as a context manager; ``limit`` is seconds per phase.
 
-    def __init__(self, kernel: str, folder: Path, meter: Path, limit: float) -> None:
+    With ``icount`` its clock counts instructions.
+    """
+
+    def __init__(
+        self, kernel: str, folder: Path, meter: Path, limit: float, *, icount: bool = False
+    ) -> None:
         self._machine = Machine(kernel, shares=[folder])
+        self._machine.count_instructions = icount
         self._meter = str(meter)
         self._limit = limit
 

@@ -47,7 +47,8 @@ class KernelResults:
     """All cells of one kernel.
 
     ``functions`` says for a selection how many functions each tool takes; ``versions`` which
-    release of a tool it was; ``repeats`` how often each run was asked for.
+    release of a tool it was; ``repeats`` how often each run was asked for. ``icount``: the clock
+    counted instructions.
     """
 
     kernel: str
@@ -57,6 +58,7 @@ class KernelResults:
     versions: dict[str, str] = field(default_factory=dict)
     functions: dict[str, dict[str, int]] = field(default_factory=dict)
     cells: dict[tuple[str, str, str], Cell] = field(default_factory=dict)
+    icount: bool = False
 
     def add(self, cell: Cell) -> None:
         """Add the values of ``cell`` to those that are there already."""
@@ -85,7 +87,9 @@ class KernelResults:
 
 
 def merged(old: KernelResults, new: KernelResults) -> KernelResults:
-    """``new``, and of ``old`` the selections that ``new`` did not measure."""
+    """``new``, and of ``old`` the selections that ``new`` did not measure by the same clock."""
+    if old.icount != new.icount:
+        return new
     measured = {selection for selection, _, _ in new.cells}
     kept = {key: cell for key, cell in old.cells.items() if key[0] not in measured}
     return replace(
@@ -104,6 +108,7 @@ def to_json(results: Iterable[KernelResults]) -> str:
             "release": one.release,
             "date": one.date,
             "repeats": one.repeats,
+            "icount": one.icount,
             "versions": one.versions,
             "functions": one.functions,
             "cells": [_cell_json(cell) for cell in one.cells.values()],

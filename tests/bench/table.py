@@ -86,6 +86,8 @@ def unmet(results: KernelResults) -> list[Row]:
 def notes(results: KernelResults) -> list[str]:
     """What the reader of the table must know of this run, a sentence each."""
     told = [f"Median of {results.repeats}; {_tools(results)}."]
+    if results.icount:
+        told.append("Times are counted instructions of the guest, 2 ns each.")
     counts = [
         f"{key}: {' and '.join(f'{n:,} ({tool})' for tool, n in sorted(by_tool.items()))}"
         for key, by_tool in results.functions.items()

@@ -60,15 +60,20 @@ def plan_modules(
     )
 
 
+def _accelerator() -> str:
+    return qemu.accelerator(Path("/proc/cpuinfo").read_text())
+
+
 class Host:
     """What one guest needs on the host; :meth:`close` ends and removes all of it.
 
     ``share`` is a directory both sides can write, under the same path.
     """
 
-    def __init__(self, memory: int, cpus: int) -> None:
+    def __init__(self, memory: int, cpus: int, *, count_instructions: bool = False) -> None:
         self.memory = memory
         self.cpus = cpus
+        self._count_instructions = count_instructions
         self._cleanup = contextlib.ExitStack()
         self._sockets: dict[str, socket.socket] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -151,8 +156,9 @@ class Host:
             shares=shares,
             transports=transports,
             ports=[(name, self._port(name)) for name in PORTS],
-            accel=qemu.accelerator(Path("/proc/cpuinfo").read_text()),
+            accel="tcg" if self._count_instructions else _accelerator(),
             qemu_version=qemu.installed_version(program),
+            count_instructions=self._count_instructions,
         )
         if daemon and "virtiofs" in transports:
             for share in shares:

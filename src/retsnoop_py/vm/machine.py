@@ -64,6 +64,9 @@ class Machine:
         self._cpus = cpus
         self._wanted = kernel or kernels.DEFAULT
         self._debug = debug
+        #: Set before entering: the guest is emulated, and while it has something to do its clock
+        #: counts instructions. What it measures does not depend then on what else the host does.
+        self.count_instructions = False
         self._extra_shares = [path.resolve() for path in shares]
         self._host: Host | None = None
         self._lanes: list[Channel] = []
@@ -201,7 +204,9 @@ class Machine:
                 kernel = replace(kernel, debug=None)
         self.release = kernel.release
         self._lanes = []
-        host = self._host = Host(self._memory, self._cpus)
+        host = self._host = Host(
+            self._memory, self._cpus, count_instructions=self.count_instructions
+        )
         host.launch(kernel, self._extra_shares)
         self._signals = host.channel("signals")
         self._await_lanes(host, time.monotonic() + self.boot_timeout)

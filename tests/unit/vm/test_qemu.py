@@ -51,6 +51,12 @@ def test_emulation_uses_one_thread_and_kvm_the_host_cpu() -> None:
     assert following(argv, "-cpu") == ["host"]
 
 
+def test_the_clock_counts_instructions_only_if_told_to() -> None:
+    assert following(qemu_command(GUEST), "-icount") == []
+    argv = qemu_command(dataclasses.replace(GUEST, count_instructions=True))
+    assert following(argv, "-icount") == ["shift=1,sleep=on"]
+
+
 @pytest.mark.parametrize(
     ("version", "model"), [((7, 2), "max,-cx16"), ((8, 0), "max"), ((10, 0), "max")]
 )
