@@ -74,7 +74,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(STEPS, st.sampled_from([0, CHUNK, 3 * CHUNK]))
 def test_everything_comes_out_once_and_in_order(
     steps: Sequence[tuple[int, int] | str], limit: int
