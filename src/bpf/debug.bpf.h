@@ -101,11 +101,17 @@ static __always_inline void debug_result_of(const char *name, enum debug_result 
 	}
 }
 
-/* The last call is about to be popped; failed: with an error. */
-static __noinline int debug_exit(struct session *s, __u32 func_id, __s64 result, bool failed)
+/*
+ * The last call is about to be popped; failed: with an error. Its result comes from its slot: in a
+ * trampoline's program it is a pointer to the verifier, with which nothing can be computed.
+ */
+static __noinline int debug_exit(struct session *s, bool failed)
 {
+	const struct rsn_slot *slot = slot_at(s, s->depth - 1);
+	__u32 func_id = slot->func_id;
 	const struct debug_func *func = bpf_map_lookup_elem(&debug_funcs, &func_id);
 	const char *name = debug_name(func, s->depth - 1);
+	__s64 result = slot->result;
 
 	if (!name || !func)
 		return 0;

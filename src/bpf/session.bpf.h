@@ -152,10 +152,10 @@ static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64
 	struct rsn_slot *slot = slot_at(s, depth);
 	bool failed = is_failure(flags, result);
 
-	if (debug_log)
-		debug_exit(s, slot->func_id, result, failed);
 	slot->result = result;
 	slot->latency = now - slot->latency;
+	if (debug_log)
+		debug_exit(s, failed);
 	if (!failed && !(flags & RSN_FUNC_CANT_FAIL))
 		s->is_err = false;
 	if (failed && !s->is_err) {

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""All views at once: programs that the verifier takes, and sections in their order."""
+
+from __future__ import annotations
+
+import pytest
+from tests.live.support import PROGRAMS, PYTHON, trace
+
+from retsnoop_py.vm.machine import Machine
+
+TRACED = ("-e", "*_sys_ioctl", "-a", "do_vfs_ioctl", "-a", "pipe_ioctl", "-n", "pipe_ioctl")
+VIEWS = ("-T", "-E", "-A", "-I", "-S", "-B", "--user-stack", "--debug", "bpf")
+PROBES = ("-J", "kprobe:pipe_ioctl", "-J", "rawtp:sys_exit")
+
+
+@pytest.mark.parametrize("how", [(), ("-F",)], ids=["auto", "fentry"])
+def test_all_views_are_shown_together(how: tuple[str, ...], machine: Machine) -> None:
+    program = str(PROGRAMS / "pipe_ioctl.py")
+    result = trace(machine, *TRACED, *VIEWS, *PROBES, *how, "--", PYTHON, program, "2")
+    assert result.status == 0, result.err
+    final = [block for block in result.out.split("\n\n\n") if "← __" in block]
+    assert len(final) == 2
+    for block in final:
+        calls, stack, user = block.split("\n\n")[1:]
+        assert "◎ kprobe:pipe_ioctl+0x0" in calls
+        assert "cmd=4660" in calls
+        assert "[-ENOTTY]" in stack
+        assert user.startswith("User stack:\n")
