@@ -15,6 +15,9 @@ from retsnoop_py.session.trace import RowKind, Shape, Trace, TraceRow
 #: So many steps of shapes are kept.
 _ROOM = 1 << 15
 
+# A look into an enum costs as much as the rest of the loop.
+_ENTRY, _EXIT, _PROBE = RowKind.ENTRY, RowKind.EXIT, RowKind.PROBE
+
 Arguments = Callable[[Session, int], tuple[to.Argument, ...] | None]
 
 
@@ -55,22 +58,23 @@ class TraceEncoder:
     def events(self, session: Session, trace: Trace) -> list[to.TraceEvent]:
         """Every event, and where some are missing."""
         _, _, cpus, _, seqs, times, results = trace.events
-        arguments, functions = self._arguments, self._functions
+        arguments, functions, result_of = self._arguments, self._functions, self._result
+        entered, returned = to.Entered, to.Returned
         took: dict[int, int] = {}
         found: list[to.TraceEvent] = []
         for kind, depth, number, at, began, inner, missing in self._steps_of(trace.shape):
-            if kind is RowKind.ENTRY:
+            if kind is _ENTRY:
                 given = None if arguments is None else arguments(session, seqs[at])
                 function = functions[number]
-                found.append(to.Entered(seqs[at], times[at], depth, cpus[at], function, given))
-            elif kind is RowKind.EXIT:
+                found.append(entered(seqs[at], times[at], depth, cpus[at], function, given))
+            elif kind is _EXIT:
                 total = own = None
                 if began is not None:
                     total = took[at] = times[at] - times[began]
-                    own = None if inner is None else total - sum([took[end] for end in inner])
-                result = self._result(number, results[at])
+                    own = _without(total, inner, took)
+                result = result_of(number, results[at])
                 found.append(
-                    to.Returned(
+                    returned(
                         seqs[at],
                         times[at],
                         depth,
@@ -81,7 +85,7 @@ class TraceEncoder:
                         own,
                     )
                 )
-            elif kind is RowKind.PROBE:
+            elif kind is _PROBE:
                 given = None if arguments is None else arguments(session, seqs[at])
                 probe = self._probe_name(number)
                 found.append(to.ProbeHit(seqs[at], times[at], depth, cpus[at], probe, given))
@@ -95,6 +99,13 @@ class TraceEncoder:
             known = [step for row in shape.rows for step in _steps(row)]
             self._steps.keep(shape, known, len(known))
         return known
+
+
+def _without(total: int, inner: tuple[int, ...] | None, took: dict[int, int]) -> int | None:
+    """``total`` without the callees that returned at ``inner``."""
+    if not inner:
+        return None if inner is None else total
+    return total - sum([took[end] for end in inner])
 
 
 def _steps(row: TraceRow) -> Iterator[_Step]:

@@ -3,6 +3,7 @@
 
 A field that is not given has its default. Raw values of 64 bits are hex strings: many readers
 of JSON cannot hold such numbers. Times are nanoseconds of CLOCK_MONOTONIC unless they are text.
+``gc=False``: none of them is part of a reference loop, and there are many.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Hex = Annotated[str, Meta(pattern="^0x[0-9a-f]+$")]
 Time = Annotated[str, Meta(description="local time with its offset, ISO 8601, nanoseconds")]
 
 
-class Func(Struct, omit_defaults=True, frozen=True):
+class Func(Struct, omit_defaults=True, frozen=True, gc=False):
     """A traced function; ``module`` is null for the kernel proper."""
 
     name: str
@@ -26,7 +27,7 @@ class Func(Struct, omit_defaults=True, frozen=True):
     module: str | None = None
 
 
-class Result(Struct, omit_defaults=True, frozen=True):
+class Result(Struct, omit_defaults=True, frozen=True, gc=False):
     """What a call returned: the raw register, and how it reads by the function's type.
 
     ``error`` is the name of the error it stands for, or its number, NULL for a NULL pointer.
@@ -39,7 +40,7 @@ class Result(Struct, omit_defaults=True, frozen=True):
     error: str | None = None
 
 
-class Source(Struct, omit_defaults=True, frozen=True):
+class Source(Struct, omit_defaults=True, frozen=True, gc=False):
     """A place in the source; ``line`` and ``column`` are 0 where they are not known."""
 
     function: str
@@ -48,7 +49,7 @@ class Source(Struct, omit_defaults=True, frozen=True):
     column: int = 0
 
 
-class Frame(Struct, omit_defaults=True, frozen=True):
+class Frame(Struct, omit_defaults=True, frozen=True, gc=False):
     """An address of the kernel's stack.
 
     ``symbol`` and ``offset`` are those of kallsyms. ``source`` is the chain of inlined
@@ -63,7 +64,7 @@ class Frame(Struct, omit_defaults=True, frozen=True):
     hidden: bool = False
 
 
-class Argument(Struct, omit_defaults=True, frozen=True):
+class Argument(Struct, omit_defaults=True, frozen=True, gc=False):
     """What a call was given, or what an injected probe found.
 
     ``text`` is as in the other format. ``value`` is made of numbers, texts and these nested;
@@ -78,7 +79,7 @@ class Argument(Struct, omit_defaults=True, frozen=True):
     type: str = ""
 
 
-class Call(Struct, omit_defaults=True, frozen=True):
+class Call(Struct, omit_defaults=True, frozen=True, gc=False):
     """A traced call on the stack. Without ``result`` and ``duration_ns`` it had not returned.
 
     ``stitched``: it belongs to an earlier chain of failures. ``arguments`` are null where none
@@ -93,14 +94,14 @@ class Call(Struct, omit_defaults=True, frozen=True):
     arguments: tuple[Argument, ...] | None = None
 
 
-class StackEntry(Struct, omit_defaults=True, frozen=True):
+class StackEntry(Struct, omit_defaults=True, frozen=True, gc=False):
     """A row of the merged stack: a traced call, a frame of the kernel's stack, or both."""
 
     call: Call | None = None
     frame: Frame | None = None
 
 
-class Entered(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="entry"):
+class Entered(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="entry"):
     """A call of a traced function begins; ``depth`` is 1 for the entry function."""
 
     seq: int
@@ -111,7 +112,7 @@ class Entered(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="e
     arguments: tuple[Argument, ...] | None = None
 
 
-class Returned(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="exit"):
+class Returned(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="exit"):
     """A traced function returns.
 
     ``duration_ns`` and ``self_ns``, the time without traced callees, are null where missing
@@ -128,7 +129,7 @@ class Returned(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="
     self_ns: int | None = None
 
 
-class ProbeHit(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="probe"):
+class ProbeHit(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="probe"):
     """An injected probe is hit by a call of depth ``depth``."""
 
     seq: int
@@ -139,7 +140,7 @@ class ProbeHit(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="
     arguments: tuple[Argument, ...] | None = None
 
 
-class Missing(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="missing"):
+class Missing(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="missing"):
     """Events that were lost."""
 
     records: int
@@ -148,7 +149,7 @@ class Missing(Struct, omit_defaults=True, frozen=True, tag_field="event", tag="m
 TraceEvent = Entered | Returned | ProbeHit | Missing
 
 
-class Branch(Struct, omit_defaults=True, frozen=True):
+class Branch(Struct, omit_defaults=True, frozen=True, gc=False):
     """A branch the CPU took; ``number`` 0 is the newest of what it kept."""
 
     number: int
@@ -156,7 +157,7 @@ class Branch(Struct, omit_defaults=True, frozen=True):
     target: Frame
 
 
-class Branches(Struct, omit_defaults=True, frozen=True):
+class Branches(Struct, omit_defaults=True, frozen=True, gc=False):
     """The last branches before a failure (LBR), newest first.
 
     Those of tracing itself are left out, unless ``relevant`` is false: then none of them touches
@@ -169,7 +170,7 @@ class Branches(Struct, omit_defaults=True, frozen=True):
     relevant: bool = True
 
 
-class UserFrame(Struct, omit_defaults=True, frozen=True):
+class UserFrame(Struct, omit_defaults=True, frozen=True, gc=False):
     """A frame of the program's stack.
 
     ``file`` is the program or library, ``address`` an offset in it, or the address in the process
@@ -183,7 +184,7 @@ class UserFrame(Struct, omit_defaults=True, frozen=True):
     source: tuple[Source, ...] = ()
 
 
-class SessionLost(Struct, omit_defaults=True, frozen=True):
+class SessionLost(Struct, omit_defaults=True, frozen=True, gc=False):
     """What is missing from a session: how many records, calls and returns."""
 
     records: int = 0
@@ -192,7 +193,7 @@ class SessionLost(Struct, omit_defaults=True, frozen=True):
     entries: int = 0
 
 
-class Session(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="session"):
+class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="session"):
     """One call of an entry function by one thread.
 
     ``stack``, ``trace``, ``branches`` and ``user_stack`` (outermost first) are null where they
@@ -223,7 +224,7 @@ class Session(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="se
     warnings: tuple[str, ...] = ()
 
 
-class Summary(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="summary"):
+class Summary(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="summary"):
     """The last line: how many sessions were shown, each counter of losses, what was said.
 
     It is missing if the run was killed.
