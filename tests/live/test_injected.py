@@ -41,9 +41,9 @@ def hits(machine: Machine, *args: str, status: int = 0) -> Counter[str]:
     labels = recording.facts.probes
     found = Counter(dict.fromkeys(labels, 0))
     for session in recording.sessions:
-        seqs = [event.seq for event in session.events]
+        seqs = list(session.events.seqs)
         assert seqs == list(range(1, session.last_seq + 1))
-        found.update(labels[e.id] for e in session.events if e.kind == EventKind.PROBE)
+        found.update(labels[e.id] for e in session.events.each() if e.kind == EventKind.PROBE)
     return found
 
 

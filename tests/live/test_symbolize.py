@@ -202,7 +202,7 @@ def test_a_probe_on_a_source_line_is_hit_as_often_as_that_runs(
     assert traced.status == 0, traced.err
     recording = read_recording(path)
     labels = recording.facts.probes
-    events = [event for session in recording.sessions for event in session.events]
+    events = [event for session in recording.sessions for event in session.events.each()]
     hits = Counter(labels[event.id] for event in events if event.kind == EventKind.PROBE)
     assert hits[f"kprobe:{function}+0x0 ({place})"] == times
 
