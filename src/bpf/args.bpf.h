@@ -24,6 +24,8 @@ enum arg_target {
 	ARG_BYTES,
 	ARG_STRING,
 	ARG_GUESS, /* a string, if it is one */
+	ARG_LOCATED, /* bytes: the value has their size and, in its low half, how far behind the
+			slot's address plus offset they are */
 };
 
 struct arg_plan {
@@ -43,9 +45,10 @@ struct args_plan {
 
 /*
  * By function id. Trampolines have arguments elsewhere than registers and stack: plans for them
- * begin at args_context_plans. The loader makes it so.
+ * begin at args_context_plans, those of injected probes at args_probe_plans. The loader makes it so.
  */
 const volatile __u32 args_context_plans = 0;
+const volatile __u32 args_probe_plans = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -90,7 +93,7 @@ static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 add
 	size = opaque(size < room ? size : room);
 	if (!size || size > args_max_data)
 		return -NO_ROOM;
-	if (plan->target == ARG_BYTES) {
+	if (plan->target == ARG_BYTES || plan->target == ARG_LOCATED) {
 		left = opaque(ARGS_PAGE - address % ARGS_PAGE);
 		err = read_bytes(to, size, address);
 		/* the page behind may be missing: what is asked for may be more than there is */
@@ -125,7 +128,7 @@ __noinline int arg_take(__u32 place, __u32 item_at, __u32 plan_index, __u32 i)
 	const struct arg_plan *plan;
 	struct rsn_arg *arg;
 	struct log *log;
-	__u64 at, value;
+	__u64 at, value, room;
 	char *item;
 	long got;
 
@@ -154,9 +157,17 @@ __noinline int arg_take(__u32 place, __u32 item_at, __u32 plan_index, __u32 i)
 	*(__u64 *)(item + at + sizeof(value)) = log->source.slots[(plan->slot + 1) & ARGS_SP];
 	arg->value = plan->value;
 	at += plan->value & (sizeof(value) | 2 * sizeof(value));
+	room = at < end ? end - at : 0;
+	if (plan->target == ARG_LOCATED) {
+		__u64 size = value >> 16 & 0xffff;
+
+		value = size ? (value & 0xffff) + log->source.slots[plan->slot & ARGS_SP] : 0;
+		if (size < room)
+			room = size;
+	}
 	if (value && plan->target != ARG_NONE &&
 	    (plan->target != ARG_GUESS || is_kernel_address(value)))
-		got = arg_read(item + at, plan, value + plan->offset, at < end ? end - at : 0);
+		got = arg_read(item + at, plan, value + plan->offset, room);
 	arg->data = got;
 	log->source.at = got > 0 ? at + ((got + 7) & ~7) : at;
 	return 0;
@@ -253,6 +264,31 @@ static __noinline int args_from_trampoline(void *ctx, struct session *s, __u64 c
 		return 0;
 	bpf_probe_read_kernel(log->source.slots, most * sizeof(__u64), ctx);
 	return args_log(ctx, s, index, cnt, event_of(RSN_EVENT_ARGS, func_id));
+}
+
+/*
+ * What an injected probe finds: words one after another, or something at an address, which is the
+ * program's context. args_from_probe() is told what it is.
+ */
+enum probe_context {
+	CONTEXT_IS_WORDS,
+	CONTEXT_IS_AT,
+};
+
+static __always_inline void args_from_probe(void *ctx, struct session *s, __u64 cookie,
+					    enum probe_context is)
+{
+	__u32 id = cookie_func(cookie), index = args_probe_plans + id;
+	__u32 known = cookie >> ARGS_IN_COOKIE, cnt = known ? known - 1 : args_cnt(index);
+	struct log *log = log_of(s);
+
+	if (!cnt || !log)
+		return;
+	if (is == CONTEXT_IS_WORDS)
+		bpf_probe_read_kernel(log->source.slots, 12 * sizeof(__u64), ctx);
+	else
+		bpf_probe_read_kernel(log->source.slots, sizeof(ctx), &ctx);
+	args_log(ctx, s, index, cnt, event_of(RSN_EVENT_PROBE_ARGS, id));
 }
 
 #endif

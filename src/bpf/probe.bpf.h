@@ -7,25 +7,29 @@
 #ifndef RSN_PROBE_BPF_H
 #define RSN_PROBE_BPF_H
 
-#include "session.bpf.h"
+#include "args.bpf.h"
 #include "template.bpf.h"
 
 const volatile bool has_perf_cookie = false;
 const volatile bool has_raw_cookie = false;
 
 /* Probe number id is hit in session s; has_branches: see interim_probe(). */
-static __always_inline void probe_hit(void *ctx, struct session *s, __u32 id, bool has_branches)
+static __always_inline void probe_hit(void *ctx, struct session *s, __u32 id, bool has_branches,
+				      enum probe_context is)
 {
 	__u64 now = emit_calls || emit_interim ? bpf_ktime_get_ns() : 0;
 
 	s->rec.last_seq++;
 	if (emit_calls)
 		log_event(ctx, s, event_of(RSN_EVENT_PROBE, id), now, 0);
+	if (capture_args)
+		args_from_probe(ctx, s, id, is);
 	if (emit_interim)
 		interim_probe(ctx, s, now, has_branches);
 }
 
-static __always_inline int probe_enter(void *ctx, bool has_cookie, bool has_branches)
+static __always_inline int probe_enter(void *ctx, bool has_cookie, bool has_branches,
+				       enum probe_context is)
 {
 	__u64 id = has_cookie ? bpf_get_attach_cookie(ctx) : template_cookie();
 	struct session *s;
@@ -41,7 +45,7 @@ static __always_inline int probe_enter(void *ctx, bool has_cookie, bool has_bran
 	}
 	s->at_rest = false;
 	barrier();
-	probe_hit(ctx, s, id, has_branches);
+	probe_hit(ctx, s, id, has_branches, is);
 	return session_leave(s);
 }
 
@@ -51,19 +55,19 @@ int rsn_probe_kprobe(struct pt_regs *ctx)
 {
 	if (emit_interim && use_lbr)
 		branches_take();
-	return probe_enter(ctx, has_perf_cookie, true);
+	return probe_enter(ctx, has_perf_cookie, true, CONTEXT_IS_AT);
 }
 
 SEC("tracepoint")
 int rsn_probe_tp(void *ctx)
 {
-	return probe_enter(ctx, has_perf_cookie, false);
+	return probe_enter(ctx, has_perf_cookie, false, CONTEXT_IS_AT);
 }
 
 SEC("raw_tp")
 int rsn_probe_rawtp(struct bpf_raw_tracepoint_args *ctx)
 {
-	return probe_enter(ctx, has_raw_cookie, false);
+	return probe_enter(ctx, has_raw_cookie, false, CONTEXT_IS_WORDS);
 }
 
 #endif

@@ -27,9 +27,11 @@ _MOST_MEMORY = 1 << 30
 
 
 def configure_arguments(
-    obj: BpfObject, settings: ArgSettings, plan: AttachPlan, sessions: int
+    obj: BpfObject, settings: ArgSettings, plan: AttachPlan, sessions: int, probes: int = 0
 ) -> None:
     """Before load: limits, and the size of the maps; the log's elements hold the largest item.
+
+    ``sessions`` and ``probes`` are numbers: of those at a time, and of the injected ones.
 
     Raises UsageError if the logs of so many ``sessions`` were larger than any sane machine has.
     """
@@ -38,11 +40,13 @@ def configure_arguments(
     more = -(-(_BESIDES + total + data) // 8) * 8
     on_trampolines = not BY_BTF.isdisjoint(plan.mechanisms)
     count = len(plan.functions)
+    plans = count * (2 if on_trampolines else 1)
     for name, value in (
         ("capture_args", 1),
         ("args_max_total", total),
         ("args_max_data", data),
         ("args_context_plans", count if on_trampolines else 0),
+        ("args_probe_plans", plans),
         ("log_bytes", log_bytes + more),
     ):
         obj.set_global(".rodata", name, value)
@@ -55,11 +59,11 @@ def configure_arguments(
             "lower -C bpf.sessions-size or -C args.max-total-args-size",
         )
     logs.set_value_size(size)
-    obj.map("args_plans").set_max_entries(count * (2 if on_trampolines else 1))
+    obj.map("args_plans").set_max_entries(plans + probes)
 
 
 def fill_arguments(obj: BpfObject, captures: CapturePlan, plan: AttachPlan) -> None:
-    """After load: what to capture of each function."""
+    """After load: what to capture of each function and injected probe."""
     packed = captures.packed(trampolines=not BY_BTF.isdisjoint(plan.mechanisms))
     obj.map("args_plans").update_many(
         [(struct.pack("=I", index), one) for index, one in enumerate(packed)]

@@ -109,7 +109,9 @@ def load(
         if by_address:
             _configure_function_ids(obj, plan, features, facts)
         if captures is not None:
-            configure_arguments(obj, settings.args, plan, settings.bpf.sessions_size)
+            configure_arguments(
+                obj, settings.args, plan, settings.bpf.sessions_size, len(captures.probes)
+            )
         if settings.debug_bpf:
             from retsnoop_py.capture.debug import configure_log
 

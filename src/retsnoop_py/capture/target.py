@@ -86,7 +86,7 @@ def choose_target(settings: Settings, *, prototypes: bool = False) -> Target:
     wanted = prototypes or settings.output is not None or settings.verbose > 1
     selection = select(facts, chosen, units, prototypes=wanted)
     probes = _probes(specs, facts, images) if specs else ()
-    captures = _captures(facts, selection, settings) if settings.args.capture else None
+    captures = _captures(facts, selection, probes, settings) if settings.args.capture else None
     if images is None:
         return Target(facts, selection, images, mode, probes=probes, captures=captures)
     notice = images.search.notice if mode is SymbolizeMode.AUTO else None
@@ -94,10 +94,17 @@ def choose_target(settings: Settings, *, prototypes: bool = False) -> Target:
     return Target(facts, selection, images, settled, notice, probes, captures)
 
 
-def _captures(facts: KernelFacts, selection: Selection, settings: Settings) -> CapturePlan:
+def _captures(
+    facts: KernelFacts, selection: Selection, probes: Sequence[Probe], settings: Settings
+) -> CapturePlan:
     from retsnoop_py.kernel.arguments.plan import plan_captures
 
-    return plan_captures(facts, selection.functions, settings.args)
+    if not probes:
+        return plan_captures(facts, selection.functions, settings.args)
+    from retsnoop_py.probes.context import ContextPlanner
+
+    planner = ContextPlanner(facts, probes)
+    return plan_captures(facts, selection.functions, settings.args, planner.plan)
 
 
 def _settle(mode: SymbolizeMode, images: KernelImages) -> SymbolizeMode:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from retsnoop_py.errors import PrivilegeError, UnavailableError
 
-__all__ = ["Tracepoint", "Tracepoints"]
+__all__ = ["TraceField", "Tracepoint", "Tracepoints", "parse_format"]
 
 _FOLDERS = ("sys/kernel/tracing/events", "sys/kernel/debug/tracing/events")
 
@@ -20,6 +21,60 @@ class Tracepoint(NamedTuple):
 
     category: str
     name: str
+
+
+class TraceField(NamedTuple):
+    """A field of what a tracepoint records: its type in C, and where it is, in bytes.
+
+    An array has ``is_array``. Of a dynamic one there are 4 bytes: its size above, and below where
+    it is, from the start of the record or, with ``is_relative``, from behind these 4 bytes.
+    """
+
+    name: str
+    type: str
+    offset: int
+    size: int
+    is_signed: bool = False
+    is_array: bool = False
+    is_dynamic: bool = False
+    is_relative: bool = False
+
+
+_FIELD = re.compile(r"\tfield:(.+);\toffset:(\d+);\tsize:(\d+);(?:\tsigned:(\d);)?")
+_DECLARATION = re.compile(
+    r"(?:(?P<how>__data_loc|__rel_loc)\s+)?(?P<type>.*?[\w*])??(?P<of>\[\])?\s*"
+    r"\b(?P<name>\w+)(?P<array>\[.*\])?"
+)
+_COMMON = "common_"
+
+
+def parse_format(text: str) -> tuple[TraceField, ...]:
+    """The fields that a ``format`` file describes, without those that all tracepoints have.
+
+    The kernel writes it in ``kernel/trace/trace_events.c``. Lines that are no fields are skipped.
+    """
+    found = []
+    for line in text.splitlines():
+        match = _FIELD.fullmatch(line)
+        if match and not (field := _field(*match.groups())).name.startswith(_COMMON):
+            found.append(field)
+    return tuple(found)
+
+
+def _field(text: str, offset: str, size: str, signed: str | None) -> TraceField:
+    match = _DECLARATION.fullmatch(text.strip())
+    if match is None:  # a pointer to a function, for one: its name is inside
+        return TraceField(text.strip(), "", int(offset), int(size))
+    return TraceField(
+        name=match["name"],
+        type=(match["type"] or "").strip(),
+        offset=int(offset),
+        size=int(size),
+        is_signed=signed == "1",
+        is_array=bool(match["array"] or match["of"]),
+        is_dynamic=bool(match["how"]),
+        is_relative=match["how"] == "__rel_loc",
+    )
 
 
 class Tracepoints:

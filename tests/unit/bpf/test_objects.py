@@ -64,6 +64,7 @@ SETTINGS = {
     "args_max_total": 8,
     "args_max_data": 8,
     "args_context_plans": 4,
+    "args_probe_plans": 4,
     "log_bytes": 8,
     "duration_ns": 8,
     "sessions_max": 4,

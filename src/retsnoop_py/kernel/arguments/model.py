@@ -82,6 +82,9 @@ class Role(IntEnum):
     NAME = 6
     #: Not captured: it is not in a register or on the stack.
     ELSEWHERE = 7
+    #: The data is an array of elements of the target's type; bits 16 to 31 of the value are its
+    #: size in bytes.
+    LOCATED = 8
 
 
 class Argument(NamedTuple):

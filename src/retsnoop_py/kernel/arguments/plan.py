@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from retsnoop_py.kernel.arguments.abi import REGISTERS
 from retsnoop_py.kernel.arguments.model import ArgumentFacts
@@ -28,10 +28,11 @@ _CLONED = "registers: a clone of {}, its arguments may have moved"
 
 
 class CapturePlan(Value):
-    """The captures of the functions by id, and what a reader of them has to know."""
+    """The captures of functions and injected probes by id, and what a reader has to know."""
 
     captures: tuple[Capture, ...]
     facts: ArgumentFacts
+    probes: tuple[Capture, ...] = ()
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -39,24 +40,36 @@ class CapturePlan(Value):
         return tuple([len(capture.by_context) for capture in self.captures])
 
     def packed(self, *, trampolines: bool) -> list[bytes]:
-        """``struct args_plan`` for each function; ``trampolines``: then for each on these."""
+        """``struct args_plan`` for each function, with ``trampolines`` then for each on these.
+
+        Those of injected probes come last.
+        """
         plans = [pack_plan(capture.by_registers) for capture in self.captures]
         if trampolines:
             plans += [pack_plan(capture.by_context) for capture in self.captures]
-        return plans
+        return plans + [pack_plan(capture.by_context) for capture in self.probes]
 
 
 def plan_captures(
-    facts: KernelFacts, functions: Sequence[Function], settings: ArgSettings
+    facts: KernelFacts,
+    functions: Sequence[Function],
+    settings: ArgSettings,
+    plan_probes: Callable[[Limits, TypeTable], tuple[Capture, ...]] = lambda *_: (),
 ) -> CapturePlan:
-    """What to capture of ``functions``, within the limits of ``settings``."""
+    """What to capture of ``functions``, within the limits of ``settings``.
+
+    ``plan_probes`` says the same of the injected probes.
+    """
     types = TypeTable()
     limits = Limits.of(settings)
     captures = tuple([_capture(facts, function, limits, types) for function in functions])
+    probes = plan_probes(limits, types)
     told = ArgumentFacts(
-        functions=tuple([one.arguments for one in captures]), types=tuple(types.types)
+        functions=tuple([one.arguments for one in captures]),
+        probes=tuple([one.arguments for one in probes]),
+        types=tuple(types.types),
     )
-    return CapturePlan(captures, told)
+    return CapturePlan(captures, told, probes)
 
 
 def _capture(facts: KernelFacts, function: Function, limits: Limits, types: TypeTable) -> Capture:

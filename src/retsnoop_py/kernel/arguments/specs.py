@@ -47,6 +47,7 @@ class Target(IntEnum):
     BYTES = 1
     STRING = 2
     GUESS = 3
+    LOCATED = 4
 
 
 class Limits(Value):
@@ -206,6 +207,18 @@ class Builder:
                 spec = _value(place)
             specs.append(spec)
         self._add(Argument(name, Role.WHOLE, target=number, spelled=spelled), *specs)
+
+    def memory(self, name: str, number: int, spelled: str, spec: Spec) -> None:
+        """Bytes at an address, of type ``number``."""
+        self._add(Argument(name, Role.WHOLE, target=number, spelled=spelled), spec, spec)
+
+    def located(self, name: str, number: int, spelled: str, spec: Spec) -> None:
+        """An array of type ``number``, of which a word tells size and place."""
+        self._add(Argument(name, Role.LOCATED, target=number, spelled=spelled), spec, spec)
+
+    def number(self, name: str, number: int, spelled: str, spec: Spec) -> None:
+        """A number of type ``number``."""
+        self._add(Argument(name, Role.VALUE, number, spelled=spelled), spec, spec)
 
     def pointer(self, name: str, target_id: int, spelled: str, specs: list[Spec]) -> None:
         """A pointer to what type ``target_id`` says."""

@@ -10,7 +10,7 @@ from retsnoop_py.kernel.arguments.specs import Builder, Capture, Limits, Spec
 from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
 
-__all__ = ["syscall_capture", "syscall_name"]
+__all__ = ["add_by_name", "find_type", "syscall_capture", "syscall_name"]
 
 #: ``__x64_sys_bpf`` and its like, by the wrapper's ABI.
 _WRAPPER = re.compile(r"__(x64|ia32|arm64)_((?:compat_)?sys)_(\w+)")
@@ -72,7 +72,7 @@ def syscall_capture(
         note = f"sys_{name}: its types are not known"
         return captured._replace(arguments=captured.arguments._replace(note=note))
     for place, (text, word) in zip(places, fields, strict=False):
-        _add_by_name(builder, btf, text, word, place)
+        add_by_name(builder, btf, text, word, place)
     return builder.capture()
 
 
@@ -85,12 +85,12 @@ def _add(builder: Builder, btf: Btf, name: str, type_id: int, place: Spec) -> No
         builder.value(name, type_id, spelled, [place, place])
 
 
-def _add_by_name(builder: Builder, btf: Btf, text: str, name: str, place: Spec) -> None:
+def add_by_name(builder: Builder, btf: Btf, text: str, name: str, place: Spec) -> None:
     """An argument whose type is known as a text, such as ``const char *``."""
     plain = " ".join(_QUALIFIERS.sub(" ", text).replace("*", " * ").split())
     base = plain.rstrip("* ")
     stars = plain.count("*")
-    type_id = 0 if base == "void" or stars > 1 else _find(btf, base)
+    type_id = 0 if base == "void" or stars > 1 else find_type(btf, base)
     if stars and type_id is not None:
         builder.pointer(name, type_id, text, [place, place])
     elif type_id:
@@ -99,7 +99,8 @@ def _add_by_name(builder: Builder, btf: Btf, text: str, name: str, place: Spec) 
         builder.register(name, text, [place, place])
 
 
-def _find(btf: Btf, base: str) -> int | None:
+def find_type(btf: Btf, base: str) -> int | None:
+    """The type that C calls ``base``: no pointer, and nothing about const."""
     tag, _, name = base.rpartition(" ")
     if tag in _TAGS:
         return btf.find(name, _TAGS[tag])

@@ -34,6 +34,11 @@ class Decoder:
         """
         return self._node(index, data, name, 0)
 
+    def array(self, element: int, data: bytes, size: int, name: str = "") -> Node:
+        """An array of ``size`` bytes with elements of type ``element``, ``data`` its beginning."""
+        kind = DataType(DataKind.ARRAY, size, element=element)
+        return self._array(kind, data, name, 0)
+
     def _node(self, index: int, data: bytes, name: str, depth: int) -> Node:
         kind = self.type(index)
         if kind is None or depth > _MAX_NESTING:

@@ -120,6 +120,11 @@ class ArgumentReader:
                 return self._decoder.node(argument.type, value.value, argument.name)
             case Role.WHOLE:
                 return self._whole(argument, value)
+            case Role.LOCATED:
+                size = raw >> 16 & 0xFFFF
+                if value.error:
+                    return _missing("", value.error)
+                return self._decoder.array(argument.target, value.data, size, argument.name)
         return self._target(argument, value, raw)
 
     def _whole(self, argument: Argument, value: CapturedValue) -> Node:

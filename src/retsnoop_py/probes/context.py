@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What an injected probe finds when it is hit: registers, or the arguments of a tracepoint.
+
+A program on a kprobe is called with the registers, one on a raw tracepoint with its arguments as
+words, one on a tracepoint with its record, which the ``format`` file in tracefs describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from retsnoop_py.kernel.arguments.abi import Place
+from retsnoop_py.kernel.arguments.model import CallArguments, DataKind, DataType, IntFlags
+from retsnoop_py.kernel.arguments.specs import (
+    MAX_PARAMETERS,
+    MAX_SPECS,
+    Builder,
+    Capture,
+    Limits,
+    Spec,
+    Target,
+)
+from retsnoop_py.kernel.arguments.syscalls import add_by_name, find_type
+from retsnoop_py.kernel.arguments.types import TypeTable
+from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Param
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.tracepoints import TraceField, Tracepoint, Tracepoints, parse_format
+from retsnoop_py.probes.model import Probe
+
+__all__ = ["ContextPlanner"]
+
+_REGISTERS = "pt_regs"
+_ITERATOR, _TYPEDEF = "__traceiter_", "btf_trace_"
+#: The records of these have no dynamic data where BPF sees them, and begin with the number.
+_SYSCALLS, _SYSCALL_NUMBER = "syscalls", "__syscall_nr"
+#: The first parameter of what a tracepoint calls is not its own.
+_OWN = 1
+
+
+class ContextPlanner:
+    """Plans what to capture at ``probes``."""
+
+    def __init__(self, facts: KernelFacts, probes: Sequence[Probe]) -> None:
+        self._facts = facts
+        self._probes = probes
+        self._tracepoints = Tracepoints(facts.root)
+
+    def plan(self, limits: Limits, types: TypeTable) -> tuple[Capture, ...]:
+        """The capture of each probe."""
+        return tuple([self._capture(probe, limits, types) for probe in self._probes])
+
+    def _capture(self, probe: Probe, limits: Limits, types: TypeTable) -> Capture:
+        btf = self._facts.require_btf()
+        tracepoint = probe.tracepoint
+        if tracepoint is None:
+            return _registers(Builder(btf, limits, types), btf, limits, types)
+        if tracepoint.category:
+            text = self._tracepoints.format_of(tracepoint)
+            return _Record(btf, limits, types).capture(_own_fields(tracepoint, text))
+        return self._words(tracepoint.name, limits, types)
+
+    def _words(self, name: str, limits: Limits, types: TypeTable) -> Capture:
+        """The arguments of a raw tracepoint."""
+        symbols = self._facts.kallsyms.named(_ITERATOR + name)
+        module = symbols[0].module if symbols else None
+        btf = self._facts.module_btf(module) if module else self._facts.btf
+        parameters = _parameters(btf, name) if btf else None
+        if btf is None or parameters is None:
+            return Capture(CallArguments(note="its arguments are not known: no BTF"))
+        builder = Builder(btf, limits, types)
+        for slot, parameter in enumerate(parameters[:MAX_PARAMETERS]):
+            place = Place(slot, 1)
+            builder.parameter(parameter.name or f"arg{slot}", parameter.type_id, place, place)
+        return builder.capture()
+
+
+def _parameters(btf: Btf, name: str) -> tuple[Param, ...] | None:
+    """The parameters of a tracepoint; without names where only its typedef tells of it."""
+    function = btf.find(_ITERATOR + name, Kind.FUNC)
+    if function is not None:
+        return btf.params(btf.type(function).arg)[_OWN:]
+    alias = btf.find(_TYPEDEF + name, Kind.TYPEDEF)
+    pointer = btf.resolve(alias) if alias is not None else None
+    if pointer is None or pointer.kind is not Kind.PTR:
+        return None
+    return btf.params(btf.resolve(pointer.arg).id)[_OWN:]
+
+
+def _registers(builder: Builder, btf: Btf, limits: Limits, types: TypeTable) -> Capture:
+    struct = btf.find(_REGISTERS, Kind.STRUCT)
+    if struct is not None:
+        size = min(btf.size_of(struct), limits.sized)
+        number = types.add(btf, struct, size)
+        builder.memory("regs", number, f"struct {_REGISTERS}", Spec(0, 1, Target.BYTES, size))
+    return builder.capture()
+
+
+def _own_fields(tracepoint: Tracepoint, text: str) -> list[TraceField]:
+    fields = parse_format(text)
+    if tracepoint.category != _SYSCALLS:
+        return list(fields)
+    return [one for one in fields if one.name != _SYSCALL_NUMBER and not one.is_dynamic]
+
+
+class _Record:
+    """Plans the capture of a tracepoint's fields."""
+
+    def __init__(self, btf: Btf, limits: Limits, types: TypeTable) -> None:
+        self._btf = btf
+        self._limits = limits
+        self._types = types
+        self._builder = Builder(btf, limits, types)
+
+    def capture(self, fields: Sequence[TraceField]) -> Capture:
+        """All ``fields`` that there is room for."""
+        for field in fields[:MAX_SPECS]:
+            self._add(field)
+        captured = self._builder.capture()
+        left = len(fields) - MAX_SPECS
+        if left <= 0:
+            return captured
+        note = f"{left} more fields are not captured"
+        return captured._replace(arguments=captured.arguments._replace(note=note))
+
+    def _add(self, field: TraceField) -> None:
+        builder, limits = self._builder, self._limits
+        at = Spec(0, hops=(field.offset,))
+        if field.is_dynamic:
+            element = self._element(field)
+            size = limits.text if self._is_char(element) else limits.sized
+            start = field.offset + field.size if field.is_relative else 0
+            spec = at._replace(target=Target.LOCATED, size=size, offset=start)
+            builder.located(field.name, element, f"{field.type} []", spec)
+        elif field.is_array:
+            element = self._element(field)
+            length = field.size // (self._types.types[element].size or 1)
+            array = DataType(DataKind.ARRAY, field.size, element=element, length=length)
+            self._memory(field, self._types.put(array), f"{field.type} [{length}]")
+        elif "*" in field.type:
+            add_by_name(builder, self._btf, field.type, field.name, at)
+        elif field.size > POINTER_SIZE:
+            known = self._known(field, field.size)
+            self._memory(field, self._bytes(field) if known is None else known, field.type)
+        else:
+            known = self._known(field, field.size)
+            number = self._integer(field, field.size) if known is None else known
+            builder.number(field.name, number, field.type, at)
+
+    def _memory(self, field: TraceField, number: int, spelled: str) -> None:
+        size = min(field.size, self._limits.sized)
+        spec = Spec(0, 1, Target.BYTES, size, field.offset)
+        self._builder.memory(field.name, number, spelled, spec)
+
+    def _known(self, field: TraceField, size: int) -> int | None:
+        """The type by its name, if BTF knows it and it is no larger than the field."""
+        type_id = find_type(self._btf, field.type)
+        found = self._btf.size_of(type_id) if type_id else 0
+        if not type_id or not 0 < found <= size:
+            return None
+        return self._types.add(self._btf, type_id, min(found, self._limits.sized))
+
+    def _element(self, field: TraceField) -> int:
+        known = self._known(field, max(field.size, POINTER_SIZE))
+        return self._integer(field, 1) if known is None else known
+
+    def _integer(self, field: TraceField, size: int) -> int:
+        flags = IntFlags.SIGNED if field.is_signed else 0
+        return self._types.put(DataType(DataKind.INT, size, field.type, flags=flags))
+
+    def _bytes(self, field: TraceField) -> int:
+        element = self._types.put(DataType(DataKind.INT, 1, "u8"))
+        return self._types.put(DataType(DataKind.ARRAY, field.size, "", "", 0, element, field.size))
+
+    def _is_char(self, number: int) -> bool:
+        return bool(self._types.types[number].flags & IntFlags.CHAR)
