@@ -86,9 +86,26 @@ def test_tracepoints_are_hit_as_often_as_they_are_reached(machine: Machine) -> N
 def test_tracepoints_of_system_calls_are_hit(machine: Machine) -> None:
     tracer = SYSCALL_TRACER[version(machine)]
     probes = ("-J", "tp:syscalls:sys_enter_*kill")
-    found = hits(machine, "-e", tracer, *probes, "--", "sh", "-c", KILLS)
+    found = hits(machine, "-A", "-e", tracer, *probes, "--", "sh", "-c", KILLS)
     assert found["tp:syscalls:sys_enter_kill"] == TIMES
     assert found["tp:syscalls:sys_enter_tgkill"] == 0
+
+
+def test_probes_show_what_they_find(machine: Machine) -> None:
+    """SIGURG is 23 on every architecture; the shell sends it to itself."""
+    specs = ("tp:signal:signal_generate", "rawtp:signal_generate", "kprobe:check_kill_permission")
+    probes = [word for spec in specs for word in ("-J", spec)]
+    options = ("-T", "-S", "-A", "-e", "__x64_sys_kill", *probes)
+    result = trace(machine, *options, "--", "sh", "-c", KILLS)
+    assert result.status == 0, result.err
+    rows = [line for line in result.out.splitlines() if "◎" in line]
+    assert len(rows) == 3 * TIMES
+    records = [row for row in rows if "◎ tp:signal:signal_generate" in row]
+    assert all(" sig=23 " in row and " comm='sh' " in row for row in records), records
+    words = [row for row in rows if "◎ rawtp:signal_generate" in row]
+    assert all(" sig=23 " in row and "task='sh' &{" in row for row in words), words
+    registers = [row for row in rows if "◎ kprobe:check_kill_permission+0x0" in row]
+    assert all(" regs={" in row and ".di=23" in row for row in registers), registers
 
 
 def test_an_offset_inside_an_instruction_is_refused(machine: Machine) -> None:

@@ -40,6 +40,11 @@ def bpf(host: Host) -> list[Check]:
         ),
         _feature(
             host,
+            *("raw_cookie", "attach cookies of raw tracepoints", tried.raw_cookie),
+            detail="they take Linux 6.10; each injected raw tracepoint gets a program of its own",
+        ),
+        _feature(
+            host,
             *("branch_snapshot", "bpf_get_branch_snapshot", tried.branch_snapshot),
             detail="it takes Linux 5.16",
         ),

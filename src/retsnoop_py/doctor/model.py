@@ -77,6 +77,7 @@ class Tried:
     ringbuf: bool | None = None
     func_ip: bool | None = None
     cookie: bool | None = None
+    raw_cookie: bool | None = None
     branch_snapshot: bool | None = None
     reasons: Mapping[Mechanism, str | None] = field(default_factory=dict)
 

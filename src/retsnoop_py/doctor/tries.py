@@ -58,6 +58,7 @@ def attempt(facts: KernelFacts) -> Tried:
         ringbuf=features.ringbuf,
         func_ip=features.func_ip if loads else None,
         cookie=features.cookie if loads else None,
+        raw_cookie=features.raw_cookie if loads else None,
         branch_snapshot=features.branch_snapshot if loads else None,
         reasons={m: None if v.works else v.reason or "" for m, v in verdicts.items()},
     )

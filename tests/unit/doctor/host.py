@@ -24,6 +24,7 @@ WORKING = Tried(
     ringbuf=True,
     func_ip=True,
     cookie=True,
+    raw_cookie=True,
     branch_snapshot=True,
     reasons=dict.fromkeys(MECHANISMS, None),
 )
