@@ -31,7 +31,6 @@ static __always_inline void probe_hit(void *ctx, struct session *s, __u32 id, bo
 static __always_inline int probe_enter(void *ctx, bool has_cookie, bool has_branches,
 				       enum probe_context is)
 {
-	__u64 id = has_cookie ? bpf_get_attach_cookie(ctx) : template_cookie();
 	struct session *s;
 
 	if (!ready)
@@ -45,7 +44,8 @@ static __always_inline int probe_enter(void *ctx, bool has_cookie, bool has_bran
 	}
 	s->at_rest = false;
 	barrier();
-	probe_hit(ctx, s, id, has_branches, is);
+	probe_hit(ctx, s, has_cookie ? bpf_get_attach_cookie(ctx) : template_cookie(), has_branches,
+		  is);
 	return session_leave(s);
 }
 
