@@ -95,7 +95,7 @@ def test_probes_show_what_they_find(machine: Machine) -> None:
     """SIGURG is 23 on every architecture; the shell sends it to itself."""
     specs = ("tp:signal:signal_generate", "rawtp:signal_generate", "kprobe:check_kill_permission")
     probes = [word for spec in specs for word in ("-J", spec)]
-    options = ("-T", "-S", "-A", "-e", "__x64_sys_kill", *probes)
+    options = ("-T", "-S", "-A", "-C", "args.fmt-max-arg-width=0", "-e", "__x64_sys_kill", *probes)
     result = trace(machine, *options, "--", "sh", "-c", KILLS)
     assert result.status == 0, result.err
     rows = [line for line in result.out.splitlines() if "◎" in line]
