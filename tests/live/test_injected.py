@@ -92,7 +92,7 @@ def test_tracepoints_of_system_calls_are_hit(machine: Machine) -> None:
 
 
 def test_probes_show_what_they_find(machine: Machine) -> None:
-    """SIGURG is 23 on every architecture; the shell sends it to itself."""
+    """SIGURG is 23; the shell, behind whose name old ones may be left, sends it to itself."""
     specs = ("tp:signal:signal_generate", "rawtp:signal_generate", "kprobe:check_kill_permission")
     probes = [word for spec in specs for word in ("-J", spec)]
     options = ("-T", "-S", "-A", "-C", "args.fmt-max-arg-width=0", "-e", "__x64_sys_kill", *probes)
@@ -101,7 +101,7 @@ def test_probes_show_what_they_find(machine: Machine) -> None:
     rows = [line for line in result.out.splitlines() if "◎" in line]
     assert len(rows) == 3 * TIMES
     records = [row for row in rows if "◎ tp:signal:signal_generate" in row]
-    assert all(" sig=23 " in row and " comm='sh' " in row for row in records), records
+    assert all(" sig=23 " in row and " comm='sh" in row for row in records), records
     words = [row for row in rows if "◎ rawtp:signal_generate" in row]
     assert all(" sig=23 " in row and "task='sh' &{" in row for row in words), words
     registers = [row for row in rows if "◎ kprobe:check_kill_permission+0x0" in row]
