@@ -13,17 +13,20 @@
 const volatile bool has_perf_cookie = false;
 const volatile bool has_raw_cookie = false;
 
-/* Probe number id is hit in session s; has_branches: see interim_probe(). */
-static __always_inline void probe_hit(void *ctx, struct session *s, __u32 id, bool has_branches,
+/*
+ * A probe is hit in session s. cookie: its number and, as in a template's, how many arguments there
+ * are; has_branches: see interim_probe().
+ */
+static __always_inline void probe_hit(void *ctx, struct session *s, __u64 cookie, bool has_branches,
 				      enum probe_context is)
 {
 	__u64 now = emit_calls || emit_interim ? bpf_ktime_get_ns() : 0;
 
 	s->rec.last_seq++;
 	if (emit_calls)
-		log_event(ctx, s, event_of(RSN_EVENT_PROBE, id), now, 0);
+		log_event(ctx, s, event_of(RSN_EVENT_PROBE, cookie_func(cookie)), now, 0);
 	if (capture_args)
-		args_from_probe(ctx, s, id, is);
+		args_from_probe(ctx, s, cookie, is);
 	if (emit_interim)
 		interim_probe(ctx, s, now, has_branches);
 }

@@ -17,7 +17,7 @@ from retsnoop_py.kernel.shapes import Shape, ShapeFlags, read_shapes
 _CHUNK = 4
 _SLOT = 8
 #: ARGS_IN_COOKIE of src/bpf/args.bpf.h.
-_COUNT_SHIFT = 56
+COUNT_SHIFT = 56
 #: More functions than these are let go of in the background.
 _AT_ONCE = 8
 
@@ -106,7 +106,7 @@ class FentryAttachment:
         if not counts:
             return cookies
         return [
-            cookie | counts[i] + 1 << _COUNT_SHIFT for i, cookie in zip(ids, cookies, strict=True)
+            cookie | counts[i] + 1 << COUNT_SHIFT for i, cookie in zip(ids, cookies, strict=True)
         ]
 
     def misses(self) -> list[Miss]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.attach.fentry import COUNT_SHIFT
 from retsnoop_py.attach.guard import hurried
 from retsnoop_py.attach.kprobe import pmu_type, return_config
 from retsnoop_py.attach.plan import AttachContext
@@ -131,28 +132,30 @@ class InjectedProbes:
         """Attach one; 0 or the errno of what went wrong."""
         way = _WAYS[probe.kind]
         program = self._context.obj.program(way.program)
+        counts = self._context.probe_counts
+        cookie = number | (counts[number] + 1 << COUNT_SHIFT if counts else 0)
         if self._has_cookie(probe):
-            return self._connect(number, probe, program.fd)
-        fd = lib.rsn_load_copy(way.prog_type, *program.instructions, number)
+            return self._connect(cookie, probe, program.fd)
+        fd = lib.rsn_load_copy(way.prog_type, *program.instructions, cookie)
         if fd < 0:
             return -int(fd)
         try:
-            return self._connect(number, probe, fd)
+            return self._connect(cookie, probe, fd)
         finally:
             os.close(fd)  # what it is attached to keeps it
 
-    def _connect(self, number: int, probe: Probe, prog_fd: int) -> int:
+    def _connect(self, cookie: int, probe: Probe, prog_fd: int) -> int:
         if probe.kind is not ProbeKind.RAWTP or probe.tracepoint is None:
-            return self._connect_event(number, probe, prog_fd)
+            return self._connect_event(cookie, probe, prog_fd)
         name = probe.tracepoint.name.encode()
-        fd = int(lib.rsn_attach_raw_tracepoint(prog_fd, name, self._has_cookie(probe), number))
+        fd = int(lib.rsn_attach_raw_tracepoint(prog_fd, name, self._has_cookie(probe), cookie))
         if fd < 0:
             return -fd
         self._attached.append(_Attached(probe, fd))
         return 0
 
-    def _connect_event(self, number: int, probe: Probe, prog_fd: int) -> int:
-        addresses, cookies = ffi.new("uint64_t *", probe.address), ffi.new("uint64_t *", number)
+    def _connect_event(self, cookie: int, probe: Probe, prog_fd: int) -> int:
+        addresses, cookies = ffi.new("uint64_t *", probe.address), ffi.new("uint64_t *", cookie)
         event, link, error = (ffi.new("int *") for _ in range(3))
         batch: Any = ffi.new("struct rsn_kprobe_batch *")
         batch.prog_fd, batch.count = prog_fd, 1

@@ -140,7 +140,8 @@ class AttachContext(Value):
     """What a mechanism may ask while it works.
 
     ``system_changes``: system-wide settings may be changed for a moment. ``argument_counts``: how
-    many arguments are captured of each function, by its id; empty if none are.
+    many arguments are captured of each function, by its id; empty if none are; ``probe_counts``:
+    the same of injected probes.
     """
 
     obj: BpfObject
@@ -150,6 +151,7 @@ class AttachContext(Value):
     stopping: Callable[[], bool]
     system_changes: bool = True
     argument_counts: tuple[int, ...] = ()
+    probe_counts: tuple[int, ...] = ()
 
 
 class Fitness(Protocol):

@@ -217,6 +217,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
             stopping=run.signals.stopping,
             system_changes=settings.system_changes,
             argument_counts=captures.counts if captures is not None else (),
+            probe_counts=captures.probe_counts if captures is not None else (),
         )
         injected = None
         try:

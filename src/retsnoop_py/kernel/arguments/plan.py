@@ -39,6 +39,11 @@ class CapturePlan(Value):
         """How much is captured of each function."""
         return tuple([len(capture.by_context) for capture in self.captures])
 
+    @property
+    def probe_counts(self) -> tuple[int, ...]:
+        """How much is captured at each injected probe."""
+        return tuple([len(capture.by_context) for capture in self.probes])
+
     def packed(self, *, trampolines: bool) -> list[bytes]:
         """``struct args_plan`` for each function, with ``trampolines`` then for each on these.
 
