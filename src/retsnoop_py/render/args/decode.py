@@ -67,7 +67,9 @@ class Decoder:
                 members.append((field.name, member))
         inner = [self.type(field.type) for field in kind.fields]
         if kind.alias in known.WRAPPERS and len(inner) == 1 and not is_cut:
-            return members[0][1] if members else self._node(kind.fields[0].type, data, "", depth)
+            return (
+                members[0][1] if members else self._node(kind.fields[0].type, data, "", depth + 1)
+            )
         return Group(tuple(members), is_cut=is_cut)
 
     @staticmethod

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.kernel.btf_writer import BOOL, CHAR, SIGNED, BtfWriter
 
-from retsnoop_py.kernel.arguments.model import DataType, Field
+from retsnoop_py.kernel.arguments.model import DataKind, DataType, Field
 from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.render.args.decode import Decoder
@@ -163,6 +163,11 @@ def test_types_of_a_damaged_recording_do_not_end_the_program(
     types: list[DataType], raw: bytes
 ) -> None:
     inline(Decoder(types).node(0, raw))
+
+
+def test_a_wrapper_of_itself_is_a_damaged_one() -> None:
+    itself = DataType(DataKind.STRUCT, 0, alias="atomic_t", fields=(Field("f", 0, 0),))
+    assert inline(Decoder([itself]).node(0, b"")).startswith("<")
 
 
 def decoded(writer: BtfWriter, type_id: int, raw: bytes, name: str = "") -> str:
