@@ -101,6 +101,8 @@ class Decoder:
         if element is None or not element.size:
             return Group((), is_array=True)
         if element.flags & IntFlags.CHAR:
+            if known.is_comm(data, name):
+                data = data.partition(b"\0")[0]
             return _text(data, is_cut=is_cut)
         mac = known.mac(kind, element, data)
         if mac is not None:

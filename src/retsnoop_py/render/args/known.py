@@ -11,7 +11,7 @@ from retsnoop_py.kernel.arguments.model import DataKind, DataType
 from retsnoop_py.render.args.node import Leaf
 from retsnoop_py.render.args.text import plain_text, quoted
 
-__all__ = ["WRAPPERS", "enum", "flag_names", "mac", "scalar", "struct"]
+__all__ = ["WRAPPERS", "enum", "flag_names", "is_comm", "mac", "scalar", "struct"]
 
 #: Structs around one number, which is all that anyone means by them.
 WRAPPERS = frozenset(
@@ -19,6 +19,9 @@ WRAPPERS = frozenset(
     | {"vfsgid_t", "ktime_t", "kernel_cap_t"}
 )
 _ADDRESS_NAME = re.compile(r"addr|^[sd]?ip4?$")
+#: A task's name: ``comm``, ``prev_comm``, ``newcomm`` and their like, of TASK_COMM_LEN bytes.
+_COMM_NAME = re.compile(r"comm$")
+_COMM_BYTES = 16
 _PORT_NAME = re.compile(r"port|^source$|^dest$")
 _MAC_BYTES = 6
 _NS = 1_000_000_000
@@ -73,6 +76,14 @@ def mac(kind: DataType, element: DataType, data: bytes) -> Leaf | None:
     if element.kind != DataKind.INT or element.flags:
         return None
     return _text(":".join(f"{byte:02x}" for byte in data))
+
+
+def is_comm(data: bytes, name: str) -> bool:
+    """Whether characters are the name of a task: it ends at the first NUL.
+
+    Behind that there may be what is left of an older and longer one.
+    """
+    return len(data) == _COMM_BYTES and _COMM_NAME.search(name) is not None
 
 
 def enum(kind: DataType, value: int) -> Leaf:

@@ -201,6 +201,24 @@ def test_arrays_of_characters_are_text(w: BtfWriter, raw: bytes, text: str) -> N
     assert decoded(w, array, raw) == text
 
 
+@pytest.mark.parametrize(
+    ("name", "raw", "text"),
+    [
+        ("comm", b"sh\0snoop-py", "'sh'"),
+        ("prev_comm", b"\0etsnoop-py", "''"),
+        ("comm", b"retsnoop-py", "'retsnoop-py'"),
+        ("fdes", b"sh\0snoop-py", "'sh\\0snoop-py'"),
+    ],
+)
+def test_a_tasks_name_ends_before_what_is_left_of_an_older_one(
+    w: BtfWriter, name: str, raw: bytes, text: str
+) -> None:
+    """Linux 5.10 does not clear what is behind it when it is set."""
+    array = w.array(w.int("char", 1, SIGNED | CHAR), 16)
+    holder = w.struct("holder", 16, [(name, array, 0)])
+    assert decoded(w, holder, raw.ljust(16, b"\0")) == f"{{.{name}={text}}}"
+
+
 def test_a_member_is_left_out_only_if_all_of_it_is_zero(w: BtfWriter) -> None:
     """A struct whose first member is zero, and bytes after a zero: retsnoop hides both."""
     long = w.int("long", 8, SIGNED)
