@@ -54,24 +54,29 @@ class ContextPlanner:
         tracepoint = probe.tracepoint
         if tracepoint is None:
             return _registers(Builder(btf, limits, types), btf, limits, types)
+        own = self._btf_of(tracepoint.name)
         if tracepoint.category:
-            text = self._tracepoints.format_of(tracepoint)
-            return _Record(btf, limits, types).capture(_own_fields(tracepoint, text))
-        return self._words(tracepoint.name, limits, types)
+            fields = _own_fields(tracepoint, self._tracepoints.format_of(tracepoint))
+            return _Record(own or btf, limits, types).capture(fields)
+        return _words(own, tracepoint.name, limits, types)
 
-    def _words(self, name: str, limits: Limits, types: TypeTable) -> Capture:
-        """The arguments of a raw tracepoint."""
+    def _btf_of(self, name: str) -> Btf | None:
+        """The types of who has tracepoint ``name``: its module's know the kernel's as well."""
         symbols = self._facts.kallsyms.named(_ITERATOR + name)
         module = symbols[0].module if symbols else None
-        btf = self._facts.module_btf(module) if module else self._facts.btf
-        parameters = _parameters(btf, name) if btf else None
-        if btf is None or parameters is None:
-            return Capture(CallArguments(note="its arguments are not known: no BTF"))
-        builder = Builder(btf, limits, types)
-        for slot, parameter in enumerate(parameters[:MAX_PARAMETERS]):
-            place = Place(slot, 1)
-            builder.parameter(parameter.name or f"arg{slot}", parameter.type_id, place, place)
-        return builder.capture()
+        return self._facts.module_btf(module) if module else self._facts.btf
+
+
+def _words(btf: Btf | None, name: str, limits: Limits, types: TypeTable) -> Capture:
+    """The arguments of a raw tracepoint."""
+    parameters = _parameters(btf, name) if btf else None
+    if btf is None or parameters is None:
+        return Capture(CallArguments(note="its arguments are not known: no BTF"))
+    builder = Builder(btf, limits, types)
+    for slot, parameter in enumerate(parameters[:MAX_PARAMETERS]):
+        place = Place(slot, 1)
+        builder.parameter(parameter.name or f"arg{slot}", parameter.type_id, place, place)
+    return builder.capture()
 
 
 def _parameters(btf: Btf, name: str) -> tuple[Param, ...] | None:

@@ -41,6 +41,11 @@ OPEN = """\
 \tfield:__data_loc char[] __filename_val;\toffset:48;\tsize:4;\tsigned:0;
 """
 
+PAINTED = """\
+\tfield:enum colour colour;\toffset:8;\tsize:4;\tsigned:0;
+\tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;
+"""
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
@@ -99,6 +104,26 @@ def test_a_raw_tracepoint_may_be_known_by_its_typedef_alone(tree: Tree) -> None:
     plan = planned(tree, "rawtp:bare")
     assert [argument.name for argument in plan.facts.probes[0].arguments] == ["arg0"]
     assert planned(tree, "rawtp:unheard_of").facts.probes[0].note.endswith("no BTF")
+
+
+def test_a_modules_tracepoint_has_the_types_of_its_module(tree: Tree) -> None:
+    """By its name there; types that the module has not itself are the kernel's."""
+    kernel = BtfWriter()
+    kernel.add(Kind.TYPEDEF, "pid_t", kernel.int("int", 4, SIGNED))
+    module = BtfWriter(kernel)
+    colour = module.enum("colour", {"RED": 3, "BLUE": 4})
+    paint = module.struct("paint", 4, [("colour", colour, 0)])
+    module.func("__traceiter_painted", 0, [("__data", 0), ("paint", module.ptr(paint))])
+    tree.btf(kernel.bytes())
+    tree.btf(module.bytes(), "house")
+    tree.kallsyms(f"{BASE:x} t f", f"{BASE + 64:x} T __traceiter_painted\t[house]")
+    tree.file("sys/kernel/tracing/events/house/painted/format", PAINTED)
+
+    plan = planned(tree, "tp:house:painted")
+    red, pid = CapturedValue(b"\3" + bytes(7)), CapturedValue(b"\7" + bytes(7))
+    assert shown(plan.facts, red, pid) == {"colour": "RED", "pid": "7"}
+    plan = planned(tree, "rawtp:painted")
+    assert shown(plan.facts, CapturedValue(b"\1" * 8, b"\4\0\0\0")) == {"paint": "&{.colour=BLUE}"}
 
 
 def test_a_tracepoint_has_the_fields_of_its_record(tree: Tree) -> None:

@@ -100,11 +100,17 @@ def add_by_name(builder: Builder, btf: Btf, text: str, name: str, place: Spec) -
 
 
 def find_type(btf: Btf, base: str) -> int | None:
-    """The type that C calls ``base``: no pointer, and nothing about const."""
+    """The type that C calls ``base``: no pointer, and nothing about const.
+
+    Of a module's BTF its own types come before those of the kernel.
+    """
     tag, _, name = base.rpartition(" ")
-    if tag in _TAGS:
-        return btf.find(name, _TAGS[tag])
-    return btf.find(_SPELLINGS.get(base, base), Kind.INT, Kind.TYPEDEF)
+    kinds = (_TAGS[tag],) if tag in _TAGS else (Kind.INT, Kind.TYPEDEF)
+    word = name if tag in _TAGS else _SPELLINGS.get(base, base)
+    found = btf.find(word, *kinds)
+    if found is None and btf.base is not None:
+        return btf.base.find(word, *kinds)
+    return found
 
 
 def _fields(root: Path, name: str) -> list[tuple[str, str]] | None:
