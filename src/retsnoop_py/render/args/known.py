@@ -11,7 +11,17 @@ from retsnoop_py.kernel.arguments.model import DataKind, DataType
 from retsnoop_py.render.args.node import Leaf
 from retsnoop_py.render.args.text import plain_text, quoted
 
-__all__ = ["WRAPPERS", "enum", "flag_names", "is_comm", "mac", "scalar", "struct"]
+__all__ = [
+    "EXTENSIBLE",
+    "SIZES",
+    "WRAPPERS",
+    "enum",
+    "flag_names",
+    "is_comm",
+    "mac",
+    "scalar",
+    "struct",
+]
 
 #: Structs around one number, which is all that anyone means by them.
 WRAPPERS = frozenset(
@@ -19,6 +29,10 @@ WRAPPERS = frozenset(
     | {"vfsgid_t", "ktime_t", "kernel_cap_t"}
 )
 _ADDRESS_NAME = re.compile(r"addr|^[sd]?ip4?$")
+#: What system calls take with its size in another argument, of these names: a program made for an
+#: older kernel has less of it, and the kernel takes the rest as zero.
+EXTENSIBLE = frozenset({"bpf_attr", "clone_args", "mount_attr", "open_how"})
+SIZES = frozenset({"size", "usize"})
 #: A task's name: ``comm``, ``prev_comm``, ``newcomm`` and their like, of TASK_COMM_LEN bytes.
 _COMM_NAME = re.compile(r"comm$")
 _COMM_BYTES = 16

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from retsnoop_py.kernel.arguments.model import Argument, ArgumentFacts, CallArguments, Role
 from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.render.args import known
 from retsnoop_py.render.args.decode import Decoder
 from retsnoop_py.render.args.node import CUT, Group, Leaf, Node, Plain, inline, plain_of
 from retsnoop_py.render.args.text import number, pointer
@@ -96,7 +97,7 @@ class ArgumentReader:
 
     def _named(self, told: CallArguments, values: Sequence[CapturedValue], index: int) -> Node:
         """An argument, with the name of what it points to if that was captured."""
-        node = self._argument(told.arguments[index], values[index])
+        node = self._argument(told.arguments[index], self._given(told, values, index))
         following = told.arguments[index + 1 : index + 2]
         if not following or following[0].role != Role.NAME or index + 1 >= len(values):
             return node
@@ -106,6 +107,23 @@ class ArgumentReader:
         name = text_of(named.data, 0)
         assert isinstance(name, Leaf)
         return node._replace(prefix=f"{name.text} {node.prefix}", label=str(name.plain))
+
+    def _given(
+        self, told: CallArguments, values: Sequence[CapturedValue], index: int
+    ) -> CapturedValue:
+        """What was captured, and zeros for what is behind the size that the caller tells."""
+        value = values[index]
+        kind = self._decoder.type(told.arguments[index].target)
+        if kind is None or kind.name not in known.EXTENSIBLE or not value.data:
+            return value
+        for argument, size in zip(told.arguments[index:], values[index:], strict=False):
+            number = self._decoder.type(argument.type)
+            if argument.name in known.SIZES and number is not None:
+                end = int.from_bytes(size.value[: number.size], "little")
+                if end > len(value.data):
+                    break
+                return value._replace(data=value.data[:end].ljust(kind.size, b"\0"))
+        return value
 
     def _argument(self, argument: Argument, value: CapturedValue) -> Node:
         if argument.role == Role.ELSEWHERE:

@@ -103,6 +103,29 @@ def test_a_kernel_object_goes_by_its_name() -> None:
     assert [plain for _, _, plain, _ in found] == [{"@name": "passwd", "a": 5}, {"a": 5}]
 
 
+@pytest.mark.parametrize(
+    ("size", "data", "text"),
+    [
+        (8, FIVE, "attr=&{.a=5}"),
+        # the pages end there
+        (8, FIVE[:12], "attr=&{.a=5}"),
+        (16, FIVE, f"attr=&{{.a=5,.b={ADDRESS:#x}}}"),
+        (24, FIVE, f"attr=&{{.a=5,.b={ADDRESS:#x}}}"),
+        (16, FIVE[:8], "attr=&{.a=5,…}"),
+        (0, FIVE, "attr=&{}"),
+    ],
+)
+def test_bytes_behind_the_size_that_the_caller_tells_are_not_shown(
+    size: int, data: bytes, text: str
+) -> None:
+    """bpf(2) and its like: they are the program's own, and the kernel takes them as zero."""
+    attr = TYPES[2]._replace(name="bpf_attr")
+    arguments = (Argument("attr", Role.POINTER, 1, 4), Argument("size", Role.VALUE, 0))
+    known = ArgumentFacts((CallArguments(arguments),), (), (*TYPES, attr))
+    values = CapturedValue(POINTER, data), CapturedValue(word(0x7700000000 | size))
+    assert texts(known, given(*values)) == [text, f"size={size}"]
+
+
 def test_why_there_are_only_registers() -> None:
     known = told(Argument("rdi", Role.REGISTER), note="registers: no BTF")
     assert texts(known, given(CapturedValue(word(1)))) == ["(registers: no BTF)", "rdi=1"]
