@@ -235,11 +235,11 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
 		return 0;
 	s->at_rest = false;
 	barrier();
-	s->rec.last_seq++;
 	if (debug_log && s->depth <= RSN_MAX_DEPTH &&
 	    slot_at(s, s->depth - 1)->func_id != cookie_func(cookie))
 		debug_unexpected(s, cookie_func(cookie));
 	if (s->depth > RSN_MAX_DEPTH) {
+		s->rec.last_seq++;
 		if (emit_calls)
 			log_event(ctx, s, event_of(RSN_EVENT_EXIT, cookie_func(cookie)),
 				  bpf_ktime_get_ns(), result);
@@ -247,6 +247,7 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
 	} else if (slot_at(s, s->depth - 1)->func_id == cookie_func(cookie) ||
 		   unwind_to(s, cookie_func(cookie))) {
 		now = bpf_ktime_get_ns();
+		s->rec.last_seq++;
 		if (emit_calls)
 			log_event(ctx, s, event_of(RSN_EVENT_EXIT, cookie_func(cookie)), now,
 				  result);

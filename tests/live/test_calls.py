@@ -9,7 +9,16 @@ from collections import Counter
 
 import msgspec
 import pytest
-from tests.live.support import FEW, TOOL, WORKLOAD, compiled, read_recording, trace
+from tests.live.support import (
+    FEW,
+    PROGRAMS,
+    PYTHON,
+    TOOL,
+    WORKLOAD,
+    compiled,
+    read_recording,
+    trace,
+)
 
 from retsnoop_py.render.json_types import Entered, Line, Session, Summary
 from retsnoop_py.session import model
@@ -90,3 +99,22 @@ def test_json_holds_what_was_traced_and_nothing_of_the_command(machine: Machine)
         assert [call.function for call in calls] == [event.function for event in entered]
         assert calls[0].result is not None
         assert calls[0].result.error == "EINVAL"
+
+
+def test_a_return_whose_call_was_not_seen_is_told_and_leaves_no_gap(machine: Machine) -> None:
+    """The trace has all that was recorded, so it says of no record that it is missing."""
+    path = machine.share / "unhooked.rsn"
+    tool = str(PROGRAMS / "unhooked_entry.py")
+    options = ("--attach=kprobe", "-T", "-E", "-e", "*_sys_ioctl", "-a", "pipe_ioctl")
+    names = ("-n", "pipe_ioctl", "-o", str(path))
+    program = (PYTHON, str(PROGRAMS / "pipe_ioctl.py"), "3")
+    result = machine.run([PYTHON, tool, *options, *names, "--", *program], timeout=180)
+    assert result.status == 0, result.err
+    assert "missing" not in result.out
+    assert result.out.count("1 return without a call seen.") == 3
+    for session in read_recording(path).sessions:
+        assert [event.kind for event in session.events.each()] == [
+            model.EventKind.ENTRY,
+            model.EventKind.EXIT,
+        ]
+        assert (session.last_seq, session.lost_entries) == (2, 1)
