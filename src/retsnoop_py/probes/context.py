@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from retsnoop_py.kernel.arguments.abi import Place
-from retsnoop_py.kernel.arguments.model import CallArguments, DataKind, DataType, IntFlags
+from retsnoop_py.kernel.arguments.model import (
+    Argument,
+    CallArguments,
+    DataKind,
+    DataType,
+    IntFlags,
+    Role,
+)
 from retsnoop_py.kernel.arguments.specs import (
     MAX_PARAMETERS,
     MAX_SPECS,
@@ -35,6 +42,12 @@ _ITERATOR, _TYPEDEF = "__traceiter_", "btf_trace_"
 _SYSCALLS, _SYSCALL_NUMBER = "syscalls", "__syscall_nr"
 #: The first parameter of what a tracepoint calls is not its own.
 _OWN = 1
+#: What is captured of a raw tracepoint whose parameters are not known: there is one at the least.
+_FIRST_WORD = Capture(
+    CallArguments((Argument("arg0", Role.REGISTER),), "its first argument: no BTF tells of others"),
+    (Spec(0),),
+    (Spec(0),),
+)
 
 
 class ContextPlanner:
@@ -71,7 +84,7 @@ def _words(btf: Btf | None, name: str, limits: Limits, types: TypeTable) -> Capt
     """The arguments of a raw tracepoint."""
     parameters = _parameters(btf, name) if btf else None
     if btf is None or parameters is None:
-        return Capture(CallArguments(note="its arguments are not known: no BTF"))
+        return _FIRST_WORD
     builder = Builder(btf, limits, types)
     for slot, parameter in enumerate(parameters[:MAX_PARAMETERS]):
         place = Place(slot, 1)

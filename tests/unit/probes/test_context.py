@@ -103,7 +103,13 @@ def test_a_raw_tracepoint_has_arguments_with_names(tree: Tree) -> None:
 def test_a_raw_tracepoint_may_be_known_by_its_typedef_alone(tree: Tree) -> None:
     plan = planned(tree, "rawtp:bare")
     assert [argument.name for argument in plan.facts.probes[0].arguments] == ["arg0"]
-    assert planned(tree, "rawtp:unheard_of").facts.probes[0].note.endswith("no BTF")
+
+
+def test_a_raw_tracepoint_that_no_btf_knows_shows_its_first_word(tree: Tree) -> None:
+    plan = planned(tree, "rawtp:unheard_of")
+    assert plan.probes[0].by_context == (Spec(0, 1),)
+    found = shown(plan.facts, CapturedValue(struct.pack("=q", 7)))
+    assert found == {"": "(its first argument: no BTF tells of others)", "arg0": "7"}
 
 
 def test_a_modules_tracepoint_has_the_types_of_its_module(tree: Tree) -> None:
