@@ -44,6 +44,9 @@ FORMS = {
     "__rel_loc char text[]": TraceField(
         "text", "char", 8, 4, is_array=True, is_dynamic=True, is_relative=True
     ),
+    "__rel_loc u32 list[]": TraceField(
+        "list", "u32", 8, 4, is_array=True, is_dynamic=True, is_relative=True
+    ),
     "__data_loc unsigned long[] mask": TraceField(
         "mask", "unsigned long", 8, 4, is_array=True, is_dynamic=True
     ),
