@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections import Counter
 
 import pytest
@@ -15,6 +16,17 @@ from retsnoop_py.vm.command import Result
 from retsnoop_py.vm.machine import Machine
 
 CALLS = 13
+#: The kernel's own stack at the same place, without the tool.
+OWN_STACK = """
+cd /sys/kernel/tracing
+echo 'p:rsn_check pipe_ioctl' > kprobe_events
+echo stacktrace > events/kprobes/rsn_check/trigger
+{command} 1
+cat trace
+echo '!stacktrace' > events/kprobes/rsn_check/trigger
+echo > kprobe_events
+echo > trace
+"""
 TRACED = ("-e", "*_sys_ioctl", "-a", "do_vfs_ioctl", "-a", "pipe_ioctl", "-n", "pipe_ioctl")
 VIEWS = ("-I", "-J", "kprobe:pipe_ioctl", "-T", "-E", "-Sn")
 ENOIOCTLCMD = 515
@@ -69,6 +81,25 @@ def test_hits_of_a_probe_are_reported_with_the_stack_of_that_moment(
     for session in hits:
         assert 0 <= session.kstack[0] - pipe_ioctl < 16
         assert len(session.kstack) >= 3, "the callers are there as well"
+
+
+def test_the_stack_at_a_hit_is_the_one_the_kernel_shows_there(
+    machine: Machine, run: tuple[Result, Recording]
+) -> None:
+    command = f"{PYTHON} {PROGRAMS / 'pipe_ioctl.py'}"
+    traced = machine.run(["sh", "-ec", OWN_STACK.format(command=command)])
+    assert traced.status == 0, traced.err
+    *_, last = traced.out.split("<stack trace>")
+    own = re.findall(r"^ => (\w+)", last, re.M)
+    own = own[own.index("pipe_ioctl") :]
+    blocks = [block for block in run[0].out.split("\n\n\n") if "◎" in block]
+    hits = [block for block in blocks if "← pipe_ioctl" not in block]
+    assert len(hits) == CALLS
+    for block in hits:
+        *_, stack = block.split("\n\n")
+        assert re.findall(r"(\w+)\+0x", stack) == own[::-1]
+        running = re.findall(r"^ +\.\.\. \[\.\.\.\]  (\w+)", stack, re.M)
+        assert running == [name for name in own[::-1] if name.endswith(("sys_ioctl", "pipe_ioctl"))]
 
 
 def test_a_report_shows_the_trace_up_to_its_moment(run: tuple[Result, Recording]) -> None:
