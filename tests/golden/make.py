@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Make the golden recordings anew: ``python tests/golden/make.py [KERNEL...] [RECORDING...]``.
 
-Each is a part of the workload on a real kernel, recorded while it ran live; the text of the same
-name is what that run printed. The other texts are replays of it with options, to be read before
-they are committed. Without names of recordings all are made; ``all`` is that of the whole workload.
+Each is a part of the workload, or another program, on a real kernel, recorded while it ran live;
+the text of the same name is what that run printed. The other texts are replays of it with options,
+to be read before they are committed. Without names of recordings all are made; ``all`` is that of
+the whole workload.
 """
 
 from __future__ import annotations
@@ -15,20 +16,49 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from tests.golden.views import KERNELS, RECORDINGS, VIEWS, replay_text, stem  # noqa: E402
-from tests.live.support import WORKLOAD, trace  # noqa: E402
+from tests.golden.views import (  # noqa: E402
+    CALLERS,
+    KERNELS,
+    RECORDINGS,
+    VIEWS,
+    replay_text,
+    stem,
+)
+from tests.live.support import PROGRAMS, PYTHON, compiled, trace  # noqa: E402
 
+from retsnoop_py.recording.format import FrameKind, file_header, pack_frame  # noqa: E402
+from retsnoop_py.recording.reader import read_frames  # noqa: E402
 from retsnoop_py.vm.machine import Machine  # noqa: E402
+
+
+def install_callers(machine: Machine) -> None:
+    """Put the program where neither its path nor that of its source tells of this machine."""
+    nowhere = [f"-ffile-prefix-map={path}=" for path in (Path.cwd(), f"{PROGRAMS}/")]
+    nowhere.append(f"-Wa,--debug-prefix-map,{Path.cwd()}=")
+    built = compiled(machine, "callers", "-g", "-fno-omit-frame-pointer", *nowhere)
+    copied = machine.run(["cp", str(built), CALLERS])
+    if copied.status:
+        sys.exit(copied.err)
+
+
+def without_paths(recording: Path) -> bytes:
+    """The bytes of a recording whose command is no path of this machine."""
+    first, *rest = read_frames(recording)
+    facts = first.payload.replace(PYTHON.encode(), b"python")
+    frames = [pack_frame(FrameKind.FACTS, facts), *(pack_frame(*frame[:2]) for frame in rest)]
+    return file_header() + b"".join(frames)
 
 
 def record(machine: Machine, kernel: str, name: str) -> None:
     """Make one recording on a booted kernel."""
-    options, cases = RECORDINGS[name]
+    options, command = RECORDINGS[name]
     path = machine.share / "golden.rsn"
-    live = trace(machine, *options, "-o", str(path), "--", *WORKLOAD, *cases)
+    if command[0] == CALLERS:
+        install_callers(machine)
+    live = trace(machine, *options, "-o", str(path), "--", *command)
     if live.status:
         sys.exit(live.err)
-    (HERE / f"{stem(kernel, name)}.rsn").write_bytes(path.read_bytes())
+    (HERE / f"{stem(kernel, name)}.rsn").write_bytes(without_paths(path))
     (HERE / f"{stem(kernel, name)}.txt").write_bytes(live.stdout)
 
 

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from tests.golden.json_text import words_of_json, words_of_text
-from tests.golden.views import KERNELS, VIEWS, recordings, replay_text, stem
+from tests.golden.views import CALLERS, KERNELS, VIEWS, recordings, replay_text, stem
 
+from retsnoop_py.recording.format import decode_facts
 from retsnoop_py.recording.overrides import ReplayOverrides
+from retsnoop_py.recording.reader import read_frames
 from retsnoop_py.settings import OutputFormat
 
 HERE = Path(__file__).parent
@@ -30,6 +33,14 @@ def test_text_and_json_tell_the_same(name: str) -> None:
 
     assert words_of_json(lines) == words_of_text(text)
     assert json.loads(lines.splitlines()[-1])["sessions"] == text.count(" TID/PID ")
+
+
+@pytest.mark.parametrize("name", recordings())
+def test_no_recording_names_a_path_of_where_it_was_made(name: str) -> None:
+    frames = list(read_frames(HERE / f"{name}.rsn"))
+    assert decode_facts(frames[0].payload).command[0] in ("python", CALLERS)
+    for frame in frames:
+        assert not re.search(rb"/(home|root|work|tmp)/", frame.payload)
 
 
 @pytest.mark.parametrize(("name", "view"), VIEWS)

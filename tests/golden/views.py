@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from tests.live.support import ALLOWED
+from tests.live.support import ALLOWED, WORKLOAD
 
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.replay import replay
@@ -16,18 +16,35 @@ KERNELS = ("5.10", "6.1", "6.12", "7.2")
 #: Not openat(2): Python itself opens hundreds of files.
 ENTRIES = ("-e", "*_sys_bpf", "-e", "*_sys_mount", "-e", "*_sys_nanosleep")
 FEW = ("bpf-map-key-size-array", "bpf-map-lookup-missing", "bpf-prog-rejected", "bpf-prog-accepted")
-#: What is recorded on each kernel: options, and the cases of the workload.
+#: Where the program of ``--user-stack`` is in the guest, and how often it calls ioctl(2).
+CALLERS, CALLS = "/run/callers", 5
+PROBES = tuple(
+    word
+    for probe in (
+        *("kprobe:array_map_alloc_check", "kretprobe:array_map_alloc_check"),
+        *("tp:module:module_request", "rawtp:module_request"),
+        *("tp:timer:hrtimer_start", "rawtp:hrtimer_start"),
+    )
+    for word in ("-J", probe)
+)
+WHOLE = ("-C", "args.fmt-max-arg-width=0")
+#: What is recorded on each kernel: options and command.
 RECORDINGS = {
-    "": ((*ENTRIES, *ALLOWED, "-S"), ("--all",)),
+    "": ((*ENTRIES, *ALLOWED, "-S"), (*WORKLOAD, "--all")),
     "args": (
-        ("-T", "-E", "-A", "-S", "-C", "args.fmt-max-arg-width=0", *ENTRIES, *ALLOWED),
-        ("bpf-map-bad-flags", "bpf-obj-missing", "mount-unknown", "long-sleep"),
+        ("-T", "-E", "-A", "-S", *WHOLE, *ENTRIES, *ALLOWED),
+        (*WORKLOAD, "bpf-map-bad-flags", "bpf-obj-missing", "mount-unknown", "long-sleep"),
     ),
-    "calls": (("-T", "-E", "-S", "-e", "*_sys_bpf", *ALLOWED), FEW),
+    "calls": (("-T", "-E", "-S", "-e", "*_sys_bpf", *ALLOWED), (*WORKLOAD, *FEW)),
     "interim": (
         ("-I", "-T", "-E", "-S", "-J", "kprobe:array_map_alloc_check", *ENTRIES, *ALLOWED),
-        ("bpf-map-key-size-array", "bpf-prog-rejected", "mount-unknown"),
+        (*WORKLOAD, "bpf-map-key-size-array", "bpf-prog-rejected", "mount-unknown"),
     ),
+    "probes": (
+        ("-T", "-E", "-A", "-S", *WHOLE, *ENTRIES, *ALLOWED, *PROBES),
+        (*WORKLOAD, "bpf-map-bad-flags", "bpf-map-key-size-array", "mount-unknown", "long-sleep"),
+    ),
+    "user": (("--user-stack", "-e", "*_sys_ioctl"), (CALLERS, str(CALLS))),
 }
 #: How some of them are shown besides.
 VIEWS = {
