@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +20,17 @@
 /* A verifier log of a large program; what is longer is cut at the front, its end says why. */
 enum { log_limit = 1 << 20 };
 
+/* glibc's own choice to begin with; what it never does again is raise it */
+enum { large_memory = 128 << 10 };
+
 static char *log_text;
 static size_t log_used;
 static int log_level;
+
+void rsn_return_large_memory(void)
+{
+	mallopt(M_MMAP_THRESHOLD, large_memory);
+}
 
 static void log_append(const char *text, size_t length)
 {

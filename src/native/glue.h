@@ -9,6 +9,9 @@
 struct btf;
 
 /* cdef begin */
+/* From now on memory of 128 KiB and more is the kernel's again as soon as it is freed. */
+void rsn_return_large_memory(void);
+
 /* libbpf's messages since the last call, at or above the level given at start (0 warn .. 2 debug) */
 void rsn_log_start(int level);
 const char *rsn_log_text(void);

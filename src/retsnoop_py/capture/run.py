@@ -16,7 +16,12 @@ from retsnoop_py.attach.plan import LADDER, AttachContext, AttachPlan, make_plan
 from retsnoop_py.attach.sweep import sweep
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
-from retsnoop_py.capture.limits import raise_files, raise_memlock, reserved_files
+from retsnoop_py.capture.limits import (
+    raise_files,
+    raise_memlock,
+    reserved_files,
+    return_large_memory,
+)
 from retsnoop_py.capture.load import LoadedObject, load, ring_bytes
 from retsnoop_py.capture.rights import require_rights
 from retsnoop_py.capture.signals import StopSignals
@@ -66,6 +71,7 @@ def run(settings: Settings) -> int:
     tracing (``--count``, ``--for``) is waited for. Raises the errors of
     :mod:`retsnoop_py.errors`; whatever was attached is detached on every way out.
     """
+    return_large_memory()
     if settings.dry_run:
         target = _choose(settings)
         messages.warn(target.notice)

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,29 @@ def test_too_few_to_load_anything_are_an_error_and_none_stays_taken() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert open_files() == before
+
+
+_FREED_AND_TAKEN = """
+import ctypes
+from retsnoop_py.capture.limits import return_large_memory
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.malloc.argtypes = [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+return_large_memory()
+libc.free(libc.malloc(8 << 20))
+taken = libc.malloc(4 << 20)
+with open("/proc/self/maps") as maps:
+    heap = next(line for line in maps if line.rstrip().endswith("[heap]"))
+start, end = (int(part, 16) for part in heap.split()[0].split("-"))
+print("heap" if start <= taken < end else "mapped")
+"""
+
+
+def test_large_memory_never_comes_from_the_heap() -> None:
+    """It would stay there: what is freed amid a heap is not given back."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FREED_AND_TAKEN], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "mapped\n"
