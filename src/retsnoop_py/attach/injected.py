@@ -114,15 +114,28 @@ class InjectedProbes:
                         os.close(fd)
 
     def misses(self) -> Iterator[str]:
-        """What is known of hits that no program saw; before detaching."""
+        """What is known of hits that no program saw, of any thread; before detaching."""
         for one in self._attached:
-            if one.probe.kind in (ProbeKind.RAWTP, ProbeKind.TP) or one.link < 0:
-                continue
-            missed = ffi.new("uint64_t *")
-            lib.rsn_kprobes_missed(ffi.new("int *", one.link), 1, missed)
-            if missed[0]:
-                hits = "1 hit" if missed[0] == 1 else f"{missed[0]} hits"
-                yield f"{hits} of '{one.probe.label}' not seen: {_BUSY}"
+            if one.probe.kind not in (ProbeKind.RAWTP, ProbeKind.TP):
+                yield from _missed(_count(lib.rsn_kprobes_missed, one.link), [one.probe])
+        for probes, link in self._programs():
+            yield from _missed(self._unrun(link), probes)
+
+    def _programs(self) -> Iterator[tuple[list[Probe], int]]:
+        """The probes that each program serves, and a link that leads to it."""
+        shared: dict[str, list[_Attached]] = {}
+        for one in self._attached:
+            if self._has_cookie(one.probe):
+                shared.setdefault(_WAYS[one.probe.kind].program, []).append(one)
+            else:
+                yield [one.probe], one.link
+        for served in shared.values():
+            yield [one.probe for one in served], served[0].link
+
+    @staticmethod
+    def _unrun(link: int) -> int:
+        """How often a link's program was not run, because one was at work; as far as counted."""
+        return _count(lib.rsn_link_prog_misses, link)
 
     def _has_cookie(self, probe: Probe) -> bool:
         features = self._context.features
@@ -167,6 +180,22 @@ class InjectedProbes:
         if not error[0]:
             self._attached.append(_Attached(probe, link[0], event[0]))
         return int(error[0])
+
+
+def _count(counter: Any, link: int) -> int:
+    """What one of the functions that count by link gives for ``link``, which may be -1."""
+    missed = ffi.new("uint64_t *")
+    counter(ffi.new("int *", link), 1, missed)
+    return int(missed[0])
+
+
+def _missed(count: int, probes: Sequence[Probe]) -> Iterator[str]:
+    """The sentence about ``count`` hits of one of ``probes``; none for 0."""
+    if count:
+        hits = "1 hit" if count == 1 else f"{count} hits"
+        others = len(probes) - 1
+        more = "" if not others else f" or {others} other probe{'s' if others > 1 else ''}"
+        yield f"{hits} of '{probes[0].label}'{more} not seen: {_BUSY}"
 
 
 _BUSY = "another probe or a BPF program was at work on that CPU"

@@ -30,8 +30,11 @@ class Kernel(InjectedProbes):
 
     def __init__(self, probes: list[Probe], errors: dict[str, int], stop_after: int = 99) -> None:
         self.tried: list[str] = []
+        features = SimpleNamespace(cookie=True, raw_cookie=False)
         context = SimpleNamespace(
-            system_changes=False, stopping=lambda: len(self.tried) >= stop_after
+            system_changes=False,
+            stopping=lambda: len(self.tried) >= stop_after,
+            features=features,
         )
         super().__init__(probes, cast("AttachContext", context))
         self._errors = errors
@@ -41,8 +44,13 @@ class Kernel(InjectedProbes):
         error = self._errors.get(probe.label, 0)
         if not error:
             attached = cast("Any", self._attached)
-            attached.append(SimpleNamespace(probe=probe, link=-1, event=-1))
+            link = -len(self.tried)
+            attached.append(SimpleNamespace(probe=probe, link=link, event=-1))
         return error
+
+    @staticmethod
+    def _unrun(link: int) -> int:
+        return -link - 1
 
 
 def test_a_probe_that_is_asked_for_by_name_must_attach() -> None:
@@ -95,3 +103,16 @@ def test_a_refusal_says_why(error: int, kind: type[RetsnoopError], words: str) -
 def test_probes_of_a_kind_share_a_program() -> None:
     probes = [probe(text) for text in ("kprobe:f", "kretprobe:f", "tp:a:b", "tp:a:c")]
     assert programs_of(probes) == {"rsn_probe_kprobe", "rsn_probe_tp"}
+
+
+def test_hits_that_a_busy_program_did_not_see_are_told_once_for_each_program() -> None:
+    """Without cookies each probe has its own; the first of these was never busy."""
+    texts = ("kprobe:f", "tp:a:b", "tp:a:c", "rawtp:d", "rawtp:e")
+    kernel = Kernel([probe(text) for text in texts], {})
+    kernel.attach()
+    told = [text.partition(" not seen: ")[0] for text in kernel.misses()]
+    assert told == [
+        "3 hits of 'rawtp:d'",
+        "4 hits of 'rawtp:e'",
+        "1 hit of 'tp:b' or 1 other probe",
+    ]
