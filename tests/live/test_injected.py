@@ -101,7 +101,7 @@ def test_probes_show_what_they_find(machine: Machine) -> None:
     rows = [line for line in result.out.splitlines() if "◎" in line]
     assert len(rows) == 3 * TIMES
     records = [row for row in rows if "◎ tp:signal:signal_generate" in row]
-    assert all(" sig=23 " in row and " comm='sh" in row for row in records), records
+    assert all(" sig=23 " in row and " comm='sh' " in row for row in records), records
     words = [row for row in rows if "◎ rawtp:signal_generate" in row]
     assert all(" sig=23 " in row and "task='sh' &{" in row for row in words), words
     registers = [row for row in rows if "◎ kprobe:check_kill_permission+0x0" in row]
