@@ -143,11 +143,13 @@ class ViewSettings(Value):
 
 
 class BpfSettings(Value):
-    """Sizes on the kernel side: ``-C bpf.*``; bytes, and a number of sessions."""
+    """Sizes on the way from the kernel: ``-C bpf.*``; bytes, and a number of sessions."""
 
     ringbuf_size: int = 8 << 20
     sessions_size: int = 4096
     transport: TransportKind = TransportKind.AUTO
+    #: Records that wait to be shown stay in memory up to so many bytes.
+    queue_size: int = 64 << 20
 
 
 class Settings(Value):

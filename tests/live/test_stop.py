@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.live.support import FEW, WORKLOAD, compiled, read_recording, trace
 
@@ -20,6 +22,22 @@ def test_exactly_so_many_sessions_are_shown_and_the_command_goes_on(machine: Mac
     assert len(recording.sessions) == 17
     assert recording.stats is not None
     assert trace(machine, "replay", str(path)).stdout == result.stdout
+
+
+def test_what_waits_in_a_file_is_shown_in_order(machine: Machine) -> None:
+    wait = ("-C", "bpf.queue-size=1", "-T", "-v")
+    result = trace(machine, *FEW, *wait, "--", str(compiled(machine, "burst")), "1", "997")
+    assert result.status == 0, result.err
+    starts = re.findall(r"^(\S+) -> \S+ TID/PID ", result.out, re.MULTILINE)
+    assert len(starts) == 997
+    assert starts == sorted(starts)
+    told = re.search(r"(\d+) records of (\d+) bytes came; .*?, (\d+) bytes went", result.err)
+    assert told is not None, result.err
+    records, came, spooled = map(int, told.groups())
+    assert records >= 2 * 997
+    assert spooled == came > 0
+    assert "DROPPED" not in result.err
+    assert "UNREAD" not in result.err
 
 
 @pytest.mark.one_kernel

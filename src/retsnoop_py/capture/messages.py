@@ -16,6 +16,7 @@ from retsnoop_py.settings import Mechanism, Settings
 
 if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes
+    from retsnoop_py.libbpf.reader import ReaderStats
     from retsnoop_py.probes.model import Probe
 
 _LOG_HINT = (
@@ -162,3 +163,12 @@ def missed(misses: Sequence[Miss]) -> Iterator[str]:
     if rest:
         total = sum(miss.count for miss in rest)
         yield f"{total} calls of {len(rest)} more functions not seen, for the same reasons"
+
+
+def waited(settings: Settings, stats: ReaderStats) -> None:
+    """How far showing was behind the kernel."""
+    note(
+        settings,
+        f"{stats.records} records of {stats.bytes} bytes came; at most {stats.peak_bytes} bytes "
+        f"waited at a time, {stats.spooled_bytes} bytes went through a file.",
+    )

@@ -257,9 +257,14 @@ def _files_for(plan: AttachPlan) -> int:
 
 def _receive(run: _Run, hooks: _Hooks) -> int:
     loaded = hooks.loaded
-    size = ring_bytes(run.settings.bpf.ringbuf_size)
+    bpf = run.settings.bpf
     with (
-        Reader(loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=size) as reader,
+        Reader(
+            loaded.obj.map("events"),
+            is_perf=loaded.is_perf,
+            ring_bytes=ring_bytes(bpf.ringbuf_size),
+            limit_bytes=bpf.queue_size,
+        ) as reader,
         ExitStack() as stack,
     ):
         reader.start()
@@ -284,6 +289,7 @@ def _receive(run: _Run, hooks: _Hooks) -> int:
             stream.warn(text)
         for text in hooks.injected.misses() if hooks.injected else ():
             stream.warn(text)
+        messages.waited(run.settings, reader.stats())
         stream.finish(loaded, reader.stats())
         return stream.exit_status
 

@@ -133,6 +133,10 @@ def _sessions_size(config: Config, text: str) -> Config:
     return replace(config, bpf=replace(config.bpf, sessions_size=_integer(text)))
 
 
+def _queue_size(config: Config, text: str) -> Config:
+    return replace(config, bpf=replace(config.bpf, queue_size=_integer(text)))
+
+
 def _stacks(field: str) -> Callable[[Config, str], Config]:
     return lambda config, text: replace(
         config, stacks=replace(config.stacks, **{field: _boolean(text)})
@@ -172,6 +176,12 @@ KEYS: tuple[Key, ...] = (
         lambda config, text: replace(
             config, bpf=replace(config.bpf, transport=_choice(text, _TRANSPORTS))
         ),
+    ),
+    Key(
+        "bpf.queue-size",
+        "bytes of records that wait in memory until they are shown; what exceeds it\n"
+        "waits in a file without a name in $TMPDIR or /var/tmp (default 67108864)",
+        _queue_size,
     ),
     Key(
         "stacks.symb-mode",

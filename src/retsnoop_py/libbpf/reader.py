@@ -12,9 +12,6 @@ from retsnoop_py.errors import BpfError
 from retsnoop_py.libbpf.object import BpfMap, check
 from retsnoop_py.value import Value
 
-#: Records that wait for Python stay in memory up to so many bytes.
-_MEMORY = 64 << 20
-
 
 class ReaderStats(Value):
     """Counters since start: numbers of records, and bytes.
@@ -54,7 +51,7 @@ class Reader:
         *,
         is_perf: bool,
         ring_bytes: int,
-        limit_bytes: int = _MEMORY,
+        limit_bytes: int,
         directory: str | None = None,
     ) -> None:
         err = ffi.new("int *")

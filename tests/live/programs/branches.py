@@ -52,7 +52,9 @@ context = AttachContext(
 )
 collector = Collector(functions, btf_layouts(Btf(loaded.obj.btf())))
 errors: list[int | None] = []
-with Reader(loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=8 << 20) as reader:
+with Reader(
+    loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=8 << 20, limit_bytes=64 << 20
+) as reader:
     reader.start()
     hooks = attach(plan, context)
     loaded.set_ready(True)

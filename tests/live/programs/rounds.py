@@ -57,7 +57,9 @@ context = AttachContext(
 worker = threading.Thread(target=work)
 worker.start()
 size, attached = 0, 0
-with Reader(loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=8 << 20) as reader:
+with Reader(
+    loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=8 << 20, limit_bytes=64 << 20
+) as reader:
     reader.start()
     for _ in range(rounds):
         hooks = attach(plan, context)

@@ -26,6 +26,7 @@ def test_every_key_sets_its_field() -> None:
             "bpf.ringbuf-size=4096",
             "bpf.sessions-size=16",
             "bpf.transport=perfbuf",
+            "bpf.queue-size=7",
             "stacks.symb-mode=linenum",
             "stacks.unfiltered=y",
             "stacks.emit-addrs=TRUE",
@@ -43,7 +44,7 @@ def test_every_key_sets_its_field() -> None:
     )
     assert found.args == ArgSettings(False, 4000, 100, 50, True, ArgMode.MULTILINE, 0)
     assert found.views == ViewSettings(lbr_max=7, self_time=True, cpu=True)
-    assert found.bpf == BpfSettings(4096, 16, TransportKind.PERFBUF)
+    assert found.bpf == BpfSettings(4096, 16, TransportKind.PERFBUF, 7)
     assert found.stacks == StackSettings(True, True, True)
     assert found.symbolize is SymbolizeMode.LINES
     assert found.named == {key.name for key in config.KEYS}
