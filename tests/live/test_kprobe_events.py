@@ -77,9 +77,11 @@ def test_a_function_the_kernel_refuses_is_left_out_with_the_reason(machine: Mach
     select = (*FEW, "-a", "dump_kprobe", "-o", str(path))
     cases = (*WORKLOAD, "bpf-map-bad-flags")
     hidden = ["unshare", "-m", "sh", "-c", 'umount -l /sys/kernel/debug && exec "$@"', "sh"]
-    result = machine.run([*hidden, TOOL, FORCED, "-v", *select, "--", *cases], timeout=180)
+    told = ("--debug", "multi-kprobe")
+    result = machine.run([*hidden, TOOL, FORCED, *told, *select, "--", *cases], timeout=180)
     assert result.status == 0, result.err
-    assert re.search(r"^Function 'dump_kprobe' left out: .*-EINVAL", result.err, re.MULTILINE)
+    for said in ("refused by kprobe_events", "left out"):
+        assert re.search(rf"^Function 'dump_kprobe' {said}: .*-EINVAL", result.err, re.MULTILINE)
     assert len(read_recording(path).sessions) == 1
 
 
