@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What libbpf offers only as a callback, a macro or one call per probe, in the form Python needs. */
+/* What libbpf and libc offer only as a callback, a macro or one call per probe, as Python needs it. */
 #ifndef RSN_GLUE_H
 #define RSN_GLUE_H
 

@@ -77,7 +77,7 @@ def test_a_function_the_kernel_refuses_is_left_out_with_the_reason(machine: Mach
     select = (*FEW, "-a", "dump_kprobe", "-o", str(path))
     cases = (*WORKLOAD, "bpf-map-bad-flags")
     hidden = ["unshare", "-m", "sh", "-c", 'umount -l /sys/kernel/debug && exec "$@"', "sh"]
-    told = ("--debug", "multi-kprobe")
+    told = ("-v", "--debug", "multi-kprobe")
     result = machine.run([*hidden, TOOL, FORCED, *told, *select, "--", *cases], timeout=180)
     assert result.status == 0, result.err
     for said in ("refused by kprobe_events", "left out"):

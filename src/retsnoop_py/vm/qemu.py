@@ -152,7 +152,12 @@ def qemu_command(guest: Guest) -> list[str]:
     if guest.count_instructions:
         argv += ["-icount", f"shift={_NS_SHIFT},sleep=on"]
     argv += ["-cpu", cpu_model(guest.accel, guest.qemu_version)]
-    argv += ["-kernel", str(guest.image), "-initrd", str(guest.initrd), "-append", guest.append]
+    append = guest.append
+    if guest.accel != "kvm":
+        # The emulation translates a program's code anew for each address it is loaded at: with
+        # random ones "python -S -c pass" takes 0.42 s in a guest of Linux 7.2, without 0.17.
+        append += " norandmaps"
+    argv += ["-kernel", str(guest.image), "-initrd", str(guest.initrd), "-append", append]
     argv += ["-chardev", f"file,id=console,path={_escape(guest.console)}"]
     argv += ["-serial", "chardev:console"]
     argv += ["-device", "virtio-serial-pci"]

@@ -49,6 +49,7 @@ def test_emulation_uses_one_thread_and_kvm_the_host_cpu() -> None:
     argv = qemu_command(dataclasses.replace(GUEST, accel="kvm"))
     assert following(argv, "-accel") == ["kvm"]
     assert following(argv, "-cpu") == ["host"]
+    assert following(argv, "-append") == ["console=ttyS0 panic=-1"]
 
 
 def test_the_clock_counts_instructions_only_if_told_to() -> None:
@@ -81,7 +82,7 @@ def test_a_panic_ends_qemu_and_nothing_is_shown() -> None:
     argv = qemu_command(GUEST)
     assert "-no-reboot" in argv
     assert following(argv, "-display") == ["none"]
-    assert following(argv, "-append") == ["console=ttyS0 panic=-1"]
+    assert following(argv, "-append") == ["console=ttyS0 panic=-1 norandmaps"]
 
 
 def test_virtiofs_shares_memory_with_its_daemons() -> None:
