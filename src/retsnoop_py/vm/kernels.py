@@ -108,6 +108,13 @@ _known(
     "newest in sid, 7.2 or later: fsession.multi, fprobe on fgraph",
     also=("linux-modules-{release}", "linux-base-{release}"),
 )
+_known(
+    "7.3",
+    "trixie-backports",
+    r"linux-binary-7\.3\.[0-9]+\+deb13(?:\.[0-9]+)?-FLAVOUR",
+    "Debian 13's backports: a verifier that explains itself, virtiofs built in",
+    also=("linux-modules-{release}", "linux-base-{release}"),
+)
 
 
 def kernel_dir(name: str) -> Path:

@@ -22,6 +22,8 @@ PACKAGES = {
     "6.12-full": "linux-image-6.12.107+deb13-amd64-unsigned",
     "7.2": "linux-binary-7.2.13+deb14-cloud-amd64",
     "7.2-full": "linux-binary-7.2.13+deb14-amd64",
+    "7.3": "linux-binary-7.3.4+deb13-cloud-amd64",
+    "7.3-full": "linux-binary-7.3.4+deb13-amd64",
 }
 OTHERS = [
     "linux-image-6.1.0-50-rt-amd64-unsigned",
@@ -33,13 +35,16 @@ OTHERS = [
     "linux-binary-unsigned-7.2.13+deb14-cloud-amd64",
     "linux-binary-7.1.9+deb14-cloud-amd64",
     "linux-binary-7.2.13+deb14-rt-amd64",
+    "linux-binary-7.4.0~rc2+deb13-cloud-amd64",
 ]
 
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_name_selects_its_package_and_no_other(name: str) -> None:
-    pattern = kernels.known(name).image
-    candidates = [*PACKAGES.values(), *OTHERS]
+    spec = kernels.known(name)
+    pattern = spec.image
+    same_suite = [PACKAGES[each] for each in PACKAGES if kernels.known(each).suite == spec.suite]
+    candidates = [*same_suite, *OTHERS]
     assert [each for each in candidates if re.fullmatch(pattern, each)] == [PACKAGES[name]]
 
 
