@@ -51,6 +51,16 @@ def test_a_view_looks_as_it_did(kernel: str, name: str, view: str) -> None:
     assert replay_text(HERE / f"{stem(kernel, name)}.rsn", VIEWS[name, view]) == expected
 
 
+@pytest.mark.parametrize("is_ascii", [False, True], ids=["utf-8", "ascii"])
+def test_values_are_cut_to_any_width(is_ascii: bool) -> None:
+    path, sizes = HERE / "6.12-args.rsn", []
+    for width in (*range(1, 14), 120, 249, 250):
+        text = replay_text(path, ReplayOverrides(width=width, ascii=is_ascii))
+        assert text.isascii() or not is_ascii
+        sizes.append(len(text))
+    assert sizes == sorted(sizes)
+
+
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.txt")), ids=lambda path: path.stem)
 def test_no_line_ends_in_blanks(path: Path) -> None:
     text = path.read_text()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.render.args.node import CUT
 from retsnoop_py.render.text import display_width
@@ -49,13 +51,17 @@ def plain_text(data: bytes, *, is_cut: bool = False) -> str:
 
 
 def cut_to(text: str, width: int, mark: str = CUT) -> str:
-    """``text``, of which no more than ``width`` columns are shown, the mark included; 0: all."""
+    """``text``, of which no more than ``width`` columns are shown, the mark included; 0: all.
+
+    Of a mark that is wider than that, as much as there is room for.
+    """
     if not width or display_width(text) <= width:
         return text
-    kept = text[: max(width - len(mark), 0)]
-    while display_width(kept) > width - len(mark):
-        kept = kept[:-1]
-    return kept + mark
+    room = width - display_width(mark)
+    if room < 0:
+        return cut_to(mark, width, "")
+    ends = accumulate(map(display_width, text))
+    return text[: next(index for index, end in enumerate(ends) if end > room)] + mark
 
 
 def _escaped(char: str) -> str:
