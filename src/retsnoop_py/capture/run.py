@@ -31,8 +31,8 @@ from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.features import Features
 from retsnoop_py.libbpf import Reader
 from retsnoop_py.libbpf.object import start_log
-from retsnoop_py.progress import Progress
 from retsnoop_py.settings import Mechanism, OutputFormat, Settings
+from retsnoop_py.terminal import Progress
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:

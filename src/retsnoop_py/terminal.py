@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What people see on a terminal: the progress of what takes long, and tables.
+
+rich draws both. It is imported when there is something to draw and somebody to see it: a run
+in a pipe, and one that is done within a second, go without.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Cell", "Column", "Progress", "has_colour", "table_lines", "terminal_width"]
+
+#: Seconds before anything is shown.
+_PATIENCE = 1.0
+#: Seconds between two lines where lines cannot be overwritten.
+_LINE_INTERVAL = 5.0
+_TERMINAL_INTERVAL = 0.1
+#: Columns below which a bar leaves too little for the words.
+_BAR_FROM = 60
+_MB = 1_000_000
+
+#: Text of a table's cell, or text and how rich is to show it, such as "green".
+Cell = str | tuple[str, str]
+
+
+def terminal_width(out: TextIO) -> int:
+    """The columns of the terminal that ``out`` is; 0 where it is none."""
+    if not out.isatty():
+        return 0
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
+
+
+def has_colour(out: TextIO) -> bool:
+    """Whether to write ``out`` in colour: to a terminal that has some, and nobody objects.
+
+    https://no-color.org: a NO_COLOR that is not empty switches colour off.
+    """
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and out.isatty()
+
+
+class Progress:
+    """``WHAT DONE of TOTAL UNIT...``: a bar on a terminal, a line every five seconds elsewhere.
+
+    Call :meth:`update` as often as convenient; leaving the context wipes the bar. Nothing is
+    shown in the first second. ``unit`` is what is counted; ``bytes`` are shown as MB. The bar
+    is one line that is written over, without a thread and with the cursor left alone, so that
+    a run killed at any moment leaves a usable terminal.
+    """
+
+    def __init__(self, what: str, unit: str = "functions", out: TextIO | None = None) -> None:
+        self._what = what
+        self._unit = unit
+        self._out = out or sys.stderr
+        self._overwrites = self._out.isatty() and os.environ.get("TERM") != "dumb"
+        self._started = time.monotonic()
+        self._next = self._started + _PATIENCE
+        self._shown = False
+        self._bar: _Bar | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown and self._overwrites:
+            self._out.write("\r\x1b[K")
+            self._out.flush()
+
+    def update(self, done: int, total: int = 0, what: str = "") -> None:
+        """Say that ``done`` of ``total`` are done; 0: how many there are is not known.
+
+        ``what`` says what is being done from now on, where that changes.
+        """
+        self._what = what or self._what
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + (_TERMINAL_INTERVAL if self._overwrites else _LINE_INTERVAL)
+        self._shown = True
+        text = f"{self._what} {self._amount(done, total)}..."
+        if self._overwrites:
+            self._out.write(f"\r{self._drawn(text, done, total, now)}\x1b[K")
+        else:
+            self._out.write(f"{text}\n")
+        self._out.flush()
+
+    def _amount(self, done: int, total: int) -> str:
+        if self._unit == "bytes":
+            return f"{done / _MB:.1f} of {total / _MB:.1f} MB" if total else f"{done / _MB:.1f} MB"
+        return f"{done:,} of {total:,} {self._unit}" if total else f"{done:,} {self._unit}"
+
+    def _drawn(self, text: str, done: int, total: int, now: float) -> str:
+        """``text`` and, where there is room and an end to see, a bar and the seconds left."""
+        width = terminal_width(self._out) - 1
+        if not total or width < _BAR_FROM:
+            return text[:width]
+        if self._bar is None:
+            try:
+                self._bar = _Bar(has_colour(self._out))
+            except ImportError:  # build.py fetches before anything is installed
+                return text[:width]
+        left = (now - self._started) * (total - done) / done if done else 0.0
+        return self._bar.line(text, (done, total), left, width)
+
+
+class _Bar:
+    """Draws a line of progress. Raises ImportError where rich is not installed."""
+
+    def __init__(self, colour: bool) -> None:
+        self._console = _console(0, colour)
+
+    def line(self, text: str, part: tuple[int, int], left_s: float, width: int) -> str:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        done, total = part
+        line = Table.grid(padding=(0, 1), expand=True)
+        line.add_column(no_wrap=True)
+        line.add_column(ratio=1)
+        line.add_column(no_wrap=True, justify="right")
+        left = f"{int(left_s) // 60}:{int(left_s) % 60:02} left" if done else ""
+        line.add_row(_text(text, ""), ProgressBar(total, done), left)
+        return _lines(self._console, line, width)[0]
+
+
+class Column(Value):
+    """A column of a table: its title, how rich is to show it, whether its text may be wrapped.
+
+    A column with a ``ratio`` takes its share of what the others leave of the terminal.
+    """
+
+    title: str = ""
+    style: str = ""
+    wraps: bool = True
+    is_right: bool = False
+    ratio: int | None = None
+
+
+def table_lines(
+    columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int, *, colour: bool
+) -> list[str]:
+    """A table ``width`` columns wide, without line ends; titles only if a column has one.
+
+    Text is taken as it is, never as rich's markup; control characters are to be written out
+    before (:func:`retsnoop_py.render.text.printable`), but for line ends, which are obeyed.
+    """
+    from rich.table import Table
+
+    titled = any(column.title for column in columns)
+    table = Table(box=None, show_header=titled, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in columns:
+        table.add_column(
+            _text(column.title, ""),
+            style=column.style,
+            no_wrap=not column.wraps,
+            overflow="fold",
+            justify="right" if column.is_right else "left",
+            ratio=column.ratio,
+        )
+    for row in rows:
+        told = [(cell, "") if isinstance(cell, str) else cell for cell in row]
+        table.add_row(*(_text(text, style) for text, style in told))
+    return _lines(_console(width, colour), table, width)
+
+
+def _text(text: str, style: str) -> Any:
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
+def _console(width: int, colour: bool) -> Console:
+    from rich.console import Console
+
+    return Console(
+        width=width or None,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        legacy_windows=False,
+        highlight=False,
+        emoji=False,
+    )
+
+
+def _lines(console: Console, shown: Any, width: int) -> list[str]:
+    """What ``shown`` looks like in ``width`` columns, as lines without blanks at their ends."""
+    with console.capture() as drawn:
+        console.print(shown, width=width)
+    return [line.rstrip() for line in drawn.get().rstrip("\n").split("\n")]
