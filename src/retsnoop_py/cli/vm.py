@@ -60,9 +60,13 @@ Other errors of our own end as everywhere: 64 usage, 66 no such kernel, 69 QEMU 
 
 
 def _kernel_names(incomplete: str) -> list[str]:
-    from retsnoop_py.vm.kernels import KNOWN
+    from retsnoop_py.errors import RetsnoopError
+    from retsnoop_py.vm.catalog import catalog
 
-    return [name for name in KNOWN if name.startswith(incomplete)]
+    try:
+        return [name for name in catalog() if name.startswith(incomplete)]
+    except RetsnoopError:  # the command itself will tell
+        return []
 
 
 DebugInfo = Annotated[
@@ -93,8 +97,9 @@ def run(  # noqa: PLR0913 - one parameter per option
         str,
         typer.Option(
             metavar="NAME|PATH",
-            help="5.10, 6.1, 6.12 or 7.2 (the newest in sid), with -full for the ordinary "
-            "flavour instead of the small cloud one; or the path of a bzImage.",
+            help="A name that `vm list` knows, such as 5.10, 7.3, newest (the newest in sid), with "
+            "-full for the ordinary flavour instead of the small cloud one; or the path of a "
+            "bzImage.",
             autocompletion=_kernel_names,
         ),
     ] = "6.12",
@@ -148,7 +153,7 @@ def fetch(
     ],
     debug_info: DebugInfo = False,
 ) -> int:
-    """Bring the newest version of each KERNEL into the cache (5.10, 6.1, 6.12, 7.2).
+    """Bring the newest version of each KERNEL that `vm list` knows into the cache.
 
     The packages come through the Debian mirror this machine's apt is configured with, into a
     cache of our own; nothing is installed. What was found is printed. A kernel that is the
@@ -170,14 +175,14 @@ def list_kernels() -> int:
 
     row = "{:10} {:9} {:>7}  {:34} {}"
     print(row.format("KERNEL", "SUITE", "SIZE", "IN THE CACHE", "WHAT IT IS"))
-    for name, spec in known.KNOWN.items():
+    for name, spec in known.catalog().items():
         have = known.cached(name)
         if have is None and name.endswith("-full"):
             continue
         size = f"{known.tree_size(known.kernel_dir(name)) >> 20} MB" if have else ""
         release = have.release if have else "-"
         release += " +debug" if have and have.vmlinux else ""
-        print(row.format(name, spec.suite, size, release, spec.about))
+        print(row.format(name, spec.suites[0], size, release, spec.about))
     print("\nEach is also there as NAME-full, the ordinary flavour (larger, with more drivers).")
     return 0
 

@@ -14,9 +14,10 @@ import functools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,10 +31,13 @@ __all__ = [
     "locked",
     "parse_deb822",
     "parse_one_line",
+    "run_tool",
 ]
 
 LISTS_FRESH_S = 6 * 3600
 """Lists younger than this are not refreshed unless asked for."""
+
+_TICK_S = 0.1
 
 _DEBIAN_SUITES = re.compile(
     r"(?:bullseye|bookworm|trixie|forky|duke|sid|oldoldstable|oldstable|stable|testing|unstable)"
@@ -156,10 +160,10 @@ class AptRoot:
         """Refresh the package lists, if they are older than :data:`LISTS_FRESH_S` or on demand."""
         self._update("deb", force)
 
-    def newest(self, pattern: str) -> tuple[str, str]:
+    def newest(self, pattern: str) -> tuple[str, str] | None:
         """``(package, version)`` of the highest version among packages whose whole name matches.
 
-        ``pattern`` is a Python regular expression. Raises UnavailableError if nothing matches.
+        ``pattern`` is a Python regular expression. None if nothing matches.
         """
         self.update()
         names = self._run("deb", ["apt-cache", "pkgnames"]).split()
@@ -170,18 +174,24 @@ class AptRoot:
                 fields = [field.strip() for field in line.split("|")]
                 if len(fields) == 3 and fields[2].endswith("Packages"):
                     found.append((fields[0], fields[1]))
-        if not found:
-            raise UnavailableError(
-                f"no package named like {pattern} in Debian {self.suite}",
-                "suites move: refresh the lists by deleting " + str(self.root),
-            )
         rank = functools.cmp_to_key(_compare)
-        return max(found, key=lambda each: rank(each[1]))
+        return max(found, key=lambda each: rank(each[1]), default=None)
 
-    def download(self, package: str, dest: Path) -> Path:
-        """Fetch ``package`` (or ``package=version``) into directory ``dest``; the .deb's path."""
+    def size(self, package: str) -> int:
+        """Bytes of the file of ``package`` (or ``package=version``); 0 if the lists do not tell."""
+        told = self._run("deb", ["apt-cache", "show", "--no-all-versions", package])
+        found = re.search(r"^Size: (\d+)$", told, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    def download(
+        self, package: str, dest: Path, watch: Callable[[int], None] | None = None
+    ) -> Path:
+        """Fetch ``package`` (or ``package=version``) into directory ``dest``; the .deb's path.
+
+        ``watch`` is told some times a second how many bytes are there.
+        """
         self.update()
-        return self._fetch("deb", ["apt-get", "download", package], dest, "*.deb")[0]
+        return self._fetch("deb", ["apt-get", "download", package], dest, "*.deb", watch)[0]
 
     def source(self, package: str, dest: Path) -> list[Path]:
         """Fetch the source package (.dsc, tarballs) into directory ``dest``; the files' paths."""
@@ -189,13 +199,25 @@ class AptRoot:
         argv = ["apt-get", "source", "--download-only", package]
         return self._fetch("deb-src", argv, dest, "*")
 
-    def _fetch(self, kind: str, argv: list[str], dest: Path, pattern: str) -> list[Path]:
-        """Run ``argv`` in an empty directory beside ``dest`` and move what it leaves there."""
+    def _fetch(
+        self,
+        kind: str,
+        argv: list[str],
+        dest: Path,
+        pattern: str,
+        watch: Callable[[int], None] | None = None,
+    ) -> list[Path]:
+        """Run ``argv`` in an empty directory inside ``dest`` and move what it leaves there."""
         dest.mkdir(parents=True, exist_ok=True)
         staging = dest / f".partial-{os.getpid()}"
         staging.mkdir(exist_ok=True)
+
+        def tick() -> None:
+            if watch:
+                watch(sum(each.stat().st_size for each in staging.iterdir() if each.is_file()))
+
         try:
-            self._run(kind, argv, cwd=staging)
+            self._run(kind, argv, staging, tick)
             files = sorted(staging.glob(pattern))
             if not files:
                 raise UnavailableError(f"{' '.join(argv)} brought no file")
@@ -230,12 +252,16 @@ class AptRoot:
         (home / "etc" / "debian.sources").write_text("\n".join(lines) + "\n")
         (home / "apt.conf").write_text(_config(home, self.arch, _machine_acquire()))
 
-    def _run(self, kind: str, argv: Sequence[str], cwd: Path | None = None) -> str:
+    def _run(
+        self,
+        kind: str,
+        argv: Sequence[str],
+        cwd: Path | None = None,
+        tick: Callable[[], None] | None = None,
+    ) -> str:
         env = dict(os.environ, APT_CONFIG=str(self.root / kind / "apt.conf"), LC_ALL="C.UTF-8")
         try:
-            done = subprocess.run(
-                argv, check=False, env=env, cwd=cwd, capture_output=True, text=True
-            )
+            done = run_tool(argv, env=env, cwd=cwd, tick=tick)
         except FileNotFoundError as error:
             raise UnavailableError(f"{argv[0]} is not installed", _NO_MIRROR_HINT) from error
         if done.returncode:
@@ -245,6 +271,44 @@ class AptRoot:
                 "look at this machine's apt sources and its network",
             )
         return done.stdout
+
+
+def run_tool(
+    argv: Sequence[str],
+    *,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    tick: Callable[[], None] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, calling ``tick`` some times a second meanwhile.
+
+    What interrupts us, such as a signal whose handler raises, ends it and all that it started.
+    Ctrl-C at the terminal reaches us alone.
+    """
+    with subprocess.Popen(
+        argv,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            while True:
+                try:
+                    out, err = process.communicate(timeout=_TICK_S if tick else None)
+                except subprocess.TimeoutExpired:
+                    if tick:
+                        tick()
+                else:
+                    return subprocess.CompletedProcess(argv, process.returncode, out, err)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 def _machine_acquire() -> list[str]:

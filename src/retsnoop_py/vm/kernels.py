@@ -1,58 +1,51 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kernels to boot: Debian's by short name, fetched into the cache, or an image of the user's own.
+"""Kernels to boot: Debian's by name, fetched into the cache, or an image of the user's own.
 
-A name stands for a suite, not for one version: suites move, so the newest package is looked up
-when a kernel is fetched. What is in the cache stays until the next :func:`fetch`.
+What a name stands for is in :mod:`~retsnoop_py.vm.catalog`; the newest package is looked up when
+a kernel is fetched. What is in the cache stays until the next :func:`fetch`::
+
+    kernels/NAME/VERSION/         vmlinuz, lib/modules/RELEASE, debug, kernel.json
+    kernels/NAME/current          a link to the version that NAME stands for
+
+A version that a guest runs is locked, and removed by a later fetch. Caches of before have one
+version, right in ``kernels/NAME``.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import fcntl
 import os
 import shutil
 import struct
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from retsnoop_py.errors import DataError, InputError, UnavailableError
-from retsnoop_py.vm.debian import AptRoot, cache_root, locked
+from retsnoop_py.vm.catalog import DEFAULT, KnownKernel, catalog, known, user_file
+from retsnoop_py.vm.debian import AptRoot, cache_root, locked, run_tool
 from retsnoop_py.vm.modules import write_index, write_kmod_index
 
 __all__ = [
     "DEFAULT",
-    "KNOWN",
     "Kernel",
     "KnownKernel",
     "cached",
+    "catalog",
     "ensure",
     "fetch",
     "from_path",
+    "hold",
     "image_release",
     "kernel_dir",
     "known",
     "tree_size",
 ]
-
-DEFAULT = "6.12"
-
-
-@dataclass(frozen=True, slots=True)
-class KnownKernel:
-    """A kernel with a name: where its packages are.
-
-    ``image`` is a pattern of the package with the kernel; ``also`` are packages beside it and
-    ``debug`` the one with DWARF, with ``{release}`` standing for the kernel's release.
-    """
-
-    name: str
-    suite: str
-    image: str
-    also: tuple[str, ...] = ()
-    debug: str = "linux-image-{release}-dbg"
-    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +54,7 @@ class Kernel:
 
     ``modules`` is a directory like ``/lib/modules/RELEASE``; ``debug`` the root of an unpacked
     debug package (``usr/lib/debug/...`` below it), ``vmlinux`` the image with DWARF in there.
+    ``folder`` is its version's in the cache, None for an image of the user's own.
     """
 
     name: str
@@ -70,88 +64,69 @@ class Kernel:
     debug: Path | None = None
     vmlinux: Path | None = None
     package: str = ""
+    folder: Path | None = None
 
 
-def _known(name: str, suite: str, image: str, about: str, also: tuple[str, ...] = ()) -> None:
-    # the cloud flavour is a third of the size and has the same BPF and tracing settings; it has
-    # virtiofs but no 9p. The ordinary flavour has 9p.
-    for suffix, flavour in (("", "cloud-amd64"), ("-full", "amd64")):
-        KNOWN[name + suffix] = KnownKernel(
-            name + suffix, suite, image.replace("FLAVOUR", flavour), also, about=about
-        )
+class _Meta(msgspec.Struct):
+    """What ``kernel.json`` says."""
 
-
-KNOWN: dict[str, KnownKernel] = {}
-_known(
-    "5.10",
-    "bullseye",
-    r"linux-image-5\.10\.0-[0-9]+-FLAVOUR-unsigned",
-    "oldest in the field: single kprobes, no attach cookies",
-)
-_known(
-    "6.1",
-    "bookworm",
-    r"linux-image-6\.1\.0-[0-9]+-FLAVOUR-unsigned",
-    "Debian 12: cookies, but no FPROBE and so no kprobe.multi",
-)
-_known(
-    "6.12",
-    "trixie",
-    r"linux-image-6\.12\.[0-9]+\+deb13(?:\.[0-9]+)?-FLAVOUR-unsigned",
-    "Debian 13: kprobe.multi and kprobe.session, IBT",
-)
-_known(
-    "7.2",
-    "sid",
-    # the newest in sid, 7.2 or later; the package split into binary, modules and base there
-    r"linux-binary-(?:7\.[2-9]|7\.[1-9][0-9]|[89])[0-9.]*\+deb[0-9]+(?:\.[0-9]+)?-FLAVOUR",
-    "newest in sid, 7.2 or later: fsession.multi, fprobe on fgraph",
-    also=("linux-modules-{release}", "linux-base-{release}"),
-)
-_known(
-    "7.3",
-    "trixie-backports",
-    r"linux-binary-7\.3\.[0-9]+\+deb13(?:\.[0-9]+)?-FLAVOUR",
-    "Debian 13's backports: a verifier that explains itself, virtiofs built in",
-    also=("linux-modules-{release}", "linux-base-{release}"),
-)
+    release: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+    package: str
+    version: str
+    suite: str = ""
 
 
 def kernel_dir(name: str) -> Path:
-    """Where kernel ``name`` lives in the cache, fetched or not."""
+    """Where the versions of kernel ``name`` live in the cache, fetched or not."""
     return cache_root() / "kernels" / name
 
 
-def known(name: str) -> KnownKernel:
-    """The kernel called ``name``. Raises InputError for a name that is not known."""
-    try:
-        return KNOWN[name]
-    except KeyError:
-        names = ", ".join(each for each in KNOWN if not each.endswith("-full"))
-        raise InputError(
-            f"no kernel called {name}",
-            f"known are {names}, each also with -full; or give the path of a kernel image",
-        ) from None
-
-
 def cached(name: str) -> Kernel | None:
-    """Kernel ``name`` as it lies in the cache, or None where it was not fetched yet."""
+    """Kernel ``name`` as it lies in the cache; None where it was not fetched yet or is damaged."""
     home = kernel_dir(name)
-    try:
-        meta = json.loads((home / "kernel.json").read_text())
-    except FileNotFoundError:
+    current = home / "current"
+    folder = current.resolve() if current.exists() else home
+    meta = _read_meta(folder)
+    image = folder / "vmlinuz"
+    if meta is None or not image.is_file():
         return None
-    release = meta["release"]
-    debug = home / "debug"
-    vmlinux = _find_vmlinux(debug, release) if debug.is_dir() else None
+    debug = folder / "debug"
+    vmlinux = _find_vmlinux(debug, meta.release) if debug.is_dir() else None
     return Kernel(
         name=name,
-        release=release,
-        image=home / "vmlinuz",
-        modules=home / "lib" / "modules" / release,
+        release=meta.release,
+        image=image,
+        modules=folder / "lib" / "modules" / meta.release,
         debug=debug if vmlinux else None,
         vmlinux=vmlinux,
-        package=f"{meta['package']} {meta['version']}",
+        package=f"{meta.package} {meta.version}",
+        folder=folder,
+    )
+
+
+def _read_meta(folder: Path) -> _Meta | None:
+    try:
+        return msgspec.json.decode((folder / "kernel.json").read_bytes(), type=_Meta)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None  # fetching anew mends it
+
+
+def hold(kernel: Kernel) -> int | None:
+    """Keep the files of ``kernel`` in the cache as long as the descriptor given is open.
+
+    None for an image of the user's own. Raises UnavailableError if they were removed meanwhile.
+    """
+    if kernel.folder is None:
+        return None
+    with contextlib.suppress(OSError):
+        handle = os.open(kernel.folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        if kernel.image.is_file():
+            return handle
+        os.close(handle)
+    raise UnavailableError(
+        f"a newer version of {kernel.name} took the place of {kernel.package} just now",
+        "run it again",
     )
 
 
@@ -169,31 +144,60 @@ def ensure(name: str, debug: bool = False) -> Kernel:
 def fetch(name: str, debug: bool = False, say: Callable[[str], None] | None = None) -> Kernel:
     """Bring the newest version of kernel ``name`` into the cache, with DWARF if ``debug``.
 
-    Progress goes line by line to ``say``, by default to stderr. Raises InputError for an unknown
-    name, UnavailableError where apt cannot bring it.
+    Progress goes line by line to ``say``, by default to stderr. Where the suites have it no more,
+    a version that is in the cache stays. Raises InputError for an unknown name, UnavailableError
+    where apt cannot bring it. On every way out the cache holds a version wholly or not at all.
     """
     spec = known(name)
     tell = say or (lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
     home = kernel_dir(name)
-    home.parent.mkdir(parents=True, exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
     with locked(home.parent / f".{name}.lock"):
-        apt = AptRoot(spec.suite)
-        tell(f"looking in Debian {spec.suite}")
-        apt.update(force=True)
-        package, version = apt.newest(spec.image)
         have = cached(name)
+        found = _locate(spec, tell)
+        if found is None:
+            if have is None:
+                raise _gone(spec)
+            tell(
+                f"no package of it in Debian {' or '.join(spec.suites)} any more; "
+                f"{have.package} stays"
+            )
+            return have
+        apt, package, version = found
         if have and have.package == f"{package} {version}":
             tell(f"{package} {version} is in the cache already")
         else:
             tell(f"found {package} {version}")
             _fetch_image(spec, apt, package, version, tell)
-        have = cached(name)
+            have = cached(name)
         assert have is not None
         if debug and not have.vmlinux:
             _fetch_debug(spec, apt, have, version, tell)
             have = cached(name)
             assert have is not None
+        if have.folder != home:
+            _drop_others(home, have.folder)
         return have
+
+
+def _locate(spec: KnownKernel, tell: Callable[[str], None]) -> tuple[AptRoot, str, str] | None:
+    """The first suite of ``spec`` that has a package for it, the newest there and its version."""
+    for suite in spec.suites:
+        apt = AptRoot(suite)
+        tell(f"looking in Debian {suite}")
+        apt.update(force=True)
+        found = apt.newest(spec.image)
+        if found:
+            return apt, *found
+    return None
+
+
+def _gone(spec: KnownKernel) -> UnavailableError:
+    return UnavailableError(
+        f"no package named like {spec.image} in Debian {' or '.join(spec.suites)}",
+        "suites move on: take the kernel called newest, give the path of an image, or name the "
+        f"package of today in {user_file()}",
+    )
 
 
 def _fetch_image(
@@ -201,63 +205,105 @@ def _fetch_image(
 ) -> None:
     """Download and unpack the packages of ``spec`` and put them in place in one step."""
     home = kernel_dir(spec.name)
-    staging = home.parent / f".{spec.name}.new"
-    shutil.rmtree(staging, ignore_errors=True)
-    unpacked = staging / "unpacked"
-    try:
-        _unpack(apt, f"{package}={version}", unpacked, tell)
+    with _staging(home / ".new") as staging:
+        unpacked = _unpack(apt, f"{package}={version}", staging, tell)
         image = _find_image(unpacked)
         release = image_release(image)
         for pattern in spec.also:
-            _unpack(apt, f"{pattern.format(release=release)}={version}", unpacked, tell)
+            _unpack(apt, f"{pattern.replace('{release}', release)}={version}", staging, tell)
         modules = staging / "lib" / "modules" / release
         modules.parent.mkdir(parents=True)
         trees = [*unpacked.glob(f"lib/modules/{release}"), *unpacked.glob("usr/lib/modules/*")]
+        if not trees:
+            raise UnavailableError(f"{package} {version} and what goes with it hold no modules")
         shutil.move(image, staging / "vmlinuz")
         shutil.move(trees[0], modules)
         tell("indexing modules")
         write_index(modules)
         shutil.rmtree(unpacked)
-        meta = {"release": release, "package": package, "version": version, "suite": spec.suite}
-        (staging / "kernel.json").write_text(json.dumps(meta, indent=1) + "\n")
-        (staging / "release").write_text(release + "\n")
-        shutil.rmtree(home, ignore_errors=True)
-        staging.rename(home)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    tell(f"ready: Linux {release}, {tree_size(home) >> 20} MB")
+        meta = _Meta(release, package, version, apt.suite)
+        (staging / "kernel.json").write_bytes(msgspec.json.encode(meta) + b"\n")
+        folder = home / version
+        shutil.rmtree(folder, ignore_errors=True)  # what was there was damaged
+        staging.rename(folder)
+        _point(home / "current", version)
+    tell(f"ready: Linux {release}, {tree_size(folder) >> 20} MB")
 
 
 def _fetch_debug(
     spec: KnownKernel, apt: AptRoot, kernel: Kernel, version: str, tell: Callable[[str], None]
 ) -> None:
-    home = kernel_dir(spec.name)
-    staging = home / ".debug.new"
-    shutil.rmtree(staging, ignore_errors=True)
-    try:
-        package = spec.debug.format(release=kernel.release)
-        _unpack(apt, f"{package}={version}", staging, tell)
-        if not _find_vmlinux(staging, kernel.release):
+    assert kernel.folder is not None
+    with _staging(kernel.folder / ".debug.new") as staging:
+        package = spec.debug.replace("{release}", kernel.release)
+        unpacked = _unpack(apt, f"{package}={version}", staging, tell)
+        if not _find_vmlinux(unpacked, kernel.release):
             raise UnavailableError(f"{package} {version} holds no vmlinux")
-        shutil.rmtree(home / "debug", ignore_errors=True)
-        staging.rename(home / "debug")
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    tell(f"ready: debug files of Linux {kernel.release}, {tree_size(home / 'debug') >> 20} MB")
+        debug = kernel.folder / "debug"
+        shutil.rmtree(debug, ignore_errors=True)
+        unpacked.rename(debug)
+    tell(f"ready: debug files of Linux {kernel.release}, {tree_size(debug) >> 20} MB")
 
 
-def _unpack(apt: AptRoot, package: str, dest: Path, tell: Callable[[str], None]) -> None:
-    tell(f"downloading {package.partition('=')[0]}")
-    archive = apt.download(package, dest.parent)
+@contextlib.contextmanager
+def _staging(folder: Path) -> Iterator[Path]:
+    """An empty ``folder`` to prepare something in, gone afterwards unless it was renamed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     try:
-        tell(f"unpacking {archive.stat().st_size >> 20} MB")
-        dest.mkdir(exist_ok=True)
-        argv = ["dpkg-deb", "-x", str(archive), str(dest)]
-        done = subprocess.run(argv, check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise DataError(f"cannot unpack {archive.name}: {done.stderr.strip()}")
+        yield folder
     finally:
-        archive.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _point(link: Path, target: str) -> None:
+    """Make the symbolic link ``link`` point to ``target``, in one step."""
+    fresh = link.with_name(".current.new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(link)
+
+
+def _drop_others(home: Path, keep: Path | None) -> None:
+    """Remove the versions in ``home`` other than ``keep`` that no guest runs."""
+    for folder in home.iterdir():
+        whole = (folder / "kernel.json").exists() and not folder.is_symlink()
+        if whole and folder != keep:
+            _drop(folder, [folder])
+    if (home / "kernel.json").exists():  # of a cache of before, see above
+        names = ("vmlinuz", "lib", "debug", ".debug.new", "release", "kernel.json")
+        _drop(home, [home / name for name in names])
+
+
+def _drop(version: Path, parts: list[Path]) -> None:
+    """Remove ``parts`` of the folder ``version``, unless a guest holds that."""
+    handle = os.open(version, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    else:
+        for part in parts:
+            if part.is_dir():
+                shutil.rmtree(part, ignore_errors=True)
+            else:
+                part.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def _unpack(apt: AptRoot, package: str, staging: Path, tell: Callable[[str], None]) -> Path:
+    """Download ``package`` and add what is in it to the folder ``unpacked`` in ``staging``."""
+    tell(f"downloading {package.partition('=')[0]}")
+    archive = apt.download(package, staging, lambda _: None)
+    tell(f"unpacking {archive.stat().st_size >> 20} MB")
+    unpacked = staging / "unpacked"
+    unpacked.mkdir(exist_ok=True)
+    done = run_tool(["dpkg-deb", "-x", str(archive), str(unpacked)])
+    if done.returncode:
+        raise DataError(f"cannot unpack {archive.name}: {done.stderr.strip()}")
+    archive.unlink()
+    return unpacked
 
 
 def _find_image(root: Path) -> Path:

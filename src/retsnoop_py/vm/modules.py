@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from retsnoop_py.errors import DataError, UnavailableError
+from retsnoop_py.vm.debian import run_tool
 
 __all__ = [
     "ModuleTree",
@@ -148,9 +149,10 @@ def write_kmod_index(root: Path) -> None:
     ``root`` must end in ``lib/modules/RELEASE``. Raises DataError if depmod does not like it.
     """
     depmod = shutil.which("depmod", path="/sbin:/usr/sbin:/bin:/usr/bin")
-    if depmod is None or (root / "modules.dep.bin").exists():
+    # of all its files the last one it writes: others are there when it was interrupted
+    if depmod is None or (root / "modules.devname").exists():
         return
     argv = [depmod, "-b", str(root.parents[2]), root.name]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    done = run_tool(argv)
     if done.returncode:
         raise DataError(f"depmod failed on {root}: {done.stderr.strip()}")

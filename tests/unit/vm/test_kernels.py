@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import struct
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from retsnoop_py.errors import DataError, InputError
+from retsnoop_py.errors import DataError, InputError, UnavailableError
 from retsnoop_py.vm import kernels
 
 PACKAGES = {
@@ -41,24 +46,17 @@ OTHERS = [
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_name_selects_its_package_and_no_other(name: str) -> None:
-    spec = kernels.known(name)
-    pattern = spec.image
-    same_suite = [PACKAGES[each] for each in PACKAGES if kernels.known(each).suite == spec.suite]
-    candidates = [*same_suite, *OTHERS]
+    pattern = kernels.known(name).image
+    candidates = [*PACKAGES.values(), *OTHERS]
     assert [each for each in candidates if re.fullmatch(pattern, each)] == [PACKAGES[name]]
 
 
-@pytest.mark.parametrize("version", ["7.3.1", "7.10.2", "8.0", "7.2~rc3"])
-def test_7_2_is_the_newest_of_sid(version: str) -> None:
-    found = re.fullmatch(kernels.known("7.2").image, f"linux-binary-{version}+deb14-cloud-amd64")
-    assert bool(found) == ("rc" not in version)
-
-
-def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"no kernel called 4\.19") as caught:
-        kernels.known("4.19")
-    assert caught.value.hint is not None
-    assert "5.10, 6.1, 6.12, 7.2" in caught.value.hint
+@pytest.mark.parametrize("version", ["7.2.13+deb14", "7.10.2+deb14", "8.0+deb15.1"])
+def test_newest_takes_any_series_but_no_other_flavour(version: str) -> None:
+    pattern = re.compile(kernels.known("newest").image)
+    assert pattern.fullmatch(f"linux-binary-{version}-cloud-amd64")
+    assert not pattern.fullmatch(f"linux-binary-{version}-amd64")
+    assert not pattern.fullmatch(f"linux-binary-{version}-rt-amd64")
 
 
 def bzimage(release: str) -> bytes:
@@ -108,14 +106,21 @@ def test_modules_that_were_named_must_exist(image: Path, tmp_path: Path) -> None
         kernels.from_path(image, tmp_path)
 
 
-def test_what_is_cached_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the cache with all kernels, empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "retsnoop-py/kernels"
+
+
+def test_what_a_cache_of_before_has_is_read_back(cache: Path) -> None:
     assert kernels.cached("6.12") is None
     home = kernels.kernel_dir("6.12")
-    assert home == tmp_path / "retsnoop-py/kernels/6.12"
+    assert home == cache / "6.12"
     home.mkdir(parents=True)
     meta = {"release": "6.12.1", "package": "linux-image-6.12.1", "version": "6.12.1-1"}
     (home / "kernel.json").write_text(json.dumps(meta))
+    (home / "vmlinuz").touch()
     kernel = kernels.cached("6.12")
     assert kernel is not None
     assert (kernel.release, kernel.package) == ("6.12.1", "linux-image-6.12.1 6.12.1-1")
@@ -126,3 +131,120 @@ def test_what_is_cached_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     kernel = kernels.cached("6.12")
     assert kernel is not None
     assert kernel.vmlinux == vmlinux
+
+
+class Suite:
+    """Stands for apt: its package is that of the newest of ``versions``, empty but for a kernel."""
+
+    versions: ClassVar[list[str]] = []
+
+    def __init__(self, suite: str) -> None:
+        self.suite = suite
+
+    def update(self, force: bool) -> None:
+        assert force
+
+    def newest(self, pattern: str) -> tuple[str, str] | None:
+        found = max(self.versions, default=None)
+        return (PACKAGES["6.12"], found) if found else None
+
+    def size(self, package: str) -> int:
+        return 1000
+
+    def download(self, package: str, dest: Path, watch: Callable[[int], None]) -> Path:
+        watch(500)
+        tree = dest / "tree"
+        version = package.partition("=")[2]
+        release = f"{version}-test"
+        (tree / "DEBIAN").mkdir(parents=True)
+        control = f"Package: linux\nVersion: {version}\nArchitecture: amd64\n"
+        control += "Maintainer: nobody <nobody@localhost>\nDescription: none\n"
+        (tree / "DEBIAN/control").write_text(control)
+        (tree / "boot").mkdir()
+        (tree / f"boot/vmlinuz-{release}").write_bytes(bzimage(release))
+        (tree / f"lib/modules/{release}/kernel").mkdir(parents=True)
+        argv = ["dpkg-deb", "-b", str(tree), str(dest / "linux.deb")]
+        subprocess.run(argv, check=True, capture_output=True)
+        shutil.rmtree(tree)
+        return dest / "linux.deb"
+
+
+@pytest.fixture
+def suite(cache: Path, monkeypatch: pytest.MonkeyPatch) -> type[Suite]:
+    monkeypatch.setattr(kernels, "AptRoot", Suite)
+    Suite.versions = ["1"]
+    return Suite
+
+
+def fetch(said: list[str] | None = None) -> kernels.Kernel:
+    return kernels.fetch("6.12", say=(said if said is not None else []).append)
+
+
+def test_a_newer_version_leaves_that_which_a_guest_runs_until_later(
+    suite: type[Suite], cache: Path
+) -> None:
+    old = fetch()
+    assert old.modules is not None
+    running = kernels.hold(old)
+    assert running is not None
+    suite.versions += ["2"]
+    new = fetch()
+    assert new.release == "2-test"
+    assert kernels.cached("6.12") == new
+    assert old.modules.is_dir()
+    os.close(running)
+    assert fetch() == new
+    assert sorted(path.name for path in (cache / "6.12").iterdir()) == ["2", "current"]
+    with pytest.raises(UnavailableError, match=r"newer version of 6\.12 took the place") as caught:
+        kernels.hold(old)
+    assert caught.value.hint == "run it again"
+
+
+def test_a_version_of_a_cache_of_before_makes_way_too(suite: type[Suite], cache: Path) -> None:
+    home = cache / "6.12"
+    shutil.move(fetch().image.parent, cache / "moved")
+    shutil.rmtree(home)
+    (cache / "moved").rename(home)
+    old = kernels.cached("6.12")
+    assert old is not None
+    assert old.folder == home
+    assert fetch() == old
+    suite.versions += ["2"]
+    assert fetch().folder == home / "2"
+    assert sorted(path.name for path in home.iterdir()) == ["2", "current"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"release": 6}', '{"release": "../..", "package": "", "version": ""}']
+)
+def test_a_damaged_description_is_fetched_anew(text: str, suite: type[Suite]) -> None:
+    kernel = fetch()
+    assert kernel.folder is not None
+    (kernel.folder / "kernel.json").write_text(text)
+    assert kernels.cached("6.12") is None
+    assert kernels.ensure("6.12") == kernel
+
+
+def test_a_kernel_that_the_suites_have_no_more_stays_usable(suite: type[Suite]) -> None:
+    kernel = fetch()
+    suite.versions = []
+    said: list[str] = []
+    assert fetch(said) == kernel
+    assert said[-1] == f"no package of it in Debian trixie any more; {kernel.package} stays"
+    assert kernels.ensure("6.12") == kernel
+    with pytest.raises(UnavailableError, match=r"in Debian bullseye$") as caught:
+        kernels.fetch("5.10", say=said.append)
+    assert caught.value.hint is not None
+    assert "take the kernel called newest" in caught.value.hint
+
+
+def test_what_ends_a_fetch_leaves_nothing_behind(
+    suite: type[Suite], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: object) -> None:
+        raise SystemExit(143)
+
+    monkeypatch.setattr(kernels, "write_index", ends)
+    with pytest.raises(SystemExit):
+        fetch()
+    assert list((cache / "6.12").iterdir()) == []
