@@ -9,7 +9,7 @@ C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-live bench lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-live bench soak lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -17,7 +17,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Kernels for test-live and bench: KERNEL=\"$(KERNELS)\", or some of them."
-	@echo "PYTHON=... chooses another Python, BENCH=... adds options to bench (BENCH=--help)."
+	@echo "PYTHON=... chooses another Python, BENCH=... adds options to bench (BENCH=--help)"
+	@echo "and SOAK=... to soak."
 
 build: ## everything up to a working .venv/bin/retsnoop-py
 	@command -v $(PYTHON) >/dev/null || test "$$(id -u)" != 0 \
@@ -43,6 +44,9 @@ test-live: build ## tests that boot kernels: make test-live KERNEL=6.1
 
 bench: build ## measure against retsnoop and others: make bench KERNEL=6.12 RETSNOOP=PATH
 	@KERNEL="$(KERNEL)" $(BIN)/python -m tests.bench $(BENCH)
+
+soak: build ## hours of rounds, sessions, kills and damaged input: make soak KERNEL=6.12
+	@$(BIN)/python -m tests.soak inputs $(KERNEL) $(SOAK)
 
 lint: build ## ruff, mypy --strict, clang-format; BPF for x86_64 and arm64
 	@$(BIN)/ruff check .

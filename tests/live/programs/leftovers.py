@@ -33,16 +33,17 @@ def lines(path: Path) -> list[str]:
     return []
 
 
-print(
-    json.dumps(
-        {
-            **{name: count_ids(command) for name, command in NEXT_ID.items()},
-            "kprobes": lines(TRACING.parent / "kprobes/list"),
-            "events": lines(TRACING / "kprobe_events"),
-            "functions": lines(TRACING / "enabled_functions"),
-            "pinned": [str(path) for path in Path("/sys/fs/bpf").rglob("*")],
-            "expedited": lines(Path("/sys/kernel/rcu_expedited")),
-            "tracing_on": lines(TRACING / "tracing_on"),
-        }
-    )
-)
+def leftovers() -> dict[str, object]:
+    return {
+        **{name: count_ids(command) for name, command in NEXT_ID.items()},
+        "kprobes": lines(TRACING.parent / "kprobes/list"),
+        "events": lines(TRACING / "kprobe_events"),
+        "functions": lines(TRACING / "enabled_functions"),
+        "pinned": [str(path) for path in Path("/sys/fs/bpf").rglob("*")],
+        "expedited": lines(Path("/sys/kernel/rcu_expedited")),
+        "tracing_on": lines(TRACING / "tracing_on"),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(leftovers()))

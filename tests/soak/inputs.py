@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Damaged recordings, damaged objects and odd globs by the thousand: none may end in a bug.
+
+Each case runs in a process with 500 MB and half a minute. A case is made from its number and the
+seed alone, so one that failed can be made again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.soak.results import Outcome
+from tests.unit.select.kernels import Kernel
+
+from retsnoop_py.cli.main import main as retsnoop_py
+from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.libbpf import OBJECTS
+from retsnoop_py.recording.format import FrameKind, file_header, pack_frame
+from retsnoop_py.recording.reader import Frame, read_frames
+from retsnoop_py.symbolize.dwarf import DwarfImage
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+#: What one case may take.
+MEMORY = 500 << 20
+SECONDS = 30
+#: Cases of one process: how many are lost sight of when one kills it.
+BATCH = 100
+#: Statuses that tell what is wrong with the input, or that nothing is.
+TOLD = {0, 64, 65, 66, 69}
+VIEWS = (
+    (),
+    ("-T",),
+    ("-T", "-A"),
+    ("-T", "-I", "-S"),
+    ("--format", "json", "-S"),
+    ("-T", "-A", "-B", "-E", "-S", "--ascii"),
+    ("-x", "EINVAL", "-L", "1us"),
+    ("-C", "stacks.emit-addrs=y", "-C", "args.fmt-max-arg-width=3", "-A"),
+)
+ODD: tuple[Any, ...] = (
+    *(-1, 0, 1, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**53, 2**63 - 1, -(2**63), 2**64 - 1),
+    *("", "x", "\x1b[2J", "\x00", "\u202e", "a" * 100_000, "%s" * 50, "/", "../" * 30),
+    *([], {}, None, True, 0.5, [[]] * 50, {"a": {"b": {}}}),
+)
+
+
+class Damage:
+    """One random way after another; all from one number."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        self.random = random.Random(f"{seed}/{number}")
+
+    def bytes(self, data: bytes) -> bytes:
+        """Some bytes changed, removed, added or moved."""
+        changed = bytearray(data)
+        for _ in range(self.random.choice((1, 1, 2, 4, 16))):
+            at = self.random.randrange(len(changed) + 1)
+            length = min(self.random.choice((1, 2, 4, 8, 64, 1024)), len(changed) - at)
+            odd = self.random.choice((b"\xff", b"\0", b"\x7f\xff", b"\x80", b"\x01\0\0\0"))
+            match self.random.randrange(5):
+                case 0 if length:
+                    changed[at] ^= 1 << self.random.randrange(8)
+                case 1:
+                    changed[at : at + length] = (odd * length)[:length]
+                case 2:
+                    del changed[at : at + length]
+                case 3:
+                    changed[at:at] = self.random.randbytes(length)
+                case _:
+                    other = self.random.randrange(len(changed) + 1)
+                    changed[at : at + length] = changed[other : other + length]
+        return bytes(changed)
+
+    def value(self, value: Any) -> Any:
+        """Something odd, somewhere in what JSON or MessagePack hold."""
+        if isinstance(value, dict) and value and self.random.random() < 0.9:
+            key = self.random.choice(list(value))
+            return {**value, key: self.value(value[key])}
+        if isinstance(value, list) and value and self.random.random() < 0.9:
+            at = self.random.randrange(len(value))
+            rest = value[at + 1 :]
+            return [
+                *value[:at],
+                *([] if self.random.random() < 0.1 else [self.value(value[at])]),
+                *rest,
+            ]
+        return self.random.choice(ODD)
+
+    def frames(self, frames: list[Frame]) -> list[tuple[int, bytes]]:
+        """The frames of a recording, whole but with something odd in them."""
+        made = [(int(frame.kind), bytes(frame.payload)) for frame in frames]
+        at = self.random.randrange(len(made))
+        kind, payload = made[at]
+        match self.random.randrange(8):
+            case 0:
+                del made[at]
+            case 1:
+                made.insert(self.random.randrange(len(made)), (kind, payload))
+            case 2:
+                made[at] = (self.random.choice(list(FrameKind)), payload)
+            case 3 | 4:
+                made[at] = (kind, self.bytes(payload))
+            case _:
+                made[at] = (kind, self._decoded(kind, payload))
+        return made
+
+    def _decoded(self, kind: int, payload: bytes) -> bytes:
+        if kind in (FrameKind.FACTS, FrameKind.END):
+            value = self.value(json.loads(payload))
+            return json.dumps(value, default=str).encode(errors="surrogatepass")
+        if kind in (FrameKind.SYMBOLS, FrameKind.USER_SYMBOLS):
+            return msgspec.msgpack.encode(self._small(self.value(msgspec.msgpack.decode(payload))))
+        return self.bytes(payload)
+
+    def _small(self, value: Any) -> Any:
+        """The value with integers that MessagePack has."""
+        if isinstance(value, dict):
+            return {key: self._small(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self._small(each) for each in value]
+        return min(value, 2**64 - 1) if isinstance(value, int) else value
+
+    def glob(self, names: list[str]) -> str:
+        """A glob: of a name that exists, with characters that mean something, or of any."""
+        if self.random.random() < 0.2:
+            return "".join(
+                chr(self.random.choice((self.random.randrange(1, 128), 0x2190, 0xFF)))
+                for _ in range(self.random.randrange(1, 40))
+            )
+        text = list(self.random.choice(names))
+        for _ in range(self.random.randrange(6)):
+            what = self.random.choice(
+                ("*", "?", "[", "]", ":", "/", "@", "[x]", "**", "\\", "!", " ", "*" * 60)
+            )
+            text.insert(self.random.randrange(len(text) + 1), what)
+        return "".join(text)
+
+
+class Cases:
+    """The cases of each kind, by number; a folder for what they need on disk."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self._seed = seed
+        self._folder = folder
+        self._sources: dict[str, Any] = {}
+
+    def recording(self, number: int) -> None:
+        """Replay a damaged golden recording; the status must be a documented one."""
+        damage = Damage(self._seed, number)
+        golden = sorted(GOLDEN.glob("*.rsn"))
+        source = golden[number % len(golden)]
+        if damage.random.random() < 0.3:
+            data = damage.bytes(source.read_bytes())
+        else:
+            frames = damage.frames(self._once(source.name, lambda: list(read_frames(source))))
+            data = file_header() + b"".join(pack_frame(kind, payload) for kind, payload in frames)
+        path = self._folder / "case.rsn"
+        path.write_bytes(data)
+        status = retsnoop_py(["replay", str(path), *damage.random.choice(VIEWS)])
+        if status not in TOLD:
+            raise AssertionError(f"exit status {status}")
+
+    def object(self, number: int) -> None:
+        """Read a damaged image: its headers, its BTF, its DWARF."""
+        damage = Damage(self._seed, number)
+        sources = self._once("objects", self._objects)
+        data = damage.bytes(damage.random.choice(sources))
+        path = self._folder / "case.o"
+        path.write_bytes(data)
+        try:
+            with ElfFile(path) as elf:
+                facts = (elf.build_id, elf.debug_link, elf.alternate_link, elf.has_dwarf)
+                assert all(fact is None or isinstance(fact, str | bool) for fact in facts)
+                blob = elf.read(".BTF") if ".BTF" in elf.sections else b""
+            if blob:
+                read_btf(blob)
+        except RetsnoopError:
+            pass
+        try:
+            with DwarfImage(path) as image:
+                units = image.units()
+                for unit in units[:20]:
+                    for low, high in unit.ranges[:20]:
+                        image.lookup(low)
+                        image.lookup((low + high) // 2)
+        except RetsnoopError:
+            pass
+
+    def btf(self, number: int) -> None:
+        """Read damaged BTF."""
+        damage = Damage(self._seed, number)
+        try:
+            read_btf(damage.bytes(self._once("btf", lambda: _section(OBJECTS / "trace.bpf.o"))))
+        except RetsnoopError:
+            pass
+
+    def globs(self, number: int) -> None:
+        """Select by odd globs."""
+        damage = Damage(self._seed, number)
+        names, kernel = self._once("kernel", self._kernel)
+        globs = [damage.glob(names) for _ in range(damage.random.randrange(1, 4))]
+        try:
+            kernel.select(entry=globs[:1], allow=globs[1:2], deny=globs[2:])
+        except RetsnoopError:
+            pass
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._sources:
+            self._sources[name] = make()
+        return self._sources[name]
+
+    def _objects(self) -> list[bytes]:
+        """A BPF object, and a program with DWARF as compilers make it here."""
+        source, program = self._folder / "program.c", self._folder / "program"
+        source.write_text(
+            "static inline int check(int v) { return v > 7 ? -22 : v * 3; }\n"
+            "int main(int argc, char **argv) { return check(argc) + (argv[0] != 0); }\n"
+        )
+        subprocess.run(["gcc", "-g", "-O2", "-o", str(program), str(source)], check=True)
+        return [(OBJECTS / "trace.bpf.o").read_bytes(), program.read_bytes()]
+
+    def _kernel(self) -> tuple[list[str], Kernel]:
+        names = ["__sys_bpf", "array_map_alloc", "helper", "__x64_sys_bpf", "bpf_map_alloc.isra.0"]
+        names += [f"vfs_function_{number}" for number in range(500)]
+        kernel = Kernel(self._folder / "kernel")
+        for name in names:
+            kernel.add(name, "btrfs" if name.endswith("7") else None)
+        return names, kernel
+
+
+def _section(path: Path) -> bytes:
+    with ElfFile(path) as elf:
+        return elf.read(".BTF")
+
+
+def read_btf(blob: bytes) -> None:
+    """All that is asked of a BTF blob."""
+    btf = Btf(blob)
+    for type_id in range(1, min(btf.end, 500)):
+        try:
+            type_ = btf.type(type_id)
+            btf.size_of(type_id)
+            btf.declare(type_id, "x")
+            if type_.kind in (Kind.STRUCT, Kind.UNION):
+                btf.members(type_id)
+            elif type_.kind is Kind.FUNC:
+                btf.prototype(type_id)
+            elif type_.kind in (Kind.ENUM, Kind.ENUM64):
+                btf.enumerators(type_id)
+        except RetsnoopError:
+            pass
+
+
+KINDS = {"recording": 12_000, "object": 3_000, "btf": 3_000, "globs": 2_000}
+
+
+def mutated_inputs(scale: float, seed: int, say: Callable[[str], None]) -> Iterator[Outcome]:
+    """Run all cases of each kind."""
+    for kind, full in KINDS.items():
+        outcome = Outcome("inputs", f"damaged {kind}" if kind != "globs" else "odd globs")
+        began = time.monotonic()
+        cases = max(round(full * scale), 1)
+        for start in range(0, cases, BATCH):
+            for problem in _batch(kind, seed, range(start, min(start + BATCH, cases))):
+                outcome.fail(problem)
+        outcome.told = f"{cases:,} cases"
+        outcome.seconds = time.monotonic() - began
+        say(outcome.line())
+        yield outcome
+
+
+def _batch(kind: str, seed: int, numbers: range) -> Iterator[str]:
+    """Run cases in a process of their own; what was wrong with them."""
+    left = numbers
+    while left:
+        argv = [sys.executable, "-m", "tests.soak.inputs", kind, str(seed), *map(str, left)]
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
+        said = [int(line) for line in done.stdout.splitlines() if line.isdecimal()]
+        if done.returncode == 0:
+            return
+        failed = said[-1] if said else left[0]
+        why = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+        yield f"{kind} {failed} (seed {seed}): {why[0]} ({done.returncode})"
+        left = left[left.index(failed) + 1 :]
+
+
+def main() -> int:
+    """The process of a batch: says the number of each case before it is tried."""
+    kind, seed, *numbers = sys.argv[1:]
+    told = os.dup(1)
+    with (
+        tempfile.TemporaryDirectory(prefix="soak-") as name,
+        Path(os.devnull).open("w") as nowhere,
+    ):
+        cases = Cases(int(seed), Path(name))
+        run = getattr(cases, kind)
+        os.dup2(nowhere.fileno(), 1)
+        errors = os.dup(2)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        for number in map(int, numbers):
+            os.write(told, b"%d\n" % number)
+            os.dup2(nowhere.fileno(), 2)
+            signal.alarm(SECONDS)
+            try:
+                run(number)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it is a bug
+                os.dup2(errors, 2)
+                print(f"{type(error).__name__}: {error}"[:500], file=sys.stderr)
+                return 1
+            finally:
+                signal.alarm(0)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is done to one kernel for a long time, in one guest of it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.live.support import FEW, PROGRAMS, PYTHON, TOOL, compiled
+from tests.live.test_cleanup import assert_back_to, leftovers
+from tests.soak.results import Outcome
+
+from retsnoop_py.attach.plan import LADDER
+from retsnoop_py.settings import Mechanism
+from retsnoop_py.vm.machine import Machine, kernel_problems
+
+KILLS = Path(__file__).parent / "kills.py"
+#: What each round attaches to, beside the entry functions.
+FUNCTIONS = ("map_create", "array_map_alloc_check")
+ROUNDS = 10_000
+#: Those of a mechanism that is not the one used by itself.
+ROUNDS_OF_OTHERS = 100
+HOURS = 3600.0
+#: Counters of the summary that stand for sessions which are not shown.
+NOT_SHOWN = ("sessions_dropped", "sessions_unstarted", "sessions_abandoned", "lost_memory")
+
+
+class KernelSoak:
+    """The steps of one kernel; each gives an :class:`Outcome` and leaves the guest as it was.
+
+    ``scale`` is a fraction of the full numbers, for trying the steps themselves.
+    """
+
+    def __init__(self, kernel: str, scale: float, say: Callable[[str], None]) -> None:
+        self.kernel = kernel
+        self._scale = scale
+        self._say = say
+
+    def run(self) -> Iterator[Outcome]:
+        """Boot, do every step, look at the kernel's log after each."""
+        with Machine(self.kernel) as machine:
+            self.release = machine.release
+            yield from self._rounds(machine)
+            yield self._sessions(machine)
+            yield self._kills(machine)
+
+    def _count(self, full: int) -> int:
+        return max(round(full * self._scale), 1)
+
+    def _rounds(self, machine: Machine) -> Iterator[Outcome]:
+        checks = json.loads(machine.run([TOOL, "doctor", "--json"]).out)["checks"]
+        able = [
+            name
+            for name in (mechanism.value for mechanism in (*LADDER, Mechanism.FENTRY))
+            if checks[f"mechanism.{name}"]["answer"] == "yes"
+        ]
+        others = dict.fromkeys(able[1:], self._count(ROUNDS_OF_OTHERS))
+        best = self._count(ROUNDS) - sum(others.values())
+        for name, rounds in {able[0]: max(best, 1), **others}.items():
+            with self._step(machine, f"{name}: attach and detach") as step:
+                argv = [PYTHON, str(PROGRAMS / "rounds.py"), str(rounds), name, *FUNCTIONS]
+                result = machine.run(argv, timeout=3 * HOURS)
+                if result.status:
+                    step.fail(result.err)
+                else:
+                    told = json.loads(result.out)
+                    step.told = f"{rounds:,} rounds, {told['calls']:,} failing calls meanwhile"
+                    if told["attached"] % rounds or told["attached"] < rounds * len(FUNCTIONS):
+                        step.fail(f"{told['attached']} functions attached in {rounds} rounds")
+            yield step
+
+    def _sessions(self, machine: Machine) -> Outcome:
+        calls = self._count(125_000)
+        burst = compiled(machine, "burst")
+        last = machine.share / "last"
+        trace = shlex.join([TOOL, "--format", "json", *FEW, "--", str(burst), "8", str(calls)])
+        # the burst's own line goes to stderr, so that stdout has sessions and a summary
+        script = (
+            f'set -o pipefail; {trace} | tee >(tail -n1 >{last}) | grep -c \'"type":"session"\''
+        )
+        with self._step(machine, "sessions of 8 threads at once") as step:
+            result = machine.run(["bash", "-c", script], timeout=3 * HOURS)
+            if result.status:
+                step.fail(result.err)
+                return step
+            shown, summary = int(result.out), json.loads(last.read_text())
+            lost = {name: count for name, count in summary["lost"].items() if count}
+            step.told = f"{8 * calls:,} made, {shown:,} shown, counted as lost: {lost or 'none'}"
+            missing = 8 * calls - shown - sum(lost.get(name, 0) for name in NOT_SHOWN)
+            if missing or shown != summary["sessions"]:
+                step.fail(f"{missing} neither shown nor counted")
+        return step
+
+    def _kills(self, machine: Machine) -> Outcome:
+        with self._step(machine, "kill -9 at a random moment") as step:
+            kills = self._count(100)
+            load = machine.start([str(compiled(machine, "burst")), "2", "1000000000"])
+            argv = [PYTHON, str(KILLS), str(kills), TOOL, *FEW]
+            result = machine.run(argv, timeout=3 * HOURS)
+            load.send_signal(9)
+            load.wait(60)
+            if result.status:
+                step.fail(result.err or result.out)
+            else:
+                told = json.loads(result.out)
+                step.told = f"{kills} times, {told['tracing']} of them while tracing"
+        return step
+
+    @contextmanager
+    def _step(self, machine: Machine, what: str) -> Iterator[Outcome]:
+        """A step, after which nothing is left of it and the kernel has not complained."""
+        outcome = Outcome(self.kernel, what)
+        before = leftovers(machine)
+        began = time.monotonic()
+        yield outcome
+        outcome.seconds = time.monotonic() - began
+        try:
+            assert_back_to(before, machine, patience=90)
+        except AssertionError as error:
+            outcome.fail(f"left behind: {error}")
+        problems = kernel_problems(machine.kernel_log())
+        if problems:
+            outcome.fail(f"the kernel's log: {problems}")
+        self._say(outcome.line())
