@@ -64,7 +64,7 @@ class Damage:
     def __init__(self, seed: int, number: int) -> None:
         self.random = random.Random(f"{seed}/{number}")
 
-    def bytes(self, data: bytes) -> bytes:
+    def damaged(self, data: bytes) -> bytes:
         """Some bytes changed, removed, added or moved."""
         changed = bytearray(data)
         for _ in range(self.random.choice((1, 1, 2, 4, 16))):
@@ -113,7 +113,7 @@ class Damage:
             case 2:
                 made[at] = (self.random.choice(list(FrameKind)), payload)
             case 3 | 4:
-                made[at] = (kind, self.bytes(payload))
+                made[at] = (kind, self.damaged(payload))
             case _:
                 made[at] = (kind, self._decoded(kind, payload))
         return made
@@ -124,7 +124,7 @@ class Damage:
             return json.dumps(value, default=str).encode(errors="surrogatepass")
         if kind in (FrameKind.SYMBOLS, FrameKind.USER_SYMBOLS):
             return msgspec.msgpack.encode(self._small(self.value(msgspec.msgpack.decode(payload))))
-        return self.bytes(payload)
+        return self.damaged(payload)
 
     def _small(self, value: Any) -> Any:
         """The value with integers that MessagePack has."""
@@ -164,7 +164,7 @@ class Cases:
         golden = sorted(GOLDEN.glob("*.rsn"))
         source = golden[number % len(golden)]
         if damage.random.random() < 0.3:
-            data = damage.bytes(source.read_bytes())
+            data = damage.damaged(source.read_bytes())
         else:
             frames = damage.frames(self._once(source.name, lambda: list(read_frames(source))))
             data = file_header() + b"".join(pack_frame(kind, payload) for kind, payload in frames)
@@ -178,7 +178,7 @@ class Cases:
         """Read a damaged image: its headers, its BTF, its DWARF."""
         damage = Damage(self._seed, number)
         sources = self._once("objects", self._objects)
-        data = damage.bytes(damage.random.choice(sources))
+        data = damage.damaged(damage.random.choice(sources))
         path = self._folder / "case.o"
         path.write_bytes(data)
         try:
@@ -204,7 +204,7 @@ class Cases:
         """Read damaged BTF."""
         damage = Damage(self._seed, number)
         try:
-            read_btf(damage.bytes(self._once("btf", lambda: _section(OBJECTS / "trace.bpf.o"))))
+            read_btf(damage.damaged(self._once("btf", lambda: _section(OBJECTS / "trace.bpf.o"))))
         except RetsnoopError:
             pass
 
