@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DOCS = Path("docs/reliability.md")
+#: Problems of a step that are told in words.
+_NAMED = 5
 
 
 @dataclass(slots=True)
@@ -24,18 +26,24 @@ class Outcome:
         """Something was wrong."""
         self.problems.append(" ".join(why.split())[:2000])
 
+    @property
+    def verdict(self) -> str:
+        """What was wrong: the first few in words."""
+        more = len(self.problems) - _NAMED
+        rest = [f"and {more} more"] if more > 0 else []
+        return "; ".join([*self.problems[:_NAMED], *rest]) or "nothing wrong"
+
     def line(self) -> str:
         """The step in a line, for who waits."""
-        verdict = "; ".join(self.problems) or "ok"
         told = self.told or "nothing"
-        return f"{self.subject:8} {self.what}: {told}: {verdict} ({self.seconds:.0f} s)"
+        return f"{self.subject:8} {self.what}: {told}: {self.verdict} ({self.seconds:.0f} s)"
 
 
 def table(outcomes: Iterable[Outcome]) -> list[str]:
     """A table in Markdown."""
     rows = ["| what | how much | came to | seconds |", "| --- | --- | --- | --- |"]
     for each in outcomes:
-        verdict = "; ".join(each.problems).replace("|", "\\|") or "nothing wrong"
+        verdict = each.verdict.replace("|", "\\|")
         rows.append(f"| {each.what} | {each.told} | {verdict} | {each.seconds:.0f} |")
     return rows
 
