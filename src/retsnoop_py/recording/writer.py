@@ -7,6 +7,7 @@ killed, what was captured stays readable up to the last whole frame.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -38,7 +39,7 @@ class RecordingWriter:
     Making one opens the file, so that an unwritable path is known before anything is traced,
     but an older recording there is kept until :meth:`start`; a file that was created is removed
     again if :meth:`start` never comes. Raises OutputError if ``path`` cannot be written, is
-    not a regular file, or is being written by another run.
+    not a regular file, may be somebody else's trap, or is being written by another run.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +47,12 @@ class RecordingWriter:
         self._started = False
         self._failed = False
         self._good_bytes = 0
-        self._fd, self._created = _open(path)
+        self._folder = _open_folder(path)
+        try:
+            self._fd, self._created = _open(self._folder, path)
+        except BaseException:
+            os.close(self._folder)
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -94,8 +100,12 @@ class RecordingWriter:
         if self._fd < 0:
             return
         if self._created and not self._started:
-            self._path.unlink(missing_ok=True)
+            try:
+                os.unlink(self._path.name, dir_fd=self._folder)
+            except FileNotFoundError:
+                pass  # somebody was faster
         os.close(self._fd)
+        os.close(self._folder)
         self._fd = -1
 
     def _append(self, data: bytes) -> None:
@@ -119,26 +129,78 @@ class RecordingWriter:
         )
 
 
-def _open(path: Path) -> tuple[int, bool]:
-    """A descriptor for writing, contents untouched, and whether the file is new."""
+def _open_folder(path: Path) -> int:
+    """The directory that is to hold ``path``, so that what is checked is what is written to."""
+    try:
+        return os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as err:
+        raise _unwritable(path, err) from err
+
+
+def _open(folder: int, path: Path) -> tuple[int, bool]:
+    """A descriptor for writing, contents untouched, and whether the file is new.
+
+    Where others may put files, one that is there must be a plain file of ours: a link could lead
+    root to any file, and what another user owns tells that user what was recorded. The kernel's
+    fs.protected_* say the same, where they are set, and only of sticky directories.
+    """
     # O_NONBLOCK: a FIFO without a reader must fail, not hang.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+    mine = _is_mine(os.fstat(folder))
+    new = flags | os.O_CREAT | os.O_EXCL
     try:
         try:
-            return _lock(os.open(path, flags | os.O_CREAT | os.O_EXCL, _MODE), path), True
+            return _lock(os.open(path.name, new, _MODE, dir_fd=folder), path), True
         except FileExistsError:
-            fd = os.open(path, flags)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise OutputError(
-                f"cannot record to {path}: it is not a regular file", "give -o another name"
-            )
+            pass
+        if not mine and stat.S_ISLNK(os.lstat(path.name, dir_fd=folder).st_mode):
+            raise _refused(path, "it is a link, in a directory where others may put one")
+        follow = 0 if mine else os.O_NOFOLLOW
+        # looked at before it is opened for writing: opening a device may do something
+        seen = os.open(path.name, os.O_PATH | os.O_CLOEXEC | follow, dir_fd=folder)
+        try:
+            _check(os.fstat(seen), path, mine=mine)
+            fd = os.open(f"/proc/self/fd/{seen}", flags)
+        finally:
+            os.close(seen)
         return _lock(fd, path), False
     except OSError as err:
-        raise OutputError(
-            f"cannot record to {path}: {err.strerror}",
-            "give -o a file in a directory you may write to",
-        ) from err
+        raise _unwritable(path, err) from err
+
+
+def _is_mine(folder: os.stat_result) -> bool:
+    """Whether nobody else, but root, can put a file there."""
+    return folder.st_uid in (0, os.geteuid()) and not folder.st_mode & 0o022
+
+
+def _check(file: os.stat_result, path: Path, *, mine: bool) -> None:
+    """Refuse what an existing file at ``path`` must not be."""
+    if stat.S_ISDIR(file.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(file.st_mode):
+        raise _refused(path, "it is not a regular file")
+    if mine:
+        return
+    if file.st_nlink > 1:
+        raise _refused(path, "it has another name too, and others may have linked it there")
+    if file.st_uid != os.geteuid() and not _is_for_sudo(file):
+        raise _refused(path, "it is another user's, in a directory where others may put files")
+
+
+def _is_for_sudo(file: os.stat_result) -> bool:
+    """Whether a file is that of the user who became root by sudo."""
+    return os.geteuid() == 0 and os.environ.get("SUDO_UID") == str(file.st_uid)
+
+
+def _refused(path: Path, why: str) -> OutputError:
+    return OutputError(f"cannot record to {path}: {why}", "give -o another name")
+
+
+def _unwritable(path: Path, err: OSError) -> OutputError:
+    return OutputError(
+        f"cannot record to {path}: {err.strerror}",
+        "give -o a file in a directory you may write to",
+    )
 
 
 def _lock(fd: int, path: Path) -> int:
@@ -146,9 +208,7 @@ def _lock(fd: int, path: Path) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        raise OutputError(
-            f"cannot record to {path}: another run is writing it", "give -o another name"
-        ) from None
+        raise _refused(path, "another run is writing it") from None
     except OSError:
         pass  # a file system without locks: two runs with one name are the user's affair
     return fd

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.recording.recordings import Replayed, record
@@ -53,6 +54,67 @@ def test_only_regular_files_are_written(tmp_path: Path) -> None:
     assert "Is a directory" in str(refused(tmp_path))
     refused(tmp_path / "fifo")
     assert "not a regular file" in str(refused(Path("/dev/null")))
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A directory like /tmp."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_link_that_another_user_may_have_made_is_refused(link: Any, shared: Path) -> None:
+    precious = shared.parent / "precious"
+    precious.write_text("precious")
+    link(precious, shared / "a.rsn")
+
+    assert "link" in str(refused(shared / "a.rsn"))
+    assert precious.read_text() == "precious"
+
+
+def test_a_link_to_what_is_not_there_makes_no_file(shared: Path) -> None:
+    (shared / "a.rsn").symlink_to(shared.parent / "new")
+
+    assert "link" in str(refused(shared / "a.rsn"))
+    assert not (shared.parent / "new").exists()
+
+
+def test_a_file_of_another_user_is_refused_where_others_may_put_one(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shared / "a.rsn"
+    path.touch()
+    owner = path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+
+    assert "another user's" in str(refused(path))
+
+
+def test_a_file_of_who_became_root_by_sudo_is_written(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shared / "a.rsn"
+    path.touch()
+    theirs = os.stat_result((*path.stat()[:4], 12345, *path.stat()[5:]))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fstat", lambda fd: theirs)
+    monkeypatch.setenv("SUDO_UID", "12345")
+    RecordingWriter(path).close()
+
+    monkeypatch.setenv("SUDO_UID", "54321")
+    assert "another user's" in str(refused(path))
+
+
+def test_a_link_of_ones_own_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("a.rsn")
+    record(tmp_path / "a.rsn")
+    record(tmp_path / "link")
+
+    assert (tmp_path / "link").is_symlink()
+    assert Replayed(tmp_path / "link").out
 
 
 def test_a_file_another_run_is_writing_is_refused(tmp_path: Path) -> None:
