@@ -227,6 +227,23 @@ static int load(struct rsn_dwarf *image, struct unit *unit)
 	return ++image->since_reset >= loads_per_reset ? reset_libdw(image) : 0;
 }
 
+static bool copy_sections(struct rsn_dwarf *image, const struct rsn_dwarf_section *sections,
+			  size_t nr_sections)
+{
+	image->sections = calloc(nr_sections + 1, sizeof(*image->sections));
+	if (!image->sections)
+		return false;
+	for (; image->nr_sections < nr_sections; image->nr_sections++) {
+		struct rsn_dwarf_section *copy = &image->sections[image->nr_sections];
+
+		copy->address = sections[image->nr_sections].address;
+		copy->name = strdup(sections[image->nr_sections].name);
+		if (!copy->name)
+			return false;
+	}
+	return true;
+}
+
 /* Interface */
 
 struct rsn_dwarf *rsn_dwarf_open(const char *path, const struct rsn_dwarf_section *sections,
@@ -240,13 +257,7 @@ struct rsn_dwarf *rsn_dwarf_open(const char *path, const struct rsn_dwarf_sectio
 		return NULL;
 	image->fd = -1;
 	image->path = strdup(path);
-	image->sections = calloc(nr_sections + 1, sizeof(*image->sections));
-	if (image->path && image->sections) {
-		image->nr_sections = nr_sections;
-		for (size_t i = 0; i < nr_sections; i++) {
-			image->sections[i].name = strdup(sections[i].name);
-			image->sections[i].address = sections[i].address;
-		}
+	if (image->path && copy_sections(image, sections, nr_sections)) {
 		*error = image_open(image);
 		if (!*error)
 			*error = list_units(image);

@@ -92,6 +92,8 @@ static int find_elf(Dwfl_Module *module, void **userdata, const char *name, Dwar
 
 	(void)module, (void)name, (void)base, (void)elf;
 	*file_name = strdup(image->path);
+	if (!*file_name)
+		return -1;
 	return open(image->path, O_RDONLY | O_CLOEXEC);
 }
 

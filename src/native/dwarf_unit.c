@@ -240,8 +240,8 @@ static bool load_rows(struct unit_table *t, Dwarf_Die *unit)
 static bool load_files(struct unit_table *t, Dwarf_Die *unit)
 {
 	Dwarf_Files *files;
+	bool *used, ok = true;
 	size_t count;
-	bool *used;
 
 	if (dwarf_getsrcfiles(unit, &files, &count))
 		return true;
@@ -258,16 +258,17 @@ static bool load_files(struct unit_table *t, Dwarf_Die *unit)
 	for (size_t i = 0; i < t->nr_scopes; i++)
 		if (t->scopes[i].call_file < count)
 			used[t->scopes[i].call_file] = true;
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count && ok; i++) {
 		const char *name = used[i] ? dwarf_filesrc(files, i, NULL, NULL) : NULL;
 
 		if (!name)
 			continue;
 		t->files[i] = strdup(name);
 		t->bytes += strlen(name) + 16;
+		ok = t->files[i];
 	}
 	free(used);
-	return true;
+	return ok;
 }
 
 static bool nests_in_types(Dwarf_Die *unit)
