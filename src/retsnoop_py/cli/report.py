@@ -98,8 +98,10 @@ def _traceback(error: Exception) -> str:
 
 
 def _say(text: str) -> None:
+    from retsnoop_py.render.text import printable_lines
+
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(printable_lines(text), file=sys.stderr, flush=True)
     except OSError:
         # Nobody is left to be told.
         pass

@@ -18,9 +18,9 @@ import functools
 import struct
 import typing
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,9 @@ from retsnoop_py.session.collector import Batch
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.symbolize.frames import Resolved, UserKey
 from retsnoop_py.value import Value, replace
+
+if TYPE_CHECKING:
+    from retsnoop_py.kernel.arguments.model import ArgumentFacts
 
 #: As PNG's: not text, and shows what a text-mode transfer does to it.
 MAGIC = b"\x8aRSN\r\n\x1a\n"
@@ -39,7 +42,20 @@ _CHECKED = struct.Struct("<BI")
 
 #: No frame is larger, decompressed or not: a longer one is damage.
 MAX_PAYLOAD = 1 << 28
+#: What a recording may hold decompressed: so many bytes, and so many for each of the file. Ours
+#: shrink to a tenth; zlib could make a thousand bytes of one.
+PLAIN_BYTES = 4 << 20
+PLAIN_PER_BYTE = 64
+#: No name is longer; the kernel's own end at 512 bytes, and paths at this.
+MAX_NAME = 4096
 _COMPRESSED = 0x80
+#: Times are signed 64-bit numbers, bit fields of no more than 128.
+_MAX_TIME_NS = 1 << 63
+_DAY_S = 86_400
+_MAX_BITS = 128
+_MAX_MEMBERS = 1 << 16
+#: Characters of a name that makes no sense.
+_SHOWN = 80
 _T = TypeVar("_T")
 #: Smaller payloads do not pay; larger ones mean that we are behind, and raw is faster.
 _COMPRESS_FROM = 512
@@ -91,13 +107,16 @@ def checksum_of(kind: int, payload: bytes) -> int:
     return zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, len(payload))))
 
 
-def unpack_payload(kind: int, payload: bytes) -> tuple[int, bytes]:
-    """Kind and payload without compression. Raises DataError if it cannot be undone."""
+def unpack_payload(kind: int, payload: bytes, room: int = MAX_PAYLOAD) -> tuple[int, bytes]:
+    """Kind and payload without compression.
+
+    Raises DataError if it cannot be undone, or comes to more than ``room`` bytes.
+    """
     if not kind & _COMPRESSED:
         return kind, payload
     stream = zlib.decompressobj()
     try:
-        plain = stream.decompress(payload, MAX_PAYLOAD)
+        plain = stream.decompress(payload, max(room, 1))
     except zlib.error as err:
         raise DataError(str(err)) from None
     if not stream.eof:
@@ -168,8 +187,44 @@ _END = msgspec.json.Decoder(RunEnd)
 
 
 def decode_facts(payload: bytes) -> StreamFacts:
-    """Raises DataError if the payload is not that of a FACTS frame."""
-    return _decode(_FACTS, payload)
+    """Raises DataError if the payload is not that of a FACTS frame, or cannot be true."""
+    facts = _decode(_FACTS, payload)
+    _check(facts)
+    return facts
+
+
+def _check(facts: StreamFacts) -> None:
+    """Raise DataError for numbers that no run has written, and that nothing here expects."""
+    if abs(facts.realtime_offset_ns) >= _MAX_TIME_NS or abs(facts.utc_offset_s) > _DAY_S:
+        raise DataError("its clock makes no sense")
+    if facts.args.width < 0 or facts.bpf.ringbuf_size < 0 or facts.bpf.sessions_size < 0:
+        raise DataError("its settings make no sense")
+    _check_names(function.name for function in facts.functions)
+    if facts.arguments is not None:
+        _check_arguments(facts.arguments)
+
+
+def _check_arguments(facts: ArgumentFacts) -> None:
+    for one in (*facts.functions, *facts.probes):
+        _check_names((one.note, *(argument.name for argument in one.arguments)))
+    for kind in facts.types:
+        if not 0 <= kind.size <= MAX_PAYLOAD:
+            raise DataError(f"a type of {kind.size} bytes makes no sense")
+        if len(kind.fields) > _MAX_MEMBERS or len(kind.values) > _MAX_MEMBERS:
+            raise DataError(f"type {kind.name[:_SHOWN]} has more members than BTF can say")
+        for name, bit_offset, _, bits in kind.fields:
+            if bit_offset < 0 or not 0 <= bits <= _MAX_BITS or len(name) > MAX_NAME:
+                raise DataError(
+                    f"member {name[:_SHOWN]} of type {kind.name[:_SHOWN]} makes no sense"
+                )
+        if kind.values:
+            _check_names(name for name, _ in kind.values)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        if len(name) > MAX_NAME:
+            raise DataError(f"a name of {len(name)} characters makes no sense")
 
 
 def decode_symbols(payload: bytes) -> list[tuple[bool, Resolved]]:

@@ -14,11 +14,14 @@ from retsnoop_py.recording.format import (
     FRAME_HEADER,
     MAGIC,
     MAX_PAYLOAD,
+    PLAIN_BYTES,
+    PLAIN_PER_BYTE,
     VERSION,
     FrameKind,
     checksum_of,
     unpack_payload,
 )
+from retsnoop_py.render.text import printable
 
 
 class Frame(NamedTuple):
@@ -47,14 +50,14 @@ def read_frames(path: Path) -> Iterator[Frame]:
 def damaged(path: Path, offset: int, why: str) -> DataError:
     """The error for a recording that is readable only up to ``offset``."""
     return DataError(
-        f"{path} is damaged at byte {offset}: {why}",
+        f"{path} is damaged at byte {offset}: {printable(why)}",
         "everything before that byte has been shown",
     )
 
 
 def _frames(file: BinaryIO, path: Path) -> Iterator[Frame]:
     _check_header(file, path)
-    offset = FILE_HEADER.size
+    offset, room = FILE_HEADER.size, PLAIN_BYTES
     while True:
         head = file.read(FRAME_HEADER.size)
         if not head:
@@ -71,10 +74,12 @@ def _frames(file: BinaryIO, path: Path) -> Iterator[Frame]:
             raise damaged(path, offset, "it ends in the middle of a frame")
         if checksum_of(kind, payload) != checksum:
             raise damaged(path, offset, "the frame's checksum is wrong")
+        room += PLAIN_PER_BYTE * length
         try:
-            frame = Frame(*unpack_payload(kind, payload), offset)
+            frame = Frame(*unpack_payload(kind, payload, min(room, MAX_PAYLOAD)), offset)
         except DataError as err:
             raise damaged(path, offset, err.message) from None
+        room -= len(frame.payload)
         yield frame
         offset += FRAME_HEADER.size + length
         if frame.kind == FrameKind.END:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from retsnoop_py.recording.format import (
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.reader import Frame, damaged, read_frames
 from retsnoop_py.recording.symbols import RecordedSymbolizer
+from retsnoop_py.render.text import printable
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.pipeline import Pipeline
@@ -28,6 +30,10 @@ from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Symbolizer
 
 __all__ = ["ReplayOverrides", "replay"]
+
+#: Bytes of memory that a replay may take, and for each byte of its file.
+_MEMORY = 500 << 20
+_MEMORY_PER_BYTE = 64
 
 
 def replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO | None = None) -> int:
@@ -38,6 +44,18 @@ def replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO | No
     frame's contents make no sense; everything before has been written then.
     """
     err = err if err is not None else sys.stderr
+    try:
+        with memory_limit(path):
+            return _replay(path, overrides, out, err)
+    except MemoryError:
+        raise DataError(
+            f"{path} takes too much memory to be shown: over"
+            f" {_MEMORY >> 20} MiB and {_MEMORY_PER_BYTE} times its size",
+            "everything before that has been shown; recordings of retsnoop-py take less",
+        ) from None
+
+
+def _replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> int:
     frames = read_frames(path)
     facts = read_facts(path, frames)
     for sentence in overrides.missing(facts):
@@ -55,6 +73,27 @@ def replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO | No
                 pipeline.finish({})
                 break
     return pipeline.exit_status
+
+
+@contextmanager
+def memory_limit(path: Path) -> Iterator[None]:
+    """Let this process take no more memory than replaying ``path`` may: MemoryError then.
+
+    A few bytes can be made to say that there are a million of something.
+    """
+    try:
+        size = path.stat().st_size
+        used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    except OSError:
+        size = used = 0  # reading the file tells why
+    old, most = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = used + _MEMORY + _MEMORY_PER_BYTE * size
+    limits = [limit for limit in (wanted, old) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (old, most))
 
 
 def read_facts(path: Path, frames: Iterator[Frame]) -> StreamFacts:
@@ -83,7 +122,7 @@ def _symbolizer(
     with image_symbolizer(facts, image, mode, symbols) as symbolizer:
         yield symbolizer
         for warning in symbolizer.warnings:
-            err.write(f"WARNING: {warning}\n")
+            err.write(f"WARNING: {printable(warning)}\n")
 
 
 def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from retsnoop_py.recording.format import MAX_NAME
 from retsnoop_py.symbolize.frames import Resolved, UserAddress, UserKey, user_key
+
+#: libdw is asked for no longer chains of inlined functions.
+_MAX_FRAMES = 64
 
 
 class RecordedSymbolizer:
@@ -18,11 +22,11 @@ class RecordedSymbolizer:
     def add(self, symbols: Iterable[tuple[bool, Resolved]]) -> None:
         """Know these answers too."""
         for is_return, resolved in symbols:
-            self._known[is_return][resolved.address] = resolved
+            self._known[is_return][resolved.address] = _bounded(resolved)
 
     def add_users(self, symbols: Iterable[tuple[UserKey, Resolved]]) -> None:
         """Know these answers about programs too."""
-        self._users.update(symbols)
+        self._users.update((key, _bounded(resolved)) for key, resolved in symbols)
 
     def resolve_user(self, tgid: int, address: UserAddress) -> Resolved:
         """See :class:`retsnoop_py.symbolize.frames.UserSymbolizer`."""
@@ -33,3 +37,21 @@ class RecordedSymbolizer:
         """See :class:`retsnoop_py.symbolize.frames.Symbolizer`."""
         known = self._known[is_return].get(address)
         return known or Resolved(address, None, 0, 0, None)
+
+
+def _bounded(resolved: Resolved) -> Resolved:
+    """The answer with what no live run finds cut off: it is printed for every frame."""
+    if len(resolved.frames) > _MAX_FRAMES:
+        resolved = resolved._replace(frames=resolved.frames[-_MAX_FRAMES:])
+    if any(len(text or "") > MAX_NAME for text in (resolved.name, resolved.module)):
+        resolved = resolved._replace(name=_cut(resolved.name), module=_cut(resolved.module))
+    if any(len(f.function) > MAX_NAME or len(f.file or "") > MAX_NAME for f in resolved.frames):
+        frames = (
+            f._replace(function=f.function[:MAX_NAME], file=_cut(f.file)) for f in resolved.frames
+        )
+        resolved = resolved._replace(frames=tuple(frames))
+    return resolved
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:MAX_NAME]

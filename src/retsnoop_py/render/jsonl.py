@@ -40,7 +40,10 @@ _BITS_64 = (1 << 64) - 1
 
 
 class JsonRenderer:
-    """Writes sessions as JSON lines; everything that is not ASCII is escaped if need be."""
+    """Writes sessions as JSON lines; what is not ASCII is escaped if need be.
+
+    What a terminal would obey is escaped always.
+    """
 
     def __init__(self, facts: StreamFacts, settings: Settings, out: TextIO) -> None:
         self._facts = facts
@@ -111,6 +114,8 @@ class JsonRenderer:
         text = msgspec.json.encode(value).decode()
         if self._escape and not text.isascii():
             text = "".join(char if char.isascii() else _escaped(char) for char in text)
+        if not text.isprintable():  # to a program the same, to a terminal not
+            text = "".join(char if char.isprintable() else _escaped(char) for char in text)
         return text + "\n"
 
     def _stack(self, report: Report) -> list[to.StackEntry] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from retsnoop_py.render.text import printable
 from retsnoop_py.session.model import Session
 from retsnoop_py.settings import BpfSettings
 
@@ -123,4 +124,4 @@ def _count(number: int, noun: str) -> str:
 
 def _unfinished(session: Session) -> str:
     running = [call for call in session.calls if not call.finished]
-    return running[-1].function.label if running else "a traced call"
+    return printable(running[-1].function.label) if running else "a traced call"

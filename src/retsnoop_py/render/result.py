@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
+from retsnoop_py.render.text import printable
 from retsnoop_py.session.results import MAX_ERRNO, value_of, width_of
 
 UNFINISHED = "[...]"
@@ -36,7 +37,7 @@ def format_result(function: Function, register: int) -> str:
     constants = function.result.values
     constant = next((name for name, one in constants if (one ^ value) & bits == 0), None)
     if constant is not None:
-        return f"[{constant}]"
+        return f"[{printable(constant)}]"
     error = _error_number(function, value, width)
     if error is not None:
         name = ERRNO_NAMES.get(error)

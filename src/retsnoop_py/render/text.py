@@ -19,13 +19,21 @@ def pad(text: str, width: int) -> str:
 def printable(text: str) -> str:
     r"""``text`` with every control character written out, as ``\x1b``.
 
-    A thread may call itself anything, escape sequences and line ends included.
+    A thread may call itself anything, escape sequences and line ends included, and a recording
+    may have been made to: every name, note and message that comes from elsewhere is written
+    through here on its way to a terminal.
     """
     if text.isprintable():
         return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def printable_lines(text: str) -> str:
+    """The same of several lines: line ends and tabs stay what they are."""
+    lines = text.split("\n")
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
 
 
 def _char_width(char: str) -> int:

@@ -70,7 +70,7 @@ class Items:
                 values.append(CapturedValue(value, data, error))
         except struct.error as err:
             raise DataError(f"captured arguments are cut: {err}") from None
-        if at > len(item) or len(values) != count:
+        if number < 0 or at > len(item) or len(values) != count:
             raise DataError(f"{count} captured arguments do not fit {len(item)} bytes")
         return seq, Captured(kind, number, tuple(values))
 

@@ -7,6 +7,9 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum, IntFlag
 from functools import lru_cache
+from heapq import heappop, heappush
+from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from retsnoop_py.errors import DataError
@@ -72,8 +75,11 @@ _COMMS = ("task_comm", "proc_comm")
 _LATER = ("dropped", "too_deep", "lost_exits", "lost_entries", "parts", "cpu")
 _SLOT = ("func_id", "seq", "result", "latency")
 _PART = ("start_ts", "tid", "cnt")
-#: Sessions wait for no more than this many others for parts that may never come.
-_MAX_WAITING = 1 << 10
+#: So many records wait for parts that may never come; more are shown without.
+_MAX_WAITING = 1 << 14
+#: Well over RSN_MAX_DEPTH and RSN_MAX_KSTACK of ``src/bpf/records.h``: matching them takes as many
+#: steps as their product.
+_MAX_CALLS, _MAX_KSTACK = 256, 1024
 
 
 @lru_cache(maxsize=4096)
@@ -100,7 +106,10 @@ class Collector:
         self._order = session.order
         self._header = struct.Struct(session.order + "II")
         self._parts = PartStore()
-        self._waiting: dict[Key, list[tuple[int, bytes]]] = {}
+        #: Records by how many parts they need, then as they came.
+        self._waiting: dict[Key, list[tuple[int, int, bytes]]] = {}
+        self._serial = count()
+        self._nr_waiting = 0
         self._part_format: struct.Struct | None = None
         self._decoder: EventDecoder | None = None
         if any(layout.name == "rsn_part" for layout in layouts):
@@ -156,11 +165,11 @@ class Collector:
 
         Raises DataError if one of them is malformed, after the others.
         """
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._waiting, self._nr_waiting = self._waiting, {}, 0
         damage = None
         for key, records in waiting.items():
             parts = self._parts.take(key)
-            for _, record in records:
+            for _, _, record in sorted(records, key=itemgetter(1)):
                 view, size = memoryview(record), len(record)
                 try:
                     session = self._decode(self._fields(view, 0, size), view, 0, size, parts)
@@ -189,12 +198,13 @@ class Collector:
 
     def _complete(self, key: Key) -> list[Session]:
         """Of one session the waiting records that have all their parts now."""
-        arrived = self._parts.get(key).arrived
-        records = self._waiting.pop(key)
-        later = [one for one in records if one[0] > arrived]
-        if later:
-            self._waiting[key] = later
-        ready = (memoryview(record) for needed, record in records if needed <= arrived)
+        arrived, records = self._parts.get(key).arrived, self._waiting[key]
+        ready = []
+        while records and records[0][0] <= arrived:
+            ready.append(memoryview(heappop(records)[2]))
+        if not records:
+            del self._waiting[key]
+        self._nr_waiting -= len(ready)
         return [session for one in ready for session in self._session(one, 0, len(one))]
 
     def split(self, batch: Batch, limit: int) -> Iterator[memoryview]:
@@ -234,9 +244,10 @@ class Collector:
         if not needed or self._part_format is None:
             return (self._decode(fields, view, position, size, NO_PARTS),)
         parts = self._parts.get(key)
-        if parts.arrived < needed and len(self._waiting) < _MAX_WAITING:
-            record = needed, bytes(view[position : position + size])
-            self._waiting.setdefault(key, []).append(record)
+        if parts.arrived < needed and self._nr_waiting < _MAX_WAITING:
+            record = needed, next(self._serial), bytes(view[position : position + size])
+            heappush(self._waiting.setdefault(key, []), record)
+            self._nr_waiting += 1
             return ()
         session = self._decode(fields, view, position, size, parts)
         if flags & _INTERIM:
@@ -254,7 +265,8 @@ class Collector:
         ]
         slots = position + self._session_format.size
         stack = slots + slot_cnt * self._slot_format.size
-        if slot_cnt < 0 or kstack_cnt < 0 or stack + kstack_cnt * 8 > position + size:
+        fits = 0 <= slot_cnt <= _MAX_CALLS and 0 <= kstack_cnt <= _MAX_KSTACK
+        if not fits or stack + kstack_cnt * 8 > position + size:
             raise _damaged(
                 position, f"{slot_cnt} calls and {kstack_cnt} addresses do not fit {size} bytes"
             )

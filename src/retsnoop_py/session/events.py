@@ -22,6 +22,8 @@ _ARGS = frozenset(map(int, (EventKind.ARGS, EventKind.PROBE_ARGS)))
 _PROBE = int(EventKind.PROBE)
 #: So many are unpacked at once; a part holds no more.
 _CHUNK = 128
+#: The kernel's stack of 16 KiB has no room for so many calls.
+_MAX_DEPTH = 1 << 10
 
 
 class EventDecoder:
@@ -115,6 +117,10 @@ class EventDecoder:
         return columns, args
 
     def _check(self, events: Events) -> None:
+        if min(events.ids, default=0) < 0 or min(events.seqs, default=0) < 0:
+            raise DataError("the number of an event makes no sense")
+        if not -1 < min(events.depths, default=0) <= max(events.depths, default=0) < _MAX_DEPTH:
+            raise DataError("an event is deeper than any stack")
         if max(events.ids, default=0) < self._functions:
             return
         for kind, number in zip(events.kinds, events.ids, strict=True):

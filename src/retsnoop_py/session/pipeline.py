@@ -12,6 +12,7 @@ from typing import Protocol, TextIO
 
 from retsnoop_py.errors import DataError, OutputError
 from retsnoop_py.render.notices import loss_summary
+from retsnoop_py.render.text import printable
 from retsnoop_py.render.views import renderer
 from retsnoop_py.session.collector import Batch, Collector
 from retsnoop_py.session.facts import StreamFacts
@@ -198,7 +199,8 @@ class Pipeline:
         self.exit_status = err.exit_status
         self._say(f"WARNING: {err.message}" + (f"; {err.hint}" if err.hint else ""))
 
-    def _say(self, line: str) -> None:
+    def _say(self, text: str) -> None:
+        line = printable(text)
         self._said.append(line)
         _write(self._err, line + "\n")
         self._err.flush()

@@ -15,6 +15,9 @@ __all__ = ["Decoder"]
 _CUT_LEAF = Leaf(CUT, CUT)
 #: Types nested deeper than this come from a damaged recording.
 _MAX_NESTING = 40
+#: Members looked at for one value, and for each byte of it: ``union bpf_attr`` with all its
+#: variants takes a few hundred. Types that hold two of the next would take powers of two.
+_STEPS, _STEPS_PER_BYTE = 1 << 12, 1 << 6
 
 
 class Decoder:
@@ -22,6 +25,7 @@ class Decoder:
 
     def __init__(self, types: Sequence[DataType]) -> None:
         self._types = types
+        self._left = 0
 
     def type(self, index: int) -> DataType | None:
         """The type of that number, None if there is none."""
@@ -32,15 +36,20 @@ class Decoder:
 
         ``name`` is that of the member or parameter: of plain numbers it tells which are addresses.
         """
+        self._left = _steps_for(data)
         return self._node(index, data, name, 0)
 
     def array(self, element: int, data: bytes, size: int, name: str = "") -> Node:
         """An array of ``size`` bytes with elements of type ``element``, ``data`` its beginning."""
         kind = DataType(DataKind.ARRAY, size, element=element)
+        self._left = _steps_for(data)
         return self._array(kind, data, name, 0)
 
     def _node(self, index: int, data: bytes, name: str, depth: int) -> Node:
         kind = self.type(index)
+        self._left -= 1
+        if self._left < 0:
+            return _CUT_LEAF
         if kind is None or depth > _MAX_NESTING:
             return Leaf(f"<{data.hex()}>", data.hex())
         if kind.kind == DataKind.ARRAY:
@@ -59,14 +68,17 @@ class Decoder:
         data = data[: kind.size]
         is_cut = len(data) < kind.size
         for field in kind.fields:
+            self._left -= 1
+            if self._left < 0:
+                is_cut = True
+                break
             if self._begins_behind(field, len(data)):
                 continue
             member = self._member(field, data, depth)
             # of one that is cut, the mark at the end tells
             if member is not None and not (member == _CUT_LEAF and is_cut):
                 members.append((field.name, member))
-        inner = [self.type(field.type) for field in kind.fields]
-        if kind.alias in known.WRAPPERS and len(inner) == 1 and not is_cut:
+        if kind.alias in known.WRAPPERS and len(kind.fields) == 1 and not is_cut:
             return (
                 members[0][1] if members else self._node(kind.fields[0].type, data, "", depth + 1)
             )
@@ -117,6 +129,10 @@ class Decoder:
         if is_cut and members and members[-1][1] == _CUT_LEAF:
             members.pop()
         return Group(tuple(members), is_array=True, is_cut=is_cut)
+
+
+def _steps_for(data: bytes) -> int:
+    return _STEPS + _STEPS_PER_BYTE * len(data)
 
 
 def scalar(kind: DataType, value: int, bits: int, name: str) -> Leaf:

@@ -11,6 +11,7 @@ from retsnoop_py.render.args.node import CUT, block, inline
 from retsnoop_py.render.args.read import ArgumentReader, Shown
 from retsnoop_py.render.args.text import cut_to
 from retsnoop_py.render.marks import Marks
+from retsnoop_py.render.text import printable
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.model import Call, Session
 from retsnoop_py.session.trace import RowKind, Trace, TraceRow
@@ -79,11 +80,12 @@ class ArgumentRows:
         ]
 
     def _in_line(self, shown: Shown) -> str:
-        name, value = shown.name, self._value(shown)
+        name, value = printable(shown.name), self._value(shown)
         return f"{name}={value}" if name else value
 
     def _lines(self, shown: Shown) -> Iterator[str]:
-        start = f"{self._marks.argument} {shown.name} = " if shown.name else ""
+        name = printable(shown.name)
+        start = f"{self._marks.argument} {name} = " if name else ""
         start = start or f"{self._marks.argument} "
         if self._settings.mode is not ArgMode.VERBOSE:
             yield start + self._value(shown)
@@ -99,7 +101,11 @@ class ArgumentRows:
         return cut_to(text, self._settings.width, self._marks.cut) if shown.name else text
 
     def _marked(self, text: str) -> str:
-        """``text`` with the mark of this output where something was cut."""
+        """A line with the mark of this output where something was cut.
+
+        Names of members and constants are in it, which a recording may have made up.
+        """
+        text = printable(text)
         if self._marks.cut == CUT:
             return text
         return text.replace(CUT, self._marks.cut).encode("ascii", "backslashreplace").decode()
