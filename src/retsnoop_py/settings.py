@@ -173,6 +173,8 @@ class Settings(Value):
     symbolize: SymbolizeMode = SymbolizeMode.AUTO
     kernel_image: Path | None = None
     command: tuple[str, ...] = ()
+    #: Whom the command runs as, by name or number; None: as we do.
+    user: str | None = None
     output: Path | None = None
     dry_run: bool = False
     verbose: int = 0

@@ -3,7 +3,9 @@
 
 The child is forked before any kernel fact is read, so it is small; it waits in read(2) on a
 pipe. Only when its process id is in the tree filter and all probes are attached does it
-exec, so nothing it does escapes and nothing of ours is taken for its work.
+exec, so nothing it does escapes and nothing of ours is taken for its work. What it inherits is
+what we were given: limits are raised after the fork, signals are put back, and with ``--user``
+the rights are given up before it waits.
 """
 
 from __future__ import annotations
@@ -14,11 +16,18 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
-from retsnoop_py.errors import CommandNotExecutable, CommandNotFound, RetsnoopError
+from retsnoop_py.capture.inherited import environment, inherited
+from retsnoop_py.errors import (
+    CommandNotExecutable,
+    CommandNotFound,
+    PrivilegeError,
+    RetsnoopError,
+)
 
-_RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+if TYPE_CHECKING:
+    from retsnoop_py.capture.user import User
 
 #: Seconds a child may take to end by itself after Ctrl-C before the signal is passed on.
 _GRACE = 0.5
@@ -38,6 +47,11 @@ def resolve(command: Sequence[str]) -> str:
     path = shutil.which(program)
     if path:
         return path
+    if os.sep in program and _out_of_reach(program):
+        raise CommandNotExecutable(
+            f"cannot run {program}: this user may not enter a folder on the way there",
+            "allow it (chmod +x), or put the program elsewhere",
+        )
     if os.sep in program and Path(program).is_dir():
         raise CommandNotExecutable(
             f"cannot run {program}: it is a directory", "give the path of the program itself"
@@ -53,17 +67,64 @@ def resolve(command: Sequence[str]) -> str:
     )
 
 
+def _out_of_reach(path: str) -> bool:
+    try:
+        Path(path).stat()
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _resolve_as(user: User, command: Sequence[str]) -> str:
+    """:func:`resolve` with another user's rights, by a child that has no others.
+
+    Raises what that raises, and PrivilegeError where we may not become the user.
+    """
+    import shutil  # noqa: F401 - the user may not be able to read our modules
+
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        answer: tuple[str, ...] = ("", "the search failed", "")
+        try:
+            user.become()
+            answer = ("found", resolve(command), "")
+        except RetsnoopError as error:
+            answer = (type(error).__name__, error.message, error.hint or "")
+        except OSError as error:
+            why = f"cannot run {command[0]} as {user.name}: {os.strerror(error.errno or 0)}"
+            answer = ("PrivilegeError", why, "run as root, or without --user")
+        finally:
+            os.write(writer, os.fsencode("\0".join(answer)))
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = os.fsdecode(pipe.read())
+    os.waitpid(pid, 0)
+    kind, text, hint = said.split("\0")
+    if kind == "found":
+        return text
+    known = (CommandNotFound, CommandNotExecutable, PrivilegeError)
+    raise next((one for one in known if one.__name__ == kind), RetsnoopError)(text, hint or None)
+
+
 class Command:
     """A child process that is held at its start.
 
     ``aside``: what it writes to standard output goes to standard error, for ours has to hold
-    nothing else. A context manager: leaving it never leaves a held child behind.
+    nothing else. ``user``: whose rights it has, ours without. A context manager: leaving it never
+    leaves a held child behind.
     """
 
-    def __init__(self, command: Sequence[str], *, aside: bool = False) -> None:
+    def __init__(
+        self, command: Sequence[str], *, aside: bool = False, user: User | None = None
+    ) -> None:
         self._argv = list(command)
         self._aside = aside
-        path = resolve(command)
+        self._user = user
+        path = _resolve_as(user, command) if user else resolve(command)
         go_read, self._go = os.pipe()
         self._failure, failure_write = os.pipe()
         self.pid = os.fork()
@@ -87,13 +148,16 @@ class Command:
     def _child(self, path: str, go: int, failure: int) -> NoReturn:
         """In the child: wait for the word, then become the command."""
         try:
-            for number in _RESET:
-                signal.signal(number, signal.SIG_DFL)
-            if not os.read(go, 1):
-                os._exit(0)
+            variables = environment()
             if self._aside:
                 os.dup2(2, 1)
-            os.execv(path, self._argv)
+            if self._user:
+                self._user.become()
+                variables.update(self._user.environment)
+            inherited().hand_down()
+            if not os.read(go, 1):
+                os._exit(0)
+            os.execve(path, self._argv, variables)
         except OSError as error:
             os.write(failure, str(error.errno).encode())
         finally:

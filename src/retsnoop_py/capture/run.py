@@ -114,7 +114,12 @@ def _held(settings: Settings, stack: ExitStack) -> Command | None:
         return None
     # a program that reads JSON cannot tell what is not ours
     aside = settings.views.format is OutputFormat.JSON
-    return stack.enter_context(Command(settings.command, aside=aside))
+    user = None
+    if settings.user is not None:
+        from retsnoop_py.capture.user import find_user
+
+        user = find_user(settings.user)
+    return stack.enter_context(Command(settings.command, aside=aside, user=user))
 
 
 def _choose(settings: Settings) -> Target:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from retsnoop_py.capture import inherited
 from retsnoop_py.errors import RetsnoopError, UsageError
 from retsnoop_py.value import Value
 
@@ -63,6 +64,7 @@ def program() -> NoReturn:
     That takes as long as detaching, and nothing is left to be done: streams are flushed here,
     and a sub-command that has more to do at exit raises :class:`SystemExit` itself.
     """
+    inherited.remember()
     gc.set_threshold(_GC_THRESHOLD)
     status = main()
     for stream in (sys.stdout, sys.stderr):

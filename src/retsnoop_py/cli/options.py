@@ -29,6 +29,13 @@ def complete_error(incomplete: str) -> list[str]:
     return [name for name in ERRNO_NAMES.values() if name.startswith(incomplete)]
 
 
+def complete_user(incomplete: str) -> list[str]:
+    """Names of users, for the shell."""
+    import pwd
+
+    return [one.pw_name for one in pwd.getpwall() if one.pw_name.startswith(incomplete)]
+
+
 def complete_setting(incomplete: str) -> list[str]:
     """Settings of -C, for the shell."""
     from retsnoop_py.cli.config import KEYS
@@ -251,6 +258,17 @@ For = Annotated[
         help="Stop after so long: 500ms, 10s, 5min; CMD goes on untraced.",
         panel=RUN_MODE,
         dashed=True,
+    ),
+]
+User = Annotated[
+    str | None,
+    Option(
+        "--user",
+        metavar="NAME",
+        help='Run CMD as this user, with its groups and HOME, and trace as root: --user "$USER" '
+        'behind sudo, --user "$SUDO_USER" in a shell that sudo started.',
+        panel=RUN_MODE,
+        complete=complete_user,
     ),
 ]
 Debug = Annotated[

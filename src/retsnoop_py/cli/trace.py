@@ -34,6 +34,7 @@ is ours. Without, tracing goes on until Ctrl-C.
 Examples:
   retsnoop-py -c bpf -- ./loader           why does bpf() fail in ./loader?
   retsnoop-py -e '*sys_mount' -a ':fs/*.c' -- mount /dev/x /mnt
+  sudo retsnoop-py --user "$USER" -c bpf -- ./loader      ./loader is not root
   retsnoop-py -e '*sys_bpf' -a '*bpf*' -n systemd -x ENOMEM
   retsnoop-py -e tcp_connect -S -L 10      calls over 10 ms, good or bad
   retsnoop-py functions -c bpf             what would be traced, and how?
@@ -100,6 +101,7 @@ def trace(
     ascii: options.Ascii = False,  # noqa: A002
     count: options.Count = None,
     for_: options.For = None,
+    user: options.User = None,
     pid: options.Pid,
     no_pid: options.NoPid,
     comm: options.Comm,
@@ -167,6 +169,7 @@ def trace(
         symbolize=_mode(symbolize, fine),
         kernel_image=file_path("-k", kernel),
         command=tuple(command),
+        user=values.user(user, command),
         output=file_path("-o", output),
         dry_run=dry_run,
         verbose=verbose,

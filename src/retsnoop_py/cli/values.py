@@ -46,6 +46,21 @@ def pids(option: str, values: Sequence[str]) -> tuple[int, ...]:
     return tuple(int(value) for value in values)
 
 
+def user(name: str | None, command: Sequence[str]) -> str | None:
+    """``--user``. Raises :class:`UsageError`."""
+    if name == "":
+        raise UsageError(
+            "--user '': the name of a user is missing",
+            "$SUDO_USER is set only in what sudo has started; in a shell of your own it is $USER",
+        )
+    if name is not None and not command:
+        raise UsageError(
+            f"--user {name}: says whom the command runs as, and there is none",
+            "retsnoop-py ... -- CMD ARG...",
+        )
+    return name
+
+
 def comms(option: str, values: Sequence[str]) -> tuple[str, ...]:
     """Thread names, cut to the 15 bytes the kernel keeps; ``@FILE`` lists several.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -53,14 +55,76 @@ def test_a_signal_becomes_128_and_its_number() -> None:
         assert finish(command) == 128 + signal.SIGTERM
 
 
-def test_signals_have_their_default_action_in_the_command() -> None:
-    old = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+#: Tells what a command has from its caller.
+SHOW = """
+grep -E '^(Sig[BI]|ShdPnd|Groups|Uid|Umask)' /proc/self/status
+cat /proc/self/limits /proc/self/oom_score_adj
+ls /proc/self/fd; env | sort; pwd; nice
+"""
+#: Runs the words behind it held and let go, after a trace's own changes; then ends as they do.
+HOLD = """
+import resource, sys
+from retsnoop_py.capture import inherited
+inherited.remember()
+from retsnoop_py.capture.command import Command
+from retsnoop_py.capture.limits import raise_files, raise_memlock
+from retsnoop_py.capture.signals import StopSignals
+with StopSignals(), Command(sys.argv[1:]) as command:
+    raise_memlock()
+    raise_files(600)
+    command.release()
+    command.wait(lambda: False)
+sys.exit(command.exit_status)
+"""
+
+
+def has_from_its_caller(setup: str, *, held: bool) -> str:
+    """What a command finds that a shell starts after ``setup``, itself or held by us."""
+    show = ["sh", "-c", SHOW]
+    line = [sys.executable, "-c", HOLD, *show] if held else show
+    script = f'{setup}; "$@" 7</dev/null'
+    environment = {"PATH": os.environ["PATH"], "LANG": "C"}
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *line],
+        env=environment,
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        ":",
+        "trap '' HUP",  # nohup
+        "trap '' INT QUIT",  # a background job of a script
+        "trap '' TERM USR1 TSTP",
+        "ulimit -n 64; ulimit -c 0; umask 027",
+    ],
+)
+def test_a_command_has_what_its_caller_gave_and_nothing_of_ours(setup: str) -> None:
+    assert has_from_its_caller(setup, held=True) == has_from_its_caller(setup, held=False)
+
+
+def test_blocked_signals_are_blocked_in_the_command() -> None:
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
     try:
-        with Command(["sh", "-c", "kill -PIPE $$; exit 3"]) as command:
+        with Command(["sh", "-c", "kill -USR2 $$; exit 3"]) as command:
             command.release()
-            assert finish(command) == 128 + signal.SIGPIPE
+            assert finish(command) == 3
     finally:
-        signal.signal(signal.SIGPIPE, old)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@pytest.mark.parametrize("number", [signal.SIGPIPE, signal.SIGXFSZ])
+def test_what_python_ignores_for_itself_kills_the_command(number: signal.Signals) -> None:
+    assert signal.getsignal(number) is signal.SIG_IGN
+    with Command(["sh", "-c", f"kill -{number:d} $$; exit 3"]) as command:
+        command.release()
+        assert finish(command) == 128 + number
 
 
 def test_a_missing_command_is_told_before_anything_is_started() -> None:

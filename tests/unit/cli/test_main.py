@@ -78,7 +78,7 @@ def test_every_option_reaches_its_setting(traced: Callable[..., Settings]) -> No
         *shlex.split("--max-functions 77 --no-system-changes -T -E -A -J kprobe:a -J tp:b:c -B"),
         *shlex.split("-Bcall -I --user-stack --format=json --ascii --count 3 --for 2s --debug bpf"),
         *shlex.split("--debug full-lbr --debug multi-kprobe -C fmt.cpu=y -C args.fmt-mode=m"),
-        *["--", "cmd", "-e", "x"],
+        *["--user", "nobody", "--", "cmd", "-e", "x"],
     ) == Settings(
         SelectionSettings(("foo", "bar[kvm]"), (":fs/*.c",), ("baz",), ("bpf",)),
         FilterSettings(
@@ -107,6 +107,7 @@ def test_every_option_reaches_its_setting(traced: Callable[..., Settings]) -> No
         symbolize=SymbolizeMode.INLINES,
         kernel_image=Path("/boot/vmlinux"),
         command=("cmd", "-e", "x"),
+        user="nobody",
         output=Path("out.rsn"),
         dry_run=True,
         verbose=2,
