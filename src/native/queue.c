@@ -350,6 +350,19 @@ long rsn_queue_take(struct rsn_queue *queue, const char **data)
 	return chunk->used;
 }
 
+/* Forgets all that can be taken; how many records that was. */
+uint64_t rsn_queue_drop(struct rsn_queue *queue)
+{
+	uint64_t records = 0;
+	struct chunk *chunk;
+
+	while ((chunk = pop(queue))) {
+		records += chunk->records;
+		chunk_free(chunk);
+	}
+	return records;
+}
+
 /* Whether there is something to take. */
 int rsn_queue_waiting(struct rsn_queue *queue)
 {
@@ -365,6 +378,7 @@ void rsn_queue_stats(struct rsn_queue *queue, struct rsn_queue_stats *stats)
 {
 	pthread_mutex_lock(&queue->lock);
 	*stats = queue->stats;
+	stats->waiting_bytes = queue->waiting;
 	pthread_mutex_unlock(&queue->lock);
 }
 

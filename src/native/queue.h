@@ -16,6 +16,7 @@ struct rsn_queue_stats {
 	uint64_t records; /* records put in */
 	uint64_t bytes; /* bytes put in, padding included */
 	uint64_t lost; /* records for which there was no room */
+	uint64_t waiting_bytes; /* bytes that can be taken */
 	uint64_t peak_bytes; /* the most bytes that waited at once */
 	uint64_t spooled_bytes; /* bytes that went through the file */
 	int error; /* why there was no room: a positive errno, or 0 */
@@ -26,6 +27,7 @@ void rsn_queue_put(struct rsn_queue *queue, const char *first, size_t first_size
 		   size_t rest_size);
 int rsn_queue_publish(struct rsn_queue *queue);
 long rsn_queue_take(struct rsn_queue *queue, const char **data);
+uint64_t rsn_queue_drop(struct rsn_queue *queue);
 int rsn_queue_waiting(struct rsn_queue *queue);
 void rsn_queue_stats(struct rsn_queue *queue, struct rsn_queue_stats *stats);
 void rsn_queue_free(struct rsn_queue *queue);

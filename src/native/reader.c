@@ -207,6 +207,12 @@ long rsn_reader_take(struct rsn_reader *reader, int timeout_ms, const char **dat
 	return !size && finished ? -EPIPE : size;
 }
 
+/* Forgets all that has arrived and was not taken; how many records that was. */
+uint64_t rsn_reader_drop(struct rsn_reader *reader)
+{
+	return rsn_queue_drop(reader->queue);
+}
+
 /* Reads what the buffer still holds, then ends the thread. */
 int rsn_reader_stop(struct rsn_reader *reader)
 {

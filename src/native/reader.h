@@ -23,6 +23,7 @@ struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, si
 				  const char *directory, int *err);
 int rsn_reader_start(struct rsn_reader *reader);
 long rsn_reader_take(struct rsn_reader *reader, int timeout_ms, const char **data);
+uint64_t rsn_reader_drop(struct rsn_reader *reader);
 int rsn_reader_stop(struct rsn_reader *reader);
 void rsn_reader_stats(struct rsn_reader *reader, struct rsn_reader_stats *stats);
 void rsn_reader_free(struct rsn_reader *reader);

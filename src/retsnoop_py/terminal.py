@@ -8,6 +8,7 @@ in a pipe, and one that is done within a second, go without.
 from __future__ import annotations
 
 import os
+import select
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,16 @@ from retsnoop_py.value import Value
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Cell", "Column", "Progress", "has_colour", "table_lines", "terminal_width"]
+__all__ = [
+    "Aside",
+    "Cell",
+    "Column",
+    "Progress",
+    "has_colour",
+    "table_lines",
+    "takes_more",
+    "terminal_width",
+]
 
 #: Seconds before anything is shown.
 _PATIENCE = 1.0
@@ -33,7 +43,43 @@ _MB = 1_000_000
 Cell = str | tuple[str, str]
 
 
-def terminal_width(out: TextIO) -> int:
+def takes_more(out: TextIO) -> bool:
+    """Whether something can be written to ``out`` without waiting for who reads it."""
+    poll = select.poll()
+    try:
+        poll.register(out.fileno(), select.POLLOUT)
+    except OSError:
+        return True  # it is no file
+    return bool(poll.poll(0))
+
+
+class Aside:
+    """Standard error for a signal's handler, which must not wait for anybody.
+
+    Nothing is buffered: the handler may have interrupted who writes there. What cannot be written
+    at once, since nobody reads the pipe, is left out.
+    """
+
+    def __init__(self) -> None:
+        self._fd = sys.stderr.fileno()
+
+    def write(self, text: str) -> None:
+        """Write it, if that can be done at once."""
+        if takes_more(sys.stderr):
+            try:
+                os.write(self._fd, text.encode(errors="backslashreplace"))
+            except OSError:
+                pass  # nobody is left to be told
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return os.isatty(self._fd)
+
+
+def terminal_width(out: TextIO | Aside) -> int:
     """The columns of the terminal that ``out`` is; 0 where it is none."""
     if not out.isatty():
         return 0
@@ -42,7 +88,7 @@ def terminal_width(out: TextIO) -> int:
     return get_terminal_size().columns
 
 
-def has_colour(out: TextIO) -> bool:
+def has_colour(out: TextIO | Aside) -> bool:
     """Whether to write ``out`` in colour: to a terminal that has some, and nobody objects.
 
     https://no-color.org: a NO_COLOR that is not empty switches colour off.
@@ -59,10 +105,12 @@ class Progress:
     a run killed at any moment leaves a usable terminal.
     """
 
-    def __init__(self, what: str, unit: str = "functions", out: TextIO | None = None) -> None:
+    def __init__(
+        self, what: str, unit: str = "functions", out: TextIO | Aside | None = None
+    ) -> None:
         self._what = what
         self._unit = unit
-        self._out = out or sys.stderr
+        self._out: TextIO | Aside = out or sys.stderr
         self._overwrites = self._out.isatty() and os.environ.get("TERM") != "dumb"
         self._started = time.monotonic()
         self._next = self._started + _PATIENCE

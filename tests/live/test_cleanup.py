@@ -118,7 +118,8 @@ def test_a_thread_that_dies_inside_a_call_leaves_no_session(machine: Machine) ->
 
 def test_ctrl_c_reaches_the_command_and_its_end_is_ours(machine: Machine) -> None:
     before = leftovers(machine)
-    tracer = start_trace(machine, *FEW, "--", "sleep", "60")
+    tracer = start_trace(machine, *FEW, "--", "sh", "-c", "echo up >&2; exec sleep 60")
+    wait_for(lambda: b"up\n" in tracer.output()[1], tracer)
     tracer.send_signal(signal.SIGINT)
     result = tracer.wait(60)
     assert result.status == 128 + signal.SIGINT, result.err

@@ -204,20 +204,26 @@ class Command:
         while not self.ended() and not stopping():
             time.sleep(_POLL)
 
-    def wait_after(self, number: int) -> None:
-        """Wait for the end after signal ``number`` stopped the trace.
+    def wait_after(self, number: int, asked: Callable[[], int] = lambda: 1) -> bool:
+        """Wait for the end after signal ``number`` stopped the trace; False: it is left alone.
 
         A Ctrl-C on the terminal reached the child as well; one sent to us alone did not, so
-        a child that is still there after a moment gets it passed on.
+        a child that is still there after a moment gets it passed on. One that does not end by
+        that is waited for until somebody asks for the second time: ``asked()`` tells how often
+        that was.
         """
         deadline = time.monotonic() + _GRACE
+        passed_on = False
         while not self.ended():
             if time.monotonic() > deadline:
-                if not (number == signal.SIGINT and _in_foreground()):
-                    os.kill(self.pid, number)
-                break
+                if passed_on and asked() > 1:
+                    return False
+                if not passed_on:
+                    passed_on, deadline = True, deadline + _GRACE
+                    if not (number == signal.SIGINT and _in_foreground()):
+                        os.kill(self.pid, number)
             time.sleep(0.01)
-        self._reap(0)
+        return True
 
 
 def _in_foreground() -> bool:

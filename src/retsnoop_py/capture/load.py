@@ -71,10 +71,14 @@ class LoadedObject(Value):
         """``struct rsn_stats``, raw."""
         return bytes(self.obj.global_bytes(".bss", "stats"))
 
-    def close(self) -> None:
-        """Detach the task programs and free the object."""
+    def detach(self) -> None:
+        """Detach the task programs. Idempotent."""
         for link in self.links:
             link.close()
+
+    def close(self) -> None:
+        """Detach the task programs and free the object. Idempotent."""
+        self.detach()
         self.obj.close()
 
 

@@ -49,6 +49,11 @@ def receiving(settings: Settings) -> None:
     lifecycle("Receiving data...")
 
 
+def left_alone(pid: int) -> None:
+    """The command does not end by signals, and we do."""
+    warn(f"the command (process {pid}) goes on in spite of the signals; to end it: kill -9 {pid}")
+
+
 def warn(text: str | None) -> None:
     """A warning, if there is one."""
     if text:

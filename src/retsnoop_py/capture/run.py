@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.fitness import KernelFitness
-from retsnoop_py.attach.mass_attacher import Attached, attach
+from retsnoop_py.attach.mass_attacher import attach
 from retsnoop_py.attach.plan import LADDER, AttachContext, AttachPlan, make_plan
 from retsnoop_py.attach.sweep import sweep
 from retsnoop_py.capture import messages
@@ -22,14 +20,14 @@ from retsnoop_py.capture.limits import (
     reserved_files,
     return_large_memory,
 )
-from retsnoop_py.capture.load import LoadedObject, load, ring_bytes
+from retsnoop_py.capture.load import load
+from retsnoop_py.capture.receive import Hooks, Reception
 from retsnoop_py.capture.rights import require_rights
 from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import Interrupted, UsageError
 from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.features import Features
-from retsnoop_py.libbpf import Reader
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.settings import Mechanism, OutputFormat, Settings
 from retsnoop_py.terminal import Progress
@@ -43,13 +41,11 @@ if TYPE_CHECKING:
     from retsnoop_py.probes.model import Probe
     from retsnoop_py.recording.writer import RecordingWriter
 
-#: How long to wait for records before looking at signals and the command, in ms.
-_WAIT_MS = 100
-_WAIT_COMMAND_MS = 20
 #: These take descriptors for each function.
 _PER_FUNCTION = frozenset({Mechanism.FENTRY, Mechanism.KPROBE})
 #: So few functions are attached soon by every mechanism.
 _QUICK_BY_ANY = 200
+_PATIENCE = "Detaching what was attached so far. One more signal ends retsnoop-py at once.\n"
 
 
 class _Run(Value):
@@ -85,15 +81,17 @@ def run(settings: Settings) -> int:
         signals = stack.enter_context(StopSignals())
         recorder = stack.enter_context(_open_recording(settings.output))
         command = _held(settings, stack)
-        target = _choose(settings)
+        with signals.giving_up("choosing functions"):
+            target = _choose(settings)
         status = _trace(_Run(settings, signals, command, target, recorder))
         if command is None:
             return status
         if not (signals.requested or command.ended()):
             messages.lifecycle("The command goes on, untraced.")
             command.wait(signals.stopping)
-        if signals.requested:
-            command.wait_after(signals.requested)
+        if signals.requested and not command.wait_after(signals.requested, lambda: signals.count):
+            messages.left_alone(command.pid)
+            return status or 128 + signals.requested
         return status or command.exit_status
 
 
@@ -137,8 +135,9 @@ def _trace(run: _Run) -> int:
     _check_number(settings, len(functions))
     raise_memlock()
     start_log(2 if settings.verbose >= 3 else 0)
-    features = Features(facts.require_btf().find("vfs_read", Kind.FUNC))
-    plan = make_plan(functions, settings.mechanism, features, KernelFitness(facts, functions))
+    with run.signals.giving_up("choosing mechanisms"):
+        features = Features(facts.require_btf().find("vfs_read", Kind.FUNC))
+        plan = make_plan(functions, settings.mechanism, features, KernelFitness(facts, functions))
     facts.drop_lists()
     messages.planned(settings, plan)
     if len(functions) > _QUICK_BY_ANY:
@@ -150,23 +149,38 @@ def _trace(run: _Run) -> int:
 
 
 def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> int:
-    settings = run.settings
+    settings, command, signals = run.settings, run.command, run.signals
     started = time.monotonic()
+    signals.patience = _PATIENCE
     hooks = _attach(run, plan, features)
+    signals.patience = ""
+    reception = Reception(settings, signals, hooks, command, lambda: _open_stream(run, hooks))
     try:
         messages.attached(settings, hooks.attached, plan, time.monotonic() - started)
         if hooks.injected:
             messages.injected(settings, hooks.injected)
-        if run.signals.stopping():
+        if signals.stopping():
             raise Interrupted("interrupted while attaching; nothing was traced")
         # not before: an error must not have a warning about something else in front of it
         messages.warn(run.target.notice)
-        status = _receive(run, hooks)
-    except BaseException:
-        hooks.detach()
-        raise
-    messages.lifecycle(f"DONE in {hooks.detach() * 1000:.0f} ms.")
-    return status
+        return reception.run()
+    finally:
+        hooks.close()
+        if reception.seconds:
+            messages.lifecycle(f"DONE in {reception.seconds * 1000:.0f} ms.")
+
+
+@contextmanager
+def _open_stream(run: _Run, hooks: Hooks) -> Iterator[Stream]:
+    """Where the records go."""
+    from retsnoop_py.capture.stream import WholeRecorder, open_stream
+
+    by = hooks.attached.by
+    recorder = WholeRecorder(run.recorder, run.signals.held) if run.recorder else None
+    with open_stream(run.settings, run.target, by, hooks.loaded, recorder) as stream:
+        for text in run.warnings:
+            stream.warn(text)
+        yield stream
 
 
 def _with_branches(run: _Run, features: Features, stack: ExitStack) -> _Run:
@@ -191,26 +205,7 @@ def _check_number(settings: Settings, count: int) -> None:
         )
 
 
-class _Hooks(Value):
-    """Loaded programs and what they are attached to."""
-
-    loaded: LoadedObject
-    attached: Attached
-    context: AttachContext
-    injected: InjectedProbes | None
-
-    def detach(self) -> float:
-        """Detach everything; the seconds it took."""
-        started = time.monotonic()
-        with Progress("Detaching") as progress:
-            self.attached.detach(replace(self.context, progress=progress.update))
-            if self.injected:
-                self.injected.detach()
-        self.loaded.close()
-        return time.monotonic() - started
-
-
-def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
+def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
     settings = run.settings
     for text in sweep(run.target.facts.root, system_changes=settings.system_changes):
         messages.note(settings, text)
@@ -218,7 +213,8 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
     warning = raise_files(_files_for(plan) + 2 * len(probes))
     with Progress("Attaching") as progress, reserved_files():
         captures = run.target.captures
-        loaded = load(plan, settings, features, run.target.facts, probes, captures)
+        with run.signals.giving_up("loading"):
+            loaded = load(plan, settings, features, run.target.facts, probes, captures)
         messages.warn(warning)  # not before: too few to load anything are an error of their own
         context = AttachContext(
             obj=loaded.obj,
@@ -233,7 +229,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> _Hooks:
         injected = None
         try:
             injected = _inject(probes, context) if probes else None
-            return _Hooks(loaded, attach(plan, context), context, injected)
+            return Hooks(loaded, attach(plan, context), context, injected)
         except BaseException:
             if injected:
                 injected.detach()
@@ -258,66 +254,3 @@ def _files_for(plan: AttachPlan) -> int:
 
         return 4 * (len(plan.functions) // PER_PAIR + 1)
     return 0
-
-
-def _receive(run: _Run, hooks: _Hooks) -> int:
-    loaded = hooks.loaded
-    bpf = run.settings.bpf
-    with (
-        Reader(
-            loaded.obj.map("events"),
-            is_perf=loaded.is_perf,
-            ring_bytes=ring_bytes(bpf.ringbuf_size),
-            limit_bytes=bpf.queue_size,
-        ) as reader,
-        ExitStack() as stack,
-    ):
-        reader.start()
-        if run.command is not None:
-            loaded.add_to_tree(run.command.pid)
-        loaded.set_ready(True)
-        messages.receiving(run.settings)
-        try:
-            stream = stack.enter_context(_open_stream(run, hooks))
-            for text in run.warnings:
-                stream.warn(text)
-            if run.command is not None:
-                run.command.release()
-                stream.see(run.command.pid)
-            _read_until_stopped(run, reader, stream)
-        finally:
-            loaded.set_ready(False)
-            reader.stop()
-        _read_rest(reader, stream)
-        messages.lifecycle("\nDetaching...")
-        for text in messages.missed(hooks.attached.misses()):
-            stream.warn(text)
-        for text in hooks.injected.misses() if hooks.injected else ():
-            stream.warn(text)
-        messages.waited(run.settings, reader.stats())
-        stream.finish(loaded, reader.stats())
-        return stream.exit_status
-
-
-def _open_stream(run: _Run, hooks: _Hooks) -> AbstractContextManager[Stream]:
-    """Where the records go; loaded when there may be some, which wait in the reader meanwhile."""
-    from retsnoop_py.capture.stream import open_stream
-
-    return open_stream(run.settings, run.target, hooks.attached.by, hooks.loaded, run.recorder)
-
-
-def _read_until_stopped(run: _Run, reader: Reader, stream: Stream) -> None:
-    wait_ms = _WAIT_COMMAND_MS if run.command is not None else _WAIT_MS
-    limit_ns = run.settings.stop_after_ns
-    deadline = time.monotonic() + (limit_ns / 1e9 if limit_ns else math.inf)
-    while not run.signals.stopping() and (left := deadline - time.monotonic()) > 0:
-        data = reader.take(int(min(wait_ms, left * 1000 + 1)))
-        if data:
-            stream.feed(data)
-        if stream.done or (run.command is not None and run.command.ended()):
-            return
-
-
-def _read_rest(reader: Reader, stream: Stream) -> None:
-    for data in iter(partial(reader.take, 0), None):
-        stream.feed(data)

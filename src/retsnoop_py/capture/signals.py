@@ -1,41 +1,139 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ctrl-C at any moment: a flag everybody who takes long looks at."""
+"""Ctrl-C at any moment. Who asks once more gets less patience.
+
+======= ===========================================================================
+signal  what it does
+======= ===========================================================================
+first   stops: what is being prepared is given up; what is attached is detached, at
+        once, and then what had been captured until then is printed
+second  drops what is still to be printed, and tells how much that was
+third   kills us, as it would have without a handler
+======= ===========================================================================
+
+The third works even where Python does not get to run: the signals are counted in C.
+"""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
+from retsnoop_py._bpf import lib
+from retsnoop_py.errors import Interrupted
+from retsnoop_py.terminal import Aside
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Dropped(BaseException):
+    """The second signal: nothing of what waits is to be printed."""
 
 
 class StopSignals:
     """While entered, SIGINT, SIGTERM and SIGHUP ask to stop instead of killing.
 
-    ``requested`` is the signal's number once one came, else 0; ``count`` how many came.
-    A signal that was ignored when we started (nohup) stays ignored.
+    ``requested`` is the signal's number once one came, else 0. What it does is up to what is
+    going on: see :meth:`giving_up`, :meth:`stopping_by` and :meth:`held`.
+
+    SIGHUP that was ignored when we started stays ignored, which is what nohup(1) asks for. An
+    ignored SIGINT asks for nothing: a shell does that to whatever a script starts in the
+    background, and ``kill -INT`` is how the script ends it.
     """
 
     def __init__(self) -> None:
         self.requested = 0
-        self.count = 0
+        #: What to say to who asks again while that has to be waited for.
+        self.patience = ""
         self._old: dict[signal.Signals, Any] = {}
+        self._gives_up = False
+        self._action: Callable[[], None] | None = None
+        self._drops = False
+        self._held = 0
 
     def __enter__(self) -> Self:
         for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 self._old[number] = signal.signal(number, self._on_signal)
+        lib.rsn_stop_watch(list(map(int, self._old)), len(self._old))
         return self
 
     def __exit__(self, *_: object) -> None:
+        lib.rsn_stop_unwatch()
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self.requested = number
-        self.count += 1
+    @property
+    def count(self) -> int:
+        """How often we were asked to stop; signals within 100 ms are one request."""
+        return int(lib.rsn_stop_count())
 
     def stopping(self) -> bool:
         """Whether to stop."""
         return bool(self.requested)
+
+    @contextmanager
+    def giving_up(self, doing: str) -> Iterator[None]:
+        """Within it a signal ends ``doing`` wherever it is: raises Interrupted.
+
+        For what leaves nothing behind but memory and open files.
+        """
+        try:
+            self._gives_up = True
+            if not self.requested:
+                yield
+        except KeyboardInterrupt:
+            pass  # told below
+        finally:
+            self._gives_up = False
+        if self.requested:
+            raise Interrupted(f"interrupted while {doing}; nothing was traced")
+
+    @contextmanager
+    def stopping_by(self, action: Callable[[], None]) -> Iterator[None]:
+        """Within it the first signal calls ``action`` at once, the second raises Dropped.
+
+        ``action`` runs between two instructions of what is going on, which then goes on: it must
+        not need anything that may be half done. It is not interrupted itself.
+        """
+        self._action, self._drops = action, True
+        try:
+            if self.requested:
+                self._act()
+            yield
+        finally:
+            self._action, self._drops = None, False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """What is done within is done to its end; a second signal raises Dropped behind it."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+        self.drop_if_asked()
+
+    def drop_if_asked(self) -> None:
+        """Raise Dropped where a second signal came and that is for it to do."""
+        if self._drops and not self._held and self.count >= 2:
+            self._drops = False
+            raise Dropped
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self.requested = number
+        if self._gives_up:
+            self._gives_up = False
+            raise KeyboardInterrupt
+        self._act()
+
+    def _act(self) -> None:
+        action, self._action = self._action, None
+        if action is not None:
+            with self.held():
+                action()
+        elif self.patience and self.count >= 2:
+            Aside().write(self.patience)
+        self.drop_if_asked()

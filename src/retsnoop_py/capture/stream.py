@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import retsnoop_py
@@ -25,10 +26,45 @@ from retsnoop_py.session.layouts import layout_named
 from retsnoop_py.session.object_layouts import btf_layouts
 from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import Settings, SymbolizeMode
+from retsnoop_py.terminal import takes_more
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.writer import RecordingWriter
+    from retsnoop_py.session.collector import Batch
+    from retsnoop_py.session.known import Symbol, UserSymbol
     from retsnoop_py.symbolize.user import ProcessSymbolizer
+
+
+class WholeRecorder:
+    """Writes to a recording what a signal is not to cut: ``held`` keeps signals waiting."""
+
+    def __init__(
+        self, writer: RecordingWriter, held: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._writer = writer
+        self._held = held
+
+    def start(self, facts: StreamFacts) -> None:
+        """What the recording begins with."""
+        with self._held():
+            self._writer.start(facts)
+
+    def write(
+        self, symbols: Sequence[Symbol], batch: Batch, users: Sequence[UserSymbol] = ()
+    ) -> None:
+        """Records, and the symbols they need."""
+        with self._held():
+            self._writer.write(symbols, batch, users)
+
+    def warn(self, text: str) -> None:
+        """A warning the user has seen."""
+        with self._held():
+            self._writer.warn(text)
+
+    def end(self, stats: Mapping[str, int]) -> None:
+        """The counters; nothing follows."""
+        with self._held():
+            self._writer.end(stats)
 
 
 class Stream:
@@ -58,15 +94,26 @@ class Stream:
         if self._users is not None:
             self._users.see(pid)
 
-    def finish(self, loaded: LoadedObject, reader: ReaderStats) -> None:
-        """Tell what was lost, and end the recording."""
+    def discard(self) -> int:
+        """Show nothing more; how many records were in our hands that were not shown.
+
+        Where writing was cut short, or nobody reads what we write, nothing more is written.
+        """
+        if self._pipeline.is_writing or not takes_more(sys.stdout):
+            with Path(os.devnull).open("w") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return self._pipeline.discard()
+
+    def finish(self, loaded: LoadedObject, reader: ReaderStats, discarded: int = 0) -> None:
+        """Tell what was lost, ``discarded`` records on demand, and end the recording."""
         stats = self._stats_layout.unpack(loaded.stats())
         # a record the perf buffer had no room for is seen from both ends
         lost = max(reader.lost_kernel - stats["sessions_dropped"], 0)
         if reader.error:
             why = os.strerror(reader.error)
             self.warn(f"records that waited in {spool_directory()} were lost: {why}")
-        self._pipeline.finish({**stats, "lost_kernel": lost, "lost_memory": reader.lost_memory})
+        mine = {"lost_kernel": lost, "lost_memory": reader.lost_memory, "discarded": discarded}
+        self._pipeline.finish({**stats, **mine})
 
 
 @contextmanager
@@ -75,7 +122,7 @@ def open_stream(
     target: Target,
     mechanism: str,
     loaded: LoadedObject,
-    recorder: RecordingWriter | None,
+    recorder: WholeRecorder | None,
 ) -> Iterator[Stream]:
     """The stream of a run whose functions are attached, by ``mechanism`` in words."""
     with ExitStack() as stack:

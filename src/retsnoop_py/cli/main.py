@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,6 +19,8 @@ from retsnoop_py.errors import RetsnoopError, UsageError
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from retsnoop_py.cli.argv import Normalised
     from retsnoop_py.cli.declare import Command
 
@@ -65,6 +68,10 @@ def program() -> NoReturn:
     and a sub-command that has more to do at exit raises :class:`SystemExit` itself.
     """
     inherited.remember()
+    # Also where it was ignored when we were started. A shell does that to whatever a script starts
+    # in the background, since Ctrl-C is for what is in the foreground; `kill -INT` is how the
+    # script ends us all the same.
+    signal.signal(signal.SIGINT, _interrupt)
     gc.set_threshold(_GC_THRESHOLD)
     status = main()
     for stream in (sys.stdout, sys.stderr):
@@ -73,6 +80,12 @@ def program() -> NoReturn:
         except OSError:
             pass  # main() has told of it, or nobody is left to be told
     os._exit(status)
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+    """The first SIGINT ends what is going on, the second kills."""
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt
 
 
 def _job(words: list[str]) -> Job:
@@ -186,6 +199,8 @@ def _run_replay(request: Any) -> int:
 
 
 def _vm(words: list[str]) -> int:
+    # it has to end guests behind the second one, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from typer.main import get_command
 
     from retsnoop_py.cli import typed, vm

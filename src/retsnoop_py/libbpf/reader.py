@@ -17,13 +17,15 @@ class ReaderStats(Value):
     """Counters since start: numbers of records, and bytes.
 
     ``lost_memory``: there was no room for them, neither in memory nor in the file; ``error`` is
-    the errno that says why, or 0. ``spooled_bytes`` went through the file.
+    the errno that says why, or 0. ``waiting_bytes`` can be taken now, ``peak_bytes`` is the most
+    that ever could; ``spooled_bytes`` went through the file.
     """
 
     records: int
     bytes: int
     lost_kernel: int
     lost_memory: int
+    waiting_bytes: int
     peak_bytes: int
     spooled_bytes: int
     error: int
@@ -88,6 +90,10 @@ class Reader:
         """Read what the buffer still holds and end the thread; :meth:`take` hands it over."""
         check("stop the reader", lib.rsn_reader_stop(self._handle))
 
+    def drop(self) -> int:
+        """Forget what has arrived and was not taken; how many records that was."""
+        return int(lib.rsn_reader_drop(self._handle))
+
     def stats(self) -> ReaderStats:
         """The counters so far."""
         stats = ffi.new("struct rsn_reader_stats *")
@@ -98,6 +104,7 @@ class Reader:
             bytes=queue.bytes,
             lost_kernel=stats.lost_kernel,
             lost_memory=queue.lost,
+            waiting_bytes=queue.waiting_bytes,
             peak_bytes=queue.peak_bytes,
             spooled_bytes=queue.spooled_bytes,
             error=queue.error,

@@ -87,6 +87,10 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
             "UNREAD RECORDS",
             "they came faster than they could be shown or kept: trace less (-d, -L, -p)",
         ),
+        "discarded": (
+            "DISCARDED RECORDS",
+            "a second signal came while they waited to be shown",
+        ),
         "sessions_unstarted": (
             "MISSED SAMPLES",
             f"too many at a time: try -C bpf.sessions-size={bpf.sessions_size * 2}",

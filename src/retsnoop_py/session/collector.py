@@ -180,6 +180,15 @@ class Collector:
         if damage is not None:
             raise damage
 
+    def discard(self) -> int:
+        """Forget the sessions that wait for parts; how many these are."""
+        waiting, self._waiting = self._waiting, {}
+        return sum(map(len, waiting.values()))
+
+    def count(self, batch: Batch) -> int:
+        """How many records there are in ``batch``, up to a malformed one."""
+        return sum(1 for _ in self.split(batch, 1))
+
     def _part(self, kind: int, view: memoryview, position: int, size: int) -> Sequence[Session]:
         """Keep a part; what has waited for it, if it was the last one missing."""
         assert self._part_format is not None

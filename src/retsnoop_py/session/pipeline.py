@@ -78,6 +78,11 @@ class Pipeline:
         self.exit_status = 0
         self._left = settings.stop_count
         self.done = False
+        #: Whether a text is being written: it may be cut where that was interrupted.
+        self.is_writing = False
+        #: What :meth:`feed` has in its hands, and how many bytes of it have been shown.
+        self._batch: Batch = b""
+        self._shown = 0
 
     def feed(self, batch: Batch) -> None:
         """Show the sessions of one batch, and record it.
@@ -85,10 +90,20 @@ class Pipeline:
         Raises DataError at a malformed record, after everything before it has been shown;
         OutputError if ``out`` cannot be written; BrokenPipeError if nobody reads it any more.
         """
+        self._batch, self._shown = batch, 0
         for part in self._collector.split(batch, _PART_BYTES):
             if self.done:
-                return
+                break
             self._feed_part(part)
+            self._shown += len(part)
+        self._batch = b""
+
+    def discard(self) -> int:
+        """Show nothing more; how many records were not shown, if :meth:`feed` was interrupted."""
+        self.done = True
+        rest = memoryview(self._batch)[self._shown :]
+        self._batch = b""
+        return self._collector.count(rest) + self._collector.discard()
 
     def warn(self, text: str) -> None:
         """Tell the user something now and at every replay."""
@@ -183,9 +198,11 @@ class Pipeline:
     def _write_out(self, text: str) -> None:
         if not text:
             return
+        self.is_writing = True
         try:
             _write(self._out, text)
             self._out.flush()
+            self.is_writing = False
         except BrokenPipeError:
             raise
         except OSError as err:

@@ -163,6 +163,19 @@ def test_a_signal_sent_to_us_alone_is_passed_on() -> None:
         assert command.exit_status == 128 + signal.SIGTERM
 
 
+def test_one_that_ignores_signals_is_left_alone_once_somebody_asks_again(tmp_path: Path) -> None:
+    up = tmp_path / "up"
+    script = f"trap '' TERM; touch {up}; while :; do sleep 0.1; done"
+    with Command(["sh", "-c", script]) as command:
+        command.release()
+        while not up.exists():
+            time.sleep(0.01)
+        asked = iter([1] * 20)
+        assert not command.wait_after(signal.SIGTERM, lambda: next(asked, 2))
+        os.kill(command.pid, signal.SIGKILL)
+        assert finish(command) == 128 + signal.SIGKILL
+
+
 def test_a_command_that_is_traced_no_more_is_waited_for() -> None:
     with Command(["sh", "-c", "sleep 0.1; exit 3"]) as command:
         command.release()

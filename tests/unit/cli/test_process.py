@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
+GOLDEN = Path(__file__).parents[2] / "golden"
 PROGRAM = [sys.executable, "-m", "retsnoop_py"]
 
 
@@ -189,3 +194,23 @@ def test_the_shell_completes(words: str, expected: set[str]) -> None:
         "COMP_CWORD": str(len(words.split()) - 1),
     }
     assert set(run(env=environment).stdout.split()) == expected
+
+
+def test_an_interrupt_ends_what_a_script_started_in_the_background() -> None:
+    """A shell ignores SIGINT there. Here nobody reads the output, either."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    script = '"$@" & echo $! >&2; wait $!; echo $? >&2'
+    command = ["sh", "-c", script, "sh", *PROGRAM, "replay", str(GOLDEN / "6.12.rsn")]
+    shell = subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert shell.stderr is not None
+    pid = int(shell.stderr.readline())
+    written = array.array("i", [0])
+    while not written[0] or " S " not in Path(f"/proc/{pid}/stat").read_text():
+        fcntl.ioctl(reader, termios.FIONREAD, written)
+        assert shell.poll() is None
+    os.kill(pid, signal.SIGINT)
+    _, err = shell.communicate(timeout=60)
+    os.close(reader)
+    assert err == "retsnoop-py: interrupted\n130\n"

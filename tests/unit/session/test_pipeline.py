@@ -243,3 +243,28 @@ def test_no_more_sessions_are_shown_and_recorded_than_were_asked_for() -> None:
     assert run.out.getvalue() == BLOCK * 2
     assert b"".join(recorder.batches) == failing_session() + SUCCESS + failing_session()
     assert recorder.stats == {}
+
+
+def test_what_was_not_shown_is_counted_when_it_is_dropped() -> None:
+    class Stop(BaseException):
+        pass
+
+    class Stuck(io.StringIO):
+        """Nobody reads it any more from its second text on."""
+
+        def write(self, text: str) -> int:
+            if self.getvalue():
+                raise Stop
+            return super().write(text)
+
+    run = Run()
+    run.pipeline._out = stuck = Stuck()
+    batch = failing_session() * (3 * (1 << 16) // len(failing_session()))
+    with pytest.raises(Stop):
+        run.pipeline.feed(batch)
+    shown = stuck.getvalue().count(" TID/PID ")
+    assert run.pipeline.is_writing
+    assert run.pipeline.discard() == 3 * (1 << 16) // len(failing_session()) - shown > shown > 0
+    run.pipeline.feed(batch)
+    assert stuck.getvalue().count(" TID/PID ") == shown
+    assert run.pipeline.discard() == 0

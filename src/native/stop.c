@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#define _GNU_SOURCE
+#include "stop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+/* Who sends the third one wants no more patience. */
+static const int deadly = 3;
+/*
+ * Signals within this time are one request: a terminal that is closed sends SIGHUP and its shell
+ * another one, a service manager SIGTERM and SIGHUP.
+ */
+static const int64_t same_request_ns = 100 * 1000 * 1000;
+
+/* What was there before: Python's own handlers. */
+static struct sigaction before[NSIG];
+static bool watched[NSIG];
+static int count; /* atomic */
+/* When the last one was counted; of the handlers, which keep each other out. */
+static int64_t last_ns;
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* Whether the signal is a request of its own. */
+static bool is_new(void)
+{
+	int64_t now = now_ns();
+
+	if (last_ns && now - last_ns < same_request_ns)
+		return false;
+	last_ns = now;
+	return true;
+}
+
+static void on_signal(int number)
+{
+	const int saved = errno;
+
+	if (is_new() && __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) >= deadly) {
+		signal(number, SIG_DFL);
+		raise(number); /* when this handler returns */
+	} else {
+		before[number].sa_handler(number);
+	}
+	errno = saved;
+}
+
+/* Counts the signals in front of the handlers that they have now, from zero. */
+void rsn_stop_watch(const int *numbers, int cnt)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	int i;
+
+	__atomic_store_n(&count, 0, __ATOMIC_RELAXED);
+	last_ns = 0;
+	for (i = 0; i < cnt; i++)
+		sigaddset(&action.sa_mask, numbers[i]);
+	for (i = 0; i < cnt; i++) {
+		watched[numbers[i]] = true;
+		sigaction(numbers[i], NULL, &before[numbers[i]]);
+		sigaction(numbers[i], &action, NULL);
+	}
+}
+
+/* Gives the signals back to those handlers. */
+void rsn_stop_unwatch(void)
+{
+	int number;
+
+	for (number = 1; number < NSIG; number++) {
+		if (watched[number])
+			sigaction(number, &before[number], NULL);
+		watched[number] = false;
+	}
+}
+
+/* How often we were asked to stop. */
+int rsn_stop_count(void)
+{
+	return __atomic_load_n(&count, __ATOMIC_RELAXED);
+}

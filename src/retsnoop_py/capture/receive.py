@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""From the moment probes may fire until all that came of it has been told.
+
+Everything is detached in here, whichever way this ends: before a signal's backlog is printed, and
+by the signal itself, in the middle of whatever is being printed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from retsnoop_py.attach.mass_attacher import Attached
+from retsnoop_py.attach.plan import AttachContext
+from retsnoop_py.capture import messages
+from retsnoop_py.capture.command import Command
+from retsnoop_py.capture.load import LoadedObject, ring_bytes
+from retsnoop_py.capture.signals import Dropped, StopSignals
+from retsnoop_py.errors import Interrupted
+from retsnoop_py.libbpf import Reader
+from retsnoop_py.settings import Settings
+from retsnoop_py.terminal import Aside, Progress
+from retsnoop_py.value import Value, replace
+
+if TYPE_CHECKING:
+    from retsnoop_py.attach.injected import InjectedProbes
+    from retsnoop_py.capture.stream import Stream
+
+#: How long to wait for records before looking at signals and the command, in ms.
+_WAIT_MS = 100
+_WAIT_COMMAND_MS = 20
+#: So many bytes of records are printed in a moment.
+_LITTLE = 1 << 20
+_PATIENCE = "Still detaching. One more signal ends retsnoop-py at once.\n"
+
+
+class Hooks(Value):
+    """Loaded programs and what they are attached to."""
+
+    loaded: LoadedObject
+    attached: Attached
+    context: AttachContext
+    injected: InjectedProbes | None
+
+    def misses(self) -> list[str]:
+        """Warnings about calls that no program saw, to be had before detaching."""
+        injected = self.injected.misses() if self.injected else ()
+        return [*messages.missed(self.attached.misses()), *injected]
+
+    def detach(self) -> None:
+        """Detach everything. Idempotent; what was counted can still be read."""
+        with Progress("Detaching", out=Aside()) as progress:
+            self.attached.detach(replace(self.context, progress=progress.update))
+            if self.injected:
+                self.injected.detach()
+        self.loaded.detach()
+
+    def close(self) -> None:
+        """Detach everything and free it. Idempotent."""
+        self.detach()
+        self.loaded.close()
+
+
+class Reception:
+    """Receives and shows what ``hooks`` bring, until it is enough, or a signal comes.
+
+    ``command`` is let go in between; ``open_stream`` gives where the records go.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        signals: StopSignals,
+        hooks: Hooks,
+        command: Command | None,
+        open_stream: Callable[[], AbstractContextManager[Stream]],
+    ) -> None:
+        self._settings = settings
+        self._signals = signals
+        self._hooks = hooks
+        self._command = command
+        self._open_stream = open_stream
+        self._ended = self._detaching = False
+        self._misses: list[str] = []
+        #: How long detaching took; 0: it was not told that it began.
+        self.seconds = 0.0
+
+    def run(self) -> int:
+        """Go through it from one end to the other.
+
+        The exit status: 74 if the recording had to be given up, else 0. Raises Interrupted if a
+        signal came before the command was let go; what :class:`Reader` and the stream raise.
+        """
+        bpf, loaded = self._settings.bpf, self._hooks.loaded
+        with (
+            Reader(
+                loaded.obj.map("events"),
+                is_perf=loaded.is_perf,
+                ring_bytes=ring_bytes(bpf.ringbuf_size),
+                limit_bytes=bpf.queue_size,
+            ) as self._reader,
+            ExitStack() as stack,
+            self._signals.stopping_by(self._stop),
+        ):
+            stream = self._begin(stack)
+            discarded = 0
+            try:
+                self._read(stream)
+            except Dropped:
+                discarded = self._reader.drop() + stream.discard()
+            try:
+                self._tell(stream, discarded)
+            except Dropped:
+                stream.discard()
+            return stream.exit_status
+
+    def _begin(self, stack: ExitStack) -> Stream:
+        """Open the gate, then what shows the records, which wait in the reader meanwhile."""
+        command, loaded = self._command, self._hooks.loaded
+        self._reader.start()
+        if command is not None:
+            loaded.add_to_tree(command.pid)
+        loaded.set_ready(True)
+        messages.receiving(self._settings)
+        try:
+            stream = stack.enter_context(self._open_stream())
+        except Dropped:
+            count = self._reader.drop()
+            raise Interrupted(
+                f"interrupted while loading symbols; {count} records that waited for them dropped"
+            ) from None
+        if command is not None and self._signals.stopping():
+            raise Interrupted("interrupted before the command was let go; nothing was traced")
+        return stream
+
+    def _read(self, stream: Stream) -> None:
+        """Show what comes until it is enough, and then what has come until then."""
+        try:
+            if self._command is not None:
+                self._command.release()
+                stream.see(self._command.pid)
+            self._read_until_stopped(stream)
+        finally:
+            with self._signals.held():
+                self._end()
+        if self._reader.stats().waiting_bytes > _LITTLE:
+            with self._signals.held():
+                self._detach()
+        for data in iter(partial(self._reader.take, 0), None):
+            self._signals.drop_if_asked()
+            stream.feed(data)
+        with self._signals.held():
+            self._detach()
+
+    def _read_until_stopped(self, stream: Stream) -> None:
+        command, stopping = self._command, self._signals.stopping
+        wait_ms = _WAIT_COMMAND_MS if command is not None else _WAIT_MS
+        limit_ns = self._settings.stop_after_ns
+        deadline = time.monotonic() + (limit_ns / 1e9 if limit_ns else math.inf)
+        while not stopping() and (left := deadline - time.monotonic()) > 0:
+            data = self._reader.take(int(min(wait_ms, left * 1000 + 1)))
+            if data:
+                stream.feed(data)
+            if stream.done or (command is not None and command.ended()):
+                return
+
+    def _end(self) -> None:
+        """Close the gate in front of the probes and take what the kernel's buffer still holds."""
+        if not self._ended:
+            self._ended = True
+            self._hooks.loaded.set_ready(False)
+            self._reader.stop()
+
+    def _detach(self) -> None:
+        if self._detaching:
+            return
+        self._detaching = True
+        started = time.monotonic()
+        Aside().write("\nDetaching...\n")
+        self._signals.patience = _PATIENCE
+        self._misses = self._hooks.misses()
+        self._hooks.detach()
+        self._signals.patience = ""
+        self.seconds = time.monotonic() - started
+
+    def _stop(self) -> None:
+        """What the first signal does, while it interrupts whatever is going on."""
+        self._hooks.loaded.set_ready(False)
+        self._detach()
+        self._end()
+        waiting = self._reader.stats().waiting_bytes
+        if waiting > _LITTLE:
+            Aside().write(
+                f"Detached. What waits is printed now, {waiting >> 20} MiB of records; "
+                "another signal drops it.\n"
+            )
+
+    def _tell(self, stream: Stream, discarded: int) -> None:
+        """Say what is missing."""
+        for text in self._misses:
+            stream.warn(text)
+        stats = self._reader.stats()
+        messages.waited(self._settings, stats)
+        stream.finish(self._hooks.loaded, stats, discarded)

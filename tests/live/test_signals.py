@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whoever asks a run to stop is heard, and once more, and at last: whatever it is doing."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+
+import pytest
+from tests.live.support import FEW, PROGRAMS, PYTHON, TOOL, compiled, start_trace, trace, wait_for
+
+from retsnoop_py.vm.machine import Machine
+
+CALLS = 4_000
+
+
+def test_the_first_signal_detaches_and_the_second_drops_what_nobody_reads(
+    machine: Machine,
+) -> None:
+    workload = f"{compiled(machine, 'burst')} 2 {CALLS // 2}"
+    script = [PYTHON, str(PROGRAMS / "stuck_reader.py"), str(int(signal.SIGTERM)), workload]
+    result = machine.run([*script, TOOL, *FEW], timeout=180)
+    assert result.status == 0, result.err
+    done = json.loads(result.out)
+    assert (done["detached"], done["ended"], done["status"]) == (1, 2, 0), done
+    assert re.search(r"^DONE in \d+ ms\.$", done["err"], re.MULTILINE)
+    told = re.search(r"^DISCARDED RECORDS: +(\d+) ", done["err"], re.MULTILINE)
+    assert told is not None, done["err"]
+    shown, discarded = done["out"].count(" TID/PID "), int(told[1])
+    # of those that were being written when the signal came some are in the output
+    assert shown > 0
+    assert discarded <= CALLS <= shown + discarded
+
+
+@pytest.mark.one_kernel
+def test_a_command_that_ignores_signals_is_left_alone_by_the_second(machine: Machine) -> None:
+    script = "trap '' TERM; echo ready >&2; while :; do sleep 1; done"
+    tracer = start_trace(machine, *FEW, "--", "sh", "-c", script)
+    wait_for(lambda: b"ready" in tracer.output()[1], tracer)
+    for _ in range(2):
+        tracer.send_signal(signal.SIGTERM)
+        time.sleep(1)
+    result = tracer.wait(60)
+    assert result.status == 128 + signal.SIGTERM
+    told = re.search(r"the command \(process (\d+)\) goes on .*: kill -9 \1", result.err)
+    assert told is not None, result.err
+    machine.run(["kill", "-9", told[1]])
+
+
+@pytest.mark.one_kernel
+def test_an_interrupt_ends_a_trace_that_a_script_runs_in_the_background(machine: Machine) -> None:
+    script = f"""
+        {TOOL} {" ".join(f"'{word}'" for word in FEW)} 2>/tmp/said & tracer=$!
+        until grep -q 'Receiving data' /tmp/said; do sleep 0.1; done
+        kill -INT $tracer
+        wait $tracer; echo $?"""
+    assert machine.run(["sh", "-c", script], timeout=60).out == "0\n"
+    assert trace(machine, *FEW, "--", "true").status == 0
