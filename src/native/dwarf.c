@@ -246,7 +246,7 @@ static bool copy_sections(struct rsn_dwarf *image, const struct rsn_dwarf_sectio
 
 /* Interface */
 
-struct rsn_dwarf *rsn_dwarf_open(const char *path, const struct rsn_dwarf_section *sections,
+struct rsn_dwarf *rsn_dwarf_open(const char *path, int fd, const struct rsn_dwarf_section *sections,
 				 size_t nr_sections, int *error, char *message, size_t size)
 {
 	struct rsn_dwarf *image = calloc(1, sizeof(*image));
@@ -258,7 +258,7 @@ struct rsn_dwarf *rsn_dwarf_open(const char *path, const struct rsn_dwarf_sectio
 	image->fd = -1;
 	image->path = strdup(path);
 	if (image->path && copy_sections(image, sections, nr_sections)) {
-		*error = image_open(image);
+		*error = image_open(image, fd);
 		if (!*error)
 			*error = list_units(image);
 		if (!*error)

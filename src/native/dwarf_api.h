@@ -56,11 +56,11 @@ struct rsn_dwarf_stats {
 struct rsn_dwarf;
 
 /*
- * Open the image at path. sections are used for ET_REL images only: all other images
+ * Open the image at path, or, if it is not -1, the one that is open as fd. sections are used for ET_REL images only: all other images
  * keep the addresses they were linked at. On failure NULL, a code of enum
  * rsn_dwarf_error in *error, and the reason in message.
  */
-struct rsn_dwarf *rsn_dwarf_open(const char *path, const struct rsn_dwarf_section *sections,
+struct rsn_dwarf *rsn_dwarf_open(const char *path, int fd, const struct rsn_dwarf_section *sections,
 				 size_t nr_sections, int *error, char *message, size_t size);
 void rsn_dwarf_close(struct rsn_dwarf *image);
 

@@ -46,8 +46,8 @@ __attribute__((format(printf, 3, 4))) int image_fail(struct rsn_dwarf *image, in
 						     const char *format, ...);
 int image_fail_libdw(struct rsn_dwarf *image, const char *what);
 
-/* Opens image->path and leaves image->dwarf set, or fails with the reason. */
-int image_open(struct rsn_dwarf *image);
+/* Opens image->path, or fd if it is not -1, and leaves image->dwarf set, or fails with the reason. */
+int image_open(struct rsn_dwarf *image, int fd);
 
 /* Starts libdw on an open Elf that needs no relocation. */
 int image_begin_dwarf(struct rsn_dwarf *image);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "dwarf_image.h"
 
@@ -94,7 +95,7 @@ static int find_elf(Dwfl_Module *module, void **userdata, const char *name, Dwar
 	*file_name = strdup(image->path);
 	if (!*file_name)
 		return -1;
-	return open(image->path, O_RDONLY | O_CLOEXEC);
+	return fcntl(image->fd, F_DUPFD_CLOEXEC, 0);
 }
 
 static int find_debuginfo(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base,
@@ -162,15 +163,30 @@ int image_begin_dwarf(struct rsn_dwarf *image)
 	return image->dwarf ? 0 : image_fail_libdw(image, "libdw");
 }
 
-int image_open(struct rsn_dwarf *image)
+/* Nothing but a regular file: a FIFO would keep us waiting. */
+static int open_file(struct rsn_dwarf *image, int fd)
+{
+	struct stat status;
+
+	if (fd >= 0)
+		image->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	else
+		image->fd = open(image->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (image->fd < 0 || fstat(image->fd, &status))
+		return image_fail(image, RSN_DWARF_IO, "%s", strerror(errno));
+	if (!S_ISREG(status.st_mode))
+		return image_fail(image, RSN_DWARF_NOT_ELF, "it is not a regular file");
+	return 0;
+}
+
+int image_open(struct rsn_dwarf *image, int fd)
 {
 	bool has_alt = false;
 	GElf_Ehdr header;
-	int error;
+	int error = open_file(image, fd);
 
-	image->fd = open(image->path, O_RDONLY | O_CLOEXEC);
-	if (image->fd < 0)
-		return image_fail(image, RSN_DWARF_IO, "%s", strerror(errno));
+	if (error)
+		return error;
 	elf_version(EV_CURRENT);
 	image->elf = elf_begin(image->fd, ELF_C_READ_MMAP, NULL);
 	if (!image->elf)

@@ -135,7 +135,7 @@ def open_stream(
         pipeline = Pipeline(facts, settings, symbolizer, sys.stdout, recorder, users=users)
         stream = Stream(facts, pipeline, users)
         yield stream
-        for text in target.image_warnings:
+        for text in (*target.image_warnings, *(users.warnings if users else ())):
             stream.warn(text)
 
 

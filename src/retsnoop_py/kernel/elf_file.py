@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The little of an ELF file that tells which image it is: notes, sections, debug links.
 
-Reads headers only, so a 600 MB vmlinux costs a few pages. (pyelftools would do, but importing
-it takes longer than all the files we look at.)
+Reads headers only, so a 600 MB vmlinux costs a few pages, and believes none of them: what is
+traced maps files that were made to do harm. Everything is of bounded size, and inside the file.
+That is why it is not pyelftools, which reads as many bytes as a header says and looks strings up
+to wherever the next NUL is; importing it also takes longer than all the files we look at. The
+tests compare the two.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import struct
 import sys
 from pathlib import Path
@@ -17,7 +22,17 @@ from retsnoop_py.errors import DataError
 from retsnoop_py.kernel import notes
 from retsnoop_py.value import Value
 
-__all__ = ["ElfFile", "Section"]
+__all__ = ["MAX_NAME", "ElfFile", "Section", "open_regular", "string_at"]
+
+#: No name is longer; those of programs that are, C++ can make some, end here.
+MAX_NAME = 4096
+#: Bytes read at once: the debug strings of a large module, or the symbols of a large program. A
+#: sparse file may be of any size.
+_MAX_READ = 256 << 20
+#: Sections with notes, bytes of each, and digits of a build id that are looked at; linkers make 40.
+_MAX_NOTES = 64
+_MAX_NOTE_BYTES = 1 << 20
+_MAX_BUILD_ID = 128
 
 _SHT_NOTE = 7
 _SHT_NOBITS = 8
@@ -37,16 +52,52 @@ class Section(Value):
     size: int
 
 
+def open_regular(path: Path) -> int:
+    """A descriptor to read the regular file at ``path``.
+
+    Anything else is not even opened, which may wait for ever (a FIFO) or do something (a device):
+    DataError. Raises OSError where it cannot be opened.
+    """
+    seen = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(seen).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise DataError(f"{path} is not a regular file")
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        return os.open(f"/proc/self/fd/{seen}", flags)
+    finally:
+        os.close(seen)
+
+
+def string_at(table: bytes, offset: int) -> str:
+    """The string at ``offset`` of a string table, no more than :data:`MAX_NAME` bytes of it."""
+    end = table.find(b"\0", offset, offset + MAX_NAME)
+    if end < 0:
+        end = offset + MAX_NAME
+    return table[offset:end].decode(errors="backslashreplace")
+
+
+def _link_in(section: bytes) -> str | None:
+    """The file name that a section begins with."""
+    name = section[:MAX_NAME].split(b"\0", 1)[0]
+    return os.fsdecode(name) or None
+
+
 class ElfFile:
     """A 64-bit ELF file, open for reading; a context manager.
 
-    Raises OSError where the file cannot be read, DataError where it is no 64-bit ELF file.
+    ``fd``: the file itself, already open and left so; ``path`` is only what to call it then.
+    Raises OSError where the file cannot be read, DataError where it is no 64-bit ELF file, or one
+    whose headers tell more than it has.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    def __init__(self, path: Path | str, fd: int | None = None) -> None:
+        self.path = Path(path)
+        self._fd = open_regular(self.path) if fd is None else os.dup(fd)
         try:
+            self._size = os.fstat(self._fd).st_size
             self._read_headers()
         except BaseException:
             os.close(self._fd)
@@ -72,17 +123,30 @@ class ElfFile:
     def _unpack(self, fields: str, data: bytes) -> tuple[int, ...]:
         return struct.unpack_from("=" + fields, data)
 
+    def _pread(self, offset: int, size: int, what: str) -> bytes:
+        """``size`` bytes at ``offset``, all of which the file has; of a sparse one not too many."""
+        if size > _MAX_READ:
+            raise DataError(f"{self.path}: its {what} of {size} bytes is too large")
+        if offset + size > self._size:
+            raise DataError(f"{self.path} is cut short: its {what} is missing")
+        data = os.pread(self._fd, size, offset)
+        if len(data) < size:  # it shrinks while we read
+            raise DataError(f"{self.path} is cut short: its {what} is missing")
+        return data
+
     def _read_sections(self, table: int, entry: int, count: int, names: int) -> dict[str, Section]:
         if entry < 64:
             raise DataError(f"{self.path} has a damaged section table")
-        raw = os.pread(self._fd, entry * count, table)
-        if len(raw) < entry * count or names >= count:
+        if names >= count:
             raise DataError(f"{self.path} is cut short: its section table is missing")
-        headers = [self._unpack("IIQQQQIIQQ", raw[i * entry :]) for i in range(count)]
-        strings = os.pread(self._fd, headers[names][5], headers[names][4])
+        raw = self._pread(table, entry * count, "section table")
+        headers = [
+            self._unpack("IIQQQQIIQQ", raw[i * entry : (i + 1) * entry]) for i in range(count)
+        ]
+        strings = self._pread(headers[names][4], headers[names][5], "section names")
         found: dict[str, Section] = {}
         for name, kind, flags, address, offset, size, *_ in headers:
-            text = strings[name : strings.find(b"\0", name)].decode(errors="replace")
+            text = string_at(strings, name)
             found.setdefault(text, Section(text, kind, flags, address, offset, size))
         return found
 
@@ -96,7 +160,7 @@ class ElfFile:
         section = self.sections.get(name)
         if section is None or section.type == _SHT_NOBITS:
             return b""
-        return os.pread(self._fd, section.size, section.offset)
+        return self._pread(section.offset, section.size, f"section {name}")
 
     @property
     def has_dwarf(self) -> bool:
@@ -110,7 +174,7 @@ class ElfFile:
         info = self.sections.get(".debug_info")
         if info is None or not info.flags & _SHF_COMPRESSED:
             return None
-        (kind,) = self._unpack("I", os.pread(self._fd, 4, info.offset))
+        (kind,) = self._unpack("I", self._pread(info.offset, 4, "section .debug_info"))
         return _COMPRESSION.get(kind, f"method {kind}")
 
     @property
@@ -119,24 +183,24 @@ class ElfFile:
 
         Linkers merge notes (Debian's vmlinux has its GNU note behind Xen's), so all are walked.
         """
-        for section in self.sections.values():
-            if section.type == _SHT_NOTE:
-                found = notes.build_id(self.read(section.name))
-                if found:
-                    return found
+        sections = [s for s in self.sections.values() if s.type == _SHT_NOTE]
+        for section in sections[:_MAX_NOTES]:
+            size = min(section.size, _MAX_NOTE_BYTES)
+            found = notes.build_id(self._pread(section.offset, size, "notes"))
+            if found and len(found) <= _MAX_BUILD_ID:
+                return found
         return None
 
     @property
     def debug_link(self) -> str | None:
-        """The file name in ``.gnu_debuglink``."""
-        name = self.read(".gnu_debuglink").split(b"\0", 1)[0]
-        return os.fsdecode(name) or None
+        """The file name in ``.gnu_debuglink``; one with a directory in it is none."""
+        link = _link_in(self.read(".gnu_debuglink"))
+        return None if link and ("/" in link or link in (".", "..")) else link
 
     @property
     def alternate_link(self) -> str | None:
         """The file name in ``.gnu_debugaltlink``: a supplementary file shared by several images."""
-        name = self.read(".gnu_debugaltlink").split(b"\0", 1)[0]
-        return os.fsdecode(name) or None
+        return _link_in(self.read(".gnu_debugaltlink"))
 
     def contains(self, *texts: bytes) -> bool:
         """Whether its DWARF strings contain any of ``texts``; True where it cannot be told."""

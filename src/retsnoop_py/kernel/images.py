@@ -156,7 +156,7 @@ def _try_to_decode(path: Path) -> None:
     from retsnoop_py._dwarf import ffi, lib
 
     error, message = ffi.new("int *"), ffi.new("char[256]")
-    handle = lib.rsn_dwarf_open(os.fsencode(path), ffi.NULL, 0, error, message, 256)
+    handle = lib.rsn_dwarf_open(os.fsencode(path), -1, ffi.NULL, 0, error, message, 256)
     if handle != ffi.NULL:
         lib.rsn_dwarf_close(handle)
         return

@@ -92,26 +92,33 @@ class DwarfStats(NamedTuple):
     resets: int
 
 
+def load() -> tuple[Any, Any]:
+    """The native extension: cffi's ``ffi`` and ``lib``."""
+    from retsnoop_py._dwarf import ffi, lib
+
+    return ffi, lib
+
+
 class DwarfImage:
     """An ELF image with DWARF, open until closed; a context manager. Safe to share by threads.
 
     ``sections`` (name → runtime address) places a relocatable image; other images keep the
-    addresses they were linked at. Raises InputError where the file cannot be read and DataError
-    where it is no ELF file, has no DWARF or cannot be decoded.
+    addresses they were linked at. ``fd``: the file is open already, and left so. Raises
+    InputError where the file cannot be read and DataError where it is no ELF file, has no DWARF
+    or cannot be decoded.
     """
 
-    def __init__(self, path: Path, sections: Mapping[str, int] | None = None) -> None:
-        from retsnoop_py._dwarf import ffi, lib
-
+    def __init__(self, path: Path, sections: Mapping[str, int] | None = None, fd: int = -1) -> None:
+        ffi, lib = load()
         self.path = path
         self._ffi: Any = ffi
         self._lib: Any = lib
         self._lock = threading.Lock()
-        self._handle = self._open(sections or {})
+        self._handle = self._open(sections or {}, fd)
         self._frames = ffi.new("struct rsn_dwarf_frame[]", _MAX_FRAMES)
         self._unit = ffi.new("struct rsn_dwarf_unit *")
 
-    def _open(self, sections: Mapping[str, int]) -> Any:
+    def _open(self, sections: Mapping[str, int], fd: int) -> Any:
         ffi = self._ffi
         names = [ffi.new("char[]", name.encode()) for name in sections]
         table = ffi.new("struct rsn_dwarf_section[]", max(1, len(names)))
@@ -119,7 +126,7 @@ class DwarfImage:
             table[i].name, table[i].address = name, address
         error, message = ffi.new("int *"), ffi.new("char[256]")
         handle = self._lib.rsn_dwarf_open(
-            os.fsencode(self.path), table, len(names), error, message, 256
+            os.fsencode(self.path), fd, table, len(names), error, message, 256
         )
         if handle == ffi.NULL:
             raise self._error(error[0], self._text(message) or "")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from bisect import bisect_right
 from functools import cached_property
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import RetsnoopError
-from retsnoop_py.kernel.elf_file import ElfFile, Section
+from retsnoop_py.kernel.elf_file import MAX_NAME, ElfFile, Section, string_at
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 
 if TYPE_CHECKING:
@@ -27,30 +28,33 @@ _DEBUG_FILES = Path("usr/lib/debug/.build-id")
 
 
 class _Symbol(NamedTuple):
+    """A function: where it begins, its bytes, and its name's place in the string table."""
+
     address: int
     size: int
-    name: str
+    name: int
 
 
 class Program:
     """An ELF file that processes map. ``name`` is what to call it.
 
-    ``path`` is where it is found, ``root`` where debug files are looked for, ``lines`` whether to.
-    Raises OSError and DataError as :class:`ElfFile` does.
+    ``fd`` is the open file and ``debug`` its separate debug file, of which both are left open;
+    ``lines``: source lines as well. Raises OSError and DataError as :class:`ElfFile` does.
     """
 
-    def __init__(self, path: Path, name: str, root: Path = Path("/"), *, lines: bool) -> None:
+    def __init__(self, fd: int, name: str, debug: int | None = None, *, lines: bool) -> None:
         self.name = name
         self._lines = lines
-        with ElfFile(path) as elf:
-            build_id = elf.build_id
+        with ElfFile(name, fd) as elf:
             self._sections = [s for s in elf.sections.values() if s.flags & _SHF_ALLOC]
-            self._symbols = _symbols(elf)
-            self._debug = path if elf.has_dwarf else debug_file(build_id, root)
+            self._strings, self._symbols = _symbols(elf)
+            self._debug = os.dup(fd) if elf.has_dwarf else None if debug is None else os.dup(debug)
             has_symtab = ".symtab" in elf.sections
-        if self._debug is not None and not has_symtab:
-            with ElfFile(self._debug) as elf:
-                self._symbols = _symbols(elf) or self._symbols
+        if debug is not None and not has_symtab:
+            with ElfFile(name, debug) as elf:
+                strings, symbols = _symbols(elf)
+                if symbols:
+                    self._strings, self._symbols = strings, symbols
         self._starts = [symbol.address for symbol in self._symbols]
 
     def resolve(self, offset: int, place: int) -> Resolved:
@@ -59,16 +63,20 @@ class Program:
         if address is None:
             return Resolved(place, None, 0, 0, self.name)
         symbol = self._symbol(address - 1)
-        frames = self._frames(address - 1, symbol.name if symbol else None)
+        name = string_at(self._strings, symbol.name) if symbol else None
+        frames = self._frames(address - 1, name)
         if symbol is None:
             return Resolved(place, None, 0, 0, self.name, frames)
         distance = address - symbol.address
-        return Resolved(place, symbol.name, distance, place - distance, self.name, frames)
+        return Resolved(place, name, distance, place - distance, self.name, frames)
 
     def close(self) -> None:
         """Close what was opened for source lines."""
         if "_image" in self.__dict__ and self._image is not None:
             self._image.close()
+        if self._debug is not None:
+            os.close(self._debug)
+            self._debug = None
 
     def _linked(self, offset: int) -> int | None:
         """The address a byte of the file is linked to."""
@@ -91,7 +99,7 @@ class Program:
         from retsnoop_py.symbolize.dwarf import DwarfImage
 
         try:
-            return DwarfImage(self._debug)
+            return DwarfImage(Path(self.name), fd=self._debug)
         except RetsnoopError:
             return None
 
@@ -106,7 +114,9 @@ class Program:
         if location is None:
             return ()
         return tuple(
-            SourceFrame(function or symbol or "??", file, line, column)
+            SourceFrame(
+                (function or symbol or "??")[:MAX_NAME], file and file[:MAX_NAME], line, column
+            )
             for function, file, line, column in reversed(location.frames)
         )
 
@@ -123,8 +133,11 @@ def _holds(section: Section, offset: int) -> bool:
     return section.offset <= offset < section.offset + section.size
 
 
-def _symbols(elf: ElfFile) -> list[_Symbol]:
-    """The functions of the better symbol table, by address; of several names the shortest."""
+def _symbols(elf: ElfFile) -> tuple[bytes, list[_Symbol]]:
+    """The functions of the better symbol table, by address; of several names the shortest.
+
+    Before them the string table that has their names: they are read when they are asked for.
+    """
     for table, strings in _TABLES:
         raw, names = elf.read(table), elf.read(strings)
         whole = raw[: len(raw) // _SYMBOL.size * _SYMBOL.size]
@@ -132,10 +145,18 @@ def _symbols(elf: ElfFile) -> list[_Symbol]:
         for name, info, _, section, address, size in _SYMBOL.iter_unpack(whole):
             if info & 15 not in _FUNCTIONS or not section or not address:
                 continue
-            text = names[name : names.find(b"\0", name)].decode(errors="replace")
             known = found.get(address)
-            if known is None or (known.size, -len(known.name)) < (size, -len(text)):
-                found[address] = _Symbol(address, size, text)
+            if (
+                known is None
+                or known.size < size
+                or (known.size == size and _length(names, name) < _length(names, known.name))
+            ):
+                found[address] = _Symbol(address, size, name)
         if found:
-            return sorted(found.values())
-    return []
+            return names, sorted(found.values())
+    return b"", []
+
+
+def _length(names: bytes, offset: int) -> int:
+    end = names.find(b"\0", offset, offset + MAX_NAME)
+    return (end if end >= 0 else offset + MAX_NAME) - offset

@@ -4,6 +4,11 @@
 The kernel side tells the build id of a file and an offset in it. Which file that is, is learnt from
 the mappings of processes, looked at when they are seen first; for one that was gone by then, from
 those of others, and at last from the programs in PATH and the libraries beside known ones.
+
+Processes are not to be trusted: they choose the names and contents of their files. A mapped file
+is opened by its link in map_files, which leads to what is mapped and nothing else; a name is
+followed only where that link cannot be, and nothing but a regular file is opened. What is in them
+is read by a child (:mod:`retsnoop_py.symbolize.isolated`).
 """
 
 from __future__ import annotations
@@ -15,9 +20,10 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.kernel.elf_file import open_regular
 from retsnoop_py.symbolize.frames import Resolved, UserAddress
-from retsnoop_py.symbolize.programs import Program, debug_file
+from retsnoop_py.symbolize.isolated import ProgramReader
+from retsnoop_py.symbolize.programs import debug_file
 
 __all__ = ["ProcessSymbolizer"]
 
@@ -26,74 +32,109 @@ _VDSO = "[vdso]"
 _MAX_PROCESSES = 1 << 12
 #: So many files are looked at, at the most, where no process tells.
 _MAX_FILES = 1 << 13
+#: So many mapped files are kept open, those that were seen first; others are found by their names.
+_MAX_OPEN = 1 << 9
+#: Bytes of a list of mappings that are read: 65,530 mappings with names of a usual length.
+_MAX_MAPS = 16 << 20
+
+
+class _File(NamedTuple):
+    """A file that somebody maps: device and inode, and its name there, as bytes and as text.
+
+    ``path`` is where we find what the process knows by that name.
+    """
+
+    identity: bytes
+    name: str
+    path: Path | None = None
 
 
 class _Mapping(NamedTuple):
-    """An executable mapping; ``file`` is where we find what the process knows as ``path``."""
+    """An executable mapping."""
 
     start: int
     end: int
     offset: int
-    path: str
-    file: str = ""
+    file: _File
 
 
 class ProcessSymbolizer:
     """Resolves addresses of this machine's processes; a context manager that closes files.
 
-    ``lines``: source lines as well, where there is DWARF.
+    ``lines``: source lines as well, where there is DWARF. ``warnings`` tells whose symbols were
+    given up.
     """
 
     def __init__(self, root: Path = Path("/"), *, lines: bool = True) -> None:
         self._root = root
-        self._lines = lines
+        self._reader = ProgramReader(lines=lines)
         self._mappings: dict[int, list[_Mapping]] = {}
-        self._unread: dict[str, None] = {}
-        self._files: dict[str, str] = {}
-        self._programs: dict[str, Program | None] = {}
+        self._unread: dict[_File, None] = {}
+        #: Files that are open, and of all that were looked at those with a build id.
+        self._open: dict[_File, int] = {}
+        self._files: dict[str, _File] = {}
+        self._programs: dict[_File, int | None] = {}
         self._unknown: set[str] = set()
         self._searched = False
 
     def __enter__(self) -> Self:
+        self._reader.start()
         self.see(os.getpid())
         return self
 
     def __exit__(self, *_: object) -> None:
-        for program in self._programs.values():
-            if program is not None:
-                program.close()
+        self._reader.close()
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+
+    @property
+    def warnings(self) -> list[str]:
+        """Which files' symbols were given up, and why."""
+        return self._reader.warnings
 
     def see(self, tgid: int) -> None:
         """Look at the mappings of a process, which may end any moment."""
         if len(self._mappings) >= _MAX_PROCESSES:
             self._mappings.pop(next(iter(self._mappings)))
         process = self._root / f"proc/{tgid}"
-        elsewhere = f"/proc/{tgid}/root" if self._is_elsewhere(process) else ""
-        mappings = [
-            mapping._replace(file=elsewhere + mapping.path)
-            if mapping.path.startswith("/")
-            else mapping
-            for mapping in _read_maps(process / "maps")
-        ]
+        base = process / "root" if self._is_elsewhere(process) else self._root
+        mappings = list(_read_maps(process / "maps", base))
         self._mappings[tgid] = mappings or self._mappings.get(tgid, [])
-        self._unread.update(dict.fromkeys(mapping.file for mapping in mappings if mapping.file))
+        for mapping in mappings:
+            if mapping.file.path is not None and mapping.file not in self._programs:
+                self._keep_open(process, mapping)
+                self._unread[mapping.file] = None
+
+    def _keep_open(self, process: Path, mapping: _Mapping) -> None:
+        """Have the file of a mapping, whatever becomes of the process and of its name."""
+        file = mapping.file
+        if file in self._open or len(self._open) >= _MAX_OPEN:
+            return
+        link = process / f"map_files/{mapping.start:x}-{mapping.end:x}"
+        try:
+            self._open[file] = open_regular(link)
+        except (OSError, DataError):
+            pass  # the name is tried when it is needed
 
     def resolve_user(self, tgid: int, address: UserAddress) -> Resolved:
         """See :class:`retsnoop_py.symbolize.frames.UserSymbolizer`."""
         if tgid not in self._mappings:
             self.see(tgid)
+        place = address.place
         if address.build_id:
-            program = self._by_build_id(tgid, address.build_id)
-            if program is not None:
-                return program.resolve(address.place, address.place)
-            return Resolved(address.place, None, 0, 0, f"[build id {address.build_id}]")
-        mapping = self._mapping(tgid, address.place)
+            file = self._by_build_id(tgid, address.build_id)
+            found = self._resolve(file, place, place) if file else None
+            if found is not None:
+                return found
+            name = file.name if file else f"[build id {address.build_id}]"
+            return Resolved(place, None, 0, 0, name)
+        mapping = self._mapping(tgid, place)
         if mapping is None:
-            return Resolved(address.place, None, 0, 0, None)
-        program = self._program(mapping.file or mapping.path)
-        if program is None:
-            return Resolved(address.place, None, 0, 0, mapping.path or None)
-        return program.resolve(address.place - mapping.start + mapping.offset, address.place)
+            return Resolved(place, None, 0, 0, None)
+        offset = place - mapping.start + mapping.offset
+        found = self._resolve(mapping.file, offset, place)
+        return found or Resolved(place, None, 0, 0, mapping.file.name or None)
 
     def _is_elsewhere(self, process: Path) -> bool:
         """Whether a process sees another file system than we do, as in a container."""
@@ -112,16 +153,16 @@ class ProcessSymbolizer:
                 self.see(tgid)
         return None
 
-    def _by_build_id(self, tgid: int, build_id: str) -> Program | None:
-        path = self._files.get(build_id)
-        if path is None and (self._unread or build_id not in self._unknown):
-            path = self._find(tgid, build_id)
-            if path is None:
+    def _by_build_id(self, tgid: int, build_id: str) -> _File | None:
+        file = self._files.get(build_id)
+        if file is None and (self._unread or build_id not in self._unknown):
+            file = self._find(tgid, build_id)
+            if file is None:
                 self._unknown.add(build_id)
-        return self._program(path) if path else None
+        return file
 
-    def _find(self, tgid: int, build_id: str) -> str | None:
-        """The path of the file with a build id."""
+    def _find(self, tgid: int, build_id: str) -> _File | None:
+        """The file with a build id."""
         if not self._identify(self._take_unread(), build_id):
             self.see(tgid)  # it may have loaded more, or be another program by now
             if not self._identify(self._take_unread(), build_id) and not self._searched:
@@ -129,33 +170,31 @@ class ProcessSymbolizer:
                 self._identify(self._installed(), None)
         if build_id not in self._files:
             debug = debug_file(build_id, self._root)
-            return str(debug) if debug else None
+            return _named(debug) if debug else None
         return self._files[build_id]
 
-    def _take_unread(self) -> Iterator[str]:
+    def _take_unread(self) -> Iterator[_File]:
         while self._unread:
-            path = next(iter(self._unread))
-            del self._unread[path]
-            yield path
+            file = next(iter(self._unread))
+            del self._unread[file]
+            yield file
 
-    def _identify(self, paths: Iterable[str], wanted: str | None) -> bool:
+    def _identify(self, files: Iterable[_File], wanted: str | None) -> bool:
         """Note the build ids of files, until ``wanted`` is among them."""
-        for path in paths:
-            try:
-                with ElfFile(self._root / path.lstrip("/")) as elf:
-                    found = elf.build_id
-            except (OSError, DataError):
-                continue
+        for file in files:
+            with self._opened(file) as fd:
+                found = None if fd is None else self._reader.build_id(fd, file.name)
             if found:
-                self._files.setdefault(found, path)
+                self._files.setdefault(found, file)
                 if found == wanted:
                     return True
         return False
 
-    def _installed(self) -> Iterator[str]:
+    def _installed(self) -> Iterator[_File]:
         """Programs in PATH, and what is beside the libraries that are known."""
-        known = set(self._files.values())
-        folders = [*map(Path, os.get_exec_path()), *(Path(path).parent for path in known)]
+        known = {file.path for file in self._files.values()}
+        folders = [*map(Path, os.get_exec_path())]
+        folders += [Path("/", path.parent.relative_to(self._root)) for path in known if path]
         left = _MAX_FILES
         for folder in dict.fromkeys(folders):
             try:
@@ -163,58 +202,96 @@ class ProcessSymbolizer:
             except (OSError, ValueError):  # it is not there, or not absolute
                 continue
             left -= len(files)
-            paths = (f"/{file.relative_to(self._root)}" for file in files)
-            yield from (path for path in paths if path not in known)
+            for path in files:
+                if path not in known:
+                    yield _named(path, f"/{path.relative_to(self._root)}")
 
-    def _program(self, path: str) -> Program | None:
-        if path not in self._programs:
-            self._programs[path] = self._open(path)
-        return self._programs[path]
+    def _resolve(self, file: _File, offset: int, place: int) -> Resolved | None:
+        if file not in self._programs:
+            self._programs[file] = self._add(file)
+        number = self._programs[file]
+        return None if number is None else self._reader.resolve(number, offset, place)
 
-    def _open(self, path: str) -> Program | None:
+    def _add(self, file: _File) -> int | None:
+        """Give a file to the reader, with the debug file that belongs to it."""
+        with self._vdso() if file.name == _VDSO else self._opened(file) as fd:
+            if fd is None:
+                return None
+            debug = debug_file(self._reader.build_id(fd, file.name), self._root)
+            own = os.dup(fd)
+        return self._reader.add(own, _open(debug), file.name)
+
+    @contextmanager
+    def _opened(self, file: _File) -> Iterator[int | None]:
+        """A descriptor of the file, which may be open already; None where there is no such file."""
+        fd = self._open.get(file)
+        if fd is not None:
+            yield fd
+            return
+        fd = _open(file.path)
         try:
-            if path == _VDSO:
-                with _vdso() as path_of_copy:
-                    return Program(path_of_copy, _VDSO, lines=False)
-            if path.startswith("/"):
-                where = self._root / path.lstrip("/")
-                return Program(where, _shown(path), self._root, lines=self._lines)
-        except (OSError, DataError):
-            pass
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    @contextmanager
+    def _vdso(self) -> Iterator[int | None]:
+        """The kernel's vDSO, which is the same in all processes, as a file."""
+        found = _read_maps(Path("/proc/self/maps"), Path("/"))
+        copy = os.memfd_create("vdso")
+        try:
+            with Path("/proc/self/mem").open("rb") as memory:
+                for mapping in found:
+                    if mapping.file.name == _VDSO:
+                        memory.seek(mapping.start)
+                        os.write(copy, memory.read(mapping.end - mapping.start))
+            yield copy
+        finally:
+            os.close(copy)
+
+
+def _open(path: Path | None) -> int | None:
+    """The regular file at ``path``; None where there is none, or no right to read it."""
+    try:
+        return None if path is None else open_regular(path)
+    except (OSError, DataError, ValueError):
         return None
 
 
-def _shown(path: str) -> str:
-    """The path a process knows a file by."""
-    folder, _, inside = path.partition("/root/")
-    return f"/{inside}" if folder.startswith("/proc/") and inside else path
+def _named(path: Path, name: str | None = None) -> _File:
+    """A file that no process told of."""
+    return _File(b"", _text(os.fsencode(name or path)), path)
 
 
-@contextmanager
-def _vdso() -> Iterator[Path]:
-    """The kernel's vDSO, which is the same in all processes, as a file."""
-    found = [mapping for mapping in _read_maps(Path("/proc/self/maps")) if mapping.path == _VDSO]
-    copy = os.memfd_create("vdso")
+def _text(name: bytes) -> str:
+    r"""A file's name as text, what is not UTF-8 as ``\xNN``."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def _read_maps(path: Path, base: Path) -> Iterator[_Mapping]:
+    r"""The executable mappings of a process; none once it is gone.
+
+    ``base`` is its root directory. A name may hold any byte but NUL and ``\n``, which the kernel
+    writes as ``\012``.
+    """
     try:
-        with Path("/proc/self/mem").open("rb") as memory:
-            for mapping in found:
-                memory.seek(mapping.start)
-                os.write(copy, memory.read(mapping.end - mapping.start))
-        yield Path(f"/proc/self/fd/{copy}")
-    finally:
-        os.close(copy)
-
-
-def _read_maps(path: Path) -> Iterator[_Mapping]:
-    """The executable mappings of a process; none once it is gone."""
-    try:
-        lines = path.read_text(errors="surrogateescape").splitlines()
+        with path.open("rb") as file:
+            lines = file.read(_MAX_MAPS).split(b"\n")
     except OSError:
         return
     for line in lines:
-        fields = line.split(maxsplit=5)
-        if len(fields) < 5 or "x" not in fields[1]:
+        fields = line.split(b" ", 5)
+        if len(fields) < 5 or b"x" not in fields[1]:
             continue
-        start, _, end = fields[0].partition("-")
-        name = fields[5] if len(fields) > 5 else ""
-        yield _Mapping(int(start, 16), int(end, 16), int(fields[2], 16), name)
+        start, _, end = fields[0].partition(b"-")
+        name = fields[5].lstrip(b" ") if len(fields) > 5 else b""
+        told = _File(
+            b" ".join((*fields[3:5], name)),
+            _text(name),
+            base / os.fsdecode(name.lstrip(b"/")) if name.startswith(b"/") else None,
+        )
+        try:
+            yield _Mapping(int(start, 16), int(end, 16), int(fields[2], 16), told)
+        except ValueError:  # cut off
+            return
