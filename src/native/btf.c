@@ -31,37 +31,57 @@ static const struct {
 	[19] = { 0, 3 }, /* ENUM64 */
 };
 
+/* Up to Linux 7.0 a kind had 5 bits and the number of members 16; the bits between were 0. */
 static uint32_t btf_kind(uint32_t info)
 {
-	return info >> 24 & 0x1f;
+	return info >> 24 & 0x7f;
+}
+
+static uint32_t btf_members(uint32_t info)
+{
+	return info & 0xffffff;
+}
+
+/*
+ * Bytes of a type with this info, 0 if that cannot be told. layout has, by kind, what the BTF
+ * itself says of its kinds; it is asked only for those that are not known here.
+ */
+static size_t btf_size(uint32_t info, const struct rsn_btf_layout *layout, size_t layout_cnt)
+{
+	uint32_t kind = btf_kind(info);
+	size_t words = BTF_HEADER_WORDS, members = btf_members(info);
+
+	if (!kind)
+		return 0;
+	if (kind <= BTF_KIND_MAX)
+		return 4 * (words + btf_tails[kind].fixed + btf_tails[kind].per_member * members);
+	if (kind >= layout_cnt)
+		return 0;
+	return 4 * words + layout[kind].info_sz + layout[kind].elem_sz * members;
 }
 
 /*
  * Word offset of every type, in the order of their ids. Returns their number, of which at most
- * max are written, or -(offset + 1) of the word where the data stops making sense.
+ * max are written, or -(offset + 1) of the word where the data stops making sense, or where a
+ * type has a kind of unknown size.
  */
-ptrdiff_t rsn_btf_index(const uint32_t *types, size_t words, uint32_t *offsets, size_t max)
+ptrdiff_t rsn_btf_index(const uint32_t *types, size_t words, const struct rsn_btf_layout *layout,
+			size_t layout_cnt, uint32_t *offsets, size_t max)
 {
 	size_t off = 0, cnt = 0;
 
 	while (off < words) {
-		uint32_t info, kind;
 		size_t size;
 
 		if (words - off < BTF_HEADER_WORDS)
 			return -(ptrdiff_t)off - 1;
-		info = types[off + 1];
-		kind = btf_kind(info);
-		if (!kind || kind > BTF_KIND_MAX)
-			return -(ptrdiff_t)off - 1;
-		size = BTF_HEADER_WORDS + btf_tails[kind].fixed +
-		       (size_t)btf_tails[kind].per_member * (info & 0xffff);
-		if (size > words - off)
+		size = btf_size(types[off + 1], layout, layout_cnt);
+		if (!size || size % 4 || size / 4 > words - off)
 			return -(ptrdiff_t)off - 1;
 		if (cnt < max)
 			offsets[cnt] = off;
 		cnt++;
-		off += size;
+		off += size / 4;
 	}
 	return cnt;
 }
@@ -102,7 +122,8 @@ int rsn_btf_find(const struct rsn_btf *btf, const uint32_t *offsets, size_t cnt,
 		const char *name;
 		uint32_t i;
 
-		if (!type[0] || !(kinds >> btf_kind(type[1]) & 1))
+		if (!type[0] || btf_kind(type[1]) > BTF_KIND_MAX ||
+		    !(kinds >> btf_kind(type[1]) & 1))
 			continue;
 		name = btf_string(btf, type[0]);
 		i = c.heads[hash_bytes(name, strlen(name)) & c.mask];

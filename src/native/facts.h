@@ -77,6 +77,13 @@ struct rsn_btf {
 	size_t base_strs_len;
 };
 
+/* struct btf_layout of Linux 7.1: bytes behind the header of a type of one kind. */
+struct rsn_btf_layout {
+	uint8_t info_sz;
+	uint8_t elem_sz; /* for each member */
+	uint16_t flags;
+};
+
 /* The types of one BTF, of which the first has the id `first`. */
 struct rsn_btf_part {
 	const uint32_t *types;
@@ -98,7 +105,8 @@ int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *trace
 ptrdiff_t rsn_syms_match(const struct rsn_symtab *tab, const uint32_t *subset, size_t subset_cnt,
 			 const struct rsn_glob *globs, size_t glob_cnt, uint32_t *counts,
 			 struct rsn_hit *hits);
-ptrdiff_t rsn_btf_index(const uint32_t *types, size_t words, uint32_t *offsets, size_t max);
+ptrdiff_t rsn_btf_index(const uint32_t *types, size_t words, const struct rsn_btf_layout *layout,
+			size_t layout_cnt, uint32_t *offsets, size_t max);
 int rsn_btf_find(const struct rsn_btf *btf, const uint32_t *offsets, size_t cnt, uint32_t kinds,
 		 const char *names, size_t name_cnt, uint32_t *out);
 size_t rsn_btf_returns(const struct rsn_btf_part *btf, size_t btf_cnt, const uint32_t *funcs,

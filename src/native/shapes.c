@@ -49,7 +49,7 @@ static const uint32_t *type_at(const struct btf_parts *btf, uint32_t id)
 
 static uint32_t kind_of(const uint32_t *type)
 {
-	return type[1] >> 24 & 0x1f;
+	return type[1] >> 24 & 0x7f;
 }
 
 /* The type behind typedefs, qualifiers and tags; NULL for void and for what is damaged. */
@@ -58,7 +58,7 @@ static const uint32_t *resolve(const struct btf_parts *btf, uint32_t id)
 	for (int i = 0; i < LONGEST_CHAIN; i++) {
 		const uint32_t *type = type_at(btf, id);
 
-		if (!type || !(TRANSPARENT >> kind_of(type) & 1))
+		if (!type || kind_of(type) > KIND_ENUM64 || !(TRANSPARENT >> kind_of(type) & 1))
 			return type;
 		id = type[2];
 	}
@@ -127,7 +127,7 @@ static struct rsn_shape shape_of(const struct btf_parts *btf, uint32_t id)
 		return shape;
 	}
 	set_result(btf, proto[2], &shape);
-	cnt = proto[1] & 0xffff;
+	cnt = proto[1] & 0xffffff;
 	for (uint32_t i = 0; i < cnt; i++)
 		add_param(btf, &proto[HEADER_WORDS + PARAM_WORDS * i], i == cnt - 1, &shape);
 	return shape;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """BTF, the kernel's own description of its types, read without parsing more than is asked for.
 
-The layout is that of the kernel's ``Documentation/bpf/btf.rst``. Types are numbered; a split
-BTF (a module's) goes on numbering where its base ends and may refer to the base's types.
+The layout is that of the kernel's ``include/uapi/linux/btf.h``. Types are numbered; a split BTF
+(a module's) goes on numbering where its base ends and may refer to the base's types.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_CHAIN = 64
 
 
 #: By number: calling the enum costs more than all the rest of reading a type.
-_KINDS = tuple(Kind)
+_KINDS = (*(kind for kind in Kind if kind is not Kind.UNKNOWN), *[Kind.UNKNOWN] * 108)
 _TRANSPARENT = frozenset({Kind.TYPEDEF, Kind.VOLATILE, Kind.CONST, Kind.RESTRICT, Kind.TYPE_TAG})
 _QUALIFIERS = {Kind.VOLATILE: "volatile", Kind.CONST: "const", Kind.RESTRICT: "restrict"}
 _TAGS = {
@@ -85,8 +85,8 @@ class Btf:
         if type_id == 0:
             return Type(0, Kind.VOID, "void", 0, 0, False)
         name, info, arg = _TYPE.unpack_from(*self._locate(type_id))
-        kind = _KINDS[info >> 24 & 0x1F]
-        return Type(type_id, kind, self._string(name), arg, info & 0xFFFF, info >> 31 == 1)
+        kind = _KINDS[info >> 24 & 0x7F]
+        return Type(type_id, kind, self._string(name), arg, info & 0xFFFFFF, info >> 31 == 1)
 
     def _tail(self, type_: Type, words: int) -> tuple[int, ...]:
         types, offset = self._locate(type_.id)
@@ -102,7 +102,7 @@ class Btf:
         raise DataError(f"BTF is damaged: type {type_id} refers to itself")
 
     def size_of(self, type_id: int) -> int:
-        """Size in bytes; 0 for void, functions and forward declarations."""
+        """Size in bytes; 0 for void, functions, forward declarations and unknown kinds."""
         count = 1
         for _ in range(_MAX_CHAIN):
             type_ = self.resolve(type_id)
@@ -114,7 +114,7 @@ class Btf:
                     count *= elements
                 case Kind.VAR:
                     type_id = type_.arg
-                case Kind.FUNC | Kind.FUNC_PROTO | Kind.FWD | Kind.VOID:
+                case Kind.FUNC | Kind.FUNC_PROTO | Kind.FWD | Kind.VOID | Kind.UNKNOWN:
                     return 0
                 case _:
                     return count * type_.arg
@@ -190,7 +190,7 @@ class Btf:
         found = native.btf_find(
             (own.types, own.strings, base_strings),
             own.offsets,
-            sum(1 << kind for kind in kinds),
+            sum(1 << kind for kind in kinds if kind is not Kind.UNKNOWN),
             [name.encode() for name in wanted],
         )
         return {
@@ -297,7 +297,7 @@ class Btf:
             case Kind.FWD:
                 return f"{'union' if type_.kflag else 'struct'} {type_.name} ", ""
         tag = _TAGS.get(type_.kind)
-        return f"{tag} {type_.name or '{...}'} " if tag else f"{type_.name} ", ""
+        return f"{tag} {type_.name or '{...}'} " if tag else f"{type_.name or '?'} ", ""
 
     def _param_list(self, proto: Type, depth: int = 0) -> str:
         texts = []

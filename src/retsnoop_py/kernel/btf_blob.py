@@ -14,6 +14,8 @@ _MAGIC = 0xEB9F
 #: ``struct btf_header``: magic, version, flags, its own length, then offset and length of the
 #: types and of the strings, in bytes from the header's end.
 _HEADER = struct.Struct("=HBBIIIII")
+#: Behind it, since Linux 7.1: offset and length of the layout section.
+_LAYOUT = struct.Struct("=II")
 
 
 class Blob:
@@ -37,7 +39,7 @@ class Blob:
         if type_len % 4 or type_off % 4:
             raise DataError("BTF is damaged: its types are not aligned")
         self.types = memoryview(data)[type_off : type_off + type_len]
-        self.offsets = native.btf_index(self.types)
+        self.offsets = native.btf_index(self.types, _layout(data, header))
         self.start: int = base.end if base else 1
         self.end: int = self.start + len(self.offsets)
         self.strings = data[str_off : str_off + str_len]
@@ -45,3 +47,16 @@ class Blob:
             raise DataError("BTF is damaged: its strings do not end")
         self.string_start: int = base.string_end if base else 0
         self.string_end: int = self.string_start + str_len
+
+
+def _layout(data: bytes, header: int) -> bytes:
+    """The layout section: a ``struct btf_layout`` for each kind its writer knew; or empty.
+
+    It tells how long types are of kinds that are not known here.
+    """
+    if header < _HEADER.size + _LAYOUT.size or len(data) < header:
+        return b""
+    offset, length = _LAYOUT.unpack_from(data, _HEADER.size)
+    if header + offset + length > len(data) or length % 4:
+        raise DataError("BTF is damaged: its layout section is cut short")
+    return data[header + offset : header + offset + length]

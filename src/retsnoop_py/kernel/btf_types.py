@@ -12,7 +12,7 @@ __all__ = ["Kind", "Member", "Param", "Type"]
 
 
 class Kind(IntEnum):
-    """``BTF_KIND_*``; ``VOID`` is type 0."""
+    """``BTF_KIND_*``; ``VOID`` is type 0, ``UNKNOWN`` stands for kinds that came later."""
 
     VOID = 0
     INT = 1
@@ -34,6 +34,7 @@ class Kind(IntEnum):
     DECL_TAG = 17
     TYPE_TAG = 18
     ENUM64 = 19
+    UNKNOWN = 128
 
 
 class Type(NamedTuple):

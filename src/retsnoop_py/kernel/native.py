@@ -24,6 +24,8 @@ __all__ = ["ListFormat", "State", "SymbolTable", "btf_find", "btf_index", "glob_
 
 #: ``struct rsn_sym``: address, name, module, size, lengths of name and module, type.
 _SYM = struct.Struct("=QIIIHHc7x")
+#: The last of BTF's kinds that ``btf.c`` knows: ENUM64.
+_LAST_KIND = 19
 
 
 class ListFormat(IntEnum):
@@ -247,18 +249,28 @@ class SymbolTable:
         )
 
 
-def btf_index(types: memoryview) -> array[int]:
+def btf_index(types: memoryview, layout: bytes) -> array[int]:
     """Word offset of each type of a BTF type section, given as bytes.
 
-    Raises :class:`DataError` where the section does not make sense.
+    ``layout`` is its layout section, empty where it has none. Raises :class:`DataError` where
+    the types do not make sense, or where one is of a kind that neither we nor ``layout`` know.
     """
     ffi, lib = _native()
     words = ffi.from_buffer("uint32_t[]", types)
-    count = lib.rsn_btf_index(words, len(words), ffi.NULL, 0)
+    told = ffi.from_buffer("struct rsn_btf_layout[]", layout)
+    count = lib.rsn_btf_index(words, len(words), told, len(told), ffi.NULL, 0)
     if count < 0:
-        raise DataError(f"BTF is damaged at byte {-4 * (count + 1)} of its types")
+        at = -(count + 1)
+        kind = words[at + 1] >> 24 & 0x7F if at + 1 < len(words) else 0
+        if kind > _LAST_KIND:
+            raise DataError(
+                f"BTF has a type of kind {kind}, at byte {4 * at} of its types, which is newer "
+                "than this retsnoop-py, and does not say how long it is"
+            )
+        raise DataError(f"BTF is damaged at byte {4 * at} of its types")
     offsets = array("I", bytes(4 * count))
-    lib.rsn_btf_index(words, len(words), ffi.from_buffer("uint32_t[]", offsets), count)
+    numbers = ffi.from_buffer("uint32_t[]", offsets)
+    lib.rsn_btf_index(words, len(words), told, len(told), numbers, count)
     return offsets
 
 

@@ -15,6 +15,8 @@ class BtfWriter:
     """Collects types; each method returns the new type's id."""
 
     def __init__(self, base: BtfWriter | None = None) -> None:
+        #: By kind: bytes behind a type's header, and for each of its members (Linux 7.1).
+        self.layout: list[tuple[int, int]] = []
         self._types: list[bytes] = []
         self._strings = bytearray() if base else bytearray(b"\0")
         self._string_start = base.string_end if base else 0
@@ -37,7 +39,7 @@ class BtfWriter:
 
     def add(
         self,
-        kind: Kind,
+        kind: int,
         name: str = "",
         arg: int = 0,
         tail: Sequence[int] = (),
@@ -86,5 +88,8 @@ class BtfWriter:
 
     def bytes(self) -> bytes:
         types, strings = b"".join(self._types), bytes(self._strings) or b"\0"
-        header = struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(types), len(types), len(strings))
-        return header + types + strings
+        layout = b"".join(struct.pack("=BBH", *sizes, 0) for sizes in self.layout)
+        words = [0, len(types), len(types) + len(layout), len(strings)]
+        words += [len(types), len(layout)] if layout else []
+        header = struct.pack(f"=HBBI{len(words)}I", 0xEB9F, 1, 0, 8 + 4 * len(words), *words)
+        return header + types + layout + strings

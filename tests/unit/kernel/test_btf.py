@@ -205,9 +205,9 @@ def test_what_is_not_btf_is_refused(data: bytes, reason: str) -> None:
         Btf(data)
 
 
-def test_an_unknown_kind_is_refused_with_its_place(kernel: Kernel) -> None:
+def test_kind_0_is_refused_with_its_place(kernel: Kernel) -> None:
     data = bytearray(kernel.writer.bytes())
-    data[24 + 4 + 3] = 31
+    data[24 + 4 + 3] = 0
     with pytest.raises(DataError, match="damaged at byte 0 of its types"):
         Btf(bytes(data))
 
@@ -246,3 +246,65 @@ def test_damaged_btf_raises_nothing_but_data_errors(damage: list[tuple[int, int]
                 read(type_id)
             except DataError:
                 pass
+
+
+def kernel_of_the_future(kernel: Kernel, kind: int = 100) -> int:
+    """A function behind types of an unknown kind: of 8 bytes and 12 for each of 70,000 members."""
+    w = kernel.writer
+    w.add(kind, "locations", 0, [1, 2] + [7] * (3 * 70_000), vlen=70_000)
+    strange = w.add(kind, "strange_t", 16, [1, 2])
+    return w.func("f", w.ptr(strange), [("many", w.add(Kind.TYPEDEF, "strange", strange))])
+
+
+def test_kinds_of_the_future_are_skipped_by_what_the_layout_section_says(kernel: Kernel) -> None:
+    func = kernel_of_the_future(kernel)
+    kernel.writer.layout = [(0, 0)] * 100 + [(8, 12)]
+    btf = Btf(kernel.writer.bytes())
+
+    assert btf.find("f", Kind.FUNC) == func
+    result, text = btf.prototype(func)
+    assert text == "strange_t *f(strange many)"
+    assert result == ResultType(ResultKind.PTR, 8, False, "strange_t *")
+    assert btf.size_of(btf.params(btf.type(func).arg)[0].type_id) == 0
+    assert btf.find("locations", Kind.STRUCT, Kind.INT) is None
+    with pytest.raises(DataError, match="is a unknown, not a struct"):
+        btf.members(func - 5)
+
+
+def test_without_a_layout_section_a_kind_of_the_future_is_named(kernel: Kernel) -> None:
+    kernel_of_the_future(kernel, 20)
+    with pytest.raises(DataError, match=r"a type of kind 20, at byte [0-9]+ .* newer than this"):
+        Btf(kernel.writer.bytes())
+
+
+def test_what_we_know_of_a_kind_goes_before_the_layout_section(kernel: Kernel) -> None:
+    kernel.writer.layout = [(0, 0)] * 20
+    assert Btf(kernel.writer.bytes()).members(kernel.map)[1].name == "next"
+
+
+@pytest.mark.parametrize("sizes", [(3, 0), (0, 255), (0, 1)])
+def test_a_layout_section_that_makes_no_sense_is_damage(
+    kernel: Kernel, sizes: tuple[int, int]
+) -> None:
+    kernel.writer.add(100, "x", 0, [1], vlen=3)
+    kernel.writer.layout = [(0, 0)] * 100 + [sizes]
+    with pytest.raises(DataError, match="kind 100"):
+        Btf(kernel.writer.bytes())
+
+
+def test_a_layout_section_beyond_the_end_is_damage(kernel: Kernel) -> None:
+    kernel.writer.layout = [(0, 0)] * 20
+    data = bytearray(kernel.writer.bytes())
+    data[28:32] = (1 << 20).to_bytes(4, "little")
+    with pytest.raises(DataError, match="layout section is cut short"):
+        Btf(bytes(data))
+
+
+def test_more_members_than_16_bits_count_are_all_read() -> None:
+    w = BtfWriter()
+    many = w.enum("many", {f"E{i}": i for i in range(70_000)})
+    after = w.int("int", 4, SIGNED)
+    btf = Btf(w.bytes())
+
+    assert len(btf.enumerators(many)) == 70_000
+    assert btf.type(after).name == "int"
