@@ -9,7 +9,7 @@ C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-live bench soak lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live bench soak lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -29,7 +29,7 @@ build: ## everything up to a working .venv/bin/retsnoop-py
 demo: build ## catch the errors of failing bpf() calls, here or in a VM
 	@$(BIN)/python tests/demo.py
 
-test: lint test-unit test-golden ## build, lint, unit, golden and live tests on every kernel
+test: lint test-unit test-golden test-python ## build, lint, all tests on all kernels and Pythons
 	@$(MAKE) --no-print-directory test-live KERNEL="$(KERNELS)"
 
 test-unit: build ## tests of the parts; no privileges, no network
@@ -37,6 +37,9 @@ test-unit: build ## tests of the parts; no privileges, no network
 
 test-golden: build ## recordings replayed into the expected text
 	@$(BIN)/pytest -q tests/golden
+
+test-python: build ## unit and golden tests on the oldest and the newest Python, in a chroot
+	@$(BIN)/python -m tests.pythons
 
 test-live: build ## tests that boot kernels: make test-live KERNEL=6.1
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q -n auto --maxprocesses=4 --dist=loadgroup \

@@ -51,6 +51,7 @@ DEBIAN_PACKAGES = (
     ("qemu-system-common", "has virtiofsd up to Debian 12"),
     ("busybox-static", "the guest's first program"),
     ("zstd", "unpacks kernel modules"),
+    ("mmdebstrap", "make test-python runs the newest Python in a chroot"),
 )
 
 LIBBPF_VERSION = "1.5.0"

@@ -7,6 +7,7 @@ for each class; a run imports some forty such classes. Here they share the metho
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class _ValueType(type):
     setters: tuple[Callable[[Any, Any], None], ...]
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
-        own = tuple(namespace.get("__annotations__", ()))
+        own = _annotated(namespace)
         defaults = {field: namespace.pop(field) for field in own if field in namespace}
         made = super().__new__(cls, name, bases, {**namespace, "__slots__": own})
         above = [base for base in bases if isinstance(base, _ValueType)]
@@ -36,6 +37,23 @@ class _ValueType(type):
         made.setters = tuple([getattr(made, field).__set__ for field in made.fields])
         made.defaults = {k: v for base in above for k, v in base.defaults.items()} | defaults
         return made
+
+
+def _annotated(namespace: dict[str, Any]) -> tuple[str, ...]:
+    """The names annotated in a class body, in their order.
+
+    Where annotations are strings (``from __future__ import annotations``) the body's namespace
+    has them. Without, Python 3.14 puts only a function there that makes them (PEP 649).
+    """
+    found = namespace.get("__annotations__")
+    if found is None and sys.version_info >= (3, 14):
+        import annotationlib
+
+        annotate = annotationlib.get_annotate_from_class_namespace(namespace)
+        if annotate is not None:
+            as_text = annotationlib.Format.STRING  # evaluates nothing: only names are wanted
+            found = annotationlib.call_annotate_function(annotate, as_text)
+    return tuple(found or ())
 
 
 class Value(metaclass=_ValueType):

@@ -104,6 +104,7 @@ class Debuginfod:
                 size = int(answer.headers.get("Content-Length") or 0)
                 self._store(answer, size, server, target)
         except HTTPError as error:
+            error.close()  # it is an open answer as well
             self.tried.append((url, f"{error.code} {error.reason}"))
             return False
         except (OSError, HTTPException, ValueError) as error:

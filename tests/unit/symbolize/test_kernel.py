@@ -55,7 +55,7 @@ def test_none_mode_gives_names_only(tree, vmlinux):
     tree.install(PLACE)
     at = inlined_address(vmlinux) + KASLR
     with symbolizer(tree, SymbolizeMode.NONE) as symbols:
-        found = symbols.resolve(at)
+        found = symbols.resolve(at, is_return=False)
     assert (found.name, found.frames) == ("start_kernel", ())
 
 
@@ -63,7 +63,7 @@ def test_without_images_there_are_names_only(tree, vmlinux):
     at = inlined_address(vmlinux) + KASLR
     with KernelSymbolizer(tree.facts, SymbolizeMode.INLINES, None) as symbols:
         assert symbols.mode is SymbolizeMode.NONE
-        assert symbols.resolve(at).name == "start_kernel"
+        assert symbols.resolve(at, is_return=False).name == "start_kernel"
 
 
 def test_auto_mode_without_an_image_gives_names_only(tree, vmlinux):
@@ -100,7 +100,7 @@ def test_a_return_trampoline_keeps_its_own_name(tree):
     facts = tree.facts
     at = facts.kallsyms.address_of("arch_rethook_trampoline")
     with symbolizer(tree) as symbols:
-        found = symbols.resolve(at)
+        found = symbols.resolve(at, is_return=False)
     assert (found.name, found.offset) == ("arch_rethook_trampoline", 0)
 
 
@@ -160,7 +160,7 @@ def test_an_image_damaged_after_it_was_found_is_told_once(tree, vmlinux):
     images = KernelImages(tree.facts)
     path.write_bytes(b"\x7fELF gone")
     with KernelSymbolizer(tree.facts, SymbolizeMode.AUTO, images) as symbols:
-        assert symbols.resolve(at).name == "start_kernel"
+        assert symbols.resolve(at, is_return=False).name == "start_kernel"
         assert symbols.resolve(at + 1).frames == ()
         assert len(images.warnings) == 1
         assert "no source lines" in images.warnings[0]
