@@ -28,6 +28,13 @@ enum rsn_func_flags {
 	RSN_FUNC_CANT_FAIL = 2, /* void, bool, unsigned: its result says nothing about failure */
 	RSN_FUNC_SIGN32 = 4, /* a signed result of 32 bits: only the low half counts */
 	RSN_FUNC_PTR = 8, /* NULL and ERR_PTR are failures */
+	RSN_FUNC_NULL_OK = 16, /* with PTR: NULL is an ordinary result of this function */
+	RSN_FUNC_GUESSED = 32, /* with SIGN32: no type is known, it may as well have 64 bits */
+};
+
+/* Above the flags: an error number that is an ordinary result of the function, or 0. */
+enum {
+	RSN_FUNC_ERROR_SHIFT = 16,
 };
 
 enum rsn_session_flags {

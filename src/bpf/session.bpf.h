@@ -123,7 +123,11 @@ static __always_inline void push(void *ctx, struct session *s, __u32 func_id, __
 		log_event(ctx, s, event_of(RSN_EVENT_ENTRY, func_id), now, 0);
 }
 
-/* Whether a result means failure; flags tell how to read it. */
+/*
+ * Whether a result means failure; flags tell how to read it. A result without a type is an int if
+ * the upper half of the register is what extends one, by zeros or by the sign: else a pointer with
+ * a low half in -4095..-1 would be an error.
+ */
 static __always_inline bool is_failure(__u32 flags, __s64 result)
 {
 	const __u64 max_errno = 4095;
@@ -131,10 +135,13 @@ static __always_inline bool is_failure(__u32 flags, __s64 result)
 	if (flags & RSN_FUNC_CANT_FAIL)
 		return false;
 	if ((flags & RSN_FUNC_PTR) && !result)
-		return true;
-	if (flags & RSN_FUNC_SIGN32)
+		return !(flags & RSN_FUNC_NULL_OK);
+	if (flags & RSN_FUNC_SIGN32) {
+		if ((flags & RSN_FUNC_GUESSED) && (__u64)result >> 32 && result != (__s32)result)
+			return false;
 		result = (__s32)result;
-	return (__u64)result >= -max_errno;
+	}
+	return (__u64)result >= -max_errno && -result != flags >> RSN_FUNC_ERROR_SHIFT;
 }
 
 /* Takes what tells where the thread is now, for the chain that ends in the last call. */

@@ -152,6 +152,17 @@ class BpfSettings(Value):
     queue_size: int = 64 << 20
 
 
+class ResultSettings(Value):
+    """What results mean: ``-C results.*``.
+
+    ``ordinary``: results that look like failures and are none by the lists are none;
+    ``no_failure`` is a further list of the user's.
+    """
+
+    ordinary: bool = True
+    no_failure: Path | None = None
+
+
 class Settings(Value):
     """The whole command line of a trace or a replay."""
 
@@ -182,3 +193,4 @@ class Settings(Value):
     max_functions: int = 10_000
     #: Whether system-wide settings may be changed for a moment to attach and detach faster.
     system_changes: bool = True
+    results: ResultSettings = ResultSettings()

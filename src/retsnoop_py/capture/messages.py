@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.mass_attacher import Attached
@@ -79,6 +79,12 @@ def selection(settings: Settings, chosen: Selection) -> None:
                 f"entry function '{function.label}' cannot fail by its return type: it reports "
                 "only what fails inside it; -S shows its successes"
             )
+
+
+def ordinary(settings: Settings, reasons: Mapping[str, str]) -> None:
+    """Which results that look like failures are none, and why."""
+    for result, reason in reasons.items():
+        note(settings, f"{result}: {reason}.")
 
 
 def probes(settings: Settings, chosen: Sequence[Probe]) -> None:

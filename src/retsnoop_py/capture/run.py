@@ -124,6 +124,7 @@ def _choose(settings: Settings) -> Target:
     target = choose_target(settings)
     messages.images(settings, target.image_report)
     messages.selection(settings, target.selection)
+    messages.ordinary(settings, target.ordinary)
     messages.probes(settings, target.probes)
     return target
 

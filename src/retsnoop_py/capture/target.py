@@ -6,7 +6,8 @@ Reads the kernel and changes nothing, so a dry run goes through it as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import InputError
@@ -14,7 +15,7 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.select.model import Selection
 from retsnoop_py.select.select import select
 from retsnoop_py.settings import Settings, SymbolizeMode
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.arguments.plan import CapturePlan
@@ -30,7 +31,8 @@ class Target(Value):
 
     ``images`` is None when neither the selection nor the output needs DWARF; ``notice`` says
     why there are no source lines where nobody insisted on them. ``captures`` is what is to be
-    noted of arguments.
+    noted of arguments. ``ordinary`` says which results are no failures of which functions,
+    and why.
     """
 
     facts: KernelFacts
@@ -40,6 +42,7 @@ class Target(Value):
     notice: str | None = None
     probes: tuple[Probe, ...] = ()
     captures: CapturePlan | None = None
+    ordinary: Mapping[str, str] = MappingProxyType({})
 
     @property
     def kaslr_offset(self) -> int | None:
@@ -85,13 +88,27 @@ def choose_target(settings: Settings, *, prototypes: bool = False) -> Target:
     units = _units(images) if images and images.search.notice is None else None
     wanted = prototypes or settings.output is not None or settings.verbose > 1
     selection = select(facts, chosen, units, prototypes=wanted)
+    selection, ordinary = _ordinary(selection, settings, facts)
     probes = _probes(specs, facts, images) if specs else ()
     captures = _captures(facts, selection, probes, settings) if settings.args.capture else None
     if images is None:
-        return Target(facts, selection, images, mode, probes=probes, captures=captures)
+        return Target(facts, selection, images, mode, None, probes, captures, ordinary)
     notice = images.search.notice if mode is SymbolizeMode.AUTO else None
     settled = _settle(mode, images)
-    return Target(facts, selection, images, settled, notice, probes, captures)
+    return Target(facts, selection, images, settled, notice, probes, captures, ordinary)
+
+
+def _ordinary(
+    selection: Selection, settings: Settings, facts: KernelFacts
+) -> tuple[Selection, Mapping[str, str]]:
+    """The selection with the results in it that are no failures, and the reasons."""
+    if not settings.results.ordinary:
+        return selection, {}
+    from retsnoop_py.select.ordinary import apply_rules, load
+
+    rules = load(settings.results.no_failure)
+    functions, reasons = apply_rules(selection.functions, rules, facts.release)
+    return replace(selection, functions=functions), reasons
 
 
 def _captures(

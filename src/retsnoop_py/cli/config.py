@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from retsnoop_py.errors import UsageError
@@ -12,6 +13,7 @@ from retsnoop_py.settings import (
     ArgMode,
     ArgSettings,
     BpfSettings,
+    ResultSettings,
     StackSettings,
     SymbolizeMode,
     TransportKind,
@@ -30,6 +32,7 @@ class Config(Value):
     stacks: StackSettings = StackSettings()
     args: ArgSettings = ArgSettings()
     views: ViewSettings = ViewSettings()
+    results: ResultSettings = ResultSettings()
     symbolize: SymbolizeMode | None = None
     named: frozenset[str] = frozenset()
 
@@ -151,6 +154,18 @@ def _views(field: str, read: Callable[[str], object]) -> Callable[[Config, str],
     return lambda config, text: replace(config, views=replace(config.views, **{field: read(text)}))
 
 
+def _results(field: str, read: Callable[[str], object]) -> Callable[[Config, str], Config]:
+    return lambda config, text: replace(
+        config, results=replace(config.results, **{field: read(text)})
+    )
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise ValueError("the path of a file")
+    return Path(text)
+
+
 _ARG_MODES = {mode.value: mode for mode in ArgMode}
 _TRANSPORTS = {kind.value: kind for kind in TransportKind}
 _MODES = {
@@ -182,6 +197,19 @@ KEYS: tuple[Key, ...] = (
         "bytes of records that wait in memory until they are shown; what exceeds it\n"
         "waits in a file without a name in $TMPDIR or /var/tmp (default 67108864)",
         _queue_size,
+    ),
+    Key(
+        "results.ordinary",
+        "results that look like failures and are none, such as the NULL of a search\n"
+        "that found nothing, count as none: by a list that is shipped, and your own\n"
+        "in ~/.config/retsnoop-py/no-failure.txt (default true)",
+        _results("ordinary", _boolean),
+    ),
+    Key(
+        "results.no-failure",
+        "a file with more of that list, in lines of FUNCTION RESULT KERNELS REASON,\n"
+        "such as 'find_vma NULL * nothing is mapped there' (default: none)",
+        _results("no_failure", _path),
     ),
     Key(
         "stacks.symb-mode",

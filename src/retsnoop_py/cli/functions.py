@@ -122,6 +122,7 @@ def _list(settings: Settings, target: Target) -> Listing:
     count, most = len(target.selection.functions), settings.max_functions
     if count > most:
         notes.append(f"a trace of more than {most} functions takes --max-functions {count}")
+    notes += [f"{result}: {reason}" for result, reason in target.ordinary.items()]
     files = SourceFiles(target.images) if target.images is not None else None
     listing = build(target.facts, target.selection, plan, files, notes)
     messages.images(settings, target.image_report)

@@ -158,6 +158,7 @@ def trace(
         ),
         args=replace(fine.args, capture=capture_args),
         bpf=fine.bpf,
+        results=fine.results,
         probes=views.probes(inject_probe),
         stop_count=views.count(count),
         stop_after_ns=views.duration_ns("--for", for_, "s"),

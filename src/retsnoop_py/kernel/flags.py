@@ -8,7 +8,8 @@ from retsnoop_py.kernel.helpers import helper_result
 
 __all__ = ["UNKNOWN_RESULT", "flags_for", "flags_of", "result_for"]
 
-#: A function without BTF: most return int or nothing, and int is the one that can fail.
+#: A function without BTF: most return int or nothing, and int is the one that can fail. Others
+#: are told apart call by call: 64 bits that extend no 32 are no int.
 UNKNOWN_RESULT = ResultType(ResultKind.UNKNOWN, 4, True, "")
 
 
@@ -43,4 +44,6 @@ def flags_of(result: ResultType) -> FuncFlags:
     unsigned = result.kind is ResultKind.INT and not result.signed
     if result.kind in (ResultKind.VOID, ResultKind.BOOL) or unsigned or result.size < 4:
         return FuncFlags.CANT_FAIL
+    if result.kind is ResultKind.UNKNOWN:
+        return FuncFlags.SIGN32 | FuncFlags.GUESSED
     return FuncFlags.SIGN32 if result.size == 4 else FuncFlags(0)

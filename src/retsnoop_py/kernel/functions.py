@@ -36,14 +36,22 @@ class ResultType(Value):
 
 
 class FuncFlags(IntFlag):
-    """``enum rsn_func_flags`` of ``src/bpf/records.h``; a unit test keeps the two equal."""
+    """``enum rsn_func_flags`` of ``src/bpf/records.h``; a unit test keeps the two equal.
+
+    From bit :data:`ERROR_SHIFT` on is the number of an error that is an ordinary result of the
+    function, 0 for none.
+    """
 
     ENTRY = 1
     CANT_FAIL = 2
     SIGN32 = 4
     PTR = 8
+    NULL_OK = 16
+    GUESSED = 32
 
 
+#: ``RSN_FUNC_ERROR_SHIFT``.
+ERROR_SHIFT = 16
 #: A plain number: flags are slow to calculate with, and this is asked of every function.
 _ENTRY = int(FuncFlags.ENTRY)
 

@@ -11,6 +11,7 @@ from retsnoop_py.listing.model import LeftOut, Listed, Listing, Near
 from retsnoop_py.select.explain import near_names
 from retsnoop_py.select.globs import NameGlob, parse
 from retsnoop_py.select.model import Rejection, Role, Selection
+from retsnoop_py.select.ordinary import ordinary_results
 from retsnoop_py.symbolize.files import SourceFiles
 
 __all__ = ["build", "left_out"]
@@ -42,6 +43,7 @@ def build(
             btf_id=function.btf_id,
             address=f"{function.address:#x}",
             size=function.size,
+            no_failure=ordinary_results(function),
         )
         for number, function in enumerate(selection.functions)
         if function.address not in unfit

@@ -17,6 +17,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     ``address`` is hexadecimal text, for JSON's numbers are not exact there; ``size`` is in
     bytes. None: ``module`` for vmlinux, ``mechanism`` where it cannot be tried, ``prototype``
     and ``btf_id`` where BTF does not know the function, ``source`` without DWARF.
+    ``no_failure`` are results that look like failures and are none: ``NULL``, ``-ENOENT``.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     btf_id: int | None
     address: str
     size: int
+    no_failure: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

@@ -210,7 +210,7 @@ def _reader(facts: StreamFacts, settings: Settings) -> ArgumentReader | None:
 def _number(function: Function, register: int) -> int | None:
     """The result as a number, None for pointers and void."""
     is_pointer = function.flags & FuncFlags.PTR or function.result.kind is ResultKind.PTR
-    if is_pointer or not width_of(function):
+    if is_pointer or not width_of(function, register):
         return None
     return value_of(function, register)
 

@@ -23,7 +23,7 @@ def format_result(function: Function, register: int) -> str:
 
     ``register`` is the raw result register; only the bits of the function's type count.
     """
-    width = width_of(function)
+    width = width_of(function, register)
     if width == 0:
         return "[void]"
     value = value_of(function, register)

@@ -8,7 +8,7 @@ type: BPF helpers are all ``u64`` to BTF, and the flags know better.
 
 from __future__ import annotations
 
-from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
+from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function, ResultKind
 
 #: MAX_ERRNO of include/linux/err.h.
 MAX_ERRNO = 4095
@@ -17,15 +17,22 @@ MAX_ERRNO = 4095
 _PTR = int(FuncFlags.PTR)
 _SIGN32 = int(FuncFlags.SIGN32)
 _CANT_FAIL = int(FuncFlags.CANT_FAIL)
+_NULL_OK = int(FuncFlags.NULL_OK)
+_GUESSED = int(FuncFlags.GUESSED)
+_BITS_64 = (1 << 64) - 1
 
 
-def width_of(function: Function) -> int:
-    """How many bits of the register belong to the result (0 for void)."""
+def width_of(function: Function, register: int) -> int:
+    """How many bits of the register belong to the result (0 for void).
+
+    The result of a function without a type is an int, unless there are more than 32 bits in the
+    register that are not the sign of one.
+    """
     flags = int(function.flags)
     if flags & _PTR:
         return 64
     if flags & _SIGN32:
-        return 32
+        return 64 if flags & _GUESSED and not _extends_32(register) else 32
     kind, size = function.result.kind, function.result.size
     if kind is ResultKind.VOID:
         return 0
@@ -38,11 +45,11 @@ def width_of(function: Function) -> int:
 
 def value_of(function: Function, register: int) -> int:
     """The result as a number: signed where the type is, pointers unsigned, bool 0 or 1."""
-    width = width_of(function)
+    width = width_of(function, register)
     bits = register & ((1 << width) - 1)
     if function.result.kind is ResultKind.BOOL:
         return int(bits != 0)
-    if _is_signed(function) and bits >> (width - 1) & 1:
+    if _is_signed(function) and bits >> (width - 1) & 1 and not _is_wide_guess(function, width):
         return bits - (1 << width)
     return bits
 
@@ -50,17 +57,29 @@ def value_of(function: Function, register: int) -> int:
 def error_of(function: Function, register: int) -> int | None:
     """The error a result stands for: a positive error number, 0 for NULL, None for none.
 
-    Functions whose result cannot mean failure have none.
+    Functions whose result cannot mean failure have none, and what is an ordinary result of a
+    function (``select/ordinary.py``) is none.
     """
     flags = int(function.flags)
-    if flags & _CANT_FAIL or width_of(function) == 0:
+    if flags & _CANT_FAIL or width_of(function, register) == 0:
         return None
     value = value_of(function, register)
     if flags & _PTR:
         if value == 0:
-            return 0
+            return None if flags & _NULL_OK else 0
         value -= 1 << 64
-    return -value if -MAX_ERRNO <= value < 0 else None
+    return -value if -MAX_ERRNO <= value < 0 and -value != flags >> ERROR_SHIFT else None
+
+
+def _extends_32(register: int) -> bool:
+    """Whether the upper half of the register is zeros, or the sign of the lower one."""
+    bits = register & _BITS_64
+    return not bits >> 32 or bits >> 31 == (1 << 33) - 1
+
+
+def _is_wide_guess(function: Function, width: int) -> bool:
+    """Whether this is no int although nothing is known of the type."""
+    return width == 64 and int(function.flags) & _GUESSED != 0
 
 
 def _is_signed(function: Function) -> bool:

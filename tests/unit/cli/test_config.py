@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from retsnoop_py.settings import (
     ArgMode,
     ArgSettings,
     BpfSettings,
+    ResultSettings,
     StackSettings,
     SymbolizeMode,
     TransportKind,
@@ -40,8 +43,11 @@ def test_every_key_sets_its_field() -> None:
             "fmt.lbr-max-count=7",
             "fmt.self-time=y",
             "fmt.cpu=y",
+            "results.ordinary=n",
+            "results.no-failure=more.txt",
         ]
     )
+    assert found.results == ResultSettings(False, Path("more.txt"))
     assert found.args == ArgSettings(False, 4000, 100, 50, True, ArgMode.MULTILINE, 0)
     assert found.views == ViewSettings(lbr_max=7, self_time=True, cpu=True)
     assert found.bpf == BpfSettings(4096, 16, TransportKind.PERFBUF, 7)
@@ -101,6 +107,7 @@ def test_spellings_of_no(text: str) -> None:
         ("stacks.symb-mode=x", "expected one of linenum, inlines, none"),
         ("stacks.symb-mode=", "expected one of linenum, inlines, none"),
         ("stacks.dec-offs=maybe", "expected true/y/1 or false/n/0"),
+        ("results.no-failure=", "expected the path of a file"),
     ],
 )
 def test_junk_is_refused_with_what_was_expected(text: str, message: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.kernel.flags import flags_for, result_for
-from retsnoop_py.kernel.functions import FuncFlags, ResultKind, ResultType
+from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, ResultKind, ResultType
 from retsnoop_py.kernel.helpers import HELPER_LIST, helper_result, parse_header, to_python
 
 ROOT = Path(__file__).parents[3]
@@ -17,7 +17,7 @@ U64 = ResultType(ResultKind.INT, 8, False, "u64")
 @pytest.mark.parametrize(
     ("result", "flags"),
     [
-        (None, FuncFlags.SIGN32),
+        (None, FuncFlags.SIGN32 | FuncFlags.GUESSED),
         (ResultType(ResultKind.VOID, 0, False), FuncFlags.CANT_FAIL),
         (ResultType(ResultKind.BOOL, 1, False), FuncFlags.CANT_FAIL),
         (ResultType(ResultKind.INT, 1, True), FuncFlags.CANT_FAIL),
@@ -67,7 +67,9 @@ def test_the_flags_are_those_of_the_kernel_side() -> None:
     assert body
     declared = re.findall(r"RSN_FUNC_(\w+) = (\d+)", body[1])
 
+    # the header explains SHIFT in an enum of its own
     assert {name: int(value) for name, value in declared} == {f.name: f.value for f in FuncFlags}
+    assert f"RSN_FUNC_ERROR_SHIFT = {ERROR_SHIFT}," in header
 
 
 def test_a_header_is_read_by_return_type() -> None:

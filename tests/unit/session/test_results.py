@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.session.records import BOOL, INT, LONG, PTR, VOID, function
 
-from retsnoop_py.kernel.functions import FuncFlags, ResultKind, ResultType
+from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, ResultKind, ResultType
 from retsnoop_py.session.results import error_of, value_of
 
 U8 = ResultType(ResultKind.INT, 1, False, "u8")
@@ -16,6 +16,8 @@ S16 = ResultType(ResultKind.INT, 2, True, "short")
 U32 = ResultType(ResultKind.INT, 4, False, "unsigned int")
 U64 = ResultType(ResultKind.INT, 8, False, "u64")
 CANT_FAIL = FuncFlags.CANT_FAIL
+UNKNOWN = ResultType(ResultKind.UNKNOWN)
+GUESSED = FuncFlags.SIGN32 | FuncFlags.GUESSED
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,11 @@ CANT_FAIL = FuncFlags.CANT_FAIL
         (U64, FuncFlags(0), -2, -2),
         (U64, FuncFlags.PTR, -2, (1 << 64) - 2),
         (ResultType(ResultKind.UNKNOWN), FuncFlags.SIGN32, 0x1_FFFF_FFFF, -1),
+        (UNKNOWN, GUESSED, 0xFFFF_D5C6_40B9_E000 - (1 << 64), 0xFFFF_D5C6_40B9_E000),
+        (UNKNOWN, GUESSED, 0xFFFF_FFEA, -22),
+        (UNKNOWN, GUESSED, -22, -22),
+        (UNKNOWN, GUESSED, 7, 7),
+        (UNKNOWN, GUESSED, 0x1_FFFF_FFEA, 0x1_FFFF_FFEA),
         (ResultType(ResultKind.OTHER, 12, False), FuncFlags(0), -3, (1 << 64) - 3),
     ],
 )
@@ -63,6 +70,15 @@ def test_only_the_bits_of_the_type_count(
         (U64, FuncFlags(0), -2, 2),
         (U64, FuncFlags.PTR, 0, 0),
         (U64, FuncFlags.PTR | CANT_FAIL, 0, None),
+        (UNKNOWN, GUESSED, 0xFFFF_FFEA, 22),
+        (UNKNOWN, GUESSED, -22, 22),
+        (UNKNOWN, GUESSED, 0xFFFF_8881_FFFF_FFEA - (1 << 64), None),
+        (PTR, FuncFlags.PTR | FuncFlags.NULL_OK, 0, None),
+        (PTR, FuncFlags.PTR | FuncFlags.NULL_OK, -2, 2),
+        (PTR, FuncFlags.PTR | FuncFlags(2 << ERROR_SHIFT), -2, None),
+        (PTR, FuncFlags.PTR | FuncFlags(2 << ERROR_SHIFT), 0, 0),
+        (INT, FuncFlags.SIGN32 | FuncFlags(2 << ERROR_SHIFT), 0xFFFFFFFE, None),
+        (INT, FuncFlags.SIGN32 | FuncFlags(2 << ERROR_SHIFT), -3, 3),
     ],
 )
 def test_errors_are_those_of_functions_that_can_fail(

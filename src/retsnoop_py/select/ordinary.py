@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Results that look like failures and are none, as a list of functions says.
+
+A kernel function that returns a pointer fails by NULL, and one that returns a number by -4095
+to -1: that is the rule, and there are exceptions, in which NULL means "none was asked for". Such
+a result must not become the origin of an error. The list is ``no-failure.txt``, and what the
+user adds to it; each entry says why.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from retsnoop_py.errors import DataError, InputError
+from retsnoop_py.kernel import native
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function
+from retsnoop_py.value import Value, replace
+
+__all__ = ["SHIPPED", "Rule", "apply_rules", "load", "ordinary_results", "parse", "user_file"]
+
+SHIPPED = Path(__file__).parent / "no-failure.txt"
+
+#: MAX_ERRNO of include/linux/err.h.
+_MAX_ERRNO = 4095
+#: What compilers append to a copy of a function.
+_VARIANTS = (".isra.", ".constprop.", ".part.", ".llvm.")
+_RELEASE = r"([0-9]{1,4})\.([0-9]{1,4})"
+_WITHDRAWN = "failure"
+_FORM = "FUNCTION RESULT KERNELS REASON"
+
+
+class Rule(Value):
+    """What is no failure of the functions that ``glob`` matches, and why.
+
+    ``error`` is a positive error number, 0 for NULL; None takes back what earlier rules say of
+    these functions. ``first`` and ``last`` are the kernels it is true of, as (major, minor).
+    """
+
+    glob: str
+    error: int | None
+    reason: str
+    first: tuple[int, int] = (0, 0)
+    last: tuple[int, int] = (9999, 0)
+
+    @property
+    def result(self) -> str:
+        """``NULL``, ``-ENOENT`` or ``failure``, as it is written in a file."""
+        return _WITHDRAWN if self.error is None else _result_text(self.error)
+
+
+def parse(text: str, name: str) -> list[Rule]:
+    """The rules of a file: a line each, ``#`` begins a comment.
+
+    Raises :class:`DataError` with the file's ``name`` and the line for what is no rule.
+    """
+    rules = []
+    for number, line in enumerate(text.split("\n"), 1):
+        fields = line.split(None, 3)
+        if not fields or fields[0].startswith("#"):
+            continue
+        try:
+            rules.append(_rule(fields))
+        except ValueError as error:
+            raise DataError(
+                f"{name}:{number}: {error}",
+                f"a line is {_FORM}, such as: find_vma NULL * nothing is mapped there",
+            ) from None
+    return rules
+
+
+def _rule(fields: Sequence[str]) -> Rule:
+    if len(fields) < 4:
+        raise ValueError(f"{len(fields)} of 4 fields, {_FORM}")
+    glob, result, kernels, reason = fields
+    first, last = _kernels(kernels)
+    return Rule(glob, _error(result), reason.strip(), first, last)
+
+
+def _error(text: str) -> int | None:
+    if text == _WITHDRAWN:
+        return None
+    if text == "NULL":
+        return 0
+    name = text.removeprefix("-")
+    if name.isascii() and name.isdigit() and len(name) <= 4:
+        number = int(name)
+    else:
+        number = next((one for one, known in ERRNO_NAMES.items() if known == name), 0)
+    if not text.startswith("-") or not 0 < number <= _MAX_ERRNO:
+        raise ValueError(f"'{text}' is neither NULL, -ENAME, -NUMBER nor {_WITHDRAWN}")
+    return number
+
+
+def _kernels(text: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """``*``, ``6.1``, ``7.0-``, ``-6.6`` or ``5.10-6.1``; both ends count."""
+    if text == "*":
+        return (0, 0), (9999, 0)
+    first, dash, last = text.partition("-")
+    if first + last and all(not end or re.fullmatch(_RELEASE, end) for end in (first, last)):
+        low = _version(first) if first else (0, 0)
+        return low, (_version(last) if last else (9999, 0)) if dash else low
+    raise ValueError(f"kernels '{text}': expected *, 6.1, 7.0-, -6.6 or 5.10-6.1")
+
+
+def _version(release: str) -> tuple[int, int]:
+    found = re.match(_RELEASE, release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def user_file() -> Path:
+    """Where a user keeps rules: below $XDG_CONFIG_HOME, or ~/.config."""
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "retsnoop-py/no-failure.txt"
+
+
+def load(further: Path | None = None) -> list[Rule]:
+    """The rules that are shipped, the user's own if there are any, and those of ``further``.
+
+    Raises :class:`InputError` where ``further`` cannot be read, :class:`DataError` for a file
+    that makes no sense.
+    """
+    rules = _read(SHIPPED)
+    own = user_file()
+    if own.is_file():
+        rules += _read(own)
+    return rules + _read(further) if further is not None else rules
+
+
+def _read(path: Path) -> list[Rule]:
+    try:
+        return parse(path.read_text(), str(path))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not text in UTF-8") from None
+
+
+def apply_rules(
+    functions: Iterable[Function], rules: Sequence[Rule], release: str
+) -> tuple[tuple[Function, ...], dict[str, str]]:
+    """``functions`` that know what is no failure of theirs, and why: sentence to reason.
+
+    A compiler's copy (``.constprop.0`` ...) counts as the function itself. Of several rules for
+    one function and NULL the last one counts, and likewise of those for an error number, of
+    which a function can have one.
+    """
+    kernel = _version(release)
+    true_here = [rule for rule in rules if rule.first <= kernel <= rule.last]
+    named: dict[str, list[Rule]] = {}
+    for rule in true_here:
+        if not _is_wild(rule):
+            named.setdefault(rule.glob, []).append(rule)
+    any_wild = any(map(_is_wild, true_here))
+    made, reasons = [], {}
+    for function in functions:
+        name = _origin(function.name)
+        if any_wild:
+            found = [r for r in true_here if r.glob == name or (_is_wild(r) and _matches(r, name))]
+        else:
+            found = named.get(name, [])
+        kept = _effective(function, found) if found else []
+        flags = function.flags | _flags(kept)
+        made.append(replace(function, flags=FuncFlags(flags)) if kept else function)
+        for rule in kept:
+            reasons[f"{rule.result} of '{function.label}' is no failure"] = rule.reason
+    return tuple(made), reasons
+
+
+def _is_wild(rule: Rule) -> bool:
+    return "*" in rule.glob or "?" in rule.glob
+
+
+def _matches(rule: Rule, name: str) -> bool:
+    return native.glob_match(rule.glob, name)
+
+
+def _origin(name: str) -> str:
+    """``name`` without what a compiler has appended to it."""
+    if "." not in name:
+        return name
+    return name[: min([at for mark in _VARIANTS if (at := name.find(mark)) >= 0], default=None)]
+
+
+def _effective(function: Function, rules: Iterable[Rule]) -> list[Rule]:
+    """Of the rules for one function those that count: one for NULL, one for an error at most."""
+    null: Rule | None = None
+    number: Rule | None = None
+    for rule in rules:
+        if rule.error is None:
+            null = number = None
+        elif rule.error:
+            number = rule
+        elif function.flags & FuncFlags.PTR:
+            null = rule
+    if function.flags & FuncFlags.CANT_FAIL:
+        number = None
+    return [rule for rule in (null, number) if rule is not None]
+
+
+def _flags(rules: Iterable[Rule]) -> int:
+    flags = 0
+    for rule in rules:
+        flags |= (rule.error or 0) << ERROR_SHIFT if rule.error else int(FuncFlags.NULL_OK)
+    return flags
+
+
+def ordinary_results(function: Function) -> tuple[str, ...]:
+    """What is no failure of this function although it looks like one: ``NULL``, ``-ENOENT``."""
+    flags = int(function.flags)
+    number = flags >> ERROR_SHIFT
+    null = ("NULL",) if flags & FuncFlags.NULL_OK else ()
+    return (*null, _result_text(number)) if number else null
+
+
+def _result_text(error: int) -> str:
+    return f"-{ERRNO_NAMES.get(error, error)}" if error else "NULL"
