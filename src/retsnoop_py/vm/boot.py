@@ -6,27 +6,34 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 from retsnoop_py.errors import UnavailableError
-from retsnoop_py.vm import initrd, kernels, qemu
+from retsnoop_py.vm import initrd, kernels, qemu, read_only
 from retsnoop_py.vm.channel import Channel
 from retsnoop_py.vm.modules import ModuleTree
 
-__all__ = ["LANES", "Host", "plan_modules"]
+__all__ = ["LANES", "Host", "capabilities_to_drop", "plan_modules", "view_obstacle"]
 
 LANES = 4
 """How many commands can run in a guest at the same time."""
 
 _PREFIX = "rsn-vm-"
+_CAP_SETPCAP, _CAP_MKNOD = 8, 27
+#: Modules that every guest needs, and those behind each way to the host's files.
+_COMMON = ("virtio_pci", "virtio_console", "overlay")
+_DRIVERS = {"virtiofs": ("virtiofs",), "9p": ("9pnet_virtio", "9p")}
 PORTS = (*(f"lane{number}" for number in range(LANES)), "signals", "stdin")
 
 # loglevel 5 shows warnings; an oops is made a panic so that it cannot go unnoticed, and a panic
@@ -35,29 +42,56 @@ _APPEND = "console=ttyS0 loglevel=5 oops=panic panic=-1"
 
 
 def plan_modules(
-    kernel: kernels.Kernel, have_virtiofsd: bool
+    kernel: kernels.Kernel, obstacle: str = ""
 ) -> tuple[list[str], list[tuple[str, bytes]]]:
     """How the guest reaches the host's files, and the modules /init must insert for that.
 
-    virtiofs where the kernel has it and the daemon is installed, else 9p. Without a module tree
-    everything is taken to be built in, and the guest tries both. Raises UnavailableError where
-    neither way is open.
+    virtiofs where the kernel has it and the host too (``obstacle`` says why not), else 9p. Where
+    nothing tells what is built in, the guest tries both. Raises UnavailableError where neither way
+    is open.
     """
+    usable = ["9p"] if obstacle else ["virtiofs", "9p"]
     if kernel.modules is None:
-        return (["virtiofs", "9p"] if have_virtiofsd else ["9p"]), []
+        return usable, []
     tree = ModuleTree(kernel.modules)
-    common = ["virtio_pci", "virtio_console", "overlay"]
-    if tree.has("virtiofs") and have_virtiofsd:
-        return ["virtiofs"], tree.load_order([*common, "virtiofs"])
-    # a kernel of one's own may have everything built in and no modules.builtin to say so
-    if tree.has("9p") or not tree.builtin:
-        return ["9p"], tree.load_order([*common, "9pnet_virtio", "9p"])
-    raise UnavailableError(
-        f"Linux {kernel.release} has no 9p, and virtiofsd, for its virtiofs, is not installed "
-        "or not run as root",
-        "as root, install virtiofsd (in Debian 12 it comes with qemu-system-common), or take the "
-        "ordinary flavour of the kernel, such as --kernel 6.12-full",
+    if tree.builtin:  # a kernel of one's own may have no modules.builtin
+        usable = [name for name in usable if all(map(tree.has, _DRIVERS[name]))][:1]
+    if not usable:
+        raise _no_way(kernel, tree.has("virtiofs"), obstacle)
+    wanted = [*_COMMON, *(driver for name in usable for driver in _DRIVERS[name])]
+    return usable, tree.load_order(wanted)
+
+
+def _no_way(kernel: kernels.Kernel, has_virtiofs: bool, obstacle: str) -> UnavailableError:
+    if has_virtiofs:
+        return UnavailableError(
+            f"Linux {kernel.release} has no 9p, and its virtiofs is of no use: {obstacle}",
+            "as root, with CAP_SYS_ADMIN, install virtiofsd (in Debian 12 it comes with "
+            "qemu-system-common), or take the ordinary flavour of the kernel, such as "
+            "--kernel 6.12-full",
+        )
+    return UnavailableError(
+        f"Linux {kernel.release} cannot see the host's files: neither virtiofs nor 9p is built in "
+        f"or among the modules in {kernel.modules}",
+        "configure it with CONFIG_VIRTIO_FS, or with CONFIG_NET_9P_VIRTIO and CONFIG_9P_FS",
     )
+
+
+def view_obstacle(folder: Path) -> str:
+    """Why no daemon can be given a read-only view of the host's files; "" if it can.
+
+    ``folder`` is where a directory for a trial can be made.
+    """
+    view = folder / "trial"
+    view.mkdir()
+    done = subprocess.run(_in_view(view, []), check=False, capture_output=True, text=True)
+    view.rmdir()
+    return done.stderr.strip() if done.returncode else ""
+
+
+def _in_view(view: Path, argv: list[str]) -> list[str]:
+    # -I -S: nothing of the environment, no site-packages; a tenth of a second faster
+    return [sys.executable, "-I", "-S", str(Path(read_only.__file__)), str(view), *argv]
 
 
 def _accelerator() -> str:
@@ -87,6 +121,8 @@ class Host:
         self.share = self._folder / "share"
         self.jobs = self.share / ".jobs"
         self.jobs.mkdir(parents=True)
+        self.jobs_fd = os.open(self.jobs, os.O_RDONLY | os.O_DIRECTORY)
+        self._cleanup.callback(os.close, self.jobs_fd)
         self._console = self._folder / "console"
 
     def close(self) -> None:
@@ -130,8 +166,14 @@ class Host:
         Raises UnavailableError if something is not installed.
         """
         program, busybox = qemu.find_qemu(), initrd.find_busybox()
+        held = kernels.hold(kernel)
+        if held is not None:
+            self._cleanup.callback(os.close, held)
         daemon = qemu.find_virtiofsd()
-        transports, loads = plan_modules(kernel, daemon is not None)
+        obstacle = "virtiofsd is not installed, or not run as root"
+        if daemon:
+            obstacle = view_obstacle(self._folder)
+        transports, loads = plan_modules(kernel, obstacle)
         shares = self._shares(writable)
         image = self._folder / "initrd"
         image.write_bytes(
@@ -204,13 +246,21 @@ class Host:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(share.socket))
             listener.listen(1)
-            argv = qemu.virtiofsd_command(program, share, listener.fileno())
+            if share.writable:
+                argv = qemu.virtiofsd_command(program, share, listener.fileno())
+            else:
+                # the guest can mount its share anew, and writable: the host must say no
+                view = self._folder / share.tag
+                view.mkdir()
+                seen = replace(share, path=view)
+                argv = _in_view(view, qemu.virtiofsd_command(program, seen, listener.fileno()))
             self._spawn(argv, [listener.fileno()], f"virtiofsd-{share.tag}.log")
 
     def _spawn(self, argv: list[str], fds: Sequence[int], log: str) -> subprocess.Popen[bytes]:
         # no QEMU shall outlive a test run that was killed
         if shutil.which("setpriv"):
-            argv = ["setpriv", "--pdeathsig", "KILL", *argv]
+            drops = capabilities_to_drop() if log == "qemu.log" else []
+            argv = ["setpriv", "--pdeathsig", "KILL", *drops, *argv]
         with (self._folder / log).open("wb") as output:
             process = subprocess.Popen(
                 argv,
@@ -223,6 +273,20 @@ class Host:
             )
         self._cleanup.callback(_end, process)
         return process
+
+
+def capabilities_to_drop(status: Path = Path("/proc/self/status")) -> list[str]:
+    """Options of setpriv(1): no device is made for a guest.
+
+    For QEMU, which serves 9p: anybody on the host could open one that a guest makes in a folder it
+    may write. (virtiofsd has an option, and refuses to start without what it wants to drop itself.)
+    Empty where we cannot drop the capability, having no CAP_SETPCAP, or do not have it.
+    """
+    able = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+    held = int(able[1], 16) if able else 0
+    if not (held >> _CAP_SETPCAP & 1 and held >> _CAP_MKNOD & 1):
+        return []
+    return ["--inh-caps", "-mknod", "--bounding-set", "-mknod"]
 
 
 def _sweep(base: Path, age: float = 60.0) -> None:

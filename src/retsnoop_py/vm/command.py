@@ -3,31 +3,39 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
+import stat
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retsnoop_py.vm.channel import Channel
-from retsnoop_py.vm.errors import VmTimeout
+from retsnoop_py.vm.errors import VmError, VmTimeout
 
 if TYPE_CHECKING:
     from retsnoop_py.vm.machine import Machine
 
-__all__ = ["Command", "Result", "job_script"]
+__all__ = ["Command", "JobFiles", "Result", "job_script"]
 
 Sink = Callable[[int, bytes], None]
 """Takes output as it comes: 1 and bytes of stdout, 2 and bytes of stderr."""
 
 _POLL_S = 0.02
+#: Bytes of output that are in memory at once while it is passed on.
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a command ended. ``status`` is its own, 128+N after signal N; ``seconds`` wall time."""
+    """How a command ended. ``status`` is its own, 128+N after signal N; ``seconds`` wall time.
+
+    Output that was passed to a sink as it came is not kept here.
+    """
 
     argv: tuple[str, ...]
     status: int
@@ -56,19 +64,67 @@ def job_script(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> bytes:
     return ("\n".join(lines) + "\n").encode(errors="surrogateescape")
 
 
+class JobFiles:
+    """The files of one command, which host and guest both write: script, input and output.
+
+    The guest may put anything in their place. So the host goes by descriptors from the folder
+    ``jobs`` on, makes only what is not there and follows no link: a file of the host that a link
+    names is neither written nor read. Raises VmError where something else is in the way.
+    """
+
+    def __init__(self, jobs: int, name: str) -> None:
+        try:
+            os.mkdir(name, dir_fd=jobs)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            self._folder = os.open(name, flags, dir_fd=jobs)
+        except OSError as error:
+            raise _meddled(name, error) from error
+        weakref.finalize(self, os.close, self._folder)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make the file ``name``, which must not exist."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        try:
+            with os.fdopen(os.open(name, flags, 0o600, dir_fd=self._folder), "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise _meddled(name, error) from error
+
+    def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
+        """At most ``size`` bytes of the file ``name`` from ``offset`` on; none if it is missing."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+        try:
+            with os.fdopen(os.open(name, flags, dir_fd=self._folder), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise VmError(f"the guest made something else of the command's {name}")
+                file.seek(offset)
+                return file.read(size)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise _meddled(name, error) from error
+
+
+def _meddled(name: str, error: OSError) -> VmError:
+    return VmError(
+        f"cannot use the command's {name}, which the guest can write, too: {error.strerror}"
+    )
+
+
 class Command:
     """A command that was started in the guest; made by :meth:`Machine.start`."""
 
     def __init__(
-        self, machine: Machine, lane: Channel, number: int, folder: Path, argv: Sequence[str]
+        self, machine: Machine, lane: Channel, number: int, files: JobFiles, argv: Sequence[str]
     ) -> None:
         self.argv = tuple(argv)
         self.started = time.monotonic()
         self._machine = machine
         self._lane = lane
         self._number = number
-        self._folder = folder
+        self._files = files
         self._seen = {1: 0, 2: 0}
+        self._streams = False
         self._result: Result | None = None
         lane.say(f"run {number}")
 
@@ -79,13 +135,14 @@ class Command:
 
     def output(self) -> tuple[bytes, bytes]:
         """What the command has written so far: (stdout, stderr)."""
-        return self._read("stdout"), self._read("stderr")
+        return self._files.read("stdout"), self._files.read("stderr")
 
     def poll(self, sink: Sink | None = None) -> Result | None:
         """The result if the command has ended, else None; passes new output to ``sink``.
 
-        Raises KernelCrashed if the guest went down under it.
+        Who gives a sink, gives it each time. Raises KernelCrashed if the guest went down under it.
         """
+        self._streams = self._streams or sink is not None
         if self._result is None:
             ended = next((line for line in self._lane.lines() if line.startswith("exit ")), None)
             if ended:
@@ -128,22 +185,13 @@ class Command:
         self._machine.release_lane(self._lane)
 
     def _partial(self, status: int) -> Result:
-        out, err = self.output()
+        out, err = (b"", b"") if self._streams else self.output()
         return Result(self.argv, status, out, err, time.monotonic() - self.started)
 
     def _pump(self, sink: Sink | None) -> None:
         if sink is None:
             return
         for stream, name in ((1, "stdout"), (2, "stderr")):
-            new = self._read(name, self._seen[stream])
-            self._seen[stream] += len(new)
-            if new:
+            while new := self._files.read(name, self._seen[stream], _CHUNK):
+                self._seen[stream] += len(new)
                 sink(stream, new)
-
-    def _read(self, name: str, offset: int = 0) -> bytes:
-        try:
-            with (self._folder / name).open("rb") as file:
-                file.seek(offset)
-                return file.read()
-        except FileNotFoundError:
-            return b""

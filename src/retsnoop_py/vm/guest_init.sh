@@ -9,6 +9,15 @@ fail() {
 	busybox poweroff -f
 }
 
+# why FS LOG: why mounting a file system of type FS did not work, where LOG has mount's own words
+why() {
+	if busybox grep -qw "$1" /proc/filesystems; then
+		busybox tail -n 1 "$2" | busybox sed 's/^mount: //'
+	else
+		echo "this kernel has no $1, neither built in nor among the modules it was given"
+	fi
+}
+
 # mount_share TAG DIRECTORY ro|rw: by the first file system of $transports that has the tag
 mount_share() {
 	for transport in $transports; do
@@ -18,7 +27,8 @@ mount_share() {
 			# loose is fastest and right for what nobody writes; results must reach the host at once
 			[ "$3" = ro ] && options="$options,cache=loose" || options="$options,cache=mmap" ;;
 		esac
-		busybox mount -t "$transport" -o "$options" "$1" "$2" 2>>/mount.log && return 0
+		busybox mount -t "$transport" -o "$options" "$1" "$2" 2>/mount.log && return 0
+		refused="$refused; $transport: $(why "$transport" /mount.log)"
 	done
 	return 1
 }
@@ -39,11 +49,11 @@ for module in /modules/*.ko; do
 	busybox insmod "$module" || fail "insert ${module##*/}"
 done
 mount_share "$root_tag" /lower ro ||
-	fail "mount the host's files over $transports: $(busybox cat /mount.log)"
+	fail "mount the host's files$refused"
 busybox mount -t tmpfs -o mode=755 rw /rw || fail "mount tmpfs"
 busybox mkdir /rw/upper /rw/work
-busybox mount -t overlay -o lowerdir=/lower,upperdir=/rw/upper,workdir=/rw/work overlay $root ||
-	fail "mount overlay"
+busybox mount -t overlay -o lowerdir=/lower,upperdir=/rw/upper,workdir=/rw/work overlay $root \
+	2>/mount.log || fail "mount the layer for what is written: $(why overlay /mount.log)"
 # the overlay holds its own references; without these mounts nothing in the guest can reach the
 # host's files past the layer
 busybox umount /lower /rw
@@ -69,7 +79,7 @@ done
 for share in $shares; do
 	path=$(printf '%b' "$(echo "${share#*=}" | busybox sed 's/%/\\x/g')")
 	busybox mkdir -p "$root/$path"
-	mount_share "${share%%=*}" "$root/$path" rw || fail "mount $path: $(busybox cat /mount.log)"
+	mount_share "${share%%=*}" "$root/$path" rw || fail "mount $path$refused"
 done
 release=$(busybox uname -r)
 if [ -n "$modules" ]; then

@@ -20,7 +20,7 @@ from typing import Self
 from retsnoop_py.vm import kernels
 from retsnoop_py.vm.boot import LANES, Host
 from retsnoop_py.vm.channel import Channel
-from retsnoop_py.vm.command import Command, Result, job_script
+from retsnoop_py.vm.command import Command, JobFiles, Result, job_script
 from retsnoop_py.vm.console import crash_reason, kernel_problems, own_complaint, tail
 from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmError
 
@@ -145,15 +145,14 @@ class Machine:
             raise VmError(f"{LANES} commands are running in this guest already")
         lane = self._lanes.pop()
         self._jobs += 1
-        folder = self._booted.jobs / str(self._jobs)
-        folder.mkdir()
+        files = JobFiles(self._booted.jobs_fd, str(self._jobs))
         script = job_script(argv, {**BASE_ENV, **(env or {})}, cwd or Path.cwd())
-        (folder / "script").write_bytes(script)
+        files.write("script", script)
         if stdin is not None:
-            (folder / "stdin").write_bytes(stdin)
+            files.write("stdin", stdin)
         elif live_stdin:
-            (folder / "live").touch()
-        return Command(self, lane, self._jobs, folder, argv)
+            files.write("live", b"")
+        return Command(self, lane, self._jobs, files, argv)
 
     def run(
         self,

@@ -137,6 +137,9 @@ def virtiofsd_command(program: str, share: Share, socket_fd: int) -> list[str]:
     # looked at from both sides
     cache = "auto" if share.writable else "always"
     options = f"source={share.path},cache={cache},sandbox=chroot"
+    if share.writable:
+        # anybody on the host could open a device that the guest makes there
+        options += ",modcaps=-mknod"
     return [program, f"--fd={socket_fd}", "-o", options]
 
 

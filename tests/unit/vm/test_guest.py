@@ -7,7 +7,10 @@ import fcntl
 import os
 import socket
 import subprocess
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,9 +18,10 @@ from retsnoop_py.cli.vm import parse_memory
 from retsnoop_py.errors import RetsnoopError, UsageError
 from retsnoop_py.vm.boot import _sweep
 from retsnoop_py.vm.channel import Channel
-from retsnoop_py.vm.command import job_script
+from retsnoop_py.vm.command import Command, JobFiles, job_script
 from retsnoop_py.vm.console import crash_reason, kernel_problems, own_complaint, tail
-from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmTimeout
+from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmError, VmTimeout
+from retsnoop_py.vm.machine import Machine
 
 PANIC = """\
 [    1.366843] Run /init as init process
@@ -66,6 +70,82 @@ def test_words_that_are_not_text_survive(tmp_path: Path) -> None:
 def test_a_missing_directory_or_command_has_the_shells_status(tmp_path: Path) -> None:
     assert run_script(job_script(["true"], {}, tmp_path / "no"), tmp_path).returncode == 125
     assert run_script(job_script(["no-such-cmd"], {}, tmp_path), tmp_path).returncode == 127
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[int]:
+    """The folder that host and guest share, open."""
+    (tmp_path / "jobs").mkdir()
+    handle = os.open(tmp_path / "jobs", os.O_RDONLY)
+    yield handle
+    os.close(handle)
+
+
+def test_files_of_a_command_are_written_and_read(jobs: int, tmp_path: Path) -> None:
+    files = JobFiles(jobs, "1")
+    files.write("script", b"exec true")
+    assert (tmp_path / "jobs/1/script").read_bytes() == b"exec true"
+    assert files.read("stdout") == b""
+    (tmp_path / "jobs/1/stdout").write_bytes(b"0123456789")
+    assert files.read("stdout", 3, 4) == b"3456"
+    assert files.read("stdout", 8) == b"89"
+
+
+def test_links_that_the_guest_made_lead_nowhere(jobs: int, tmp_path: Path) -> None:
+    outside = tmp_path / "of-the-host"
+    outside.mkdir()
+    (outside / "script").write_bytes(b"secret")
+    (tmp_path / "jobs/1").symlink_to(outside)
+    with pytest.raises(VmError, match="cannot use the command's 1"):
+        JobFiles(jobs, "1")
+    files = JobFiles(jobs, "2")
+    (tmp_path / "jobs/2/script").symlink_to(outside / "new")
+    (tmp_path / "jobs/2/stdout").symlink_to(outside / "script")
+    os.mkfifo(tmp_path / "jobs/2/stderr")
+    with pytest.raises(VmError, match="cannot use the command's script"):
+        files.write("script", b"exec true")
+    with pytest.raises(VmError, match="cannot use the command's stdout"):
+        files.read("stdout")
+    with pytest.raises(VmError, match="something else of the command's stderr"):
+        files.read("stderr")
+    (tmp_path / "jobs").rename(tmp_path / "moved")
+    (tmp_path / "jobs").symlink_to(outside)
+    JobFiles(jobs, "3").write("script", b"exec true")
+    assert sorted(path.name for path in outside.iterdir()) == ["script"]
+    assert (tmp_path / "moved/3/script").exists()
+
+
+class Guest:
+    """As much of a machine as a command asks: it is there, and takes its lane back."""
+
+    def alive(self) -> bool:
+        return True
+
+    def release_lane(self, lane: Channel) -> None: ...
+
+
+def test_output_that_is_passed_on_is_not_held_in_memory(jobs: int, tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        files = JobFiles(jobs, "1")
+        command = Command(cast("Machine", Guest()), Channel(ours), 1, files, ["seq"])
+        size = 48 << 20
+        os.truncate(os.open(tmp_path / "jobs/1/stdout", os.O_CREAT | os.O_WRONLY), size)
+        seen = 0
+
+        def sink(stream: int, data: bytes) -> None:
+            nonlocal seen
+            seen += len(data)
+
+        theirs.sendall(b"exit 1 0\n")
+        tracemalloc.start()
+        try:
+            result = command.wait(10, sink)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert (result.status, result.stdout, seen) == (0, b"", size)
+    assert peak < 8 << 20
 
 
 def test_a_channel_gives_whole_lines_and_never_blocks() -> None:

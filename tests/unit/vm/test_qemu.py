@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.errors import UnavailableError
-from retsnoop_py.vm.boot import plan_modules
+from retsnoop_py.vm.boot import capabilities_to_drop, plan_modules
 from retsnoop_py.vm.kernels import Kernel
 from retsnoop_py.vm.qemu import (
     Guest,
@@ -112,7 +112,26 @@ def test_virtiofsd_takes_a_listening_socket() -> None:
     argv = virtiofsd_command("/usr/lib/qemu/virtiofsd", ROOT, 5)
     assert argv[1] == "--fd=5"
     assert argv[3] == "source=/,cache=always,sandbox=chroot"
-    assert "cache=auto" in virtiofsd_command("v", RESULTS, 5)[3]
+    writable = virtiofsd_command("v", RESULTS, 5)[3]
+    assert writable.endswith("cache=auto,sandbox=chroot,modcaps=-mknod")
+
+
+@pytest.mark.parametrize(
+    ("held", "drops"),
+    [
+        ("000001ffffffffff", True),
+        ("0000000000000000", False),
+        ("00000000a80425fb", True),
+        ("000001fff7ffffff", False),
+        ("000001fffffffeff", False),
+    ],
+)
+def test_no_device_is_made_where_that_can_be_prevented(
+    held: str, drops: bool, tmp_path: Path
+) -> None:
+    status = tmp_path / "status"
+    status.write_text(f"Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t{held}\nCapBnd:\t0\n")
+    assert ("-mknod" in capabilities_to_drop(status)) == drops
 
 
 def test_kvm_needs_a_cpu_that_virtualizes(tmp_path: Path) -> None:
@@ -125,30 +144,45 @@ def test_kvm_needs_a_cpu_that_virtualizes(tmp_path: Path) -> None:
     assert accelerator("flags\t\t: vmx\n", tmp_path / "missing") == "tcg"
 
 
-def tree(root: Path, builtin: str, *files: str) -> Kernel:
+def tree(root: Path, builtin: str | None, *files: str) -> Kernel:
     for name in files:
         (root / f"{name}.ko").write_bytes(b"\0depends=\0")
-    (root / "modules.builtin").write_text(builtin)
+    if builtin is not None:
+        (root / "modules.builtin").write_text(builtin)
     return Kernel("own", "6.99", root / "vmlinuz", root)
+
+
+def loaded(kernel: Kernel, obstacle: str = "") -> tuple[list[str], list[str]]:
+    transports, loads = plan_modules(kernel, obstacle)
+    return transports, [name for name, _ in loads]
 
 
 def test_virtiofs_is_taken_where_kernel_and_host_have_it(tmp_path: Path) -> None:
     kernel = tree(tmp_path, "kernel/fs/fuse/virtiofs.ko\n", "overlay", "9p", "9pnet_virtio")
-    transports, loads = plan_modules(kernel, have_virtiofsd=True)
-    assert (transports, [name for name, _ in loads]) == (["virtiofs"], ["overlay"])
-    transports, loads = plan_modules(kernel, have_virtiofsd=False)
-    assert transports == ["9p"]
-    assert [name for name, _ in loads] == ["overlay", "9pnet_virtio", "9p"]
+    assert loaded(kernel) == (["virtiofs"], ["overlay"])
+    assert loaded(kernel, "not installed") == (["9p"], ["overlay", "9pnet_virtio", "9p"])
 
 
 def test_a_kernel_without_a_way_to_the_files_says_what_to_install(tmp_path: Path) -> None:
     kernel = tree(tmp_path, "kernel/fs/fuse/virtiofs.ko\n", "overlay")
-    with pytest.raises(UnavailableError, match="has no 9p") as caught:
-        plan_modules(kernel, have_virtiofsd=False)
+    with pytest.raises(UnavailableError, match=r"has no 9p, and .*: there is no daemon$") as caught:
+        plan_modules(kernel, "there is no daemon")
     assert caught.value.hint is not None
+    assert "install virtiofsd" in caught.value.hint
 
 
-def test_without_a_module_tree_both_ways_are_tried(tmp_path: Path) -> None:
+def test_a_kernel_that_has_neither_names_both(tmp_path: Path) -> None:
+    kernel = tree(tmp_path, "kernel/fs/ext4.ko\n", "9p")  # without its transport
+    with pytest.raises(UnavailableError, match="neither virtiofs nor 9p is built in or") as caught:
+        plan_modules(kernel)
+    assert str(tmp_path) in caught.value.message
+    assert caught.value.hint is not None
+    assert "CONFIG_VIRTIO_FS" in caught.value.hint
+
+
+def test_where_nothing_tells_what_is_built_in_both_ways_are_tried(tmp_path: Path) -> None:
     kernel = Kernel("own", "6.99", tmp_path / "bzImage")
-    assert plan_modules(kernel, have_virtiofsd=True) == (["virtiofs", "9p"], [])
-    assert plan_modules(kernel, have_virtiofsd=False) == (["9p"], [])
+    assert loaded(kernel) == (["virtiofs", "9p"], [])
+    assert loaded(kernel, "not installed") == (["9p"], [])
+    kernel = tree(tmp_path, None, "overlay", "9p", "9pnet_virtio")
+    assert loaded(kernel) == (["virtiofs", "9p"], ["overlay", "9pnet_virtio", "9p"])
