@@ -149,7 +149,7 @@ class Progress:
         return f"{done:,} of {total:,} {self._unit}" if total else f"{done:,} {self._unit}"
 
     def _drawn(self, text: str, done: int, total: int, now: float) -> str:
-        """``text`` and, where there is room and an end to see, a bar and the seconds left."""
+        """``text`` and, where there is room and an end to see, a bar, the speed, the time left."""
         width = terminal_width(self._out) - 1
         if not total or width < _BAR_FROM:
             return text[:width]
@@ -158,8 +158,15 @@ class Progress:
                 self._bar = _Bar(has_colour(self._out))
             except ImportError:  # build.py fetches before anything is installed
                 return text[:width]
-        left = (now - self._started) * (total - done) / done if done else 0.0
-        return self._bar.line(text, (done, total), left, width)
+        return self._bar.line(text, (done, total), self._pace(done, total, now), width)
+
+    def _pace(self, done: int, total: int, now: float) -> str:
+        if not done:
+            return ""
+        took = now - self._started
+        left = int(took * (total - done) / done)
+        speed = f"{done / _MB / took:.1f} MB/s, " if self._unit == "bytes" else ""
+        return f"{speed}{left // 60}:{left % 60:02} left"
 
 
 class _Bar:
@@ -168,7 +175,7 @@ class _Bar:
     def __init__(self, colour: bool) -> None:
         self._console = _console(0, colour)
 
-    def line(self, text: str, part: tuple[int, int], left_s: float, width: int) -> str:
+    def line(self, text: str, part: tuple[int, int], pace: str, width: int) -> str:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
@@ -177,8 +184,7 @@ class _Bar:
         line.add_column(no_wrap=True)
         line.add_column(ratio=1)
         line.add_column(no_wrap=True, justify="right")
-        left = f"{int(left_s) // 60}:{int(left_s) % 60:02} left" if done else ""
-        line.add_row(_text(text, ""), ProgressBar(total, done), left)
+        line.add_row(_text(text, ""), ProgressBar(total, done), pace)
         return _lines(self._console, line, width)[0]
 
 

@@ -111,6 +111,16 @@ def test_bytes_are_told_in_megabytes(clock: list[float]) -> None:
     )
 
 
+def test_a_bar_for_bytes_tells_the_speed(clock: list[float], width: pytest.MonkeyPatch) -> None:
+    out = Screen()
+    with Progress("Fetching", unit="bytes", out=out) as progress:
+        clock[0] = 4.0
+        progress.update(20_000_000, 370_000_000)
+    assert re.search(
+        r"Fetching 20\.0 of 370\.0 MB\.\.\. .* 5\.0 MB/s, 1:10 left\x1b", out.getvalue()
+    )
+
+
 def test_without_rich_a_terminal_gets_the_words(
     clock: list[float], width: pytest.MonkeyPatch
 ) -> None:

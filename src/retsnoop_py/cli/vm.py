@@ -113,7 +113,10 @@ def run(  # noqa: PLR0913 - one parameter per option
     ] = None,
     rw: Annotated[
         list[Path],
-        typer.Option(metavar="DIR", help="Let the guest write DIR here for good. May be repeated."),
+        typer.Option(
+            metavar="DIR",
+            help="Let the guest, which is root, write DIR here for good. May be repeated.",
+        ),
     ] = [],  # noqa: B006 - typer makes a new one
     memory: Annotated[str, typer.Option(metavar="SIZE", help="Such as 2G or 1500M.")] = "3G",
     cpus: Annotated[int, typer.Option(metavar="N", min=1, max=64)] = 2,
@@ -133,16 +136,13 @@ def run(  # noqa: PLR0913 - one parameter per option
         if not folder.is_dir():
             raise UsageError(f"--rw {folder}: not a directory", "create it first")
     chosen = _choose(kernel, modules, debug_info)
-    signal.signal(signal.SIGTERM, _stop)
-    try:
+    with _ended_by_signals():
         machine = Machine(chosen, memory=size, cpus=cpus, shares=rw, debug=debug_info)
         with machine:
             if verbose:
                 words = f"Linux {machine.release} booted in {machine.boot_seconds:.1f} s"
                 print(words, file=sys.stderr)
             return _attend(machine, command, timeout or None)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted") from None
 
 
 @app.command()
@@ -163,8 +163,9 @@ def fetch(
 
     for name in kernels:
         known.known(name)
-    for name in kernels:
-        known.fetch(name, debug_info)
+    with _ended_by_signals():
+        for name in kernels:
+            known.fetch(name, debug_info)
     return 0
 
 
@@ -173,8 +174,7 @@ def list_kernels() -> int:
     """List the kernels that are known, and which version of each is in the cache."""
     from retsnoop_py.vm import kernels as known
 
-    row = "{:10} {:9} {:>7}  {:34} {}"
-    print(row.format("KERNEL", "SUITE", "SIZE", "IN THE CACHE", "WHAT IT IS"))
+    rows: list[tuple[str, ...]] = []
     for name, spec in known.catalog().items():
         have = known.cached(name)
         if have is None and name.endswith("-full"):
@@ -182,9 +182,33 @@ def list_kernels() -> int:
         size = f"{known.tree_size(known.kernel_dir(name)) >> 20} MB" if have else ""
         release = have.release if have else "-"
         release += " +debug" if have and have.vmlinux else ""
-        print(row.format(name, spec.suites[0], size, release, spec.about))
-    print("\nEach is also there as NAME-full, the ordinary flavour (larger, with more drivers).")
+        rows.append((name, ", ".join(spec.suites), size, release, spec.about))
+    print("\n".join(_table(rows)))
+    print("\nMost are also there as NAME-full, the ordinary flavour (larger, with more drivers).")
+    print(f"Kernels of your own: {known.user_file()}")
     return 0
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """``rows`` below their titles: drawn on a terminal, in plain columns in a pipe."""
+    from retsnoop_py import terminal
+
+    titles = ("KERNEL", "SUITES", "SIZE", "IN THE CACHE", "WHAT IT IS")
+    width = terminal.terminal_width(sys.stdout)
+    if width:
+        styles = ("bold", "", "", "", "dim")
+        columns = [
+            terminal.Column(title, style, wraps=title in titles[-1:], is_right=title == "SIZE")
+            for title, style in zip(titles, styles, strict=True)
+        ]
+        colour = terminal.has_colour(sys.stdout)
+        return terminal.table_lines(columns, rows, width, colour=colour)
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    row = "{:{}}  {:{}}  {:>{}}  {:{}}  {}"
+    return [
+        row.format(*(part for pair in zip(cells, widths, strict=True) for part in pair))
+        for cells in (titles, *rows)
+    ]
 
 
 def parse_memory(text: str) -> int:
@@ -229,9 +253,33 @@ def _attend(machine: Machine, argv: list[str], timeout: float | None) -> int:
         return command.wait(timeout, _write).status
 
 
-def _stop(number: int, _frame: FrameType | None) -> None:
-    """End before the command runs as a signal does, but with the guest cleared away."""
-    raise SystemExit(128 + number)
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Until a command runs, the first signal ends what is under way: a download, a boot.
+
+    What was begun is cleared away then; a second signal of the kind does what it does by itself.
+    SIGINT counts although a shell script that started us with ``&`` has it ignored; SIGHUP does
+    not where nohup(1) has.
+    """
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if number == signal.SIGINT:
+            raise Interrupted("interrupted")
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, stop) for number in _heeded(signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _heeded(*more: signal.Signals) -> list[signal.Signals]:
+    """SIGINT, ``more``, and SIGHUP unless it is ignored."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, *more, *([signal.SIGHUP] if hangs_up else [])]
 
 
 def _write(stream: int, data: bytes) -> None:
@@ -259,10 +307,10 @@ def _signals_passed_to(command: Command) -> Iterator[None]:
         nonlocal interrupts
         interrupts += number == signal.SIGINT
         if interrupts > 2:
-            raise KeyboardInterrupt
+            raise Interrupted("interrupted")
         command.send_signal(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    numbers = _heeded(signal.SIGTERM, signal.SIGQUIT)
     before = {number: signal.signal(number, pass_on) for number in numbers}
     try:
         yield

@@ -16,6 +16,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -285,30 +286,57 @@ def run_tool(
     What interrupts us, such as a signal whose handler raises, ends it and all that it started.
     Ctrl-C at the terminal reaches us alone.
     """
-    with subprocess.Popen(
-        argv,
-        env=env,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-    ) as process:
-        try:
-            while True:
-                try:
-                    out, err = process.communicate(timeout=_TICK_S if tick else None)
-                except subprocess.TimeoutExpired:
-                    if tick:
-                        tick()
-                else:
-                    return subprocess.CompletedProcess(argv, process.returncode, out, err)
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
+    process: subprocess.Popen[str] | None = None
+    try:
+        with _undisturbed():
+            process = subprocess.Popen(
+                argv,
+                env=env,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+            )
+        while True:
+            try:
+                out, err = process.communicate(timeout=_TICK_S if tick else None)
+            except subprocess.TimeoutExpired:
+                if tick:
+                    tick()
+            else:
+                return subprocess.CompletedProcess(argv, process.returncode, out, err)
+    except BaseException:
+        if process:
+            with contextlib.suppress(ProcessLookupError), process:
                 os.killpg(process.pid, signal.SIGKILL)
-            raise
+        raise
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Signals whose handlers may raise wait for the end of the block.
+
+    A process is there before Popen() is done, and one raised in between would leave it behind.
+    """
+    noted: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    if threading.current_thread() is not threading.main_thread():
+        handlers = {}  # handlers run in the main thread
+    for number, handler in handlers.items():
+        if callable(handler):
+            signal.signal(number, lambda number, _: noted.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, handler)
+        for late in noted:
+            signal.raise_signal(late)
 
 
 def _machine_acquire() -> list[str]:

@@ -45,6 +45,7 @@ __all__ = [
     "kernel_dir",
     "known",
     "tree_size",
+    "user_file",
 ]
 
 
@@ -74,6 +75,31 @@ class _Meta(msgspec.Struct):
     package: str
     version: str
     suite: str = ""
+
+
+class _Voice:
+    """Where a fetch tells how far it is: line by line to ``say``, or to people on stderr."""
+
+    def __init__(self, name: str, say: Callable[[str], None] | None) -> None:
+        self._name = name
+        self._say = say
+
+    def __call__(self, line: str) -> None:
+        if self._say:
+            self._say(line)
+        else:
+            print(f"{self._name}: {line}", file=sys.stderr, flush=True)
+
+    @contextlib.contextmanager
+    def progress(self, what: str, size: int) -> Iterator[Callable[[int], None]]:
+        """Takes how many of ``size`` bytes are there; shown to people only."""
+        if self._say:
+            yield lambda _: None
+            return
+        from retsnoop_py.terminal import Progress
+
+        with Progress(f"{self._name}: {what}", "bytes") as shown:
+            yield lambda done: shown.update(done, size)
 
 
 def kernel_dir(name: str) -> Path:
@@ -149,7 +175,7 @@ def fetch(name: str, debug: bool = False, say: Callable[[str], None] | None = No
     where apt cannot bring it. On every way out the cache holds a version wholly or not at all.
     """
     spec = known(name)
-    tell = say or (lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
+    tell = _Voice(name, say)
     home = kernel_dir(name)
     home.mkdir(parents=True, exist_ok=True)
     with locked(home.parent / f".{name}.lock"):
@@ -180,7 +206,7 @@ def fetch(name: str, debug: bool = False, say: Callable[[str], None] | None = No
         return have
 
 
-def _locate(spec: KnownKernel, tell: Callable[[str], None]) -> tuple[AptRoot, str, str] | None:
+def _locate(spec: KnownKernel, tell: _Voice) -> tuple[AptRoot, str, str] | None:
     """The first suite of ``spec`` that has a package for it, the newest there and its version."""
     for suite in spec.suites:
         apt = AptRoot(suite)
@@ -200,9 +226,7 @@ def _gone(spec: KnownKernel) -> UnavailableError:
     )
 
 
-def _fetch_image(
-    spec: KnownKernel, apt: AptRoot, package: str, version: str, tell: Callable[[str], None]
-) -> None:
+def _fetch_image(spec: KnownKernel, apt: AptRoot, package: str, version: str, tell: _Voice) -> None:
     """Download and unpack the packages of ``spec`` and put them in place in one step."""
     home = kernel_dir(spec.name)
     with _staging(home / ".new") as staging:
@@ -231,7 +255,7 @@ def _fetch_image(
 
 
 def _fetch_debug(
-    spec: KnownKernel, apt: AptRoot, kernel: Kernel, version: str, tell: Callable[[str], None]
+    spec: KnownKernel, apt: AptRoot, kernel: Kernel, version: str, tell: _Voice
 ) -> None:
     assert kernel.folder is not None
     with _staging(kernel.folder / ".debug.new") as staging:
@@ -292,10 +316,12 @@ def _drop(version: Path, parts: list[Path]) -> None:
         os.close(handle)
 
 
-def _unpack(apt: AptRoot, package: str, staging: Path, tell: Callable[[str], None]) -> Path:
+def _unpack(apt: AptRoot, package: str, staging: Path, tell: _Voice) -> Path:
     """Download ``package`` and add what is in it to the folder ``unpacked`` in ``staging``."""
-    tell(f"downloading {package.partition('=')[0]}")
-    archive = apt.download(package, staging, lambda _: None)
+    what = f"downloading {package.partition('=')[0]}"
+    tell(what)
+    with tell.progress(what, apt.size(package)) as watch:
+        archive = apt.download(package, staging, watch)
     tell(f"unpacking {archive.stat().st_size >> 20} MB")
     unpacked = staging / "unpacked"
     unpacked.mkdir(exist_ok=True)
