@@ -2,7 +2,7 @@
 # `make` alone lists the targets: a target's line ends in "## what it does".
 
 PYTHON ?= python3
-KERNELS := 5.10 6.1 6.12 7.2
+KERNELS := 5.10 6.1 6.12 7.2 7.3
 KERNEL ?= $(KERNELS)
 BIN := .venv/bin
 C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
@@ -16,7 +16,8 @@ help: ## list the targets
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Kernels for test-live and bench: KERNEL=\"$(KERNELS)\", or some of them."
+	@echo "Kernels for test-live, bench and soak: KERNEL=\"$(KERNELS)\", or some of them;"
+	@echo "beside 7.3, test-live runs the core of its tests only on 7.2."
 	@echo "PYTHON=... chooses another Python, BENCH=... adds options to bench (BENCH=--help)"
 	@echo "and SOAK=... to soak."
 

@@ -2,8 +2,12 @@
 """The ``machine`` fixture: each kernel booted once, every live test run on each of them.
 
 Which kernels: ``--kernel 6.1`` (may be repeated), or the variable RETSNOOP_KERNELS or KERNEL with
-names in it, or all four. A kernel that cannot be fetched or booted fails its tests; none is
-skipped.
+names in it, or all of :data:`ALL`. A kernel that cannot be fetched or booted fails its tests; none
+is skipped.
+
+What is run on which: everything on each kernel, but for two rules. A test marked ``one_kernel``
+runs on 6.12, or the first of those chosen. Where 7.3 is among the chosen, 7.2 runs :data:`CORE`
+only: it has the same mechanisms, and both take twice the time. Alone it runs everything.
 """
 
 from __future__ import annotations
@@ -17,7 +21,21 @@ import pytest
 
 from retsnoop_py.vm.machine import Machine
 
-ALL = ("5.10", "6.1", "6.12", "7.2")
+ALL = ("5.10", "6.1", "6.12", "7.2", "7.3")
+#: A kernel that runs less where the one behind it is tested as well.
+STANDS_FOR = {"7.2": "7.3"}
+#: What it then runs, by the beginnings of test ids below this folder: what each mechanism takes,
+#: sees and gives back, arguments, injected probes, each failure of the workload, and its log.
+CORE = (
+    "test_arguments.py",
+    "test_calls.py",
+    "test_doctor.py",
+    "test_injected.py",
+    "test_rungs.py",
+    "test_vm.py::test_a_guest_that_mounts",
+    "test_vm.py::test_the_kernel_log_is_clean",
+    "test_workload.py",
+)
 _GUEST = pytest.StashKey[tuple[str, Machine]]()
 #: Properties of a report, which travel from a worker to who counts.
 _KERNEL, _RELEASE = "kernel", "release"
@@ -54,6 +72,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = selected(metafunc.config)
     if metafunc.definition.get_closest_marker("one_kernel"):
         names = ["6.12"] if "6.12" in names else names[:1]
+    elif not f"{metafunc.definition.path.name}::{metafunc.function.__name__}".startswith(CORE):
+        names = [name for name in names if STANDS_FOR.get(name) not in names]
     metafunc.parametrize("machine", names, indirect=True, scope="session")
 
 
@@ -130,6 +150,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         outcomes = {outcome: n for (name, outcome), n in sorted(counts.items()) if name == kernel}
         said = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()) or "none run"
         release = releases.get(kernel) or "not booted"
+        if STANDS_FOR.get(kernel) in selected(terminalreporter.config):
+            said += ", the core only"
         terminalreporter.line(
             f"Linux {kernel:5} {release:32} {sum(outcomes.values()):4} cases: {said}"
         )

@@ -15,13 +15,14 @@ TIMES = 13
 KILLS = f"i=0; while [ $i -lt {TIMES} ]; do kill -URG $$; i=$((i + 1)); done"
 FAILING = (*WORKLOAD, "-n", str(TIMES), "bpf-map-bad-flags")
 #: The first offset behind what ftrace hooks, which is behind ENDBR64 where there is one.
-BEHIND_THE_HOOK = {"5.10": 5, "6.1": 5, "6.12": 9, "7.2": 9}
+BEHIND_THE_HOOK = {"5.10": 5, "6.1": 5, "6.12": 9, "7.2": 9, "7.3": 9}
 #: What calls the tracepoints of system calls.
 SYSCALL_TRACER = {
     "5.10": "syscall_trace_enter*",
     "6.1": "syscall_trace_enter*",
     "6.12": "syscall_trace_enter*",
     "7.2": "trace_syscall_enter",
+    "7.3": "trace_syscall_enter",
 }
 
 
