@@ -56,6 +56,9 @@ def _trace(events: list[_Object]) -> Iterator[str]:
         elif event["event"] == "missing":
             count = event["records"]
             yield f"‼ ... missing {count} record{'' if count == 1 else 's'} ... ... ..."
+        elif event["event"] == "told_before":
+            count = event["records"]
+            yield f"... {count} record{'' if count == 1 else 's'} told before ..."
         elif event["event"] == "probe":
             yield f"◎ {event['probe']}{_arguments(event)}"
         elif event["event"] == "exit":

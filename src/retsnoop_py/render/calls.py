@@ -118,8 +118,10 @@ class CallsSection:
 
     def _label(self, row: TraceRow) -> str:
         marks, level = self._marks, row.depth - 1
+        records = "1 record" if row.missing == 1 else f"{row.missing} records"
+        if row.kind is RowKind.EARLIER:
+            return f"... {records} told before ..."
         if row.kind is RowKind.GAP:
-            records = "1 record" if row.missing == 1 else f"{row.missing} records"
             mark, text, level = marks.gap, f"... missing {records} ...", row.depth
         elif row.kind is RowKind.PROBE:
             mark, text, level = marks.probe, printable(self._probe_name(row.id)), row.depth

@@ -17,6 +17,7 @@ _ROOM = 1 << 15
 
 # A look into an enum costs as much as the rest of the loop.
 _ENTRY, _EXIT, _PROBE = RowKind.ENTRY, RowKind.EXIT, RowKind.PROBE
+_EARLIER = RowKind.EARLIER
 
 Arguments = Callable[[Session, int], tuple[to.Argument, ...] | None]
 
@@ -60,7 +61,7 @@ class TraceEncoder:
         _, _, cpus, _, seqs, times, results = trace.events
         arguments, functions, result_of = self._arguments, self._functions, self._result
         entered, returned = to.Entered, to.Returned
-        took: dict[int, int] = {}
+        took: dict[int, int] = dict(trace.spent)
         found: list[to.TraceEvent] = []
         for kind, depth, number, at, began, inner, missing in self._steps_of(trace.shape):
             if kind is _ENTRY:
@@ -89,6 +90,8 @@ class TraceEncoder:
                 given = None if arguments is None else arguments(session, seqs[at])
                 probe = self._probe_name(number)
                 found.append(to.ProbeHit(seqs[at], times[at], depth, cpus[at], probe, given))
+            elif kind is _EARLIER:
+                found.append(to.ToldBefore(missing))
             else:
                 found.append(to.Missing(missing))
         return found

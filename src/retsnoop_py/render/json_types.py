@@ -146,7 +146,15 @@ class Missing(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="even
     records: int
 
 
-TraceEvent = Entered | Returned | ProbeHit | Missing
+class ToldBefore(
+    Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="told_before"
+):
+    """Events that earlier reports of the same session have told; they come first."""
+
+    records: int
+
+
+TraceEvent = Entered | Returned | ProbeHit | Missing | ToldBefore
 
 
 class Branch(Struct, omit_defaults=True, frozen=True, gc=False):

@@ -100,7 +100,7 @@ def _returns(row: TraceRow) -> bool:
 
 
 def _happens(row: TraceRow) -> bool:
-    return row.kind is not RowKind.GAP
+    return row.kind not in (RowKind.GAP, RowKind.EARLIER)
 
 
 def _constant(row: TraceRow, title: str) -> str:

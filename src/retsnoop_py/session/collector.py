@@ -17,8 +17,9 @@ from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.abi import read_branches, read_user_stack
 from retsnoop_py.session.events import EventDecoder
 from retsnoop_py.session.layouts import Layout, layout_named
-from retsnoop_py.session.model import NO_ARGS, NO_EVENTS, Call, Events, Session, SessionKind
+from retsnoop_py.session.model import NO_EVENTS, Call, Events, Session, SessionKind
 from retsnoop_py.session.parts import NO_PARTS, Branches, Key, Parts, PartStore
+from retsnoop_py.session.trace import Earlier
 
 if TYPE_CHECKING:
     from retsnoop_py.session.arguments import Captured
@@ -279,7 +280,9 @@ class Collector:
             raise _damaged(
                 position, f"{slot_cnt} calls and {kstack_cnt} addresses do not fit {size} bytes"
             )
-        events, args = self._events(parts.events, position)
+        events, args = self._events(parts, position)
+        if flags & _INTERIM and parts is not NO_PARTS and parts.earlier is None:
+            parts.earlier = Earlier()
         return Session(
             start_ns=start_ts,
             emit_ns=emit_ts,
@@ -305,16 +308,24 @@ class Collector:
             kind=_kind_of(flags) if flags & _INTERIM else SessionKind.FINAL,
             branches=read_branches(self._order, parts.branches) if parts.branches else None,
             user_stack=read_user_stack(self._order, parts.user_stack) if parts.user_stack else (),
+            earlier=parts.earlier,
         )
 
-    def _events(self, data: bytes, position: int) -> tuple[Events, Mapping[int, Captured]]:
+    def _events(self, parts: Parts, position: int) -> tuple[Events, Mapping[int, Captured]]:
+        """The events since the session's record before, and what was captured at any of it."""
+        data = parts.take_events()
         if not data:
-            return NO_EVENTS, NO_ARGS
+            return NO_EVENTS, parts.args
         assert self._decoder is not None
         try:
-            return self._decoder.decode(data)
+            events, args = self._decoder.decode(data)
         except DataError as err:
             raise _damaged(position, err.message) from None
+        if args:
+            parts.args.update(args)
+        else:
+            self._parts.release(parts, len(data))
+        return events, parts.args
 
     def _calls(self, slots: bytes, depth: int, stitch_pos: int, position: int) -> tuple[Call, ...]:
         rows = self._slot_format.iter_unpack(slots)

@@ -13,6 +13,7 @@ from retsnoop_py.symbolize.frames import Resolved, UserAddress
 
 if TYPE_CHECKING:
     from retsnoop_py.session.arguments import Captured
+    from retsnoop_py.session.trace import Earlier
 
 
 class Call(NamedTuple):
@@ -132,6 +133,7 @@ class Session(NamedTuple):
     lost_entries: int
     #: The kernel could not unwind: ``kstack`` is where each call returns to, then what was above.
     call_sites: bool = False
+    #: Those that came since the record before this one of the same session.
     events: Events = NO_EVENTS
     #: What was captured at an event, by its ``seq``.
     args: Mapping[int, Captured] = NO_ARGS
@@ -142,6 +144,8 @@ class Session(NamedTuple):
     branches: BranchRecords | None = None
     #: Innermost first.
     user_stack: tuple[UserAddress, ...] = ()
+    #: What came before: of a session that goes on, or did when it was reported before.
+    earlier: Earlier | None = None
 
 
 class StackRow(NamedTuple):

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from retsnoop_py.session.arguments import Captured
+    from retsnoop_py.session.trace import Earlier
 
 #: Parts of so many sessions are kept; of those that are not heard of again the oldest go first.
 _MAX_OPEN = 1 << 16
@@ -22,31 +26,32 @@ class Branches(NamedTuple):
 
 
 class Parts:
-    """A session's parts: ``arrived`` tells how many came; payloads as the kernel side made them."""
+    """A session's parts: ``arrived`` tells how many came; payloads as the kernel side made them.
 
-    __slots__ = ("_events", "arrived", "branches", "user_stack")
+    ``args`` and ``earlier`` are what its records before have brought.
+    """
+
+    __slots__ = ("_events", "args", "arrived", "branches", "earlier", "event_bytes", "user_stack")
 
     def __init__(self) -> None:
         self.arrived = 0
         self._events: list[bytes] = []
+        #: How many bytes of events there are or, for what was captured at them, were.
+        self.event_bytes = 0
+        self.args: dict[int, Captured] = {}
+        self.earlier: Earlier | None = None
         self.branches: Branches | None = None
         self.user_stack = b""
 
-    @property
-    def events(self) -> bytes:
-        """All events."""
-        if len(self._events) > 1:
-            self._events = [b"".join(self._events)]
-        return self._events[0] if self._events else b""
-
-    @property
-    def event_bytes(self) -> int:
-        """Their size."""
-        return sum(map(len, self._events))
+    def take_events(self) -> bytes:
+        """The events since this was called last."""
+        events, self._events = self._events, []
+        return b"".join(events)
 
     def add_events(self, data: bytes) -> None:
         """Append events."""
         self._events.append(data)
+        self.event_bytes += len(data)
 
 
 #: Of a session that has none; not to be changed.
@@ -94,8 +99,14 @@ class PartStore:
     def take(self, key: Key) -> Parts:
         """What has come for a session that has ended; forgotten here."""
         parts = self._open.pop(key, NO_PARTS)
-        self._bytes -= parts.event_bytes
+        self.release(parts, parts.event_bytes)
         return parts
+
+    def release(self, parts: Parts, size: int) -> None:
+        """``size`` bytes of events need not be kept any more."""
+        size = min(size, parts.event_bytes)
+        parts.event_bytes -= size
+        self._bytes -= size
 
     def _arrived(self, key: Key) -> Parts:
         parts = self._open.get(key)

@@ -188,7 +188,10 @@ class Pipeline:
 
     def _show(self, sessions: Sequence[Session]) -> None:
         blocks = []
-        for session in filter(self._filter.accepts, sessions):
+        for session in sessions:
+            if not self._filter.accepts(session):
+                self._reporter.pass_over(session)
+                continue
             report = self._reporter.report(session)
             if self._unwound and report.stack is not None:
                 self._bare_stacks += report.stack.is_bare

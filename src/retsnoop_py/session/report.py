@@ -61,6 +61,11 @@ class Reporter:
         user_stack = self._user_stack(session) if views.user_stack else ()
         return Report(session, stack, trace, branches, user_stack)
 
+    def pass_over(self, session: Session) -> None:
+        """It is not shown: its calls are left to the next report of the same session."""
+        if session.earlier is not None:
+            session.earlier.wait(session.events)
+
     def _user_stack(self, session: Session) -> tuple[Resolved, ...]:
         resolve, tgid = self._users.resolve_user, session.tgid
         return tuple(resolve(tgid, address) for address in reversed(session.user_stack))

@@ -7,13 +7,14 @@ tree alone, a :class:`Shape`, is worked out once for each different one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from enum import IntEnum
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 from retsnoop_py.session.kept import Kept
-from retsnoop_py.session.model import EventKind, Events, Session
+from retsnoop_py.session.model import Event, EventKind, Events, Session
 
 _ENTRY, _EXIT = int(EventKind.ENTRY), int(EventKind.EXIT)
 #: Shapes with so many events together are kept.
@@ -30,6 +31,8 @@ class RowKind(IntEnum):
     LEAF = 4
     #: Events that did not arrive.
     GAP = 5
+    #: Events that earlier reports of the session have told.
+    EARLIER = 6
 
 
 class TraceRow(NamedTuple):
@@ -39,7 +42,7 @@ class TraceRow(NamedTuple):
     at its beginning. ``id`` is the function's or the probe's. ``event`` is where the row happens,
     for a leaf the return; ``began`` is where the call that returns began, None if that is not
     known. ``inner`` are the direct callees of that call, each as (began, ended); None if some
-    are missing.
+    are missing. ``missing`` is how many events a gap or what was told earlier stands for.
     """
 
     kind: RowKind
@@ -61,10 +64,15 @@ class Shape:
 
 
 class Trace(NamedTuple):
-    """The call trace of one session: its shape, and the events its rows point at."""
+    """The call trace of one session: its shape, and the events its rows point at.
+
+    ``spent`` is for callees that are not among the rows, but were told of earlier: by the index
+    that stands for the end of all of them in one call, the time they took.
+    """
 
     shape: Shape
     events: Events
+    spent: Mapping[int, int] = MappingProxyType({})
 
     def duration_ns(self, row: TraceRow) -> int | None:
         """How long the call of an EXIT or LEAF row took, callees included; None: not known."""
@@ -82,6 +90,81 @@ class Trace(NamedTuple):
         return total - sum(times[ended] - times[began] for began, ended in row.inner)
 
 
+class _Carried(NamedTuple):
+    """A call that ran when its session was reported: what its return will need.
+
+    ``entry`` is None where it was not seen, ``callees_ns`` where not all callees were.
+    """
+
+    function: int
+    entry: Event | None
+    callees_ns: int | None
+
+
+class Earlier:
+    """What is known of a session from before its next report, which tells only what came since.
+
+    Were each report to tell all calls so far, a session with a thousand of them would tell most
+    calls hundreds of times.
+    """
+
+    __slots__ = ("_running", "_shown", "_waiting", "count")
+
+    def __init__(self) -> None:
+        #: How many events have been told.
+        self.count = 0
+        self._shown = 0
+        self._waiting: list[Events] = []
+        self._running: list[_Carried] = []
+
+    def wait(self, events: Events) -> None:
+        """Keep events for the next report."""
+        if events.seqs:
+            self._waiting.append(events)
+
+    def trace(self, events: Events, last_seq: int) -> Trace:
+        """The calls up to event ``last_seq`` that have not been told, ``events`` among them."""
+        self.wait(events)
+        arrived = [event for waiting in self._waiting for event in waiting.each()]
+        self._waiting = []
+        self.wait(Events.of(event for event in arrived if event.seq > last_seq))
+        new = {event.seq: event for event in arrived if self._shown < event.seq <= last_seq}
+        tree, spent = _Tree(), {}
+        before: list[Event] = []
+        for call in self._running:
+            running = _Running(call.function, None)
+            if call.entry is not None:
+                running.began = len(before)
+                before.append(call.entry)
+            if call.callees_ns is not None:
+                start, end = len(before), len(before) + 1
+                before += [_at(0), _at(call.callees_ns)]
+                running.inner = [(start, end)]
+                spent[end] = call.callees_ns
+            tree.running.append(running)
+        told = Events.of([*before, *(new[seq] for seq in sorted(new))])
+        rows = tree.rows(told, max(last_seq, self._shown), len(before), self._shown)
+        if self.count:
+            rows.insert(0, TraceRow(RowKind.EARLIER, 1, missing=self.count))
+        self.count += len(new)
+        self._shown = max(last_seq, self._shown)
+        self._running = [_carried(call, told) for call in tree.running]
+        return Trace(Shape(tuple(rows)), told, spent)
+
+
+def _at(time_ns: int) -> Event:
+    """Something to tell a time by."""
+    return Event(0, 0, 0, 0, 0, time_ns, 0)
+
+
+def _carried(call: _Running, events: Events) -> _Carried:
+    times = events.times_ns
+    entry = None if call.began is None else Event(*(column[call.began] for column in events))
+    inner = call.inner
+    took = None if inner is None else sum(times[ended] - times[began] for began, ended in inner)
+    return _Carried(call.function, entry, took)
+
+
 class Tracer:
     """Makes traces, and remembers their shapes."""
 
@@ -89,8 +172,13 @@ class Tracer:
         self._shapes: Kept[object, Shape] = Kept(_ROOM)
 
     def trace(self, session: Session) -> Trace:
-        """The trace of a session, up to the last event its record tells of."""
+        """The trace of a session, up to the last event its record tells of.
+
+        Of one that was reported before: what came since then.
+        """
         events, last_seq = session.events, session.last_seq
+        if session.earlier is not None:
+            return session.earlier.trace(events, last_seq)
         shape = self._shape(events, last_seq)
         if shape is None:
             # parts from a perf buffer may come in another order; an interim record is of a part
@@ -111,7 +199,7 @@ class Tracer:
             return None
         if any(after <= before for before, after in pairwise(seqs)):
             return None
-        shape = Shape(tuple(_Tree().rows(kinds, depths, ids, seqs, last_seq)))
+        shape = Shape(tuple(_Tree().rows(events, last_seq)))
         return self._shapes.keep(key, shape, len(seqs) + 1)
 
 
@@ -130,21 +218,16 @@ class _Tree:
     """Follows the calls that are running while it walks over the events."""
 
     def __init__(self) -> None:
-        self._running: list[_Running] = []
+        self.running: list[_Running] = []
 
     def rows(
-        self,
-        kinds: Sequence[int],
-        depths: Sequence[int],
-        ids: Sequence[int],
-        seqs: Sequence[int],
-        last_seq: int,
+        self, events: Events, last_seq: int, first: int = 0, before: int = 0
     ) -> list[TraceRow]:
-        """The rows of the events that these columns describe."""
+        """The rows of ``events`` from index ``first`` on; ``before`` is the number before it."""
+        kinds, depths, _, ids, seqs, _, _ = (column[first:] for column in events)
         rows: list[TraceRow] = []
-        before = 0
         for index, (kind, depth, func, seq) in enumerate(
-            zip(kinds, depths, ids, seqs, strict=True)
+            zip(kinds, depths, ids, seqs, strict=True), first
         ):
             if seq != before + 1:
                 rows.append(self._gap(seq - before - 1))
@@ -166,7 +249,7 @@ class _Tree:
         return rows
 
     def _enter(self, depth: int, func: int, index: int) -> None:
-        running = self._running
+        running = self.running
         if len(running) >= depth:
             del running[max(depth - 1, 0) :]
             self._lose_inner()
@@ -175,7 +258,7 @@ class _Tree:
         running.append(_Running(func, index))
 
     def _leave(self, depth: int, func: int, index: int) -> TraceRow:
-        running = self._running
+        running = self.running
         if len(running) > depth:
             del running[depth:]
             self._lose_inner()
@@ -198,8 +281,8 @@ class _Tree:
         For the innermost call to be another one by now it takes two of them, a return and a call;
         for its caller three, and so on.
         """
-        row = TraceRow(RowKind.GAP, len(self._running), missing=missing)
-        for height, call in enumerate(reversed(self._running), 1):
+        row = TraceRow(RowKind.GAP, len(self.running), missing=missing)
+        for height, call in enumerate(reversed(self.running), 1):
             call.inner = None
             if missing > height:
                 call.began = None
@@ -207,5 +290,5 @@ class _Tree:
 
     def _lose_inner(self) -> None:
         """A callee of the innermost call was not seen whole."""
-        if self._running:
-            self._running[-1].inner = None
+        if self.running:
+            self.running[-1].inner = None

@@ -95,14 +95,14 @@ def test_a_session_that_is_not_reported_leaves_nothing() -> None:
     assert session.events == Events((), (), (), (), (), (), ())
 
 
-def test_an_interim_record_shares_its_events_with_the_last_one() -> None:
+def test_each_record_of_a_session_has_the_events_since_the_one_before() -> None:
     interim = raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, parts=1, last_seq=4, flags=16)
     last = raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, parts=2, last_seq=6)
     found = collected(
         raw_events(10, 7, *EVENTS[:4]), interim, raw_events(10, 7, *EVENTS[4:], first=5), last
     )
 
-    assert [session.events.seqs for session in found] == [(1, 2, 3, 4), (1, 2, 3, 4, 5, 6)]
+    assert [session.events.seqs for session in found] == [(1, 2, 3, 4), (5, 6)]
 
 
 def test_many_events_are_decoded_in_pieces() -> None:
@@ -140,10 +140,15 @@ def test_parts_of_sessions_that_go_on_take_no_more_than_their_share() -> None:
     for tid in range(3):
         store.add_events((tid, 1), bytes(40))
     assert store.dropped == 1
-    assert [len(store.get((tid, 1)).events) for tid in range(3)] == [40, 40, 0]
+    assert [store.get((tid, 1)).event_bytes for tid in range(3)] == [40, 40, 0]
     store.take((0, 1))
     store.add_events((2, 1), bytes(40))
-    assert (store.dropped, len(store.take((2, 1)).events)) == (1, 40)
+    assert (store.dropped, len(store.take((2, 1)).take_events())) == (1, 40)
+    # what was decoded takes no room any more
+    store.release(store.get((1, 1)), 40)
+    store.add_events((3, 1), bytes(100))
+    store.add_events((3, 1), bytes(1))
+    assert store.dropped == 2
 
 
 @given(st.binary(max_size=200))
