@@ -3,40 +3,59 @@
 
 Variables and cache layout are elfutils' own (debuginfod(8), debuginfod-find(1)), so that a file
 one tool has fetched serves all: ``CACHE/BUILDID/debuginfo``, an empty file for one that no
-server had.
+server had. So nothing gets there that is not whole and of that build id, and "no server has it"
+is only what all of them said.
 """
 
 from __future__ import annotations
 
 import os
-import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
+
+from retsnoop_py.errors import DataError
+from retsnoop_py.kernel.elf_file import ElfFile
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
 
 __all__ = ["Debuginfod"]
 
 #: Seconds that "no server has it" is believed (elfutils' ``cache_miss_s``).
 _MISS_TTL = 600
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
+#: Bytes that have to come within ``$DEBUGINFOD_TIMEOUT``, again and again (elfutils: once).
+_SLOWEST = 100_000
+#: Seconds between two looks at a download.
+_LOOK_S = 0.05
+_SCHEMES = ("http://", "https://", "file://")
+
+
+class _Outcome(Enum):
+    """What a server answered."""
+
+    FETCHED = 1
+    #: It has no such file.
+    MISSING = 2
+    #: It may have it.
+    FAILED = 3
 
 
 class Debuginfod:
     """Fetches debug files. ``tried`` collects (URL or path, reason) for whatever failed.
 
-    A server that does not answer in ``$DEBUGINFOD_TIMEOUT`` seconds (90) is not asked again.
+    A server that gives fewer than 100 kB in ``$DEBUGINFOD_TIMEOUT`` seconds (90) is not asked
+    again; ``$DEBUGINFOD_MAXTIME`` limits a download as a whole, ``$DEBUGINFOD_MAXSIZE`` its bytes.
     """
 
-    def __init__(
-        self,
-        environ: Mapping[str, str] | None = None,
-        say: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ
-        self._say = say or _progress
         urls = self._environ.get("DEBUGINFOD_URLS", "").split()
-        self.servers = [url.rstrip("/") for url in urls if "://" in url]
+        self.servers = [url.rstrip("/") for url in urls if url.startswith(_SCHEMES)]
         self.tried: list[tuple[str, str]] = []
 
     @property
@@ -51,36 +70,54 @@ class Debuginfod:
 
     @property
     def timeout(self) -> float:
-        """Seconds without an answer after which a server is given up."""
+        """Seconds in which something has to come, before a server is given up."""
+        return max(1.0, self._number("DEBUGINFOD_TIMEOUT", 90.0))
+
+    @property
+    def max_time(self) -> float | None:
+        """Seconds a download may take, None for no limit."""
+        return self._number("DEBUGINFOD_MAXTIME") or None
+
+    @property
+    def max_size(self) -> int | None:
+        """Bytes a file may have, None for no limit."""
+        return int(self._number("DEBUGINFOD_MAXSIZE")) or None
+
+    def _number(self, name: str, otherwise: float = 0.0) -> float:
         try:
-            return max(1.0, float(self._environ.get("DEBUGINFOD_TIMEOUT", "")))
+            return max(0.0, min(float(self._environ.get(name, "")), 1e18))
         except ValueError:
-            return 90.0
+            return otherwise
 
     def find(self, build_id: str) -> Path | None:
         """The debug file of ``build_id``, from the cache or a server; None if there is none."""
         if not self.servers:
             return None
         target = self.cache / build_id / "debuginfo"
-        known = self._cached(target)
+        known = self._cached(target, build_id)
         if known is not None:
             return target if known else None
+        nowhere = True
         for server in list(self.servers):
-            url = f"{server}/buildid/{build_id}/debuginfo"
-            if self._fetch(server, url, target):
+            outcome = self._fetch(server, build_id, target)
+            if outcome is _Outcome.FETCHED:
                 return target
-        if self.servers:
+            nowhere = nowhere and outcome is _Outcome.MISSING
+        if nowhere:
             self._remember_miss(target)
         return None
 
-    def _cached(self, target: Path) -> bool | None:
+    def _cached(self, target: Path, build_id: str) -> bool | None:
         """True if it is here, False if it is known to be nowhere, None if nothing is known."""
         try:
             status = target.stat()
         except OSError:
             return None
         if status.st_size:
-            return True
+            wrong = _wrong(target, build_id)
+            if wrong:
+                self.tried.append((str(target), f"{wrong}; it is fetched again"))
+            return None if wrong else True
         if time.time() - status.st_mtime > _MISS_TTL:
             return None
         self.tried.append((str(target), "no server had it a few minutes ago"))
@@ -90,54 +127,155 @@ class Debuginfod:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.touch(mode=0o600)
+            if target.stat().st_size:
+                target.write_bytes(b"")  # it was damaged
         except OSError:
             pass  # only costs another question next time
 
-    def _fetch(self, server: str, url: str, target: Path) -> bool:
+    def _fetch(self, server: str, build_id: str, target: Path) -> _Outcome:
         from http.client import HTTPException
         from urllib.error import HTTPError
-        from urllib.request import Request, urlopen
 
-        request = Request(url, headers={"User-Agent": "retsnoop-py"})  # noqa: S310
+        url = f"{server}/buildid/{build_id}/debuginfo"
         try:
-            with urlopen(request, timeout=self.timeout) as answer:  # noqa: S310
-                size = int(answer.headers.get("Content-Length") or 0)
-                self._store(answer, size, server, target)
+            self._store(url, build_id, target)
         except HTTPError as error:
             error.close()  # it is an open answer as well
             self.tried.append((url, f"{error.code} {error.reason}"))
-            return False
+            return _Outcome.MISSING if error.code in (404, 410) else _Outcome.FAILED
+        except DataError as error:
+            self.tried.append((url, error.message))
+            return _Outcome.FAILED
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             self.tried.append((url, f"{reason}; this server is not asked again"))
             self.servers.remove(server)
-            return False
-        return True
+            return _Outcome.FAILED
+        return _Outcome.FETCHED
 
-    def _store(self, answer: IO[bytes], size: int, server: str, target: Path) -> None:
-        """Write beside the target and rename: a broken download never looks like a file."""
+    def _store(self, url: str, build_id: str, target: Path) -> None:
+        """Write beside the target, check and rename: what is not right never has its name."""
         import tempfile
 
         target.parent.mkdir(parents=True, exist_ok=True)
-        done = 0
         with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as partial:
             try:
-                while chunk := answer.read(_CHUNK):
-                    partial.write(chunk)
-                    done += len(chunk)
-                    total = f" of {size >> 20}" if size else ""
-                    self._say(f"\rdebug information from {server}: {done >> 20}{total} MB")
-                if size and done != size:
-                    raise OSError(f"the connection broke after {done} of {size} bytes")
+                self._download(url, partial)
+                partial.flush()
+                wrong = _wrong(Path(partial.name), build_id)
+                if wrong:
+                    raise DataError(wrong)
                 Path(partial.name).replace(target)
             except BaseException:
                 Path(partial.name).unlink(missing_ok=True)
                 raise
-            finally:
-                self._say("\n")
+
+    def _download(self, url: str, target: IO[bytes]) -> None:
+        """Fetch ``url``; whatever is raised in here, by a signal say, ends it at once."""
+        from retsnoop_py.terminal import Progress
+
+        server = url.partition("/buildid/")[0]
+        download = _Download(url, target.fileno(), self.timeout, self.max_size)
+        started = looked = time.monotonic()
+        had = 0
+        download.start()
+        try:
+            with Progress(f"Debug information from {server}:", "bytes") as progress:
+                while True:
+                    download.join(_LOOK_S)
+                    progress.update(download.done, download.total)
+                    if not download.is_alive():
+                        break
+                    now = time.monotonic()
+                    if self.max_time is not None and now - started > self.max_time:
+                        raise TimeoutError(f"it takes longer than {self.max_time:.0f} s")
+                    if download.done - had >= _SLOWEST:
+                        had, looked = download.done, now
+                    elif now - looked > self.timeout:
+                        raise TimeoutError(f"less than 100 kB in {self.timeout:.0f} s")
+        finally:
+            download.cancelled = True
+        if download.error is not None:
+            raise download.error
 
 
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(text)
-        sys.stderr.flush()
+class _Download(threading.Thread):
+    """Fetches a file aside: names are looked up in C, where no signal interrupts.
+
+    ``done`` of ``total`` bytes (0: not known) are in the file ``fd``; ``error`` is what happened.
+    """
+
+    def __init__(self, url: str, fd: int, timeout: float, max_size: int | None) -> None:
+        super().__init__(daemon=True)
+        self._url = url
+        self._fd = os.dup(fd)
+        self._timeout = timeout
+        self._max_size = max_size
+        self.done = self.total = 0
+        self.cancelled = False
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Fetch it."""
+        from urllib.request import Request
+
+        headers = {"User-Agent": "retsnoop-py"}
+        if self._max_size:
+            headers["X-DEBUGINFOD-MAXSIZE"] = str(self._max_size)
+        request = Request(self._url, headers=headers)  # noqa: S310 - the schemes are checked
+        try:
+            with _opener().open(request, timeout=self._timeout) as answer:
+                self._copy(answer)
+        except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+            self.error = error
+        finally:
+            os.close(self._fd)
+
+    def _copy(self, answer: Any) -> None:
+        said = answer.headers.get("Content-Length") or answer.headers.get("X-DEBUGINFOD-SIZE")
+        self.total = int(said or 0)
+        self._check(self.total)
+        while not self.cancelled and (chunk := answer.read1(_CHUNK)):
+            self.done += len(chunk)
+            self._check(self.done)
+            left = memoryview(chunk)
+            while left:
+                left = left[os.write(self._fd, left) :]
+        length = answer.headers.get("Content-Length")
+        if length and self.done != int(length):
+            raise OSError(f"the connection broke after {self.done} of {length} bytes")
+
+    def _check(self, size: int) -> None:
+        if self._max_size and size > self._max_size:
+            raise DataError(f"it is larger than DEBUGINFOD_MAXSIZE, {self._max_size} bytes")
+
+
+def _opener() -> OpenerDirector:
+    """Follows redirections, but to nothing that is less safe, and to no file."""
+    from urllib.error import URLError
+    from urllib.request import HTTPRedirectHandler, build_opener
+
+    class Redirections(HTTPRedirectHandler):
+        def redirect_request(self, req: Any, *rest: Any) -> Any:
+            to = str(rest[-1])
+            wanted = "https://" if req.full_url.startswith("https://") else ("http://", "https://")
+            if not to.startswith(wanted):
+                raise URLError(f"it redirects to {to}, which is not followed")
+            return super().redirect_request(req, *rest)
+
+    return build_opener(Redirections)
+
+
+def _wrong(path: Path, build_id: str) -> str | None:
+    """Why ``path`` is not the whole debug file of ``build_id``; None if it is."""
+    try:
+        with ElfFile(path) as elf:
+            found = elf.build_id
+            whole = elf.is_whole
+    except OSError as error:
+        return os.strerror(error.errno or 0)
+    except DataError as error:
+        return error.message.removeprefix(f"{path} ")
+    if found != build_id:
+        return f"wrong build id {found or '(none)'} != {build_id}"
+    return None if whole else "it is cut short"

@@ -34,6 +34,7 @@ _MAX_NOTES = 64
 _MAX_NOTE_BYTES = 1 << 20
 _MAX_BUILD_ID = 128
 
+_SHT_NULL = 0
 _SHT_NOTE = 7
 _SHT_NOBITS = 8
 _SHF_COMPRESSED = 0x800
@@ -161,6 +162,12 @@ class ElfFile:
         if section is None or section.type == _SHT_NOBITS:
             return b""
         return self._pread(section.offset, section.size, f"section {name}")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the file has all that its sections are said to hold."""
+        kept = (s for s in self.sections.values() if s.type not in (_SHT_NULL, _SHT_NOBITS))
+        return all(section.offset + section.size <= self._size for section in kept)
 
     @property
     def has_dwarf(self) -> bool:
