@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +16,28 @@ static const size_t chunk_room = 1 << 20;
 static const size_t record_alignment = 8;
 /* Chunks that are kept for further use: fresh memory costs a page fault for each page. */
 static const unsigned int max_spare = 2;
+/* Beside the limit, what is on its way into the file may take as much memory, or this much. */
+static const size_t least_unwritten = 16 << 20;
+
+enum chunk_state {
+	IN_MEMORY,
+	TO_FILE, /* in memory, to be written */
+	IN_FILE,
+	LOST, /* it could not be written */
+	TAKEN, /* by who takes records out; no longer in the list */
+};
 
 /* Whole records, one after another. */
 struct chunk {
 	struct chunk *next;
-	char *data; /* NULL: in the file */
+	char *data; /* NULL: in the file, or lost */
 	size_t room;
 	size_t used;
 	uint64_t records;
 	off_t at; /* in the file */
+	enum chunk_state state;
+	bool is_writing; /* the spooler reads it, without the lock */
+	bool is_orphan; /* nobody but the spooler needs it any more */
 };
 
 struct rsn_queue {
@@ -31,29 +45,43 @@ struct rsn_queue {
 	struct chunk *taken; /* of the one that takes them out */
 	char *directory;
 	size_t limit;
+	uint64_t spool_limit;
+	int file; /* -1: none yet; of the spooler until something is in it */
+	pthread_t spooler;
 	pthread_mutex_t lock; /* everything below */
+	pthread_cond_t work; /* for the spooler */
+	bool has_spooler;
+	bool is_ending;
 	struct chunk *oldest;
 	struct chunk *newest;
+	struct chunk *to_file; /* the oldest one that is, and is not being written */
 	struct chunk *spare;
 	unsigned int spare_cnt;
-	size_t in_memory; /* bytes of the chunks that wait */
-	size_t waiting; /* the same with those in the file */
-	int file; /* -1: none yet */
+	size_t in_memory; /* bytes of the chunks that wait and are to stay there */
+	size_t unwritten; /* bytes of those on their way into the file */
+	size_t waiting; /* bytes of all that wait */
 	off_t file_end;
-	size_t in_file; /* chunks */
+	uint64_t in_file; /* bytes that wait there */
+	uint64_t file_chunks; /* how many, or are being read back */
+	bool cannot_punch; /* the file system keeps what was read */
 	struct rsn_queue_stats stats;
 };
 
-/* `directory`: where the file is made. NULL if there is no memory. */
-struct rsn_queue *rsn_queue_new(size_t limit_bytes, const char *directory)
+/*
+ * `directory`: where the file is made, of no more than spool_bytes; more than that is lost. NULL if
+ * there is no memory.
+ */
+struct rsn_queue *rsn_queue_new(size_t limit_bytes, uint64_t spool_bytes, const char *directory)
 {
 	struct rsn_queue *queue = calloc(1, sizeof(*queue));
 
 	if (!queue)
 		return NULL;
 	queue->limit = limit_bytes;
+	queue->spool_limit = spool_bytes;
 	queue->file = -1;
 	pthread_mutex_init(&queue->lock, NULL);
+	pthread_cond_init(&queue->work, NULL);
 	queue->directory = strdup(directory);
 	if (queue->directory)
 		return queue;
@@ -106,12 +134,17 @@ static struct chunk *chunk_get(struct rsn_queue *queue, size_t needed)
 	chunk->next = NULL;
 	chunk->used = 0;
 	chunk->records = 0;
+	chunk->state = IN_MEMORY;
 	return chunk;
 }
 
 /* Keeps a chunk for further use, or frees it; the lock is held. */
 static void chunk_put_back(struct rsn_queue *queue, struct chunk *chunk)
 {
+	if (chunk->is_writing) {
+		chunk->is_orphan = true;
+		return;
+	}
 	if (!chunk->data || chunk->room != chunk_room || queue->spare_cnt >= max_spare) {
 		chunk_free(chunk);
 		return;
@@ -156,32 +189,118 @@ static int write_all(int fd, const char *data, size_t size, off_t at)
 	return 0;
 }
 
-/* Moves the data of a chunk into the file; 0 or a negative errno. The lock is held. */
-static int spool(struct rsn_queue *queue, struct chunk *chunk)
-{
-	int err;
-
-	if (queue->file < 0) {
-		queue->file = open_file(queue->directory);
-		if (queue->file < 0)
-			return queue->file;
-	}
-	err = write_all(queue->file, chunk->data, chunk->used, queue->file_end);
-	if (err)
-		return err;
-	chunk->at = queue->file_end;
-	queue->file_end += chunk->used;
-	queue->in_file++;
-	queue->stats.spooled_bytes += chunk->used;
-	free(chunk->data);
-	chunk->data = NULL;
-	return 0;
-}
-
 static void lose(struct rsn_queue *queue, uint64_t records, int error)
 {
 	queue->stats.lost += records;
 	queue->stats.error = error;
+}
+
+/* From `chunk` on the first one that is to be written; the lock is held, as in all of these. */
+static struct chunk *next_to_file(struct chunk *chunk)
+{
+	while (chunk && chunk->state != TO_FILE)
+		chunk = chunk->next;
+	return chunk;
+}
+
+/* The next chunk to be written. What has found room in memory by now stays there. */
+static struct chunk *begin_writing(struct rsn_queue *queue)
+{
+	struct chunk *chunk;
+
+	while ((chunk = queue->to_file)) {
+		queue->to_file = next_to_file(chunk->next);
+		if (queue->in_memory + chunk->used > queue->limit)
+			break;
+		chunk->state = IN_MEMORY;
+		queue->in_memory += chunk->used;
+		queue->unwritten -= chunk->used;
+	}
+	if (chunk)
+		chunk->is_writing = true;
+	return chunk;
+}
+
+/* A chunk has been written at `at`, unless `err`; it may have been taken meanwhile. */
+static void finish_writing(struct rsn_queue *queue, struct chunk *chunk, off_t at, int err)
+{
+	chunk->is_writing = false;
+	if (chunk->state == TAKEN) {
+		if (chunk->is_orphan)
+			chunk_free(chunk);
+		return;
+	}
+	queue->unwritten -= chunk->used;
+	if (err) {
+		chunk->state = LOST;
+		queue->waiting -= chunk->used;
+		lose(queue, chunk->records, -err);
+	} else {
+		chunk->state = IN_FILE;
+		chunk->at = at;
+		queue->file_end = at + chunk->used;
+		queue->in_file += chunk->used;
+		queue->file_chunks++;
+		queue->stats.spooled_bytes += chunk->used;
+	}
+	free(chunk->data);
+	chunk->data = NULL;
+}
+
+/* Writes what is to be in the file, without the lock. */
+static void *write_chunks(void *arg)
+{
+	struct rsn_queue *queue = arg;
+
+	pthread_mutex_lock(&queue->lock);
+	while (!queue->is_ending) {
+		struct chunk *chunk = begin_writing(queue);
+		off_t at = queue->file_end;
+		int err = 0;
+
+		if (!chunk) {
+			pthread_cond_wait(&queue->work, &queue->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&queue->lock);
+		if (queue->file < 0)
+			queue->file = err = open_file(queue->directory);
+		if (queue->file >= 0)
+			err = write_all(queue->file, chunk->data, chunk->used, at);
+		pthread_mutex_lock(&queue->lock);
+		finish_writing(queue, chunk, at, err);
+	}
+	pthread_mutex_unlock(&queue->lock);
+	return NULL;
+}
+
+/* Signals stay with Python's threads. */
+static int start_spooler(struct rsn_queue *queue)
+{
+	sigset_t all, old;
+	int err;
+
+	if (queue->has_spooler)
+		return 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&queue->spooler, NULL, write_chunks, queue);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	queue->has_spooler = !err;
+	return err;
+}
+
+/* Whether so many bytes may go into the file: 0, or what speaks against it. */
+static int refuse_spooling(struct rsn_queue *queue, size_t size)
+{
+	size_t room = queue->limit > least_unwritten ? queue->limit : least_unwritten;
+	uint64_t held = queue->cannot_punch ? (uint64_t)queue->file_end : queue->in_file;
+
+	if (held + queue->unwritten + size > queue->spool_limit)
+		return RSN_QUEUE_FULL;
+	if (queue->unwritten && queue->unwritten + size > room)
+		return RSN_QUEUE_SLOW;
+	return start_spooler(queue);
 }
 
 /* Adds the records of a small chunk to the newest one that waits, if there is room. */
@@ -189,7 +308,8 @@ static bool append(struct rsn_queue *queue, struct chunk *chunk)
 {
 	struct chunk *last = queue->newest;
 
-	if (!chunk->data || !last || !last->data || last->room - last->used < chunk->used)
+	if (!last || last->is_writing || last->state != chunk->state ||
+	    last->room - last->used < chunk->used)
 		return false;
 	memcpy(last->data + last->used, chunk->data, chunk->used);
 	last->used += chunk->used;
@@ -198,32 +318,43 @@ static bool append(struct rsn_queue *queue, struct chunk *chunk)
 	return true;
 }
 
-/* Puts a chunk behind the others, beyond the limit into the file. The lock is held. */
-static void push(struct rsn_queue *queue, struct chunk *chunk)
+static void link_newest(struct rsn_queue *queue, struct chunk *chunk)
 {
-	int err = 0;
-
-	queue->stats.records += chunk->records;
-	queue->stats.bytes += chunk->used;
-	if (queue->in_memory + chunk->used > queue->limit)
-		err = spool(queue, chunk);
-	if (err) {
-		lose(queue, chunk->records, -err);
-		chunk_put_back(queue, chunk);
-		return;
-	}
-	queue->waiting += chunk->used;
-	if (queue->waiting > queue->stats.peak_bytes)
-		queue->stats.peak_bytes = queue->waiting;
-	if (chunk->data)
-		queue->in_memory += chunk->used;
-	if (append(queue, chunk))
-		return;
 	if (queue->newest)
 		queue->newest->next = chunk;
 	else
 		queue->oldest = chunk;
 	queue->newest = chunk;
+	if (chunk->state == TO_FILE && !queue->to_file)
+		queue->to_file = chunk;
+}
+
+/* Puts a chunk behind the others, beyond the limit on its way into the file. */
+static void push(struct rsn_queue *queue, struct chunk *chunk)
+{
+	const size_t size = chunk->used;
+
+	queue->stats.records += chunk->records;
+	queue->stats.bytes += size;
+	if (queue->in_memory + size > queue->limit) {
+		int err = refuse_spooling(queue, size);
+
+		if (err) {
+			lose(queue, chunk->records, err);
+			chunk_put_back(queue, chunk);
+			return;
+		}
+		chunk->state = TO_FILE;
+		queue->unwritten += size;
+		pthread_cond_signal(&queue->work);
+	} else {
+		queue->in_memory += size;
+	}
+	queue->waiting += size;
+	if (queue->waiting > queue->stats.peak_bytes)
+		queue->stats.peak_bytes = queue->waiting;
+	if (!append(queue, chunk))
+		link_newest(queue, chunk);
 }
 
 /* Lets the other side have what was put in; whether there is something to take. */
@@ -295,14 +426,18 @@ static int read_all(int fd, char *data, size_t size, off_t at)
 /* Reads a chunk back that was in the file, and frees its room there; what fails is lost. */
 static int unspool(struct rsn_queue *queue, struct chunk *chunk)
 {
+	const int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 	int err = -ENOMEM;
+	bool punched;
 
 	chunk->data = malloc(chunk->room);
 	if (chunk->data)
 		err = read_all(queue->file, chunk->data, chunk->used, chunk->at);
-	fallocate(queue->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, chunk->at, chunk->used);
+	punched = !fallocate(queue->file, punch, chunk->at, chunk->used);
 	pthread_mutex_lock(&queue->lock);
-	if (!--queue->in_file)
+	queue->cannot_punch |= !punched;
+	queue->in_file -= chunk->used;
+	if (!--queue->file_chunks)
 		queue->file_end = 0;
 	if (err)
 		lose(queue, chunk->records, -err);
@@ -310,8 +445,8 @@ static int unspool(struct rsn_queue *queue, struct chunk *chunk)
 	return err;
 }
 
-/* Takes the oldest chunk out; NULL if there is none. */
-static struct chunk *pop(struct rsn_queue *queue)
+/* Takes the oldest chunk out of the list; *state: where it was. NULL if there is none. */
+static struct chunk *pop(struct rsn_queue *queue, enum chunk_state *state)
 {
 	struct chunk *chunk;
 
@@ -324,9 +459,17 @@ static struct chunk *pop(struct rsn_queue *queue)
 		queue->oldest = chunk->next;
 		if (!queue->oldest)
 			queue->newest = NULL;
-		queue->waiting -= chunk->used;
-		if (chunk->data)
+		if (queue->to_file == chunk)
+			queue->to_file = next_to_file(chunk->next);
+		*state = chunk->state;
+		chunk->state = TAKEN;
+		if (*state != LOST)
+			queue->waiting -= chunk->used;
+		if (*state == IN_MEMORY)
 			queue->in_memory -= chunk->used;
+		else if (*state == TO_FILE)
+			queue->unwritten -= chunk->used;
+		queue->taken = chunk;
 	}
 	pthread_mutex_unlock(&queue->lock);
 	return chunk;
@@ -338,27 +481,28 @@ static struct chunk *pop(struct rsn_queue *queue)
  */
 long rsn_queue_take(struct rsn_queue *queue, const char **data)
 {
+	enum chunk_state state;
 	struct chunk *chunk;
 
 	do {
-		chunk = pop(queue);
-		queue->taken = chunk;
+		chunk = pop(queue, &state);
 		if (!chunk)
 			return 0;
-	} while (!chunk->data && unspool(queue, chunk));
+	} while (state == LOST || (state == IN_FILE && unspool(queue, chunk)));
 	*data = chunk->data;
 	return chunk->used;
 }
 
-/* Forgets all that can be taken; how many records that was. */
+/* Forgets all that can be taken; how many records that was. What is in the file stays there. */
 uint64_t rsn_queue_drop(struct rsn_queue *queue)
 {
 	uint64_t records = 0;
+	enum chunk_state state;
 	struct chunk *chunk;
 
-	while ((chunk = pop(queue))) {
-		records += chunk->records;
-		chunk_free(chunk);
+	while ((chunk = pop(queue, &state))) {
+		if (state != LOST)
+			records += chunk->records;
 	}
 	return records;
 }
@@ -379,6 +523,7 @@ void rsn_queue_stats(struct rsn_queue *queue, struct rsn_queue_stats *stats)
 	pthread_mutex_lock(&queue->lock);
 	*stats = queue->stats;
 	stats->waiting_bytes = queue->waiting;
+	stats->unwritten_bytes = queue->unwritten;
 	pthread_mutex_unlock(&queue->lock);
 }
 
@@ -386,12 +531,19 @@ void rsn_queue_free(struct rsn_queue *queue)
 {
 	if (!queue)
 		return;
+	pthread_mutex_lock(&queue->lock);
+	queue->is_ending = true;
+	pthread_cond_signal(&queue->work);
+	pthread_mutex_unlock(&queue->lock);
+	if (queue->has_spooler)
+		pthread_join(queue->spooler, NULL);
 	chunk_free(queue->filling);
 	chunk_free(queue->taken);
 	chunks_free(queue->oldest);
 	chunks_free(queue->spare);
 	if (queue->file >= 0)
 		close(queue->file);
+	pthread_cond_destroy(&queue->work);
 	pthread_mutex_destroy(&queue->lock);
 	free(queue->directory);
 	free(queue);

@@ -94,9 +94,9 @@ static int open_transport(struct rsn_reader *reader, int map_fd, int is_perf, si
 	return reader->perf ? watch(reader, perf_buffer__epoll_fd(reader->perf)) : -errno;
 }
 
-/* Beyond limit_bytes records wait in a file in `directory`. */
+/* Beyond limit_bytes records wait in a file in `directory`, up to spool_bytes. */
 struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, size_t limit_bytes,
-				  const char *directory, int *err)
+				  uint64_t spool_bytes, const char *directory, int *err)
 {
 	struct rsn_reader *reader = calloc(1, sizeof(*reader));
 
@@ -104,7 +104,7 @@ struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, si
 		*err = -ENOMEM;
 		return NULL;
 	}
-	reader->queue = rsn_queue_new(limit_bytes, directory);
+	reader->queue = rsn_queue_new(limit_bytes, spool_bytes, directory);
 	reader->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	reader->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	reader->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -20,7 +20,7 @@ struct rsn_reader_stats {
 };
 
 struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, size_t limit_bytes,
-				  const char *directory, int *err);
+				  uint64_t spool_bytes, const char *directory, int *err);
 int rsn_reader_start(struct rsn_reader *reader);
 long rsn_reader_take(struct rsn_reader *reader, int timeout_ms, const char **data);
 uint64_t rsn_reader_drop(struct rsn_reader *reader);

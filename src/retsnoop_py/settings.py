@@ -150,6 +150,8 @@ class BpfSettings(Value):
     transport: TransportKind = TransportKind.AUTO
     #: Records that wait to be shown stay in memory up to so many bytes.
     queue_size: int = 64 << 20
+    #: Further ones wait in a file of so many bytes at most; None: a quarter of what is free there.
+    spool_size: int | None = None
 
 
 class ResultSettings(Value):

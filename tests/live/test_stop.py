@@ -35,7 +35,8 @@ def test_what_waits_in_a_file_is_shown_in_order(machine: Machine) -> None:
     assert told is not None, result.err
     records, came, spooled = map(int, told.groups())
     assert records >= 2 * 997
-    assert spooled == came > 0
+    # what is shown before it has been written does not go through the file
+    assert 0 < spooled <= came
     assert "DROPPED" not in result.err
     assert "UNREAD" not in result.err
 

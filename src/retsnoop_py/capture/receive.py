@@ -102,6 +102,7 @@ class Reception:
                 is_perf=loaded.is_perf,
                 ring_bytes=ring_bytes(bpf.ringbuf_size),
                 limit_bytes=bpf.queue_size,
+                spool_bytes=bpf.spool_size,
             ) as self._reader,
             ExitStack() as stack,
             self._signals.stopping_by(self._stop),

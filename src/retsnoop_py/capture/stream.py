@@ -15,7 +15,7 @@ from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.capture.target import Target
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.libbpf.reader import ReaderStats, spool_directory
+from retsnoop_py.libbpf.reader import ReaderStats
 from retsnoop_py.session.facts import (
     ModuleFacts,
     StreamFacts,
@@ -109,9 +109,8 @@ class Stream:
         stats = self._stats_layout.unpack(loaded.stats())
         # a record the perf buffer had no room for is seen from both ends
         lost = max(reader.lost_kernel - stats["sessions_dropped"], 0)
-        if reader.error:
-            why = os.strerror(reader.error)
-            self.warn(f"records that waited in {spool_directory()} were lost: {why}")
+        if reader.why_lost:
+            self.warn(reader.why_lost)
         mine = {"lost_kernel": lost, "lost_memory": reader.lost_memory, "discarded": discarded}
         self._pipeline.finish({**stats, **mine})
 

@@ -140,6 +140,10 @@ def _queue_size(config: Config, text: str) -> Config:
     return replace(config, bpf=replace(config.bpf, queue_size=_integer(text)))
 
 
+def _spool_size(config: Config, text: str) -> Config:
+    return replace(config, bpf=replace(config.bpf, spool_size=_integer(text, 0, 1 << 63)))
+
+
 def _stacks(field: str) -> Callable[[Config, str], Config]:
     return lambda config, text: replace(
         config, stacks=replace(config.stacks, **{field: _boolean(text)})
@@ -197,6 +201,12 @@ KEYS: tuple[Key, ...] = (
         "bytes of records that wait in memory until they are shown; what exceeds it\n"
         "waits in a file without a name in $TMPDIR or /var/tmp (default 67108864)",
         _queue_size,
+    ),
+    Key(
+        "bpf.spool-size",
+        "bytes which that file may have; what exceeds it is lost and counted, 0 for\n"
+        "no file at all (default: a quarter of what is free there)",
+        _spool_size,
     ),
     Key(
         "results.ordinary",

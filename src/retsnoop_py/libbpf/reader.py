@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,12 +14,19 @@ from retsnoop_py.libbpf.object import BpfMap, check
 from retsnoop_py.value import Value
 
 
+class SpoolError(IntEnum):
+    """``enum rsn_queue_error``: why there was no room, where no errno says it."""
+
+    FULL = lib.RSN_QUEUE_FULL
+    SLOW = lib.RSN_QUEUE_SLOW
+
+
 class ReaderStats(Value):
     """Counters since start: numbers of records, and bytes.
 
     ``lost_memory``: there was no room for them, neither in memory nor in the file; ``error`` is
-    the errno that says why, or 0. ``waiting_bytes`` can be taken now, ``peak_bytes`` is the most
-    that ever could; ``spooled_bytes`` went through the file.
+    the errno that says why, one of :class:`SpoolError`, or 0. ``waiting_bytes`` can be taken now,
+    ``peak_bytes`` is the most that ever could; ``spooled_bytes`` went through the file.
     """
 
     records: int
@@ -28,7 +36,30 @@ class ReaderStats(Value):
     waiting_bytes: int
     peak_bytes: int
     spooled_bytes: int
+    #: How large the file may become.
+    spool_limit: int
     error: int
+
+    @property
+    def why_lost(self) -> str:
+        """In words, where something was lost, and what to do about it."""
+        where = spool_directory()
+        if not self.error:
+            return ""
+        if self.error == SpoolError.FULL:
+            return (
+                f"records were lost: the file in {where} that they wait in reached its limit; "
+                f"allow more than {self.spool_limit} bytes with -C bpf.spool-size"
+            )
+        if self.error == SpoolError.SLOW:
+            return (
+                f"records were lost: they came faster than they could be written to {where}; "
+                "let more wait in memory (-C bpf.queue-size), or name a faster disk (TMPDIR)"
+            )
+        return (
+            f"records that waited in {where} were lost: {os.strerror(self.error)}; "
+            "free some space, or name another folder (TMPDIR)"
+        )
 
 
 def spool_directory() -> str:
@@ -40,11 +71,28 @@ def spool_directory() -> str:
     return next((name for name in wanted if name and Path(name).is_dir()), "/tmp")  # noqa: S108
 
 
+#: What of the free space on its disk the file may take.
+_SHARE = 4
+
+
+def spool_share(directory: str) -> int:
+    """How many bytes the file in ``directory`` may have if nobody says it: a quarter of the rest.
+
+    No limit where the folder cannot be looked at: using it will tell why.
+    """
+    try:
+        there = os.statvfs(directory)
+    except OSError:
+        return 1 << 62
+    return there.f_bavail * there.f_frsize // _SHARE
+
+
 class Reader:
     """Empties a ring or perf buffer from a thread of its own, into memory and beyond it a file.
 
     ``ring_bytes`` is the buffer's size in the kernel, ``limit_bytes`` how much may wait in memory
-    for Python before further records go into a file in ``directory``. A context manager.
+    for Python before further records go into a file in ``directory``, which has no more than
+    ``spool_bytes`` (None: :func:`spool_share`). A context manager.
     """
 
     def __init__(
@@ -54,12 +102,20 @@ class Reader:
         is_perf: bool,
         ring_bytes: int,
         limit_bytes: int,
+        spool_bytes: int | None = None,
         directory: str | None = None,
     ) -> None:
         err = ffi.new("int *")
-        where = os.fsencode(directory or spool_directory())
+        where = directory or spool_directory()
+        self._spool_limit = spool_share(where) if spool_bytes is None else spool_bytes
         self._handle: Any = lib.rsn_reader_new(
-            events.fd, is_perf, ring_bytes, limit_bytes, where, err
+            events.fd,
+            is_perf,
+            ring_bytes,
+            limit_bytes,
+            self._spool_limit,
+            os.fsencode(where),
+            err,
         )
         if self._handle == ffi.NULL:
             raise BpfError("open the events buffer", -err[0])
@@ -107,5 +163,6 @@ class Reader:
             waiting_bytes=queue.waiting_bytes,
             peak_bytes=queue.peak_bytes,
             spooled_bytes=queue.spooled_bytes,
+            spool_limit=self._spool_limit,
             error=queue.error,
         )

@@ -6,11 +6,14 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,8 +26,8 @@ CHUNK = 1 << 20
 class Queue:
     """The C queue, from both of its ends."""
 
-    def __init__(self, limit: int, directory: Path | str) -> None:
-        queue = lib.rsn_queue_new(limit, os.fsencode(directory))
+    def __init__(self, limit: int, directory: Path | str, spool: int = 1 << 40) -> None:
+        queue = lib.rsn_queue_new(limit, spool, os.fsencode(directory))
         self._queue: Any = ffi.gc(queue, lib.rsn_queue_free)
 
     def put(self, record: bytes, cut: int = 0) -> None:
@@ -42,6 +45,11 @@ class Queue:
 
     def all(self) -> Iterator[bytes]:
         return iter(self.take, b"")
+
+    def settle(self) -> None:
+        """Wait until nothing is on its way into the file."""
+        while self.stats.unwritten_bytes:
+            time.sleep(0.001)
 
     @property
     def stats(self) -> Any:
@@ -68,7 +76,7 @@ def files_no_larger_than(size: int) -> Iterator[None]:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.integers(1, 700_000), st.integers(0, 100)),
-        st.sampled_from(["publish", "take"]),
+        st.sampled_from(["publish", "take", "settle"]),
     ),
     max_size=40,
 )
@@ -86,6 +94,8 @@ def test_everything_comes_out_once_and_in_order(
             queue.publish()
         elif step == "take":
             out += queue.take()
+        elif step == "settle":
+            queue.settle()
         else:
             size, percent = step  # type: ignore[misc]
             record = bytes([number % 251]) * size
@@ -115,6 +125,7 @@ def test_beyond_the_limit_it_is_in_a_file_without_a_name(tmp_path: Path) -> None
     for record in records:
         queue.put(record)
     queue.publish()
+    queue.settle()
 
     assert queue.stats.spooled_bytes == 8 * CHUNK
     assert queue.stats.peak_bytes == 10 * CHUNK
@@ -129,6 +140,7 @@ def test_a_full_disk_loses_only_what_does_not_fit_and_tells_why(tmp_path: Path) 
         for record in records:
             queue.put(record)
         queue.publish()
+        queue.settle()
 
         assert b"".join(queue.all()) == b"".join(records[: 4 * 4])
         assert (queue.stats.lost, queue.stats.error) == (24, errno.EFBIG)
@@ -144,6 +156,70 @@ def test_a_directory_that_is_missing_is_told(tmp_path: Path) -> None:
     queue = Queue(0, tmp_path / "missing")
     queue.put(b"x")
     queue.publish()
+    queue.settle()
 
     assert queue.take() == b""
     assert (queue.stats.lost, queue.stats.error) == (1, errno.ENOENT)
+
+
+def test_the_file_has_a_limit_and_what_exceeds_it_is_counted(tmp_path: Path) -> None:
+    queue = Queue(CHUNK, tmp_path, spool=2 * CHUNK)
+    records = [bytes([number]) * CHUNK for number in range(6)]
+    for record in records:
+        queue.put(record)
+    queue.publish()
+    queue.settle()
+    stats = queue.stats
+    assert (stats.lost, stats.error) == (3, lib.RSN_QUEUE_FULL)
+    assert (stats.spooled_bytes, stats.waiting_bytes) == (2 * CHUNK, 3 * CHUNK)
+    assert b"".join(queue.all()) == b"".join(records[:3])
+    # what was read has made room
+    for record in records[:3]:
+        queue.put(record)
+    queue.publish()
+    assert b"".join(queue.all()) == b"".join(records[:3])
+    assert queue.stats.lost == 3
+
+
+def test_without_a_file_only_memory_is_used(tmp_path: Path) -> None:
+    queue = Queue(CHUNK, tmp_path / "missing", spool=0)
+    for _ in range(3):
+        queue.put(bytes(CHUNK))
+    queue.publish()
+    stats = queue.stats
+    assert (stats.lost, stats.error, stats.spooled_bytes) == (2, lib.RSN_QUEUE_FULL, 0)
+
+
+def test_what_waits_can_be_dropped_and_is_counted(tmp_path: Path) -> None:
+    queue = Queue(CHUNK, tmp_path)
+    for _ in range(5):
+        queue.put(bytes(CHUNK))
+    queue.publish()
+    assert lib.rsn_queue_drop(queue._queue) == 5
+    assert queue.take() == b""
+    assert queue.stats.waiting_bytes == 0
+
+
+@pytest.mark.parametrize("limit", [0, CHUNK])
+def test_records_come_out_in_order_while_others_come_in(limit: int, tmp_path: Path) -> None:
+    queue, number, size = Queue(limit, tmp_path), 3_000, 20_000
+
+    def fill() -> None:
+        for index in range(number):
+            queue.put(index.to_bytes(8, "little") * (size // 8))
+            if index % 7 == 0:
+                queue.publish()
+            while queue.stats.unwritten_bytes > 8 * CHUNK:
+                time.sleep(0.001)
+        queue.publish()
+
+    filler = threading.Thread(target=fill)
+    filler.start()
+    out = 0
+    while filler.is_alive() or queue.stats.waiting_bytes:
+        data = queue.take()
+        for at in range(0, len(data), size):
+            assert data[at : at + 8] == out.to_bytes(8, "little")
+            out += 1
+    filler.join()
+    assert (out, queue.stats.lost) == (number, 0)
