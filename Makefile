@@ -56,6 +56,7 @@ lint: build ## ruff, mypy --strict, clang-format; BPF for x86_64 and arm64
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict src
+	@$(BIN)/python -m tests.dependencies
 	@clang-format --dry-run -Werror $(C_FILES)
 	@$(PYTHON) build.py bpf --arch x86_64
 	@$(PYTHON) build.py bpf --arch arm64

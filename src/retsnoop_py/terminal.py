@@ -38,6 +38,8 @@ _TERMINAL_INTERVAL = 0.1
 #: Columns below which a bar leaves too little for the words.
 _BAR_FROM = 60
 _MB = 1_000_000
+#: The name of a function in its declaration.
+_WORD = r"(?<![\w.])[\w.]+(?=[ (])"
 
 #: Text of a table's cell, or text and how rich is to show it, such as "green".
 Cell = str | tuple[str, str]
@@ -191,7 +193,8 @@ class _Bar:
 class Column(Value):
     """A column of a table: its title, how rich is to show it, whether its text may be wrapped.
 
-    A column with a ``ratio`` takes its share of what the others leave of the terminal.
+    A column with a ``ratio`` takes its share of what the others leave of the terminal; one with
+    a ``width`` takes so many columns whatever is in it.
     """
 
     title: str = ""
@@ -199,18 +202,27 @@ class Column(Value):
     wraps: bool = True
     is_right: bool = False
     ratio: int | None = None
+    width: int | None = None
 
 
 def table_lines(
-    columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int, *, colour: bool
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Cell]],
+    width: int,
+    *,
+    colour: bool,
+    bold: Iterable[str] = (),
 ) -> list[str]:
     """A table ``width`` columns wide, without line ends; titles only if a column has one.
+
+    Words of ``bold`` stand out where a blank or ``(`` follows them.
 
     Text is taken as it is, never as rich's markup; control characters are to be written out
     before (:func:`retsnoop_py.render.text.printable`), but for line ends, which are obeyed.
     """
     from rich.table import Table
 
+    names = set(bold)
     titled = any(column.title for column in columns)
     table = Table(box=None, show_header=titled, padding=(0, 2, 0, 0), pad_edge=False)
     for column in columns:
@@ -221,17 +233,24 @@ def table_lines(
             overflow="fold",
             justify="right" if column.is_right else "left",
             ratio=column.ratio,
+            width=column.width,
         )
     for row in rows:
         told = [(cell, "") if isinstance(cell, str) else cell for cell in row]
-        table.add_row(*(_text(text, style) for text, style in told))
+        texts = [_text(text, style) for text, style in told]
+        for text in texts if names else ():
+            text.highlight_regex(_WORD, lambda word: "bold" if word in names else "none")
+        table.add_row(*texts)
     return _lines(_console(width, colour), table, width)
 
 
 def _text(text: str, style: str) -> Any:
     from rich.text import Text
 
-    return Text(text, style=style)
+    made = Text(text)
+    if style:
+        made.stylize(style)  # the text only, not the blanks that fill its cell
+    return made
 
 
 def _console(width: int, colour: bool) -> Console:

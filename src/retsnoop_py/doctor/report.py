@@ -7,19 +7,24 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from retsnoop_py import __version__
 from retsnoop_py.doctor.examine import Diagnosis
 from retsnoop_py.doctor.model import Answer, Check
-from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.palette import Palette
 from retsnoop_py.render.text import printable
+
+if TYPE_CHECKING:
+    from retsnoop_py.terminal import Cell
 
 __all__ = ["Style", "as_json", "lines"]
 
 _ANSWER_WIDTH = max(len(answer.value) for answer in Answer)
+#: Columns below which what is told stands below its question and not beside it.
+_NARROW = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,13 @@ def _fields(check: Check) -> dict[str, Any]:
 
 
 def lines(diagnosis: Diagnosis, title: str, style: Style) -> Iterator[str]:
-    """The report, without line ends."""
+    """The report, without line ends; on a terminal (``style.width``) in tables."""
     yield title
+    if style.width:
+        yield from _tables(diagnosis, style)
+        yield ""
+        yield from _summary(diagnosis, style)
+        return
     column = max(len(check.title) for check in diagnosis.checks)
     for group, checks in groupby(diagnosis.checks, key=lambda check: check.group):
         yield ""
@@ -75,25 +85,60 @@ def lines(diagnosis: Diagnosis, title: str, style: Style) -> Iterator[str]:
     yield from _summary(diagnosis, style)
 
 
-def _check(check: Check, column: int, style: Style) -> Iterator[str]:
-    # What nothing can be done about is no alarm.
-    code = {
-        Answer.YES: style.palette.good,
-        Answer.NO: style.palette.error if check.next_step else "",
-        Answer.UNKNOWN: style.palette.mark,
-    }[check.answer]
-    answer = paint(check.answer.value.ljust(_ANSWER_WIDTH), code)
-    indent = 2 + _ANSWER_WIDTH + 2 + column + 2
-    told = _wrap(printable(check.detail), indent, style)
-    yield f"  {answer}  {check.title:<{column}}  {told[0]}".rstrip()
-    yield from (" " * indent + line for line in told[1:])
+def _tables(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
+    """A table for each group of questions, all with the same columns."""
+    from retsnoop_py.terminal import Column, table_lines
+
+    is_narrow = style.width < _NARROW
+    titles = max(len(check.title) for check in diagnosis.checks)
+    columns = [Column(width=_ANSWER_WIDTH), Column(width=titles), Column(ratio=1)]
+    if is_narrow:
+        del columns[1]
+    for group, checks in groupby(diagnosis.checks, key=lambda check: check.group):
+        rows: list[tuple[Cell, ...]] = []
+        for check in checks:
+            told = "\n".join(_told(check, style))
+            beside = (f"{check.title}\n{told}".rstrip(),) if is_narrow else (check.title, told)
+            rows.append(((check.answer.value, _colour(check)), *beside))
+        yield ""
+        yield f"{group.value}:"
+        colour = bool(style.palette.good)
+        lines = table_lines(columns, rows, style.width - 2, colour=colour)
+        yield from (f"  {line}" for line in lines)
+
+
+def _colour(check: Check) -> str:
+    """How rich is to show an answer; what nothing can be done about is no alarm."""
+    alarm = "red" if check.next_step else ""
+    return {Answer.YES: "green", Answer.NO: alarm, Answer.UNKNOWN: "yellow"}[check.answer]
+
+
+def _told(check: Check, style: Style) -> Iterator[str]:
+    """The lines beside an answer."""
+    if check.detail:
+        yield printable(check.detail)
     if check.next_step and not check.is_yes:
-        yield from (" " * indent + line for line in _wrap(f"-> {check.next_step}", indent, style))
+        yield f"-> {check.next_step}"
     if style.verbose:
-        for place, why in check.tried:
-            yield f"    {printable(place)}: {why}"
-        for name, value in (check.config or {}).items():
-            yield f"    CONFIG_{name}={value}"
+        yield from _details(check)
+
+
+def _details(check: Check) -> Iterator[str]:
+    for place, why in check.tried:
+        yield f"{printable(place)}: {why}"
+    for name, value in (check.config or {}).items():
+        yield f"CONFIG_{name}={value}"
+
+
+def _check(check: Check, column: int, style: Style) -> Iterator[str]:
+    """One question in a pipe, where lines may be of any length."""
+    indent = 2 + _ANSWER_WIDTH + 2 + column + 2
+    answer = check.answer.value.ljust(_ANSWER_WIDTH)
+    yield f"  {answer}  {check.title:<{column}}  {printable(check.detail)}".rstrip()
+    if check.next_step and not check.is_yes:
+        yield f"{' ' * indent}-> {check.next_step}"
+    if style.verbose:
+        yield from (f"    {line}" for line in _details(check))
 
 
 def _summary(diagnosis: Diagnosis, style: Style) -> Iterator[str]:

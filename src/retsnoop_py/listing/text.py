@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from retsnoop_py.listing.model import LeftOut, Listed, Listing
-from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.palette import Palette
+
+if TYPE_CHECKING:
+    from retsnoop_py.terminal import Cell
 
 __all__ = ["advice", "columns", "groups"]
 
-_ENTRY = "entry "
+#: Columns from which on a source file stands beside its function.
+_BESIDE = 100
 
 
 def columns(listing: Listing) -> Iterator[str]:
@@ -37,7 +41,7 @@ def groups(listing: Listing, width: int, palette: Palette) -> Iterator[str]:
     for mechanism, functions in by_mechanism.items():
         how = f"by {mechanism}" if mechanism else "(by which mechanism cannot be told here)"
         yield f"{_count(len(functions))} traced {how}:"
-        yield from _declarations(functions, width, palette)
+        yield from _table(functions, width, palette)
         yield ""
     by_reason: dict[str, list[LeftOut]] = {}
     for refused in listing.left_out:
@@ -71,33 +75,27 @@ def _count(number: int) -> str:
     return "1 function" if number == 1 else f"{number} functions"
 
 
-def _declarations(functions: list[Listed], width: int, palette: Palette) -> Iterator[str]:
-    """As a header file has them, entry functions first."""
+def _table(functions: list[Listed], width: int, palette: Palette) -> Iterator[str]:
+    """As a header file has them, entry functions first, with the file beside or below."""
+    from retsnoop_py.terminal import Column, table_lines
+
     functions = sorted(functions, key=lambda function: not function.entry)
-    mark = len(_ENTRY) if functions[0].entry else 0
+    is_beside = width >= _BESIDE and any(function.source for function in functions)
+    rows: list[tuple[Cell, ...]] = []
     for function in functions:
-        lead = f"  {_ENTRY if function.entry else '':<{mark}}"
-        lines = _wrap(_told(function), width, lead, " " * (len(lead) + 4))
-        yield from _painted(lines, function, palette)
-
-
-def _told(function: Listed) -> str:
-    """Its prototype, module and source file, as far as they are known."""
-    parts = [function.prototype or f"{function.name} (no prototype in BTF)"]
-    if function.module:
-        parts.append(f"[{function.module}]")
-    if function.source:
-        parts.append(f"({function.source})")
-    return " ".join(parts)
-
-
-def _painted(lines: Iterable[str], function: Listed, palette: Palette) -> Iterator[str]:
-    """The name and the source file stand out, the one forward, the other back."""
-    source = f"({function.source})"
-    name = re.compile(rf"(?<![\w.]){re.escape(function.name)}(?=[ (])")
-    for line in lines:
-        named = name.sub(paint(function.name, palette.name), line, count=1)
-        yield named.replace(source, paint(source, palette.source))
+        told = function.prototype or f"{function.name} (no prototype in BTF)"
+        if function.module:
+            told += f" [{function.module}]"
+        source = function.source or ""
+        beside: tuple[Cell, ...] = (told, (source, "dim"))
+        mark = ("entry" if function.entry else "",) if functions[0].entry else ()
+        rows.append((*mark, *(beside if is_beside else (f"{told}\n{source}".rstrip(),))))
+    marked = [Column()] if functions[0].entry else []
+    columns = [*marked, Column(ratio=2), *([Column(ratio=1)] if is_beside else [])]
+    names = {function.name for function in functions}
+    colour = bool(palette.name)
+    lines = table_lines(columns, rows, max(width - 2, 40), colour=colour, bold=names)
+    yield from (f"  {line}" for line in lines)
 
 
 def _wrap(text: str, width: int, first: str, other: str) -> Iterable[str]:

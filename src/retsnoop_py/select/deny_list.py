@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``deny.toml`` as made by ``python -m retsnoop_py.select.deny``: group, reason, globs."""
+"""Functions that are never traced, whatever the globs say: group, reason, globs.
+
+The reason is what a user is told; the groups are
+
+* self: what our own programs and the kernel run for each event: tracing it traces itself
+* lock: spin locks, RCU, preemption and migration markers: everywhere, and used by tracing
+* entry: the way into and out of the kernel, where RCU may not be watching
+* idle: the idle loop: tracing it has crashed kernels
+* noreturn: functions that never return: their exit is never seen, so a session never ends
+"""
 
 from __future__ import annotations
 
@@ -17,8 +26,6 @@ DENY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "__bpf_prog_update_prog_stats",
             "inc_misses_counter",
             "bpf_prog_inc_misses_counter",
-            "bpf_trampoline_enter*",
-            "bpf_trampoline_exit*",
             "kprobe_busy_begin",
             "kprobe_busy_end",
         ),

@@ -152,9 +152,10 @@ def test_a_terminal_gets_groups_that_fit() -> None:
     shown = list(text.groups(LISTING, 60, Palette()))
     assert shown == [
         "2 functions traced by kprobe.multi:",
-        "  entry int do_it(struct a_rather_long_name *first, const",
-        "            char *second, int third) (kernel/it.c)",
-        "        no_prototype (no prototype in BTF) [mod]",
+        "  entry  int do_it(struct a_rather_long_name *first, const",
+        "         char *second, int third)",
+        "         kernel/it.c",
+        "         no_prototype (no prototype in BTF) [mod]",
         "",
         "2 functions left out: denied by your glob: '*'",
         "  one [mod], two",
@@ -164,16 +165,16 @@ def test_a_terminal_gets_groups_that_fit() -> None:
 
 def test_entry_functions_come_first_on_a_terminal() -> None:
     shown = list(text.groups(Listing(functions=FUNCTIONS[::-1]), 120, Palette()))
-    assert shown[1].startswith("  entry int do_it(")
+    assert shown[1].startswith("  entry  int do_it(")
     only = list(text.groups(Listing(functions=FUNCTIONS[1:]), 120, Palette()))
     assert only[1] == "  no_prototype (no prototype in BTF) [mod]"
 
 
 def test_names_and_files_stand_out_on_a_terminal() -> None:
     shown = "\n".join(text.groups(LISTING, 120, Palette(source="2", name="1")))
-    assert "entry int \x1b[1mdo_it\x1b[0m(struct" in shown
+    assert "entry  int \x1b[1mdo_it\x1b[0m(struct" in shown
     assert "\x1b[1mno_prototype\x1b[0m (no" in shown
-    assert "\x1b[2m(kernel/it.c)\x1b[0m" in shown
+    assert "\x1b[2mkernel/it.c\x1b[0m" in shown
 
 
 def test_json_is_one_document() -> None:
