@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.live.support import WORKLOAD, read_recording, trace
+from tests.live.support import PROGRAMS, PYTHON, WORKLOAD, read_recording, trace
 from tests.live.test_rungs import RUNGS, TRAMPOLINES, rungs_on
 
 from retsnoop_py.settings import Mechanism
@@ -77,11 +77,12 @@ def test_arguments_are_what_the_workload_gave(mechanism: Mechanism, machine: Mac
     assert told["get_fs_type"]["name"]["value"] == FILE_SYSTEM
 
     attr = told["array_map_alloc_check"]["attr"]["value"]
-    members = {name: attr[name] for name in ("map_type", "value_size", "max_entries", "map_flags")}
-    assert members == {"map_type": 2, "value_size": 4, "max_entries": 1, "map_flags": 1 << 30}
+    members = {name: value for name, value in attr.items() if name != "key_size"}
+    created = {"value_size": 4, "max_entries": 1, "map_flags": 1 << 30}
+    assert members == {"map_type": "BPF_MAP_TYPE_ARRAY", **created}
     bpf = told["__x64_sys_bpf"]
-    assert (bpf["cmd"]["value"], bpf["size"]["value"]) == (0, 20)
-    assert bpf["uattr"]["value"]["map_flags"] == 1 << 30
+    assert (bpf["cmd"]["value"], bpf["size"]["value"]) == ("BPF_MAP_CREATE", 20)
+    assert bpf["uattr"]["value"] == attr
 
     if "do_mmap" in told or mechanism not in TRAMPOLINES:  # of those, old ones take six words
         assert_stack_arguments(found)
@@ -89,6 +90,45 @@ def test_arguments_are_what_the_workload_gave(mechanism: Mechanism, machine: Mac
         module = texts(told["__request_module"])
         assert module["fmt"] == "'fs-%.*s'"
         assert (module["wait"], module["vararg1"]) == ("true", f"'{FILE_SYSTEM}'")
+
+
+def test_unions_are_read_by_their_tags_and_new_objects_not_at_all(machine: Machine) -> None:
+    """What they are given is in tests/live/programs/tagged.py."""
+    selection = (
+        # of perf_event_open() Linux 5.10 has no trace point in the wrapper
+        *("-e", "__x64_sys_bpf", "-e", "__sys_connect", "-e", "*_sys_perf_event_open"),
+        *("-e", "__x64_sys_io_uring_enter", "-a", "io_timeout_prep"),
+        *("-e", "__x64_sys_socket", "-a", "security_file_alloc"),
+    )
+    command = (PYTHON, str(PROGRAMS / "tagged.py"))
+    result = trace(machine, "-S", "-T", "-A", "--format=json", *selection, "--", *command)
+    assert result.status == 0, result.err
+    found = sessions(result.out)
+
+    def given(function: str, argument: str, key: str = "value") -> list[Any]:
+        """Of the first call so named in each session, from the end of the name."""
+        named = [[one for name, one in calls.items() if name.endswith(function)] for calls in found]
+        return [calls[0][argument][key] for calls in named if calls]
+
+    link = {"prog_fd": 9999, "attach_type": "BPF_TRACE_ITER", "iter_info": 0x7000}
+    assert given("__x64_sys_bpf", "cmd") == ["BPF_LINK_CREATE"]
+    assert given("__x64_sys_bpf", "uattr") == [{"link_create": {**link, "iter_info_len": 3}}]
+    assert given("__sys_connect", "uservaddr", "text") == [
+        "&127.0.0.1:9",
+        "&[::1]:9",
+        "&unix:'/run/retsnoop-py-missing'",
+        "&{.nl_family=AF_NETLINK,.nl_pid=77}",
+    ]
+    software = {"type": "PERF_TYPE_SOFTWARE", "size": 112, "sample_freq": 1000, "freq": 1}
+    watched = {"sample_period": 1000, "bp_type": 4, "bp_addr": 0x1234, "bp_len": 4}
+    breakpoint_ = {"type": "PERF_TYPE_BREAKPOINT", "size": 112, **watched}
+    assert given("_sys_perf_event_open", "attr_uptr") == [software, breakpoint_]
+    timeout = {"off": 5, "addr": 0x7000, "len": 2, "timeout_flags": 1}
+    assert given("io_timeout_prep", "sqe") == [{"opcode": "IORING_OP_TIMEOUT", "fd": -1, **timeout}]
+    families = ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK"]
+    assert given("__x64_sys_socket", "family") == families
+    allocated = given("security_file_alloc", "file")
+    assert [one["note"] for one in allocated] == ["not initialised yet"] * len(families)
 
 
 def test_arguments_are_below_the_calls_of_a_stack_and_cut_where_asked(machine: Machine) -> None:

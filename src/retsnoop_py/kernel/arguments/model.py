@@ -49,7 +49,8 @@ class DataType(NamedTuple):
     """A type: ``size`` in bytes, ``alias`` the typedef it goes by, ``flags`` of an INT or ENUM.
 
     An array has ``length`` elements of type ``element``. Members that begin behind what is
-    captured are left out.
+    captured are left out. ``values`` are the names of an ENUM's constants, of the flags of an INT,
+    and of a PTR's values that are no addresses.
     """
 
     kind: int
@@ -61,6 +62,32 @@ class DataType(NamedTuple):
     length: int = 0
     fields: tuple[Field, ...] = ()
     values: tuple[tuple[str, int], ...] = ()
+
+
+class Choice(NamedTuple):
+    """What a tag of this ``value`` chooses: of each union, by number, the members that are meant.
+
+    These by position. ``cast`` is the type that the whole is instead, -1 for none.
+    """
+
+    value: int
+    members: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    cast: int = -1
+
+
+class Tag(NamedTuple):
+    """A number that tells which members of the unions in struct or union ``type`` are meant.
+
+    It is ``bits`` wide, ``bit_offset`` into the type, or an argument of the call if that is
+    negative; only what is in ``mask`` counts.
+    """
+
+    type: int
+    choices: tuple[Choice, ...]
+    bit_offset: int = -1
+    bits: int = 0
+    is_signed: bool = False
+    mask: int = -1
 
 
 class Role(IntEnum):
@@ -90,7 +117,9 @@ class Role(IntEnum):
 class Argument(NamedTuple):
     """One captured thing: the types of its value and of what it points to, -1 for none.
 
-    ``spelled`` is its type in C.
+    ``spelled`` is its type in C. ``tag``: the position of the argument that tells which variant of
+    the target is meant, -1 for none; ``variant``: the tag's value where the function implies it.
+    ``note`` says why a pointer is not followed.
     """
 
     name: str
@@ -98,6 +127,9 @@ class Argument(NamedTuple):
     type: int = -1
     target: int = -1
     spelled: str = ""
+    tag: int = -1
+    variant: int | None = None
+    note: str = ""
 
 
 class CallArguments(NamedTuple):
@@ -112,8 +144,12 @@ class CallArguments(NamedTuple):
 
 
 class ArgumentFacts(Value):
-    """The arguments of each function and injected probe by its id, and the types they refer to."""
+    """The arguments of each function and injected probe by its id, and the types they refer to.
+
+    Of several ``tags`` of a type the first that knows its value decides on a union.
+    """
 
     functions: tuple[CallArguments, ...] = ()
     probes: tuple[CallArguments, ...] = ()
     types: tuple[DataType, ...] = ()
+    tags: tuple[Tag, ...] = ()

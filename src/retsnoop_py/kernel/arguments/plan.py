@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from retsnoop_py.kernel.arguments.abi import REGISTERS
 from retsnoop_py.kernel.arguments.model import ArgumentFacts
+from retsnoop_py.kernel.arguments.semantics import load_semantics
 from retsnoop_py.kernel.arguments.specs import Capture, Limits, by_prototype, pack_plan, registers
 from retsnoop_py.kernel.arguments.syscalls import syscall_capture, syscall_name
 from retsnoop_py.kernel.arguments.types import TypeTable
@@ -63,9 +64,10 @@ def plan_captures(
 ) -> CapturePlan:
     """What to capture of ``functions``, within the limits of ``settings``.
 
-    ``plan_probes`` says the same of the injected probes.
+    ``plan_probes`` says the same of the injected probes. Raises DataError if the user's own
+    semantics cannot be used.
     """
-    types = TypeTable()
+    types = TypeTable(load_semantics())
     limits = Limits.of(settings)
     captures = tuple([_capture(facts, function, limits, types) for function in functions])
     probes = plan_probes(limits, types)
@@ -73,6 +75,7 @@ def plan_captures(
         functions=tuple([one.arguments for one in captures]),
         probes=tuple([one.arguments for one in probes]),
         types=tuple(types.types),
+        tags=tuple(types.tags),
     )
     return CapturePlan(captures, told, probes)
 

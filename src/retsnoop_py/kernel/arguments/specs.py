@@ -109,7 +109,7 @@ def by_prototype(btf: Btf, func_id: int, machine: str, limits: Limits, types: Ty
     is_variadic = bool(parameters) and parameters[-1].type_id == _VOID
     if is_variadic:
         parameters.pop()
-    room = Builder(btf, limits, types)
+    room = Builder(btf, limits, types, btf.type(func_id).name)
     passed = [room.passed(parameter) for parameter in parameters]
     if is_variadic:
         passed += [Passed(POINTER_SIZE)] * max(MAX_PARAMETERS - len(parameters), 0)
@@ -132,8 +132,9 @@ def by_prototype(btf: Btf, func_id: int, machine: str, limits: Limits, types: Ty
 class Builder:
     """Puts the captures of one function together."""
 
-    def __init__(self, btf: Btf, limits: Limits, types: TypeTable) -> None:
+    def __init__(self, btf: Btf, limits: Limits, types: TypeTable, function: str = "") -> None:
         self._btf = btf
+        self._function = function
         self._limits = limits
         self._types = types
         self._arguments: list[Argument] = []
@@ -143,8 +144,28 @@ class Builder:
 
     def capture(self) -> Capture:
         """All that was put in."""
+        for position, argument in enumerate(self._arguments):
+            if argument.role == Role.POINTER:
+                self._add_tag(position, argument)
         arguments = CallArguments(tuple(self._arguments))
         return Capture(arguments, tuple(self._by_registers), tuple(self._by_context))
+
+    def _add_tag(self, position: int, argument: Argument) -> None:
+        """To a pointer, what tells which variant of its target is meant, if anything does."""
+        known = self._types.tagged_by_argument(argument.target)
+        if known is None:
+            return
+        rule, told = known.rule, self._arguments
+        tag = next((i for i, one in enumerate(told) if one.name == rule.argument), None)
+        if tag is not None and told[tag].role == Role.VALUE:
+            number = self._types.as_constants(self._btf, told[tag].type, rule.enum)
+            told[tag] = told[tag]._replace(type=number)
+            told[position] = argument._replace(tag=tag)
+            return
+        value = known.variant_in(self._function)
+        if value is not None:
+            variant = self._types.variant(self._btf, rule, value)
+            told[position] = argument._replace(variant=variant)
 
     def passed(self, parameter: Param) -> Passed:
         """How the calling conventions see a parameter."""
@@ -177,6 +198,9 @@ class Builder:
     def value(self, name: str, type_id: int, spelled: str, specs: list[Spec]) -> None:
         """A number, or a struct in registers."""
         number = self._types.add(self._btf, type_id, max(self._btf.size_of(type_id), 1))
+        enum = self._types.semantics.enum_of(self._function, name)
+        if enum is not None:
+            number = self._types.as_constants(self._btf, number, enum)
         self._add(Argument(name, Role.VALUE, number, spelled=spelled), *specs)
 
     def register(self, name: str, spelled: str, specs: list[Spec]) -> None:
@@ -224,6 +248,10 @@ class Builder:
         """A pointer to what type ``target_id`` says."""
         target = self._btf.resolve(target_id)
         pointer = self._types.put(DataType(DataKind.PTR, POINTER_SIZE))
+        note = self._types.semantics.note_of(self._function, name)
+        if note is not None:
+            self._add(Argument(name, Role.VALUE, pointer, spelled=spelled, note=note), *specs)
+            return
         if target.kind is Kind.INT and target.name == "char":
             argument = Argument(name, Role.STRING, pointer, spelled=spelled)
             self._add(argument, *_reading(specs, Target.STRING, self._limits.text))

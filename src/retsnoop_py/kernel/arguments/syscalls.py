@@ -58,7 +58,7 @@ def syscall_capture(
     assert match is not None
     abi, kind, name = match.groups()
     places = [Spec(0, hops=(offset,)) for offset in _OFFSETS[abi]]
-    builder = Builder(btf, limits, types)
+    builder = Builder(btf, limits, types, function)
     body = btf.find(f"__do_{kind}_{name}", Kind.FUNC)
     if body is not None:
         for place, (word, type_id) in zip(places, btf.params(btf.type(body).arg), strict=False):

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 
-from retsnoop_py.kernel.arguments.model import DataKind, DataType, Field, IntFlags
+from retsnoop_py.kernel.arguments.model import Choice, DataKind, DataType, Field, IntFlags, Tag
+from retsnoop_py.kernel.arguments.semantics import Located, Semantics, UnionRule
 from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Type
 
-__all__ = ["KNOWN_ALIASES", "TypeTable", "natural_alignment"]
+__all__ = ["KNOWN_ALIASES", "TypeTable", "anonymous_enum", "natural_alignment"]
 
 #: Structs nested deeper than this are damage.
 _MAX_NESTING = 32
@@ -22,23 +24,41 @@ KNOWN_ALIASES = frozenset(
 )
 
 
+#: Members of a type that are constants: where they are, and the name of these constants.
+Named = tuple[tuple[str, str], ...]
+
+
 class TypeTable:
-    """Collects the types that are needed; each gets a number, equal ones the same."""
+    """Collects the types that are needed; each gets a number, equal ones the same.
 
-    def __init__(self) -> None:
+    ``semantics`` says what BTF does not: of it the types that are collected have all that is about
+    them.
+    """
+
+    def __init__(self, semantics: Semantics | None = None) -> None:
+        self.semantics = semantics or Semantics()
         self.types: list[DataType] = []
+        self.tags: list[Tag] = []
         self._numbers: dict[DataType, int] = {}
-        self._known: dict[tuple[int, int, int], int] = {}
+        self._known: dict[tuple[int, int, int, Named], int] = {}
+        self._constants: dict[tuple[int, str], tuple[tuple[str, int], ...]] = {}
+        self._tagged: set[int] = set()
 
-    def add(self, btf: Btf, type_id: int, limit: int, depth: int = 0) -> int:
-        """The number of type ``type_id``, of which no more than ``limit`` bytes are captured."""
+    def add(self, btf: Btf, type_id: int, limit: int, depth: int = 0, named: Named = ()) -> int:
+        """The number of type ``type_id``, of which no more than ``limit`` bytes are captured.
+
+        ``named`` are members of it that are constants, besides those of its name.
+        """
         owner = btf
         while owner.base is not None and type_id < owner.base.end:
             owner = owner.base
-        key = id(owner), type_id, limit
+        key = id(owner), type_id, limit, named
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self.put(self._convert(btf, type_id, limit, depth))
+            number = self.put(self._convert(btf, type_id, limit, depth, named))
+            known = self._known[key] = number
+            if self.types[number].kind in (DataKind.STRUCT, DataKind.UNION):
+                self._add_tags(btf, number, limit)
         return known
 
     def put(self, data_type: DataType) -> int:
@@ -48,7 +68,45 @@ class TypeTable:
             self.types.append(data_type)
         return number
 
-    def _convert(self, btf: Btf, type_id: int, limit: int, depth: int) -> DataType:
+    def as_constants(self, btf: Btf, number: int, name: str) -> int:
+        """The number or pointer of type ``number`` as one of the constants of that name."""
+        plain = self.types[number]
+        values = self.constants(btf, name)
+        if not values:
+            return number
+        if plain.kind == DataKind.PTR:
+            return self.put(plain._replace(values=values))
+        if plain.kind not in (DataKind.INT, DataKind.ENUM):
+            return number
+        signed = plain.flags & IntFlags.SIGNED
+        return self.put(DataType(DataKind.ENUM, plain.size, name, "", signed, values=values))
+
+    def constants(self, btf: Btf, name: str) -> tuple[tuple[str, int], ...]:
+        """The constants of that name: of an enum of BTF, or those it does not have."""
+        key = id(btf), name
+        known = self._constants.get(key)
+        if known is None:
+            found = btf.find(name, Kind.ENUM, Kind.ENUM64)
+            first = self.semantics.first_constant(name)
+            if found is None and first is not None:
+                found = anonymous_enum(btf, first)
+            values = self.semantics.constants(name) if found is None else btf.enumerators(found)
+            known = self._constants[key] = tuple(values.items())
+        return known
+
+    def tagged_by_argument(self, number: int) -> Located | None:
+        """What is known of type ``number`` that an argument of the call tells, if anything."""
+        kind = self.types[number]
+        rules = self.semantics.rules(kind.name or kind.alias)
+        return next((one for one in rules if one.rule.argument), None)
+
+    def variant(self, btf: Btf, rule: UnionRule, value: str) -> int | None:
+        """The number that the ``value`` of a tag stands for."""
+        return dict(self.constants(btf, rule.enum)).get(value)
+
+    def _convert(
+        self, btf: Btf, type_id: int, limit: int, depth: int, named: Named = ()
+    ) -> DataType:
         alias, type_ = _behind_typedefs(btf, type_id)
         size = btf.size_of(type_.id)
         match type_.kind:
@@ -60,29 +118,142 @@ class TypeTable:
                 values = btf.enumerators(type_.id)
                 signed = type_.kflag or any(value < 0 for value in values.values())
                 flags = IntFlags.SIGNED if signed else 0
-                named = tuple(values.items())
-                return DataType(DataKind.ENUM, size, type_.name, alias, flags, values=named)
+                pairs = tuple(values.items())
+                return DataType(DataKind.ENUM, size, type_.name, alias, flags, values=pairs)
             case Kind.ARRAY if depth < _MAX_NESTING:
                 element, count = btf.element(type_.id)
                 number = self.add(btf, element, limit, depth + 1)
                 return DataType(DataKind.ARRAY, size, "", alias, 0, number, count)
             case Kind.STRUCT | Kind.UNION if depth < _MAX_NESTING:
                 kind = DataKind.STRUCT if type_.kind is Kind.STRUCT else DataKind.UNION
-                fields = self._fields(btf, type_, limit, depth)
+                own = self.semantics.members(type_.name or alias)
+                fields = self._fields(btf, type_, limit, depth, (*own, *named))
                 return DataType(kind, size, type_.name, alias, fields=fields)
             case Kind.FLOAT:
                 return DataType(DataKind.FLOAT, size, type_.name, alias)
             case _:
                 return DataType(DataKind.OTHER, size, type_.name, alias)
 
-    def _fields(self, btf: Btf, type_: Type, limit: int, depth: int) -> tuple[Field, ...]:
+    def _fields(
+        self, btf: Btf, type_: Type, limit: int, depth: int, named: Named
+    ) -> tuple[Field, ...]:
         fields = []
         for name, bit_offset, member, bits in btf.members(type_.id):
             left = limit - bit_offset // 8
-            if left > 0:
-                room = min(left, max(btf.size_of(member), 1))
-                fields.append(Field(name, bit_offset, self.add(btf, member, room, depth + 1), bits))
+            if left <= 0:
+                continue
+            room = min(left, max(btf.size_of(member), 1))
+            below = _below(named, name) if named else ()
+            number = self.add(btf, member, room, depth + 1, below)
+            constants = next((what for path, what in named if path == name), None)
+            if constants is not None:
+                number = self.as_constants(btf, number, constants)
+            fields.append(Field(name, bit_offset, number, bits))
         return tuple(fields)
+
+    # -- unions that have a tag --
+
+    def _add_tags(self, btf: Btf, number: int, limit: int) -> None:
+        kind = self.types[number]
+        rules = self.semantics.rules(kind.name or kind.alias)
+        if not rules or number in self._tagged:
+            return
+        self._tagged.add(number)
+        for path, rule, _ in rules:
+            owner = self._holder(number, path)
+            tag = None if owner is None else self._tag(btf, owner, rule, limit)
+            if tag is not None:
+                self.tags.append(tag)
+
+    def _tag(self, btf: Btf, owner: int, rule: UnionRule, limit: int) -> Tag | None:
+        """How ``rule`` reads for struct or union ``owner``; None if this kernel's has no such."""
+        constants = dict(self.constants(btf, rule.enum)) if rule.enum else {}
+        choices = {
+            value: choice
+            for key, meant in reversed(rule.variants.items())
+            for value in _values(key, constants)
+            if (choice := self._choice(btf, owner, (value, meant), limit)) is not None
+        }
+        found = tuple(choices.values())
+        mask = ~sum(constants.get(flag, 0) for flag in rule.flags)
+        if not found or rule.argument:
+            return Tag(owner, found, mask=mask) if found else None
+        steps = self._steps(owner, rule.tag)
+        if steps is None:
+            return None
+        field = self.types[steps[-1][0]].fields[steps[-1][1]]
+        kind = self.types[field.type]
+        if kind.kind not in (DataKind.INT, DataKind.ENUM):
+            return None
+        offset = sum(self.types[at].fields[position].bit_offset for at, position in steps)
+        signed = bool(kind.flags & IntFlags.SIGNED)
+        return Tag(owner, found, offset, field.bits or kind.size * 8, signed, mask)
+
+    def _choice(
+        self, btf: Btf, owner: int, variant: tuple[int, list[str] | str], limit: int
+    ) -> Choice | None:
+        value, meant = variant
+        if isinstance(meant, str):
+            found = btf.find(meant.removeprefix("struct "), Kind.STRUCT)
+            return None if found is None else Choice(value, cast=self.add(btf, found, limit))
+        unions: dict[int, set[int]] = {}
+        for path in meant:
+            for at, position in self._steps(owner, path) or ():
+                if self.types[at].kind == DataKind.UNION:
+                    unions.setdefault(at, set()).add(position)
+        members = tuple((at, tuple(sorted(chosen))) for at, chosen in unions.items())
+        return Choice(value, members) if members else None
+
+    def _holder(self, number: int, path: str) -> int | None:
+        """The struct or union at ``path``, or the one that has what is there; None for none."""
+        if not path:
+            return number
+        steps = self._steps(number, path)
+        if steps is None:
+            return None
+        at, position = steps[-1]
+        inner = self.types[at].fields[position].type
+        return inner if self.types[inner].kind in (DataKind.STRUCT, DataKind.UNION) else at
+
+    def _steps(self, number: int, path: str) -> list[tuple[int, int]] | None:
+        """The way to a member: types, and the positions of their fields; None if there is none."""
+        steps: list[tuple[int, int]] = []
+        for name in path.split("."):
+            found = self._member(number, name)
+            if found is None:
+                return None
+            steps += found
+            at, position = steps[-1]
+            number = self.types[at].fields[position].type
+        return steps
+
+    def _member(self, number: int, name: str) -> list[tuple[int, int]] | None:
+        """The way to a member of a type, or of anonymous ones within."""
+        fields = self.types[number].fields
+        for position, field in enumerate(fields):
+            if field.name == name:
+                return [(number, position)]
+            below = None if field.name else self._member(field.type, name)
+            if below is not None:
+                return [(number, position), *below]
+        return None
+
+
+def _below(named: Named, member: str) -> Named:
+    """What of ``named`` is in ``member``; all of it may be in an anonymous one."""
+    if not member:
+        return named
+    start = f"{member}."
+    return tuple((path.removeprefix(start), what) for path, what in named if path.startswith(start))
+
+
+def _values(key: str, constants: Mapping[str, int]) -> list[int]:
+    """The numbers that a value of a tag, or a glob of values, stands for."""
+    if key in constants:
+        return [constants[key]]
+    if key.lstrip("-").isdecimal():
+        return [int(key)]
+    return [value for name, value in constants.items() if fnmatchcase(name, key)]
 
 
 def _behind_typedefs(btf: Btf, type_id: int) -> tuple[str, Type]:
@@ -110,22 +281,29 @@ def _integer(btf: Btf, type_: Type, alias: str) -> DataType:
 
 def _gfp_flags(btf: Btf) -> tuple[tuple[str, int], ...]:
     """The flags of gfp_t by value; none before Linux 6.10, where they are not in BTF."""
+    found = anonymous_enum(btf, _GFP_FIRST)
+    bits = {} if found is None else btf.enumerators(found)
+    return tuple(
+        (f"__GFP_{name.removeprefix(_GFP_PREFIX).removesuffix(_GFP_SUFFIX)}", 1 << bit)
+        for name, bit in bits.items()
+        if name.startswith(_GFP_PREFIX) and name.endswith(_GFP_SUFFIX) and bit < 32
+    )
+
+
+def anonymous_enum(btf: Btf, first: str) -> int | None:
+    """The enum of the kernel proper whose first constant, of value 0, is ``first``."""
     while btf.base is not None:
         btf = btf.base
     (blob,) = btf.blobs
-    text = blob.strings.find(b"\0" + _GFP_FIRST.encode() + b"\0") + 1
+    text = blob.strings.find(b"\0" + first.encode() + b"\0") + 1
     if not text:
-        return ()
-    # the first constant of its enum: its name is the first word behind the enum's header
+        return None
+    # the name of the first constant is the first word behind the enum's header
     at = bytes(blob.types).find(struct.pack("=II", text, 0))
     index = bisect_right(blob.offsets, at // 4) - 1
     if at < 0 or index < 0 or btf.type(blob.start + index).kind is not Kind.ENUM:
-        return ()
-    return tuple(
-        (f"__GFP_{name.removeprefix(_GFP_PREFIX).removesuffix(_GFP_SUFFIX)}", 1 << bit)
-        for name, bit in btf.enumerators(blob.start + index).items()
-        if name.startswith(_GFP_PREFIX) and name.endswith(_GFP_SUFFIX) and bit < 32
-    )
+        return None
+    return blob.start + index
 
 
 def natural_alignment(btf: Btf, type_id: int, depth: int = 0) -> tuple[int, bool]:

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from retsnoop_py.kernel.arguments.model import DataKind, DataType, Field, IntFlags
+from retsnoop_py.kernel.arguments.model import Choice, DataKind, DataType, Field, IntFlags, Tag
 from retsnoop_py.render.args import known
 from retsnoop_py.render.args.node import CUT, Group, Leaf, Node
 from retsnoop_py.render.args.text import number, plain_text, pointer, quoted
@@ -18,25 +19,44 @@ _MAX_NESTING = 40
 #: Members looked at for one value, and for each byte of it: ``union bpf_attr`` with all its
 #: variants takes a few hundred. Types that hold two of the next would take powers of two.
 _STEPS, _STEPS_PER_BYTE = 1 << 12, 1 << 6
+#: Of unions, by the number of their type: the positions of the members that are meant.
+Meant = Mapping[int, Sequence[int]]
+_ALL: Meant = {}
+
+
+class _Tagged(NamedTuple):
+    """A tag, and what it chooses by its value."""
+
+    tag: Tag
+    choices: dict[int, Choice]
 
 
 class Decoder:
-    """Reads bytes by the ``types`` of a stream, which are little endian."""
+    """Reads bytes by the ``types`` and ``tags`` of a stream, which are little endian."""
 
-    def __init__(self, types: Sequence[DataType]) -> None:
+    def __init__(self, types: Sequence[DataType], tags: Sequence[Tag] = ()) -> None:
         self._types = types
         self._left = 0
+        self._tags: dict[int, list[_Tagged]] = {}
+        for tag in tags:
+            choices = {choice.value: choice for choice in tag.choices}
+            self._tags.setdefault(tag.type, []).append(_Tagged(tag, choices))
 
     def type(self, index: int) -> DataType | None:
         """The type of that number, None if there is none."""
         return self._types[index] if 0 <= index < len(self._types) else None
 
-    def node(self, index: int, data: bytes, name: str = "") -> Node:
+    def node(self, index: int, data: bytes, name: str = "", variant: int | None = None) -> Node:
         """The value of type ``index`` at the start of ``data``, which may be too short for it.
 
         ``name`` is that of the member or parameter: of plain numbers it tells which are addresses.
+        ``variant`` is the tag that an argument of the call is.
         """
         self._left = _steps_for(data)
+        for tag, choices in self._tags.get(index, ()):
+            choice = choices.get(variant & tag.mask) if variant is not None else None
+            if tag.bit_offset < 0 and choice is not None:
+                return self._node(index, data, name, 0, dict(choice.members))
         return self._node(index, data, name, 0)
 
     def array(self, element: int, data: bytes, size: int, name: str = "") -> Node:
@@ -45,7 +65,7 @@ class Decoder:
         self._left = _steps_for(data)
         return self._array(kind, data, name, 0)
 
-    def _node(self, index: int, data: bytes, name: str, depth: int) -> Node:
+    def _node(self, index: int, data: bytes, name: str, depth: int, meant: Meant = _ALL) -> Node:
         kind = self.type(index)
         self._left -= 1
         if self._left < 0:
@@ -55,40 +75,81 @@ class Decoder:
         if kind.kind == DataKind.ARRAY:
             return self._array(kind, data, name, depth)
         if kind.kind in (DataKind.STRUCT, DataKind.UNION):
-            return self._struct(kind, data, depth)
+            return self._tagged(index, kind, data, depth, meant)
         if len(data) < kind.size:
             return _CUT_LEAF
         return scalar(kind, int.from_bytes(data[: kind.size], "little"), kind.size * 8, name)
 
-    def _struct(self, kind: DataType, data: bytes, depth: int) -> Node:
+    def _tagged(self, index: int, kind: DataType, data: bytes, depth: int, meant: Meant) -> Node:
+        """A struct or union; of its unions only what their tags choose."""
         special = known.struct(kind, data)
         if special is not None:
             return special
+        for tag, choices in self._tags.get(index, ()):
+            value = _value_of(tag, data, kind.size)
+            choice = None if value is None else choices.get(value)
+            if choice is None:
+                continue
+            self._left -= 1 + len(choice.members)
+            if choice.cast >= 0:
+                return self._node(choice.cast, data, "", depth + 1)
+            meant = {**dict(choice.members), **meant}
+        return self._struct(kind, data, depth, meant, meant.get(index))
+
+    def _struct(
+        self, kind: DataType, data: bytes, depth: int, meant: Meant, chosen: Sequence[int] | None
+    ) -> Node:
+        """``chosen`` are the positions of the members that are meant, None for all."""
         members: list[tuple[str, Node]] = []
         data = data[: kind.size]
         is_cut = len(data) < kind.size
-        for field in kind.fields:
+        end = 0
+        for position, field in enumerate(kind.fields):
             self._left -= 1
             if self._left < 0:
                 is_cut = True
                 break
             if self._begins_behind(field, len(data)):
                 continue
-            member = self._member(field, data, depth)
+            if chosen is not None and position not in chosen:
+                continue
+            end = max(end, self._end(field))
+            member = self._member(field, data, depth, meant)
             # of one that is cut, the mark at the end tells
-            if member is not None and not (member == _CUT_LEAF and is_cut):
+            if member is None or (member == _CUT_LEAF and is_cut):
+                continue
+            if (
+                not field.name
+                and isinstance(member, Group)
+                and self._is_chosen(field, meant, chosen)
+            ):
+                members.extend(member.members)
+            else:
                 members.append((field.name, member))
+        if chosen is not None and data[end:].strip(b"\0"):
+            members.append(_behind(data, end))
         if kind.alias in known.WRAPPERS and len(kind.fields) == 1 and not is_cut:
             return (
                 members[0][1] if members else self._node(kind.fields[0].type, data, "", depth + 1)
             )
         return Group(tuple(members), is_cut=is_cut)
 
+    def _end(self, field: Field) -> int:
+        """The byte behind a member."""
+        kind = self.type(field.type)
+        size = 0 if kind is None else kind.size
+        return (field.bit_offset + (field.bits or size * 8) + 7) // 8
+
+    @staticmethod
+    def _is_chosen(field: Field, meant: Meant, chosen: Sequence[int] | None) -> bool:
+        """Whether no other alternative is left: its braces would tell of none."""
+        return chosen is not None or field.type in meant
+
     @staticmethod
     def _begins_behind(field: Field, size: int) -> bool:
         return field.bit_offset // 8 >= size
 
-    def _member(self, field: Field, data: bytes, depth: int) -> Node | None:
+    def _member(self, field: Field, data: bytes, depth: int, meant: Meant) -> Node | None:
         """A member's value, None if all of it is there and zero."""
         kind = self.type(field.type)
         if kind is None:
@@ -104,7 +165,7 @@ class Decoder:
         captured = data[start : start + kind.size]
         if not captured.strip(b"\0") and (len(captured) == kind.size):
             return None
-        return self._node(field.type, captured, field.name, depth + 1)
+        return self._node(field.type, captured, field.name, depth + 1, meant)
 
     def _array(self, kind: DataType, data: bytes, name: str, depth: int) -> Node:
         element = self.type(kind.element)
@@ -135,10 +196,28 @@ def _steps_for(data: bytes) -> int:
     return _STEPS + _STEPS_PER_BYTE * len(data)
 
 
+def _value_of(tag: Tag, data: bytes, size: int) -> int | None:
+    """What a tag that is in ``data`` says; None if it is not, or cut."""
+    start, end = tag.bit_offset // 8, -(-(tag.bit_offset + tag.bits) // 8)
+    if not 0 <= start < end <= min(len(data), size) or tag.bits <= 0:
+        return None
+    value = int.from_bytes(data[start:end], "little") >> tag.bit_offset % 8
+    value &= (1 << tag.bits) - 1
+    if tag.is_signed and value >> (tag.bits - 1):
+        value -= 1 << tag.bits
+    return value & tag.mask
+
+
+def _behind(data: bytes, end: int) -> tuple[str, Leaf]:
+    """Bytes of a union behind the member that is meant: no member in C can be called so."""
+    rest = data[end:].rstrip(b"\0").hex()
+    return f"@{end}", Leaf(f"<{rest}>", rest)
+
+
 def scalar(kind: DataType, value: int, bits: int, name: str) -> Leaf:
     """A number of ``bits`` bits, unsigned as it was read, by its type."""
     if kind.kind == DataKind.PTR:
-        return Leaf(pointer(value), f"{value:#x}" if value else None)
+        return known.sentinel(kind, value) or Leaf(pointer(value), f"{value:#x}" if value else None)
     if kind.kind in (DataKind.FLOAT, DataKind.OTHER):
         return Leaf(f"{value:#x}", f"{value:#x}")
     if kind.flags & IntFlags.BOOL and value <= 1:

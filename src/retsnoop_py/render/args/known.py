@@ -9,17 +9,21 @@ from functools import lru_cache
 
 from retsnoop_py.kernel.arguments.model import DataKind, DataType
 from retsnoop_py.render.args.node import Leaf
-from retsnoop_py.render.args.text import plain_text, quoted
+from retsnoop_py.render.args.text import number, plain_text, quoted
 
 __all__ = [
+    "ADDRESS_SIZES",
     "EXTENSIBLE",
+    "OWN_SIZES",
     "SIZES",
     "WRAPPERS",
     "enum",
     "flag_names",
     "is_comm",
+    "is_socket_address",
     "mac",
     "scalar",
+    "sentinel",
     "struct",
 ]
 
@@ -33,11 +37,16 @@ _ADDRESS_NAME = re.compile(r"addr|^[sd]?ip4?$")
 #: older kernel has less of it, and the kernel takes the rest as zero.
 EXTENSIBLE = frozenset({"bpf_attr", "clone_args", "mount_attr", "open_how"})
 SIZES = frozenset({"size", "usize"})
+#: The same where the size is in the struct: its offset in bytes, and what zero stands for.
+OWN_SIZES = {"perf_event_attr": (4, 64), "sched_attr": (0, 48)}
+#: The same of a socket address, which is as long as its family wants.
+ADDRESS_SIZES = frozenset({"addrlen", "addr_len", "ulen", "klen"})
 #: A task's name: ``comm``, ``prev_comm``, ``newcomm`` and their like, of TASK_COMM_LEN bytes.
 _COMM_NAME = re.compile(r"comm$")
 _COMM_BYTES = 16
 _PORT_NAME = re.compile(r"port|^source$|^dest$")
 _MAC_BYTES = 6
+_POINTER_MASK = (1 << 64) - 1
 _NS = 1_000_000_000
 _KTIME_MAX = (1 << 63) - 1
 _MINOR_BITS = 20
@@ -70,9 +79,10 @@ def scalar(kind: DataType, value: int, name: str) -> Leaf | None:
 
 def struct(kind: DataType, data: bytes) -> Leaf | None:
     """A struct that people write as one thing; None for all others, and where it is cut."""
-    is_address = kind.name.startswith("sockaddr") and kind.kind == DataKind.STRUCT
-    if is_address:
-        return _sockaddr(data)
+    if kind.kind == DataKind.STRUCT and is_socket_address(kind):
+        address = _sockaddr(data)
+        if address is not None:
+            return address
     if len(data) < kind.size or kind.kind != DataKind.STRUCT:
         return None
     if kind.name == "in_addr":
@@ -81,6 +91,11 @@ def struct(kind: DataType, data: bytes) -> Leaf | None:
         return _text(_ipv6(data[:16]))
     unit = _SECONDS.get(kind.name)
     return None if unit is None else _seconds(kind, data, unit)
+
+
+def is_socket_address(kind: DataType) -> bool:
+    """Whether a type is a socket address, of whatever family."""
+    return kind.name.startswith(("sockaddr", "__kernel_sockaddr_storage"))
 
 
 def mac(kind: DataType, element: DataType, data: bytes) -> Leaf | None:
@@ -100,6 +115,14 @@ def is_comm(data: bytes, name: str) -> bool:
     return len(data) == _COMM_BYTES and _COMM_NAME.search(name) is not None
 
 
+def sentinel(kind: DataType, value: int) -> Leaf | None:
+    """A pointer's value that is no address but means something; None for all others."""
+    for name, constant in kind.values:
+        if value == constant & _POINTER_MASK:
+            return _text(name)
+    return None
+
+
 def enum(kind: DataType, value: int) -> Leaf:
     """A constant by name, a set of flags by theirs, or a number."""
     names = _names_of(kind.values)
@@ -107,7 +130,7 @@ def enum(kind: DataType, value: int) -> Leaf:
     if name is not None:
         return _text(name)
     text = flag_names(kind.values, value) if value > 0 and _are_flags(kind.values) else ""
-    return Leaf(text, text) if text else Leaf(str(value), value)
+    return Leaf(text, text) if text else Leaf(number(value, kind.size * 8), value)
 
 
 def flag_names(constants: Sequence[tuple[str, int]], value: int) -> str:

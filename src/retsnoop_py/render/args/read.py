@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from retsnoop_py.kernel.arguments.model import Argument, ArgumentFacts, CallArguments, Role
+from retsnoop_py.kernel.arguments.model import (
+    Argument,
+    ArgumentFacts,
+    CallArguments,
+    DataKind,
+    Role,
+)
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.render.args import known
 from retsnoop_py.render.args.decode import Decoder
@@ -40,7 +46,7 @@ class ArgumentReader:
 
     def __init__(self, facts: ArgumentFacts, *, raw_pointers: bool = False) -> None:
         self._facts = facts
-        self._decoder = Decoder(facts.types)
+        self._decoder = Decoder(facts.types, facts.tags)
         self._raw_pointers = raw_pointers
         self.read = lru_cache(_MAX_KEPT)(self._read)
 
@@ -97,7 +103,10 @@ class ArgumentReader:
 
     def _named(self, told: CallArguments, values: Sequence[CapturedValue], index: int) -> Node:
         """An argument, with the name of what it points to if that was captured."""
-        node = self._argument(told.arguments[index], self._given(told, values, index))
+        argument = told.arguments[index]
+        node = self._argument(
+            argument, self._given(told, values, index), self._variant(told, values, index)
+        )
         following = told.arguments[index + 1 : index + 2]
         if not following or following[0].role != Role.NAME or index + 1 >= len(values):
             return node
@@ -114,18 +123,48 @@ class ArgumentReader:
         """What was captured, and zeros for what is behind the size that the caller tells."""
         value = values[index]
         kind = self._decoder.type(told.arguments[index].target)
-        if kind is None or kind.name not in known.EXTENSIBLE or not value.data:
+        if kind is None or not value.data:
             return value
-        for argument, size in zip(told.arguments[index:], values[index:], strict=False):
-            number = self._decoder.type(argument.type)
-            if argument.name in known.SIZES and number is not None:
-                end = int.from_bytes(size.value[: number.size], "little")
-                if end > len(value.data):
-                    break
-                return value._replace(data=value.data[:end].ljust(kind.size, b"\0"))
+        if kind.name in known.OWN_SIZES:
+            offset, least = known.OWN_SIZES[kind.name]
+            told_size = int.from_bytes(value.data[offset : offset + 4], "little")
+            return _only(value, told_size or least, kind.size)
+        if known.is_socket_address(kind):
+            names = known.ADDRESS_SIZES
+        elif kind.name in known.EXTENSIBLE:
+            names = known.SIZES
+        else:
+            return value
+        for position, argument in enumerate(told.arguments[index:], index):
+            end = self._number(told, values, position) if argument.name in names else None
+            if end is not None:
+                return _only(value, end, kind.size)
         return value
 
-    def _argument(self, argument: Argument, value: CapturedValue) -> Node:
+    def _number(
+        self, told: CallArguments, values: Sequence[CapturedValue], index: int
+    ) -> int | None:
+        """An argument that is a number; None if it is none, or was not captured."""
+        if not 0 <= index < min(len(values), len(told.arguments)):
+            return None
+        kind = self._decoder.type(told.arguments[index].type)
+        if kind is None or kind.kind not in (DataKind.INT, DataKind.ENUM):
+            return None
+        raw = values[index].value[: kind.size]
+        return int.from_bytes(raw, "little") if len(raw) == kind.size else None
+
+    def _variant(
+        self, told: CallArguments, values: Sequence[CapturedValue], index: int
+    ) -> int | None:
+        """Which variant of what an argument points to is meant, if anything tells."""
+        argument = told.arguments[index]
+        if argument.tag < 0:
+            return argument.variant
+        return self._number(told, values, argument.tag)
+
+    def _argument(
+        self, argument: Argument, value: CapturedValue, variant: int | None = None
+    ) -> Node:
         if argument.role == Role.ELSEWHERE:
             return Leaf("(in a vector register)", None)
         if not value.value:
@@ -135,7 +174,8 @@ class ArgumentReader:
             case Role.REGISTER:
                 return Leaf(number(raw), raw)
             case Role.VALUE:
-                return self._decoder.node(argument.type, value.value, argument.name)
+                node = self._decoder.node(argument.type, value.value, argument.name)
+                return _unfollowed(node, argument.note) if argument.note and raw else node
             case Role.WHOLE:
                 return self._whole(argument, value)
             case Role.LOCATED:
@@ -143,7 +183,7 @@ class ArgumentReader:
                 if value.error:
                     return _missing("", value.error)
                 return self._decoder.array(argument.target, value.data, size, argument.name)
-        return self._target(argument, value, raw)
+        return self._target(argument, value, raw, variant)
 
     def _whole(self, argument: Argument, value: CapturedValue) -> Node:
         if value.error:
@@ -151,7 +191,9 @@ class ArgumentReader:
         data = value.data or value.value
         return self._decoder.node(argument.target, data, argument.name)
 
-    def _target(self, argument: Argument, value: CapturedValue, raw: int) -> Node:
+    def _target(
+        self, argument: Argument, value: CapturedValue, raw: int, variant: int | None
+    ) -> Node:
         """A pointer and what it points to."""
         if value.error:
             return _missing(pointer(raw), value.error)
@@ -162,10 +204,24 @@ class ArgumentReader:
             text = text_of(value.data, raw)
             assert isinstance(text, Leaf)
             return Leaf(before + text.text, text.plain)
-        node = self._decoder.node(argument.target, value.data, argument.name)
+        node = self._decoder.node(argument.target, value.data, argument.name, variant)
         if isinstance(node, Group):
             return node._replace(prefix=f"{before}&")
         return Leaf(f"{before}&{node.text}", node.plain)
+
+
+def _only(value: CapturedValue, end: int, size: int) -> CapturedValue:
+    """What was captured, its bytes from ``end`` on as zeros, if all before were captured."""
+    if end > len(value.data):
+        return value
+    whole = max(size, len(value.data))
+    return value._replace(data=value.data[:end].ljust(whole, b"\0"))
+
+
+def _unfollowed(node: Node, note: str) -> Leaf:
+    """An address of which ``note`` tells why it is not followed."""
+    shown = inline(node)
+    return Leaf(f"{shown} ({note})", {"pointer": shown, "note": note})
 
 
 def _missing(shown: str, error: int) -> Leaf:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.kernel.btf_writer import BOOL, CHAR, SIGNED, BtfWriter
 
-from retsnoop_py.kernel.arguments.model import DataKind, DataType, Field
+from retsnoop_py.kernel.arguments.model import Choice, DataKind, DataType, Field, Tag
 from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.render.args.decode import Decoder
@@ -157,12 +157,39 @@ def test_what_is_cut_is_marked_and_every_form_can_be_written(
         min_size=1,
         max_size=4,
     ),
+    st.lists(
+        st.builds(
+            Tag,
+            type=st.integers(-1, 4),
+            choices=st.lists(
+                st.builds(
+                    Choice,
+                    value=st.integers(-1, 3),
+                    members=st.lists(
+                        st.tuples(
+                            st.integers(-1, 4), st.lists(st.integers(-1, 3), max_size=2).map(tuple)
+                        ),
+                        max_size=2,
+                    ).map(tuple),
+                    cast=st.integers(-1, 4),
+                ),
+                max_size=2,
+            ).map(tuple),
+            bit_offset=st.integers(-70, 400),
+            bits=st.integers(-1, 64),
+            is_signed=st.booleans(),
+            mask=st.integers(-2, 3),
+        ),
+        max_size=3,
+    ),
     st.binary(max_size=64),
 )
-def test_types_of_a_damaged_recording_do_not_end_the_program(
-    types: list[DataType], raw: bytes
+def test_types_and_tags_of_a_damaged_recording_do_not_end_the_program(
+    types: list[DataType], tags: list[Tag], raw: bytes
 ) -> None:
-    inline(Decoder(types).node(0, raw))
+    decoder = Decoder(types, tags)
+    for variant in (None, 0, 1):
+        inline(decoder.node(0, raw, "", variant))
 
 
 def test_a_wrapper_of_itself_is_a_damaged_one() -> None:

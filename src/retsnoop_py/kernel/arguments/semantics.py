@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What BTF does not tell of members and arguments, from ``semantics.toml`` and the user's own.
+
+It becomes part of the types and arguments that a recording carries, so that a replay says what
+the live run said, whatever files the machine has where it is read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from retsnoop_py.errors import DataError
+
+__all__ = ["USER_FILE", "File", "Located", "Semantics", "UnionRule", "load_semantics", "read_file"]
+
+#: Below ``$XDG_CONFIG_HOME`` or ``~/.config``.
+USER_FILE = "retsnoop-py/arguments.toml"
+_SHIPPED = Path(__file__).with_name("semantics.toml")
+_PATH = re.compile(r"\w+(\.\w+)*")
+_MEMBER = re.compile(r"\w+(\.\w+)+")
+_ARGUMENT = re.compile(r"[^\s()]+\(\w+\)")
+_TAG = re.compile(r"\(\w+\)|\w+(\.\w+)*")
+_CAST = re.compile(r"struct \w+")
+_FORMS = {
+    _PATH: "a member",
+    _MEMBER: "TYPE.MEMBER",
+    _ARGUMENT: "FUNCTION(ARGUMENT)",
+    _TAG: "a member or (ARGUMENT)",
+    _CAST: "a list of members or 'struct NAME'",
+}
+
+
+class UnionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry of ``[[unions]]``: the file tells what its fields are."""
+
+    of: str | list[str]
+    tag: str
+    variants: dict[str, list[str] | str]
+    enum: str = ""
+    flags: list[str] = []
+    functions: dict[str, list[str]] = {}
+
+    @property
+    def places(self) -> list[str]:
+        """All of ``of``."""
+        return [self.of] if isinstance(self.of, str) else self.of
+
+    @property
+    def argument(self) -> str:
+        """The argument that is the tag, empty if a member is."""
+        return self.tag[1:-1] if self.tag.startswith("(") else ""
+
+
+class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file as it is written."""
+
+    constants: dict[str, dict[str, int]] = {}
+    anonymous: dict[str, str] = {}
+    enums: dict[str, list[str]] = {}
+    unions: list[UnionRule] = []
+    sentinels: dict[str, dict[str, int]] = {}
+    unfollowed: dict[str, list[str]] = {}
+
+
+class Located(NamedTuple):
+    """A rule for what is at ``path`` in the type it is looked up by, itself if that is empty.
+
+    ``functions``: globs of functions, and the value that the tag has in these.
+    """
+
+    path: str
+    rule: UnionRule
+    functions: tuple[tuple[str, str], ...]
+
+    def variant_in(self, function: str) -> str | None:
+        """The value of the tag in every call of that function, None if it is not known."""
+        return _first(self.functions, function)
+
+
+class Semantics:
+    """Answers by the names of types, functions and arguments; of two rules the first counts."""
+
+    def __init__(self, files: Iterable[File] = ()) -> None:
+        self._constants: dict[str, dict[str, int]] = {}
+        self._anonymous: dict[str, str] = {}
+        self._members: dict[str, dict[str, str]] = {}
+        self._rules: dict[str, list[Located]] = {}
+        #: By the name of the argument: globs of functions, and what holds for it in these.
+        self._enums: dict[str, list[tuple[str, str]]] = {}
+        self._notes: dict[str, list[tuple[str, str]]] = {}
+        for file in files:
+            self._add(file)
+
+    def _add(self, file: File) -> None:
+        for name, constants in (*file.constants.items(), *file.sentinels.items()):
+            self._constants.setdefault(name, constants)
+        self._anonymous = file.anonymous | self._anonymous
+        for enum, places in (*file.enums.items(), *((name, [name]) for name in file.sentinels)):
+            for place in places:
+                if place.endswith(")"):
+                    glob, argument = _argument(place)
+                    self._enums.setdefault(argument, []).append((glob, enum))
+                else:
+                    owner, _, path = place.partition(".")
+                    self._members.setdefault(owner, {}).setdefault(path, enum)
+        for rule in file.unions:
+            functions = tuple(
+                [(one, value) for value, globs in rule.functions.items() for one in globs]
+            )
+            for place in rule.places:
+                owner, _, path = place.partition(".")
+                self._rules.setdefault(owner, []).append(Located(path, rule, functions))
+        for note, places in file.unfollowed.items():
+            for glob, argument in map(_argument, places):
+                self._notes.setdefault(argument, []).append((glob, note))
+
+    def constants(self, name: str) -> Mapping[str, int]:
+        """The constants of that name that BTF does not have."""
+        return self._constants.get(name, {})
+
+    def first_constant(self, enum: str) -> str | None:
+        """The first constant of the enum that has no name in BTF and goes by ``enum`` here."""
+        return self._anonymous.get(enum)
+
+    def members(self, owner: str) -> tuple[tuple[str, str], ...]:
+        """The members of that type which are constants: where they are, and of which name."""
+        return tuple(self._members.get(owner, {}).items())
+
+    def rules(self, owner: str) -> list[Located]:
+        """What is known of the unions in that type."""
+        return self._rules.get(owner, [])
+
+    def enum_of(self, function: str, argument: str) -> str | None:
+        """The name of the constants that an argument is one of, None for none."""
+        return _first(self._enums.get(argument, ()), function)
+
+    def note_of(self, function: str, argument: str) -> str | None:
+        """Why the argument, a pointer, is not followed; None if it is."""
+        return _first(self._notes.get(argument, ()), function)
+
+
+def _argument(place: str) -> tuple[str, str]:
+    """A glob of functions, and the name of their argument."""
+    function, _, argument = place.rstrip(")").partition("(")
+    return function, argument
+
+
+def _first(known: Iterable[tuple[str, str]], function: str) -> str | None:
+    """What is known of the first glob that ``function`` matches; few are ever compiled."""
+    for glob, what in known:
+        if glob == function or ("*" in glob and fnmatchcase(function, glob)):
+            return what
+    return None
+
+
+def load_semantics() -> Semantics:
+    """What is shipped, and before it what the user's own file says, if there is one.
+
+    That is below ``$XDG_CONFIG_HOME`` or ``~/.config``. Raises DataError if it cannot be read, or
+    says what no such file can.
+    """
+    base = os.environ.get("XDG_CONFIG_HOME")
+    user = (Path(base) if base else Path.home() / ".config") / USER_FILE
+    return Semantics([*([read_file(user)] if user.exists() else []), read_file(_SHIPPED)])
+
+
+def read_file(path: Path) -> File:
+    """What a file of this form says; raises DataError that names the entry that is wrong."""
+    import tomllib
+
+    try:
+        found = msgspec.convert(tomllib.loads(path.read_text()), File)
+    except (OSError, ValueError) as err:  # of TOML, UTF-8 and msgspec
+        what, _, where = str(err).partition(" - at `$.")
+        why = getattr(err, "strerror", None) or what
+        raise _wrong(path, f"{where.rstrip('`')}: {why}" if where else why) from None
+    for entry, text, form in _texts(found):
+        if not form.fullmatch(text):
+            raise _wrong(path, f"{entry}: '{text}' is not {_FORMS[form]}")
+    return found
+
+
+def _texts(file: File) -> Iterator[tuple[str, str, re.Pattern[str]]]:
+    """All that has a form of its own: the entry it is in, the text, and that form."""
+    for enum, places in file.enums.items():
+        for place in places:
+            yield f"enums.{enum}", place, _ARGUMENT if place.endswith(")") else _MEMBER
+    for place in file.sentinels:
+        yield "sentinels", place, _MEMBER
+    for note, places in file.unfollowed.items():
+        for place in places:
+            yield f'unfollowed."{note}"', place, _ARGUMENT
+    for number, rule in enumerate(file.unions):
+        entry = f"unions[{number}]"
+        for place in rule.places:
+            yield f"{entry}.of", place, _PATH
+        yield f"{entry}.tag", rule.tag, _TAG
+        for value, meant in rule.variants.items():
+            where = f"{entry}.variants.{value}"
+            if isinstance(meant, str):
+                yield where, meant, _CAST
+            else:
+                yield from ((where, member, _PATH) for member in meant)
+
+
+def _wrong(path: Path, why: str) -> DataError:
+    return DataError(f"{path}: {why}", "docs/arguments.md tells what such a file may say")
