@@ -36,7 +36,13 @@ TYPEDEFS = (
 )
 
 STRUCTS: dict[str, tuple[str, ...]] = {
-    "task_struct": ("pid", "tgid", "group_leader", "comm"),
+    "ns_common": ("inum",),
+    "pid_namespace": ("ns",),
+    "upid": ("nr", "ns"),
+    "pid": ("level", "numbers"),
+    "task_struct": ("pid", "tgid", "group_leader", "thread_pid", "comm"),
+    "bpf_iter_meta": ("seq",),
+    "bpf_iter__task": ("meta", "task"),
     "kprobe": ("addr",),
     "bpf_raw_tracepoint_args": ("args",),
 }

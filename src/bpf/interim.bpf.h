@@ -63,7 +63,7 @@ static __always_inline void interim_send(void *ctx, struct session *s, struct in
 		return;
 	it->rec.parts = s->rec.parts;
 	it->rec.dropped = s->rec.dropped;
-	fill_names(&it->rec);
+	fill_identity(&it->rec);
 	if (transport_send(ctx, &it->rec, size))
 		s->rec.dropped++;
 }

@@ -76,6 +76,11 @@ struct rsn_session {
 	__u32 lost_entries; /* returns whose entry was never seen */
 	__u32 parts; /* records of type rsn_part sent for this session so far */
 	__u32 cpu; /* where it was when the record was made */
+	/* in the thread's own PID namespace, all 0 where that is the first: */
+	__u32 ns_tid;
+	__u32 ns_tgid;
+	__u32 pid_ns; /* the inode of that namespace */
+	__u32 proc_tgid; /* what the /proc of who reads this calls the process; 0: it is not there */
 };
 
 /*

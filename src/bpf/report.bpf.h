@@ -5,19 +5,21 @@
 
 #include "branches.bpf.h"
 #include "log.bpf.h"
+#include "pid_ns.bpf.h"
 #include "settings.bpf.h"
 #include "shadow.bpf.h"
 #include "transport.bpf.h"
 #include "user_stack.bpf.h"
 
-/* The names of the running thread and its process: two helper calls too many for each session. */
-static __always_inline void fill_names(struct rsn_session *rec)
+/* Who the running thread and its process are: too many helper calls for each session. */
+static __always_inline void fill_identity(struct rsn_session *rec)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
 
 	bpf_get_current_comm(rec->task_comm, sizeof(rec->task_comm));
 	bpf_core_read(rec->proc_comm, sizeof(rec->proc_comm), &leader->comm);
+	fill_ids(rec, task, leader);
 }
 
 /* Which kernel stack goes with what compose() makes. */
@@ -76,7 +78,7 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 
 	send_parts(ctx, s, kstack_used(s));
 	size = sizeof(*rec) + compose(rec, s->slots, s);
-	fill_names(rec);
+	fill_identity(rec);
 	rec->size = size;
 	rec->emit_ts = now;
 	rec->cpu = bpf_get_smp_processor_id();

@@ -79,6 +79,7 @@ struct bpf_link *bpf_program__attach_kprobe_multi_opts(const struct bpf_program 
 struct bpf_link *bpf_program__attach(const struct bpf_program *prog);
 int bpf_link__destroy(struct bpf_link *link);
 int bpf_link__fd(const struct bpf_link *link);
+int bpf_iter_create(int link_fd);
 
 int bpf_map__fd(const struct bpf_map *map);
 int bpf_map__set_type(struct bpf_map *map, int type);

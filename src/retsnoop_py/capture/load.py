@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py.attach.fsession_multi import FSESSION_MULTI
 from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.capture.arguments import configure_arguments, fill_arguments
+from retsnoop_py.capture.process_ids import ProcessIds, choose_program, process_ids
 from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.features import Features
@@ -53,19 +54,34 @@ _TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
 
 
 class LoadedObject(Value):
-    """A loaded object, whether its events go through a perf buffer, and its own links."""
+    """A loaded object, whether its events go through a perf buffer, and its own links.
+
+    ``filters`` are those of the settings with the kernel's ids of processes.
+    """
 
     obj: BpfObject
     is_perf: bool
     links: tuple[Link, ...]
+    ids: ProcessIds
+    filters: FilterSettings
 
     def set_ready(self, ready: bool) -> None:
         """Open or close the gate in front of every probe."""
         self.obj.set_global(".bss", "ready", int(ready))
 
     def add_to_tree(self, pid: int) -> None:
-        """Follow process ``pid`` and what descends from it."""
-        self.obj.map("tree").update(struct.pack("=I", pid), b"\1")
+        """Follow process ``pid``, a child of ours, and what descends from it.
+
+        Raises UnavailableError where the kernel does not tell its own id of it.
+        """
+        kernel_id = self.ids.kernel_id(pid)
+        if kernel_id is None:
+            raise UnavailableError(
+                "the kernel does not tell its own id of the command's process, which is in a PID "
+                "namespace",
+                "run retsnoop-py outside of the container, or in one with --pid=host",
+            )
+        self.obj.map("tree").update(struct.pack("=I", kernel_id), b"\1")
 
     def stats(self) -> bytes:
         """``struct rsn_stats``, raw."""
@@ -125,7 +141,9 @@ def load(
             from retsnoop_py.capture.debug import fill_log
 
             fill_log(obj, plan.functions)
-        _fill_filters(obj, settings.filters)
+        ids = process_ids(obj)
+        filters = ids.filters(settings.filters)
+        _fill_filters(obj, filters)
         if captures is not None:
             fill_arguments(obj, captures, plan)
         if by_address:
@@ -138,7 +156,7 @@ def load(
     except BaseException:
         obj.close()
         raise
-    return LoadedObject(obj, is_perf, links)
+    return LoadedObject(obj, is_perf, links, ids, filters)
 
 
 def _choose_programs(
@@ -150,6 +168,9 @@ def _choose_programs(
         from retsnoop_py.attach.injected import programs_of
 
         wanted |= programs_of(probes)
+    namer = choose_program(obj)
+    if namer:
+        wanted.add(namer)
     for program in obj.programs():
         program.set_autoload(program.name in wanted)
         if program.name in wanted and program.section == _FSESSION_SECTION:

@@ -143,7 +143,7 @@ class Reception:
         try:
             if self._command is not None:
                 self._command.release()
-                stream.see(self._command.pid)
+                stream.see(self._hooks.loaded.ids.proc_id(self._command.pid))
             self._read_until_stopped(stream)
         finally:
             with self._signals.held():

@@ -178,7 +178,8 @@ def _open_stream(run: _Run, hooks: Hooks) -> Iterator[Stream]:
 
     by = hooks.attached.by
     recorder = WholeRecorder(run.recorder, run.signals.held) if run.recorder else None
-    with open_stream(run.settings, run.target, by, hooks.loaded, recorder) as stream:
+    settings = replace(run.settings, filters=hooks.loaded.filters)
+    with open_stream(settings, run.target, by, hooks.loaded, recorder) as stream:
         for text in run.warnings:
             stream.warn(text)
         yield stream

@@ -148,6 +148,18 @@ class Program:
         link = lib.bpf_program__attach(self.handle)
         return Link(check_pointer(f"attach {self.section}", link))
 
+    def iterate(self) -> bytes:
+        """Run an iterator over everything it goes through; what it wrote."""
+        link = self.attach()
+        try:
+            fd = check(f"iterate {self.section}", lib.bpf_iter_create(link.fd))
+            with os.fdopen(fd, "rb", buffering=0) as file:
+                return file.read()
+        except OSError as error:
+            fail(f"iterate {self.section}", -(error.errno or errno.EIO))
+        finally:
+            link.close()
+
     def attach_kprobe_multi(
         self,
         addresses: Sequence[int],

@@ -28,7 +28,12 @@ class RecordedSymbolizer:
         """Know these answers about programs too."""
         self._users.update((key, _bounded(resolved)) for key, resolved in symbols)
 
-    def resolve_user(self, tgid: int, address: UserAddress) -> Resolved:
+    def resolve_user(
+        self,
+        tgid: int,
+        address: UserAddress,
+        proc_tgid: int | None = None,  # noqa: ARG002 - of the machine that recorded it
+    ) -> Resolved:
         """See :class:`retsnoop_py.symbolize.frames.UserSymbolizer`."""
         known = self._users.get(user_key(tgid, address))
         return known or Resolved(address.place, None, 0, 0, None)

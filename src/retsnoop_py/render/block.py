@@ -4,6 +4,8 @@
 ::
 
     12:31:43.934858 -> 12:31:43.935952 TID/PID 250/250 (simfail/simfail):
+
+Of a process in a container: ``TID/PID 250/250 (7/7 in its PID namespace) (simfail/simfail):``
 """
 
 from __future__ import annotations
@@ -60,8 +62,11 @@ class BlockRenderer:
 
     def _header(self, session: Session) -> str:
         time_of = self._clock.time_of_day
+        inside = ""
+        if session.has_other_ids:
+            inside = f" ({session.ns_tid}/{session.ns_tgid} in its PID namespace)"
         return (
             f"{time_of(session.start_ns)} -> {time_of(session.emit_ns)}"
-            f" TID/PID {session.tid}/{session.tgid}"
+            f" TID/PID {session.tid}/{session.tgid}{inside}"
             f" ({printable(session.task_comm)}/{printable(session.proc_comm)}):"
         )

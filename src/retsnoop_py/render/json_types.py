@@ -201,14 +201,26 @@ class SessionLost(Struct, omit_defaults=True, frozen=True, gc=False):
     entries: int = 0
 
 
+class PidNamespace(Struct, omit_defaults=True, frozen=True, gc=False):
+    """The PID namespace of a thread, as in a container, by its inode, and its ids in there.
+
+    ``inode`` is that of /proc/PID/ns/pid.
+    """
+
+    inode: int
+    tid: int
+    pid: int
+
+
 class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="session"):
     """One call of an entry function by one thread.
 
     ``stack``, ``trace``, ``branches`` and ``user_stack`` (outermost first) are null where they
     were not asked for. ``report`` is ``stitch`` or ``probe`` for a call that goes on: a chain of
     calls is about to be forgotten, an injected probe was hit. ``failed``: the chain of failures
-    reaches the entry function. ``died``: the thread exited inside the call. ``warnings`` are those
-    that text has under the session.
+    reaches the entry function. ``died``: the thread exited inside the call. ``tid`` and ``pid`` are
+    the kernel's own; ``namespace`` is null where its PID namespace has the same. ``warnings`` are
+    those that text has under the session.
     """
 
     version: int
@@ -228,6 +240,7 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     stack: list[StackEntry] | None = None
     branches: Branches | None = None
     user_stack: tuple[UserFrame, ...] | None = None
+    namespace: PidNamespace | None = None
     lost: SessionLost = SessionLost()
     warnings: tuple[str, ...] = ()
 

@@ -89,6 +89,7 @@ class JsonRenderer:
                 stack=self._stack(report),
                 branches=None if report.branches is None else self._branches(report.branches),
                 user_stack=self._user_stack(report) if self._views.user_stack else None,
+                namespace=_namespace(session),
                 lost=_lost(session),
                 warnings=tuple(session_warnings(session, self._bpf)),
             )
@@ -217,6 +218,12 @@ def _number(function: Function, register: int) -> int | None:
 
 def _function(function: Function) -> to.Func:
     return to.Func(function.name, hex(function.address), function.module)
+
+
+def _namespace(session: Session) -> to.PidNamespace | None:
+    if not session.has_other_ids:
+        return None
+    return to.PidNamespace(session.pid_ns, session.ns_tid, session.ns_tgid)
 
 
 def _lost(session: Session) -> to.SessionLost:

@@ -70,10 +70,17 @@ _SESSION = (
     "lost_entries",
     "parts",
     "cpu",
+    "ns_tid",
+    "ns_tgid",
+    "pid_ns",
+    "proc_tgid",
 )
 _COMMS = ("task_comm", "proc_comm")
 #: What an incomplete session misses: a struct without one of these had no such loss to tell.
-_LATER = ("dropped", "too_deep", "lost_exits", "lost_entries", "parts", "cpu")
+_LATER = (
+    *("dropped", "too_deep", "lost_exits", "lost_entries", "parts", "cpu"),
+    *("ns_tid", "ns_tgid", "pid_ns", "proc_tgid"),
+)
 _SLOT = ("func_id", "seq", "result", "latency")
 _PART = ("start_ts", "tid", "cnt")
 #: So many records wait for parts that may never come; more are shown without.
@@ -305,6 +312,10 @@ class Collector:
             events=events,
             args=args,
             cpu=fields[17],
+            ns_tid=fields[18],
+            ns_tgid=fields[19],
+            pid_ns=fields[20],
+            proc_tgid=fields[21],
             kind=_kind_of(flags) if flags & _INTERIM else SessionKind.FINAL,
             branches=read_branches(self._order, parts.branches) if parts.branches else None,
             user_stack=read_user_stack(self._order, parts.user_stack) if parts.user_stack else (),

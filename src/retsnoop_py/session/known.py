@@ -49,7 +49,9 @@ class KnownUserSymbols:
         self._known: dict[UserKey, Resolved] = {}
         self._new: list[UserSymbol] = []
 
-    def resolve_user(self, tgid: int, address: UserAddress) -> Resolved:
+    def resolve_user(
+        self, tgid: int, address: UserAddress, proc_tgid: int | None = None
+    ) -> Resolved:
         """See :class:`UserSymbolizer`."""
         key = user_key(tgid, address)
         found = self._known.get(key)
@@ -57,7 +59,7 @@ class KnownUserSymbols:
             if self._symbolizer is None:
                 found = Resolved(address.place, None, 0, 0, None)
             else:
-                found = self._symbolizer.resolve_user(tgid, address)
+                found = self._symbolizer.resolve_user(tgid, address, proc_tgid)
             self._known[key] = found
             self._new.append((key, found))
         return found

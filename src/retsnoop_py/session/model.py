@@ -146,6 +146,17 @@ class Session(NamedTuple):
     user_stack: tuple[UserAddress, ...] = ()
     #: What came before: of a session that goes on, or did when it was reported before.
     earlier: Earlier | None = None
+    #: Thread and process in their own PID namespace, and its inode; 0 where that is the first.
+    ns_tid: int = 0
+    ns_tgid: int = 0
+    pid_ns: int = 0
+    #: What the /proc of who traced it calls the process; 0: it was not there.
+    proc_tgid: int = 0
+
+    @property
+    def has_other_ids(self) -> bool:
+        """Whether its own PID namespace knows it by other ids than the kernel does."""
+        return bool(self.ns_tid) and (self.ns_tid, self.ns_tgid) != (self.tid, self.tgid)
 
 
 class StackRow(NamedTuple):

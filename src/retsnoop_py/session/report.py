@@ -67,5 +67,5 @@ class Reporter:
             session.earlier.wait(session.events)
 
     def _user_stack(self, session: Session) -> tuple[Resolved, ...]:
-        resolve, tgid = self._users.resolve_user, session.tgid
-        return tuple(resolve(tgid, address) for address in reversed(session.user_stack))
+        resolve, tgid, here = self._users.resolve_user, session.tgid, session.proc_tgid
+        return tuple(resolve(tgid, address, here) for address in reversed(session.user_stack))

@@ -57,8 +57,13 @@ def user_key(tgid: int, address: UserAddress) -> UserKey:
 class UserSymbolizer(Protocol):
     """Resolves addresses of programs; live from their files, at replay from the recording."""
 
-    def resolve_user(self, tgid: int, address: UserAddress) -> Resolved:
-        """Resolve what a call in process ``tgid`` returns to; ``module`` is the file's path."""
+    def resolve_user(
+        self, tgid: int, address: UserAddress, proc_tgid: int | None = None
+    ) -> Resolved:
+        """Resolve what a call in process ``tgid`` returns to; ``module`` is the file's path.
+
+        ``proc_tgid``: what our /proc calls that process, 0 for nothing, where that is not ``tgid``.
+        """
         ...
 
 

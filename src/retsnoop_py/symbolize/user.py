@@ -117,8 +117,11 @@ class ProcessSymbolizer:
         except (OSError, DataError):
             pass  # the name is tried when it is needed
 
-    def resolve_user(self, tgid: int, address: UserAddress) -> Resolved:
+    def resolve_user(
+        self, tgid: int, address: UserAddress, proc_tgid: int | None = None
+    ) -> Resolved:
         """See :class:`retsnoop_py.symbolize.frames.UserSymbolizer`."""
+        tgid = tgid if proc_tgid is None else proc_tgid
         if tgid not in self._mappings:
             self.see(tgid)
         place = address.place

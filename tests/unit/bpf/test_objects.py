@@ -32,6 +32,7 @@ PROGRAMS = {
     "rsn_probe_kprobe": "kprobe",
     "rsn_probe_tp": "tracepoint",
     "rsn_probe_rawtp": "raw_tp",
+    "rsn_pids": "iter/task",
     **TASK_PROGRAMS,
 }
 MAPS = {
@@ -74,6 +75,8 @@ SETTINGS = {
     "comm_allow_cnt": 4,
     "comm_deny_cnt": 4,
     "follow_tree": 1,
+    "in_pid_ns": 1,
+    "proc_above": 4,
     "graph_hook": 8,
     "return_hook": 8,
     "multi_return_hook": 8,
@@ -122,7 +125,7 @@ def size_of(btf: Btf, struct: str) -> int:
 @pytest.mark.parametrize(
     ("struct", "size"),
     [
-        ("rsn_session", 104),
+        ("rsn_session", 120),
         ("rsn_slot", 24),
         ("rsn_part", 24),
         ("rsn_event", 32),

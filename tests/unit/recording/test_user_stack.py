@@ -25,7 +25,9 @@ class Programs:
     def __init__(self) -> None:
         self.asked: list[tuple[int, UserAddress]] = []
 
-    def resolve_user(self, tgid: int, address: UserAddress) -> Resolved:
+    def resolve_user(
+        self, tgid: int, address: UserAddress, proc_tgid: int | None = None
+    ) -> Resolved:
         self.asked.append((tgid, address))
         if not address.build_id:
             return Resolved(address.place, None, 0, 0, f"/proc/{tgid}")

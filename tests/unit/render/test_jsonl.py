@@ -13,6 +13,7 @@ from tests.unit.session.records import (
     FUNCTIONS,
     KSTACK,
     facts,
+    failing_session,
     raw_events,
     raw_session,
     symbols,
@@ -55,6 +56,16 @@ def written(
     for line in lines:
         msgspec.json.decode(line, type=Line)
     return [json.loads(line) for line in lines]
+
+
+def test_a_process_in_a_container_has_its_ids_there_as_well() -> None:
+    inside = {"ns_tid": 3, "ns_tgid": 2, "pid_ns": 4026532201}
+    session, same, _ = written(
+        failing_session(**inside), failing_session(**(inside | {"ns_tid": 7, "ns_tgid": 6}))
+    )
+    assert (session["tid"], session["pid"]) == (7, 6)
+    assert session["namespace"] == {"inode": 4026532201, "tid": 3, "pid": 2}
+    assert "namespace" not in same
 
 
 def test_a_session_holds_raw_values_and_what_they_mean() -> None:

@@ -228,6 +228,13 @@ def test_names_in_the_header_are_escaped_and_may_be_wide() -> None:
     )
 
 
+def test_ids_of_a_pid_namespace_are_in_the_header_where_they_differ() -> None:
+    for ids, told in (((3, 2), " (3/2 in its PID namespace)"), ((250, 240), "")):
+        subject = session(ns_tid=ids[0], ns_tgid=ids[1], pid_ns=4026532201)
+        header = renderer().session(stack(subject=subject)).splitlines()[0]
+        assert header == HEADER.replace(" (worker", f"{told} (worker")
+
+
 @pytest.mark.parametrize(
     ("loss", "warning"),
     [

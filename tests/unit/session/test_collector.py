@@ -51,6 +51,32 @@ def test_calls_below_the_depth_are_unfinished_and_those_from_the_stitch_on_stitc
     assert not session.is_error
 
 
+def test_ids_of_a_pid_namespace_stand_beside_the_kernels() -> None:
+    inside = failing_session(ns_tid=3, ns_tgid=2, pid_ns=4026532201, proc_tgid=12)
+    (session,) = collector().feed(inside)
+    assert (session.tid, session.tgid) == (7, 6)
+    assert (session.ns_tid, session.ns_tgid, session.pid_ns) == (3, 2, 4026532201)
+    assert session.proc_tgid == 12
+    assert session.has_other_ids
+    for same in ({}, {"ns_tid": 7, "ns_tgid": 6, "pid_ns": 4026532201}):
+        (session,) = collector().feed(failing_session(**same))
+        assert not session.has_other_ids
+
+
+def test_records_from_before_pid_namespaces_were_told_can_be_read() -> None:
+    record = failing_session(ns_tid=3, ns_tgid=2)
+    new = layout_named(LAYOUTS, "rsn_session")
+    names = [member.name for member in new.members]
+    added = names.index("ns_tid")
+    old = Layout("rsn_session", new.members[added].offset, new.members[:added])
+    size = old.size + len(record) - new.size
+    short = struct.pack("<II", 1, size) + record[8 : old.size] + record[new.size :]
+    layouts = tuple(old if layout.name == "rsn_session" else layout for layout in LAYOUTS)
+    (session,) = Collector(FUNCTIONS, layouts).feed(short)
+    assert (session.tid, session.ns_tid, session.has_other_ids) == (7, 0, False)
+    assert session.kstack == KSTACK
+
+
 def test_losses_are_kept() -> None:
     (session,) = collector().feed(
         failing_session(dropped=1, too_deep=2, lost_exits=3, lost_entries=4)

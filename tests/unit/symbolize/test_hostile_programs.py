@@ -156,10 +156,11 @@ def test_any_name_can_be_shown_and_recorded(
     settings = Settings(views=ViewSettings(user_stack=True, format=view))
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     live = facts(views=settings.views)
+    mine = failing_session(tgid=PID, proc_tgid=PID, parts=1)
     with ProcessSymbolizer(tmp_path) as users, RecordingWriter(tmp_path / "a.rsn") as writer:
         writer.start(live)
         pipeline = Pipeline(live, settings, symbols(), out, writer, io.StringIO(), users=users)
-        pipeline.feed(raw_user_stack((2, "00" * 20, BASE + 5)) + failing_session(tgid=PID, parts=1))
+        pipeline.feed(raw_user_stack((2, "00" * 20, BASE + 5)) + mine)
         pipeline.finish({})
     out.seek(0)
     text = out.read()

@@ -100,6 +100,14 @@ def test_a_program_in_a_container_is_found_through_its_process(program: Path, ro
         assert_in_outer(processes.resolve_user(PID, raw), "/opt/program")
 
 
+def test_inside_a_container_a_process_is_found_by_its_id_there(program: Path, root: Path) -> None:
+    """The kernel's id of it may be that of another process of our /proc."""
+    with ProcessSymbolizer(root) as processes:
+        address = UserAddress("", BASE + returns_into_outer(program).place)
+        assert_in_outer(processes.resolve_user(PID + 1000, address, PID), "/opt/program")
+        assert processes.resolve_user(PID, address, 0).name is None
+
+
 def test_a_process_that_is_gone_was_seen_in_time(program: Path, root: Path) -> None:
     with ProcessSymbolizer(root) as processes:
         processes.see(PID)

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Process ids as PID namespaces number them. Everything else here goes by the kernel's own, those
+ * of the first namespace; a process below it has a further id in each namespace down to its own.
+ */
+#ifndef RSN_PID_NS_BPF_H
+#define RSN_PID_NS_BPF_H
+
+#include "settings.bpf.h"
+
+/* The process that reads us is in a PID namespace below the first. */
+const volatile bool in_pid_ns = false;
+
+/* How many namespaces above that process's own the one is which its /proc shows. */
+const volatile __u32 proc_above = 0;
+
+/* The namespace which that /proc shows, and its level; rsn_pids finds them. */
+__u64 proc_ns;
+__u32 proc_level;
+
+enum {
+	MAX_PID_NS_LEVEL = 32, /* linux/pid_namespace.h */
+};
+
+/* What rsn_pids writes of each process that the reader can name. */
+struct pid_row {
+	__u32 own; /* its id in the reader's namespace */
+	__u32 proc; /* what the reader's /proc calls it, 0 if it does not show it */
+	__u32 kernel; /* its id in the first namespace */
+	__u32 unused;
+};
+
+/* What a pid is called in the namespace at a level, which is not above its own. */
+static __always_inline struct upid *upid_at(struct pid *pid, __u32 level)
+{
+	return (void *)pid + bpf_core_field_offset(struct pid, numbers) +
+	       level * bpf_core_type_size(struct upid);
+}
+
+/* The id of a process in the namespace that /proc shows; 0 if it is not in there. */
+static __always_inline __u32 id_in_proc(struct pid *pid, __u32 level)
+{
+	struct upid *upid = upid_at(pid, proc_level);
+
+	if (level < proc_level || level > MAX_PID_NS_LEVEL ||
+	    (__u64)BPF_CORE_READ(upid, ns) != proc_ns)
+		return 0;
+	return BPF_CORE_READ(upid, nr);
+}
+
+static __noinline int fill_ids_below(struct rsn_session *rec, struct pid *tid, struct pid *tgid)
+{
+	__u32 level = BPF_CORE_READ(tid, level);
+	struct upid *upid = upid_at(tid, level);
+
+	if (level && level <= MAX_PID_NS_LEVEL) {
+		rec->ns_tid = BPF_CORE_READ(upid, nr);
+		rec->pid_ns = BPF_CORE_READ(upid, ns, ns.inum);
+		rec->ns_tgid = BPF_CORE_READ(upid_at(tgid, level), nr);
+	}
+	if (in_pid_ns)
+		rec->proc_tgid = id_in_proc(tgid, level);
+	return 0;
+}
+
+/* What the running thread is called elsewhere. */
+static __always_inline void fill_ids(struct rsn_session *rec, struct task_struct *task,
+				     struct task_struct *leader)
+{
+	struct pid *tid = BPF_CORE_READ(task, thread_pid);
+
+	rec->ns_tid = 0;
+	rec->ns_tgid = 0;
+	rec->pid_ns = 0;
+	rec->proc_tgid = rec->tgid;
+	if (in_pid_ns || BPF_CORE_READ(tid, level))
+		fill_ids_below(rec, tid, BPF_CORE_READ(leader, thread_pid));
+}
+
+/* Tells what every process of the reader's PID namespace is called; runs in the reader. */
+SEC("iter/task")
+int rsn_pids(struct bpf_iter__task *ctx)
+{
+	struct task_struct *self = (struct task_struct *)bpf_get_current_task(), *task = ctx->task;
+	struct pid *self_pid = BPF_CORE_READ(self, thread_pid), *pid;
+	__u32 own = BPF_CORE_READ(self_pid, level);
+	struct pid_row row = {};
+
+	if (!task || BPF_CORE_READ(task, pid) != BPF_CORE_READ(task, tgid) || own < proc_above)
+		return 0;
+	proc_level = own - proc_above;
+	proc_ns = (__u64)BPF_CORE_READ(upid_at(self_pid, proc_level), ns);
+	pid = BPF_CORE_READ(task, thread_pid);
+	row.own = BPF_CORE_READ(upid_at(pid, own), nr);
+	row.proc = BPF_CORE_READ(upid_at(pid, proc_level), nr);
+	row.kernel = BPF_CORE_READ(task, tgid);
+	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
+	return 0;
+}
+
+#endif

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Process ids across PID namespaces: the kernel's own for what we, in a container, are given.
+
+Inside a PID namespace every id that we see, of the held command or behind ``-p``, is one of that
+namespace, and BPF programs go by the kernel's own. A BPF iterator (Linux 5.8) tells what each
+process of our namespace is called in both, and in the namespace that our /proc shows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+
+from retsnoop_py.errors import InputError, UnavailableError
+from retsnoop_py.kernel.namespaces import in_first, levels_above
+from retsnoop_py.libbpf import BpfObject
+from retsnoop_py.settings import FilterSettings
+from retsnoop_py.value import Value, replace
+
+_PROGRAM = "rsn_pids"
+#: struct pid_row of src/bpf/pid_ns.bpf.h
+_ROW = struct.Struct("=IIII")
+
+
+class ProcessIds(Value):
+    """The processes of our PID namespace: their ids there, the kernel's, and those in /proc.
+
+    Without ``rows`` we are in the first namespace, and they are all the same.
+    """
+
+    rows: Mapping[int, tuple[int, int]] | None = None
+
+    def kernel_id(self, pid: int) -> int | None:
+        """The kernel's id of the process ``pid``; None if there is no such process."""
+        if self.rows is None or not pid:  # 0 is the idle threads in every namespace
+            return pid
+        return self.rows[pid][0] if pid in self.rows else None
+
+    def proc_id(self, pid: int) -> int:
+        """What /proc calls the process ``pid``."""
+        return pid if self.rows is None or pid not in self.rows else self.rows[pid][1]
+
+    def filters(self, given: FilterSettings) -> FilterSettings:
+        """``given`` with the kernel's ids. Raises InputError for one that does not exist."""
+        if self.rows is None:
+            return given
+        pids, deny_pids = self._known("-p", given.pids), self._known("-P", given.deny_pids)
+        return replace(given, pids=pids, deny_pids=deny_pids)
+
+    def _known(self, option: str, pids: Iterable[int]) -> tuple[int, ...]:
+        known = tuple((pid, self.kernel_id(pid)) for pid in pids)
+        for pid, kernel_id in known:
+            if kernel_id is None:
+                raise InputError(
+                    f"{option} {pid}: there is no process {pid} in this PID namespace",
+                    "an id is one of the container that retsnoop-py runs in: see `ps -e`; "
+                    "processes outside of it are found by -n NAME",
+                )
+        return tuple(kernel_id for _, kernel_id in known if kernel_id is not None)
+
+
+def choose_program(obj: BpfObject) -> str | None:
+    """Before load: the program that tells the ids, where it is needed."""
+    if in_first("pid"):
+        return None
+    obj.set_global(".rodata", "in_pid_ns", 1)
+    obj.set_global(".rodata", "proc_above", levels_above())
+    return _PROGRAM
+
+
+def process_ids(obj: BpfObject) -> ProcessIds:
+    """The ids of all processes; after load, of an object of :func:`choose_program`.
+
+    Raises UnavailableError where the kernel does not tell them.
+    """
+    if in_first("pid"):
+        return ProcessIds()
+    rows = _ROW.iter_unpack(obj.program(_PROGRAM).iterate())
+    found = {own: (kernel_id, proc_id) for own, proc_id, kernel_id, _ in rows}
+    if not found:
+        raise UnavailableError(
+            "this process is in a PID namespace, and the kernel does not tell its own process ids",
+            "run retsnoop-py outside of the container, or in one with --pid=host",
+        )
+    return ProcessIds(found)
