@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from retsnoop_py.errors import PrivilegeError
+from retsnoop_py.kernel.namespaces import in_first
 
 _CAP_SYS_ADMIN = 21
 _NEEDED = {"CAP_BPF": 39, "CAP_PERFMON": 38}
@@ -22,6 +23,11 @@ def require_rights(status: Path = Path("/proc/self/status")) -> None:
         held = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
     except (OSError, StopIteration):
         return
+    if not in_first("user", status.parent):
+        raise PrivilegeError(
+            "tracing the kernel is not for a user namespace: what root may there does not count",
+            "run it outside, or in a container without one (started as root, --userns=host)",
+        )
     # it implies the two that were split off from it in 5.8
     if held >> _CAP_SYS_ADMIN & 1:
         return

@@ -13,6 +13,7 @@ import msgspec
 from retsnoop_py.attach.plan import LADDER
 from retsnoop_py.doctor.bpf import bpf, mechanisms
 from retsnoop_py.doctor.config import config
+from retsnoop_py.doctor.container import container
 from retsnoop_py.doctor.cpu import cpu
 from retsnoop_py.doctor.kernel import kernel
 from retsnoop_py.doctor.model import Answer, Check, Group, Host
@@ -68,7 +69,7 @@ def this_host(image: Path | None = None) -> Host:
 
 def examine(host: Host) -> Diagnosis:
     """Ask everything."""
-    subjects = (mechanisms, bpf, kernel, config, cpu, sources, rights)
+    subjects = (mechanisms, bpf, kernel, config, cpu, sources, rights, container)
     checks = [check for subject in subjects for check in subject(host)]
     # The sort is stable: groups in their order, questions in that of their subjects.
     groups = list(Group)

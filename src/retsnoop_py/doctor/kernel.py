@@ -9,6 +9,7 @@ from collections.abc import Callable
 from retsnoop_py.doctor.model import Answer, Check, Group, Host, read_text
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.features import lacks_kprobes
+from retsnoop_py.kernel.namespaces import in_first
 
 __all__ = ["kernel"]
 
@@ -103,6 +104,8 @@ def _tracefs(host: Host) -> Check:
         more = f"mount -t tracefs tracefs {_TRACEFS[0]}"
     else:
         detail, more = "not mounted", f"mount -t tracefs tracefs {_TRACEFS[0]}"
+        if not in_first("pid", host.root / "proc/self"):
+            more += f"; or start the container with -v {_TRACEFS[0]}:{_TRACEFS[0]}"
     return _check("tracefs", "tracefs", Answer.NO, detail, more=more)
 
 

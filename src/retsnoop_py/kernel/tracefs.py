@@ -10,6 +10,7 @@ from pathlib import Path
 
 from retsnoop_py.errors import PrivilegeError, UnavailableError
 from retsnoop_py.kernel.features import lacks_kprobes, no_kprobes
+from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.kernel.native import ListFormat, SymbolTable
 
 __all__ = ["KprobeBlacklist", "Traceable"]
@@ -91,9 +92,10 @@ def _no_list(root: Path) -> UnavailableError:
             "this kernel has no tracefs, so it cannot trace functions",
             "use a kernel with CONFIG_FTRACE",
         )
-    return UnavailableError(
-        f"tracefs is not mounted on {tracefs}", f"run `mount -t tracefs tracefs {tracefs}`"
-    )
+    hint = f"run `mount -t tracefs tracefs {tracefs}`"
+    if not in_first("pid", root / "proc/self"):
+        hint += f", or start the container with -v {tracefs}:{tracefs}"
+    return UnavailableError(f"tracefs is not mounted on {tracefs}", hint)
 
 
 def _read_range(line: bytes) -> tuple[int, int]:

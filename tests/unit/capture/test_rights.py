@@ -43,6 +43,14 @@ def test_others_hear_to_be_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert caught.value.hint == "run it as root"
 
 
+def test_rights_in_a_user_namespace_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "ns").mkdir()
+    (tmp_path / "ns/user").touch()
+    with pytest.raises(PrivilegeError, match="user namespace") as caught:
+        require_rights(status(tmp_path, SYS_ADMIN))
+    assert "--userns=host" in (caught.value.hint or "")
+
+
 def test_without_proc_the_kernel_decides(tmp_path: Path) -> None:
     require_rights(tmp_path / "absent")
     (tmp_path / "empty").touch()
