@@ -37,6 +37,8 @@ _PATIENCE_S = 60.0
 #: Bytes of the child's memory, and of its address space: the files are mapped there.
 _MEMORY = 1 << 30
 _ADDRESSES = 8 << 30
+#: So many files are kept open for a child that has to take the place of one that ended.
+_MAX_KEPT = 64
 _NOBODY = 65534
 _HEAD = 4
 #: Bytes of an answer: 64 frames of two names of 4,096 characters, and some.
@@ -81,7 +83,7 @@ class ProgramReader:
         self._lines = lines
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._files: list[_File] = []
+        self._files: list[_File | None] = []
         #: Numbers of files that the child has, and of those it will not be given again.
         self._sent: set[int] = set()
         self._bad: set[int] = set()
@@ -114,7 +116,8 @@ class ProgramReader:
         """End the child and close the files."""
         self._stop()
         for file in self._files:
-            _close(file)
+            if file is not None:
+                _close(file)
         self._files.clear()
 
     def build_id(self, fd: int, name: str) -> str | None:
@@ -123,25 +126,29 @@ class ProgramReader:
         return None if answer is None else answer.build_id
 
     def add(self, fd: int, debug: int | None, name: str) -> int:
-        """A number for the file open as ``fd`` and its debug file; both are closed with this."""
+        """A number for the file open as ``fd`` and its debug file; both are closed here."""
         self._files.append(_File(fd, debug, name))
         return len(self._files) - 1
 
     def resolve(self, number: int, offset: int, place: int) -> Resolved | None:
         """The call that returns to ``offset`` in a file; None if the file cannot be read."""
-        if number in self._bad:
-            return None
         file = self._files[number]
+        if number in self._bad or (file is None and number not in self._sent):
+            return None
         request = _Request(number, "", offset, place, self._lines)
         fds: tuple[int, ...] = ()
-        if self._child is None or number not in self._sent:
-            request = request._replace(name=file.name)
+        name = "a program" if file is None else file.name
+        if file is not None and number not in self._sent:
+            request = request._replace(name=name)
             fds = (file.fd,) if file.debug is None else (file.fd, file.debug)
-        answer = self._ask(request, file.name, fds)
+        answer = self._ask(request, name, fds)
         if answer is None or answer.resolved is None:
             self._bad.add(number)
             return None
         self._sent.add(number)
+        if file is not None and number >= _MAX_KEPT:
+            _close(file)
+            self._files[number] = None
         return answer.resolved
 
     def _ask(self, request: _Request, name: str, fds: tuple[int, ...]) -> _Answer | None:

@@ -33,7 +33,7 @@ _MAX_PROCESSES = 1 << 12
 #: So many files are looked at, at the most, where no process tells.
 _MAX_FILES = 1 << 13
 #: So many mapped files are kept open, those that were seen first; others are found by their names.
-_MAX_OPEN = 1 << 9
+_MAX_OPEN = 1 << 7
 #: Bytes of a list of mappings that are read: 65,530 mappings with names of a usual length.
 _MAX_MAPS = 16 << 20
 
@@ -221,7 +221,10 @@ class ProcessSymbolizer:
             if fd is None:
                 return None
             debug = debug_file(self._reader.build_id(fd, file.name), self._root)
-            own = os.dup(fd)
+            try:
+                own = os.dup(fd)
+            except OSError:  # too many files are open
+                return None
         return self._reader.add(own, _open(debug), file.name)
 
     @contextmanager

@@ -31,7 +31,7 @@ from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.recording.writer import RecordingWriter
 from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import OutputFormat, Settings, ViewSettings
-from retsnoop_py.symbolize import isolated
+from retsnoop_py.symbolize import isolated, user
 from retsnoop_py.symbolize.frames import Resolved, UserAddress
 from retsnoop_py.symbolize.user import ProcessSymbolizer
 
@@ -282,6 +282,25 @@ def test_hostile_files_are_not_waited_for_without_end(
             processes.resolve_user(number, UserAddress("", BASE + 5))
         assert len(processes.warnings) < 8
         assert "no more symbols" in processes.warnings[-1]
+
+
+def test_any_number_of_programs_takes_a_few_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolated, "_MAX_KEPT", 4)
+    monkeypatch.setattr(user, "_MAX_OPEN", 4)
+    place = UserAddress("", BASE + FIRST + 8)
+    with ProcessSymbolizer(tmp_path) as processes:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for number in range(30):
+            put(tmp_path, f"opt/{number}")
+            write_maps(tmp_path, f"/opt/{number}".encode(), number)
+            assert processes.resolve_user(number, place).name == "outer"
+        assert len(list(Path("/proc/self/fd").iterdir())) < before + 16
+        os.kill(child_of(processes), signal.SIGKILL)
+        for number in range(30):
+            processes.resolve_user(number, UserAddress("", place.place + 1))
+        assert len(processes.warnings) == 1
 
 
 def test_the_reader_of_programs_has_no_rights(tmp_path: Path) -> None:
