@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from retsnoop_py.session.arguments import Captured, Items
 
 _MEMBERS = ("kind", "depth", "cpu", "id", "seq", "ts", "result")
+#: What counts from 0, which so needs no look at each event.
+_UNSIGNED = frozenset({"depth", "id", "seq"})
 _KINDS = frozenset(map(int, (EventKind.ENTRY, EventKind.EXIT, EventKind.PROBE)))
 _ARGS = frozenset(map(int, (EventKind.ARGS, EventKind.PROBE_ARGS)))
 _PROBE = int(EventKind.PROBE)
@@ -37,6 +39,9 @@ class EventDecoder:
         self._functions = functions
         self._one = layout.format()
         layout.picker(("size", *_MEMBERS))  # raises if there is one that is missing
+        for member in layout.members:
+            if member.name in _UNSIGNED and not member.code.isupper():
+                raise DataError(f"struct {layout.name}: member {member.name} has a sign")
         order = [member.name for member in layout.members]
         self._width = len(order)
         self._at = [order.index(name) for name in _MEMBERS]
@@ -117,9 +122,7 @@ class EventDecoder:
         return columns, args
 
     def _check(self, events: Events) -> None:
-        if min(events.ids, default=0) < 0 or min(events.seqs, default=0) < 0:
-            raise DataError("the number of an event makes no sense")
-        if not -1 < min(events.depths, default=0) <= max(events.depths, default=0) < _MAX_DEPTH:
+        if max(events.depths, default=0) >= _MAX_DEPTH:
             raise DataError("an event is deeper than any stack")
         if max(events.ids, default=0) < self._functions:
             return
