@@ -102,7 +102,7 @@ def test_the_layer_cannot_be_gone_around(machine: Machine) -> None:
     assert roots == []
 
 
-#: Tries to write this machine's files past the layer: argv is the victim, then a new mount's way.
+#: Tries to write this machine's files past the layer: argv is the victim, then how to mount.
 WRITER = """
 import os, subprocess, sys
 victim, device, *options = sys.argv[1:]
@@ -144,12 +144,20 @@ os.rmdir("/tmp/around")
 """
 
 
-def writes_refused(guest: Machine, tmp_path: Path, *mount: str) -> None:
-    """Let the guest try to write a file of this machine, or to make a device where it may write."""
+def makes_no_device(guest: Machine) -> None:
+    """Neither daemon makes a device on this machine, in a folder the guest may write."""
+    made = guest.run(["mknod", str(guest.share / "disk"), "b", "254", "0"])
+    assert (made.status, "Operation not permitted" in made.err) == (1, True)
+    assert not (guest.share / "disk").exists()
+
+
+def test_a_guest_that_mounts_the_files_anew_cannot_write_them(
+    machine: Machine, tmp_path: Path
+) -> None:
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     before = victim.stat()
-    result = guest.run([sys.executable, "-c", WRITER, str(victim), *mount])
+    result = machine.run([sys.executable, "-c", WRITER, str(victim), "root", "-t", "virtiofs"])
     assert result.status == 0, result.err
     *told, content = result.out.splitlines()
     assert len(told) == 17
@@ -165,15 +173,7 @@ def writes_refused(guest: Machine, tmp_path: Path, *mount: str) -> None:
         before.st_ctime_ns,
     )
     assert list(tmp_path.iterdir()) == [victim]
-    made = guest.run(["mknod", str(guest.share / "disk"), "b", "254", "0"])
-    assert (made.status, "Operation not permitted" in made.err) == (1, True)
-    assert not (guest.share / "disk").exists()
-
-
-def test_a_guest_that_mounts_the_files_anew_cannot_write_them(
-    machine: Machine, tmp_path: Path
-) -> None:
-    writes_refused(machine, tmp_path, "root", "-t", "virtiofs")
+    makes_no_device(machine)
 
 
 def test_a_read_only_view_is_made_on_hosts_of_every_age(machine: Machine) -> None:
@@ -355,19 +355,43 @@ def test_vm_run_ends_with_121_when_the_kernel_does_not_boot(parked: str, tmp_pat
     assert "neither built in nor among the modules it was given" in done.stderr
 
 
+def children_of(process: subprocess.Popen[str]) -> list[int]:
+    told = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(pid) for pid in told.split()]
+
+
+def await_the_end_of(pids: list[int]) -> None:
+    deadline = time.monotonic() + 10
+    while any(map(_running, pids)):
+        assert time.monotonic() < deadline, pids
+        time.sleep(0.1)
+
+
 @pytest.mark.one_kernel
 def test_a_killed_run_leaves_no_process(parked: str) -> None:
     argv = [TOOL, "vm", "run", "--kernel", parked, "--", "sh", "-c", "echo up; sleep 60"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        children = children_of(process)
         assert children
         process.kill()
-    deadline = time.monotonic() + 10
-    while any(_running(int(pid)) for pid in children):
-        assert time.monotonic() < deadline, children
-        time.sleep(0.1)
+    await_the_end_of(children)
+
+
+@pytest.mark.one_kernel
+def test_the_first_signal_ends_a_boot(parked: str, tmp_path: Path) -> None:
+    argv = [TOOL, "vm", "run", "--kernel", parked, "--", "true"]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, env=env, text=True) as process:
+        while len(children := children_of(process)) < 3:  # two daemons and QEMU
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=30)[1] == ""
+    assert process.returncode == 128 + signal.SIGTERM
+    await_the_end_of(children)
+    assert list(tmp_path.iterdir()) == []
 
 
 def _running(pid: int) -> bool:
@@ -381,7 +405,7 @@ def _running(pid: int) -> bool:
 
 @pytest.mark.one_kernel
 def test_without_virtiofsd_files_are_shared_by_9p(
-    parked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cloud flavours have no 9p; the ordinary ones do."""
     monkeypatch.setattr(qemu, "find_virtiofsd", lambda: None)
@@ -392,7 +416,11 @@ def test_without_virtiofsd_files_are_shared_by_9p(
         code = f"open('{guest.share}/written', 'w').write('here'); print(1)"
         assert guest.run([sys.executable, "-c", code]).out == "1\n"
         assert (guest.share / "written").read_text() == "here"
-        writes_refused(guest, tmp_path, "root", "-t", "9p", "-o", "trans=virtio,version=9p2000.L")
+        # the device serves one mount, which the layer has; it says readonly=on (test_qemu.py)
+        options = "trans=virtio,version=9p2000.L"
+        anew = guest.run(["mount", "-t", "9p", "-o", options, "root", "/mnt"])
+        assert (anew.status, "busy" in anew.err) == (32, True)
+        makes_no_device(guest)
         assert kernel_problems(guest.kernel_log()) == []
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from retsnoop_py.cli.main import main
 from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.vm import catalog
 
@@ -58,6 +59,26 @@ def test_an_unknown_name_lists_the_known_ones(own: Path) -> None:
     assert caught.value.hint is not None
     assert "5.10, 6.1, 6.12, 7.2, 7.3, newest, rc" in caught.value.hint
     assert str(own) in caught.value.hint
+
+
+def test_the_list_is_in_plain_columns_where_it_is_no_terminal(
+    own: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    own.write_text(OWN)
+    assert main(["vm", "list"]) == 0
+    titles, *rows = capsys.readouterr().out.partition("\n\n")[0].splitlines()
+    assert [row.split()[0] for row in rows] == ["5.10", "6.1", "6.12", "7.2", "7.3", "newest", "rc"]
+    assert {row[titles.index("IN THE CACHE")] for row in rows} == {"-"}
+    assert rows[-1].endswith("  release candidates")
+    own.write_text("[kernel")
+    assert main(["vm", "list"]) == 65
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"retsnoop-py: error: {own}: ")
 
 
 ENTRY = '[kernel.a]\nsuites = ["sid"]\nimage = "linux"\n'
