@@ -22,6 +22,7 @@ from urllib.parse import quote
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.vm import initrd, kernels, qemu, read_only
 from retsnoop_py.vm.channel import Channel
+from retsnoop_py.vm.debian import undisturbed
 from retsnoop_py.vm.modules import ModuleTree
 
 __all__ = ["LANES", "Host", "capabilities_to_drop", "plan_modules", "view_obstacle"]
@@ -261,7 +262,7 @@ class Host:
         if shutil.which("setpriv"):
             drops = capabilities_to_drop() if log == "qemu.log" else []
             argv = ["setpriv", "--pdeathsig", "KILL", *drops, *argv]
-        with (self._folder / log).open("wb") as output:
+        with (self._folder / log).open("wb") as output, undisturbed():
             process = subprocess.Popen(
                 argv,
                 pass_fds=tuple(fds),
@@ -271,7 +272,7 @@ class Host:
                 # Ctrl-C at the terminal is for the command in the guest, not for QEMU
                 start_new_session=True,
             )
-        self._cleanup.callback(_end, process)
+            self._cleanup.callback(_end, process)
         return process
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "parse_deb822",
     "parse_one_line",
     "run_tool",
+    "undisturbed",
 ]
 
 LISTS_FRESH_S = 6 * 3600
@@ -288,7 +289,7 @@ def run_tool(
     """
     process: subprocess.Popen[str] | None = None
     try:
-        with _undisturbed():
+        with undisturbed():
             process = subprocess.Popen(
                 argv,
                 env=env,
@@ -316,7 +317,7 @@ def run_tool(
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """Signals whose handlers may raise wait for the end of the block.
 
     A process is there before Popen() is done, and one raised in between would leave it behind.
