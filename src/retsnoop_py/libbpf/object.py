@@ -22,6 +22,8 @@ from retsnoop_py.errors import BpfError
 _DENIED = frozenset({1, 13})
 #: How libbpf introduces what the verifier said.
 _VERIFIER_LOG = "BEGIN PROG LOAD LOG"
+#: What libbpf says when none of the places where a kernel's BTF may lie has one it can read.
+_KERNEL_BTF = "failed to find valid kernel BTF"
 
 
 class MapType(IntEnum):
@@ -51,6 +53,12 @@ def fail(call: str, err: int) -> NoReturn:
         hint = "allow more open files: `ulimit -n`"
     elif _VERIFIER_LOG in log:
         hint = "the kernel's verifier refused a program: report this, with `uname -r` and -v"
+    elif _KERNEL_BTF in log:
+        # we have read it: a kind of type that libbpf does not know ends its reading
+        hint = (
+            "libbpf cannot read /sys/kernel/btf/vmlinux, which is newer than it: build with a "
+            "later libbpf of the system's, RETSNOOP_LIBBPF=system make build"
+        )
     elif -err in _DENIED:
         hint = "run as root, or with CAP_BPF and CAP_PERFMON; `dmesg` may name a lockdown"
         if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY:
