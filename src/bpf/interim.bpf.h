@@ -65,7 +65,7 @@ static __always_inline void interim_send(void *ctx, struct session *s, struct in
 	it->rec.dropped = s->rec.dropped;
 	fill_identity(&it->rec);
 	if (transport_send(ctx, &it->rec, size))
-		s->rec.dropped++;
+		count(&stats.interims_dropped);
 }
 
 /* The saved chain is about to be forgotten. */

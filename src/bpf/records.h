@@ -154,3 +154,4 @@ struct rsn_stats {
 };
 
 #endif
+	__u64 interims_dropped; /* reports of sessions that go on, but the transport buffer was full */

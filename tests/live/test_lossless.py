@@ -8,8 +8,10 @@ import signal
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from tests.live.support import FEW, PROGRAMS, PYTHON, compiled, errno_of, read_recording, trace
 
+from retsnoop_py.session.model import SessionKind
 from retsnoop_py.vm.machine import Machine
 
 
@@ -58,6 +60,26 @@ def test_a_ring_that_is_too_small_loses_sessions_and_says_how_many(machine: Mach
     assert len(recording.sessions) + lost == 10_000
     if lost:
         assert f"DROPPED SAMPLES:     {lost}" in result.err
+
+
+@pytest.mark.one_kernel
+def test_reports_of_calls_that_went_on_and_succeeded_are_shown_or_counted(
+    machine: Machine,
+) -> None:
+    path = machine.share / "interims.rsn"
+    burst = str(compiled(machine, "burst"))
+    entry = ("-e", "bpf_check_uarg_tail_zero", "-n", "burst")
+    probe = ("-I", "-J", "kprobe:bpf_check_uarg_tail_zero", "-C", "bpf.ringbuf-size=4096")
+    result = trace(machine, *entry, *probe, "-o", str(path), "--", burst, "1", "5000")
+    assert result.status == 0, result.err
+    recording = read_recording(path)
+    assert recording.stats is not None
+    lost = recording.stats.pop("interims_dropped")
+    assert not any(recording.stats.values()), recording.stats
+    assert {session.kind for session in recording.sessions} == {SessionKind.PROBE}
+    assert lost
+    assert len(recording.sessions) + lost == 5000
+    assert f"DROPPED REPORTS:     {lost}" in result.err
 
 
 def test_a_command_tree_is_followed_completely_and_nobody_else_is(machine: Machine) -> None:

@@ -82,6 +82,10 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
     larger = f"-C bpf.ringbuf-size={bpf.ringbuf_size * 2}"
     return {
         "sessions_dropped": ("DROPPED SAMPLES", f"the buffer was full: try {larger}"),
+        "interims_dropped": (
+            "DROPPED REPORTS",
+            f"of calls that went on (-I), the buffer was full: try {larger}",
+        ),
         "lost_kernel": ("DROPPED RECORDS", f"the perf buffer was full: try {larger}"),
         "lost_memory": (
             "UNREAD RECORDS",
