@@ -65,6 +65,8 @@ static __always_inline struct session *session_make(__u64 task, __u64 id)
 	s->is_err = false;
 	s->kstack_cnt[0] = 0;
 	s->kstack_cnt[1] = 0;
+	s->kstacks_bare = 0;
+	s->interrupt_depth = 0;
 	s->branch_cnt[0] = 0;
 	s->branch_cnt[1] = 0;
 	s->interim_kept = false;
@@ -163,6 +165,8 @@ static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64
 	slot->latency = now - slot->latency;
 	if (debug_log)
 		debug_exit(s, failed);
+	if (s->kstacks_bare)
+		retake_kstacks(ctx, s);
 	if (!failed && !(flags & RSN_FUNC_CANT_FAIL))
 		s->is_err = false;
 	if (failed && !s->is_err) {

@@ -25,6 +25,9 @@ struct session {
 	bool at_rest; /* no program is at work on it; never for one that has no thread */
 	bool is_err; /* the last result that could tell was a failure */
 	__u8 kstack_now; /* which kstack belongs to the slots; the other one to the saved chain */
+	__u8 kstacks_bare; /* a bit for each kstack that the kernel gave nothing of */
+	/* Calls running that an interrupt of the thread makes: their slots follow max_depth. */
+	__u32 interrupt_depth;
 	__u16 kstack_cnt[2];
 	__s16 branch_cnt[2]; /* branches kept with each kstack, or a negative errno; 0: none */
 	bool interim_kept; /* `interims` has the saved chain as it was when it was saved */
@@ -167,20 +170,48 @@ static __noinline __u32 stack_from_sites(struct session *s, __u64 *kstack)
 	return depth;
 }
 
+/* Has the kernel unwind its stack from here; false where it gave no more than where it began. */
+static __always_inline bool unwind_kstack(void *ctx, struct session *s, __u64 which)
+{
+	long bytes;
+
+	which &= 1;
+	bytes = bpf_get_stack(ctx, s->kstack[which], sizeof(s->kstack[which]), 0);
+	s->kstack_cnt[which] = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	return bytes > (long)sizeof(__u64);
+}
+
 static __always_inline void take_kstack(void *ctx, struct session *s)
 {
 	__u64 now = s->kstack_now & 1;
-	long bytes;
 
 	if (!emit_stack)
 		return;
-	bytes = bpf_get_stack(ctx, s->kstack[now], sizeof(s->kstack[now]), 0);
-	s->kstack_cnt[now] = bytes > 0 ? bytes / sizeof(__u64) : 0;
 	s->from_sites[now] = false;
-	if (keep_call_sites && s->kstack_cnt[now] <= 1) {
+	s->kstacks_bare &= ~(1 << now);
+	if (unwind_kstack(ctx, s, now))
+		return;
+	if (keep_call_sites) {
 		s->kstack_cnt[now] = stack_from_sites(s, s->kstack[now]);
 		s->from_sites[now] = true;
+	} else {
+		s->kstacks_bare |= 1 << now;
 	}
+}
+
+/*
+ * Takes bare kernel stacks again, at the return of a call further out. When a traced function ends
+ * in a jump to another one, the return address of both is the same word, hooked twice. Linux 7.3
+ * begins to unwind at what it finds there when the inner one returns: the outer one's hook, from
+ * where it does not get on. The outer one returns right after, to the same place: its stack is the
+ * one that was asked for. (Behind a hook that is not ours it is the next traced caller's.)
+ */
+static __noinline int retake_kstacks(void *ctx, struct session *s)
+{
+	for (__u32 which = 0; which < ARRAY_SIZE(s->kstack); which++)
+		if (s->kstacks_bare & 1 << which && unwind_kstack(ctx, s, which))
+			s->kstacks_bare &= ~(1 << which);
+	return 0;
 }
 
 /* Forgets the running calls from `depth` on: their returns were missed. */

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import re
 
+import msgspec
 import pytest
 from tests.live.support import (
     PROGRAMS,
@@ -20,7 +21,9 @@ from tests.live.test_cleanup import assert_back_to, leftovers
 from tests.live.test_workload import assert_ends_as_it_must
 
 from retsnoop_py.attach.plan import LADDER
+from retsnoop_py.render.json_types import Line, Session
 from retsnoop_py.settings import Mechanism
+from retsnoop_py.vm.command import Result
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES
 
@@ -147,6 +150,52 @@ def test_a_function_that_cannot_be_attached_is_left_out_and_named(
     assert named == is_trampoline, result.err
     assert ("a variable number of arguments" in result.err) == is_trampoline
     assert "[-EINVAL]" in result.out
+
+
+def chain_of(result: Result) -> list[str]:
+    """The functions of the stack of the only session, as JSON tells them."""
+    assert result.status == 0, result.err
+    assert "without kernel frames" not in result.err
+    session, _ = (msgspec.json.decode(line, type=Line) for line in result.out.splitlines())
+    assert isinstance(session, Session)
+    names = []
+    for row in session.stack or ():
+        if row.frame is None:
+            assert row.call is not None
+            names.append(row.call.function.name)
+        elif row.frame.symbol:
+            names.append(row.frame.symbol)
+    return names
+
+
+def test_a_jump_from_one_traced_function_to_another_leaves_the_stack_whole(
+    machine: Machine,
+) -> None:
+    """`bpf_map_area_alloc` may end in a jump to another, which hooks one stack slot twice.
+
+    These two are the innermost calls, or call another one, or are the first ones.
+    """
+    json = ("--format", "json")
+    command = ("--", *WORKLOAD, "bpf-map-too-large")
+    jump = ("-a", "*bpf_map_area_alloc")
+    entry = ("-e", "*_sys_bpf", "-a", "map_create", "-a", "array_map_alloc")
+    by_trampolines = chain_of(trace(machine, "--attach=fentry", *json, *entry, *jump, *command))
+    assert by_trampolines[:2] == ["entry_SYSCALL_64_after_hwframe", "do_syscall_64"]
+    assert by_trampolines[-2 - ("__bpf_map_area_alloc" in by_trampolines) :][:2] == [
+        "array_map_alloc",
+        "bpf_map_area_alloc",
+    ]
+    for mechanism in rungs_on(machine):
+        if mechanism not in (Mechanism.FENTRY, Mechanism.KPROBE):
+            by = f"--attach={mechanism.value}"
+            seen = chain_of(trace(machine, by, *json, *entry, *jump, *command))
+            assert seen == by_trampolines, mechanism
+    inner = ("-a", "__vmalloc_node_range*")
+    deeper = chain_of(trace(machine, *json, *entry, *jump, *inner, *command))
+    assert deeper[: len(by_trampolines)] == by_trampolines
+    first = ("-e", "bpf_map_area_alloc", "-a", "__bpf_map_area_alloc*")
+    alone = chain_of(trace(machine, *json, *first, *command))
+    assert alone[-len(by_trampolines) :] == by_trampolines
 
 
 def test_a_modules_function_is_traced_by_each_mechanism(machine: Machine) -> None:

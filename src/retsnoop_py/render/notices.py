@@ -72,7 +72,7 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
     if stats.get(_BARE):
         lines.append(
             f"NOTE: {_count(stats[_BARE], 'stack')} without kernel frames, traced calls only:"
-            " before Linux 5.15 the kernel cannot unwind behind a return probe. More -a show more."
+            " the kernel found no caller when asked at a return probe. More -a show more."
         )
     return lines
 
