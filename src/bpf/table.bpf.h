@@ -173,6 +173,24 @@ __noinline __u64 table_claim(__u64 task)
 	return no_place;
 }
 
+/*
+ * Lets others have a place, after all that its owner has written. An addition whose result nobody
+ * uses is a full barrier on x86; on arm64 it orders nothing, so that the last writes of the old owner,
+ * the one that empties the place among them, could arrive behind the first ones of the new owner.
+ * There the result is asked for, which makes it a full barrier. (5.18 is the first that can do that
+ * on arm64.) Who claims needs no more: its writes depend on what it read in the claims.
+ */
+static __always_inline void claim_release(__u32 *claims)
+{
+#if defined(__TARGET_ARCH_arm64)
+	__u32 before = __sync_fetch_and_add(claims, -1);
+
+	asm volatile("" ::"r"(before));
+#else
+	__sync_fetch_and_add(claims, -1);
+#endif
+}
+
 /* Gives back what table_claim() gave. */
 static __always_inline void table_release(__u64 task, __u64 place)
 {
@@ -184,7 +202,8 @@ static __always_inline void table_release(__u64 task, __u64 place)
 	if (!bucket)
 		return;
 	bucket->tasks[i] = 0;
-	__sync_fetch_and_add(&bucket->claims[i], -1);
+	barrier();
+	claim_release(&bucket->claims[i]);
 }
 
 #endif
