@@ -23,10 +23,13 @@ struct branches {
 	struct branch entries[RSN_MAX_BRANCHES];
 };
 
+/*
+ * A program may be interrupted, or preempted by another thread's, which takes its own: so each is
+ * told by a number, and is there as long as no other has been begun.
+ */
 struct branch_shot {
-	__u64 task; /* whose they are: programs of trampolines can be preempted */
-	__s64 bytes; /* or a negative errno */
-	struct branches taken;
+	__u64 number; /* of those that have been begun on this CPU */
+	struct branch entries[RSN_MAX_BRANCHES];
 };
 
 struct {
@@ -36,9 +39,10 @@ struct {
 	__type(value, struct branch_shot);
 } branch_shots SEC(".maps");
 
-/* Those that belong to a session's two kernel stacks. */
+/* Those that belong to a session's two kernel stacks, and those of a probe that is hit. */
 struct branch_pair {
 	struct branches of[2];
+	struct branches at_hit;
 };
 
 /* One for each place of the session table; the loader makes it so where LBR is used. */
@@ -56,24 +60,46 @@ static __always_inline struct branch_shot *branch_shot(void)
 	return bpf_map_lookup_elem(&branch_shots, &index);
 }
 
-/* The first thing a program does whose branches are of interest. */
-static __always_inline void branches_take(void)
+enum {
+	SHOT_RESULT_BITS = 16,
+};
+
+/*
+ * The first thing a program does whose branches are of interest. Gives, for branches_copy(), the
+ * number of what was taken and, below it, its bytes or a negative errno; 0 for nothing. The number is
+ * one more than before: if not, another program came in between.
+ */
+static __always_inline __u64 branches_take(void)
 {
 	struct branch_shot *shot = branch_shot();
+	volatile __u64 *number;
+	__u64 before, mine;
+	long bytes;
 
 	if (!shot)
-		return;
-	shot->bytes = bpf_get_branch_snapshot(shot->taken.entries, sizeof(shot->taken.entries), 0);
-	shot->task = bpf_get_current_task();
+		return 0;
+	number = &shot->number;
+	before = *number;
+	__sync_fetch_and_add(&shot->number, 1);
+	mine = *number;
+	bytes = bpf_get_branch_snapshot(shot->entries, sizeof(shot->entries), 0);
+	return mine == before + 1 ? mine << SHOT_RESULT_BITS | (__u16)bytes : 0;
 }
 
-/* How many branches were taken for the running thread, or a negative errno. */
-static __always_inline __s64 branches_taken(const struct branch_shot *shot)
+/*
+ * Copies what branches_take() gave `taken` for. How many they are, or a negative errno: -EAGAIN if
+ * another program has taken its own meanwhile, which is asked for behind the copying.
+ */
+static __noinline __s64 branches_copy(struct branch *to, __u64 taken)
 {
 	const __s64 no_entry = -2, again = -11;
-	__s64 bytes = shot->bytes;
+	struct branch_shot *shot = branch_shot();
+	__s64 bytes = (__s16)taken;
 
-	if (shot->task != bpf_get_current_task())
+	if (!shot || !taken)
+		return again;
+	bpf_probe_read_kernel(to, sizeof(shot->entries), shot->entries);
+	if (*(volatile __u64 *)&shot->number != taken >> SHOT_RESULT_BITS)
 		return again;
 	if (bytes < (__s64)sizeof(struct branch))
 		return bytes < 0 ? bytes : no_entry;
@@ -83,16 +109,12 @@ static __always_inline __s64 branches_taken(const struct branch_shot *shot)
 /* Keeps what was taken with the kernel stack that is taken now. */
 static __noinline int branches_keep(struct session *s)
 {
-	struct branch_shot *shot = branch_shot();
 	__u64 now = s->kstack_now & 1;
 	__u32 index = s->place;
 	struct branch_pair *pair = bpf_map_lookup_elem(&branch_pairs, &index);
 
-	if (!shot || !pair)
-		return 0;
-	bpf_probe_read_kernel(pair->of[now].entries, sizeof(pair->of[now].entries),
-			      shot->taken.entries);
-	s->branch_cnt[now] = branches_taken(shot);
+	if (pair)
+		s->branch_cnt[now] = branches_copy(pair->of[now].entries, s->branches_taken);
 	return 0;
 }
 
@@ -120,12 +142,15 @@ static __noinline int branches_send_kept(void *ctx, struct session *s, __u64 kst
 }
 
 /* Sends what was taken by the running program. */
-static __always_inline void branches_send_taken(void *ctx, struct session *s)
+static __noinline int branches_send_taken(void *ctx, struct session *s)
 {
-	struct branch_shot *shot = branch_shot();
+	__u32 index = s->place;
+	struct branch_pair *pair = bpf_map_lookup_elem(&branch_pairs, &index);
 
-	if (shot)
-		branches_send(ctx, s, &shot->taken, branches_taken(shot));
+	if (pair)
+		branches_send(ctx, s, &pair->at_hit,
+			      branches_copy(pair->at_hit.entries, s->branches_taken));
+	return 0;
 }
 
 #endif

@@ -49,11 +49,12 @@ int rsn_multi_entry(struct pt_regs *ctx)
 SEC("kretprobe.multi")
 int rsn_multi_return(struct pt_regs *ctx)
 {
+	__u64 taken;
+
 	if (!ready)
 		return 0;
-	if (use_lbr)
-		branches_take();
-	return session_exit(ctx, multi_cookie(ctx), PT_REGS_RC(ctx));
+	taken = use_lbr ? branches_take() : 0;
+	return session_exit(ctx, multi_cookie(ctx), PT_REGS_RC(ctx), taken);
 }
 
 /*
@@ -63,12 +64,13 @@ int rsn_multi_return(struct pt_regs *ctx)
 SEC("kprobe.session")
 int rsn_session(struct pt_regs *ctx)
 {
+	__u64 taken;
+
 	if (!ready)
 		return 1;
-	if (use_lbr)
-		branches_take();
+	taken = use_lbr ? branches_take() : 0;
 	if (session_is_return(ctx))
-		return session_exit(ctx, multi_cookie(ctx), PT_REGS_RC(ctx));
+		return session_exit(ctx, multi_cookie(ctx), PT_REGS_RC(ctx), taken);
 	return !kprobe_enter(ctx, multi_cookie(ctx), 0);
 }
 

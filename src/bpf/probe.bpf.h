@@ -13,32 +13,48 @@
 const volatile bool has_perf_cookie = false;
 const volatile bool has_raw_cookie = false;
 
+/* Whether a probe is hit in an interrupt of the session's thread; place: 0 if it is not known. */
+static __always_inline bool is_interrupt(struct session *s, __u64 task, __u32 place)
+{
+	if (!place)
+		return s->interrupt_depth;
+	if (!same_stack(place, s->sp[0]))
+		return other_stack(s, task, place) == STACK_OF_INTERRUPT;
+	drop_interrupt_calls(s, 0);
+	return false;
+}
+
 /*
- * A probe is hit in session s. cookie: its number and, as in a template's, how many arguments there
- * are; has_branches: see interim_probe().
+ * A probe is hit in session s. flags: those of its event; cookie: its number and, as in a template's,
+ * how many arguments there are; taken: what branches_take() gave, negative where it was not asked.
  */
-static __always_inline void probe_hit(void *ctx, struct session *s, __u64 cookie, bool has_branches,
-				      enum probe_context is)
+static __always_inline void probe_hit(void *ctx, struct session *s, __u64 flags, __u64 cookie,
+				      __s64 taken, enum probe_context is)
 {
 	__u64 now = emit_calls || emit_interim ? bpf_ktime_get_ns() : 0;
 
 	s->rec.last_seq++;
 	if (emit_calls)
-		log_event(ctx, s, event_of(RSN_EVENT_PROBE, cookie_func(cookie)), now, 0);
+		log_event(ctx, s, flags << 40 | event_of(RSN_EVENT_PROBE, cookie_func(cookie)), now,
+			  0);
 	if (capture_args)
 		args_from_probe(ctx, s, cookie, is);
+	if (use_lbr)
+		s->branches_taken = taken;
 	if (emit_interim)
-		interim_probe(ctx, s, now, has_branches);
+		interim_probe(ctx, s, now, taken >= 0);
 }
 
-static __always_inline int probe_enter(void *ctx, bool has_cookie, bool has_branches,
+static __always_inline int probe_enter(void *ctx, __u32 place, bool has_cookie, __s64 taken,
 				       enum probe_context is)
 {
+	__u64 task, flags;
 	struct session *s;
 
 	if (!ready)
 		return 0;
-	s = session_of(bpf_get_current_task());
+	task = bpf_get_current_task();
+	s = session_of(task);
 	if (!s)
 		return 0;
 	if (!s->at_rest) {
@@ -47,7 +63,8 @@ static __always_inline int probe_enter(void *ctx, bool has_cookie, bool has_bran
 	}
 	s->at_rest = false;
 	barrier();
-	probe_hit(ctx, s, has_cookie ? bpf_get_attach_cookie(ctx) : template_cookie(), has_branches,
+	flags = is_interrupt(s, task, place) ? RSN_EVENT_INTERRUPT : 0;
+	probe_hit(ctx, s, flags, has_cookie ? bpf_get_attach_cookie(ctx) : template_cookie(), taken,
 		  is);
 	return session_leave(s);
 }
@@ -56,21 +73,22 @@ static __always_inline int probe_enter(void *ctx, bool has_cookie, bool has_bran
 SEC("kprobe")
 int rsn_probe_kprobe(struct pt_regs *ctx)
 {
-	if (emit_interim && use_lbr)
-		branches_take();
-	return probe_enter(ctx, has_perf_cookie, true, CONTEXT_IS_AT);
+	__s64 taken = emit_interim && use_lbr ? branches_take() : 0;
+
+	return probe_enter(ctx, stack_place(PT_REGS_SP(ctx)), has_perf_cookie, taken,
+			   CONTEXT_IS_AT);
 }
 
 SEC("tracepoint")
 int rsn_probe_tp(void *ctx)
 {
-	return probe_enter(ctx, has_perf_cookie, false, CONTEXT_IS_AT);
+	return probe_enter(ctx, 0, has_perf_cookie, -1, CONTEXT_IS_AT);
 }
 
 SEC("raw_tp")
 int rsn_probe_rawtp(struct bpf_raw_tracepoint_args *ctx)
 {
-	return probe_enter(ctx, has_raw_cookie, false, CONTEXT_IS_WORDS);
+	return probe_enter(ctx, context_place(ctx), has_raw_cookie, -1, CONTEXT_IS_WORDS);
 }
 
 #endif

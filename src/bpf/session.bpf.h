@@ -229,15 +229,34 @@ static __always_inline void session_skip(struct session *s)
 {
 	if (s->depth) {
 		s->rec.lost_exits++;
+		if (s->interrupt_depth)
+			s->interrupt_depth--;
 		session_leave(s);
 	} else {
-		count(&stats.sessions_abandoned);
-		session_release(s, bpf_get_current_task());
+		session_abandon(s, bpf_get_current_task());
 	}
 }
 
-/* A traced function returns; result: its result register. */
-static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
+/* A function returns in an interrupt of the thread; false if that must be over. */
+static __noinline int interrupt_exit(void *ctx, struct session *s, __u32 func_id, __s64 result)
+{
+	__u32 depth = interrupt_call_of(s, func_id);
+
+	drop_interrupt_calls(s, depth);
+	if (!depth)
+		return false;
+	s->rec.last_seq++;
+	if (emit_calls)
+		log_event(ctx, s, event_of(RSN_EVENT_EXIT, func_id), bpf_ktime_get_ns(), result);
+	s->interrupt_depth = depth - 1;
+	return true;
+}
+
+/*
+ * A traced function returns; result: its result register; taken: what branches_take() gave, the first
+ * thing the program did, or 0.
+ */
+static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result, __u64 taken)
 {
 	__u64 task = bpf_get_current_task(), now;
 	struct session *s = session_of(task);
@@ -246,6 +265,10 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result)
 		return 0;
 	s->at_rest = false;
 	barrier();
+	if (use_lbr)
+		s->branches_taken = taken;
+	if (s->interrupt_depth && interrupt_exit(ctx, s, cookie_func(cookie), result))
+		return session_leave(s);
 	if (debug_log && s->depth <= RSN_MAX_DEPTH &&
 	    slot_at(s, s->depth - 1)->func_id != cookie_func(cookie))
 		debug_unexpected(s, cookie_func(cookie));

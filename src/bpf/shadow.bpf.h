@@ -32,6 +32,7 @@ struct session {
 	__s16 branch_cnt[2]; /* branches kept with each kstack, or a negative errno; 0: none */
 	bool interim_kept; /* `interims` has the saved chain as it was when it was saved */
 	bool user_stack_sent;
+	__u64 branches_taken; /* what branches_take() gave the program that is at work; 0: nothing */
 	struct log_mark log; /* what the log holds */
 	struct log_mark log_sent; /* what it held before */
 	__u64 place; /* in the table */

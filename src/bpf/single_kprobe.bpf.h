@@ -96,16 +96,15 @@ int rsn_kprobe(struct pt_regs *ctx)
 SEC("kretprobe")
 int rsn_kretprobe(struct pt_regs *ctx)
 {
-	__u64 cookie;
+	__u64 cookie, taken;
 
 	if (!ready)
 		return 0;
-	if (use_lbr)
-		branches_take();
+	taken = use_lbr ? branches_take() : 0;
 	cookie = probe_cookie(ctx, has_func_ip ? bpf_get_func_ip(ctx) : current_probe());
 	if (cookie == no_cookie)
 		return 0;
-	return session_exit(ctx, cookie, PT_REGS_RC(ctx));
+	return session_exit(ctx, cookie, PT_REGS_RC(ctx), taken);
 }
 
 #endif

@@ -44,17 +44,16 @@ static __always_inline int tracing_enter(void *ctx, __u64 cookie)
 SEC("fsession.multi")
 int rsn_fsession(void *ctx)
 {
-	__u64 cookie, result = 0;
+	__u64 cookie, taken, result = 0;
 
 	if (!ready)
 		return 0;
-	if (use_lbr)
-		branches_take();
+	taken = use_lbr ? branches_take() : 0;
 	cookie = bpf_get_attach_cookie(ctx);
 	if (!session_is_return(ctx))
 		return tracing_enter(ctx, cookie);
 	bpf_get_func_ret(ctx, &result);
-	return session_exit(ctx, cookie, result);
+	return session_exit(ctx, cookie, result, taken);
 }
 
 /*
@@ -72,17 +71,16 @@ int rsn_fentry(void *ctx)
 SEC("fexit/vfs_read")
 int rsn_fexit(void *ctx)
 {
-	__u64 cookie, result;
+	__u64 cookie, taken, result;
 
 	if (!ready)
 		return 0;
-	if (use_lbr)
-		branches_take();
+	taken = use_lbr ? branches_take() : 0;
 	asm volatile("%[cookie] = %[marker] ll\n"
 		     "%[result] = *(u64 *)(%[ctx] + 0)"
 		     : [cookie] "=&r"(cookie), [result] "=&r"(result)
 		     : [marker] "i"(RSN_TEMPLATE_COOKIE), [ctx] "r"(ctx));
-	return session_exit(ctx, cookie, result);
+	return session_exit(ctx, cookie, result, taken);
 }
 
 #endif
