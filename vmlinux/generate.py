@@ -40,7 +40,7 @@ STRUCTS: dict[str, tuple[str, ...]] = {
     "pid_namespace": ("ns",),
     "upid": ("nr", "ns"),
     "pid": ("level", "numbers"),
-    "task_struct": ("pid", "tgid", "group_leader", "thread_pid", "comm"),
+    "task_struct": ("stack", "pid", "tgid", "group_leader", "thread_pid", "comm"),
     "bpf_iter_meta": ("seq",),
     "bpf_iter__task": ("meta", "task"),
     "kprobe": ("addr",),

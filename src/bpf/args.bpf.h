@@ -214,7 +214,7 @@ static __always_inline void args_rewind(struct session *s)
 	struct log *log = emit_calls || emit_interim ? NULL : log_of(s);
 	struct log_mark *mark;
 
-	if (!log || s->depth >= RSN_MAX_DEPTH)
+	if (!log || s->depth >= RSN_MAX_DEPTH || s->interrupt_depth)
 		return;
 	mark = &log->marks[slot_index(s->depth)];
 	if (s->depth < s->max_depth && !s->is_err && !s->saved_from) {
@@ -225,6 +225,12 @@ static __always_inline void args_rewind(struct session *s)
 	}
 	mark->bytes = s->log_sent.bytes + s->log.bytes;
 	mark->events = s->log_sent.events + s->log.events;
+}
+
+/* Whether the call that was pushed may be shown: without a trace an interrupt's never is. */
+static __always_inline bool args_wanted(struct session *s)
+{
+	return emit_calls || emit_interim || !s->interrupt_depth;
 }
 
 /* The arguments of a call that was pushed, from the registers at its first instruction. */

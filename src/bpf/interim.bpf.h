@@ -128,6 +128,23 @@ static __always_inline __u64 running_kstack(void *ctx, struct session *s, __u64 
 	return cnt * sizeof(*kstack);
 }
 
+/* Adds the calls that an interrupt makes to the `cnt` slots of a record; how many there are then. */
+static __noinline __u64 add_interrupt(struct interim *it, struct session *s, __u64 cnt)
+{
+	__u64 from = s->max_depth, end = from + s->interrupt_depth;
+
+	it->rec.interrupt_pos = 0;
+	if (end > RSN_MAX_DEPTH)
+		end = RSN_MAX_DEPTH;
+	if (from >= end)
+		return cnt;
+	it->rec.interrupt_pos = cnt;
+	end = slot_index(end - from);
+	bpf_probe_read_kernel(&it->slots[slot_index(cnt)], end * sizeof(it->slots[0]),
+			      &s->slots[slot_index(from)]);
+	return cnt + end;
+}
+
 /* Makes a record of where the session is now. */
 static __always_inline void interim_make_running(void *ctx, struct interim *it, struct session *s,
 						 __u64 now)
@@ -137,6 +154,7 @@ static __always_inline void interim_make_running(void *ctx, struct interim *it, 
 
 	interim_begin(it, s, now);
 	bpf_probe_read_kernel(it->slots, tail * sizeof(it->slots[0]), s->slots);
+	tail = slot_index(add_interrupt(it, s, tail) - 1) + 1;
 	if (emit_stack)
 		bytes = running_kstack(ctx, s, (__u64 *)&it->slots[tail]);
 	it->rec.type = RSN_RECORD_SESSION;

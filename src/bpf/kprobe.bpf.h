@@ -35,7 +35,7 @@ static __always_inline void keep_call_site(struct pt_regs *ctx, struct session *
 	__u32 depth = s->depth;
 	long bytes;
 
-	if (depth >= RSN_MAX_DEPTH)
+	if (depth >= RSN_MAX_DEPTH || s->interrupt_depth)
 		return;
 	BPF_KPROBE_READ_RET_IP(s->sites[slot_index(depth)], ctx);
 	if (depth)
@@ -61,7 +61,7 @@ static __always_inline bool kprobe_enter(struct pt_regs *ctx, __u64 cookie, __u6
 	if (capture_args)
 		args_rewind(s);
 	push(ctx, s, cookie_func(cookie), place, bpf_ktime_get_ns());
-	if (capture_args)
+	if (capture_args && args_wanted(s))
 		args_from_regs(ctx, s, cookie_func(cookie));
 	session_leave(s);
 	return true;

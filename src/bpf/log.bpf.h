@@ -111,8 +111,8 @@ static __noinline int log_event(void *ctx, struct session *s, __u64 kind_id, __u
 		return 0;
 	event->size = sizeof(*event);
 	event->kind = kind_id >> 32;
-	event->unused = 0;
-	event->depth = s->depth + (event->kind == RSN_EVENT_PROBE);
+	event->flags = s->interrupt_depth ? RSN_EVENT_INTERRUPT : kind_id >> 40;
+	event->depth = s->depth + s->interrupt_depth + (event->kind == RSN_EVENT_PROBE);
 	event->cpu = bpf_get_smp_processor_id();
 	event->id = kind_id;
 	event->seq = s->rec.last_seq;

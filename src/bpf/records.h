@@ -75,7 +75,8 @@ struct rsn_session {
 	__u32 lost_exits; /* calls whose return was never seen, unwound when an outer one returned */
 	__u32 lost_entries; /* returns whose entry was never seen */
 	__u32 parts; /* records of type rsn_part sent for this session so far */
-	__u32 cpu; /* where it was when the record was made */
+	__u16 cpu; /* where it was when the record was made */
+	__u16 interrupt_pos; /* first slot of the calls that an interrupt makes, 0 for none */
 	/* in the thread's own PID namespace, all 0 where that is the first: */
 	__u32 ns_tid;
 	__u32 ns_tgid;
@@ -104,11 +105,15 @@ enum rsn_event_kind {
 	RSN_EVENT_PROBE_ARGS = 5, /* struct rsn_args: what the injected probe found */
 };
 
+enum rsn_event_flags {
+	RSN_EVENT_INTERRUPT = 1, /* in an interrupt of the session's thread */
+};
+
 /* A call, a return, or a hit of an injected probe. */
 struct rsn_event {
 	__u16 size; /* bytes, a multiple of 8; all kinds begin with size and kind */
 	__u8 kind; /* enum rsn_event_kind */
-	__u8 unused;
+	__u8 flags; /* enum rsn_event_flags */
 	__u16 depth; /* of the call that is entered or left, from 1; a hit's as if it were one */
 	__u16 cpu;
 	__u32 id; /* of the function, or of the injected probe */
@@ -151,7 +156,7 @@ struct rsn_stats {
 	__u64 tree_overflow; /* a child process could not be added to the followed tree */
 	__u64 sessions_abandoned; /* not reported: the entry function's return was not caught */
 	__u64 calls_skipped; /* not recorded: made while a program of ours was at work on the session */
+	__u64 interims_dropped; /* reports of sessions that go on, but the transport buffer was full */
 };
 
 #endif
-	__u64 interims_dropped; /* reports of sessions that go on, but the transport buffer was full */

@@ -56,6 +56,7 @@ static __noinline __u64 compose(struct rsn_session *rec, struct rsn_slot *slots,
 	rec->depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
 	rec->slot_cnt = tail;
 	rec->kstack_cnt = kstack_cnt;
+	rec->interrupt_pos = 0;
 	return tail * sizeof(*slots) + kstack_cnt * sizeof(__u64);
 }
 
@@ -103,6 +104,7 @@ static __noinline int disown(void *ctx, struct session *s, __u64 now)
 	rec->flags = RSN_SESSION_IGNORED;
 	rec->slot_cnt = 0;
 	rec->kstack_cnt = 0;
+	rec->interrupt_pos = 0;
 	transport_send(ctx, rec, sizeof(*rec));
 	return 0;
 }

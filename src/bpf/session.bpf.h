@@ -112,10 +112,39 @@ static __always_inline void push_slot(struct session *s, __u32 func_id, __u32 pl
 	s->is_err = false;
 }
 
+/*
+ * Records a call that session_join() found to be an interrupt's. It lies behind all that the thread
+ * has left in its slots, and is gone when it returns: nothing of the thread's chains changes.
+ */
+static __noinline int interrupt_push(struct session *s, __u32 func_id, __u32 place, __u64 now)
+{
+	__u64 at = interrupt_slot(s, s->interrupt_depth);
+	__u32 seq = ++s->rec.last_seq;
+	struct rsn_slot *slot;
+
+	if (at >= RSN_MAX_DEPTH) {
+		s->rec.too_deep++;
+		return 0;
+	}
+	slot = slot_at(s, at);
+	slot->func_id = func_id;
+	slot->seq = seq;
+	slot->result = 0;
+	slot->latency = now;
+	s->sp[slot_index(at)] = place;
+	return 0;
+}
+
 /* Records a call, at `now`. */
 static __always_inline void push(void *ctx, struct session *s, __u32 func_id, __u32 place,
 				 __u64 now)
 {
+	if (s->interrupt_depth) {
+		interrupt_push(s, func_id, place, now);
+		if (emit_calls)
+			log_event(ctx, s, event_of(RSN_EVENT_ENTRY, func_id), now, 0);
+		return;
+	}
 	if (emit_interim)
 		interim_before_call(ctx, s, now);
 	push_slot(s, func_id, place, now);
@@ -179,9 +208,45 @@ static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64
 	s->depth = depth;
 }
 
+/* The session's first call has not returned, and never will as far as we know: it is given up. */
+static __always_inline void session_abandon(struct session *s, __u64 task)
+{
+	count(&stats.sessions_abandoned);
+	session_release(s, task);
+}
+
+/*
+ * Sorts out, when func_id is entered at `place`, which calls of a joined session must be over. False
+ * if all are, and it with them.
+ */
+static __always_inline bool session_settle(struct session *s, __u64 task, __u32 place,
+					   __u32 func_id)
+{
+	__u64 top = slot_index(s->depth - 1);
+
+	if (!same_stack(place, s->sp[0])) {
+		int stack = other_stack(s, task, place);
+
+		if (stack == STACK_OF_NEXT)
+			return false;
+		if (stack == STACK_OF_INTERRUPT) {
+			if (s->interrupt_depth)
+				drop_interrupted(s, place, func_id);
+			s->interrupt_depth++;
+			return true;
+		}
+	} else if (s->interrupt_depth) {
+		drop_interrupt_calls(s, 0);
+	}
+	if (s->depth <= RSN_MAX_DEPTH &&
+	    has_returned(s->sp[top], s->slots[top].func_id, place, func_id))
+		drop_returned(s, place, func_id);
+	return s->depth;
+}
+
 /*
  * A traced function is entered. cookie: its id and enum rsn_func_flags; place: stack_place() of the
- * stack pointer at its first instruction, 0 if unknown. Gives the session the call belongs to,
+ * stack pointer at its first instruction. Gives the session the call belongs to,
  * the running one or one that it starts, or NULL. A push() and then session_leave() follow, or a
  * session_skip().
  */
@@ -191,24 +256,17 @@ static __always_inline struct session *session_join(__u64 cookie, __u32 place)
 	struct session *s = session_of(task);
 
 	if (s) {
-		__u64 top = slot_index(s->depth - 1);
-
 		if (!s->at_rest) {
 			/* what an interrupt calls is no loss */
-			if (!place || same_stack(place, s->sp[top]))
+			if (same_stack(place, s->sp[0]))
 				count(&stats.calls_skipped);
 			return NULL;
 		}
 		s->at_rest = false;
 		barrier();
-		if (!place || s->depth > RSN_MAX_DEPTH ||
-		    !has_returned(s->sp[top], s->slots[top].func_id, place, cookie_func(cookie)))
+		if (session_settle(s, task, place, cookie_func(cookie)))
 			return s;
-		drop_returned(s, place, cookie_func(cookie));
-		if (s->depth)
-			return s;
-		count(&stats.sessions_abandoned);
-		session_release(s, task);
+		session_abandon(s, task);
 	}
 	if (!(cookie_flags(cookie) & RSN_FUNC_ENTRY))
 		return NULL;
@@ -310,6 +368,7 @@ static __always_inline int session_die(void *ctx, __u64 task)
 		return 0;
 	s->at_rest = false;
 	barrier();
+	drop_interrupt_calls(s, 0);
 	now = bpf_ktime_get_ns();
 	if (emit_interim)
 		interim_at_end(ctx, s);

@@ -56,6 +56,7 @@ struct rsn_types {
 	enum rsn_func_flags func_flags;
 	enum rsn_session_flags session_flags;
 	enum rsn_event_kind event_kind;
+	enum rsn_event_flags event_flags;
 	struct rsn_session session;
 	struct rsn_slot slot;
 	struct rsn_part part;

@@ -86,16 +86,32 @@ static __always_inline __u32 cookie_flags(__u64 cookie)
 	return cookie >> 32;
 }
 
-/* A stack pointer, in units of 8 bytes and short of its highest bits; 0 stands for unknown. */
-static __always_inline __u32 stack_place(__u64 sp)
+/* The low half of a stack pointer, in units of 8 bytes; 0 stands for unknown. */
+static __always_inline __u32 stack_place(__u32 sp)
 {
 	return sp >> 3;
 }
 
-/* Whether two stack places are in the same 16 KiB: interrupts run on stacks of their own. */
+/*
+ * Where the stack is on which a trampoline or a raw tracepoint has put the program's context: below
+ * the caller's frame and above the function's. The verifier takes half of a pointer for a number,
+ * if the loader may see the kernel's memory.
+ */
+static __always_inline __u32 context_place(void *ctx)
+{
+	__u32 low = (__u64)ctx;
+
+	asm volatile("%[low] = %[low]" : [low] "+w"(low));
+	return stack_place(low);
+}
+
+/* Kernel stacks are of this size, and those of threads lie at multiples of it. */
+const volatile __u32 stack_bytes = 16 << 10;
+
+/* Whether two stack places are on the same stack: interrupts run on stacks of their own. */
 static __always_inline bool same_stack(__u32 place, __u32 other)
 {
-	return !((place ^ other) >> 11);
+	return (place ^ other) < stack_bytes / 8;
 }
 
 /*
@@ -238,6 +254,72 @@ static __noinline int drop_returned(struct session *s, __u32 place, __u32 func_i
 	}
 	drop_calls(s, kept);
 	return 0;
+}
+
+/* What a call is that is not on the stack of the session's first one. */
+enum other_stack {
+	STACK_OF_INTERRUPT, /* an interrupt of the thread makes it */
+	STACK_OF_SESSION, /* it is like any other: an interrupt's stack may lie across our bounds */
+	STACK_OF_NEXT, /* the interrupt whose call began the session must be over */
+};
+
+static __noinline int other_stack(struct session *s, __u64 task, __u32 place)
+{
+	struct task_struct *thread = (struct task_struct *)task;
+	__u32 own = stack_place((__u64)BPF_CORE_READ(thread, stack)), first = s->sp[0];
+	__u32 apart = place > first ? place - first : first - place;
+
+	if (same_stack(first, own))
+		return STACK_OF_INTERRUPT;
+	return same_stack(place, own) || apart >= stack_bytes / 8 ? STACK_OF_NEXT :
+								    STACK_OF_SESSION;
+}
+
+/* The slot of the interrupt's call at `depth`, from 1, which may be beyond the last one. */
+static __always_inline __u64 interrupt_slot(struct session *s, __u32 depth)
+{
+	return s->max_depth + depth - 1;
+}
+
+/* The interrupt's calls from `depth` on must be over: their returns were missed. */
+static __always_inline void drop_interrupt_calls(struct session *s, __u32 depth)
+{
+	s->rec.lost_exits += s->interrupt_depth - depth;
+	s->interrupt_depth = depth;
+}
+
+/* An interrupt of the thread calls func_id: those of its calls that must have returned go. */
+static __noinline int drop_interrupted(struct session *s, __u32 place, __u32 func_id)
+{
+	__u32 kept = s->interrupt_depth;
+
+	for (int i = 0; i < RSN_MAX_DEPTH && kept; i++) {
+		__u64 top = interrupt_slot(s, kept);
+
+		if (top >= RSN_MAX_DEPTH)
+			break;
+		top = slot_index(top);
+		if (!has_returned(s->sp[top], s->slots[top].func_id, place, func_id))
+			break;
+		kept--;
+	}
+	drop_interrupt_calls(s, kept);
+	return 0;
+}
+
+/* The depth of the interrupt's innermost running call of func_id; 0 if there is none. */
+static __noinline __u32 interrupt_call_of(struct session *s, __u32 func_id)
+{
+	__u32 depth = s->interrupt_depth;
+
+	for (int i = 0; i < RSN_MAX_DEPTH && depth; i++) {
+		__u64 slot = interrupt_slot(s, depth);
+
+		if (slot >= RSN_MAX_DEPTH || slot_at(s, slot)->func_id == func_id)
+			break;
+		depth--;
+	}
+	return depth;
 }
 
 /* Makes the innermost running call of func_id the last one; false if there is none. */

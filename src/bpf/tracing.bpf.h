@@ -10,25 +10,13 @@
 #include "template.bpf.h"
 
 /*
- * Where the stack is: the context lies on it, below the caller's frame and above the function's.
- * The verifier takes a pointer for a number only when it comes from memory it did not watch.
- */
-static __always_inline __u32 context_place(void *ctx)
-{
-	__u64 address = 0;
-
-	bpf_probe_read_kernel(&address, sizeof(address), &ctx);
-	return stack_place(address);
-}
-
-/*
  * The kernel calls no program that is already running on the CPU, for another thread that was
- * preempted in it for instance: an entry function's return may be missed. Its next call tells by
- * its place that the last one is over; of others the place is not worth its cost.
+ * preempted in it for instance: a return may be missed. The next call tells by its place that the
+ * last one is over.
  */
 static __always_inline int tracing_enter(void *ctx, __u64 cookie)
 {
-	__u32 place = cookie_flags(cookie) & RSN_FUNC_ENTRY ? context_place(ctx) : 0;
+	__u32 place = context_place(ctx);
 	struct session *s = session_join(cookie, place);
 
 	if (!s)
@@ -36,7 +24,7 @@ static __always_inline int tracing_enter(void *ctx, __u64 cookie)
 	if (capture_args)
 		args_rewind(s);
 	push(ctx, s, cookie_func(cookie), place, bpf_ktime_get_ns());
-	if (capture_args)
+	if (capture_args && args_wanted(s))
 		args_from_trampoline(ctx, s, cookie);
 	return session_leave(s);
 }

@@ -181,10 +181,7 @@ def test_a_jump_from_one_traced_function_to_another_leaves_the_stack_whole(
     entry = ("-e", "*_sys_bpf", "-a", "map_create", "-a", "array_map_alloc")
     by_trampolines = chain_of(trace(machine, "--attach=fentry", *json, *entry, *jump, *command))
     assert by_trampolines[:2] == ["entry_SYSCALL_64_after_hwframe", "do_syscall_64"]
-    assert by_trampolines[-2 - ("__bpf_map_area_alloc" in by_trampolines) :][:2] == [
-        "array_map_alloc",
-        "bpf_map_area_alloc",
-    ]
+    assert "array_map_alloc" in by_trampolines
     for mechanism in rungs_on(machine):
         if mechanism not in (Mechanism.FENTRY, Mechanism.KPROBE):
             by = f"--attach={mechanism.value}"
@@ -193,6 +190,9 @@ def test_a_jump_from_one_traced_function_to_another_leaves_the_stack_whole(
     inner = ("-a", "__vmalloc_node_range*")
     deeper = chain_of(trace(machine, *json, *entry, *jump, *inner, *command))
     assert deeper[: len(by_trampolines)] == by_trampolines
+    if "bpf_map_area_alloc" not in by_trampolines:
+        assert machine.release.startswith("5.10."), "it refuses the size before it allocates"
+        return
     first = ("-e", "bpf_map_area_alloc", "-a", "__bpf_map_area_alloc*")
     alone = chain_of(trace(machine, *json, *first, *command))
     assert alone[-len(by_trampolines) :] == by_trampolines

@@ -70,6 +70,7 @@ struct pid {
 };
 
 struct task_struct {
+	void *stack;
 	pid_t pid;
 	pid_t tgid;
 	struct task_struct *group_leader;

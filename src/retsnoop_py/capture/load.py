@@ -49,6 +49,7 @@ _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
 #: The same for kprobe.multi, where fprobe hooks by itself; since 6.14 it does so through the
 #: function graph tracer, after our entry program has run.
 _FPROBE_HOOKS = "fprobe_exit_handler"
+_STACK_BYTES = 16 << 10
 _TREE_PROGRAM = "rsn_task_fork"
 _TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
 
@@ -122,6 +123,7 @@ def load(
         _choose_programs(obj, plan, settings, probes)
         _configure(obj, settings, is_perf=is_perf)
         _tell_return_hooks(obj, facts)
+        obj.set_global(".rodata", "stack_bytes", _stack_bytes(facts))
         if probes:
             obj.set_global(".rodata", "has_perf_cookie", int(features.cookie))
             obj.set_global(".rodata", "has_raw_cookie", int(features.raw_cookie))
@@ -269,6 +271,12 @@ def _tell_return_hooks(obj: BpfObject, facts: KernelFacts) -> None:
     obj.set_global(".rodata", "graph_hook", find("return_to_handler") or 0)
     obj.set_global(".rodata", "return_hook", hook)
     obj.set_global(".rodata", "multi_return_hook", hook if find(_FPROBE_HOOKS) else 0)
+
+
+def _stack_bytes(facts: KernelFacts) -> int:
+    """``THREAD_SIZE`` of x86-64 and arm64: twice as much for KASAN, no less than a page."""
+    kasan = facts.kallsyms.address_of("__asan_load8_noabort") is not None
+    return max(_STACK_BYTES << kasan, os.sysconf("SC_PAGE_SIZE"))
 
 
 def _fill_addresses(obj: BpfObject, plan: AttachPlan) -> None:

@@ -10,7 +10,7 @@
     ← __sys_bpf                   [-EINVAL]  155.802us
 
 ``→`` is a call, ``←`` its return, ``↔`` both if nothing traced is in between, ``◎`` a hit of an
-injected probe.
+injected probe, ``↯`` what an interrupt of the thread does.
 """
 
 from __future__ import annotations
@@ -128,6 +128,8 @@ class CallsSection:
         else:
             mark = {RowKind.ENTRY: marks.entry, RowKind.EXIT: marks.exit}.get(row.kind, marks.leaf)
             text = self._names[row.id]
+        if row.interrupt:
+            text = f"{marks.interrupt} {text}"
         if level >= _MAX_LEVELS:
             text, level = f"{text} (depth {level + 1})", _MAX_LEVELS
         return f"{_INDENT * level}{mark} {text}"

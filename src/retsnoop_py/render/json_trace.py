@@ -35,6 +35,7 @@ class _Step(NamedTuple):
     began: int | None
     inner: tuple[int, ...] | None
     missing: int
+    interrupt: bool
 
 
 class TraceEncoder:
@@ -58,16 +59,16 @@ class TraceEncoder:
 
     def events(self, session: Session, trace: Trace) -> list[to.TraceEvent]:
         """Every event, and where some are missing."""
-        _, _, cpus, _, seqs, times, results = trace.events
+        _, _, cpus, _, seqs, times, results, _ = trace.events
         arguments, functions, result_of = self._arguments, self._functions, self._result
         entered, returned = to.Entered, to.Returned
         took: dict[int, int] = dict(trace.spent)
         found: list[to.TraceEvent] = []
-        for kind, depth, number, at, began, inner, missing in self._steps_of(trace.shape):
+        for kind, depth, number, at, began, inner, missing, irq in self._steps_of(trace.shape):
             if kind is _ENTRY:
                 given = None if arguments is None else arguments(session, seqs[at])
                 function = functions[number]
-                found.append(entered(seqs[at], times[at], depth, cpus[at], function, given))
+                found.append(entered(seqs[at], times[at], depth, cpus[at], function, given, irq))
             elif kind is _EXIT:
                 total = own = None
                 if began is not None:
@@ -84,12 +85,13 @@ class TraceEncoder:
                         result,
                         total,
                         own,
+                        irq,
                     )
                 )
             elif kind is _PROBE:
                 given = None if arguments is None else arguments(session, seqs[at])
                 probe = self._probe_name(number)
-                found.append(to.ProbeHit(seqs[at], times[at], depth, cpus[at], probe, given))
+                found.append(to.ProbeHit(seqs[at], times[at], depth, cpus[at], probe, given, irq))
             elif kind is _EARLIER:
                 found.append(to.ToldBefore(missing))
             else:
@@ -112,10 +114,10 @@ def _without(total: int, inner: tuple[int, ...] | None, took: dict[int, int]) ->
 
 
 def _steps(row: TraceRow) -> Iterator[_Step]:
-    kind, depth, number, event, began, inner, missing = row
+    kind, depth, number, event, began, inner, missing, interrupt = row
     ends = None if inner is None else tuple(ended for _, ended in inner)
     if kind is RowKind.LEAF:
         assert began is not None
-        yield _Step(RowKind.ENTRY, depth, number, began, None, None, 0)
+        yield _Step(RowKind.ENTRY, depth, number, began, None, None, 0, interrupt)
         kind = RowKind.EXIT
-    yield _Step(kind, depth, number, event, began, ends, missing)
+    yield _Step(kind, depth, number, event, began, ends, missing, interrupt)

@@ -83,7 +83,7 @@ class Call(Struct, omit_defaults=True, frozen=True, gc=False):
     """A traced call on the stack. Without ``result`` and ``duration_ns`` it had not returned.
 
     ``stitched``: it belongs to an earlier chain of failures. ``arguments`` are null where none
-    were captured.
+    were captured. ``interrupt``: an interrupt of the thread made it.
     """
 
     function: Func
@@ -92,6 +92,7 @@ class Call(Struct, omit_defaults=True, frozen=True, gc=False):
     duration_ns: int | None = None
     stitched: bool = False
     arguments: tuple[Argument, ...] | None = None
+    interrupt: bool = False
 
 
 class StackEntry(Struct, omit_defaults=True, frozen=True, gc=False):
@@ -102,7 +103,10 @@ class StackEntry(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class Entered(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="entry"):
-    """A call of a traced function begins; ``depth`` is 1 for the entry function."""
+    """A call of a traced function begins; ``depth`` is 1 for the entry function.
+
+    ``interrupt``: an interrupt of the thread makes it.
+    """
 
     seq: int
     time_ns: int
@@ -110,6 +114,7 @@ class Entered(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="even
     cpu: int
     function: Func
     arguments: tuple[Argument, ...] | None = None
+    interrupt: bool = False
 
 
 class Returned(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="exit"):
@@ -127,6 +132,7 @@ class Returned(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="eve
     result: Result
     duration_ns: int | None = None
     self_ns: int | None = None
+    interrupt: bool = False
 
 
 class ProbeHit(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="probe"):
@@ -138,6 +144,7 @@ class ProbeHit(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="eve
     cpu: int
     probe: str
     arguments: tuple[Argument, ...] | None = None
+    interrupt: bool = False
 
 
 class Missing(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="missing"):

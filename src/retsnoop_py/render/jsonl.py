@@ -159,7 +159,11 @@ class JsonRenderer:
         arguments = self._arguments(session, call.seq)
         if not call.finished:
             return to.Call(
-                self._functions[number], call.seq, stitched=call.stitched, arguments=arguments
+                self._functions[number],
+                call.seq,
+                stitched=call.stitched,
+                arguments=arguments,
+                interrupt=call.interrupt,
             )
         return to.Call(
             self._functions[number],
@@ -168,6 +172,7 @@ class JsonRenderer:
             call.latency_ns,
             call.stitched,
             arguments,
+            call.interrupt,
         )
 
     def _frame(self, frame: Resolved, is_hidden: bool) -> to.Frame:

@@ -19,6 +19,8 @@ class Marks(Value):
     gap: str = "‼"
     #: A call stitched from an earlier chain of failures.
     stitched: str = "⌇"
+    #: A call that an interrupt made.
+    interrupt: str = "↯"
     argument: str = "›"  # noqa: RUF001 - retsnoop's
     #: The rest of a value that was cut.
     cut: str = "…"
@@ -39,6 +41,7 @@ ASCII = Marks(
     probe="@",
     gap="!",
     stitched="*",
+    interrupt="~",
     argument="|",
     cut="...",
 )

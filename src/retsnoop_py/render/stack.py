@@ -6,7 +6,8 @@ A row is marks, duration, result, symbol and source::
        73us [-ENOMEM]  __x64_sys_bpf+0x1a  (kernel/bpf/syscall.c:5067)
     !⌇  2us [NULL]     bpf_map_alloc_percpu
 
-``!`` marks a call without a kernel frame, ``⌇`` one stitched from an earlier chain of failures.
+``!`` marks a call without a kernel frame, ``⌇`` one stitched from an earlier chain of failures,
+``↯`` one that an interrupt made.
 """
 
 from __future__ import annotations
@@ -185,7 +186,11 @@ class StackSection:
         marks, call = "  ", None if row.call is None else shape.calls[row.call]
         if call is not None:
             marks = ("!" if row.frame is None else " ") + (
-                self._marks.stitched if call.stitched else " "
+                self._marks.stitched
+                if call.stitched
+                else self._marks.interrupt
+                if call.interrupt
+                else " "
             )
         if row.frame is not None:
             symbol, source, inlined = self._places.of(row.frame, is_hidden=row.hidden)

@@ -74,12 +74,13 @@ _SESSION = (
     "ns_tgid",
     "pid_ns",
     "proc_tgid",
+    "interrupt_pos",
 )
 _COMMS = ("task_comm", "proc_comm")
 #: What an incomplete session misses: a struct without one of these had no such loss to tell.
 _LATER = (
     *("dropped", "too_deep", "lost_exits", "lost_entries", "parts", "cpu"),
-    *("ns_tid", "ns_tgid", "pid_ns", "proc_tgid"),
+    *("ns_tid", "ns_tgid", "pid_ns", "proc_tgid", "interrupt_pos"),
 )
 _SLOT = ("func_id", "seq", "result", "latency")
 _PART = ("start_ts", "tid", "cnt")
@@ -301,7 +302,11 @@ class Collector:
             died=bool(flags & _DIED),
             # A copy: an iterator that holds on to a memoryview in a traceback's reference loop
             # crashes Python 3.11's garbage collector (gh-77894).
-            calls=self._calls(bytes(view[slots:stack]), depth, stitch_pos or slot_cnt, position),
+            calls=self._calls(
+                bytes(view[slots:stack]),
+                (depth, stitch_pos or slot_cnt, fields[22] or slot_cnt),
+                position,
+            ),
             kstack=struct.unpack_from(f"{self._order}{kstack_cnt}Q", view, stack),
             last_seq=last_seq,
             dropped=dropped,
@@ -338,7 +343,13 @@ class Collector:
             self._parts.release(parts, len(data))
         return events, parts.args
 
-    def _calls(self, slots: bytes, depth: int, stitch_pos: int, position: int) -> tuple[Call, ...]:
+    def _calls(self, slots: bytes, begins: tuple[int, int, int], position: int) -> tuple[Call, ...]:
+        """The calls.
+
+        ``begins`` tells where those that have returned, those that are stitched and those of an
+        interrupt begin.
+        """
+        returned, stitched, interrupt = begins
         rows = self._slot_format.iter_unpack(slots)
         if not self._plain_slots:
             rows = (self._pick_slot((*row, 0)) for row in rows)
@@ -346,7 +357,15 @@ class Collector:
         try:
             return tuple(
                 [
-                    Call(functions[func], seq, result, latency, index >= depth, index >= stitch_pos)
+                    Call(
+                        functions[func],
+                        seq,
+                        result,
+                        latency,
+                        index >= returned,
+                        index >= stitched,
+                        index >= interrupt,
+                    )
                     for index, (func, seq, result, latency) in enumerate(rows)
                 ]
             )

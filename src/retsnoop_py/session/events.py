@@ -16,7 +16,9 @@ from retsnoop_py.session.model import NO_ARGS, NO_EVENTS, EventKind, Events
 if TYPE_CHECKING:
     from retsnoop_py.session.arguments import Captured, Items
 
-_MEMBERS = ("kind", "depth", "cpu", "id", "seq", "ts", "result")
+_MEMBERS = ("kind", "depth", "cpu", "id", "seq", "ts", "result", "flags")
+#: What took the room of the last one before there was such a thing: it is 0.
+_BEFORE = "unused"
 #: What counts from 0, which so needs no look at each event.
 _UNSIGNED = frozenset({"depth", "id", "seq"})
 _KINDS = frozenset(map(int, (EventKind.ENTRY, EventKind.EXIT, EventKind.PROBE)))
@@ -38,13 +40,14 @@ class EventDecoder:
         layout = layout_named(layouts, "rsn_event")
         self._functions = functions
         self._one = layout.format()
-        layout.picker(("size", *_MEMBERS))  # raises if there is one that is missing
         for member in layout.members:
             if member.name in _UNSIGNED and not member.code.isupper():
                 raise DataError(f"struct {layout.name}: member {member.name} has a sign")
         order = [member.name for member in layout.members]
+        members = [_BEFORE if name not in order and name == "flags" else name for name in _MEMBERS]
+        layout.picker(("size", *members))  # raises if there is one that is missing
         self._width = len(order)
-        self._at = [order.index(name) for name in _MEMBERS]
+        self._at = [order.index(name) for name in members]
         self._size_at = order.index("size")
         self._head = struct.Struct(layout.order + "HB")
         self._layouts = layouts

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +20,8 @@ class Call(NamedTuple):
     """One traced call on a session's stack.
 
     ``result`` is the raw 64-bit result register, signed. ``latency_ns`` includes the callees;
-    for an unfinished call it is the time it started (CLOCK_MONOTONIC ns).
+    for an unfinished call it is the time it started (CLOCK_MONOTONIC ns). ``interrupt``: an
+    interrupt of the thread made it.
     """
 
     function: Function
@@ -29,6 +30,7 @@ class Call(NamedTuple):
     latency_ns: int
     finished: bool
     stitched: bool
+    interrupt: bool = False
 
 
 class EventKind(IntEnum):
@@ -41,11 +43,18 @@ class EventKind(IntEnum):
     PROBE_ARGS = 5
 
 
+class EventFlags(IntFlag):
+    """``enum rsn_event_flags`` of ``src/bpf/records.h``; a unit test keeps the two equal."""
+
+    INTERRUPT = 1
+
+
 class Event(NamedTuple):
     """A call, a return or a hit of an injected probe, in the order of ``seq``.
 
     ``id`` is that of the function or of the injected probe, ``depth`` 1 for the entry function,
     ``time_ns`` CLOCK_MONOTONIC. ``result`` is the raw 64-bit result register of an exit, signed.
+    ``flags`` are of ``enum rsn_event_flags``.
     """
 
     kind: int
@@ -55,6 +64,7 @@ class Event(NamedTuple):
     seq: int
     time_ns: int
     result: int
+    flags: int = 0
 
 
 NO_ARGS: Mapping[int, Captured] = MappingProxyType({})
@@ -70,6 +80,7 @@ class Events(NamedTuple):
     seqs: tuple[int, ...]
     times_ns: tuple[int, ...]
     results: tuple[int, ...]
+    flags: tuple[int, ...]
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Events:
@@ -81,7 +92,7 @@ class Events(NamedTuple):
         return map(Event._make, zip(*self, strict=True))
 
 
-NO_EVENTS = Events((), (), (), (), (), (), ())
+NO_EVENTS = Events((), (), (), (), (), (), (), ())
 
 
 class SessionKind(IntEnum):

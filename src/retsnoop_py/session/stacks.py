@@ -76,7 +76,9 @@ class Stacker:
         """The merged stack of ``session``."""
         calls = session.calls
         # A function's identity will do: a stream has one object for each.
-        told = tuple([(id(call.function), call.finished, call.stitched) for call in calls])
+        told = tuple(
+            [(id(call.function), call.finished, call.stitched, call.interrupt) for call in calls]
+        )
         key = session.kstack, session.call_sites, told
         shape = self._shapes.get(key)
         if shape is None:

@@ -7,16 +7,17 @@ tree alone, a :class:`Shape`, is worked out once for each different one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
 from retsnoop_py.session.kept import Kept
-from retsnoop_py.session.model import Event, EventKind, Events, Session
+from retsnoop_py.session.model import Event, EventFlags, EventKind, Events, Session
 
 _ENTRY, _EXIT = int(EventKind.ENTRY), int(EventKind.EXIT)
+_INTERRUPT = int(EventFlags.INTERRUPT)
 #: Shapes with so many events together are kept.
 _ROOM = 1 << 15
 
@@ -43,6 +44,7 @@ class TraceRow(NamedTuple):
     for a leaf the return; ``began`` is where the call that returns began, None if that is not
     known. ``inner`` are the direct callees of that call, each as (began, ended); None if some
     are missing. ``missing`` is how many events a gap or what was told earlier stands for.
+    ``interrupt``: it happens in an interrupt of the thread.
     """
 
     kind: RowKind
@@ -52,6 +54,7 @@ class TraceRow(NamedTuple):
     began: int | None = None
     inner: tuple[tuple[int, int], ...] | None = None
     missing: int = 0
+    interrupt: bool = False
 
 
 class Shape:
@@ -149,7 +152,7 @@ class Earlier:
         self.count += len(new)
         self._shown = max(last_seq, self._shown)
         self._running = [_carried(call, told) for call in tree.running]
-        return Trace(Shape(tuple(rows)), told, spent)
+        return Trace(_shape(rows, told.flags), told, spent)
 
 
 def _at(time_ns: int) -> Event:
@@ -190,8 +193,8 @@ class Tracer:
 
     def _shape(self, events: Events, last_seq: int) -> Shape | None:
         """The shape of events in order, none behind ``last_seq``; None if they are not so."""
-        kinds, depths, _, ids, seqs, _, _ = events
-        key = kinds, depths, ids, seqs, last_seq
+        kinds, depths, _, ids, seqs, _, _, flags = events
+        key = kinds, depths, ids, seqs, flags, last_seq
         known = self._shapes.get(key)
         if known is not None:
             return known
@@ -199,8 +202,20 @@ class Tracer:
             return None
         if any(after <= before for before, after in pairwise(seqs)):
             return None
-        shape = Shape(tuple(_Tree().rows(events, last_seq)))
+        shape = _shape(_Tree().rows(events, last_seq), flags)
         return self._shapes.keep(key, shape, len(seqs) + 1)
+
+
+def _shape(rows: Sequence[TraceRow], flags: Sequence[int]) -> Shape:
+    """A shape of these rows, which are of events with these flags."""
+    if any(flags):
+        rows = [
+            row._replace(interrupt=bool(flags[row.event] & _INTERRUPT))
+            if row.kind not in (RowKind.GAP, RowKind.EARLIER)
+            else row
+            for row in rows
+        ]
+    return Shape(tuple(rows))
 
 
 class _Running:
@@ -224,7 +239,7 @@ class _Tree:
         self, events: Events, last_seq: int, first: int = 0, before: int = 0
     ) -> list[TraceRow]:
         """The rows of ``events`` from index ``first`` on; ``before`` is the number before it."""
-        kinds, depths, _, ids, seqs, _, _ = (column[first:] for column in events)
+        kinds, depths, _, ids, seqs, _, _, _ = (column[first:] for column in events)
         rows: list[TraceRow] = []
         for index, (kind, depth, func, seq) in enumerate(
             zip(kinds, depths, ids, seqs, strict=True), first

@@ -177,3 +177,25 @@ def test_an_output_that_cannot_encode_the_marks_gets_ascii() -> None:
     assert Marks.of(latin) == ASCII
     assert Marks.of(io.StringIO()) == Marks()
     assert Marks.of(io.StringIO(), ascii_only=True) == ASCII
+
+
+def test_what_an_interrupt_does_is_marked() -> None:
+    told = [(ENTRY, 1, 0), (ENTRY, 2, 1), (PROBE, 3, 0), (EXIT, 2, 1), (EXIT, 1, 0)]
+    events = Events.of(
+        Event(kind, depth, 0, number, seq, seq * 1000, 0, int(depth > 1))
+        for seq, (kind, depth, number) in enumerate(told, 1)
+    )
+    subject = session(events=events, last_seq=len(told))
+    section = CallsSection(
+        facts(functions=FUNCTIONS, probes=PROBES), ViewSettings(), Palette(), Marks()
+    )
+    (text,) = section.lines(Report(subject, None, Tracer().trace(subject)))
+    rows = [line.split("  [")[0].rstrip() for line in text.split("\n")[2:]]
+    first, second = list(NAMES)[:2]
+    assert [" ".join(row.split()[:3]) for row in rows] == [
+        f"→ {first}",
+        f"→ ↯ {second}",
+        f"◎ ↯ {PROBES[0]}",
+        f"← ↯ {second}",
+        f"← {first}",
+    ]

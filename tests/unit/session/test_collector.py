@@ -16,12 +16,14 @@ from tests.unit.session.records import (
     enumerators,
     failing_session,
     pack,
+    raw_events,
     raw_session,
 )
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.session.collector import Collector, RecordType, SessionFlags, comm_text
 from retsnoop_py.session.layouts import Layout, Member, layout_named
+from retsnoop_py.session.model import EventKind
 
 
 def collector() -> Collector:
@@ -263,3 +265,28 @@ def test_the_enums_are_those_of_the_header() -> None:
 )
 def test_comms_end_at_the_first_nul_and_may_hold_any_byte(raw: bytes, text: str) -> None:
     assert comm_text(raw) == text
+
+
+def test_calls_of_an_interrupt_are_told_apart_from_the_threads() -> None:
+    record = raw_session(
+        [(0, 1, 0, 10), (1, 2, 0, 20), (2, 3, 0, 30)], depth=3, interrupt_pos=1, flags=32
+    )
+    (found,) = Collector(FUNCTIONS, LAYOUTS).feed(record)
+    assert [call.interrupt for call in found.calls] == [False, True, True]
+
+
+def test_layouts_from_before_interrupts_were_told_apart_have_none() -> None:
+    def renamed(layout: Layout, old: str, new: str) -> Layout:
+        members = [
+            Member(new if member.name == old else member.name, member.offset, member.code)
+            for member in layout.members
+        ]
+        return Layout(layout.name, layout.size, tuple(members), layout.order)
+
+    names = {"rsn_session": ("interrupt_pos", "more"), "rsn_event": ("flags", "unused")}
+    before = [renamed(one, *names.get(one.name, ("", ""))) for one in LAYOUTS]
+    part = raw_events(10, 7, (EventKind.ENTRY, 1, 0, 0), (EventKind.EXIT, 1, 0, 0))
+    record = raw_session([(0, 1, 0, 10)], start_ts=10, tid=7, parts=1, last_seq=2, interrupt_pos=1)
+    (found,) = Collector(FUNCTIONS, before).feed(part + record)
+    assert not any(call.interrupt for call in found.calls)
+    assert found.events.flags == (0, 0)

@@ -29,7 +29,7 @@ from retsnoop_py.errors import DataError
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.events import EventDecoder
 from retsnoop_py.session.layouts import Layout
-from retsnoop_py.session.model import EventKind, Events, Session
+from retsnoop_py.session.model import NO_EVENTS, EventKind, Events, Session
 from retsnoop_py.session.parts import PartStore
 from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import FilterSettings, OutputFormat, Settings, ViewSettings
@@ -92,7 +92,7 @@ def test_a_session_that_is_not_reported_leaves_nothing() -> None:
     again = raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, last_seq=6)
     (session,) = collected(raw_events(10, 7, *EVENTS), ignored, again)
 
-    assert session.events == Events((), (), (), (), (), (), ())
+    assert session.events == NO_EVENTS
 
 
 def test_each_record_of_a_session_has_the_events_since_the_one_before() -> None:
