@@ -30,8 +30,8 @@ MAX_NAME = 4096
 #: sparse file may be of any size.
 _MAX_READ = 256 << 20
 #: Sections with notes, bytes of each, and digits of a build id that are looked at; linkers make 40.
-_MAX_NOTES = 64
-_MAX_NOTE_BYTES = 1 << 20
+_MAX_NOTES = 16
+_MAX_NOTE_BYTES = 1 << 16
 _MAX_BUILD_ID = 128
 
 _SHT_NULL = 0

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.kernel.elf_file import open_regular
+from retsnoop_py.kernel.elf_file import ElfFile, open_regular
 from retsnoop_py.symbolize.frames import Resolved, UserAddress
 from retsnoop_py.symbolize.isolated import ProgramReader
 from retsnoop_py.symbolize.programs import debug_file
@@ -75,7 +75,8 @@ class ProcessSymbolizer:
         self._files: dict[str, _File] = {}
         self._programs: dict[_File, int | None] = {}
         self._unknown: set[str] = set()
-        self._searched = False
+        #: What of the installed files was not looked at yet; None: nothing was.
+        self._installed_left: Iterator[_File] | None = None
 
     def __enter__(self) -> Self:
         self._reader.start()
@@ -168,9 +169,8 @@ class ProcessSymbolizer:
         """The file with a build id."""
         if not self._identify(self._take_unread(), build_id):
             self.see(tgid)  # it may have loaded more, or be another program by now
-            if not self._identify(self._take_unread(), build_id) and not self._searched:
-                self._searched = True
-                self._identify(self._installed(), None)
+            if not self._identify(self._take_unread(), build_id):
+                self._search_installed(build_id)
         if build_id not in self._files:
             debug = debug_file(build_id, self._root)
             return _named(debug) if debug else None
@@ -182,7 +182,25 @@ class ProcessSymbolizer:
             del self._unread[file]
             yield file
 
-    def _identify(self, files: Iterable[_File], wanted: str | None) -> bool:
+    def _search_installed(self, wanted: str) -> None:
+        """Go on looking at what is installed, up to the file that is ``wanted``.
+
+        These are thousands, so their build ids are read here: that takes a few bounded reads.
+        """
+        if self._installed_left is None:
+            self._installed_left = self._installed()
+        for file in self._installed_left:
+            try:
+                with ElfFile(file.path or file.name) as elf:
+                    found = elf.build_id
+            except (OSError, DataError):
+                continue
+            if found:
+                self._files.setdefault(found, file)
+                if found == wanted:
+                    return
+
+    def _identify(self, files: Iterable[_File], wanted: str) -> bool:
         """Note the build ids of files, until ``wanted`` is among them."""
         for file in files:
             with self._opened(file) as fd:

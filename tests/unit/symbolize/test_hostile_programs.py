@@ -330,3 +330,25 @@ def test_a_debug_link_with_a_directory_is_none(tmp_path: Path) -> None:
         part = Part(".gnu_debuglink", PROGBITS, name + b"\0" * 8, ALLOC)
         with ElfFile(put(tmp_path, "x", program(part))) as elf:
             assert elf.debug_link == expected
+
+
+def test_installed_programs_are_looked_at_up_to_the_one_that_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = b"\x55" * 20
+    put(tmp_path, "opt/a")
+    put(tmp_path, "opt/b", program(note(other), *symbol_parts(symbol(1, FIRST, 64))))
+    monkeypatch.setenv("PATH", "/opt")
+    looked: list[str] = []
+    real = user.ElfFile
+
+    def spy(path: Path) -> ElfFile:
+        looked.append(path.name)
+        return real(path)
+
+    monkeypatch.setattr(user, "ElfFile", spy)
+    with ProcessSymbolizer(tmp_path) as processes:
+        assert processes.resolve_user(PID, OUTER).name == "outer"
+        assert looked == ["a"]
+        assert processes.resolve_user(PID, UserAddress(other.hex(), FIRST + 8)).name == "outer"
+        assert looked == ["a", "b"]
