@@ -76,6 +76,12 @@ def errno_of(session: Session) -> int | None:
     return error_of(first.function, first.result)
 
 
+def series(machine: Machine) -> tuple[int, int]:
+    """Of the kernel that runs: (6, 12)."""
+    major, minor, *_ = machine.release.split(".")
+    return int(major), int(minor)
+
+
 def trace(machine: Machine, *args: str, timeout: float = 180) -> Result:
     """Run the tool in the guest to its end."""
     return machine.run([TOOL, *args], timeout=timeout)

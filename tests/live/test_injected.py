@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.live.support import WORKLOAD, read_recording, trace
+from tests.live.support import WORKLOAD, read_recording, series, trace
 
 from retsnoop_py.session.model import EventKind
 from retsnoop_py.vm.machine import Machine
@@ -28,7 +28,7 @@ SYSCALL_TRACER = {
 
 def version(machine: Machine) -> str:
     """Of the kernel, as in 6.12."""
-    return ".".join(machine.release.split(".")[:2])
+    return "{}.{}".format(*series(machine))
 
 
 def hits(machine: Machine, *args: str, status: int = 0) -> Counter[str]:

@@ -15,6 +15,7 @@ from tests.live.support import (
     compiled,
     errno_of,
     read_recording,
+    series,
     trace,
 )
 from tests.live.test_cleanup import assert_back_to, leftovers
@@ -55,9 +56,8 @@ SELECTION = ("-e", "*_sys_bpf", *(word for name in FUNCTIONS for word in ("-a", 
 
 def works_here(mechanism: Mechanism, machine: Machine) -> bool:
     """What Debian's kernels of each release have."""
-    release = tuple(int(number) for number in machine.release.split(".")[:2])
-    works = {*OLD, *(FPROBE if release >= (6, 12) else ())}
-    if release >= (7, 2):
+    works = {*OLD, *(FPROBE if series(machine) >= (6, 12) else ())}
+    if series(machine) >= (7, 2):
         works.add(Mechanism.FSESSION_MULTI)
     return mechanism in works
 

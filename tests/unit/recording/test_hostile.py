@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,6 @@ from retsnoop_py.kernel.arguments.model import (
     IntFlags,
     Role,
 )
-from retsnoop_py.recording import replay
 from retsnoop_py.recording.format import (
     FRAME_HEADER,
     FrameKind,
@@ -129,20 +130,29 @@ def test_many_small_bombs_come_to_a_large_one(tmp_path: Path) -> None:
     assert found.out.count("TID/PID") == 1
 
 
-def test_objects_that_take_more_memory_than_a_replay_may_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+#: A process of its own: what else goes on in that of the tests shall not be short of memory.
+IN_8_MIB = """
+import sys
+from retsnoop_py.cli.main import main
+from retsnoop_py.recording import replay
+replay._MEMORY = 8 << 20
+sys.exit(main(["replay", sys.argv[1]]))
+"""
+
+
+def test_objects_that_take_more_memory_than_a_replay_may_are_refused(tmp_path: Path) -> None:
     # a JSON list of empty lists: two bytes become a tuple of fields
     names = ",".join(["[8,0]"] * 400_000)
     raw = json.loads(facts_frame().payload)
     raw["arguments"] = {"functions": [], "probes": [], "types": []}
     text = json.dumps(raw).replace('"types": []', f'"types": [{names}]')
-    monkeypatch.setattr(replay, "_MEMORY", 8 << 20)
-    frames = [Frame(FrameKind.FACTS, text.encode()), session(), end()]
-    found = shown(tmp_path / "a.rsn", frames)
+    path = tmp_path / "a.rsn"
+    path.write_bytes(fuzz.pack([Frame(FrameKind.FACTS, text.encode()), session(), end()]))
+    argv = [sys.executable, "-c", IN_8_MIB, str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
 
-    assert isinstance(found.error, DataError)
-    assert "too much memory" in found.error.message
+    assert done.returncode == DataError.exit_status, done
+    assert "too much memory" in done.stderr
 
 
 def test_names_are_no_longer_than_a_live_run_has_them(tmp_path: Path) -> None:
