@@ -58,3 +58,38 @@ def test_an_interrupt_ends_a_trace_that_a_script_runs_in_the_background(machine:
         wait $tracer; echo $?"""
     assert machine.run(["sh", "-c", script], timeout=60).out == "0\n"
     assert trace(machine, *FEW, "--", "true").status == 0
+
+
+@pytest.mark.one_kernel
+def test_what_ctrl_c_looks_like_on_a_terminal(machine: Machine) -> None:
+    result = machine.run([PYTHON, str(PROGRAMS / "ctrl_c.py"), TOOL, *FEW], timeout=60)
+    shown = result.out.replace("\r\n", "\n")
+    begin = shown.index("Receiving data...")
+    took = re.search(r"DONE in \d+ ms\.", shown)
+    assert took is not None, shown
+    assert shown[begin:] == f"Receiving data...\n^C\nDetaching...\n{took[0]}\nstatus 0\n"
+
+
+@pytest.mark.one_kernel
+def test_what_neither_memory_nor_a_file_may_hold_is_counted(machine: Machine) -> None:
+    limits = ("-C", "bpf.queue-size=100000", "-C", "bpf.spool-size=0")
+    burst = (str(compiled(machine, "burst")), "2", str(CALLS // 2))
+    result = trace(machine, *FEW, *limits, "--", *burst)
+    assert result.status == 0, result.err
+    assert "reached its limit; allow more than 0 bytes with -C bpf.spool-size" in result.err
+    told = re.search(r"^UNREAD RECORDS: +(\d+) ", result.err, re.MULTILINE)
+    assert told is not None, result.err
+    assert result.out.count(" TID/PID ") + int(told[1]) == CALLS
+
+
+@pytest.mark.one_kernel
+def test_each_call_is_told_in_one_of_the_interim_reports(machine: Machine) -> None:
+    probe = ("-J", "kprobe:array_map_alloc_check")
+    burst = (str(compiled(machine, "burst")), "1", "100")
+    result = trace(machine, "-T", "-I", "-E", *FEW, *probe, "--", *burst)
+    assert result.status == 0, result.err
+    assert result.out.count("◎ kprobe:array_map_alloc_check") == 100
+    assert result.out.count(" TID/PID ") == 200
+    assert result.out.count(" records told before ...") == 100
+    assert result.out.count("→ map_create") == 100
+    assert result.out.count("← map_create") == 100
