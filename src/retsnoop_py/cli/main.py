@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from retsnoop_py.capture import inherited
 from retsnoop_py.errors import RetsnoopError, UsageError
 from retsnoop_py.value import Value
 
@@ -32,14 +30,21 @@ _GC_THRESHOLD = 50_000
 
 
 class Job(Value):
-    """What the command line asks for; ``run`` gives the exit status."""
+    """What the command line asks for; ``run`` gives the exit status.
+
+    ``is_brief``: it only says something, and is over before anybody could want to stop it.
+    """
 
     run: Callable[[], int]
     verbose: int = 0
+    is_brief: bool = False
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``retsnoop-py`` with ``argv`` (without the program's name) and give its exit status."""
+def main(argv: Sequence[str] | None = None, before_work: Callable[[], None] = lambda: None) -> int:
+    """Run ``retsnoop-py`` with ``argv`` (without the program's name) and give its exit status.
+
+    ``before_work`` is called once it is known what to do, unless that is brief.
+    """
     from retsnoop_py.cli import report
 
     words = list(sys.argv[1:] if argv is None else argv)
@@ -48,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         job = _job(words)
         verbose = job.verbose
+        if not job.is_brief:
+            before_work()
         status = job.run()
         report.flush()
         return status
@@ -67,13 +74,8 @@ def program() -> NoReturn:
     That takes as long as detaching, and nothing is left to be done: streams are flushed here,
     and a sub-command that has more to do at exit raises :class:`SystemExit` itself.
     """
-    inherited.remember()
-    # Also where it was ignored when we were started. A shell does that to whatever a script starts
-    # in the background, since Ctrl-C is for what is in the foreground; `kill -INT` is how the
-    # script ends us all the same.
-    signal.signal(signal.SIGINT, _interrupt)
     gc.set_threshold(_GC_THRESHOLD)
-    status = main()
+    status = main(before_work=_take_sigint)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -82,8 +84,25 @@ def program() -> NoReturn:
     os._exit(status)
 
 
+def _take_sigint() -> None:
+    """Let SIGINT end us, after what it was to what we start has been remembered.
+
+    Also where it was ignored when we were started. A shell does that to whatever a script starts in
+    the background, since Ctrl-C is for what is in the foreground; `kill -INT` is how the script
+    ends us all the same.
+    """
+    import signal
+
+    from retsnoop_py.capture import inherited
+
+    inherited.remember()
+    signal.signal(signal.SIGINT, _interrupt)
+
+
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
     """The first SIGINT ends what is going on, the second kills."""
+    import signal
+
     signal.signal(number, signal.SIG_DFL)
     raise KeyboardInterrupt
 
@@ -176,13 +195,13 @@ def _doctor(words: list[str]) -> Job:
 def _said(line: Normalised, command: Command) -> Job | None:
     """The job of an option that only prints something, if there is one."""
     if line.has("help"):
-        return Job(lambda: _help(command))
+        return Job(lambda: _help(command), is_brief=True)
     if line.has("usage"):
-        return Job(lambda: _print(command.usage))
+        return Job(lambda: _print(command.usage), is_brief=True)
     if line.has("version"):
-        return Job(lambda: _version(line.count("verbose")), line.count("verbose"))
+        return Job(lambda: _version(line.count("verbose")), line.count("verbose"), is_brief=True)
     if line.has("config-help"):
-        return Job(_config_help)
+        return Job(_config_help, is_brief=True)
     return None
 
 
@@ -199,6 +218,8 @@ def _run_replay(request: Any) -> int:
 
 
 def _vm(words: list[str]) -> int:
+    import signal
+
     # it has to end guests behind the second one, too
     signal.signal(signal.SIGINT, signal.default_int_handler)
     from typer.main import get_command

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from retsnoop_py.errors import BpfError, Interrupted, OutputError, RetsnoopError
-from retsnoop_py.terminal import takes_more
 
 #: What a shell reports for a program that SIGPIPE killed.
 BROKEN_PIPE = 141
@@ -39,6 +38,8 @@ def flush() -> None:
 
 def interrupted() -> int:
     """Ctrl-C where nobody expected it. What is still to be written is not, if nobody reads it."""
+    from retsnoop_py.terminal import takes_more
+
     if not takes_more(sys.stdout):
         _abandon_stdout()
     _settle()
