@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 
 import pytest
-from tests.live.support import Recording, compiled, read_recording, trace
+from tests.live.support import TOOL, Recording, compiled, read_recording, trace
 
 from retsnoop_py.vm.command import Result
 from retsnoop_py.vm.machine import Machine
@@ -69,3 +70,17 @@ def test_that_no_branches_are_recorded_is_told_once_with_the_reason(
     assert re.search(r"no PMU of the CPU|has no bpf_get_branch_snapshot", told[0])
     assert all(session.branches is None for session in run[1].sessions)
     assert run[1].facts.views.lbr is None
+
+
+def test_a_deleted_program_with_a_fifo_of_its_name_has_symbols(machine: Machine) -> None:
+    """What runs is read, not what has its name; and nobody waits for a FIFO."""
+    program = compiled(machine, "callers", *FLAGS)
+    options = ("-e", "*_sys_ioctl", "--user-stack", "--format", "json", "--user", "nobody")
+    tool = shlex.join([TOOL, *options, "--", "/proc/self/fd/9", str(CALLS)])
+    script = f"cp {program} x && exec 9<x && rm x && mkfifo 'x (deleted)' && exec {tool}"
+    result = machine.run(["sh", "-c", f"cd /run && {script}"])
+    assert result.status == 0, result.err
+    lines = [json.loads(line) for line in result.out.splitlines()]
+    inner = [line["user_stack"][-1] for line in lines if line["type"] == "session"]
+    told = {(frame["file"], frame["symbol"]) for frame in inner}
+    assert (len(inner), told) == (CALLS, {("/run/x (deleted)", "inner_call")}), result.err

@@ -22,7 +22,7 @@ from retsnoop_py.errors import DataError
 from retsnoop_py.kernel import notes
 from retsnoop_py.value import Value
 
-__all__ = ["MAX_NAME", "ElfFile", "Section", "open_regular", "string_at"]
+__all__ = ["MAX_NAME", "ElfFile", "Section", "noted_build_id", "open_regular", "string_at"]
 
 #: No name is longer; those of programs that are, C++ can make some, end here.
 MAX_NAME = 4096
@@ -33,6 +33,13 @@ _MAX_READ = 256 << 20
 _MAX_NOTES = 16
 _MAX_NOTE_BYTES = 1 << 16
 _MAX_BUILD_ID = 128
+#: A 64-bit ELF file of this machine's byte order.
+_MAGIC = b"\x7fELF\x02" + (b"\1" if sys.byteorder == "little" else b"\2")
+
+#: Bytes at the beginning in which the kernel looks for a program's build id, and so do we.
+_FIRST_PAGE = 4096
+_SEGMENT = struct.Struct("=IIQQQQQQ")
+_PT_NOTE = 4
 
 _SHT_NULL = 0
 _SHT_NOTE = 7
@@ -53,7 +60,7 @@ class Section(Value):
     size: int
 
 
-def open_regular(path: Path) -> int:
+def open_regular(path: Path | str) -> int:
     """A descriptor to read the regular file at ``path``.
 
     Anything else is not even opened, which may wait for ever (a FIFO) or do something (a device):
@@ -70,6 +77,32 @@ def open_regular(path: Path) -> int:
         return os.open(f"/proc/self/fd/{seen}", flags)
     finally:
         os.close(seen)
+
+
+def noted_build_id(fd: int) -> str | None:
+    """The GNU build id in hex of the program open as ``fd``, found as the kernel does.
+
+    That is in the notes on its first page: one read, whatever the file is. None where there is
+    none; it may have one further on then. Raises OSError.
+    """
+    page = os.pread(fd, _FIRST_PAGE, 0)
+    if len(page) < 64 or page[:6] != _MAGIC:
+        return None
+    (table,) = struct.unpack_from("=Q", page, 32)
+    entry, count = struct.unpack_from("=HH", page, 54)
+    if entry != _SEGMENT.size:
+        return None
+    whole = page[table : table + entry * count]
+    seen = 0
+    for kind, _, offset, _, _, size, *_ in _SEGMENT.iter_unpack(
+        whole[: len(whole) // entry * entry]
+    ):
+        if kind == _PT_NOTE and seen < _MAX_NOTES:
+            seen += 1
+            found = notes.build_id(page[offset : offset + size])
+            if found and len(found) <= _MAX_BUILD_ID:
+                return found
+    return None
 
 
 def string_at(table: bytes, offset: int) -> str:
@@ -114,7 +147,7 @@ class ElfFile:
         head = os.pread(self._fd, 64, 0)
         if len(head) < 64 or head[:4] != b"\x7fELF":
             raise DataError(f"{self.path} is not an ELF file")
-        if head[4] != 2 or head[5] != (1 if sys.byteorder == "little" else 2):
+        if head[:6] != _MAGIC:
             raise DataError(f"{self.path} is not a 64-bit ELF file of this machine's byte order")
         self.type = self._unpack("H", head[16:18])[0]
         (table,) = self._unpack("Q", head[40:48])

@@ -33,6 +33,7 @@ class RecordedSymbolizer:
         tgid: int,
         address: UserAddress,
         proc_tgid: int | None = None,  # noqa: ARG002 - of the machine that recorded it
+        name: str = "",  # noqa: ARG002 - helps to find the file
     ) -> Resolved:
         """See :class:`retsnoop_py.symbolize.frames.UserSymbolizer`."""
         known = self._users.get(user_key(tgid, address))

@@ -50,7 +50,7 @@ class KnownUserSymbols:
         self._new: list[UserSymbol] = []
 
     def resolve_user(
-        self, tgid: int, address: UserAddress, proc_tgid: int | None = None
+        self, tgid: int, address: UserAddress, proc_tgid: int | None = None, name: str = ""
     ) -> Resolved:
         """See :class:`UserSymbolizer`."""
         key = user_key(tgid, address)
@@ -59,7 +59,7 @@ class KnownUserSymbols:
             if self._symbolizer is None:
                 found = Resolved(address.place, None, 0, 0, None)
             else:
-                found = self._symbolizer.resolve_user(tgid, address, proc_tgid)
+                found = self._symbolizer.resolve_user(tgid, address, proc_tgid, name)
             self._known[key] = found
             self._new.append((key, found))
         return found

@@ -68,4 +68,5 @@ class Reporter:
 
     def _user_stack(self, session: Session) -> tuple[Resolved, ...]:
         resolve, tgid, here = self._users.resolve_user, session.tgid, session.proc_tgid
-        return tuple(resolve(tgid, address, here) for address in reversed(session.user_stack))
+        name, stack = session.proc_comm, session.user_stack
+        return tuple(resolve(tgid, address, here, name) for address in reversed(stack))

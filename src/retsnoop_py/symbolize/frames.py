@@ -58,11 +58,12 @@ class UserSymbolizer(Protocol):
     """Resolves addresses of programs; live from their files, at replay from the recording."""
 
     def resolve_user(
-        self, tgid: int, address: UserAddress, proc_tgid: int | None = None
+        self, tgid: int, address: UserAddress, proc_tgid: int | None = None, name: str = ""
     ) -> Resolved:
         """Resolve what a call in process ``tgid`` returns to; ``module`` is the file's path.
 
-        ``proc_tgid``: what our /proc calls that process, 0 for nothing, where that is not ``tgid``.
+        ``proc_tgid``: what our /proc calls that process, 0 for nothing, where that is not ``tgid``;
+        ``name``: the process's, which its program often has.
         """
         ...
 

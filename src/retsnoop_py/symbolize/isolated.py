@@ -7,29 +7,30 @@ process of their own, which has no rights, no files but those it is sent, little
 many seconds for each request. What it answers is data of known types, and what goes wrong costs
 the symbols of that one file.
 
-``python -m retsnoop_py.symbolize.isolated FD`` is the child.
+:func:`serve` is the child. How long that takes to start counts under emulation, so what only the
+parent needs is imported where it is used.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import socket
-import subprocess
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.symbolize.frames import Resolved
 
 if TYPE_CHECKING:
+    import subprocess
+
     from retsnoop_py.symbolize.programs import Program
 
-__all__ = ["ProgramReader"]
+__all__ = ["ProgramReader", "serve"]
 
 #: Seconds a request may take, and all that failed together: nobody waits for hostile files longer.
 _REQUEST_S = 20.0
@@ -41,6 +42,8 @@ _ADDRESSES = 8 << 30
 _MAX_KEPT = 64
 _NOBODY = 65534
 _HEAD = 4
+#: The child's program. That of ``-m`` would import runpy.
+_CHILD = f"from {__name__} import serve; serve({{}})"
 #: Bytes of an answer: 64 frames of two names of 4,096 characters, and some.
 _MAX_ANSWER = 4 << 20
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _SIGKILL = 1, 38, 9
@@ -80,6 +83,8 @@ class ProgramReader:
     """
 
     def __init__(self, *, lines: bool) -> None:
+        import msgspec
+
         self._lines = lines
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -89,15 +94,18 @@ class ProgramReader:
         self._bad: set[int] = set()
         self._patience = _PATIENCE_S
         self.warnings: list[str] = []
-        self._answers = msgspec.msgpack.Decoder(_Answer)
+        self._encode = msgspec.json.encode
+        self._decode = msgspec.json.Decoder(_Answer).decode
 
     def start(self) -> None:
         """Start the child, which takes a moment, before it is needed."""
+        import subprocess
+
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 self._child = subprocess.Popen(
-                    [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
+                    [sys.executable, "-P", "-c", _CHILD.format(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -160,12 +168,12 @@ class ProgramReader:
             return None
         try:
             self._socket.settimeout(_REQUEST_S)
-            _send(self._socket, msgspec.msgpack.encode(request), fds)
-            return self._answers.decode(_receive(self._socket))
+            _send(self._socket, self._encode(request), fds)
+            return self._decode(_receive(self._socket))
         except TimeoutError:
             self._patience -= _REQUEST_S
             self._give_up(name, f"it takes longer than {_REQUEST_S:.0f} s")
-        except (OSError, msgspec.MsgspecError, ValueError):
+        except (OSError, ValueError):  # msgspec's errors are ValueErrors
             self._patience -= 1
             self._give_up(name, "it is damaged, and what reads it crashed")
         return None
@@ -269,14 +277,13 @@ def _give_up_rights() -> None:
     libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
 
 
-def _serve(descriptor: int) -> None:
-    """Answer until nobody asks any more."""
+def serve(descriptor: int) -> None:
+    """Be the child: answer at a socket until nobody asks any more."""
     # before the rights to read them are gone
     from retsnoop_py.symbolize import dwarf, programs
 
     dwarf.load()
     child = _Child(programs.Program)
-    decoder = msgspec.msgpack.Decoder(_Request)
     with socket.socket(fileno=descriptor) as parent:
         _give_up_rights()
         with suppress(ConnectionError):
@@ -285,9 +292,6 @@ def _serve(descriptor: int) -> None:
                 head += _exactly(parent, _HEAD - len(head)) if head else b""
                 if not head:
                     return
-                request = decoder.decode(_exactly(parent, int.from_bytes(head, "little")))
-                _send(parent, msgspec.msgpack.encode(child.answer(request, list(fds))))
-
-
-if __name__ == "__main__":
-    _serve(int(sys.argv[1]))
+                request = json.loads(_exactly(parent, int.from_bytes(head, "little")))
+                answer = child.answer(_Request(*request), list(fds))
+                _send(parent, json.dumps(answer).encode())

@@ -3,24 +3,28 @@
 
 The kernel side tells the build id of a file and an offset in it. Which file that is, is learnt from
 the mappings of processes, looked at when they are seen first; for one that was gone by then, from
-those of others, and at last from the programs in PATH and the libraries beside known ones.
+those of others, and at last from the programs in PATH, first that of the process's name, and the
+libraries beside known ones.
 
 Processes are not to be trusted: they choose the names and contents of their files. A mapped file
 is opened by its link in map_files, which leads to what is mapped and nothing else; a name is
-followed only where that link cannot be, and nothing but a regular file is opened. What is in them
-is read by a child (:mod:`retsnoop_py.symbolize.isolated`).
+followed only where that link cannot be, and nothing but a regular file is opened. Of its contents
+one page is looked at here, for the build id; the rest is read by a child
+(:mod:`retsnoop_py.symbolize.isolated`).
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.kernel.elf_file import ElfFile, open_regular
+from retsnoop_py.kernel.elf_file import noted_build_id, open_regular
 from retsnoop_py.symbolize.frames import Resolved, UserAddress
 from retsnoop_py.symbolize.isolated import ProgramReader
 from retsnoop_py.symbolize.programs import debug_file
@@ -32,6 +36,8 @@ _VDSO = "[vdso]"
 _MAX_PROCESSES = 1 << 12
 #: So many files are looked at, at the most, where no process tells.
 _MAX_FILES = 1 << 13
+#: Seconds that all looking for programs among those installed may take.
+_SEARCH_S = 5.0
 #: So many mapped files are kept open, those that were seen first; others are found by their names.
 _MAX_OPEN = 1 << 7
 #: Bytes of a list of mappings that are read: 65,530 mappings with names of a usual length.
@@ -77,10 +83,13 @@ class ProcessSymbolizer:
         self._unknown: set[str] = set()
         #: What of the installed files was not looked at yet; None: nothing was.
         self._installed_left: Iterator[_File] | None = None
+        self._search_left = _SEARCH_S
+        self._warnings: list[str] = []
 
     def __enter__(self) -> Self:
         self._reader.start()
-        self.see(os.getpid())
+        # not by our process id: where /proc belongs to another PID namespace that is somebody else
+        self._look_at(self._root / "proc/self")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,20 +101,24 @@ class ProcessSymbolizer:
     @property
     def warnings(self) -> list[str]:
         """Which files' symbols were given up, and why."""
-        return self._reader.warnings
+        return [*self._reader.warnings, *self._warnings]
 
     def see(self, tgid: int) -> None:
         """Look at the mappings of a process, which may end any moment."""
         if len(self._mappings) >= _MAX_PROCESSES:
             self._mappings.pop(next(iter(self._mappings)))
-        process = self._root / f"proc/{tgid}"
+        mappings = self._look_at(self._root / f"proc/{tgid}")
+        self._mappings[tgid] = mappings or self._mappings.get(tgid, [])
+
+    def _look_at(self, process: Path) -> list[_Mapping]:
+        """The mappings of a process, whose files are noted."""
         base = process / "root" if self._is_elsewhere(process) else self._root
         mappings = list(_read_maps(process / "maps", base))
-        self._mappings[tgid] = mappings or self._mappings.get(tgid, [])
         for mapping in mappings:
             if mapping.file.path is not None and mapping.file not in self._programs:
                 self._keep_open(process, mapping)
                 self._unread[mapping.file] = None
+        return mappings
 
     def _keep_open(self, process: Path, mapping: _Mapping) -> None:
         """Have the file of a mapping, whatever becomes of the process and of its name."""
@@ -119,7 +132,7 @@ class ProcessSymbolizer:
             pass  # the name is tried when it is needed
 
     def resolve_user(
-        self, tgid: int, address: UserAddress, proc_tgid: int | None = None
+        self, tgid: int, address: UserAddress, proc_tgid: int | None = None, name: str = ""
     ) -> Resolved:
         """See :class:`retsnoop_py.symbolize.frames.UserSymbolizer`."""
         tgid = tgid if proc_tgid is None else proc_tgid
@@ -127,12 +140,12 @@ class ProcessSymbolizer:
             self.see(tgid)
         place = address.place
         if address.build_id:
-            file = self._by_build_id(tgid, address.build_id)
+            file = self._by_build_id(tgid, address.build_id, name)
             found = self._resolve(file, place, place) if file else None
             if found is not None:
                 return found
-            name = file.name if file else f"[build id {address.build_id}]"
-            return Resolved(place, None, 0, 0, name)
+            module = file.name if file else f"[build id {address.build_id}]"
+            return Resolved(place, None, 0, 0, module)
         mapping = self._mapping(tgid, place)
         if mapping is None:
             return Resolved(place, None, 0, 0, None)
@@ -157,20 +170,20 @@ class ProcessSymbolizer:
                 self.see(tgid)
         return None
 
-    def _by_build_id(self, tgid: int, build_id: str) -> _File | None:
+    def _by_build_id(self, tgid: int, build_id: str, name: str) -> _File | None:
         file = self._files.get(build_id)
         if file is None and (self._unread or build_id not in self._unknown):
-            file = self._find(tgid, build_id)
+            file = self._find(tgid, build_id, name)
             if file is None:
                 self._unknown.add(build_id)
         return file
 
-    def _find(self, tgid: int, build_id: str) -> _File | None:
+    def _find(self, tgid: int, build_id: str, name: str) -> _File | None:
         """The file with a build id."""
         if not self._identify(self._take_unread(), build_id):
             self.see(tgid)  # it may have loaded more, or be another program by now
             if not self._identify(self._take_unread(), build_id):
-                self._search_installed(build_id)
+                self._search_installed(build_id, name)
         if build_id not in self._files:
             debug = debug_file(build_id, self._root)
             return _named(debug) if debug else None
@@ -182,34 +195,49 @@ class ProcessSymbolizer:
             del self._unread[file]
             yield file
 
-    def _search_installed(self, wanted: str) -> None:
-        """Go on looking at what is installed, up to the file that is ``wanted``.
+    def _search_installed(self, wanted: str, name: str) -> None:
+        """Look at the programs called ``name``, then go on among all, up to the one ``wanted``.
 
-        These are thousands, so their build ids are read here: that takes a few bounded reads.
+        These are thousands. Time is limited as well: a folder may be on a slow disk.
         """
         if self._installed_left is None:
             self._installed_left = self._installed()
-        for file in self._installed_left:
-            try:
-                with ElfFile(file.path or file.name) as elf:
-                    found = elf.build_id
-            except (OSError, DataError):
-                continue
+        began = time.monotonic()
+        for file in chain(self._called(name), self._installed_left):
+            with self._opened(file) as fd:
+                found = None if fd is None else _noted(fd)
             if found:
                 self._files.setdefault(found, file)
                 if found == wanted:
-                    return
+                    break
+            if time.monotonic() - began > self._search_left:
+                self._installed_left = iter(())
+                self._warnings.append(
+                    "programs that ended before they were looked at may have no symbols: looking"
+                    f" for them among those installed took longer than {_SEARCH_S:.0f} s"
+                )
+                break
+        self._search_left -= time.monotonic() - began
 
     def _identify(self, files: Iterable[_File], wanted: str) -> bool:
         """Note the build ids of files, until ``wanted`` is among them."""
         for file in files:
             with self._opened(file) as fd:
-                found = None if fd is None else self._reader.build_id(fd, file.name)
+                found = None if fd is None else self._build_id(fd, file.name)
             if found:
                 self._files.setdefault(found, file)
                 if found == wanted:
                     return True
         return False
+
+    def _build_id(self, fd: int, name: str) -> str | None:
+        return _noted(fd) or self._reader.build_id(fd, name)
+
+    def _called(self, name: str) -> Iterator[_File]:
+        """The programs in PATH with a name, which may be any text."""
+        if name.isprintable() and "/" not in name and name not in ("", ".", ".."):
+            for folder in filter(os.path.isabs, os.get_exec_path()):
+                yield _named(self._root / folder[1:] / name, f"{folder}/{name}")
 
     def _installed(self) -> Iterator[_File]:
         """Programs in PATH, and what is beside the libraries that are known."""
@@ -217,15 +245,24 @@ class ProcessSymbolizer:
         folders = [*map(Path, os.get_exec_path())]
         folders += [Path("/", path.parent.relative_to(self._root)) for path in known if path]
         left = _MAX_FILES
+        seen = set()
         for folder in dict.fromkeys(folders):
             try:
-                files = sorted((self._root / folder.relative_to("/")).iterdir())[:left]
+                where = self._root / folder.relative_to("/")
+                about = where.stat()
+                if (about.st_dev, about.st_ino) in seen:  # /bin is /usr/bin
+                    continue
+                seen.add((about.st_dev, about.st_ino))
+                with os.scandir(where) as entries:
+                    files = [e.name for e in entries if not e.is_dir(follow_symlinks=False)]
             except (OSError, ValueError):  # it is not there, or not absolute
                 continue
+            files = sorted(files)[:left]
             left -= len(files)
-            for path in files:
+            for name in files:
+                path = where / name
                 if path not in known:
-                    yield _named(path, f"/{path.relative_to(self._root)}")
+                    yield _named(path, f"{folder}/{name}")
 
     def _resolve(self, file: _File, offset: int, place: int) -> Resolved | None:
         if file not in self._programs:
@@ -238,7 +275,7 @@ class ProcessSymbolizer:
         with self._vdso() if file.name == _VDSO else self._opened(file) as fd:
             if fd is None:
                 return None
-            debug = debug_file(self._reader.build_id(fd, file.name), self._root)
+            debug = debug_file(self._build_id(fd, file.name), self._root)
             try:
                 own = os.dup(fd)
             except OSError:  # too many files are open
@@ -280,6 +317,14 @@ def _open(path: Path | None) -> int | None:
     try:
         return None if path is None else open_regular(path)
     except (OSError, DataError, ValueError):
+        return None
+
+
+def _noted(fd: int) -> str | None:
+    """The build id on a file's first page; None where there is none, or it cannot be read."""
+    try:
+        return noted_build_id(fd)
+    except OSError:
         return None
 
 

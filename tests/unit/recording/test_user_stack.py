@@ -26,7 +26,7 @@ class Programs:
         self.asked: list[tuple[int, UserAddress]] = []
 
     def resolve_user(
-        self, tgid: int, address: UserAddress, proc_tgid: int | None = None
+        self, tgid: int, address: UserAddress, proc_tgid: int | None = None, name: str = ""
     ) -> Resolved:
         self.asked.append((tgid, address))
         if not address.build_id:

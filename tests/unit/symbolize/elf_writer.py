@@ -38,12 +38,13 @@ def note(build_id: bytes = BUILD_ID) -> Part:
 def program(*parts: Part, **header: int) -> bytes:
     """A file with a text section, ``parts`` and their names; ``header`` may be changed.
 
-    ``count``, ``entry`` and ``names`` are of the section table, ``table`` its place.
+    ``count``, ``entry`` and ``names`` are of the section table, ``table`` its place; ``segments``,
+    ``segment`` and ``noted`` are place, entry size and number of the segments: one for each note.
     """
     text = Part(".text", PROGBITS, b"\x90" * 256, ALLOC)
     names = b"\0" + b"".join(f"{part.name}\0".encode() for part in (text, *parts)) + b".shstrtab\0"
     sections = (text, *parts, Part(".shstrtab", STRTAB, names))
-    body, table = b"", bytes(64)
+    body, table, segments = b"", bytes(64), b""
     for part in sections:
         at = FIRST + len(body)
         place = at if part.offset is None else part.offset
@@ -52,17 +53,23 @@ def program(*parts: Part, **header: int) -> bytes:
         table += struct.pack(
             "<IIQQQQIIQQ", name, part.type, part.flags, at, place, size, 0, 0, 8, 0
         )
+        if part.type == NOTE:
+            segments += struct.pack("<IIQQQQQQ", 4, 4, place, at, at, size, size, 4)
         body += part.data
     values = {
-        "table": FIRST + len(body),
+        "table": FIRST + len(body) + len(segments),
         "entry": 64,
         "count": len(sections) + 1,
         "names": len(sections),
+        "segments": FIRST + len(body),
+        "segment": 56,
+        "noted": len(segments) // 56,
     } | header
     ident = b"\x7fELF\x02\x01\x01" + bytes(9)
-    head = struct.pack("<HHIQQQ", 3, 62, 1, 0, 0, values["table"])
-    rest = struct.pack("<IHHHHHH", 0, 64, 0, 0, values["entry"], values["count"], values["names"])
-    return ident + head + rest + body + table
+    head = struct.pack("<HHIQQQ", 3, 62, 1, 0, values["segments"], values["table"])
+    numbers = ("segment", "noted", "entry", "count", "names")
+    rest = struct.pack("<IHHHHHH", 0, 64, *(values[number] for number in numbers))
+    return ident + head + rest + body + segments + table
 
 
 def symbols(*entries: bytes, names: bytes = b"\0outer\0") -> tuple[Part, Part]:

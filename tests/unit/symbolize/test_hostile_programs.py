@@ -18,6 +18,7 @@ from tests.unit.symbolize.elf_writer import (
     ALLOC,
     BUILD_ID,
     FIRST,
+    NOTE,
     PROGBITS,
     Part,
     note,
@@ -27,7 +28,7 @@ from tests.unit.symbolize.elf_writer import (
 from tests.unit.symbolize.elf_writer import symbols as symbol_parts
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.kernel.elf_file import ElfFile, noted_build_id
 from retsnoop_py.recording.writer import RecordingWriter
 from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import OutputFormat, Settings, ViewSettings
@@ -338,17 +339,121 @@ def test_installed_programs_are_looked_at_up_to_the_one_that_is_wanted(
     other = b"\x55" * 20
     put(tmp_path, "opt/a")
     put(tmp_path, "opt/b", program(note(other), *symbol_parts(symbol(1, FIRST, 64))))
-    monkeypatch.setenv("PATH", "/opt")
-    looked: list[str] = []
-    real = user.ElfFile
-
-    def spy(path: Path) -> ElfFile:
-        looked.append(path.name)
-        return real(path)
-
-    monkeypatch.setattr(user, "ElfFile", spy)
+    (tmp_path / "bin").symlink_to("opt")
+    monkeypatch.setenv("PATH", "/opt:/bin")
+    looked = looked_at(monkeypatch)
     with ProcessSymbolizer(tmp_path) as processes:
         assert processes.resolve_user(PID, OUTER).name == "outer"
-        assert looked == ["a"]
+        assert set(looked) == {"a"}
         assert processes.resolve_user(PID, UserAddress(other.hex(), FIRST + 8)).name == "outer"
-        assert looked == ["a", "b"]
+        assert set(looked) == {"a", "b"}
+        looked.clear()
+        assert processes.resolve_user(PID, UserAddress("ab" * 20, 8)).name is None
+        assert looked == []
+
+
+@pytest.mark.parametrize("name", ["b", "", ".", "..", "../opt/b", "a\ud800", "c" * 300])
+def test_the_program_with_the_process_s_name_is_looked_at_first(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "opt/a", b"")
+    put(tmp_path, "opt/b")
+    monkeypatch.setenv("PATH", "not-absolute:/nowhere:/opt")
+    looked = looked_at(monkeypatch)
+    with ProcessSymbolizer(tmp_path) as processes:
+        found = processes.resolve_user(PID, OUTER, name=name)
+    assert (found.name, found.module) == ("outer", "/opt/b")
+    assert list(dict.fromkeys(looked)) == (["b"] if name == "b" else ["a", "b"])
+
+
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files whose build ids were looked at, as they are."""
+    looked: list[str] = []
+
+    def spy(fd: int) -> str | None:
+        looked.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        return noted_build_id(fd)
+
+    monkeypatch.setattr(user, "noted_build_id", spy)
+    return looked
+
+
+def test_the_search_among_installed_programs_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abcd":
+        put(tmp_path, f"opt/{name}")
+    monkeypatch.setenv("PATH", "/opt")
+    monkeypatch.setattr(user, "_SEARCH_S", 0.0)
+    looked = looked_at(monkeypatch)
+    with ProcessSymbolizer(tmp_path) as processes:
+        for number in range(3):
+            assert processes.resolve_user(PID, UserAddress(f"{number:040}", 8)).name is None
+        assert looked == ["a"]
+        (told,) = processes.warnings
+        assert "took longer" in told
+
+
+def test_whose_build_ids_are_asked_for_is_no_work_of_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request takes as long as reading a hundred files does."""
+    put(tmp_path, "opt/good")
+    write_maps(tmp_path, b"/opt/good")
+    asked: list[str] = []
+    monkeypatch.setattr(isolated.ProgramReader, "build_id", lambda *args: asked.append(args[2]))
+
+    assert resolved(tmp_path).name == "outer"
+    assert asked == []
+
+
+def test_a_build_id_that_is_not_on_the_first_page_is_asked_for(tmp_path: Path) -> None:
+    far = program(Part(".data", PROGBITS, bytes(5000)), note(), *symbol_parts(symbol(1, FIRST, 64)))
+    path = put(tmp_path, "opt/far", far)
+    write_maps(tmp_path, b"/opt/far")
+    with path.open("rb") as file:
+        assert noted_build_id(file.fileno()) is None
+
+    assert resolved(tmp_path).name == "outer"
+
+
+def test_the_first_page_has_the_build_id_that_the_sections_have(tmp_path: Path) -> None:
+    mine = Path("/proc/self/exe").resolve()
+    for path in (mine, put(tmp_path, "x", program(Part(".note", NOTE, OTHER_NOTE), note()))):
+        with ElfFile(path) as elf, path.open("rb") as file:
+            assert elf.build_id
+            assert noted_build_id(file.fileno()) == elf.build_id
+
+
+#: One that is not the build id.
+OTHER_NOTE = struct.pack("<III", 4, 4, 1) + b"GNU\0" + bytes(4)
+LYING = {
+    "segments far outside": program(note(), segments=HUGE),
+    "segments at the end of the page": program(note(), segments=4095),
+    "segments without size": program(note(), segment=0),
+    "large segments": program(note(), segment=0xFFFF),
+    "a note far outside": program(note()._replace(offset=HUGE, size=HUGE)),
+    "a note without an end": program(note()._replace(size=HUGE)),
+    "more segments than a page has": program(note(), noted=0xFFFF),
+    "notes behind each other": program(*[Part(".note", NOTE, OTHER_NOTE)] * 40, note()),
+}
+
+
+@pytest.mark.parametrize("what", [*HOSTILE, *LYING])
+def test_a_first_page_that_lies_has_a_build_id_or_none(what: str, tmp_path: Path) -> None:
+    path = put(tmp_path, "x", {**HOSTILE, **LYING}[what])
+    with path.open("rb") as file:
+        assert noted_build_id(file.fileno()) in (None, BUILD_ID.hex())
+
+
+def test_we_ourselves_are_not_found_by_our_process_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where /proc belongs to another PID namespace, that is somebody else's."""
+    put(tmp_path, "srv/ours")
+    write_maps(tmp_path, b"/srv/other", os.getpid())
+    write_maps(tmp_path, b"/srv/ours", PID)
+    (tmp_path / "proc/self").symlink_to(str(PID))
+    monkeypatch.setenv("PATH", "/nowhere")
+    with ProcessSymbolizer(tmp_path) as processes:
+        assert processes.resolve_user(OTHER, OUTER).module == "/srv/ours"
