@@ -24,12 +24,15 @@ struct {
 	__type(value, __u8);
 } comm_filter SEC(".maps");
 
-/* Process ids of the followed tree: the command's own, then its descendants'. */
+/*
+ * Process ids of the followed tree, the command's own, then its descendants'. With each goes the
+ * process's signal_struct, which tells it from an earlier one of the same id; 0 for the command.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
 	__type(key, __u32);
-	__type(value, __u8);
+	__type(value, __u64);
 } tree SEC(".maps");
 
 /* Who is not listed passes unless somebody is explicitly allowed. */

@@ -44,6 +44,9 @@ enum rsn_session_flags {
 	RSN_SESSION_IGNORED = 8, /* not to be reported: only its parts are to be forgotten */
 	RSN_SESSION_STITCH = 16, /* goes on; this is a chain of failures about to be overwritten */
 	RSN_SESSION_PROBE = 32, /* goes on; this is where an injected probe was hit */
+	RSN_SESSION_EXITING = 64, /* kstack: where the thread exits, inside the calls or not */
+	RSN_SESSION_RUNNING = 128, /* goes on after tracing; user space makes it of its map */
+	RSN_SESSION_SWITCHED = 256, /* some of the missed calls may be other threads' */
 };
 
 /* One traced call of a session's stack. */
@@ -82,6 +85,8 @@ struct rsn_session {
 	__u32 ns_tgid;
 	__u32 pid_ns; /* the inode of that namespace */
 	__u32 proc_tgid; /* what the /proc of who reads this calls the process; 0: it is not there */
+	__u32 missed; /* calls that the kernel kept from our programs, see misses.bpf.h */
+	__u32 missed_in; /* func_id of the call that returned when the first of them were found */
 };
 
 /*

@@ -53,6 +53,8 @@ static __noinline __u64 compose(struct rsn_session *rec, struct rsn_slot *slots,
 	rec->flags = s->is_err ? RSN_SESSION_ERROR : 0;
 	if (s->from_sites[kstack])
 		rec->flags |= RSN_SESSION_CALL_SITES;
+	if (s->misses_shared)
+		rec->flags |= RSN_SESSION_SWITCHED;
 	rec->depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
 	rec->slot_cnt = tail;
 	rec->kstack_cnt = kstack_cnt;
@@ -86,9 +88,8 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 	rec->flags |= flags;
 	if (transport_send(ctx, rec, size))
 		count(&stats.sessions_dropped);
-	else if (flags & RSN_SESSION_DIED)
-		count(&stats.sessions_died);
-	else if (rec->dropped || rec->too_deep || rec->lost_exits || rec->lost_entries)
+	else if (!(flags & RSN_SESSION_DIED) &&
+		 (rec->dropped || rec->too_deep || rec->lost_exits || rec->lost_entries))
 		count(&stats.sessions_incomplete);
 	return 0;
 }

@@ -22,6 +22,7 @@
 #include "debug.bpf.h"
 #include "filters.bpf.h"
 #include "interim.bpf.h"
+#include "misses.bpf.h"
 #include "report.bpf.h"
 #include "settings.bpf.h"
 #include "shadow.bpf.h"
@@ -79,6 +80,9 @@ static __always_inline struct session *session_make(__u64 task, __u64 id)
 	s->rec.lost_exits = 0;
 	s->rec.lost_entries = 0;
 	s->rec.parts = 0;
+	s->rec.missed = 0;
+	s->rec.missed_in = 0;
+	misses_begin(s, task);
 	s->log.bytes = 0;
 	s->log.events = 0;
 	s->log_sent.bytes = 0;
@@ -181,6 +185,7 @@ static __always_inline void take_stacks(void *ctx, struct session *s)
 	take_kstack(ctx, s);
 	if (use_lbr)
 		branches_keep(s);
+	misses_note(s);
 }
 
 /* Takes the last call off the shadow stack. */
@@ -327,6 +332,7 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result, _
 		s->branches_taken = taken;
 	if (s->interrupt_depth && interrupt_exit(ctx, s, cookie_func(cookie), result))
 		return session_leave(s);
+	misses_take(s);
 	if (debug_log && s->depth <= RSN_MAX_DEPTH &&
 	    slot_at(s, s->depth - 1)->func_id != cookie_func(cookie))
 		debug_unexpected(s, cookie_func(cookie));
@@ -358,11 +364,16 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result, _
 	return session_leave(s);
 }
 
-/* The running thread exits: what is open is reported as it stands, and nothing stays behind. */
+/*
+ * The running thread exits: what is open is reported as it stands, and nothing stays behind. That
+ * it does so inside its calls is for user space to tell, by the stack: a return may have been
+ * missed. So a session that is not worth reporting is sent as well, to be counted.
+ */
 static __always_inline int session_die(void *ctx, __u64 task)
 {
 	struct session *s = session_of(task);
-	__u64 now;
+	__u64 now, which;
+	bool shown;
 
 	if (!s || !s->at_rest)
 		return 0;
@@ -372,19 +383,17 @@ static __always_inline int session_die(void *ctx, __u64 task)
 	now = bpf_ktime_get_ns();
 	if (emit_interim)
 		interim_at_end(ctx, s);
-	if (worth_reporting(s, now - s->rec.start_ts)) {
-		if (!s->is_err) {
-			s->max_depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
-			s->saved_from = 0;
-			s->branch_cnt[s->kstack_now & 1] = 0;
-			take_kstack(ctx, s);
-		}
-		submit(ctx, s, now, RSN_SESSION_DIED);
-	} else {
-		if (s->rec.parts)
-			disown(ctx, s, now);
-		count(&stats.sessions_died);
+	if (!s->is_err) {
+		s->max_depth = s->depth < RSN_MAX_DEPTH ? s->depth : RSN_MAX_DEPTH;
+		s->saved_from = 0;
+		s->branch_cnt[s->kstack_now & 1] = 0;
 	}
+	shown = worth_reporting(s, now - s->rec.start_ts);
+	which = kstack_used(s);
+	unwind_kstack(ctx, s, which);
+	s->from_sites[which] = false;
+	submit(ctx, s, now,
+	       RSN_SESSION_DIED | RSN_SESSION_EXITING | (shown ? 0 : RSN_SESSION_IGNORED));
 	session_release(s, task);
 	return 0;
 }

@@ -30,12 +30,17 @@ struct session {
 	__u32 interrupt_depth;
 	__u16 kstack_cnt[2];
 	__s16 branch_cnt[2]; /* branches kept with each kstack, or a negative errno; 0: none */
+	bool misses_shared; /* with other threads; see misses.bpf.h */
 	bool interim_kept; /* `interims` has the saved chain as it was when it was saved */
 	bool user_stack_sent;
 	__u64 branches_taken; /* what branches_take() gave the program that is at work; 0: nothing */
 	struct log_mark log; /* what the log holds */
 	struct log_mark log_sent; /* what it held before */
 	__u64 place; /* in the table */
+	/* See misses.bpf.h: */
+	__u64 switches; /* of the thread from its CPU, when the session began */
+	__u64 misses; /* on miss_cpu, as far as they are accounted for */
+	__u32 miss_cpu;
 	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
 	/* The record as it is sent: header, slots, and the kernel stack moved up behind them. */
 	struct rsn_session rec;

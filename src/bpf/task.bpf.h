@@ -5,18 +5,32 @@
 
 #include "session.bpf.h"
 
-/* Runs before the child does, so that nothing of it is missed. */
+struct task_struct___group {
+	struct signal_struct *signal; /* the process: its threads share it, also across an execve */
+} __attribute__((preserve_access_index));
+
+static __always_inline __u64 group_of(void *task)
+{
+	return (__u64)BPF_CORE_READ((struct task_struct___group *)task, signal);
+}
+
+/*
+ * Runs before the child does, so that nothing of it is missed. A child that is not to be followed
+ * may have the id of a process that was, and whose memory is not given back yet.
+ */
 SEC("raw_tp/sched_process_fork")
 int rsn_task_fork(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *child = (struct task_struct *)ctx->args[1];
 	__u32 parent = bpf_get_current_pid_tgid() >> 32;
 	__u32 tgid = BPF_CORE_READ(child, tgid);
-	__u8 member = 1;
+	__u64 group = group_of(child);
 
-	if (!follow_tree || tgid == parent || !in_tree(parent))
+	if (!follow_tree || tgid == parent)
 		return 0;
-	if (bpf_map_update_elem(&tree, &tgid, &member, BPF_ANY))
+	if (!in_tree(parent))
+		bpf_map_delete_elem(&tree, &tgid);
+	else if (bpf_map_update_elem(&tree, &tgid, &group, BPF_ANY))
 		count(&stats.tree_overflow);
 	return 0;
 }
@@ -31,7 +45,7 @@ int rsn_task_exit(struct bpf_raw_tracepoint_args *ctx)
  * do_exit still closes files and more after sched_process_exit, which can start sessions: so only
  * here, when the task_struct is given back, does its process leave the tree, and does a session
  * disappear that was begun so late and never ended. No other thread's execve can have taken the
- * id of a leader (pid == tgid) that comes here.
+ * id of a leader (pid == tgid) that comes here, but a new process can, which stays in the tree.
  */
 SEC("raw_tp/sched_process_free")
 int rsn_task_free(struct bpf_raw_tracepoint_args *ctx)
@@ -39,12 +53,16 @@ int rsn_task_free(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *task = (struct task_struct *)ctx->args[0];
 	__u32 pid = BPF_CORE_READ(task, pid), tgid = BPF_CORE_READ(task, tgid);
 	struct session *s = session_of(ctx->args[0]);
+	__u64 *group;
 
 	if (s) {
 		count(&stats.sessions_died);
 		session_release(s, ctx->args[0]);
 	}
-	if (follow_tree && pid == tgid)
+	if (!follow_tree || pid != tgid)
+		return 0;
+	group = bpf_map_lookup_elem(&tree, &tgid);
+	if (group && (!*group || *group == group_of(task)))
 		bpf_map_delete_elem(&tree, &tgid);
 	return 0;
 }

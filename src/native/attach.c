@@ -162,6 +162,13 @@ uint64_t rsn_kprobe_multi_misses(int link_fd)
 	return get_link_info(link_fd, &info) ? 0 : info.missed;
 }
 
+int rsn_run_program(int prog_fd, const uint64_t *args, size_t cnt)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .ctx_in = args, .ctx_size_in = cnt * sizeof(*args));
+
+	return bpf_prog_test_run_opts(prog_fd, &opts);
+}
+
 /* It samples nothing: that it is there makes the kernel switch the CPU's branch records on. */
 int rsn_open_branches(int cpu, uint64_t branches)
 {

@@ -35,6 +35,12 @@ void rsn_link_prog_misses(const int *link_fds, size_t cnt, uint64_t *misses);
 uint64_t rsn_kprobe_multi_misses(int link_fd);
 
 /*
+ * Runs a raw tracepoint program once, in this process (5.10); args: cnt words, twelve at the most.
+ * 0 or a negative errno.
+ */
+int rsn_run_program(int prog_fd, const uint64_t *args, size_t cnt);
+
+/*
  * A perf event for which a CPU keeps branch records; branches: PERF_SAMPLE_BRANCH_* flags. Its file
  * descriptor, or a negative errno.
  */

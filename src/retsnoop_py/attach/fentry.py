@@ -118,7 +118,9 @@ class FentryAttachment:
                 lib.rsn_link_prog_misses(fds, len(ids), counts)
             for i, counts in zip(ids, zip(*sides, strict=True), strict=True):
                 if any(counts):
-                    misses.append(Miss(self._plan.functions[i], max(counts), TRAMPOLINE_BUSY))
+                    misses.append(
+                        Miss(self._plan.functions[i], max(counts), TRAMPOLINE_BUSY, told=False)
+                    )
         return misses
 
     def detach(self, context: AttachContext) -> None:

@@ -82,8 +82,11 @@ class MultiAttachment(ABC):
 
     def misses(self) -> list[Miss]:
         """Calls the kernel did not hand to our programs."""
-        counts = ((self._program_misses(), self.busy), (self._link_misses(), NO_HOOK))
-        return [Miss(None, count, what) for count, what in counts if count]
+        counts = (
+            (self._program_misses(), self.busy, True),
+            (self._link_misses(), NO_HOOK, False),
+        )
+        return [Miss(None, count, what, told) for count, what, told in counts if count]
 
     def _program_misses(self) -> int:
         """A call may be missed at its entry, its return or both: the worse of the two counts."""

@@ -97,11 +97,15 @@ class AttachPlan(Value):
 
 
 class Miss(Value):
-    """Calls that a mechanism did not see; ``function`` is None where it cannot say whose."""
+    """Calls that a mechanism did not see; ``function`` is None where it cannot say whose.
+
+    ``told``: a session that is concerned tells it itself, or there can be none.
+    """
 
     function: Function | None
     count: int
     what: str
+    told: bool = True
 
 
 class Attachment(Protocol):

@@ -50,6 +50,15 @@ _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
 #: function graph tracer, after our entry program has run.
 _FPROBE_HOOKS = "fprobe_exit_handler"
 _STACK_BYTES = 16 << 10
+#: Of these the kernel counts the calls that it keeps from them, and where on each CPU can be found:
+#: RSN_MISS_PROGRAMS and RSN_MISS_CPUS of misses.bpf.h. Of those on perf events it does since 6.7.
+_COUNTED = {
+    Mechanism.FSESSION_MULTI: "rsn_fsession",
+    Mechanism.KPROBE_SESSION: "rsn_session",
+    Mechanism.KPROBE_MULTI: "rsn_multi_entry",
+}
+_MOST_COUNTED, _MOST_CPUS = 4, 4096
+_COUNTED_BY = "rsn_find_misses"
 _TREE_PROGRAM = "rsn_task_fork"
 _TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
 
@@ -82,7 +91,7 @@ class LoadedObject(Value):
                 "namespace",
                 "run retsnoop-py outside of the container, or in one with --pid=host",
             )
-        self.obj.map("tree").update(struct.pack("=I", kernel_id), b"\1")
+        self.obj.map("tree").update(struct.pack("=I", kernel_id), bytes(8))
 
     def stats(self) -> bytes:
         """``struct rsn_stats``, raw."""
@@ -120,7 +129,10 @@ def load(
     is_perf = _choose_perf_buffer(settings, features)
     obj = BpfObject(path)
     try:
+        counted = _counted(plan, features, probes)
         _choose_programs(obj, plan, settings, probes)
+        obj.program(_COUNTED_BY).set_autoload(bool(counted))
+        obj.set_global(".rodata", "miss_programs", len(counted))
         _configure(obj, settings, is_perf=is_perf)
         _tell_return_hooks(obj, facts)
         obj.set_global(".rodata", "stack_bytes", _stack_bytes(facts))
@@ -143,6 +155,7 @@ def load(
             from retsnoop_py.capture.debug import fill_log
 
             fill_log(obj, plan.functions)
+        _find_misses(obj, counted)
         ids = process_ids(obj)
         filters = ids.filters(settings.filters)
         _fill_filters(obj, filters)
@@ -177,6 +190,26 @@ def _choose_programs(
         program.set_autoload(program.name in wanted)
         if program.name in wanted and program.section == _FSESSION_SECTION:
             program.set_kind(_PROG_TRACING, FSESSION_MULTI)
+
+
+def _counted(plan: AttachPlan, features: Features, probes: Sequence[Probe]) -> list[str]:
+    """The programs whose missed calls sessions are told of."""
+    names = [_COUNTED[one] for one in plan.mechanisms if one in _COUNTED]
+    if features.raw_cookie:  # it came with 6.10
+        if any(one in plan.mechanisms for one in _BY_ADDRESS):
+            names.append("rsn_kprobe")
+        if probes:
+            from retsnoop_py.attach.injected import programs_of
+
+            names += sorted(programs_of(probes))
+    return names[:_MOST_COUNTED]
+
+
+def _find_misses(obj: BpfObject, counted: Sequence[str]) -> None:
+    finder = obj.program(_COUNTED_BY)
+    for number, name in enumerate(counted):
+        for cpu in range(min(os.cpu_count() or 1, _MOST_CPUS)):
+            finder.run(obj.program(name).fd, number, cpu)
 
 
 def _choose_perf_buffer(settings: Settings, features: Features) -> bool:

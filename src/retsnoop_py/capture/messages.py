@@ -164,12 +164,13 @@ def injected(settings: Settings, done: InjectedProbes) -> None:
 
 
 def missed(misses: Sequence[Miss]) -> Iterator[str]:
-    """The warnings about calls that no program saw, those with the most first."""
+    """The lines about calls that no program saw, those with the most first."""
     ordered = sorted(misses, key=lambda miss: -miss.count)
     for miss in ordered[:_MISSES_SHOWN]:
         whose = f" of '{miss.function.label}'" if miss.function else ""
         calls = "1 call" if miss.count == 1 else f"{miss.count} calls"
-        yield f"{calls}{whose} not seen: {miss.what}"
+        unknown = "" if miss.told else "; whether of a thread that was followed is not known"
+        yield f"{calls}{whose} not seen: {miss.what}{unknown}"
     rest = ordered[_MISSES_SHOWN:]
     if rest:
         total = sum(miss.count for miss in rest)

@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.mass_attacher import Attached
-from retsnoop_py.attach.plan import AttachContext
+from retsnoop_py.attach.misses import since
+from retsnoop_py.attach.plan import AttachContext, Miss
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
 from retsnoop_py.capture.load import LoadedObject, ring_bytes
 from retsnoop_py.capture.signals import Dropped, StopSignals
 from retsnoop_py.errors import Interrupted
+from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf import Reader
-from retsnoop_py.settings import Settings
+from retsnoop_py.settings import Mechanism, Settings
 from retsnoop_py.terminal import Aside, Progress
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes
+    from retsnoop_py.capture.running import RunningCalls
     from retsnoop_py.capture.stream import Stream
 
 #: How long to wait for records before looking at signals and the command, in ms.
@@ -35,7 +38,16 @@ _WAIT_MS = 100
 _WAIT_COMMAND_MS = 20
 #: So many bytes of records are printed in a moment.
 _LITTLE = 1 << 20
+#: With these a return may be missed unnoticed.
+_LETS_SLIP = frozenset({Mechanism.FENTRY, Mechanism.FSESSION_MULTI})
 _PATIENCE = "Still detaching. One more signal ends retsnoop-py at once.\n"
+
+
+class Misses(Value):
+    """What is said of calls that no program saw: as warnings, and with ``-v``."""
+
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Hooks(Value):
@@ -45,11 +57,28 @@ class Hooks(Value):
     attached: Attached
     context: AttachContext
     injected: InjectedProbes | None
+    #: By their ids.
+    functions: tuple[Function, ...]
 
-    def misses(self) -> list[str]:
-        """Warnings about calls that no program saw, to be had before detaching."""
+    def misses(self, before: Sequence[Miss]) -> Misses:
+        """Calls that no program saw, but for those of ``before``; to be had before detaching."""
+        missed = since(self.attached.misses(), before)
         injected = self.injected.misses() if self.injected else ()
-        return [*messages.missed(self.attached.misses()), *injected]
+        return Misses(
+            tuple(messages.missed([miss for miss in missed if not miss.told])),
+            (*messages.missed([miss for miss in missed if miss.told]), *injected),
+        )
+
+    def running(self) -> RunningCalls:
+        """What finds the calls that still run."""
+        from retsnoop_py.capture.running import RunningCalls
+
+        return RunningCalls(
+            self.loaded,
+            self.functions,
+            self.context.facts.kallsyms,
+            is_sure=all(rung.mechanism not in _LETS_SLIP for rung in self.attached.rungs),
+        )
 
     def detach(self) -> None:
         """Detach everything. Idempotent; what was counted can still be read."""
@@ -85,7 +114,11 @@ class Reception:
         self._command = command
         self._open_stream = open_stream
         self._ended = self._detaching = False
-        self._misses: list[str] = []
+        self._before: Sequence[Miss] = ()
+        self._misses = Misses()
+        self._gate_closed = False
+        #: Records of the calls that still ran when the gate was closed.
+        self._running = b""
         #: How long detaching took; 0: it was not told that it began.
         self.seconds = 0.0
 
@@ -125,6 +158,7 @@ class Reception:
         self._reader.start()
         if command is not None:
             loaded.add_to_tree(command.pid)
+        self._before = self._hooks.attached.misses()  # of calls that nobody asked for
         loaded.set_ready(True)
         messages.receiving(self._settings)
         try:
@@ -173,8 +207,20 @@ class Reception:
         """Close the gate in front of the probes and take what the kernel's buffer still holds."""
         if not self._ended:
             self._ended = True
-            self._hooks.loaded.set_ready(False)
+            self._close_gate()
             self._reader.stop()
+
+    def _close_gate(self) -> None:
+        """Let no probe do anything more; calls that run then are looked at before they return."""
+        if self._gate_closed:
+            return
+        self._gate_closed = True
+        try:
+            running = self._hooks.running()
+            seen = running.see()
+        finally:
+            self._hooks.loaded.set_ready(False)
+        self._running = running.records(seen)
 
     def _detach(self) -> None:
         if self._detaching:
@@ -183,14 +229,14 @@ class Reception:
         started = time.monotonic()
         Aside().write("\nDetaching...\n")
         self._signals.patience = _PATIENCE
-        self._misses = self._hooks.misses()
+        self._misses = self._hooks.misses(self._before)
         self._hooks.detach()
         self._signals.patience = ""
         self.seconds = time.monotonic() - started
 
     def _stop(self) -> None:
         """What the first signal does, while it interrupts whatever is going on."""
-        self._hooks.loaded.set_ready(False)
+        self._close_gate()
         self._detach()
         self._end()
         waiting = self._reader.stats().waiting_bytes
@@ -202,8 +248,12 @@ class Reception:
 
     def _tell(self, stream: Stream, discarded: int) -> None:
         """Say what is missing."""
-        for text in self._misses:
+        if not discarded:
+            stream.feed_running(self._running)
+        for text in self._misses.warnings:
             stream.warn(text)
+        for text in self._misses.notes:
+            messages.note(self._settings, text)
         stats = self._reader.stats()
         messages.waited(self._settings, stats)
         stream.finish(self._hooks.loaded, stats, discarded)

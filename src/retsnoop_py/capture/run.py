@@ -231,7 +231,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
         injected = None
         try:
             injected = _inject(probes, context) if probes else None
-            return Hooks(loaded, attach(plan, context), context, injected)
+            return Hooks(loaded, attach(plan, context), context, injected, plan.functions)
         except BaseException:
             if injected:
                 injected.detach()

@@ -77,6 +77,7 @@ class Stream:
         self._stats_layout = layout_named(facts.layouts, "rsn_stats")
         self._pipeline = pipeline
         self.feed = pipeline.feed
+        self.feed_running = pipeline.feed_running
         self.warn = pipeline.warn
 
     @property

@@ -151,6 +151,11 @@ class Program:
             lib.bpf_program__set_expected_attach_type(self.handle, attach_type),
         )
 
+    def run(self, *args: int) -> None:
+        """Run a raw tracepoint program once, here and now, with these arguments (5.10)."""
+        words = ffi.new("uint64_t[]", args)
+        check(f"run {self.name}", lib.rsn_run_program(self.fd, words, len(args)))
+
     def attach(self) -> Link:
         """Attach as the section name says."""
         link = lib.bpf_program__attach(self.handle)
@@ -222,6 +227,27 @@ class BpfMap:
         """Change the size of the values before load, in bytes."""
         call = f"bpf_map__set_value_size({self.name}, {size})"
         check(call, lib.bpf_map__set_value_size(self.handle, size))
+
+    @property
+    def max_entries(self) -> int:
+        """How many elements it may have."""
+        return int(lib.bpf_map__max_entries(self.handle))
+
+    def lookup(self, key: bytes) -> bytes:
+        """One element."""
+        value = ffi.new("char[]", self.value_size)
+        check(f"look up {self.name}", lib.bpf_map_lookup_elem(self.fd, key, value))
+        return bytes(ffi.buffer(value))
+
+    def lookup_all(self) -> bytes:
+        """All elements of an array, one behind the other (5.6)."""
+        size = self.max_entries
+        keys, values = ffi.new("uint32_t[]", size), ffi.new("char[]", size * self.value_size)
+        count, position = ffi.new("__u32 *", size), ffi.new("uint32_t *")
+        err = lib.bpf_map_lookup_batch(self.fd, ffi.NULL, position, keys, values, count, ffi.NULL)
+        if err != -errno.ENOENT:  # which says that there are no more
+            check(f"look up all of {self.name}", err)
+        return bytes(ffi.buffer(values))
 
     def update(self, key: bytes, value: bytes) -> None:
         """Set one element."""

@@ -200,12 +200,19 @@ class UserFrame(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class SessionLost(Struct, omit_defaults=True, frozen=True, gc=False):
-    """What is missing from a session: how many records, calls and returns."""
+    """What is missing from a session: how many records, calls and returns.
+
+    ``missed``: calls of traced functions that the kernel kept from BPF programs, the first of them
+    inside ``missed_inside``; ``missed_shared``: some of them may be those of other threads.
+    """
 
     records: int = 0
     too_deep: int = 0
     exits: int = 0
     entries: int = 0
+    missed: int = 0
+    missed_inside: Func | None = None
+    missed_shared: bool = False
 
 
 class PidNamespace(Struct, omit_defaults=True, frozen=True, gc=False):
@@ -224,10 +231,11 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
 
     ``stack``, ``trace``, ``branches`` and ``user_stack`` (outermost first) are null where they
     were not asked for. ``report`` is ``stitch`` or ``probe`` for a call that goes on: a chain of
-    calls is about to be forgotten, an injected probe was hit. ``failed``: the chain of failures
-    reaches the entry function. ``died``: the thread exited inside the call. ``tid`` and ``pid`` are
-    the kernel's own; ``namespace`` is null where its PID namespace has the same. ``warnings`` are
-    those that text has under the session.
+    calls is about to be forgotten, an injected probe was hit; ``running`` for one that had not
+    returned when tracing ended. ``failed``: the chain of failures reaches the entry function.
+    ``died``: the thread exited inside the call. ``tid`` and ``pid`` are the kernel's own;
+    ``namespace`` is null where its PID namespace has the same. ``warnings`` are those that text has
+    under the session.
     """
 
     version: int
@@ -241,7 +249,7 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     process: str
     cpu: int
     failed: bool
-    report: Literal["final", "stitch", "probe"] = "final"
+    report: Literal["final", "stitch", "probe", "running"] = "final"
     died: bool = False
     trace: list[TraceEvent] | None = None
     stack: list[StackEntry] | None = None

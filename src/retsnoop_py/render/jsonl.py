@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from retsnoop_py.render.args.read import ArgumentReader
 
 _MAX_RESULTS = 1 << 16
-_REPORTS: dict[SessionKind, Literal["final", "stitch", "probe"]] = {
+_REPORTS: dict[SessionKind, Literal["final", "stitch", "probe", "running"]] = {
     SessionKind.FINAL: "final",
     SessionKind.STITCH: "stitch",
     SessionKind.PROBE: "probe",
+    SessionKind.RUNNING: "running",
 }
 _NO_LOSS = to.SessionLost()
 _BITS_64 = (1 << 64) - 1
@@ -233,6 +234,9 @@ def _namespace(session: Session) -> to.PidNamespace | None:
 
 def _lost(session: Session) -> to.SessionLost:
     lost = session.dropped, session.too_deep, session.lost_exits, session.lost_entries
+    missed = session.missed
+    if missed is not None:
+        return to.SessionLost(*lost, missed.calls, _function(missed.inside), missed.shared)
     return to.SessionLost(*lost) if any(lost) else _NO_LOSS
 
 

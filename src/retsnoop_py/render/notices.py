@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from retsnoop_py.render.text import printable
-from retsnoop_py.session.model import Session
+from retsnoop_py.session.model import MissedCalls, Session, SessionKind
 from retsnoop_py.settings import BpfSettings
 
 _INCOMPLETE = "WARNING! Sample data incomplete!"
@@ -14,6 +15,11 @@ _SUMMARY = "WARNING! There were dropped or incomplete data. Output might be inco
 _DIED = "sessions_died"
 _BARE = "bare_stacks"
 _SKIPPED = "calls_skipped"
+_RUNNING, _MISSING = "sessions_running", "sessions_missing_calls"
+#: Told otherwise, or no loss.
+_OTHERS = (_DIED, _BARE, _SKIPPED, _RUNNING, _MISSING)
+#: Functions that are named among those that still run.
+_MOST_NAMED = 5
 
 
 def session_warnings(session: Session, bpf: BpfSettings) -> Iterator[str]:
@@ -38,6 +44,10 @@ def session_warnings(session: Session, bpf: BpfSettings) -> Iterator[str]:
             f"{_INCOMPLETE} {_count(session.lost_entries, 'return')} without a call seen."
             " Consider tracing fewer functions (-a, -d)."
         )
+    if session.missed is not None:
+        yield _missed(session.missed)
+    if session.kind is SessionKind.RUNNING:
+        yield f"Still running when tracing ended, in {_unfinished(session)}."
     if session.died:
         yield f"{_INCOMPLETE} The thread exited inside {_unfinished(session)}."
 
@@ -57,7 +67,7 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
     lines += [
         _line(name, value, "")
         for name, value in stats.items()
-        if value and name not in known and name not in (_DIED, _BARE, _SKIPPED)
+        if value and name not in known and name not in _OTHERS
     ]
     if lines:
         lines.insert(0, _SUMMARY)
@@ -75,6 +85,33 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
             " the kernel found no caller when asked at a return probe. More -a show more."
         )
     return lines
+
+
+def running_note(running: Counter[str]) -> Iterator[str]:
+    """The line about calls that still ran at the end and are not shown, by their functions."""
+    if not running:
+        return
+    named = [
+        f"{printable(name)} ({count})" if count > 1 else printable(name)
+        for name, count in running.most_common(_MOST_NAMED)
+    ]
+    if len(running) > _MOST_NAMED:
+        named.append("...")
+    them = "it" if running.total() == 1 else "them"
+    yield (
+        f"NOTE: {_count(running.total(), 'call')} still running when tracing ended:"
+        f" {', '.join(named)}. -S, -I or -L show {them}."
+    )
+
+
+def _missed(missed: MissedCalls) -> str:
+    """The line about calls that the kernel kept from our programs."""
+    number = f"Up to {missed.calls}" if missed.shared else f"{missed.calls}"
+    return (
+        f"NOTE: {number} traced call{'' if missed.calls == 1 else 's'} inside"
+        f" {printable(missed.inside.label)} not seen: the kernel kept BPF programs from running"
+        f" there{', or for other threads on that CPU' if missed.shared else ''}."
+    )
 
 
 def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:

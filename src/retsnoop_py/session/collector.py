@@ -17,7 +17,7 @@ from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.abi import read_branches, read_user_stack
 from retsnoop_py.session.events import EventDecoder
 from retsnoop_py.session.layouts import Layout, layout_named
-from retsnoop_py.session.model import NO_EVENTS, Call, Events, Session, SessionKind
+from retsnoop_py.session.model import NO_EVENTS, Call, Events, MissedCalls, Session, SessionKind
 from retsnoop_py.session.parts import NO_PARTS, Branches, Key, Parts, PartStore
 from retsnoop_py.session.trace import Earlier
 
@@ -45,9 +45,14 @@ class SessionFlags(IntFlag):
     IGNORED = 8
     STITCH = 16
     PROBE = 32
+    EXITING = 64
+    RUNNING = 128
+    SWITCHED = 256
 
 
-_ERROR, _DIED, _CALL_SITES, _IGNORED, _STITCH, _PROBE = (int(flag) for flag in SessionFlags)
+_ERROR, _DIED, _CALL_SITES, _IGNORED, _STITCH, _PROBE, _EXITING, _RUNNING, _SWITCHED = (
+    int(flag) for flag in SessionFlags
+)
 _INTERIM = _STITCH | _PROBE
 _PARTS = (RecordType.EVENTS, RecordType.BRANCHES, RecordType.USER_STACK)
 
@@ -75,12 +80,15 @@ _SESSION = (
     "pid_ns",
     "proc_tgid",
     "interrupt_pos",
+    "missed",
+    "missed_in",
 )
 _COMMS = ("task_comm", "proc_comm")
 #: What an incomplete session misses: a struct without one of these had no such loss to tell.
 _LATER = (
     *("dropped", "too_deep", "lost_exits", "lost_entries", "parts", "cpu"),
     *("ns_tid", "ns_tgid", "pid_ns", "proc_tgid", "interrupt_pos"),
+    *("missed", "missed_in"),
 )
 _SLOT = ("func_id", "seq", "result", "latency")
 _PART = ("start_ts", "tid", "cnt")
@@ -256,7 +264,7 @@ class Collector:
         fields = self._fields(view, position, size)
         start_ts, tid, flags, needed = fields[4], fields[6], fields[10], fields[16]
         key = tid, start_ts
-        if flags & _IGNORED:
+        if flags & _IGNORED and not flags & _EXITING:
             self._parts.take(key)
             return ()
         if not needed or self._part_format is None:
@@ -300,6 +308,8 @@ class Collector:
             proc_comm=comm_text(proc_comm),
             is_error=bool(flags & _ERROR),
             died=bool(flags & _DIED),
+            exiting=bool(flags & _EXITING),
+            ignored=bool(flags & _IGNORED),
             # A copy: an iterator that holds on to a memoryview in a traceback's reference loop
             # crashes Python 3.11's garbage collector (gh-77894).
             calls=self._calls(
@@ -321,11 +331,19 @@ class Collector:
             ns_tgid=fields[19],
             pid_ns=fields[20],
             proc_tgid=fields[21],
-            kind=_kind_of(flags) if flags & _INTERIM else SessionKind.FINAL,
+            kind=_kind_of(flags) if flags & (_INTERIM | _RUNNING) else SessionKind.FINAL,
             branches=read_branches(self._order, parts.branches) if parts.branches else None,
             user_stack=read_user_stack(self._order, parts.user_stack) if parts.user_stack else (),
             earlier=parts.earlier,
+            missed=self._missed(fields, position) if fields[23] else None,
         )
+
+    def _missed(self, fields: tuple[Any, ...], position: int) -> MissedCalls:
+        try:
+            inside = self._functions[fields[24]]
+        except IndexError:
+            raise _damaged(position, "it names a function that is not traced") from None
+        return MissedCalls(fields[23], inside, bool(fields[10] & _SWITCHED))
 
     def _events(self, parts: Parts, position: int) -> tuple[Events, Mapping[int, Captured]]:
         """The events since the session's record before, and what was captured at any of it."""
@@ -374,6 +392,8 @@ class Collector:
 
 
 def _kind_of(flags: int) -> SessionKind:
+    if flags & _RUNNING:
+        return SessionKind.RUNNING
     return SessionKind.PROBE if flags & _PROBE else SessionKind.STITCH
 
 

@@ -9,7 +9,9 @@ recorded call of a failing session, as retsnoop's do, with these differences:
 - NULL is an error of functions that return a pointer, whatever the upper half holds;
 - a call that has not returned has no result.
 
-Where an injected probe was hit is reported whatever the session's results are so far.
+Where an injected probe was hit is reported whatever the session's results are so far. A call that
+still runs when tracing ends has neither failed nor succeeded: it is reported to who asks for
+successes (``-S``), for calls that go on (``-I``) or for long ones (``-L``).
 """
 
 from __future__ import annotations
@@ -33,24 +35,37 @@ class SessionFilter:
         self._interim = interim
         self._comms = frozenset(map(_as_comm, settings.comms))
         self._deny_comms = frozenset(map(_as_comm, settings.deny_comms))
+        self._wants_running = settings.success or interim or bool(settings.longer_ns)
         self._any_error = settings.allow_errors is None and not settings.deny_errors
 
     def accepts(self, session: Session) -> bool:
         """Whether to report ``session``."""
         settings = self._settings
-        if session.kind and not self._interim:
+        kind = session.kind
+        if kind in (SessionKind.STITCH, SessionKind.PROBE) and not self._interim:
             return False
-        if not _passes(session.tgid, settings.pids, settings.deny_pids):
-            return False
-        if not _passes(session.task_comm, self._comms, self._deny_comms):
+        if not self._is_followed(session):
             return False
         if settings.longer_ns and _duration_ns(session) < settings.longer_ns:
             return False
-        if session.kind is SessionKind.PROBE:
+        if kind is SessionKind.PROBE:
             return True
+        if kind is SessionKind.RUNNING:
+            return self._wants_running
         if not session.is_error:
             return settings.success
         return self._any_error or self._accepts_errors(session)
+
+    def only_counts(self, session: Session) -> bool:
+        """Whether ``session`` is a call that still runs, and nobody asks for such."""
+        is_running = session.kind is SessionKind.RUNNING
+        return is_running and not self._wants_running and self._is_followed(session)
+
+    def _is_followed(self, session: Session) -> bool:
+        settings = self._settings
+        return _passes(session.tgid, settings.pids, settings.deny_pids) and _passes(
+            session.task_comm, self._comms, self._deny_comms
+        )
 
     def _accepts_errors(self, session: Session) -> bool:
         allow, deny = self._settings.allow_errors, self._settings.deny_errors

@@ -81,6 +81,15 @@ def _rows_by_call_site(calls: Sequence[Call], frames: Sequence[Resolved]) -> tup
     return tuple(rows)
 
 
+def is_inside(session: Session, symbolizer: Symbolizer) -> bool:
+    """Whether one of the session's running calls is on its kernel stack, or there is no stack."""
+    frames = resolve_stack(session, symbolizer)
+    running = [call.function for call in session.calls if not call.finished]
+    return not frames or any(
+        is_frame_of(function, frame) for function in running for frame in frames
+    )
+
+
 def match_calls(calls: Sequence[Call], frames: Sequence[Resolved]) -> list[int | None]:
     """For each call, outermost first, the index of its frame or None; indexes only grow."""
     keep_last = not calls or _still_running(calls[-1], frames)

@@ -104,6 +104,20 @@ class SessionKind(IntEnum):
     STITCH = 1
     #: It goes on; an injected probe was hit.
     PROBE = 2
+    #: It goes on although tracing has ended.
+    RUNNING = 3
+
+
+class MissedCalls(NamedTuple):
+    """Calls of traced functions that the kernel kept from our programs.
+
+    They were noticed when ``inside`` returned, the first of them at least: it made them, or its
+    caller just before. ``shared``: other threads had the CPU meanwhile, and some may be theirs.
+    """
+
+    calls: int
+    inside: Function
+    shared: bool
 
 
 class Branch(NamedTuple):
@@ -124,7 +138,7 @@ class Session(NamedTuple):
     """One thread from an entry function's call to its return, or to where it is reported before.
 
     Times are CLOCK_MONOTONIC ns. ``calls`` is outermost first; ``kstack`` holds raw
-    addresses, innermost first. The last five say what is missing.
+    addresses, innermost first. ``dropped`` to ``lost_entries`` and ``missed`` say what is missing.
     """
 
     start_ns: int
@@ -163,6 +177,11 @@ class Session(NamedTuple):
     pid_ns: int = 0
     #: What the /proc of who traced it calls the process; 0: it was not there.
     proc_tgid: int = 0
+    missed: MissedCalls | None = None
+    #: ``kstack`` is where the thread exits, inside the calls or not.
+    exiting: bool = False
+    #: Not to be shown: it is there to be counted.
+    ignored: bool = False
 
     @property
     def has_other_ids(self) -> bool:

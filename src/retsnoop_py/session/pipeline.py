@@ -7,17 +7,19 @@ A live run and a replay both come through here, so they show the same.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TextIO
 
 from retsnoop_py.errors import DataError, OutputError
-from retsnoop_py.render.notices import loss_summary
+from retsnoop_py.render.notices import loss_summary, running_note
 from retsnoop_py.render.text import printable
 from retsnoop_py.render.views import renderer
 from retsnoop_py.session.collector import Batch, Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.filters import SessionFilter
 from retsnoop_py.session.known import KnownSymbols, KnownUserSymbols, Symbol, UserSymbol
+from retsnoop_py.session.merge import is_inside
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.report import Reporter
 from retsnoop_py.settings import Settings
@@ -68,6 +70,9 @@ class Pipeline:
         # else a replay may show the traced calls, and it is no wonder that there are no others
         self._unwound = facts.views.call_stack and settings.views.call_stack
         self._bare_stacks = 0
+        self._exited: Counter[bool] = Counter()
+        self._running: Counter[str] = Counter()
+        self._missing_calls = 0
         self._settings = settings
         self._recorder = recorder
         self._out = out
@@ -105,6 +110,15 @@ class Pipeline:
         self._batch = b""
         return self._collector.count(rest) + self._collector.discard()
 
+    def feed_running(self, batch: Batch) -> None:
+        """The same for calls that still run when tracing ends, however many have been shown."""
+        done, left = self.done, self._left
+        self.done, self._left = False, 0
+        try:
+            self.feed(batch)
+        finally:
+            self.done, self._left = done, left
+
     def warn(self, text: str) -> None:
         """Tell the user something now and at every replay."""
         self._say(f"WARNING: {text}")
@@ -125,8 +139,14 @@ class Pipeline:
             "records_unknown": self._collector.skipped,
             "parts_dropped": self._collector.parts_dropped,
             "bare_stacks": self._bare_stacks,
+            "sessions_died": stats.get("sessions_died", 0) + self._exited[True],
+            "sessions_abandoned": stats.get("sessions_abandoned", 0) + self._exited[False],
+            "sessions_running": self._running.total(),
+            "sessions_missing_calls": self._missing_calls,
         }
         for line in loss_summary({**stats, **known_here}, self._settings.bpf):
+            self._say(line)
+        for line in running_note(self._running):
             self._say(line)
         self._write_out(self._renderer.summary({**stats, **known_here}, self._said))
         if self._recorder is not None:
@@ -172,7 +192,7 @@ class Pipeline:
     def _counted(self, sessions: Iterable[Session]) -> Iterator[Session]:
         for session in sessions:
             yield session
-            self._left -= session.kind is SessionKind.FINAL and self._filter.accepts(session)
+            self._left -= session.kind is SessionKind.FINAL and self._is_shown(session)
             if not self._left:
                 self.done = True
                 return
@@ -189,7 +209,8 @@ class Pipeline:
     def _show(self, sessions: Sequence[Session]) -> None:
         blocks = []
         for session in sessions:
-            if not self._filter.accepts(session):
+            self._count(session)
+            if not self._is_shown(session):
                 self._reporter.pass_over(session)
                 continue
             report = self._reporter.report(session)
@@ -197,6 +218,20 @@ class Pipeline:
                 self._bare_stacks += report.stack.is_bare
             blocks.append(self._renderer.session(report))
         self._write_out("".join(blocks))
+
+    def _is_shown(self, session: Session) -> bool:
+        if session.ignored or (session.exiting and not is_inside(session, self._symbols)):
+            return False
+        return self._filter.accepts(session)
+
+    def _count(self, session: Session) -> None:
+        """Note what is told at the end."""
+        if session.exiting:
+            self._exited[is_inside(session, self._symbols)] += 1
+        if session.missed and self._is_shown(session):
+            self._missing_calls += 1
+        if self._filter.only_counts(session):
+            self._running[session.calls[0].function.label] += 1
 
     def _write_out(self, text: str) -> None:
         if not text:

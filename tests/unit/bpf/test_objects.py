@@ -18,6 +18,7 @@ OBJECTS = Path(retsnoop_py.__file__).parent / "bpf"
 TASK_PROGRAMS = {
     "rsn_task_fork": "raw_tp/sched_process_fork",
     "rsn_task_exit": "raw_tp/sched_process_exit",
+    "rsn_find_misses": "raw_tp",
     "rsn_task_free": "raw_tp/sched_process_free",
 }
 PROGRAMS = {
@@ -88,6 +89,7 @@ SETTINGS = {
     "per_cpu_offset_addr": 8,
     "keep_call_sites": 1,
     "stack_bytes": 4,
+    "miss_programs": 4,
 }
 
 
@@ -126,7 +128,7 @@ def size_of(btf: Btf, struct: str) -> int:
 @pytest.mark.parametrize(
     ("struct", "size"),
     [
-        ("rsn_session", 120),
+        ("rsn_session", 128),
         ("rsn_slot", 24),
         ("rsn_part", 24),
         ("rsn_event", 32),

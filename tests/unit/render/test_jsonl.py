@@ -83,7 +83,13 @@ def test_a_session_holds_raw_values_and_what_they_mean() -> None:
         "type": "summary",
         "version": 1,
         "sessions": 1,
-        "lost": {"records_unknown": 0, "parts_dropped": 0, "bare_stacks": 0},
+        "lost": dict.fromkeys(
+            (
+                *("records_unknown", "parts_dropped", "bare_stacks", "sessions_died"),
+                *("sessions_abandoned", "sessions_running", "sessions_missing_calls"),
+            ),
+            0,
+        ),
         "kernel": "6.12.107",
         "machine": "x86_64",
     }

@@ -268,3 +268,76 @@ def test_what_was_not_shown_is_counted_when_it_is_dropped() -> None:
     run.pipeline.feed(batch)
     assert stuck.getvalue().count(" TID/PID ") == shown
     assert run.pipeline.discard() == 0
+
+
+RUNNING, EXITING, DIED, IGNORED, SWITCHED = 128, 64, 2, 8, 256
+
+
+def running(**values: object) -> bytes:
+    """The call of :func:`failing_session` while it is still in map_create()."""
+    slots = [(0, 1, 0, 10_000_000_000), (1, 2, 0, 10_000_001_000)]
+    head = {"flags": RUNNING, "depth": 2, "start_ts": 10_000_000_000, "emit_ts": 12_000_000_000}
+    return raw_session(slots, KSTACK, **({**head, "tid": 7, "task_comm": b"worker"} | values))
+
+
+def test_calls_still_running_are_counted_by_function() -> None:
+    run = Run()
+    run.pipeline.feed_running(running() + running(tid=8))
+    run.pipeline.finish({})
+    assert run.out.getvalue() == ""
+    assert run.err.getvalue() == (
+        "NOTE: 2 calls still running when tracing ended: __x64_sys_bpf (2). "
+        "-S, -I or -L show them.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "filters", [FilterSettings(success=True), FilterSettings(longer_ns=1_999_999_999)]
+)
+def test_calls_still_running_are_shown_where_they_are_looked_for(filters: FilterSettings) -> None:
+    run = Run(Settings(filters=filters, stop_count=1))
+    run.pipeline.feed(failing_session() if filters.success else b"")
+    run.out.truncate(0)
+    run.pipeline.feed_running(running())
+    run.pipeline.finish({})
+    text = run.out.getvalue()
+    assert "... [...]  map_create+0x11f\n" in text
+    assert "Still running when tracing ended, in map_create." in text
+    assert run.err.getvalue() == ""
+
+
+def test_a_call_that_has_not_lasted_so_long_is_not_even_counted() -> None:
+    run = Run(Settings(filters=FilterSettings(longer_ns=2_000_000_001)))
+    run.pipeline.feed_running(running())
+    run.pipeline.finish({})
+    assert run.out.getvalue() == run.err.getvalue() == ""
+
+
+def test_a_thread_that_exits_elsewhere_has_returned_unseen() -> None:
+    elsewhere = [0xFFFFFFFF81000050]
+    values = {"depth": 1, "start_ts": 1, "emit_ts": 2, "tid": 7}
+    inside = raw_session([(0, 1, 0, 1)], KSTACK, **values, flags=DIED | EXITING)
+    outside = raw_session([(0, 1, 0, 1)], elsewhere, **values, flags=DIED | EXITING | 1)
+    unshown = raw_session([(0, 1, 0, 1)], KSTACK, **values, flags=DIED | EXITING | IGNORED)
+    run = Run(Settings(filters=FilterSettings(success=True)))
+    run.pipeline.feed(inside + outside + unshown)
+    run.pipeline.finish({"sessions_abandoned": 1})
+    assert run.out.getvalue().count("TID/PID") == 1
+    assert "ABANDONED SAMPLES:   2 " in run.err.getvalue()
+    assert "NOTE: 2 threads exited inside a traced call." in run.err.getvalue()
+
+
+def test_calls_that_the_kernel_kept_from_us_are_told_with_the_session() -> None:
+    run = Run()
+    run.pipeline.feed(failing_session(missed=2, missed_in=1))
+    run.pipeline.feed(failing_session(missed=1, missed_in=2, flags=1 | SWITCHED))
+    run.pipeline.finish({})
+    sure, maybe = [line for line in run.out.getvalue().splitlines() if line.startswith("NOTE")]
+    assert sure == (
+        "NOTE: 2 traced calls inside map_create not seen: "
+        "the kernel kept BPF programs from running there."
+    )
+    assert maybe.startswith("NOTE: Up to 1 traced call inside array_map_alloc not seen: ")
+    assert run.err.getvalue() == ""
+    with pytest.raises(DataError, match="not traced"):
+        run.pipeline.feed(failing_session(missed=2, missed_in=3))

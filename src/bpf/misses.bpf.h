@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Calls that the kernel keeps from our programs: while bpf(2) changes or reads a map it has BPF
+ * programs off on that CPU (bpf_disable_instrumentation()), and it calls no trampoline's program
+ * that is at work there already. It counts them, per program and CPU (struct bpf_prog_stats), and
+ * that is looked at where a session begins and where a call of it returns: what came in between on
+ * this CPU are calls of the session's thread, unless other threads had the CPU meanwhile. What is
+ * missed while a stack is taken are calls of tracing itself, or of an interrupt: no loss.
+ */
+#ifndef RSN_MISSES_BPF_H
+#define RSN_MISSES_BPF_H
+
+#include "settings.bpf.h"
+#include "shadow.bpf.h"
+
+enum {
+	RSN_MISS_CPUS = 4096, /* a power of two */
+	RSN_MISS_PROGRAMS = 4, /* an entry program for each rung, those of injected probes */
+};
+
+struct miss_counts {
+	__u64 stats[RSN_MISS_PROGRAMS]; /* struct bpf_prog_stats of each program on this CPU */
+};
+
+struct miss_counts miss_counts[RSN_MISS_CPUS];
+
+/* How many programs there are to look at; with none, nothing is noticed. */
+const volatile __u32 miss_programs = 0;
+
+struct miss_number {
+	__u64 count;
+};
+
+/* What is looked at of the kernel's structs. */
+struct bpf_prog_stats___rsn {
+	struct miss_number misses; /* u64_stats_t; since Linux 5.12 */
+} __attribute__((preserve_access_index));
+
+struct bpf_prog___rsn {
+	struct bpf_prog_stats___rsn *stats;
+} __attribute__((preserve_access_index));
+
+struct file___rsn {
+	struct bpf_prog___rsn *private_data;
+} __attribute__((preserve_access_index));
+
+struct fdtable___rsn {
+	struct file___rsn **fd;
+} __attribute__((preserve_access_index));
+
+struct files_struct___rsn {
+	struct fdtable___rsn *fdt;
+} __attribute__((preserve_access_index));
+
+struct task_struct___rsn {
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	struct files_struct___rsn *files;
+} __attribute__((preserve_access_index));
+
+/* Of each CPU, how far its variables are from where they are declared. */
+extern const unsigned long this_cpu_off __weak __ksym;
+
+/* Makes memory readable by plain loads, a tenth of what a helper takes (Linux 6.2). */
+extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __weak __ksym;
+
+static __always_inline __u64 misses_of(__u64 address)
+{
+	struct bpf_prog_stats___rsn *stats;
+	__u64 count = 0;
+
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		stats = bpf_rdonly_cast((void *)address,
+					bpf_core_type_id_kernel(struct bpf_prog_stats___rsn));
+		return *(__u64 *)&stats->misses;
+	}
+	stats = (void *)address;
+	bpf_probe_read_kernel(&count, sizeof(count), &stats->misses);
+	return count;
+}
+
+static __always_inline struct miss_counts *misses_at(__u32 cpu)
+{
+	return &miss_counts[opaque(cpu) & (RSN_MISS_CPUS - 1)];
+}
+
+static __always_inline __u64 misses_now(const struct miss_counts *of)
+{
+	__u64 sum = 0;
+
+	for (__u32 i = 0; i < RSN_MISS_PROGRAMS; i++)
+		if (i < miss_programs)
+			sum += misses_of(of->stats[i]);
+	return sum;
+}
+
+/* How often the running thread gave its CPU away. */
+static __always_inline __u64 switches_of(__u64 task)
+{
+	struct task_struct___rsn *thread = (struct task_struct___rsn *)task;
+
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		thread = bpf_rdonly_cast(thread, bpf_core_type_id_kernel(struct task_struct___rsn));
+		return thread->nvcsw + thread->nivcsw;
+	}
+	return BPF_CORE_READ(thread, nvcsw) + BPF_CORE_READ(thread, nivcsw);
+}
+
+/* From here on what is missed on this CPU counts. */
+static __always_inline void misses_note(struct session *s)
+{
+	__u32 cpu;
+
+	if (!miss_programs)
+		return;
+	cpu = bpf_get_smp_processor_id();
+	s->miss_cpu = cpu;
+	s->misses = misses_now(misses_at(cpu));
+}
+
+/* A session begins. */
+static __always_inline void misses_begin(struct session *s, __u64 task)
+{
+	if (!miss_programs)
+		return;
+	s->misses_shared = false;
+	s->switches = switches_of(task);
+	misses_note(s);
+}
+
+/*
+ * The counts are not what they were, or those of another CPU: on the one that was left other
+ * threads may have missed calls since, and on the new one the last moment is in the dark.
+ */
+static __noinline int misses_add(struct session *s)
+{
+	__u64 count = misses_now(misses_at(s->miss_cpu)) - s->misses;
+
+	if (count && !s->rec.missed)
+		s->rec.missed_in = slot_at(s, s->depth - 1)->func_id;
+	s->rec.missed += count;
+	if (count && s->switches != switches_of(bpf_get_current_task()))
+		s->misses_shared = true;
+	misses_note(s);
+	return 0;
+}
+
+/* A call of the session returns: has its thread been without our programs since the last one? */
+static __always_inline void misses_take(struct session *s)
+{
+	__u32 cpu;
+
+	if (!miss_programs)
+		return;
+	cpu = bpf_get_smp_processor_id();
+	if (cpu != s->miss_cpu || misses_now(misses_at(cpu)) != s->misses)
+		misses_add(s);
+}
+
+/*
+ * Run by user space (BPF_PROG_TEST_RUN) in its own process: finds where a CPU counts the misses of
+ * a program. Arguments: the program's file descriptor, its number among ours, the CPU.
+ */
+SEC("raw_tp")
+int rsn_find_misses(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct___rsn *task = (struct task_struct___rsn *)bpf_get_current_task();
+	__u64 fd = ctx->args[0], number = ctx->args[1], cpu = ctx->args[2];
+	const unsigned long *offset;
+	struct file___rsn **files, *file = NULL;
+	struct bpf_prog_stats___rsn *stats;
+
+	if (!bpf_core_field_exists(struct bpf_prog___rsn, stats) || number >= RSN_MISS_PROGRAMS ||
+	    cpu >= RSN_MISS_CPUS)
+		return 0;
+	offset = bpf_ksym_exists(&this_cpu_off) ? bpf_per_cpu_ptr(&this_cpu_off, cpu) : NULL;
+	if (!offset)
+		return 0;
+	files = BPF_CORE_READ(task, files, fdt, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
+	stats = BPF_CORE_READ(file, private_data, stats);
+	misses_at(cpu)->stats[number & (RSN_MISS_PROGRAMS - 1)] = (__u64)stats + *offset;
+	return 0;
+}
+
+#endif

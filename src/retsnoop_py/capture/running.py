@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Calls that still run when tracing ends: made into records out of the kernel side's own maps.
+
+A session stays in its place of the map ``sessions`` until its entry function returns, so that
+what is found there once the gate in front of the probes is closed either goes on or has returned
+since: the thread's kernel stack in /proc tells.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from retsnoop_py.capture.load import LoadedObject
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.kernel.kallsyms import Kallsyms
+from retsnoop_py.session.collector import RecordType, SessionFlags
+from retsnoop_py.session.layouts import Layout, layout_named
+from retsnoop_py.session.object_layouts import btf_layouts
+from retsnoop_py.value import Value
+
+_FRAME = re.compile(r"^\[<0>\] (\S+?)\+0x([0-9a-f]+)/0x([0-9a-f]+)(?: \[(\S+)\])?$", re.MULTILINE)
+_SWITCHES = re.compile(r"ctxt_switches:\s+(\d+)")
+_MAX_DEPTH, _COMM_LEN = 64, 16
+#: RSN_MAX_KSTACK of records.h.
+_MAX_KSTACK = 96
+#: BUCKET_SIZE of table.bpf.h: the threads of a bucket, and of one in which there are none.
+_BUCKET_SIZE = 8
+_TASKS = struct.Struct(f"={_BUCKET_SIZE}Q")
+_NOBODY = bytes(_TASKS.size)
+#: What an unwinder that knows no return probes (before 5.15) stops at.
+_RETURN_PROBE = "kretprobe_trampoline"
+#: How long a thread is watched that runs on a CPU, so that its stack cannot be had, in s.
+_WATCHED, _STEP = 0.06, 0.01
+
+
+class _Place(NamedTuple):
+    """A place of the table that is in use: its number, and the session's bytes."""
+
+    number: int
+    data: bytes
+
+
+class Seen(Value):
+    """Who had a session when tracing was about to end.
+
+    ``switches``: by thread and start, how often the thread had given its CPU away.
+    """
+
+    switches: Mapping[tuple[int, int], int]
+
+
+class _Thread:
+    """A thread in /proc."""
+
+    def __init__(self, tgid: int, tid: int, proc: Path) -> None:
+        self.folder = proc / str(tgid) / "task" / str(tid)
+
+    def _read(self, name: str) -> str:
+        try:
+            return (self.folder / name).read_text(errors="backslashreplace")
+        except OSError:
+            return ""
+
+    def comm(self) -> bytes:
+        return self._read("comm").removesuffix("\n").encode(errors="replace")[: _COMM_LEN - 1]
+
+    def switches(self) -> int:
+        return sum(map(int, _SWITCHES.findall(self._read("status"))))
+
+    def state(self) -> str:
+        """Its letter; empty for a thread that is gone."""
+        return self._read("stat").rpartition(")")[2].strip()[:1]
+
+    def user_ticks(self) -> str:
+        """How long it has run outside of the kernel."""
+        return (self._read("stat").rpartition(")")[2].split() or [""] * 12)[11]
+
+    def stack(self) -> list[tuple[str, int, int, str | None]]:
+        """Name, offset, size and module of each frame, innermost first."""
+        frames = _FRAME.findall(self._read("stack"))
+        return [(name, int(at, 16), int(size, 16), mod or None) for name, at, size, mod in frames]
+
+
+class RunningCalls:
+    """Finds the sessions that are in the maps of ``loaded``.
+
+    ``is_sure``: the kernel lets no return slip, so that a thread that has not moved is still in
+    its call, even where a jump to another function has taken the call's frame off the stack.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedObject,
+        functions: Sequence[Function],
+        kallsyms: Kallsyms,
+        *,
+        is_sure: bool,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self._obj = loaded.obj
+        self._buckets = loaded.obj.map("buckets")
+        self._functions = functions
+        self._kallsyms = kallsyms
+        self._is_sure = is_sure
+        self._proc = proc
+
+    # mostly there is no session, and all this is not needed
+
+    @cached_property
+    def _btf(self) -> Btf:
+        return Btf(self._obj.btf())
+
+    @cached_property
+    def _offsets(self) -> dict[str, dict[str, int]]:
+        return {
+            name: {member.name: member.bit_offset // 8 for member in self._btf.struct(name) or ()}
+            for name in ("session", "log_mark")
+        }
+
+    @cached_property
+    def _layouts(self) -> tuple[Layout, ...]:
+        return btf_layouts(self._btf)
+
+    @cached_property
+    def _record(self) -> Layout:
+        return layout_named(self._layouts, "rsn_session")
+
+    @cached_property
+    def _slot_size(self) -> int:
+        return layout_named(self._layouts, "rsn_slot").size
+
+    @cached_property
+    def _field(self) -> dict[str, int]:
+        return {member.name: index for index, member in enumerate(self._record.members)}
+
+    def see(self) -> Seen:
+        """Who has a session now; to be asked before the gate is closed."""
+        seen = {}
+        for place in self._places():
+            fields = self._fields(place)
+            tgid, tid, start = (fields[self._field[name]] for name in ("tgid", "tid", "start_ts"))
+            seen[tid, start] = _Thread(tgid, tid, self._proc).switches()
+        return Seen(seen)
+
+    def records(self, seen: Seen) -> bytes:
+        """The records of all calls that run on, as if the kernel side had sent them."""
+        return b"".join(self._records_of(place, seen) for place in self._places())
+
+    def _places(self) -> list[_Place]:
+        sessions, size = self._obj.map("sessions"), self._buckets.value_size
+        buckets = self._buckets.lookup_all()
+        found = []
+        for number in range(len(buckets) // size):
+            # struct bucket begins with its tasks
+            tasks = buckets[number * size : number * size + _TASKS.size]
+            if tasks == _NOBODY:
+                continue
+            for i, task in enumerate(_TASKS.unpack(tasks)):
+                if task:
+                    place = number * _BUCKET_SIZE + i
+                    found.append(_Place(place, sessions.lookup(struct.pack("=I", place))))
+        if not found:
+            return []
+        at_rest, depth = self._offsets["session"]["at_rest"], self._offsets["session"]["depth"]
+        return [
+            place
+            for place in found
+            if place.data[at_rest] and struct.unpack_from("=I", place.data, depth)[0]
+        ]
+
+    def _fields(self, place: _Place) -> list[Any]:
+        at = self._offsets["session"]["rec"]
+        return list(self._record.format().unpack_from(place.data, at))
+
+    def _number(self, place: _Place, name: str, code: str = "I") -> int:
+        value: int = struct.unpack_from("=" + code, place.data, self._offsets["session"][name])[0]
+        return value
+
+    def _records_of(self, place: _Place, seen: Seen) -> bytes:
+        """The session's record, behind what its log holds; nothing if it has ended since."""
+        fields, now = self._fields(place), time.monotonic_ns()
+        field = self._field
+        tgid, tid, start = (int(fields[field[name]]) for name in ("tgid", "tid", "start_ts"))
+        thread = _Thread(tgid, tid, self._proc)
+        depth = min(self._number(place, "depth"), _MAX_DEPTH)
+        at = self._offsets["session"]["slots"]
+        slots = place.data[at : at + depth * self._slot_size]
+        running = [
+            self._functions[number]
+            for (number,) in struct.iter_unpack(f"=I{self._slot_size - 4}x", slots)
+        ]
+        kstack = self._where(thread, running, unmoved=seen.switches.get((tid, start)))
+        if kstack is None:
+            return b""
+        if self._number(place, "outer_cnt"):
+            kstack = [*kstack, *self._call_sites(place, depth)]
+        del kstack[_MAX_KSTACK:]
+        events = self._events(place, fields)
+        flags = SessionFlags.RUNNING
+        if self._number(place, "misses_shared", "B"):
+            flags |= SessionFlags.SWITCHED
+        size = self._record.size + len(slots) + 8 * len(kstack)
+        for name, value in (
+            *(("type", RecordType.SESSION), ("size", size), ("emit_ts", now), ("flags", flags)),
+            *(("depth", depth), ("slot_cnt", depth), ("stitch_pos", 0)),
+            *(("kstack_cnt", len(kstack)), ("parts", fields[field["parts"]] + bool(events))),
+            ("task_comm", thread.comm()),
+            ("proc_comm", _Thread(tgid, tgid, self._proc).comm()),
+        ):
+            fields[field[name]] = value
+        record = self._record.format().pack(*fields)
+        return events + record + slots + struct.pack(f"={len(kstack)}Q", *kstack)
+
+    def _where(
+        self, thread: _Thread, running: Sequence[Function], unmoved: int | None
+    ) -> list[int] | None:
+        """The kernel stack of a thread that is in its calls; None if it is not, or gone.
+
+        Of one that runs on a CPU there is no stack: it is in its calls if it never leaves the
+        kernel while it is watched.
+        """
+        ticks, end = thread.user_ticks(), time.monotonic() + _WATCHED
+        while thread.state() == "R" and time.monotonic() < end:
+            time.sleep(_STEP)
+        state = thread.state()
+        if state == "R":
+            return [] if thread.user_ticks() == ticks else None
+        frames = thread.stack() if state else []
+        if not frames:
+            return None
+        inside = any(_is_frame_of(function, frame) for function in running for frame in frames)
+        if not inside and not (self._is_sure and unmoved == thread.switches()):
+            return None
+        addresses = []
+        for frame in frames:
+            if frame[0].endswith(_RETURN_PROBE):
+                break
+            addresses.append(self._address(*frame))
+        return addresses
+
+    def _address(self, name: str, offset: int, size: int, module: str | None) -> int:
+        """What a frame of /proc was made from; 0 where its symbol is not known."""
+        symbols = self._kallsyms.named(name, module)
+        symbols = [symbol for symbol in symbols if symbol.module == module] or symbols
+        best = [symbol for symbol in symbols if symbol.size == size] or symbols
+        return best[0].address + offset if best else 0
+
+    def _call_sites(self, place: _Place, depth: int) -> list[int]:
+        """Where the running calls return to, innermost first, and what was above the first."""
+        at, outer = (self._offsets["session"][name] for name in ("sites", "outer"))
+        sites = struct.unpack_from(f"={depth}Q", place.data, at)
+        above = struct.unpack_from(f"={self._number(place, 'outer_cnt')}Q", place.data, outer)
+        return [*reversed(sites), *above[2:]]
+
+    def _events(self, place: _Place, fields: Sequence[Any]) -> bytes:
+        """What the session's log holds, as a record."""
+        mark, at = self._offsets["log_mark"], self._offsets["session"]["log"]
+        used, count = (
+            struct.unpack_from("=I", place.data, at + mark[name])[0] for name in ("bytes", "events")
+        )
+        logs = self._obj.map("logs")
+        if not used or logs.max_entries <= place.number:
+            return b""
+        log = logs.lookup(struct.pack("=I", place.number))
+        part = layout_named(self._layouts, "rsn_part")
+        values = {
+            "type": RecordType.EVENTS,
+            "size": part.size + used,
+            "start_ts": fields[self._field["start_ts"]],
+            "tid": fields[self._field["tid"]],
+            "cnt": count,
+        }
+        head = part.format().pack(*(values[member.name] for member in part.members))
+        room = int.from_bytes(self._obj.global_bytes(".rodata", "log_bytes")[:], "little")
+        start = len(log) - room
+        return head + log[start : start + used]
+
+
+def _is_frame_of(function: Function, frame: tuple[str, int, int, str | None]) -> bool:
+    """Whether the frame is one of ``function``, or of the trampoline that calls it."""
+    name, _, _, module = frame
+    if name.startswith("bpf_trampoline_"):
+        key = name.removeprefix("bpf_trampoline_")
+        return key.isdecimal() and int(key) & 0xFFFFFFFF == function.btf_id
+    return name.partition(".cold")[0] == function.name and module == function.module

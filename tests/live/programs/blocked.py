@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Blocks in open() of a FIFO, fails to open another, and goes on once RELEASE is there.
+
+    blocked.py READY RELEASE
+
+It makes READY when one thread blocks and the other's open() has failed with ENXIO.
+"""
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ready, release = map(Path, sys.argv[1:])
+folder = Path(tempfile.mkdtemp())
+blocking, failing = folder / "blocking", folder / "failing"
+os.mkfifo(blocking)
+os.mkfifo(failing)
+blocked = threading.Thread(target=lambda: os.close(os.open(blocking, os.O_RDONLY)))
+blocked.start()
+stack = Path(f"/proc/self/task/{blocked.native_id}/stack")
+while "fifo_open" not in stack.read_text():
+    time.sleep(0.01)
+try:
+    os.close(os.open(failing, os.O_WRONLY | os.O_NONBLOCK))
+except OSError:
+    ready.touch()
+while not release.exists():
+    time.sleep(0.01)
+os.close(os.open(blocking, os.O_WRONLY))
+blocked.join()
