@@ -14,7 +14,7 @@ enum {
 	ARGS_SP = 15, /* the slot of the stack pointer */
 	ARGS_HEAD = sizeof(struct rsn_args) + ARGS_MAX * sizeof(struct rsn_arg),
 	ARGS_PAGE = 4096, /* bytes of the smallest page */
-	ARGS_IN_COOKIE = 56, /* from this bit on: one more than there are, or 0 */
+	ARGS_IN_COOKIE = 40, /* in the byte from this bit on: one more than there are, or 0 */
 	NO_ROOM = 28, /* ENOSPC */
 };
 
@@ -263,7 +263,7 @@ static __noinline int args_from_trampoline(void *ctx, struct session *s, __u64 c
 {
 	const __u32 most = 12; /* MAX_BPF_FUNC_ARGS */
 	__u32 func_id = cookie_func(cookie), index = args_context_plans + func_id;
-	__u32 known = cookie >> ARGS_IN_COOKIE, cnt = known ? known - 1 : args_cnt(index);
+	__u32 known = (__u8)(cookie >> ARGS_IN_COOKIE), cnt = known ? known - 1 : args_cnt(index);
 	struct log *log = log_of(s);
 
 	if (!cnt || !log)
@@ -285,7 +285,7 @@ static __always_inline void args_from_probe(void *ctx, struct session *s, __u64 
 					    enum probe_context is)
 {
 	__u32 id = cookie_func(cookie), index = args_probe_plans + id;
-	__u32 known = cookie >> ARGS_IN_COOKIE, cnt = known ? known - 1 : args_cnt(index);
+	__u32 known = (__u8)(cookie >> ARGS_IN_COOKIE), cnt = known ? known - 1 : args_cnt(index);
 	struct log *log = log_of(s);
 
 	if (!cnt || !log)

@@ -22,7 +22,10 @@ enum rsn_record_type {
 	RSN_RECORD_USER_STACK = 4, /* struct rsn_part, then cnt struct bpf_stack_build_id */
 };
 
-/* How a function's result is to be read; the upper half of its attach cookie. */
+/*
+ * How a function's result is to be read; the upper half of its attach cookie. The second byte is
+ * left to the number of arguments there (args.bpf.h).
+ */
 enum rsn_func_flags {
 	RSN_FUNC_ENTRY = 1, /* starts a session */
 	RSN_FUNC_CANT_FAIL = 2, /* void, bool, unsigned: its result says nothing about failure */

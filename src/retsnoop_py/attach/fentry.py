@@ -17,7 +17,7 @@ from retsnoop_py.kernel.shapes import Shape, ShapeFlags, read_shapes
 _CHUNK = 4
 _SLOT = 8
 #: ARGS_IN_COOKIE of src/bpf/args.bpf.h.
-COUNT_SHIFT = 56
+COUNT_SHIFT = 40
 #: More functions than these are let go of in the background.
 _AT_ONCE = 8
 

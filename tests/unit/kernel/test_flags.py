@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from retsnoop_py.attach.fentry import COUNT_SHIFT
 from retsnoop_py.kernel.flags import flags_for, result_for
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, ResultKind, ResultType
 from retsnoop_py.kernel.helpers import HELPER_LIST, helper_result, parse_header, to_python
+from retsnoop_py.session.results import MAX_ERRNO
 
 ROOT = Path(__file__).parents[3]
 U64 = ResultType(ResultKind.INT, 8, False, "u64")
@@ -70,6 +72,18 @@ def test_the_flags_are_those_of_the_kernel_side() -> None:
     # the header explains SHIFT in an enum of its own
     assert {name: int(value) for name, value in declared} == {f.name: f.value for f in FuncFlags}
     assert f"RSN_FUNC_ERROR_SHIFT = {ERROR_SHIFT}," in header
+
+
+def test_the_number_of_arguments_and_an_ordinary_error_share_no_bit_of_a_cookie() -> None:
+    header = (ROOT / "src/bpf/args.bpf.h").read_text()
+    assert f"ARGS_IN_COOKIE = {COUNT_SHIFT}," in header
+    most = re.search(r"ARGS_MAX = (\d+)", header)
+    assert most
+    count = int(most[1]) + 1
+    flags = sum(FuncFlags) | MAX_ERRNO << ERROR_SHIFT
+    assert count < 1 << 8
+    assert flags << 32 < 1 << 64
+    assert not flags << 32 & 0xFF << COUNT_SHIFT
 
 
 def test_a_header_is_read_by_return_type() -> None:
