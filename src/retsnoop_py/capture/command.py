@@ -114,8 +114,8 @@ class Command:
     """A child process that is held at its start.
 
     ``aside``: what it writes to standard output goes to standard error, for ours has to hold
-    nothing else. ``user``: whose rights it has, ours without. A context manager: leaving it never
-    leaves a held child behind.
+    nothing else. ``user``: whose rights it has, ours without. ``program`` is the path of its file,
+    symbolic links followed. A context manager: leaving it never leaves a held child behind.
     """
 
     def __init__(
@@ -125,6 +125,7 @@ class Command:
         self._aside = aside
         self._user = user
         path = _resolve_as(user, command) if user else resolve(command)
+        self.program = os.path.realpath(path)
         go_read, self._go = os.pipe()
         self._failure, failure_write = os.pipe()
         self.pid = os.fork()

@@ -176,6 +176,7 @@ class Reception:
         """Show what comes until it is enough, and then what has come until then."""
         try:
             if self._command is not None:
+                stream.expect(self._command.program)
                 self._command.release()
                 stream.see(self._hooks.loaded.ids.proc_id(self._command.pid))
             self._read_until_stopped(stream)

@@ -90,6 +90,11 @@ class Stream:
         """74 if the recording could not be written to its end, else 0."""
         return self._pipeline.exit_status
 
+    def expect(self, program: str) -> None:
+        """Know a program, by its path, that may end before its process can be looked at."""
+        if self._users is not None:
+            self._users.expect(program)
+
     def see(self, pid: int) -> None:
         """Look at a process whose program may be asked for after its end."""
         if self._users is not None:

@@ -76,6 +76,7 @@ class ProcessSymbolizer:
         self._reader = ProgramReader(lines=lines)
         self._mappings: dict[int, list[_Mapping]] = {}
         self._unread: dict[_File, None] = {}
+        self._expected: list[_File] = []
         #: Files that are open, and of all that were looked at those with a build id.
         self._open: dict[_File, int] = {}
         self._files: dict[str, _File] = {}
@@ -102,6 +103,10 @@ class ProcessSymbolizer:
     def warnings(self) -> list[str]:
         """Which files' symbols were given up, and why."""
         return [*self._reader.warnings, *self._warnings]
+
+    def expect(self, path: str) -> None:
+        """Know the program at ``path``, which is run next and may end before it can be seen."""
+        self._expected.append(_named(self._root / path.lstrip("/"), path))
 
     def see(self, tgid: int) -> None:
         """Look at the mappings of a process, which may end any moment."""
@@ -182,7 +187,7 @@ class ProcessSymbolizer:
         """The file with a build id."""
         if not self._identify(self._take_unread(), build_id):
             self.see(tgid)  # it may have loaded more, or be another program by now
-            if not self._identify(self._take_unread(), build_id):
+            if not self._identify(chain(self._take_unread(), self._expected), build_id):
                 self._search_installed(build_id, name)
         if build_id not in self._files:
             debug = debug_file(build_id, self._root)

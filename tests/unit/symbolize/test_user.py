@@ -129,6 +129,17 @@ def test_a_process_that_was_never_seen_ran_a_program_in_path(
     assert_in_outer(found, "/opt/program")
 
 
+def test_a_command_that_ended_before_it_was_seen_is_known_by_its_path(
+    program: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(root / "proc")
+    address = returns_into_outer(program)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with ProcessSymbolizer(root) as processes:
+        processes.expect("/opt/program")
+        assert_in_outer(processes.resolve_user(PID, address), "/opt/program")
+
+
 def test_a_program_that_another_one_became_is_looked_at_again(program: Path, root: Path) -> None:
     with ProcessSymbolizer(root) as processes:
         maps = (root / f"proc/{PID}/maps").read_text()
