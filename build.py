@@ -52,6 +52,7 @@ DEBIAN_PACKAGES = (
     ("busybox-static", "the guest's first program"),
     ("zstd", "unpacks kernel modules"),
     ("mmdebstrap", "make test-python runs the newest Python in a chroot"),
+    ("crun", "starts the container of a live test"),
 )
 
 LIBBPF_VERSION = "1.5.0"

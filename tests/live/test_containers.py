@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""In a PID namespace, as in every container, what was named is traced, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import subprocess
+
+import pytest
+from tests.live.support import (
+    FEW,
+    TOOL,
+    WORKLOAD,
+    compiled,
+    errno_of,
+    read_recording,
+    trace,
+)
+
+from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.machine import Machine
+
+INSIDE = ("unshare", "--pid", "--fork", "--mount-proc")
+CASE = (*WORKLOAD, "bpf-map-bad-flags")
+#: What the processes of a C program call, and where it fails.
+CALLS = ("-e", "*_sys_ioctl", "-a", "pipe_ioctl")
+
+
+def inside(machine: Machine, *args: str, wrapper: tuple[str, ...] = INSIDE) -> Result:
+    """Run the tool in a PID namespace of the guest."""
+    return machine.run([*wrapper, TOOL, *args], timeout=180)
+
+
+def caller(machine: Machine) -> str:
+    """A program whose one call fails, that is up in no time."""
+    return str(compiled(machine, "callers", "-g", "-fno-omit-frame-pointer"))
+
+
+def test_a_command_is_followed_into_further_namespaces(machine: Machine) -> None:
+    path = machine.share / "inside.rsn"
+    case = f"{caller(machine)} 1"
+    script = f"{case}; {' '.join(INSIDE)} {case}"
+    result = inside(machine, *CALLS, "-o", str(path), "--", "sh", "-c", script)
+    assert result.status == 0, result.err
+    recording = read_recording(path)
+    assert [errno_of(session) for session in recording.sessions] == [errno.ENOTTY] * 2
+    assert recording.stats is not None
+    assert not any(recording.stats.values()), recording.stats
+    first, second = recording.sessions
+    # retsnoop-py is 1 there, and in the namespace below whoever is first in it
+    assert 1 < first.ns_tid == first.ns_tgid == first.proc_tgid < first.tgid
+    assert (second.ns_tid, second.ns_tgid) == (1, 1)
+    assert first.proc_tgid < second.proc_tgid < second.tgid
+    assert first.pid_ns != second.pid_ns
+    ids = [f"{s.tid}/{s.tgid} ({s.ns_tid}/{s.ns_tgid} in its" for s in recording.sessions]
+    assert re.findall(r"TID/PID (\S+ \(\S+ in its) PID namespace\) \(callers", result.out) == ids
+    again = [TOOL, "replay", "--format", "json", str(path)]
+    lines = subprocess.run(again, capture_output=True, check=True).stdout.splitlines()
+    shown = [one for one in map(json.loads, lines) if one["type"] == "session"]
+    assert [(one["tid"], one["pid"], one["namespace"]) for one in shown] == [
+        (s.tid, s.tgid, {"inode": s.pid_ns, "tid": s.ns_tid, "pid": s.ns_tgid})
+        for s in recording.sessions
+    ]
+
+
+def test_processes_are_chosen_by_the_ids_they_have_inside(machine: Machine) -> None:
+    """Of three that call one after another the first is not named, and the next refused."""
+    path, told = machine.share / "chosen.rsn", machine.share / "chosen.told"
+    script = f"""
+    cd "$(mktemp -d)" && mkfifo 1 2 3 || exit 99
+    (read go <1; exec {caller(machine)} 1) & one=$!
+    (read go <2; exec {caller(machine)} 1) & two=$!
+    (read go <3; exec {caller(machine)} 1) & three=$!
+    "$@" -p $two -p $three -P $two --count 1 -o {path} 2>{told} & tracer=$!
+    until grep -q Receiving {told}; do kill -0 $tracer || exit 98; sleep 0.5; done
+    echo >1; wait $one; echo >2; wait $two; echo >3; wait $tracer && echo $three
+    """
+    result = machine.run([*INSIDE, "sh", "-c", script, "sh", TOOL, *CALLS], timeout=180)
+    assert result.status == 0, (result.err, told.read_text())
+    (session,) = read_recording(path).sessions
+    assert session.ns_tgid == int(result.out.splitlines()[-1])
+    assert errno_of(session) == errno.ENOTTY
+
+
+def test_an_id_that_means_nothing_inside_is_refused(machine: Machine) -> None:
+    """2 is a kernel thread everywhere else."""
+    result = inside(machine, *FEW, "-p", "2")
+    assert result.status == 66, result.err
+    assert "-p 2: there is no process 2 in this PID namespace" in result.err
+
+
+def test_the_programs_stack_is_read_by_the_id_that_proc_has(machine: Machine) -> None:
+    """Once where /proc is the namespace's own, once where it is that of the one above."""
+    program = caller(machine)
+    for wrapper in (INSIDE, ("unshare", "--pid", "--fork")):
+        options = ("-e", "*_sys_ioctl", "--user-stack", "--", program, "1")
+        result = inside(machine, *options, wrapper=wrapper)
+        assert result.status == 0, result.err
+        _, _, user = result.out.partition("\nUser stack:\n")
+        names = re.findall(rf"(\w+)\+0x\w+ .*{re.escape(program)}", user)
+        assert names == ["main", "outer_call", "inner_call"]
+
+
+def test_from_outside_a_process_is_shown_with_both_ids(machine: Machine) -> None:
+    result = trace(machine, *CALLS, "--", *INSIDE, caller(machine), "1")
+    assert result.status == 0, result.err
+    assert re.findall(r"TID/PID (\d+)/\1 \(1/1 in its PID namespace\) \(callers", result.out)
+
+
+#: What a container needs beside its own; README.md names them.
+NEEDED = ("CAP_BPF", "CAP_PERFMON", "CAP_SYSLOG")
+#: Without kprobe.multi Debian's kernels want more for perf events; before 5.11 BPF needs memlock.
+NEEDED_BEFORE_6_2 = (*NEEDED, "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE")
+TRACEFS = "/sys/kernel/tracing"
+
+
+def contained(machine: Machine, *args: str, capabilities: tuple[str, ...], tracefs: bool) -> Result:
+    """Run the tool in a container of crun, whose files are the guest's."""
+
+    def bind(place: str) -> dict[str, object]:
+        return {"destination": place, "type": "bind", "source": place, "options": ["rbind"]}
+
+    held = dict.fromkeys(("bounding", "effective", "permitted"), capabilities)
+    proc = {"destination": "/proc", "type": "proc", "source": "proc"}
+    sys = {"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["ro"]}
+    config = {
+        "ociVersion": "1.0.0",
+        "process": {
+            "user": {"uid": 0, "gid": 0},
+            "args": [TOOL, *args],
+            "env": ["PATH=/usr/bin:/bin"],
+            "cwd": "/",
+            "capabilities": held,
+        },
+        "root": {"path": "rootfs"},
+        "mounts": [
+            *(proc, sys, bind("/dev"), bind(str(machine.share))),
+            *([bind(TRACEFS)] if tracefs else []),
+        ],
+        "linux": {"namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts")]},
+    }
+    (machine.share / "config.json").write_text(json.dumps(config))
+    script = f"""
+    mkdir -p /run/box/rootfs && cp {machine.share}/config.json /run/box || exit 99
+    mountpoint -q /run/box/rootfs || mount --bind / /run/box/rootfs || exit 99
+    exec crun --cgroup-manager=disabled run -b /run/box box
+    """
+    return machine.run(["sh", "-c", script], timeout=180)
+
+
+@pytest.mark.one_kernel
+def test_a_container_needs_three_capabilities_and_tracefs(machine: Machine) -> None:
+    path = machine.share / "contained.rsn"
+    words = (*FEW, "-o", str(path), "--", *CASE)
+    is_old = tuple(map(int, machine.release.split(".")[:2])) < (6, 2)
+    capabilities = NEEDED_BEFORE_6_2 if is_old else NEEDED
+    result = contained(machine, *words, capabilities=capabilities, tracefs=True)
+    assert result.status == 0, result.err
+    (session,) = read_recording(path).sessions
+    assert errno_of(session) == errno.EINVAL
+    assert session.ns_tid == session.ns_tgid == 2  # the command, started by the first
+    assert f"TID/PID {session.tid}/{session.tgid} (2/2 in its PID namespace)" in result.out
+
+
+@pytest.mark.one_kernel
+def test_what_a_container_lacks_is_told(machine: Machine) -> None:
+    told = contained(machine, *FEW, capabilities=NEEDED, tracefs=False)
+    assert told.status == 69, told.err
+    assert f"-v {TRACEFS}:{TRACEFS}" in told.err
+    told = contained(machine, *FEW, capabilities=(), tracefs=True)
+    assert told.status == 77, told.err
+    assert "needs CAP_BPF and CAP_PERFMON" in told.err
+    doctor = contained(machine, "doctor", "--json", capabilities=(), tracefs=False)
+    assert doctor.status == 77, doctor.err
+    checks = json.loads(doctor.out)["checks"]
+    lacking = ("pid_namespace", "cap_bpf", "cap_perfmon", "cap_syslog", "kallsyms", "tracefs")
+    assert [checks[key]["answer"] for key in lacking] == ["no"] * len(lacking)
+    assert f"-v {TRACEFS}:{TRACEFS}" in checks["tracefs"]["next_step"]

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""--user: the command has another user's rights, and tracing root's."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from tests.live.support import FEW, TOOL, errno_of, read_recording, trace
+
+from retsnoop_py.vm.machine import Machine
+
+pytestmark = pytest.mark.one_kernel
+#: Whom each Debian has; its own group, and none besides.
+NAME = "www-data"
+
+
+def test_the_command_runs_as_the_user_and_is_traced(machine: Machine) -> None:
+    """Debian's kernels let nobody but root make a map, as what is called would."""
+    path = machine.share / "user.rsn"
+    array = "(ctypes.c_uint32 * 4)(2, 4, 4, 1)"  # its type, key and value of 4 bytes, one of them
+    call = f"import ctypes; ctypes.CDLL(None).syscall(321, 0, {array}, 16)"
+    script = (
+        f"id -u; id -g; id -G; echo $HOME $USER $LOGNAME; echo $OTHER; /usr/bin/python3 -c '{call}'"
+    )
+    words = ("--user", NAME, "-e", "*_sys_bpf", "-o", str(path), "--", "sh", "-c", script)
+    result = machine.run(["env", "OTHER=kept", TOOL, *words], timeout=180)
+    assert result.status == 0, result.err
+    asked = machine.run(["sh", "-c", f"id -u {NAME}; id -g {NAME}; id -G {NAME}"])
+    home = machine.run(["sh", "-c", f"eval echo ~{NAME}"]).out.strip()
+    shown = result.out.split("\n\n", 1)[0].splitlines()
+    assert shown[:5] == [*asked.out.splitlines(), f"{home} {NAME} {NAME}", "kept"]
+    sessions = read_recording(path).sessions
+    assert [errno_of(session) for session in sessions] == [errno.EPERM]
+
+
+def test_a_program_is_searched_with_the_users_rights(machine: Machine) -> None:
+    """Of two of that name root's comes first in PATH, and the user may not run it."""
+    folder = machine.share / "programs"
+    for name, mode, status in (("roots", 0o700, 3), ("everybodys", 0o755, 4)):
+        program = folder / name / "which-one"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\nexit {status}\n")
+        program.chmod(mode)
+    path = f"PATH={folder}/roots:{folder}/everybodys:/usr/bin:/bin"
+    machine.run(
+        ["sh", "-c", f"cp -r {folder} /tmp/programs; chmod 755 /tmp/programs /tmp/programs/*"]
+    )
+    path = path.replace(str(folder), "/tmp/programs")
+    for words, status in (((), 3), (("--user", NAME), 4)):
+        result = machine.run(["env", path, TOOL, *FEW, *words, "--", "which-one"], timeout=180)
+        assert result.status == status, result.err
+    words = ("--user", NAME, "--", "/tmp/programs/roots/which-one")
+    refused = trace(machine, *FEW, *words)
+    assert refused.status == 126, refused.err
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "name", "status", "told"),
+    [
+        ((), "no-such-user", 66, "there is no such user"),
+        (("setpriv", "--bounding-set", "-setuid,-setgid"), NAME, 77, "Operation not permitted"),
+    ],
+)
+def test_whom_it_cannot_become_is_told(
+    machine: Machine, wrapper: tuple[str, ...], name: str, status: int, told: str
+) -> None:
+    result = machine.run([*wrapper, TOOL, *FEW, "--user", name, "--", "true"], timeout=180)
+    assert result.status == status, result.err
+    assert told in result.err
+    assert "Traceback" not in result.err
