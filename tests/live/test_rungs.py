@@ -229,7 +229,8 @@ def test_a_hundred_threads_asleep_in_one_function_are_all_seen_or_counted(
         return
     path = machine.share / f"sleepers-{mechanism.value}.rsn"
     sleepers = str(compiled(machine, "sleepers"))
-    options = (f"--attach={mechanism.value}", "-e", "hrtimer_nanosleep", "-S", "-o", str(path))
+    forced = f"--attach={mechanism.value}"
+    options = (forced, "-v", "-e", "hrtimer_nanosleep", "-S", "-o", str(path))
     result = trace(machine, *options, "--", sleepers, "100")
     assert result.status == 0, result.err
     recording = read_recording(path)
