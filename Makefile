@@ -34,7 +34,7 @@ test: lint test-unit test-golden test-python ## build, lint, all tests on all ke
 	@$(MAKE) --no-print-directory test-live KERNEL="$(KERNELS)"
 
 test-unit: build ## tests of the parts; no privileges, no network
-	@$(BIN)/pytest -q tests/unit
+	@$(BIN)/pytest -q -n auto --maxprocesses=4 tests/unit
 
 test-golden: build ## recordings replayed into the expected text
 	@$(BIN)/pytest -q tests/golden
