@@ -162,6 +162,9 @@ class Reception:
         loaded.set_ready(True)
         messages.receiving(self._settings)
         try:
+            with self._signals.postponed():
+                import retsnoop_py.capture.running
+                import retsnoop_py.capture.stream  # noqa: F401 - imports what running needs, too
             stream = stack.enter_context(self._open_stream())
         except Dropped:
             count = self._reader.drop()

@@ -107,6 +107,20 @@ class StopSignals:
             self._action, self._drops = None, False
 
     @contextmanager
+    def postponed(self) -> Iterator[None]:
+        """Within it the first signal's action waits, and comes right behind it.
+
+        For imports of what the action needs: it must not find a module half imported.
+        """
+        action, self._action = self._action, None
+        try:
+            yield
+        finally:
+            self._action = action
+        if self.requested:
+            self._act()
+
+    @contextmanager
     def held(self) -> Iterator[None]:
         """What is done within is done to its end; a second signal raises Dropped behind it."""
         self._held += 1

@@ -119,6 +119,17 @@ with signals.stopping_by(lambda: None):
     assert ends(script) == (0, ["written", "dropped"])
 
 
+def test_an_import_is_done_before_the_first_signal_stops() -> None:
+    script = """
+with signals.stopping_by(lambda: print("detached")):
+    with signals.postponed():
+        send(INT)
+        print("imported")
+    print("shown")
+"""
+    assert ends(script) == (0, ["imported", "detached", "shown"])
+
+
 def test_a_signal_that_came_before_stops_as_well() -> None:
     script = """
 send(INT)
