@@ -18,11 +18,14 @@ def test_all_views_are_shown_together(how: tuple[str, ...], machine: Machine) ->
     program = str(PROGRAMS / "pipe_ioctl.py")
     result = trace(machine, *TRACED, *VIEWS, *PROBES, *how, "--", PYTHON, program, "2")
     assert result.status == 0, result.err
-    final = [block for block in result.out.split("\n\n\n") if "← __" in block]
+    blocks = result.out.split("\n\n\n")
+    hits = [block for block in blocks if "◎ kprobe:pipe_ioctl+0x0" in block]
+    assert len(hits) == 2
+    assert all("cmd=4660" in block for block in hits)
+    final = [block for block in blocks if "← __" in block]
     assert len(final) == 2
     for block in final:
         calls, stack, user = block.split("\n\n")[1:]
-        assert "◎ kprobe:pipe_ioctl+0x0" in calls
-        assert "cmd=4660" in calls
+        assert " told before ..." in calls
         assert "[-ENOTTY]" in stack
         assert user.startswith("User stack:\n")
