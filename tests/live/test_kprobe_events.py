@@ -109,7 +109,7 @@ def test_sleepers_beyond_the_hooks_are_counted(machine: Machine) -> None:
     assert recording.stats is not None
     whole = [session for session in recording.sessions if not session.died]
     missed = recording.stats["sessions_abandoned"] + len(recording.sessions) - len(whole)
-    assert missed
+    assert missed, (len(whole), len(recording.sessions), recording.stats)
     assert len(whole) + missed == 400
 
 
