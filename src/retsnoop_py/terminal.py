@@ -218,7 +218,7 @@ def table_lines(
     Words of ``bold`` stand out where a blank or ``(`` follows them.
 
     Text is taken as it is, never as rich's markup; control characters are to be written out
-    before (:func:`retsnoop_py.render.text.printable`), but for line ends, which are obeyed.
+    before (:func:`retsnoop_py.text.printable`), but for line ends, which are obeyed.
     """
     from rich.table import Table
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 from tests.soak.results import Outcome
-from tests.unit.select.kernels import Kernel
+from tests.unit.selection.kernels import Kernel
 
 from retsnoop_py.cli.main import main as retsnoop_py
 from retsnoop_py.errors import RetsnoopError

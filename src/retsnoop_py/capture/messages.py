@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from retsnoop_py.attach.mass_attacher import Attached
 from retsnoop_py.attach.plan import AttachPlan, Miss
 from retsnoop_py.kernel.functions import FuncFlags, Function
-from retsnoop_py.select.model import Selection
-from retsnoop_py.select.report import report, warnings
+from retsnoop_py.selection.model import Selection
+from retsnoop_py.selection.report import report, warnings
 from retsnoop_py.settings import Mechanism, Settings
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import InputError
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.select.model import Selection
-from retsnoop_py.select.select import select
+from retsnoop_py.selection.model import Selection
+from retsnoop_py.selection.select import select
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.value import Value, replace
 
@@ -70,7 +70,7 @@ class Target(Value):
 def choose_target(settings: Settings, *, prototypes: bool = False) -> Target:
     """Find images and functions; with ``prototypes``, or if a run shows or records them, these.
 
-    Raises what :func:`~retsnoop_py.select.select.select` and
+    Raises what :func:`~retsnoop_py.selection.select.select` and
     :func:`~retsnoop_py.probes.choose.choose_probes` raise; UnavailableError on a kernel
     without BTF; InputError where source lines were explicitly asked for and no image has them.
     """
@@ -104,7 +104,7 @@ def _ordinary(
     """The selection with the results in it that are no failures, and the reasons."""
     if not settings.results.ordinary:
         return selection, {}
-    from retsnoop_py.select.ordinary import apply_rules, load
+    from retsnoop_py.selection.ordinary import apply_rules, load
 
     rules = load(settings.results.no_failure)
     functions, reasons = apply_rules(selection.functions, rules, facts.release)

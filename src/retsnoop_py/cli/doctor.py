@@ -63,8 +63,8 @@ def doctor(
 def run(request: DoctorRequest) -> int:
     """Examine the machine and print the answers; the exit status a trace would end with."""
     from retsnoop_py.capture.limits import raise_memlock
-    from retsnoop_py.doctor import report
-    from retsnoop_py.doctor.examine import examine, this_host
+    from retsnoop_py.diagnosis import report
+    from retsnoop_py.diagnosis.examine import examine, this_host
     from retsnoop_py.render.palette import Palette
 
     raise_memlock()  # as a trace does: before Linux 5.11 it decides what can be loaded

@@ -100,7 +100,7 @@ def run(request: FunctionsRequest) -> int:
     from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.listing.build import left_out
     from retsnoop_py.listing.model import Listing
-    from retsnoop_py.select.explain import NoMatch
+    from retsnoop_py.selection.explain import NoMatch
 
     try:
         target = choose_target(request.settings, prototypes=True)

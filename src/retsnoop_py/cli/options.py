@@ -17,7 +17,7 @@ USAGE = "HELP AND VERSION"
 
 def complete_preset(incomplete: str) -> list[str]:
     """Presets, for the shell."""
-    from retsnoop_py.select import presets
+    from retsnoop_py.selection import presets
 
     return [name for name in presets.names() if name.startswith(incomplete)]
 

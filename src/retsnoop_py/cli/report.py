@@ -102,7 +102,7 @@ def _traceback(error: Exception) -> str:
 
 
 def _say(text: str) -> None:
-    from retsnoop_py.render.text import printable_lines
+    from retsnoop_py.text import printable_lines
 
     try:
         print(printable_lines(text), file=sys.stderr, flush=True)

@@ -198,7 +198,7 @@ def selection(
 
 
 def _check_preset(name: str) -> None:
-    from retsnoop_py.select import presets
+    from retsnoop_py.selection import presets
 
     if name not in presets.names():
         raise UsageError(f"-c {name}: no such preset", f"there are {', '.join(presets.names())}")

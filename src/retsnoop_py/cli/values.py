@@ -23,7 +23,7 @@ def globs(specs: Sequence[str]) -> tuple[str, ...]:
 
     Raises :class:`UsageError` for what is no glob, :class:`InputError` for an unreadable file.
     """
-    from retsnoop_py.select.globs import expand, parse
+    from retsnoop_py.selection.globs import expand, parse
 
     found = expand(specs)
     for spec in found:

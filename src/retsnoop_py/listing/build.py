@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.listing.model import LeftOut, Listed, Listing, Near
-from retsnoop_py.select.explain import near_names
-from retsnoop_py.select.globs import NameGlob, parse
-from retsnoop_py.select.model import Rejection, Role, Selection
-from retsnoop_py.select.ordinary import ordinary_results
+from retsnoop_py.selection.explain import near_names
+from retsnoop_py.selection.globs import NameGlob, parse
+from retsnoop_py.selection.model import Rejection, Role, Selection
+from retsnoop_py.selection.ordinary import ordinary_results
 from retsnoop_py.symbolize.files import SourceFiles
 
 __all__ = ["build", "left_out"]

@@ -19,7 +19,7 @@ from retsnoop_py.kernel.native import Functions, glob_match
 from retsnoop_py.kernel.tracepoints import Tracepoint, Tracepoints
 from retsnoop_py.probes.model import Probe
 from retsnoop_py.probes.spec import ProbeKind, ProbeSpec
-from retsnoop_py.select import deny
+from retsnoop_py.selection import deny
 
 __all__ = ["MOST_PROBES", "LineSource", "choose_probes"]
 
@@ -148,8 +148,8 @@ class _Chooser:
         return None
 
     def _no_function(self, spec: ProbeSpec) -> InputError:
-        from retsnoop_py.select.explain import near_names
-        from retsnoop_py.select.globs import NameGlob
+        from retsnoop_py.selection.explain import near_names
+        from retsnoop_py.selection.globs import NameGlob
 
         message = f"-J {spec.text}: no kernel function is called '{spec.name}'"
         if spec.is_glob:

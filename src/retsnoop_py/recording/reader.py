@@ -21,7 +21,7 @@ from retsnoop_py.recording.format import (
     checksum_of,
     unpack_payload,
 )
-from retsnoop_py.render.text import printable
+from retsnoop_py.text import printable
 
 
 class Frame(NamedTuple):

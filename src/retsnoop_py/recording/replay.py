@@ -22,12 +22,12 @@ from retsnoop_py.recording.format import (
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.reader import Frame, damaged, read_frames
 from retsnoop_py.recording.symbols import RecordedSymbolizer
-from retsnoop_py.render.text import printable
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Symbolizer
+from retsnoop_py.text import printable
 
 __all__ = ["ReplayOverrides", "replay"]
 

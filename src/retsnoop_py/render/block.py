@@ -16,10 +16,10 @@ from typing import Protocol
 from retsnoop_py.render.clock import Clock
 from retsnoop_py.render.notices import session_warnings
 from retsnoop_py.render.palette import Palette, paint
-from retsnoop_py.render.text import printable
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.settings import BpfSettings
+from retsnoop_py.text import printable
 
 
 class Section(Protocol):

@@ -23,7 +23,6 @@ from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.result import format_result
 from retsnoop_py.render.sheet import CPU, DURATION, RESULT, SELF, Sheet
-from retsnoop_py.render.text import pad, printable
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.kept import Kept
 from retsnoop_py.session.model import Session
@@ -31,6 +30,7 @@ from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
 from retsnoop_py.session.trace import RowKind, Shape, Trace, TraceRow
 from retsnoop_py.settings import ViewSettings
+from retsnoop_py.text import pad, printable
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.places import Place, Places
-from retsnoop_py.render.text import display_width, pad
 from retsnoop_py.session.branches import BranchRow
 from retsnoop_py.session.report import Report
 from retsnoop_py.settings import StackSettings, SymbolizeMode
+from retsnoop_py.text import display_width, pad
 
 _LOST = "LBR data was dropped and is missing in this sample!"
 _IRRELEVANT = "[LBR] No relevant LBR data were captured, showing unfiltered LBR stack!"

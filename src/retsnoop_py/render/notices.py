@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from retsnoop_py.render.text import printable
 from retsnoop_py.session.model import MissedCalls, Session, SessionKind
 from retsnoop_py.settings import BpfSettings
+from retsnoop_py.text import printable
 
 _INCOMPLETE = "WARNING! Sample data incomplete!"
 _SUMMARY = "WARNING! There were dropped or incomplete data. Output might be incomplete!"

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from retsnoop_py.render.text import printable
 from retsnoop_py.settings import StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
+from retsnoop_py.text import printable
 
 _DIGITS = 16
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
-from retsnoop_py.render.text import printable
 from retsnoop_py.session.results import MAX_ERRNO, value_of, width_of
+from retsnoop_py.text import printable
 
 UNFINISHED = "[...]"
 

@@ -21,13 +21,13 @@ from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.places import Places
 from retsnoop_py.render.result import UNFINISHED, format_result
-from retsnoop_py.render.text import display_width, pad, printable
 from retsnoop_py.session.kept import Kept
 from retsnoop_py.session.model import Call, Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
 from retsnoop_py.session.stacks import ShapeRow, Stack, StackShape
 from retsnoop_py.settings import StackSettings, SymbolizeMode
+from retsnoop_py.text import display_width, pad, printable
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.places import Places
-from retsnoop_py.render.text import display_width, pad, printable
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.report import Report
 from retsnoop_py.settings import Settings, StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
+from retsnoop_py.text import display_width, pad, printable
 
 _TITLE = "User stack:"
 _INDENT = "    "

@@ -13,7 +13,6 @@ from typing import Protocol, TextIO
 
 from retsnoop_py.errors import DataError, OutputError
 from retsnoop_py.render.notices import loss_summary, running_note
-from retsnoop_py.render.text import printable
 from retsnoop_py.render.views import renderer
 from retsnoop_py.session.collector import Batch, Collector
 from retsnoop_py.session.facts import StreamFacts
@@ -24,6 +23,7 @@ from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.report import Reporter
 from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Symbolizer, UserSymbolizer
+from retsnoop_py.text import printable
 
 #: Batches are worked on in parts of this many bytes: output starts early, memory stays small.
 _PART_BYTES = 1 << 16

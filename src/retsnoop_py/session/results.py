@@ -58,7 +58,7 @@ def error_of(function: Function, register: int) -> int | None:
     """The error a result stands for: a positive error number, 0 for NULL, None for none.
 
     Functions whose result cannot mean failure have none, and what is an ordinary result of a
-    function (``select/ordinary.py``) is none.
+    function (``selection/ordinary.py``) is none.
     """
     flags = int(function.flags)
     if flags & _CANT_FAIL or width_of(function, register) == 0:

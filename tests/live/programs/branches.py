@@ -20,7 +20,7 @@ from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.features import Features
 from retsnoop_py.libbpf import Reader
-from retsnoop_py.select.select import select
+from retsnoop_py.selection.select import select
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.object_layouts import btf_layouts
 from retsnoop_py.settings import (

@@ -21,7 +21,7 @@ from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.features import Features
 from retsnoop_py.libbpf import Reader
-from retsnoop_py.select.select import select
+from retsnoop_py.selection.select import select
 from retsnoop_py.settings import Mechanism, SelectionSettings, Settings
 from retsnoop_py.workload.syscalls import MapType, map_create
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.unit.select.kernels import Kernel, btf
+from tests.unit.selection.kernels import Kernel, btf
 
 from retsnoop_py.attach.plan import AttachPlan, Refusal, RungPlan
 from retsnoop_py.errors import InputError
@@ -14,7 +14,7 @@ from retsnoop_py.listing import text
 from retsnoop_py.listing.build import build, left_out
 from retsnoop_py.listing.model import LeftOut, Listed, Listing
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.select.explain import NoMatch
+from retsnoop_py.selection.explain import NoMatch
 from retsnoop_py.settings import Mechanism
 
 

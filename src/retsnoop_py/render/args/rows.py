@@ -11,11 +11,11 @@ from retsnoop_py.render.args.node import CUT, block, inline
 from retsnoop_py.render.args.read import ArgumentReader, Shown
 from retsnoop_py.render.args.text import cut_to
 from retsnoop_py.render.marks import Marks
-from retsnoop_py.render.text import printable
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.model import Call, Session
 from retsnoop_py.session.trace import RowKind, Trace, TraceRow
 from retsnoop_py.settings import ArgMode, ArgSettings
+from retsnoop_py.text import printable
 
 __all__ = ["ArgumentRows"]
 

@@ -7,8 +7,8 @@ from itertools import accumulate
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.render.args.node import CUT
-from retsnoop_py.render.text import display_width
 from retsnoop_py.session.results import MAX_ERRNO
+from retsnoop_py.text import display_width
 
 __all__ = ["cut_to", "number", "plain_text", "pointer", "quoted"]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retsnoop_py.render.args.text import cut_to
-from retsnoop_py.render.text import display_width
+from retsnoop_py.text import display_width
 
 
 @pytest.mark.parametrize(

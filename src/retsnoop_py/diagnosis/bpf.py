@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What BPF can do here, as found by trying, and the attach mechanisms."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, errno_name
+from retsnoop_py.diagnosis.rights import may_load
+from retsnoop_py.settings import Mechanism
+
+__all__ = ["bpf", "mechanisms"]
+
+_DENIED = frozenset({errno.EPERM, errno.EACCES})
+_UNAVAILABLE, _PRIVILEGE = 69, 77
+_ALLOW_EVENTS = "run as root, or `sysctl kernel.perf_event_paranoid=2`"
+
+
+def bpf(host: Host) -> list[Check]:
+    """Loading programs, and what they may use."""
+    tried = host.tried
+    return [
+        _loads(host),
+        _feature(
+            host,
+            *("ringbuf", "ring buffer", tried.ringbuf),
+            detail="it takes Linux 5.8; perf buffers are used instead",
+        ),
+        _feature(
+            host,
+            *("func_ip", "bpf_get_func_ip", tried.func_ip),
+            detail="it takes Linux 5.15; functions are found by other means",
+        ),
+        _feature(
+            host,
+            *("cookie", "attach cookies", tried.cookie),
+            detail="they take Linux 5.15; functions are looked up by address instead",
+            loses="frames of functions that are not traced, between those that are",
+        ),
+        _feature(
+            host,
+            *("raw_cookie", "attach cookies of raw tracepoints", tried.raw_cookie),
+            detail="they take Linux 6.10; each injected raw tracepoint gets a program of its own",
+        ),
+        _feature(
+            host,
+            *("branch_snapshot", "bpf_get_branch_snapshot", tried.branch_snapshot),
+            detail="it takes Linux 5.16",
+        ),
+    ]
+
+
+def _loads(host: Host) -> Check:
+    error = host.tried.load_error
+    answer, detail, next_step, ends_with = Answer.YES, "", "", 0
+    if error is None:
+        answer, detail = Answer.UNKNOWN, "not tried on this machine"
+    elif error in _DENIED and not may_load(host):
+        answer, detail = Answer.UNKNOWN, "trying takes CAP_BPF and CAP_PERFMON"
+        next_step, ends_with = "run as root", _PRIVILEGE
+    elif error in _DENIED:
+        answer, detail = Answer.NO, f"the kernel refuses every program ({errno_name(error)})"
+        next_step = "`dmesg` may name a lockdown; a container may forbid it by seccomp"
+        ends_with = _PRIVILEGE
+    elif error:
+        answer, detail = Answer.NO, f"the kernel refuses every program ({errno_name(error)})"
+        next_step, ends_with = "use a kernel with CONFIG_BPF_SYSCALL", _UNAVAILABLE
+    return Check(
+        key="bpf_load",
+        title="loading programs",
+        group=Group.BPF,
+        answer=answer,
+        detail=detail,
+        next_step=next_step,
+        ends_with=ends_with,
+    )
+
+
+def _feature(
+    host: Host, key: str, title: str, has: bool | None, *, detail: str, loses: str = ""
+) -> Check:
+    answer, next_step = Answer.NO, ""
+    if has:
+        answer, detail, loses = Answer.YES, "", ""
+    elif has is None or not may_load(host):
+        # To one who may not ask, the kernel says no to everything.
+        answer, loses = Answer.UNKNOWN, ""
+        detail = "it cannot be tried while no program can be loaded"
+        if not may_load(host):
+            detail, next_step = "trying takes CAP_BPF", "run as root"
+    return Check(
+        key=key,
+        title=title,
+        group=Group.BPF,
+        answer=answer,
+        detail=detail,
+        next_step=next_step,
+        loses=loses,
+    )
+
+
+def mechanisms(host: Host) -> list[Check]:
+    """A check for each mechanism there is, ``mechanism.NAME``, best first."""
+    return list(_mechanisms(host))
+
+
+def _mechanisms(host: Host) -> Iterator[Check]:
+    for mechanism in Mechanism:
+        if mechanism is not Mechanism.AUTO:
+            answer, detail, next_step = _verdict(host, mechanism)
+            yield Check(
+                key=f"mechanism.{mechanism.value}",
+                title=mechanism.value,
+                group=Group.MECHANISMS,
+                answer=answer,
+                detail=detail,
+                next_step=next_step,
+            )
+
+
+def _verdict(host: Host, mechanism: Mechanism) -> tuple[Answer, str, str]:
+    if not may_load(host):
+        return Answer.UNKNOWN, "trying takes CAP_BPF and CAP_PERFMON", "run as root"
+    if mechanism not in host.tried.reasons:
+        return Answer.UNKNOWN, "not tried", ""
+    reason = host.tried.reasons[mechanism]
+    if reason is not None:
+        return Answer.NO, reason, ""
+    error = _event_error(host, mechanism)
+    if error is None:
+        return Answer.UNKNOWN, "/sys does not tell how to open a kprobe, so it was not tried", ""
+    if error:
+        detail = f"the kernel refuses its perf events ({errno_name(error)})"
+        return Answer.NO, detail, _ALLOW_EVENTS if error in _DENIED else ""
+    if host.tried.load_error:
+        return Answer.NO, "no BPF program can be loaded", ""
+    return Answer.YES, "", ""
+
+
+def _event_error(host: Host, mechanism: Mechanism) -> int | None:
+    """The errno of the perf events that ``mechanism`` takes, 0 for none; None: not tried."""
+    if mechanism is Mechanism.KPROBE:
+        return host.tried.kprobe_error
+    if mechanism is Mechanism.KPROBE_EVENTS:
+        # It opens what tracefs has made: only the right to open any event counts.
+        tried = (host.tried.kprobe_error, host.tried.branch_error)
+        return next((error for error in tried if error in _DENIED), 0)
+    return 0

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""All questions, and what the answers come to: whether a trace works, by what, without what."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from retsnoop_py.attach.plan import LADDER
+from retsnoop_py.diagnosis.bpf import bpf, mechanisms
+from retsnoop_py.diagnosis.config import config
+from retsnoop_py.diagnosis.container import container
+from retsnoop_py.diagnosis.cpu import cpu
+from retsnoop_py.diagnosis.kernel import kernel
+from retsnoop_py.diagnosis.model import Answer, Check, Group, Host
+from retsnoop_py.diagnosis.rights import effective, may_load, rights
+from retsnoop_py.diagnosis.sources import sources
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.settings import Mechanism
+
+__all__ = ["Diagnosis", "diagnose", "examine", "this_host"]
+
+_UNAVAILABLE, _PRIVILEGE = 69, 77
+_LOSES = {
+    Mechanism.KPROBE_EVENTS: "speed: functions are attached one by one, some 10 ms each",
+    Mechanism.KPROBE: "speed: functions are attached and let go one by one, tens of ms each",
+}
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """What all answers come to.
+
+    ``mechanisms`` are those a trace would use, best first, empty where it does not work:
+    ``reason`` and ``next_step`` say why then. ``exit_status`` is the one of such a trace.
+    """
+
+    checks: tuple[Check, ...]
+    mechanisms: tuple[str, ...] = ()
+    loses: tuple[str, ...] = ()
+    reason: str = ""
+    next_step: str = ""
+    exit_status: int = 0
+
+    @property
+    def works(self) -> bool:
+        """Whether a trace works."""
+        return self.exit_status == 0
+
+
+def this_host(image: Path | None = None) -> Host:
+    """The running kernel and this process. Tries what can only be tried."""
+    from retsnoop_py.diagnosis.tries import attempt
+
+    facts = KernelFacts()
+    return Host(
+        facts=facts,
+        tried=attempt(facts),
+        capabilities=effective(Path("/proc/self/status")),
+        files=resource.getrlimit(resource.RLIMIT_NOFILE),
+        environ=os.environ,
+        is_root=os.geteuid() == 0,
+        image=image,
+    )
+
+
+def examine(host: Host) -> Diagnosis:
+    """Ask everything."""
+    subjects = (mechanisms, bpf, kernel, config, cpu, sources, rights, container)
+    checks = [check for subject in subjects for check in subject(host)]
+    # The sort is stable: groups in their order, questions in that of their subjects.
+    groups = list(Group)
+    checks.sort(key=lambda check: groups.index(check.group))
+    return diagnose(checks, privileged=may_load(host))
+
+
+def diagnose(checks: Sequence[Check], *, privileged: bool) -> Diagnosis:
+    """What ``checks`` come to; ``privileged``: this process may trace."""
+    answers = {check.key: check for check in checks}
+    working = [m for m in LADDER if answers[f"mechanism.{m.value}"].is_yes]
+    blocking = next(
+        (check for check in checks if check.ends_with and check.answer is not Answer.YES), None
+    )
+    if not privileged:
+        return Diagnosis(
+            checks=tuple(checks),
+            reason="this user has not the rights",
+            next_step="run as root",
+            exit_status=_PRIVILEGE,
+        )
+    if blocking is not None or not working:
+        lacking = answers["kprobes"] if answers["kprobes"].answer is Answer.NO else None
+        events = answers["perf_event_paranoid"]
+        if blocking is None and events.answer is Answer.NO:
+            blocking = msgspec.structs.replace(events, ends_with=_PRIVILEGE)
+        return _fails(checks, lacking or blocking)
+    return Diagnosis(
+        checks=tuple(checks),
+        mechanisms=tuple(mechanism.value for mechanism in working[:2]),
+        loses=(
+            *([_LOSES[working[0]]] if working[0] in _LOSES else []),
+            *(check.loses for check in checks if check.loses),
+        ),
+    )
+
+
+def _fails(checks: Sequence[Check], blocking: Check | None) -> Diagnosis:
+    if blocking is None:
+        return Diagnosis(
+            checks=tuple(checks),
+            reason="no attach mechanism works",
+            next_step="the reasons are above; retsnoop-py vm run --kernel 6.12 -- ... has them",
+            exit_status=_UNAVAILABLE,
+        )
+    return Diagnosis(
+        checks=tuple(checks),
+        reason=f"{blocking.title}: {blocking.detail}",
+        next_step=blocking.next_step,
+        exit_status=blocking.ends_with or _UNAVAILABLE,
+    )

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the kernel shows of itself and lets be hooked: symbols, types, tracefs, switches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, read_text
+from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.kernel.features import lacks_kprobes
+from retsnoop_py.kernel.namespaces import in_first
+
+__all__ = ["kernel"]
+
+_TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+#: Since 6.5: which of several functions of one name is meant.
+_ADDRESSES = "available_filter_functions_addrs"
+_MOUNT_DEBUGFS = "mount -t debugfs debugfs /sys/kernel/debug"
+#: Loaded modules named where their types are missing.
+_NAMED = 4
+
+
+def kernel(host: Host) -> list[Check]:
+    """Everything that is read, not tried."""
+    return [
+        _kallsyms(host),
+        _btf(host),
+        _module_btf(host),
+        _tracefs(host),
+        _traceable(host),
+        _kprobes(host),
+        _kprobes_enabled(host),
+        _ftrace_enabled(host),
+        _blacklist(host),
+        _rcu_expedited(host),
+    ]
+
+
+def _needed(key: str, title: str, ask: Callable[[], str]) -> Check:
+    """A fact that no trace can do without: ``ask`` reads it as a trace does."""
+    try:
+        detail = ask()
+    except RetsnoopError as error:
+        return Check(
+            key=key,
+            title=title,
+            group=Group.KERNEL,
+            answer=Answer.NO,
+            detail=error.message,
+            next_step=error.hint or "",
+            ends_with=error.exit_status,
+        )
+    return Check(key=key, title=title, group=Group.KERNEL, answer=Answer.YES, detail=detail)
+
+
+def _check(key: str, title: str, answer: Answer, detail: str, *, more: str = "") -> Check:
+    return Check(
+        key=key, title=title, group=Group.KERNEL, answer=answer, detail=detail, next_step=more
+    )
+
+
+def _kallsyms(host: Host) -> Check:
+    def ask() -> str:
+        return f"{len(host.facts.kallsyms.table)} functions"
+
+    return _needed("kallsyms", "/proc/kallsyms", ask)
+
+
+def _btf(host: Host) -> Check:
+    def ask() -> str:
+        return f"{host.facts.require_btf().end - 1} types"
+
+    return _needed("btf", "BTF of the kernel", ask)
+
+
+def _module_btf(host: Host) -> Check:
+    names = [module.name for module in host.facts.modules]
+    folder = host.root / "sys/kernel/btf"
+    without = [name for name in names if not (folder / name).exists()]
+    answer, detail, more = Answer.YES, f"for all loaded modules: {len(names)}", ""
+    if not names:
+        answer, detail = Answer.UNKNOWN, "no module is loaded"
+    elif without:
+        answer = Answer.NO
+        shown = ", ".join(without[:_NAMED]) + (", ..." if len(without) > _NAMED else "")
+        detail = f"{len(without)} of {len(names)} loaded modules have none: {shown}"
+        more = "their functions are taken to return int; CONFIG_DEBUG_INFO_BTF_MODULES=y has it"
+    return _check("module_btf", "BTF of modules", answer, detail, more=more)
+
+
+def _tracefs(host: Host) -> Check:
+    """Only the two usual places count: that is where functions are listed for everybody."""
+    mounts = [line.split() for line in (read_text(host.root / "proc/mounts") or "").splitlines()]
+    found = [fields[1] for fields in mounts if len(fields) > 2 and fields[2] == "tracefs"]
+    usual = [place for place in found if place in _TRACEFS]
+    if usual:
+        return _check("tracefs", "tracefs", Answer.YES, f"on {usual[0]}")
+    filesystems = read_text(host.root / "proc/filesystems")
+    if filesystems is not None and "tracefs" not in filesystems.split():
+        detail, more = "this kernel has none", "use a kernel with CONFIG_FTRACE"
+    elif found:
+        detail = f"mounted on {found[0]}, where nobody looks for it"
+        more = f"mount -t tracefs tracefs {_TRACEFS[0]}"
+    else:
+        detail, more = "not mounted", f"mount -t tracefs tracefs {_TRACEFS[0]}"
+        if not in_first("pid", host.root / "proc/self"):
+            more += f"; or start the container with -v {_TRACEFS[0]}:{_TRACEFS[0]}"
+    return _check("tracefs", "tracefs", Answer.NO, detail, more=more)
+
+
+def _traceable(host: Host) -> Check:
+    def ask() -> str:
+        count = len(host.facts.traceable)
+        places = (host.root / f"{place[1:]}/{_ADDRESSES}" for place in _TRACEFS)
+        how = "with" if any(os.access(place, os.F_OK) for place in places) else "without"
+        return f"{count} functions, {how} addresses"
+
+    return _needed("traceable_functions", "traceable functions", ask)
+
+
+def _kprobes(host: Host) -> Check:
+    if lacks_kprobes(host.root):
+        return _check(
+            "kprobes",
+            "kprobes",
+            Answer.NO,
+            "this kernel has none (CONFIG_KPROBES or CONFIG_KPROBE_EVENTS is off)",
+            more="run on a kernel that has them: retsnoop-py vm run --kernel 6.12 -- ...",
+        )
+    if not (host.root / "sys/bus/event_source/devices").is_dir():
+        return _check("kprobes", "kprobes", Answer.UNKNOWN, "/sys does not tell: is it mounted?")
+    return _check("kprobes", "kprobes", Answer.YES, "")
+
+
+def _kprobes_enabled(host: Host) -> Check:
+    """Off, they can be attached and are never hit."""
+    key, title = "kprobes_enabled", "kprobes switched on"
+    if lacks_kprobes(host.root):
+        return _check(key, title, Answer.NO, "there are none")
+    text = read_text(host.root / "sys/kernel/debug/kprobes/enabled")
+    if text is None:
+        return _check(key, title, Answer.UNKNOWN, "debugfs cannot be read", more=_debugfs(host))
+    if text == "0":
+        more = "echo 1 > /sys/kernel/debug/kprobes/enabled"
+        return _check(key, title, Answer.NO, "no kprobe is ever hit", more=more)
+    return _check(key, title, Answer.YES, "")
+
+
+def _debugfs(host: Host) -> str:
+    return _MOUNT_DEBUGFS if host.is_root else "run as root"
+
+
+def _ftrace_enabled(host: Host) -> Check:
+    """All mechanisms hook functions through ftrace, kprobes at their first instruction too."""
+    key, title = "ftrace_enabled", "ftrace switched on"
+    text = read_text(host.root / "proc/sys/kernel/ftrace_enabled")
+    if text is None:
+        return _check(key, title, Answer.UNKNOWN, "this kernel has no kernel.ftrace_enabled")
+    if text == "0":
+        detail = "kernel.ftrace_enabled is 0: functions can be hooked and are never seen"
+        return Check(
+            key=key,
+            title=title,
+            group=Group.KERNEL,
+            answer=Answer.NO,
+            detail=detail,
+            next_step="sysctl kernel.ftrace_enabled=1",
+            ends_with=69,
+        )
+    return _check(key, title, Answer.YES, "")
+
+
+def _blacklist(host: Host) -> Check:
+    key, title = "kprobe_blacklist", "kprobe blacklist"
+    if lacks_kprobes(host.root):
+        return _check(key, title, Answer.NO, "there are no kprobes")
+    text = read_text(host.root / "sys/kernel/debug/kprobes/blacklist")
+    if text is None:
+        detail = "debugfs cannot be read: what the kernel refuses shows while attaching"
+        return _check(key, title, Answer.UNKNOWN, detail, more=_debugfs(host))
+    return _check(key, title, Answer.YES, f"{len(text.splitlines())} ranges")
+
+
+def _rcu_expedited(host: Host) -> Check:
+    path = host.root / "sys/kernel/rcu_expedited"
+    writable = os.access(path, os.W_OK)
+    return Check(
+        key="rcu_expedited",
+        title="rcu_expedited writable",
+        group=Group.KERNEL,
+        answer=Answer.YES if writable else Answer.NO,
+        detail="" if writable else "/sys/kernel/rcu_expedited may not be changed for a moment",
+        next_step="" if writable or host.is_root else "run as root",
+        loses="" if writable else "attaching and detaching single kprobes at full speed",
+    )

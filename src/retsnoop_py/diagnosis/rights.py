@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What this process may do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, read_text
+
+__all__ = ["BPF", "PERFMON", "SYS_ADMIN", "SYS_RESOURCE", "effective", "may_load", "rights"]
+
+#: linux/capability.h
+DAC_READ_SEARCH = 2
+SYS_ADMIN = 21
+SYS_RESOURCE = 24
+SYSLOG = 34
+PERFMON = 38
+BPF = 39
+
+_EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
+
+#: Name, bit, and what goes without it. CAP_SYS_ADMIN implies those that were split off from it.
+_CAPABILITIES = (
+    ("CAP_BPF", BPF, "no BPF program can be loaded"),
+    ("CAP_PERFMON", PERFMON, "no program may trace the kernel"),
+    ("CAP_SYS_ADMIN", SYS_ADMIN, "not needed where CAP_BPF and CAP_PERFMON are held"),
+    ("CAP_SYS_RESOURCE", SYS_RESOURCE, "limits stay as they are"),
+    ("CAP_SYSLOG", SYSLOG, "/proc/kallsyms may hide the addresses"),
+    ("CAP_DAC_READ_SEARCH", DAC_READ_SEARCH, "tracefs is for root's eyes"),
+)
+_ESSENTIAL = (BPF, PERFMON)
+_PRIVILEGE = 77
+
+#: Open files that single kprobes take for each function, and that a run takes besides.
+_FILES_EACH, _FILES_SPARE = 4, 256
+#: A usual number of functions: those of ``-c bpf``.
+_USUAL = 1500
+
+
+def effective(status: Path) -> int | None:
+    """The effective capabilities by ``/proc/self/status``, as bits; None where it is silent."""
+    found = _EFFECTIVE.search(read_text(status) or "")
+    return int(found[1], 16) if found else None
+
+
+def may_load(host: Host) -> bool:
+    """Whether this process has the rights to load and attach tracing programs."""
+    return host.may(SYS_ADMIN) or host.may(*_ESSENTIAL)
+
+
+def rights(host: Host) -> list[Check]:
+    """Everything about rights, limits and the settings that take rights away."""
+    return [
+        *(_capability(host, name, bit, without) for name, bit, without in _CAPABILITIES),
+        _open_files(host),
+        _paranoid(host),
+        _unprivileged(host),
+        _lockdown(host),
+    ]
+
+
+def _capability(host: Host, name: str, bit: int, without: str) -> Check:
+    def check(answer: Answer, detail: str = "", next_step: str = "", ends_with: int = 0) -> Check:
+        return Check(
+            key=name.lower(),
+            title=name,
+            group=Group.RIGHTS,
+            answer=answer,
+            detail=detail,
+            next_step=next_step,
+            ends_with=ends_with,
+        )
+
+    if host.capabilities is None:
+        return check(Answer.UNKNOWN, "/proc/self/status does not tell")
+    if host.may(bit):
+        return check(Answer.YES)
+    if bit in _ESSENTIAL and host.may(SYS_ADMIN):
+        return check(Answer.YES, "by CAP_SYS_ADMIN")
+    if bit == SYS_ADMIN:
+        return check(Answer.NO, without)
+    next_step = "run as root"
+    if host.is_root:
+        next_step = f"give it to the container (--cap-add {name[4:]}), or run outside of it"
+    return check(Answer.NO, without, next_step, _PRIVILEGE if bit in _ESSENTIAL else 0)
+
+
+def _open_files(host: Host) -> Check:
+    soft, hard = host.files
+    if host.may(SYS_RESOURCE) and host.capabilities is not None:
+        answer, detail = Answer.YES, f"{soft}, and more where they are needed"
+    else:
+        most = max(hard - _FILES_SPARE, 0) // _FILES_EACH
+        answer = Answer.YES if most >= _USUAL else Answer.NO
+        detail = f"{hard} at most: enough for {most} functions by single kprobes"
+    return Check(
+        key="open_files",
+        title="open files (RLIMIT_NOFILE)",
+        group=Group.RIGHTS,
+        answer=answer,
+        detail=detail,
+        next_step="" if answer is Answer.YES else "raise `ulimit -n`",
+    )
+
+
+def _paranoid(host: Host) -> Check:
+    """Debian's kernels know a level 3, which leaves perf events to CAP_SYS_ADMIN alone."""
+    text = read_text(host.root / "proc/sys/kernel/perf_event_paranoid")
+    answer, next_step = Answer.YES, ""
+    if text is None:
+        answer, detail = Answer.UNKNOWN, "kernel.perf_event_paranoid cannot be read"
+    else:
+        detail = f"kernel.perf_event_paranoid is {text}"
+        allowed = host.may(SYS_ADMIN) or (int(text) <= 2 and host.may(PERFMON)) or int(text) < 0
+        if not allowed:
+            answer = Answer.NO
+            detail += ": single kprobes and tracefs events are forbidden"
+            next_step = "run as root"
+            if host.may(PERFMON):
+                next_step += ", or `sysctl kernel.perf_event_paranoid=2`"
+    return Check(
+        key="perf_event_paranoid",
+        title="perf events",
+        group=Group.RIGHTS,
+        answer=answer,
+        detail=detail,
+        next_step=next_step,
+    )
+
+
+def _unprivileged(host: Host) -> Check:
+    """For information: tracing programs need CAP_BPF whatever this says."""
+    text = read_text(host.root / "proc/sys/kernel/unprivileged_bpf_disabled")
+    answer = Answer.UNKNOWN
+    detail = "kernel.unprivileged_bpf_disabled cannot be read"
+    if text is not None:
+        answer = Answer.YES if text == "0" else Answer.NO
+        detail = f"kernel.unprivileged_bpf_disabled is {text}; tracing takes CAP_BPF anyway"
+    return Check(
+        key="unprivileged_bpf",
+        title="bpf() without rights",
+        group=Group.RIGHTS,
+        answer=answer,
+        detail=detail,
+    )
+
+
+def _lockdown(host: Host) -> Check:
+    """Confidentiality forbids kprobes, tracefs and reading memory by BPF; integrity does not."""
+    text = read_text(host.root / "sys/kernel/security/lockdown")
+    answer, detail, next_step, ends_with = Answer.YES, "", "", 0
+    if text is None:
+        mounted = " securityfs " in (read_text(host.root / "proc/mounts") or "")
+        if mounted:
+            detail = "this kernel has none"
+        else:
+            answer, detail = Answer.UNKNOWN, "securityfs cannot be read"
+            next_step = "mount -t securityfs securityfs /sys/kernel/security"
+            if not host.is_root:
+                next_step = "run as root"
+    else:
+        found = re.search(r"\[(\w+)\]", text)
+        level = found[1] if found else text
+        detail = f"level {level}"
+        if level == "confidentiality":
+            answer, ends_with = Answer.NO, _PRIVILEGE
+            detail += ": the kernel refuses kprobes, tracefs and BPF programs that read its memory"
+            next_step = "boot without Secure Boot, or with lockdown=integrity"
+        elif level == "integrity":
+            detail += ", which allows tracing"
+    return Check(
+        key="lockdown",
+        title="free of lockdown",
+        group=Group.RIGHTS,
+        answer=answer,
+        detail=detail,
+        next_step=next_step,
+        ends_with=ends_with,
+    )

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why an entry glob finds nothing that can be traced, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from retsnoop_py.errors import InputError
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.native import Functions, glob_match
+from retsnoop_py.selection import deny
+from retsnoop_py.selection.globs import NameGlob
+from retsnoop_py.selection.model import Rejection
+
+__all__ = ["NoMatch", "near_names", "no_match"]
+
+#: More names than this are not compared one by one.
+_MAX_CANDIDATES = 3000
+_SHOWN = 3
+
+
+class NoMatch(InputError):
+    """Nothing that was asked for can be traced; ``rejections`` has what was refused."""
+
+    def __init__(
+        self, message: str, hint: str | None = None, rejections: Sequence[Rejection] = ()
+    ) -> None:
+        super().__init__(message, hint)
+        self.rejections = tuple(rejections)
+
+
+def no_match(
+    facts: KernelFacts, glob: NameGlob, functions: Functions, rejections: list[Rejection]
+) -> NoMatch:
+    """The error for a mandatory entry glob without a function, with the most likely cause."""
+    what = f"entry glob '{glob.spec}'"
+    refused = [r for r in rejections if _matches(glob, r)]
+    if refused:
+        shown = "; ".join(f"{r.label}: {r.text}" for r in refused[:_SHOWN])
+        more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+        return NoMatch(
+            f"{what} matches no function that can be traced: {shown}{more}",
+            _suggestion(near_names(facts, glob, functions, only_variants=True)),
+            refused,
+        )
+    module = glob.module
+    if module and not set("*?") & set(module) and module not in {m.name for m in facts.modules}:
+        return NoMatch(f"{what}: module '{module}' is not loaded", f"run `modprobe {module}`")
+    message = f"{what} matches no kernel function"
+    # Only a name that the shell expanded is a file and has no wildcard left.
+    if glob.is_exact and Path(glob.name).exists():
+        return NoMatch(
+            message,
+            f"'{glob.name}' is a file here: did the shell expand a glob? Quote it: -e 'ovl_*'",
+        )
+    if glob.is_exact and facts.kallsyms.lists(glob.name, module):
+        return NoMatch(f"{message}: '{glob.name}' is data, or code that is gone after boot")
+    return NoMatch(message, _suggestion(near_names(facts, glob, functions)))
+
+
+def _matches(glob: NameGlob, rejection: Rejection) -> bool:
+    if not glob_match(glob.name, rejection.name):
+        return False
+    return glob.module is None or (
+        rejection.module is not None and glob_match(glob.module, rejection.module)
+    )
+
+
+def _suggestion(names: Sequence[str]) -> str | None:
+    return f"did you mean {' or '.join(names)}?" if names else None
+
+
+def near_names(
+    facts: KernelFacts, glob: NameGlob, functions: Functions, *, only_variants: bool = False
+) -> list[str]:
+    """Names of functions that can be traced and come close to ``glob``, a few.
+
+    ``only_variants``: the function is there, so only copies the compiler made of it will do.
+    """
+    bare = glob.name.strip("*?")
+    if not bare:
+        return []
+    find = _Finder(facts, functions)
+    near = find.all(f"{bare}.isra.*", f"{bare}.constprop.*", f"{bare}.part.*")
+    if not near and not only_variants:
+        near = sorted(find.all(f"*{bare}*"), key=len) or find.similar(bare)
+    denied = [entry.glob for entry in deny.load()]
+    welcome = (name for name in near if not any(glob_match(glob, name) for glob in denied))
+    return list(islice(welcome, _SHOWN))
+
+
+class _Finder:
+    """Looks names up among the functions that can be traced."""
+
+    def __init__(self, facts: KernelFacts, functions: Functions) -> None:
+        self._kallsyms = facts.kallsyms
+        self._listed = functions.listed
+
+    def all(self, *patterns: str) -> list[str]:
+        found = self._kallsyms.table.match(self._listed, [(p, None) for p in patterns]).symbols
+        return sorted({self._kallsyms.symbol(index).name for index in found[:_MAX_CANDIDATES]})
+
+    def similar(self, bare: str) -> list[str]:
+        from difflib import get_close_matches
+
+        words = [word for word in re.split(r"[_.*?\W]+", bare) if len(word) > 2]
+        patterns = [f"*{word}*" for word in words] + [f"{bare[:3]}*", f"*{bare[-3:]}"]
+        return get_close_matches(bare, self.all(*patterns), n=3 * _SHOWN)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The selection: globs against what the kernel has.
+
+Everything works on line numbers of kallsyms, so functions of one name stay apart. A function
+is chosen if an entry or allow glob matches it and no deny glob does, and traced if the kernel
+can trace it; each one that is chosen and not traced is kept with the reason.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.native import State
+from retsnoop_py.selection.build import build_functions
+from retsnoop_py.selection.explain import NoMatch, no_match
+from retsnoop_py.selection.globs import NameGlob, PathGlob
+from retsnoop_py.selection.model import GlobCount, Reason, Rejection, Role, Selection, UnitSource
+from retsnoop_py.selection.plan import Asked, make_plan
+from retsnoop_py.settings import SelectionSettings
+from retsnoop_py.value import Value
+
+__all__ = ["Selector", "select"]
+
+
+def select(
+    facts: KernelFacts,
+    settings: SelectionSettings,
+    units: UnitSource | None = None,
+    *,
+    prototypes: bool = True,
+) -> Selection:
+    """Choose the functions to trace; ``units`` resolves source paths.
+
+    ``prototypes``: the functions have them, which costs more than everything else here.
+    Raises :class:`UsageError` for a bad glob, :class:`NoMatch` if a mandatory entry glob
+    finds nothing that can be traced, and what reading the facts raises.
+    """
+    return Selector(facts, settings, units, prototypes=prototypes).run()
+
+
+_COLD = "it is the unlikely part of another function"
+
+
+class _Chosen(Value):
+    """What the globs match: by function the first glob that does, and counts by glob."""
+
+    entries: dict[int, Asked]
+    allowed: dict[int, Asked]
+    entry_counts: list[int]
+    allow_counts: list[int]
+
+
+class Selector:
+    """One selection under way."""
+
+    def __init__(
+        self,
+        facts: KernelFacts,
+        settings: SelectionSettings,
+        units: UnitSource | None,
+        *,
+        prototypes: bool = True,
+    ) -> None:
+        plan = make_plan(settings)
+        self.facts = facts
+        self.kallsyms = facts.kallsyms
+        self.functions = self.kallsyms.functions(facts.traceable)
+        self.plan = plan.on(self._can_trace)
+        self._units = units
+        self._prototypes = prototypes
+        self._ranges: dict[str, list[tuple[int, int]]] = {}
+        self._blacklist = facts.kprobe_blacklist
+        self._named = self.plan.names
+
+    def run(self) -> Selection:
+        """Select."""
+        chosen = self._choose()
+        if self._has_namesakes(chosen) and self.facts.tell_namesakes():
+            self.functions = self.kallsyms.functions(self.facts.traceable)
+            chosen = self._choose()
+        return self._select(chosen)
+
+    def _has_namesakes(self, chosen: _Chosen) -> bool:
+        states, ambiguous = self.functions.states, int(State.AMBIGUOUS)
+        return any(states[i] == ambiguous for i in (*chosen.entries, *chosen.allowed))
+
+    def _choose(self) -> _Chosen:
+        """What the entry and allow globs match."""
+        listed = self.functions.listed
+        entries, entry_counts = self._matches(self.plan.entry, listed)
+        allowed, allow_counts = self._matches(self.plan.allow, listed)
+        return _Chosen(entries, allowed, entry_counts, allow_counts)
+
+    def _select(self, chosen: _Chosen) -> Selection:
+        plan = self.plan
+        subset = array("I", sorted(chosen.entries | chosen.allowed))
+        denied, deny_counts = self._matches(plan.deny, subset)
+        rejections = self._rejections(subset, denied)
+        traced = [i for i in subset if i not in rejections]
+        asked = (*plan.entry, *plan.allow)
+        others, other_counts = self._matches(asked, self.functions.others)
+        refused = [*rejections.values(), *self._untraceable(sorted(others))]
+        self._check_entries(traced, refused)
+        functions, types = build_functions(
+            self.facts, traced, chosen.entries.keys(), prototypes=self._prototypes
+        )
+        return Selection(
+            functions=functions,
+            rejections=tuple(refused),
+            globs=(
+                *_counts(Role.ENTRY, plan.entry, chosen.entry_counts, other_counts),
+                *_counts(
+                    Role.ALLOW, plan.allow, chosen.allow_counts, other_counts[len(plan.entry) :]
+                ),
+                *_counts(Role.DENY, plan.deny, deny_counts, [0] * len(plan.deny)),
+            ),
+            discovered=len(self.facts.traceable),
+            matched=len(subset) - len(denied),
+            unique=len({(f.name, f.module) for f in functions}),
+            types=types,
+        )
+
+    # -- matching --
+
+    def _can_trace(self, glob: NameGlob) -> bool:
+        listed = self.functions.listed
+        return bool(self.kallsyms.table.match(listed, [(glob.name, glob.module)]).symbols)
+
+    def _matches(
+        self, asked: Sequence[Asked], subset: array[int]
+    ) -> tuple[dict[int, Asked], list[int]]:
+        """The first glob that matches each function of ``subset``, and the counts of all."""
+        counts = [0] * len(asked)
+        found: dict[int, Asked] = {}
+        for position, one in enumerate(asked):
+            if isinstance(one.glob, PathGlob):
+                indexes = self._in_units(one.glob, subset)
+                counts[position] = len(indexes)
+                for index in indexes:
+                    found.setdefault(index, one)
+        named = [(i, a.glob) for i, a in enumerate(asked) if isinstance(a.glob, NameGlob)]
+        matches = self.kallsyms.table.match(subset, [(g.name, g.module) for _, g in named])
+        for (position, _), count in zip(named, matches.counts, strict=True):
+            counts[position] = count
+        for index, glob in zip(matches.symbols, matches.globs, strict=True):
+            found[index] = asked[named[glob][0]]
+        return found, counts
+
+    def _in_units(self, glob: PathGlob, subset: array[int]) -> list[int]:
+        """The functions of ``subset`` whose code the matching source files hold."""
+        if self._units is None:
+            raise UnavailableError(
+                f"'{glob.spec}' needs a kernel image with debug information",
+                "install the kernel's debug package, or name its vmlinux with -k",
+            )
+        if glob.pattern not in self._ranges:
+            self._ranges[glob.pattern] = merge_ranges(self._units.functions_in(glob.pattern))
+        above = self.kallsyms.table.above
+        found: list[int] = []
+        for first, beyond in self._ranges[glob.pattern]:
+            start = bisect_left(subset, above(first - 1))
+            found += subset[start : bisect_left(subset, above(beyond - 1), start)]
+        return found
+
+    # -- reasons --
+
+    def _rejections(self, subset: array[int], denied: dict[int, Asked]) -> dict[int, Rejection]:
+        """Why functions of ``subset`` are not traced."""
+        states, ambiguous = self.functions.states, int(State.AMBIGUOUS)
+        covers = self._blacklist.covers
+        found = {}
+        for index, line in zip(subset, self.kallsyms.table.lines(subset), strict=True):
+            if index in denied:
+                deny = denied[index]
+                found[index] = self._refusal(index, deny.reason, deny.detail)
+            elif states[index] == ambiguous:
+                found[index] = self._refusal(index, Reason.AMBIGUOUS)
+            elif covers(line[0]):
+                found[index] = self._refusal(index, Reason.BLACKLISTED)
+        return found
+
+    def _untraceable(self, indexes: Sequence[int]) -> list[Rejection]:
+        found = []
+        for _, _, name, module in self.kallsyms.table.lines(array("I", indexes)):
+            detail = _COLD if ".cold" in name else ""
+            named = name in self._named
+            found.append(Rejection(name, module or None, Reason.NOT_TRACEABLE, detail, named))
+        return found
+
+    def _refusal(self, index: int, reason: Reason, detail: str = "") -> Rejection:
+        name, module = self.kallsyms.name(index)
+        return Rejection(name, module, reason, detail, name in self._named)
+
+    def _check_entries(self, traced: list[int], rejections: list[Rejection]) -> None:
+        mandatory = [asked for asked in self.plan.entry if asked.mandatory]
+        _, counts = self._matches(mandatory, array("I", traced))
+        for asked, count in zip(mandatory, counts, strict=True):
+            if not count and isinstance(asked.glob, NameGlob):
+                raise no_match(self.facts, asked.glob, self.functions, rejections)
+        if not traced:
+            specs = ", ".join(f"'{asked.glob.spec}'" for asked in self.plan.entry)
+            raise NoMatch(
+                f"no function that can be traced comes from {specs}",
+                "paths are relative to the kernel's source, such as ':kernel/bpf/*.c'",
+                rejections,
+            )
+
+
+def _counts(
+    role: Role, asked: Sequence[Asked], matched: Sequence[int], untraceable: Sequence[int]
+) -> list[GlobCount]:
+    return [
+        GlobCount(one.glob.spec, role, one.origin, count, other, one.is_internal)
+        for one, count, other in zip(asked, matched, untraceable, strict=False)
+    ]
+
+
+def merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same addresses in as few ranges as possible, ascending, without address 0."""
+    merged: list[tuple[int, int]] = []
+    for first, beyond in sorted((max(first, 1), beyond) for first, beyond in ranges):
+        if first >= beyond:
+            continue
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(beyond, merged[-1][1]))
+        else:
+            merged.append((first, beyond))
+    return merged

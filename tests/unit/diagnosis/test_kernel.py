@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-2-Clause
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+
+import pytest
+from tests.unit.diagnosis.host import RELEASE, FakeHost, by_key
+
+from retsnoop_py.diagnosis.bpf import mechanisms
+from retsnoop_py.diagnosis.config import OPTIONS, config
+from retsnoop_py.diagnosis.cpu import cpu
+from retsnoop_py.diagnosis.kernel import kernel
+from retsnoop_py.diagnosis.model import Answer, Check
+
+
+def asked(fake: FakeHost) -> dict[str, Check]:
+    return by_key(kernel(fake.host))
+
+
+def test_a_kernel_that_has_it_all(fake: FakeHost) -> None:
+    checks = asked(fake)
+    assert {k for k, check in checks.items() if not check.is_yes} == {"module_btf"}
+    assert checks["module_btf"].answer is Answer.UNKNOWN
+    assert checks["traceable_functions"].detail == "1 functions, with addresses"
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "key", "status"),
+    [
+        ("proc/kallsyms", "0000000000000000 T vfs_read\n", "kallsyms", 77),
+        ("proc/kallsyms", None, "kallsyms", 69),
+        ("sys/kernel/btf/vmlinux", None, "btf", 69),
+        ("sys/kernel/tracing/available_filter_functions_addrs", None, "traceable_functions", 69),
+        ("proc/sys/kernel/ftrace_enabled", "0\n", "ftrace_enabled", 69),
+    ],
+)
+def test_what_a_run_cannot_do_without(
+    fake: FakeHost, path: str, data: str | None, key: str, status: int
+) -> None:
+    if data is None:
+        fake.remove(path)
+    else:
+        fake.file(path, data)
+    check = asked(fake)[key]
+    assert check.answer is Answer.NO
+    assert check.ends_with == status
+    assert check.detail
+    assert check.next_step
+
+
+def test_modules_without_types_are_named(fake: FakeHost) -> None:
+    names = ["a", "b", "c", "d", "e", "f"]
+    fake.tree.modules(*((name, 4096, 0xFFFFFFFFC0000000) for name in names))
+    fake.tree.btf(b"", "b")
+    check = asked(fake)["module_btf"]
+    assert check.answer is Answer.NO
+    assert check.detail == "5 of 6 loaded modules have none: a, c, d, e, ..."
+    for name in names:
+        fake.tree.btf(b"", name)
+    assert asked(fake)["module_btf"].is_yes
+
+
+@pytest.mark.parametrize(
+    ("mounts", "filesystems", "detail"),
+    [
+        ("", "nodev\ttracefs", "not mounted"),
+        ("", "nodev\tproc", "this kernel has none"),
+        ("none /t tracefs rw 0 0", "nodev\ttracefs", "mounted on /t, where nobody looks for it"),
+    ],
+)
+def test_where_tracefs_is_not(fake: FakeHost, mounts: str, filesystems: str, detail: str) -> None:
+    fake.file("proc/mounts", mounts)
+    fake.file("proc/filesystems", filesystems)
+    check = asked(fake)["tracefs"]
+    assert (check.answer, check.detail) == (Answer.NO, detail)
+
+
+def test_tracefs_below_debugfs_will_do(fake: FakeHost) -> None:
+    fake.file("proc/mounts", "tracefs /sys/kernel/debug/tracing tracefs rw 0 0\n")
+    assert asked(fake)["tracefs"].detail == "on /sys/kernel/debug/tracing"
+
+
+def test_kprobes_switched_off(fake: FakeHost) -> None:
+    fake.file("sys/kernel/debug/kprobes/enabled", "0\n")
+    check = asked(fake)["kprobes_enabled"]
+    assert (check.answer, check.next_step) == (
+        Answer.NO,
+        "echo 1 > /sys/kernel/debug/kprobes/enabled",
+    )
+
+
+@pytest.mark.parametrize(
+    ("is_root", "next_step"),
+    [(True, "mount -t debugfs debugfs /sys/kernel/debug"), (False, "run as root")],
+)
+def test_without_debugfs_it_is_unknown(fake: FakeHost, is_root: bool, next_step: str) -> None:
+    fake.is_root = is_root
+    for name in ("enabled", "blacklist"):
+        fake.remove(f"sys/kernel/debug/kprobes/{name}")
+    checks = asked(fake)
+    for key in ("kprobes_enabled", "kprobe_blacklist"):
+        assert (checks[key].answer, checks[key].next_step) == (Answer.UNKNOWN, next_step)
+
+
+def test_a_kernel_without_kprobes(fake: FakeHost) -> None:
+    fake.remove("sys/bus/event_source/devices/kprobe/type")
+    (fake.tree.root / "sys/bus/event_source/devices/kprobe").rmdir()
+    checks = asked(fake)
+    assert {checks[key].answer for key in ("kprobes", "kprobes_enabled", "kprobe_blacklist")} == {
+        Answer.NO
+    }
+
+
+def test_without_sys_nobody_knows_of_kprobes(fake: FakeHost) -> None:
+    fake.remove("sys/bus/event_source/devices/kprobe/type")
+    for folder in ("devices/kprobe", "devices", ""):
+        (fake.tree.root / "sys/bus/event_source" / folder).rmdir()
+    fake.tried = replace(fake.tried, kprobe_error=None)
+    assert asked(fake)["kprobes"].answer is Answer.UNKNOWN
+    given = by_key(mechanisms(fake.host))
+    assert given["mechanism.kprobe"].answer is Answer.UNKNOWN
+    assert given["mechanism.kprobe_events"].is_yes
+    fake.tried = replace(fake.tried, branch_error=13)
+    assert by_key(mechanisms(fake.host))["mechanism.kprobe_events"].answer is Answer.NO
+
+
+def test_rcu_that_cannot_be_expedited_costs_speed(fake: FakeHost) -> None:
+    fake.remove("sys/kernel/rcu_expedited")
+    check = asked(fake)["rcu_expedited"]
+    assert check.answer is Answer.NO
+    assert "full speed" in check.loses
+
+
+# -- the configuration --
+
+
+def configured(**changes: str) -> bytes:
+    values = {**dict.fromkeys(OPTIONS, "y"), **changes}
+    lines = [
+        f"CONFIG_{name}={value}" if value != "n" else f"# CONFIG_{name} is not set"
+        for name, value in values.items()
+    ]
+    return "\n".join(["# Linux", *lines, ""]).encode()
+
+
+def test_no_configuration_is_unknown_and_says_where_it_looked(fake: FakeHost) -> None:
+    (check,) = config(fake.host)
+    assert check.answer is Answer.UNKNOWN
+    places = [place.removeprefix(str(fake.tree.root)) for place, _ in check.tried]
+    assert places == [
+        "/proc/config.gz",
+        f"/boot/config-{RELEASE}",
+        f"/lib/modules/{RELEASE}/config",
+    ]
+
+
+@pytest.mark.parametrize("place", ["proc/config.gz", f"boot/config-{RELEASE}"])
+def test_the_configuration_is_read_wherever_it_is(fake: FakeHost, place: str) -> None:
+    data = configured(FPROBE="n", X86_KERNEL_IBT="n", KPROBES="m")
+    fake.file(place, gzip.compress(data) if place.endswith(".gz") else data)
+    (check,) = config(fake.host)
+    assert check.answer is Answer.NO
+    assert check.detail == "off: FPROBE (kprobe.multi, kprobe.session)"
+    assert check.config is not None
+    assert (check.config["FPROBE"], check.config["KPROBES"]) == ("n", "m")
+
+
+def test_a_damaged_configuration_is_passed_over(fake: FakeHost) -> None:
+    fake.file("proc/config.gz", b"\x1f\x8b damaged")
+    fake.file(f"boot/config-{RELEASE}", configured())
+    (check,) = config(fake.host)
+    assert check.is_yes
+    assert len(check.tried) == 2
+
+
+# -- the CPU --
+
+
+@pytest.mark.parametrize(
+    ("error", "pmu", "answer", "detail"),
+    [
+        (0, True, Answer.YES, "32 branches deep"),
+        (95, True, Answer.NO, "the CPU records no branches (-EOPNOTSUPP)"),
+        (2, False, Answer.NO, "the kernel sees no PMU of the CPU (-ENOENT), as in most VMs"),
+        (13, True, Answer.UNKNOWN, "perf events are forbidden (-EACCES)"),
+        (None, True, Answer.UNKNOWN, "not tried on this machine"),
+    ],
+)
+def test_branch_records(
+    fake: FakeHost, error: int | None, pmu: bool, answer: Answer, detail: str
+) -> None:
+    fake.tried = replace(fake.tried, branch_error=error)
+    if pmu:
+        fake.file("sys/bus/event_source/devices/cpu/caps/branches", "32\n")
+    check = by_key(cpu(fake.host))["lbr"]
+    assert (check.answer, check.detail) == (answer, detail)
+
+
+def test_indirect_branch_tracking(fake: FakeHost) -> None:
+    assert by_key(cpu(fake.host))["ibt"].is_yes
+    fake.file("proc/cpuinfo", "flags\t\t: fpu lm\n")
+    assert by_key(cpu(fake.host))["ibt"].answer is Answer.NO
+    fake.remove("proc/cpuinfo")
+    assert by_key(cpu(fake.host))["ibt"].answer is Answer.UNKNOWN

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Columns, times and colour."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retsnoop_py.render.clock import Clock
+from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.text import display_width, pad, printable
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [("abc", 3), ("⌇", 1), ("日本", 4), ("e\u0301", 1), ("ü", 1), ("", 0), ("a\u200db", 2)],
+)
+def test_width_is_what_a_terminal_shows(text: str, width: int) -> None:
+    assert display_width(text) == width
+    assert display_width(pad(text, 10)) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("bash", "bash"),
+        ("kworker/0:1", "kworker/0:1"),
+        ("grün", "grün"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("a\nb", "a\\nb"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\u202eabc", "\\u202eabc"),
+    ],
+)
+def test_nothing_printed_is_obeyed_by_a_terminal(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@given(st.text())
+def test_printable_text_is_printable(text: str) -> None:
+    assert printable(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("ns", "offset_ns", "utc_offset_s", "text"),
+    [
+        (0, 0, 0, "00:00:00.000000"),
+        (1_999, 0, 0, "00:00:00.000001"),
+        (0, 1_700_000_000_123_456_789, 0, "22:13:20.123456"),
+        (0, 1_700_000_000_123_456_789, 7200, "00:13:20.123456"),
+        (0, 1_700_000_000_123_456_789, -12600, "18:43:20.123456"),
+        (86_399_999_999_999, 0, 0, "23:59:59.999999"),
+    ],
+)
+def test_times_are_local_and_cut_to_microseconds(
+    ns: int, offset_ns: int, utc_offset_s: int, text: str
+) -> None:
+    assert Clock(offset_ns, utc_offset_s).time_of_day(ns) == text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert Palette.of(io.StringIO()) == Palette()
+    assert Palette.of(Terminal()).error
+
+    monkeypatch.setenv("TERM", "dumb")
+    assert Palette.of(Terminal()) == Palette()
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Palette.of(Terminal()) == Palette()
+
+
+def test_blanks_and_plain_text_are_not_painted() -> None:
+    assert paint("x", "31") == "\x1b[31mx\x1b[0m"
+    assert paint("  ", "31") == "  "
+    assert paint("x", "") == "x"
