@@ -52,11 +52,12 @@ bench: build ## measure against retsnoop and others: make bench KERNEL=6.12 RETS
 soak: build ## hours of rounds, sessions, kills and damaged input: make soak KERNEL=6.12
 	@$(BIN)/python -m tests.soak inputs $(KERNEL) $(SOAK)
 
-lint: build ## ruff, mypy --strict, clang-format; BPF for x86_64 and arm64
+lint: build ## ruff, mypy --strict, import contracts, clang-format; BPF for x86_64 and arm64
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict src
 	@$(BIN)/python -m tests.dependencies
+	@$(BIN)/lint-imports --no-logo --no-cache
 	@clang-format --dry-run -Werror $(C_FILES)
 	@$(PYTHON) build.py bpf --arch x86_64
 	@$(PYTHON) build.py bpf --arch arm64

@@ -20,7 +20,8 @@ from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.results import error_of
-from retsnoop_py.vm.command import Command, Result
+from retsnoop_py.vm.command import Command
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES
 

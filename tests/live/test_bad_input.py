@@ -27,7 +27,7 @@ from tests.live.support import (
 from tests.live.test_cleanup import leftovers
 
 from retsnoop_py.kernel.notes import build_id
-from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine, kernel_problems
 
 ENTRY = ("-e", "*_sys_bpf")

@@ -19,7 +19,7 @@ from tests.live.support import (
     trace,
 )
 
-from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 
 INSIDE = ("unshare", "--pid", "--fork", "--mount-proc")

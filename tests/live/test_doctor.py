@@ -14,7 +14,7 @@ from tests.live.test_bad_input import NOBODY, hiding
 from tests.live.test_cleanup import assert_back_to, leftovers
 
 from retsnoop_py.settings import Mechanism
-from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine, kernel_problems
 
 MECHANISMS = [one.value for one in Mechanism if one is not Mechanism.AUTO]

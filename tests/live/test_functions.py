@@ -10,7 +10,7 @@ import pytest
 from tests.live.support import TOOL, trace
 from tests.live.test_bad_input import hiding
 
-from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.kernels import ensure
 from retsnoop_py.vm.machine import Machine
 

@@ -12,7 +12,7 @@ from tests.live.support import PROGRAMS, PYTHON, Recording, errno_of, read_recor
 
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.results import error_of
-from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 
 CALLS = 13

@@ -21,7 +21,7 @@ from tests.live.support import (
 )
 
 from retsnoop_py.session.model import SessionKind
-from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 
 MAPS = ("-e", "*_sys_bpf", "-a", "*map*")

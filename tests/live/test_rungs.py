@@ -24,7 +24,7 @@ from tests.live.test_workload import assert_ends_as_it_must
 from retsnoop_py.attach.plan import LADDER
 from retsnoop_py.render.json_types import Line, Session
 from retsnoop_py.settings import Mechanism
-from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES
 

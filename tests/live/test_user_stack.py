@@ -10,7 +10,7 @@ import shlex
 import pytest
 from tests.live.support import TOOL, Recording, compiled, read_recording, trace
 
-from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 
 CALLS = 3

@@ -18,7 +18,7 @@ from tests.live.support import (
 
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.results import error_of
-from retsnoop_py.vm.command import Result
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES, Case
 

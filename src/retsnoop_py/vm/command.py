@@ -10,17 +10,13 @@ import stat
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from retsnoop_py.vm.channel import Channel
-from retsnoop_py.vm.errors import VmError, VmTimeout
+from retsnoop_py.vm.errors import KernelCrashed, Result, VmError, VmTimeout
 
-if TYPE_CHECKING:
-    from retsnoop_py.vm.machine import Machine
-
-__all__ = ["Command", "JobFiles", "Result", "job_script"]
+__all__ = ["Command", "JobFiles", "job_script"]
 
 Sink = Callable[[int, bytes], None]
 """Takes output as it comes: 1 and bytes of stdout, 2 and bytes of stderr."""
@@ -28,30 +24,6 @@ Sink = Callable[[int, bytes], None]
 _POLL_S = 0.02
 #: Bytes of output that are in memory at once while it is passed on.
 _CHUNK = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """How a command ended. ``status`` is its own, 128+N after signal N; ``seconds`` wall time.
-
-    Output that was passed to a sink as it came is not kept here.
-    """
-
-    argv: tuple[str, ...]
-    status: int
-    stdout: bytes
-    stderr: bytes
-    seconds: float
-
-    @property
-    def out(self) -> str:
-        """stdout as text."""
-        return self.stdout.decode(errors="replace")
-
-    @property
-    def err(self) -> str:
-        """stderr as text."""
-        return self.stderr.decode(errors="replace")
 
 
 def job_script(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> bytes:
@@ -111,11 +83,42 @@ def _meddled(name: str, error: OSError) -> VmError:
     )
 
 
+class Guest(Protocol):
+    """What a command has to know of the machine it runs in."""
+
+    @property
+    def release(self) -> str:
+        """What ``uname -r`` says there."""
+        ...
+
+    @property
+    def console(self) -> str:
+        """What the guest's console has shown so far."""
+        ...
+
+    @property
+    def signals(self) -> Channel:
+        """The channel that takes signals for commands."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether the guest is still there."""
+        ...
+
+    def crash(self, result: Result | None) -> KernelCrashed:
+        """The error that tells why the guest is gone, for raising."""
+        ...
+
+    def release_lane(self, lane: Channel) -> None:
+        """Give back the lane of a command that has ended."""
+        ...
+
+
 class Command:
-    """A command that was started in the guest; made by :meth:`Machine.start`."""
+    """A command that was started in the guest; made by ``Machine.start``."""
 
     def __init__(
-        self, machine: Machine, lane: Channel, number: int, files: JobFiles, argv: Sequence[str]
+        self, machine: Guest, lane: Channel, number: int, files: JobFiles, argv: Sequence[str]
     ) -> None:
         self.argv = tuple(argv)
         self.started = time.monotonic()

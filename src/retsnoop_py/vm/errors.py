@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How a run in a VM can end other than with the command's own exit status.
+"""How a run in a VM can end: with the command's own exit status, and in other ways.
 
 ::
 
@@ -14,12 +14,9 @@ A command may end with one of these by itself; the message on stderr tells the d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from retsnoop_py.errors import RetsnoopError
-
-if TYPE_CHECKING:
-    from retsnoop_py.vm.command import Result
 
 __all__ = [
     "BOOT_FAILED",
@@ -27,6 +24,7 @@ __all__ = [
     "TIMED_OUT",
     "BootFailed",
     "KernelCrashed",
+    "Result",
     "VmError",
     "VmTimeout",
 ]
@@ -34,6 +32,30 @@ __all__ = [
 BOOT_FAILED = 121
 CRASHED = 122
 TIMED_OUT = 124
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended. ``status`` is its own, 128+N after signal N; ``seconds`` wall time.
+
+    Output that was passed to a sink as it came is not kept here.
+    """
+
+    argv: tuple[str, ...]
+    status: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+
+    @property
+    def out(self) -> str:
+        """stdout as text."""
+        return self.stdout.decode(errors="replace")
+
+    @property
+    def err(self) -> str:
+        """stderr as text."""
+        return self.stderr.decode(errors="replace")
 
 
 class VmError(RetsnoopError):

@@ -20,9 +20,9 @@ from typing import Self
 from retsnoop_py.vm import kernels
 from retsnoop_py.vm.boot import LANES, Host
 from retsnoop_py.vm.channel import Channel
-from retsnoop_py.vm.command import Command, JobFiles, Result, job_script
+from retsnoop_py.vm.command import Command, JobFiles, job_script
 from retsnoop_py.vm.console import crash_reason, kernel_problems, own_complaint, tail
-from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmError
+from retsnoop_py.vm.errors import BootFailed, KernelCrashed, Result, VmError
 
 __all__ = ["BASE_ENV", "Machine", "Result", "kernel_problems"]
 
