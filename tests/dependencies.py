@@ -2,7 +2,8 @@
 """``make lint``: what src/ imports is declared in pyproject.toml, and what is declared is imported.
 
 A dependency that nobody imports is installed for nothing, and one that nobody declared works
-only where something else happens to bring it along.
+only where something else happens to bring it along. The extensions, which import-linter does not
+see, are for ``libbpf/`` alone: what it makes of them has types.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 #: Where a distribution's module has another name.
 MODULES = {"pyelftools": "elftools"}
+EXTENSIONS = {"retsnoop_py._bpf", "retsnoop_py._dwarf"}
 #: Of later standard libraries than the one that runs this.
 LATER = {"annotationlib"}
 #: Declared for what they do without being imported: cffi's extensions import its backend.
@@ -49,6 +51,15 @@ def problems(pyproject: str, sources: dict[str, str]) -> list[str]:
     ]
 
 
+def strangers(source: Path) -> Iterator[str]:
+    """Where a file that is not of ``libbpf/`` imports an extension."""
+    if source.parent.name == "libbpf":
+        return
+    for node in ast.walk(ast.parse(source.read_text(), source)):
+        if isinstance(node, ast.ImportFrom) and node.module in EXTENSIONS:
+            yield f"{source}:{node.lineno}: only libbpf/ imports {node.module}"
+
+
 def main() -> int:
     """Check this checkout; 1 if something is wrong."""
     found: dict[str, str] = {}
@@ -56,6 +67,8 @@ def main() -> int:
         for module, place in imported(source):
             found.setdefault(module, place)
     wrong = problems((ROOT / "pyproject.toml").read_text(), found)
+    for source in sorted((ROOT / "src" / "retsnoop_py").rglob("*.py")):
+        wrong += strangers(source)
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return 1 if wrong else 0
 

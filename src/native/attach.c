@@ -89,6 +89,16 @@ static int close_both(int prog_fd, int link_fd)
 	return 0;
 }
 
+int rsn_try_load(void)
+{
+	int prog_fd = load_nothing(BPF_PROG_TYPE_KPROBE, 0, 0);
+
+	if (prog_fd < 0)
+		return prog_fd;
+	close(prog_fd);
+	return 0;
+}
+
 int rsn_try_kprobe_multi(int is_session)
 {
 	int attach_type = is_session ? attach_kprobe_session : attach_kprobe_multi;
@@ -120,6 +130,22 @@ int rsn_try_fentry(uint32_t btf_id)
 	if (prog_fd < 0)
 		return prog_fd;
 	close(prog_fd);
+	return 0;
+}
+
+int rsn_try_kprobe(int pmu_type, const char *function)
+{
+	struct perf_event_attr attr = {
+		.type = pmu_type,
+		.size = sizeof(attr),
+		.disabled = 1,
+		.kprobe_func = (uintptr_t)function,
+	};
+	int fd = syscall(__NR_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
 	return 0;
 }
 

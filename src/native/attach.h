@@ -15,15 +15,19 @@ int rsn_tracing_multi_link(int prog_fd, int attach_type, const uint32_t *btf_ids
 			   const uint64_t *cookies, uint32_t cnt);
 
 /*
- * Loads a program of two instructions and tries to attach it. kprobe.multi and kprobe.session are
+ * Loads a program of two instructions, and tries to attach it where its kind is named. kprobe.multi and kprobe.session are
  * given addresses that cannot be read, which the kernel notices last of all, so that no function is
  * hooked for it: a tenth of a start of ours. fsession.multi is attached for an instant to btf_id;
  * fentry is loaded only, because letting go of a trampoline takes long on old kernels. 0 or a
  * negative errno: of the load, or of the link.
  */
+int rsn_try_load(void);
 int rsn_try_kprobe_multi(int is_session);
 int rsn_try_fsession_multi(uint32_t btf_id);
 int rsn_try_fentry(uint32_t btf_id);
+
+/* Opens a kprobe on a function as a perf event, which is not enabled: 0 or a negative errno. */
+int rsn_try_kprobe(int pmu_type, const char *function);
 
 /* Calls a program did not get because it, or for kprobes any other, was running (5.12). */
 uint64_t rsn_prog_misses(int prog_fd);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* BTF in bulk: where each type is, and the ids of many names in one pass. */
+/* BTF in bulk: where each type is, the ids of many names in one pass, what functions take. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,29 @@
 
 enum {
 	BTF_HEADER_WORDS = 3,
+	BTF_KIND_INT = 1,
+	BTF_KIND_PTR = 2,
+	BTF_KIND_STRUCT = 4,
+	BTF_KIND_UNION = 5,
+	BTF_KIND_ENUM = 6,
+	BTF_KIND_TYPEDEF = 8,
+	BTF_KIND_VOLATILE = 9,
+	BTF_KIND_CONST = 10,
+	BTF_KIND_RESTRICT = 11,
 	BTF_KIND_FUNC = 12,
 	BTF_KIND_FUNC_PROTO = 13,
+	BTF_KIND_TYPE_TAG = 18,
+	BTF_KIND_ENUM64 = 19,
 	BTF_KIND_MAX = 19,
+	PARAM_WORDS = 2,
+	SLOT = 8, /* bytes */
+	LARGEST_PARAM = 16,
+	LONGEST_CHAIN = 64, /* of modifiers; longer ones are a loop in damaged data */
 };
+
+static const uint32_t TRANSPARENT = 1 << BTF_KIND_TYPEDEF | 1 << BTF_KIND_VOLATILE |
+				    1 << BTF_KIND_CONST | 1 << BTF_KIND_RESTRICT |
+				    1 << BTF_KIND_TYPE_TAG;
 
 /* Words that follow a type's header: a fixed number, and some per member. */
 static const struct {
@@ -136,18 +155,21 @@ int rsn_btf_find(const struct rsn_btf *btf, const uint32_t *offsets, size_t cnt,
 	return 0;
 }
 
+static const uint32_t *btf_at(const struct rsn_btf_part *btf, size_t btf_cnt, uint32_t id)
+{
+	for (size_t i = 0; i < btf_cnt; i++) {
+		if (id >= btf[i].first && id - btf[i].first < btf[i].cnt)
+			return &btf[i].types[btf[i].offsets[id - btf[i].first]];
+	}
+	return NULL;
+}
+
 static const uint32_t *btf_type(const struct rsn_btf_part *btf, size_t btf_cnt, uint32_t id,
 				uint32_t kind)
 {
-	for (size_t i = 0; i < btf_cnt; i++) {
-		const uint32_t *type;
+	const uint32_t *type = btf_at(btf, btf_cnt, id);
 
-		if (id < btf[i].first || id - btf[i].first >= btf[i].cnt)
-			continue;
-		type = &btf[i].types[btf[i].offsets[id - btf[i].first]];
-		return btf_kind(type[1]) == kind ? type : NULL;
-	}
-	return NULL;
+	return type && btf_kind(type[1]) == kind ? type : NULL;
 }
 
 /*
@@ -167,4 +189,97 @@ size_t rsn_btf_returns(const struct rsn_btf_part *btf, size_t btf_cnt, const uin
 		out[i] = type[2];
 	}
 	return cnt;
+}
+
+/* The type behind typedefs, qualifiers and tags; NULL for void and for what is damaged. */
+static const uint32_t *resolve(const struct rsn_btf_part *btf, size_t btf_cnt, uint32_t id)
+{
+	for (int i = 0; i < LONGEST_CHAIN; i++) {
+		const uint32_t *type = btf_at(btf, btf_cnt, id);
+
+		if (!type || btf_kind(type[1]) > BTF_KIND_ENUM64 ||
+		    !(TRANSPARENT >> btf_kind(type[1]) & 1))
+			return type;
+		id = type[2];
+	}
+	return NULL;
+}
+
+/* Bytes of a value of this type in an argument or a result; 0 for what cannot be one. */
+static uint32_t value_size(const uint32_t *type)
+{
+	switch (btf_kind(type[1])) {
+	case BTF_KIND_PTR:
+		return SLOT;
+	case BTF_KIND_INT:
+	case BTF_KIND_ENUM:
+	case BTF_KIND_ENUM64:
+	case BTF_KIND_STRUCT:
+	case BTF_KIND_UNION:
+		return type[2];
+	default:
+		return 0;
+	}
+}
+
+static void add_param(const struct rsn_btf_part *btf, size_t btf_cnt, const uint32_t *param,
+		      bool last, struct rsn_signature *sig)
+{
+	const uint32_t *type = resolve(btf, btf_cnt, param[1]);
+	uint32_t size = type ? value_size(type) : 0;
+
+	if (!param[1] && last) {
+		sig->flags |= RSN_SIGNATURE_VARIADIC;
+		return;
+	}
+	sig->params++;
+	if (!size)
+		sig->flags |= RSN_SIGNATURE_ODD_TYPE;
+	else if (size > LARGEST_PARAM)
+		sig->flags |= RSN_SIGNATURE_LARGE_PARAM;
+	else
+		sig->slots += (size + SLOT - 1) / SLOT;
+}
+
+static void set_result(const struct rsn_btf_part *btf, size_t btf_cnt, uint32_t id,
+		       struct rsn_signature *sig)
+{
+	const uint32_t *type = resolve(btf, btf_cnt, id);
+	uint32_t size = type ? value_size(type) : 0;
+
+	if (!type)
+		sig->flags |= RSN_SIGNATURE_VOID;
+	else if (btf_kind(type[1]) == BTF_KIND_STRUCT || btf_kind(type[1]) == BTF_KIND_UNION)
+		sig->flags |= RSN_SIGNATURE_STRUCT_RESULT;
+	else if (!size)
+		sig->flags |= RSN_SIGNATURE_ODD_TYPE;
+	sig->result_size = size < UINT8_MAX ? size : UINT8_MAX;
+}
+
+static struct rsn_signature signature_of(const struct rsn_btf_part *btf, size_t btf_cnt,
+					 uint32_t id)
+{
+	const uint32_t *proto = btf_type(btf, btf_cnt, id, BTF_KIND_FUNC);
+	struct rsn_signature sig = {};
+	uint32_t cnt;
+
+	if (proto)
+		proto = btf_type(btf, btf_cnt, proto[2], BTF_KIND_FUNC_PROTO);
+	if (!proto) {
+		sig.flags = RSN_SIGNATURE_ODD_TYPE;
+		return sig;
+	}
+	set_result(btf, btf_cnt, proto[2], &sig);
+	cnt = btf_members(proto[1]);
+	for (uint32_t i = 0; i < cnt; i++)
+		add_param(btf, btf_cnt, &proto[BTF_HEADER_WORDS + PARAM_WORDS * i], i == cnt - 1,
+			  &sig);
+	return sig;
+}
+
+void rsn_btf_signatures(const struct rsn_btf_part *btf, size_t btf_cnt, const uint32_t *funcs,
+			size_t cnt, struct rsn_signature *out)
+{
+	for (size_t i = 0; i < cnt; i++)
+		out[i] = signature_of(btf, btf_cnt, funcs[i]);
 }

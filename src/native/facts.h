@@ -92,6 +92,22 @@ struct rsn_btf_part {
 	uint32_t first;
 };
 
+/* What a trampoline has to know of a function. */
+enum rsn_signature_flags {
+	RSN_SIGNATURE_VARIADIC = 1,
+	RSN_SIGNATURE_STRUCT_RESULT = 2,
+	RSN_SIGNATURE_LARGE_PARAM = 4, /* over 16 bytes */
+	RSN_SIGNATURE_ODD_TYPE = 8, /* a float, or what BTF does not describe */
+	RSN_SIGNATURE_VOID = 16,
+};
+
+struct rsn_signature {
+	uint8_t params;
+	uint8_t slots; /* words of 8 bytes that the parameters fill */
+	uint8_t flags; /* enum rsn_signature_flags */
+	uint8_t result_size; /* bytes */
+};
+
 int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len);
 struct rsn_symtab *rsn_syms_read(int fd, int list, int *err);
 void rsn_syms_free(struct rsn_symtab *tab);
@@ -111,6 +127,17 @@ int rsn_btf_find(const struct rsn_btf *btf, const uint32_t *offsets, size_t cnt,
 		 const char *names, size_t name_cnt, uint32_t *out);
 size_t rsn_btf_returns(const struct rsn_btf_part *btf, size_t btf_cnt, const uint32_t *funcs,
 		       size_t cnt, uint32_t *out);
+
+/* An id that is no function's has odd types. */
+void rsn_btf_signatures(const struct rsn_btf_part *btf, size_t btf_cnt, const uint32_t *funcs,
+			size_t cnt, struct rsn_signature *out);
+
+/*
+ * How many functions of vmlinux (or of the module, if one is given) have each of the cnt
+ * NUL-terminated names. Returns -1 if memory ran out.
+ */
+int rsn_syms_namesakes(const struct rsn_symtab *tab, const char *module, const char *names,
+		       size_t cnt, uint32_t *counts);
 /* cdef end */
 
 #endif

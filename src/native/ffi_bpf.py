@@ -20,12 +20,12 @@ import build  # noqa: E402
 
 HEADERS = (
     *("queue", "reader", "glue", "attach", "probe_events", "guard", "facts"),
-    *("shapes", "fentry", "injected", "stop"),
+    *("fentry", "injected", "stop"),
 )
 SOURCES = (
     *("queue", "reader", "ring", "glue", "attach", "probe_events", "expedite", "guard"),
     *("symtab", "symbols", "match", "btf"),
-    *("shapes", "fentry", "template", "injected", "stop"),
+    *("fentry", "template", "injected", "stop"),
 )
 
 LIBBPF = """

@@ -150,3 +150,56 @@ int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *trace
 	}
 	return 0;
 }
+
+/* Cheap, because it is taken of every symbol: its length and its last bytes. */
+static uint32_t tail_hash(const char *name, size_t len)
+{
+	uint64_t tail = 0;
+
+	if (len < sizeof(tail))
+		memcpy(&tail, name, len);
+	else
+		memcpy(&tail, name + len - sizeof(tail), sizeof(tail));
+	return (tail ^ len) * 0x9e3779b97f4a7c15ull >> 32;
+}
+
+static bool in_module(const struct rsn_symtab *tab, const struct rsn_sym *sym, const char *module)
+{
+	if (!module)
+		return !sym->module_len;
+	return strlen(module) == sym->module_len &&
+	       !memcmp(tab->text + sym->module, module, sym->module_len);
+}
+
+int rsn_syms_namesakes(const struct rsn_symtab *tab, const char *module, const char *names,
+		       size_t cnt, uint32_t *counts)
+{
+	const char **wanted = malloc((cnt + 1) * sizeof(*wanted));
+	struct chains c;
+
+	if (!wanted || chains_init(&c, cnt)) {
+		free(wanted);
+		return -1;
+	}
+	for (size_t i = 0; i < cnt; i++) {
+		size_t len = strlen(names);
+
+		wanted[i] = names;
+		counts[i] = 0;
+		chains_add(&c, tail_hash(names, len), i);
+		names += len + 1;
+	}
+	for (size_t k = 0; k < tab->cnt; k++) {
+		const struct rsn_sym *sym = &tab->syms[k];
+		const char *name = tab->text + sym->name;
+		uint32_t i = c.heads[tail_hash(name, sym->name_len) & c.mask];
+
+		for (; i != NONE; i = c.next[i])
+			if (strlen(wanted[i]) == sym->name_len &&
+			    !memcmp(wanted[i], name, sym->name_len) && in_module(tab, sym, module))
+				counts[i]++;
+	}
+	chains_free(&c);
+	free(wanted);
+	return 0;
+}

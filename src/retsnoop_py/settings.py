@@ -10,25 +10,8 @@ from __future__ import annotations
 from enum import Enum
 from pathlib import Path
 
+from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.value import Value
-
-
-class Mechanism(Enum):
-    """How functions are hooked; ``AUTO`` takes the best that works here."""
-
-    AUTO = "auto"
-    #: One BPF trampoline link for many functions, both sides in one program (Linux 7.x).
-    FSESSION_MULTI = "fsession.multi"
-    #: One fprobe link for many functions, both sides in one program (6.10).
-    KPROBE_SESSION = "kprobe.session"
-    #: A pair of fprobe links for many functions (5.18, CONFIG_FPROBE).
-    KPROBE_MULTI = "kprobe.multi"
-    #: A pair of programs per function, through a BPF trampoline (5.5).
-    FENTRY = "fentry"
-    #: Two tracefs events with a kprobe or kretprobe per function.
-    KPROBE_EVENTS = "kprobe_events"
-    #: Two perf events per function.
-    KPROBE = "kprobe"
 
 
 class SymbolizeMode(Enum):

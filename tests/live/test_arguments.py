@@ -11,7 +11,7 @@ import pytest
 from tests.live.support import PROGRAMS, PYTHON, WORKLOAD, read_recording, trace
 from tests.live.test_rungs import RUNGS, TRAMPOLINES, rungs_on
 
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.vm.machine import Machine
 
 #: What they give is in retsnoop_py/workload/cases.py.

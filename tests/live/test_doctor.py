@@ -13,7 +13,7 @@ from tests.live.support import TOOL, series
 from tests.live.test_bad_input import NOBODY, hiding
 from tests.live.test_cleanup import assert_back_to, leftovers
 
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine, kernel_problems
 

@@ -10,7 +10,7 @@ from tests.live.support import PROGRAMS, PYTHON
 from tests.live.test_cleanup import assert_back_to, leftovers
 from tests.live.test_rungs import rungs_on, works_here
 
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.vm.machine import Machine, kernel_problems
 
 #: Rounds in all, shared by the mechanisms: fewer of those whose rounds take long. Where there are

@@ -21,9 +21,8 @@ from tests.live.support import (
 from tests.live.test_cleanup import assert_back_to, leftovers
 from tests.live.test_workload import assert_ends_as_it_must
 
-from retsnoop_py.attach.plan import LADDER
+from retsnoop_py.mechanism import LADDER, Mechanism
 from retsnoop_py.render.json_types import Line, Session
-from retsnoop_py.settings import Mechanism
 from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES

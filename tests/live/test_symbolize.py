@@ -16,8 +16,8 @@ from elftools.elf.elffile import ELFFile
 from tests.live.support import FEW, PYTHON, WORKLOAD, read_recording, trace
 
 from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.libbpf.dwarf import DwarfImage
 from retsnoop_py.session.model import EventKind
-from retsnoop_py.symbolize.dwarf import DwarfImage
 from retsnoop_py.symbolize.paths import SourcePaths
 from retsnoop_py.vm.kernels import ensure
 from retsnoop_py.vm.machine import Machine

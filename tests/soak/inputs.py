@@ -28,10 +28,10 @@ from retsnoop_py.cli.main import main as retsnoop_py
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.elf_file import ElfFile
-from retsnoop_py.libbpf import OBJECTS
+from retsnoop_py.libbpf.dwarf import DwarfImage
+from retsnoop_py.libbpf.object import OBJECTS
 from retsnoop_py.recording.format import FrameKind, file_header, pack_frame
 from retsnoop_py.recording.reader import Frame, read_frames
-from retsnoop_py.symbolize.dwarf import DwarfImage
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 #: What one case may take.

@@ -14,8 +14,7 @@ from tests.live.support import FEW, PROGRAMS, PYTHON, TOOL, compiled
 from tests.live.test_cleanup import assert_back_to, leftovers
 from tests.soak.results import Outcome
 
-from retsnoop_py.attach.plan import LADDER
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import LADDER, Mechanism
 from retsnoop_py.vm.machine import Machine, kernel_problems
 
 KILLS = Path(__file__).parent / "kills.py"

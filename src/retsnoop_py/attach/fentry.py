@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
-from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.multi import TRAMPOLINE_BUSY
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
+from retsnoop_py.kernel.func_signature import Signature, SignatureFlags, read_signatures
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.kernel.shapes import Shape, ShapeFlags, read_shapes
+from retsnoop_py.libbpf import links, trials
 
 #: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
 _CHUNK = 4
@@ -22,12 +22,12 @@ COUNT_SHIFT = 40
 _AT_ONCE = 8
 
 
-def result_offset(shape: Shape) -> int:
+def result_offset(signature: Signature) -> int:
     """Where an fexit program's context has the result, in bytes: behind the arguments.
 
     -1 for a void function, whose context the verifier does not let a program read there.
     """
-    return -1 if shape.flags & ShapeFlags.VOID else _SLOT * shape.slots
+    return -1 if signature.flags & SignatureFlags.VOID else _SLOT * signature.slots
 
 
 class FentryAttachment:
@@ -37,13 +37,18 @@ class FentryAttachment:
     function and side will do.
     """
 
+    @classmethod
+    def trial(cls, features: Features) -> int | str:
+        """Loads a program and attaches none: letting go of one takes long on old kernels."""
+        return trials.fentry(features.btf_id or 0)
+
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
         self._plan = plan
         self._ids = ids
         self._context = context
-        self._shapes = read_shapes(context.facts, [plan.functions[i] for i in ids])
+        self._signatures = read_signatures(context.facts, [plan.functions[i] for i in ids])
         #: Function ids, and the links of their entries and exits.
-        self._chunks: list[tuple[list[int], Any, Any]] = []
+        self._chunks: list[tuple[list[int], links.Descriptors, links.Descriptors]] = []
         self.attached = 0
         self.refusals: dict[int, Refusal] = {}
 
@@ -51,7 +56,7 @@ class FentryAttachment:
         """Attach each function; one that refuses is left out."""
         done = 0
         for module, ids in self._by_module().items():
-            btf_fd = lib.rsn_module_btf_fd(module.encode()) if module else 0
+            btf_fd = links.module_btf_fd(module) if module else 0
             try:
                 for start in range(0, len(ids), _CHUNK):
                     if self._context.stopping():
@@ -83,21 +88,19 @@ class FentryAttachment:
 
     def _attach_all(self, ids: list[int], functions: list[Function], btf_fd: int) -> list[int]:
         """Attach functions of one BTF; the errno of each, 0 where it worked."""
-        count = len(ids)
-        offsets = [result_offset(self._shapes[function.address]) for function in functions]
-        batch = ffi.new("struct rsn_fentry_batch *")
-        batch.entry_insns, batch.entry_cnt = self._context.obj.program("rsn_fentry").instructions
-        batch.exit_insns, batch.exit_cnt = self._context.obj.program("rsn_fexit").instructions
-        btf_ids = ffi.new("uint32_t[]", [function.btf_id or 0 for function in functions])
-        cookies = ffi.new("uint64_t[]", self._cookies(ids))
-        results = ffi.new("int16_t[]", offsets)
-        entry_fds, exit_fds, errors = (ffi.new("int[]", count) for _ in range(3))
-        batch.count, batch.btf_fd = count, btf_fd
-        batch.btf_ids, batch.cookies, batch.results = btf_ids, cookies, results
-        batch.entry_fds, batch.exit_fds, batch.errors = entry_fds, exit_fds, errors
-        lib.rsn_attach_fentry(batch)
-        self._chunks.append((ids, entry_fds, exit_fds))
-        return list(errors)
+        templates = (
+            self._context.obj.program("rsn_fentry"),
+            self._context.obj.program("rsn_fexit"),
+        )
+        targets = [
+            links.FentryTarget(
+                function.btf_id or 0, cookie, result_offset(self._signatures[function.address])
+            )
+            for function, cookie in zip(functions, self._cookies(ids), strict=True)
+        ]
+        errors, entries, exits = links.attach_fentry(templates, btf_fd, targets)
+        self._chunks.append((ids, entries, exits))
+        return errors
 
     def _cookies(self, ids: list[int]) -> list[int]:
         """The cookies, with the number of arguments, so that the verifier looks at no more."""
@@ -112,15 +115,12 @@ class FentryAttachment:
     def misses(self) -> list[Miss]:
         """Calls the kernel did not hand to our programs, by function."""
         misses = []
-        for ids, entry_fds, exit_fds in self._chunks:
-            sides = [ffi.new("uint64_t[]", len(ids)) for _ in range(2)]
-            for fds, counts in zip((entry_fds, exit_fds), sides, strict=True):
-                lib.rsn_link_prog_misses(fds, len(ids), counts)
-            for i, counts in zip(ids, zip(*sides, strict=True), strict=True):
-                if any(counts):
-                    misses.append(
-                        Miss(self._plan.functions[i], max(counts), TRAMPOLINE_BUSY, told=False)
-                    )
+        for ids, *sides in self._chunks:
+            counts = zip(*map(links.unrun_by_links, sides), strict=True)
+            for i, counted in zip(ids, counts, strict=True):
+                if any(counted):
+                    function = self._plan.functions[i]
+                    misses.append(Miss(function, max(counted), TRAMPOLINE_BUSY, told=False))
         return misses
 
     def detach(self, context: AttachContext) -> None:
@@ -129,10 +129,10 @@ class FentryAttachment:
         The programs do nothing any more by then, so that nobody has to wait.
         """
         chunks, self._chunks = self._chunks, []
-        links = [fd for ids, *sides in chunks for side in sides for fd in side[0 : len(ids)]]
-        many = len(links) > 2 * _AT_ONCE
-        if many and lib.rsn_close_in_child(ffi.new("int[]", links), len(links)) == 0:
+        fds = [fd for _, *sides in chunks for side in sides for fd in side]
+        if len(fds) > 2 * _AT_ONCE and links.close_in_child(fds):
             return
-        for done, fd in enumerate(links, 1):
-            lib.rsn_close_all(ffi.new("int[]", [fd]), 1)
+        for done, fd in enumerate(fds, 1):
+            if fd >= 0:
+                os.close(fd)
             context.progress(done // 2, len(self._ids))

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from retsnoop_py.attach.trampoline import Trampolines
-
-#: Mechanisms that find functions by their BTF, and call them from a BPF trampoline.
-BY_BTF = frozenset({Mechanism.FSESSION_MULTI, Mechanism.FENTRY})
 
 
 class KernelFitness:
@@ -33,9 +30,9 @@ class KernelFitness:
 
     def unfit(self, mechanism: Mechanism, function: Function) -> str | None:
         """Why ``mechanism`` cannot take ``function``; None if nothing speaks against it."""
-        if mechanism not in BY_BTF:
+        if not mechanism.row.by_btf:
             return None
-        if function.module and mechanism is Mechanism.FSESSION_MULTI:
+        if function.module and not mechanism.row.in_modules:
             return f"{mechanism.value} takes functions of one BTF: the kernel's, not a module's"
         flaw = self._trampolines.flaw(function)
         return f"{mechanism.value} {flaw}" if flaw else None

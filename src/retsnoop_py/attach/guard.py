@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What has to be put back however we end: a process of its own sees to it.
+"""What has to be put back however we end: a process of its own sees to it, or the next run.
 
 Deleting or detaching kprobes waits for RCU again and again. ``/sys/kernel/rcu_expedited`` makes
 that some hundred times faster, and everybody's: it is set for the shortest time, and put back by
 the last of us, whichever way that one ends.
+
+A run's kprobe events of tracefs come in pairs, ``rsnoop_OWNER/in0_OWNER`` and
+``rsnoop_OWNER/out0_OWNER``, where the owner is a process: its id and when it started, in clock
+ticks since boot. So the next run knows whose are left.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from retsnoop_py._bpf import ffi, lib
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.tracefs import folder_with
+from retsnoop_py.libbpf import process
 
 #: Where the value of rcu_expedited from before is kept; gone after a boot, as the setting is.
 HOME = Path("/run/retsnoop-py")
@@ -23,6 +29,9 @@ HOME = Path("/run/retsnoop-py")
 _WORTH_IT = 16
 #: How long the prompt waits for the guard's work, in ms; it goes on behind our back.
 _PATIENCE_MS = 1000
+
+#: Compiled when they are needed: few runs have any events.
+_EVENT = r"(?m)^[pr]\d*:rsnoop_(\d+_\d+)/(?:in|out)(\d+)_\1 "
 
 
 class Guard:
@@ -42,24 +51,20 @@ class Guard:
         owner: str | None = None,
         patience_ms: int = 10 * 60 * 1000,
     ) -> None:
-        home = _text(HOME) if system_changes else ffi.NULL
-        folder = _text(tracefs) if tracefs else ffi.NULL
-        name = owner.encode() if owner else ffi.NULL
-        pid = ffi.new("int *")
-        self._fd: int = lib.rsn_guard_start(home, folder, name, patience_ms, pid)
+        home = HOME if system_changes else None
+        self._fd, self._pid = process.start_guard(home, tracefs, owner, patience_ms)
         if self._fd < 0:
             raise UnavailableError(
                 f"no process can be started to clean up behind this run: {os.strerror(-self._fd)}",
                 "make room for one more process, or use --attach=kprobe with --no-system-changes",
             )
-        self._pid = pid[0]
 
     def announce(self, pairs: int) -> None:
         """Tell it, before they are made, how many pairs of events there will be to delete.
 
         Raises UnavailableError if it was killed.
         """
-        if lib.rsn_guard_pairs(self._fd, pairs):
+        if not process.tell_guard(self._fd, pairs):
             raise UnavailableError(
                 "retsnoop-guard, which is to clean up behind this run, was killed",
                 "leave that process alone",
@@ -68,7 +73,7 @@ class Guard:
     def finish(self) -> bool:
         """Let it do its work; False if that takes longer than one cares to wait. Idempotent."""
         fd, self._fd = self._fd, -1
-        return fd < 0 or bool(lib.rsn_guard_finish(fd, self._pid, _PATIENCE_MS))
+        return fd < 0 or process.finish_guard(fd, self._pid, _PATIENCE_MS)
 
 
 @contextmanager
@@ -79,12 +84,12 @@ def hurried(functions: int, *, system_changes: bool) -> Iterator[None]:
         return
     guard = Guard(system_changes=True)
     try:
-        fd = lib.rsn_expedite_begin(_text(HOME))
+        fd = process.expedite_begin(HOME)
         try:
             yield
         finally:
             if fd >= 0:
-                lib.rsn_expedite_end(_text(HOME), fd)
+                process.expedite_end(HOME, fd)
     finally:
         guard.finish()
 
@@ -97,8 +102,73 @@ def repair_settings() -> bool:
             return False
     except OSError:
         return False
-    return bool(lib.rsn_expedite_repair(_text(HOME)) == 1)
+    return process.expedite_repair(HOME)
 
 
-def _text(path: Path) -> bytes:
-    return str(path).encode()
+# --- what killed runs left --------------------------------------------------------------
+
+
+def start_of(pid: int | str, proc: Path = Path("/proc")) -> int | None:
+    """When process ``pid`` started, in clock ticks since boot; None if it is gone."""
+    try:
+        # the name, in parentheses, may contain anything
+        return int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def this_owner(pid: int) -> str:
+    """The owner name of our own process ``pid``."""
+    return f"{pid}_{start_of('self') or 0}"
+
+
+def is_alive(owner: str) -> bool:
+    """Whether the process is still there that called itself ``owner``."""
+    pid, _, start = owner.partition("_")
+    return start_of(pid) == int(start)
+
+
+def abandoned(definitions: str, alive: Callable[[str], bool] = is_alive) -> dict[str, int]:
+    """Owners who are gone, and how many pairs each left in the text of ``kprobe_events``."""
+    pairs: dict[str, int] = {}
+    for owner, number in re.findall(_EVENT, definitions):
+        pairs[owner] = max(pairs.get(owner, 0), int(number) + 1)
+    return {owner: count for owner, count in pairs.items() if not alive(owner)}
+
+
+def sweep(root: Path, *, system_changes: bool) -> list[str]:
+    """Delete events of owners who are gone, and put settings back; what was done, for people.
+
+    The kernel is that of this machine; its files are below ``root``. Takes two small reads if
+    there is nothing to do.
+    """
+    told = []
+    folder = folder_with(root, "kprobe_events")
+    if folder:
+        left = _left(folder)
+        for owner, pairs in left.items():
+            _delete(folder, owner, pairs, system_changes=system_changes)
+        gone = left.keys() - _left(folder).keys() if left else ()
+        pids = sorted(int(owner.partition("_")[0]) for owner in gone)
+        told += [f"Deleted kprobe events that process {pid} had left." for pid in pids]
+    if system_changes and repair_settings():
+        told.append("Put back rcu_expedited, which a run that was killed had left changed.")
+    return told
+
+
+def _left(folder: Path) -> dict[str, int]:
+    try:
+        definitions = (folder / "kprobe_events").read_text()
+    except OSError:
+        return {}
+    return abandoned(definitions) if "rsnoop_" in definitions else {}
+
+
+def _delete(folder: Path, owner: str, pairs: int, *, system_changes: bool) -> None:
+    """Delete what is not in use: its owner may live, in a pid namespace that we do not see."""
+    try:
+        guard = Guard(system_changes=system_changes, tracefs=folder, owner=owner, patience_ms=0)
+        guard.announce(pairs)
+    except UnavailableError:
+        return
+    guard.finish()

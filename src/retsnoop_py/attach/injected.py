@@ -11,23 +11,22 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from retsnoop_py._bpf import ffi, lib
 from retsnoop_py.attach.fentry import COUNT_SHIFT
 from retsnoop_py.attach.guard import hurried
 from retsnoop_py.attach.kprobe import pmu_type, return_config
 from retsnoop_py.attach.plan import AttachContext
 from retsnoop_py.errors import InputError, PrivilegeError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.libbpf import links
 from retsnoop_py.probes.model import Probe
 from retsnoop_py.probes.spec import ProbeKind
 
 __all__ = ["InjectedProbes", "programs_of"]
 
-#: enum perf_type_id and bpf_prog_type: fixed by the kernel's ABI.
+#: enum perf_type_id: fixed by the kernel's ABI.
 _PERF_TYPE_TRACEPOINT = 2
-_PROG_KPROBE, _PROG_TRACEPOINT, _PROG_RAW_TRACEPOINT = 2, 5, 17
 
 
 class _Way(NamedTuple):
@@ -37,12 +36,12 @@ class _Way(NamedTuple):
     prog_type: int
 
 
-_KPROBE = _Way("rsn_probe_kprobe", _PROG_KPROBE)
+_KPROBE = _Way("rsn_probe_kprobe", links.PROG_KPROBE)
 _WAYS = {
     ProbeKind.KPROBE: _KPROBE,
     ProbeKind.KRETPROBE: _KPROBE,
-    ProbeKind.RAWTP: _Way("rsn_probe_rawtp", _PROG_RAW_TRACEPOINT),
-    ProbeKind.TP: _Way("rsn_probe_tp", _PROG_TRACEPOINT),
+    ProbeKind.RAWTP: _Way("rsn_probe_rawtp", links.PROG_RAW_TRACEPOINT),
+    ProbeKind.TP: _Way("rsn_probe_tp", links.PROG_TRACEPOINT),
 }
 
 
@@ -117,7 +116,8 @@ class InjectedProbes:
         """What is known of hits that no program saw, of any thread; before detaching."""
         for one in self._attached:
             if one.probe.kind not in (ProbeKind.RAWTP, ProbeKind.TP):
-                yield from _missed(_count(lib.rsn_kprobes_missed, one.link), [one.probe])
+                (missed,) = links.missed_by_links([one.link])
+                yield from _missed(missed, [one.probe])
         for probes, link in self._programs():
             yield from _missed(self._unrun(link), probes)
 
@@ -135,7 +135,7 @@ class InjectedProbes:
     @staticmethod
     def _unrun(link: int) -> int:
         """How often a link's program was not run, because one was at work; as far as counted."""
-        return _count(lib.rsn_link_prog_misses, link)
+        return links.unrun_by_links([link])[0]
 
     def _has_cookie(self, probe: Probe) -> bool:
         features = self._context.features
@@ -149,9 +149,9 @@ class InjectedProbes:
         cookie = number | (counts[number] + 1 << COUNT_SHIFT if counts else 0)
         if self._has_cookie(probe):
             return self._connect(cookie, probe, program.fd)
-        fd = lib.rsn_load_copy(way.prog_type, *program.instructions, cookie)
+        fd = links.load_copy(program, way.prog_type, cookie)
         if fd < 0:
-            return -int(fd)
+            return -fd
         try:
             return self._connect(cookie, probe, fd)
         finally:
@@ -160,33 +160,20 @@ class InjectedProbes:
     def _connect(self, cookie: int, probe: Probe, prog_fd: int) -> int:
         if probe.kind is not ProbeKind.RAWTP or probe.tracepoint is None:
             return self._connect_event(cookie, probe, prog_fd)
-        name = probe.tracepoint.name.encode()
-        fd = int(lib.rsn_attach_raw_tracepoint(prog_fd, name, self._has_cookie(probe), cookie))
+        told = cookie if self._has_cookie(probe) else None
+        fd = links.attach_raw_tracepoint(prog_fd, probe.tracepoint.name, told)
         if fd < 0:
             return -fd
         self._attached.append(_Attached(probe, fd))
         return 0
 
     def _connect_event(self, cookie: int, probe: Probe, prog_fd: int) -> int:
-        addresses, cookies = ffi.new("uint64_t *", probe.address), ffi.new("uint64_t *", cookie)
-        event, link, error = (ffi.new("int *") for _ in range(3))
-        batch: Any = ffi.new("struct rsn_kprobe_batch *")
-        batch.prog_fd, batch.count = prog_fd, 1
-        batch.pmu_type, batch.config = _event_of(probe)
-        batch.use_link = self._has_cookie(probe)
-        batch.addresses, batch.cookies = addresses, cookies
-        batch.event_fds, batch.link_fds, batch.errors = event, link, error
-        lib.rsn_attach_kprobes(batch)
-        if not error[0]:
-            self._attached.append(_Attached(probe, link[0], event[0]))
-        return int(error[0])
-
-
-def _count(counter: Any, link: int) -> int:
-    """What one of the functions that count by link gives for ``link``, which may be -1."""
-    missed = ffi.new("uint64_t *")
-    counter(ffi.new("int *", link), 1, missed)
-    return int(missed[0])
+        probes = links.PerfProbes(prog_fd, *_event_of(probe), use_link=self._has_cookie(probe))
+        (error,) = probes.attach([probe.address], [cookie])
+        if not error:
+            (link,), (event,) = probes.take()
+            self._attached.append(_Attached(probe, link, event))
+        return error
 
 
 def _missed(count: int, probes: Sequence[Probe]) -> Iterator[str]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.guard import hurried
-from retsnoop_py.attach.misses import misses_of
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
-from retsnoop_py.kernel.features import no_kprobes
-from retsnoop_py.libbpf import Program
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.kernel.tracefs import lacks_kprobes, no_kprobes
+from retsnoop_py.libbpf.links import PerfProbes
+from retsnoop_py.mechanism import Mechanism
 
 PMU = Path("/sys/bus/event_source/devices/kprobe")
+
+_NESTED = "they came while another probe was being handled"
+_NO_HOOK = "too many were running at a time for the kernel to hook their returns"
 
 #: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
 _CHUNK = 8
@@ -33,50 +36,6 @@ def return_config() -> int:
     return 1 << int((PMU / "format" / "retprobe").read_text().partition(":")[2])
 
 
-class _Side:
-    """The probes of one side, entries or returns: event and link descriptors."""
-
-    def __init__(self, program: Program, pmu_type: int, config: int, *, use_link: bool) -> None:
-        self._batch = ffi.new("struct rsn_kprobe_batch *")
-        self._batch.prog_fd = program.fd
-        self._batch.pmu_type = pmu_type
-        self._batch.config = config
-        self._batch.use_link = use_link
-        self._fds: list[Any] = []
-
-    def attach(self, addresses: list[int], cookies: list[int]) -> list[int]:
-        """Attach to each of ``addresses``; the errno of each, 0 where it worked."""
-        count = len(addresses)
-        address_array = ffi.new("uint64_t[]", addresses)
-        cookie_array = ffi.new("uint64_t[]", cookies)
-        events, links, errors = (ffi.new("int[]", count) for _ in range(3))
-        batch = self._batch
-        batch.count, batch.addresses, batch.cookies = count, address_array, cookie_array
-        batch.event_fds, batch.link_fds, batch.errors = events, links, errors
-        lib.rsn_attach_kprobes(batch)
-        self._fds += [links, events]
-        return list(errors)
-
-    def close_last(self, index: int) -> None:
-        """Detach one function of the last :meth:`attach`."""
-        links, events = self._fds[-2:]
-        for fds in (links, events):
-            lib.rsn_close_all(fds + index, 1)
-            fds[index] = -1
-
-    def missed(self) -> Iterator[int]:
-        """How often each probe was missed, in the order of attaching."""
-        for links in self._fds[::2]:
-            counts = ffi.new("uint64_t[]", len(links))
-            lib.rsn_kprobes_missed(links, len(links), counts)
-            yield from counts
-
-    def chunks(self) -> list[Any]:
-        """The descriptor arrays still open, links before their events; forgets them."""
-        fds, self._fds = self._fds, []
-        return fds
-
-
 class KprobeAttachment:
     """Functions ``ids`` of ``plan``, attached by single kprobes: bpf links with cookies (5.15).
 
@@ -86,12 +45,19 @@ class KprobeAttachment:
     finds the address the call returns to.
     """
 
+    @classmethod
+    def trial(cls, features: Features) -> int | str:
+        """Looks whether the kernel has kprobes."""
+        missing = lacks_kprobes(features.root)
+        return f"it takes {Mechanism.KPROBE.row.takes}" if missing else 0
+
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
         kind = pmu_type()
         obj, use_link = context.obj, context.features.cookie
         sides = (("rsn_kprobe", 0), ("rsn_kretprobe", return_config()))
         self._entries, self._returns = (
-            _Side(obj.program(name), kind, config, use_link=use_link) for name, config in sides
+            PerfProbes(obj.program(name).fd, kind, config, use_link=use_link)
+            for name, config in sides
         )
         both = (self._entries, self._returns)
         self._sides = both if use_link else both[::-1]
@@ -134,9 +100,22 @@ class KprobeAttachment:
 
     def detach(self, context: AttachContext) -> None:
         """Detach everything, entries before returns. Idempotent."""
-        chunks = [*self._entries.chunks(), *self._returns.chunks()]
+        chunks = [*self._entries.take(), *self._returns.take()]
         probed = self.attached if chunks else 0
         with hurried(probed, system_changes=context.system_changes):
             for done, fds in enumerate(chunks, 1):
-                lib.rsn_close_all(fds, len(fds))
+                fds.close()
                 context.progress(self.attached * done // len(chunks), self.attached)
+
+
+def misses_of(function: Function, entries: int, returns: int) -> Iterator[Miss]:
+    """What the kernel's counts of missed entry and return probes of ``function`` mean.
+
+    A call that comes while a probe is being handled is counted on both sides: it is one of
+    tracing itself or of an interrupt, never of the thread that was traced. One for whose return
+    there is no hook left (maxactive) is counted on the return's side alone; the session finds out.
+    """
+    if entries:
+        yield Miss(function, entries, _NESTED)
+    if returns > entries:
+        yield Miss(function, returns - entries, _NO_HOOK)

@@ -4,20 +4,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Sequence
 
-from retsnoop_py._bpf import ffi, lib
-from retsnoop_py.attach.definitions import missed_probes, this_owner, tracefs
-from retsnoop_py.attach.guard import Guard
-from retsnoop_py.attach.misses import misses_of
+from retsnoop_py.attach.features import Features
+from retsnoop_py.attach.guard import Guard, this_owner
+from retsnoop_py.attach.kprobe import misses_of
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.tracefs import TRACEFS, folder_with
+from retsnoop_py.libbpf.links import EventPair
+from retsnoop_py.mechanism import Mechanism
 
 #: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
 _CHUNK = 8
-#: Functions per pair of events: detaching one pair takes about a second at worst.
-PER_PAIR = 128
+#: Functions per pair of events.
+_PER_PAIR = Mechanism.KPROBE_EVENTS.row.share
+#: Compiled when it is needed: few runs have any events.
+_PROFILE = r"(?m)^\s+(in|out)(\d+)_(\d+_\d+)\s+\d+\s+(\d+)$"
 
 #: Calls of one function, sleeping ones for instance, whose returns the kernel can hook at a time.
 _MOST_HOOKS, _LEAST_HOOKS = 256, 32
@@ -41,8 +45,23 @@ class KprobeEventsAttachment:
     outlive what uses them, so a guard deletes them.
     """
 
+    @classmethod
+    def trial(cls, features: Features) -> int | str:
+        """Opens ``kprobe_events`` for writing."""
+        for tracefs in TRACEFS:
+            path = features.root / tracefs / "kprobe_events"
+            try:
+                # What is there already goes only if the file is truncated.
+                os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                return f"/{tracefs}/kprobe_events: {error.strerror}"
+            return 0
+        return f"it takes {Mechanism.KPROBE_EVENTS.row.takes}"
+
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
-        folder = tracefs(context.facts.root)
+        folder = folder_with(context.facts.root, "kprobe_events")
         text = context.facts.kallsyms.address_of("_text")
         if folder is None or text is None:
             missing = "`_text` in /proc/kallsyms" if folder else "kprobe_events in tracefs"
@@ -56,9 +75,8 @@ class KprobeEventsAttachment:
         self._ids = ids
         self._context = context
         self._owner = this_owner(os.getpid())
-        self._strings = (_c_string(str(folder)), _c_string(self._owner))
         self._guard: Guard | None = None
-        self._pairs: list[Any] = []
+        self._pairs: list[EventPair] = []
         self._members: list[list[int]] = []
         self.attached = 0
         self.refusals: dict[int, Refusal] = {}
@@ -88,7 +106,7 @@ class KprobeEventsAttachment:
         for start in range(0, len(order), _CHUNK):
             if self._context.stopping():
                 return
-            if start % PER_PAIR == 0:
+            if start % _PER_PAIR == 0:
                 self._guard.announce(len(self._pairs) + 1)
                 self._new_pair(definitions, len(order))
             self._attach_chunk(order[start : start + _CHUNK])
@@ -96,23 +114,16 @@ class KprobeEventsAttachment:
 
     def _new_pair(self, definitions: int, functions: int) -> None:
         obj, use_links = self._context.obj, self._context.features.cookie
-        pair = ffi.new("struct rsn_event_pair *")
-        pair.tracefs, pair.owner = self._strings
-        pair.number = len(self._pairs)
-        pair.max_active = hooks_for(functions, os.cpu_count() or 1)
-        pair.text = self._text
-        pair.definitions_fd = definitions
-        pair.use_links = use_links
-        pair.returns_first = not use_links
-        pair.entry_prog_fd = obj.program("rsn_kprobe").fd
-        pair.return_prog_fd = obj.program("rsn_kretprobe").fd
-        pair.fds = [-1] * 4
+        programs = (obj.program("rsn_kprobe").fd, obj.program("rsn_kretprobe").fd)
+        number = len(self._pairs)
+        pair = EventPair(self._folder, self._owner, number, definitions, programs)
+        hooks = hooks_for(functions, os.cpu_count() or 1)
+        pair.set_probes(text=self._text, hooks=hooks, use_links=use_links)
         self._pairs.append(pair)
         self._members.append([])
 
     def _attach_chunk(self, ids: Sequence[int]) -> None:
-        errors = ffi.new("int[]", len(ids))
-        lib.rsn_attach_events(self._pairs[-1], self._plan.addresses(ids), len(ids), errors)
+        errors = self._pairs[-1].attach(self._plan.addresses(ids))
         for i, error in zip(ids, errors, strict=True):
             if error:
                 self.refusals[i] = refused(self._plan.functions[i], error)
@@ -138,11 +149,24 @@ class KprobeEventsAttachment:
         """Detach everything, highest addresses first, have definitions deleted. Idempotent."""
         pairs, self._pairs = self._pairs, []
         for done, pair in enumerate(reversed(pairs), 1):
-            lib.rsn_close_events(pair)
+            pair.close()
             context.progress(self.attached * done // len(pairs), self.attached)
         if self._guard:
             self._guard.finish()
 
 
-def _c_string(text: str) -> Any:
-    return ffi.new("char[]", text.encode())
+def missed_probes(profile: str, owner: str) -> Iterable[tuple[int, int, int, int]]:
+    """What ``kprobe_profile`` says about the probes of ``owner``.
+
+    Gives (number of the pair, place in it, missed entries, missed returns). There is a line for
+    each probe, in the order in which they were defined, by the name of its event alone.
+    """
+    counts: dict[tuple[str, int], list[int]] = {}
+    for side, number, whose, missed in re.findall(_PROFILE, profile):
+        if whose == owner:
+            counts.setdefault((side, int(number)), []).append(int(missed))
+    for (side, number), entries in counts.items():
+        if side == "in":
+            returns = counts.get(("out", number), [])
+            for place, both in enumerate(zip(entries, returns, strict=False)):
+                yield number, place, *both

@@ -8,12 +8,13 @@ import os
 from pathlib import Path
 from typing import Self
 
+from retsnoop_py.attach.features import Features
 from retsnoop_py.kernel.errno import ERRNO_NAMES
-from retsnoop_py.kernel.features import Features
+from retsnoop_py.libbpf import trials
 
 #: PERF_SAMPLE_BRANCH_KERNEL and, of that, ANY.
 _KERNEL = 1 << 1
-_ANY = _KERNEL | 1 << 3
+ANY_IN_KERNEL = _KERNEL | 1 << 3
 _ONLINE = Path("sys/devices/system/cpu/online")
 _NO_HELPER = "this kernel has no bpf_get_branch_snapshot() (Linux 5.16 and later have it)"
 _DENIED = frozenset({errno.EPERM, errno.EACCES})
@@ -48,11 +49,9 @@ class BranchEvents:
             os.close(fd)
 
     def _open(self, flags: int, cpus: list[int]) -> None:
-        from retsnoop_py._bpf import lib
-
         failed: dict[int, int] = {}
         for cpu in cpus:
-            fd = lib.rsn_open_branches(cpu, flags)
+            fd = trials.open_branches(cpu, flags)
             if fd >= 0:
                 self._fds.append(fd)
             elif fd != -errno.ENODEV:  # gone offline since
@@ -60,7 +59,7 @@ class BranchEvents:
         if not failed:
             return
         cpu, error = next(iter(failed.items()))
-        reason = _reason(error, flags, any_works=_opens(cpu))
+        reason = _reason(error, flags, any_works=trials.branches(cpu, ANY_IN_KERNEL) == 0)
         where = "no branches are shown (-B)"
         if self._fds:
             where = f"no branches are shown (-B) of CPU {', '.join(map(str, failed))}"
@@ -78,16 +77,6 @@ def online_cpus(root: Path = Path("/")) -> list[int]:
         first, _, last = part.partition("-")
         cpus += range(int(first), int(last or first) + 1)
     return cpus
-
-
-def _opens(cpu: int) -> bool:
-    """Whether branches of all kinds can be had."""
-    from retsnoop_py._bpf import lib
-
-    fd = lib.rsn_open_branches(cpu, _ANY)
-    if fd >= 0:
-        os.close(fd)
-    return bool(fd >= 0)
 
 
 def _reason(error: int, flags: int, *, any_works: bool) -> str:

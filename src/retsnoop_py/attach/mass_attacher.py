@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
+from collections.abc import Sequence
 
+from retsnoop_py.attach.features import attachment_of
 from retsnoop_py.attach.plan import AttachContext, Attachment, AttachPlan, Miss, Refusal
 from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
-from retsnoop_py.settings import Mechanism
-from retsnoop_py.value import Value
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.mechanism import Mechanism
+from retsnoop_py.value import Value, replace
 
 
 class Rung(Value):
@@ -58,7 +62,7 @@ def attach(plan: AttachPlan, context: AttachContext) -> Attached:
             ids = sorted({*rung_plan.ids, *refusals})
             if not ids or context.stopping():
                 continue
-            attachment = make_attachment(rung_plan.mechanism, plan, ids, context)
+            attachment: Attachment = attachment_of(rung_plan.mechanism)(plan, ids, context)
             rungs.append(Rung(rung_plan.mechanism, attachment))
             attachment.attach()
             # the reason of the first, better mechanism says more than that of the last resort
@@ -72,37 +76,18 @@ def attach(plan: AttachPlan, context: AttachContext) -> Attached:
     return done
 
 
-def make_attachment(
-    mechanism: Mechanism, plan: AttachPlan, ids: list[int], context: AttachContext
-) -> Attachment:
-    """The functions ``ids`` of ``plan``, to be attached by ``mechanism``."""
-    match mechanism:
-        case Mechanism.FSESSION_MULTI:
-            from retsnoop_py.attach.fsession_multi import FsessionMultiAttachment
-
-            return FsessionMultiAttachment(plan, ids, context)
-        case Mechanism.KPROBE_MULTI:
-            from retsnoop_py.attach.kprobe_multi import KprobeMultiAttachment
-
-            return KprobeMultiAttachment(plan, ids, context)
-        case Mechanism.KPROBE_EVENTS:
-            from retsnoop_py.attach.kprobe_events import KprobeEventsAttachment
-
-            return KprobeEventsAttachment(plan, ids, context)
-        case Mechanism.KPROBE:
-            from retsnoop_py.attach.kprobe import KprobeAttachment
-
-            return KprobeAttachment(plan, ids, context)
-        case Mechanism.FENTRY:
-            from retsnoop_py.attach.fentry import FentryAttachment
-
-            return FentryAttachment(plan, ids, context)
-        case Mechanism.KPROBE_SESSION:
-            from retsnoop_py.attach.kprobe_multi import KprobeSessionAttachment
-
-            return KprobeSessionAttachment(plan, ids, context)
-        case _:
-            raise ValueError(f"{mechanism.value} does not attach")
+def since(misses: Sequence[Miss], before: Sequence[Miss]) -> list[Miss]:
+    """Of ``misses`` those that were not counted ``before`` already."""
+    old: Counter[tuple[Function | None, str]] = Counter()
+    for miss in before:
+        old[miss.function, miss.what] += miss.count
+    new = []
+    for miss in misses:
+        known = min(old[miss.function, miss.what], miss.count)
+        old[miss.function, miss.what] -= known
+        if miss.count > known:
+            new.append(replace(miss, count=miss.count - known))
+    return new
 
 
 def _nothing_attached(plan: AttachPlan, refusals: tuple[Refusal, ...]) -> RetsnoopError:

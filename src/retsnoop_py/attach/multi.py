@@ -1,18 +1,30 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the mechanisms with one link for many functions have in common: taking refusals apart."""
+"""Mechanisms with one link for many functions: fprobe links, and tracing-multi links.
+
+kprobe.multi is a pair of links for entries and returns (5.18), kprobe.session one for both (6.10),
+fsession.multi one that goes through BPF trampolines (7.x).
+"""
 
 from __future__ import annotations
 
 import errno
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import ClassVar
 
-from retsnoop_py._bpf import lib
+from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
 from retsnoop_py.errors import BpfError, UnavailableError
-from retsnoop_py.libbpf import FdLink, Link
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.libbpf import links, trials
+from retsnoop_py.libbpf.object import FdLink, Link
+from retsnoop_py.mechanism import Mechanism
+
+#: A function of kernels whose fprobe has a pool of hooks (5.18-6.13).
+_POOL_USER = "fprobe_exit_handler"
+#: Hooks a link has at the least: threads that may sleep in its functions. Some 80 bytes each.
+_HOOKS = 4096
 
 #: Why calls are missed.
 TRAMPOLINE_BUSY = "our program was already running on that CPU"
@@ -32,9 +44,7 @@ class MultiAttachment(ABC):
     """
 
     mechanism: ClassVar[Mechanism]
-    #: The programs of its links.
-    programs: ClassVar[tuple[str, ...]]
-    #: Why one of them is not run for a call.
+    #: Why a program of its links is not run for a call.
     busy: ClassVar[str]
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
@@ -45,6 +55,11 @@ class MultiAttachment(ABC):
         self._done = 0
         self.attached = 0
         self.refusals: dict[int, Refusal] = {}
+
+    @classmethod
+    @abstractmethod
+    def trial(cls, features: Features, /) -> int | str:
+        """Attach something for an instant; see :class:`~retsnoop_py.attach.plan.Attachment`."""
 
     @abstractmethod
     def _link(self, ids: Sequence[int]) -> Sequence[Link | FdLink]:
@@ -90,15 +105,97 @@ class MultiAttachment(ABC):
 
     def _program_misses(self) -> int:
         """A call may be missed at its entry, its return or both: the worse of the two counts."""
-        obj = self._context.obj
-        return max(int(lib.rsn_prog_misses(obj.program(name).fd)) for name in self.programs)
+        programs = map(self._context.obj.program, self.mechanism.row.programs)
+        return max(map(links.unrun, programs))
 
     def _link_misses(self) -> int:
         return 0
 
     def detach(self, context: AttachContext) -> None:
         """Detach everything. Idempotent."""
-        links, self._links = self._links, []
-        for done, link in enumerate(reversed(links), 1):
+        attached, self._links = self._links, []
+        for done, link in enumerate(reversed(attached), 1):
             link.close()
-            context.progress(done, len(links))
+            context.progress(done, len(attached))
+
+
+class FprobeAttachment(MultiAttachment):
+    """What the two kinds of fprobe links have in common."""
+
+    busy = KPROBE_BUSY
+
+    @classmethod
+    def trial(cls, _: Features) -> int | str:
+        """Hooks nothing: see ``rsn_try_kprobe_multi`` of ``src/native/attach.h``."""
+        return trials.kprobe_multi(session=cls.mechanism is Mechanism.KPROBE_SESSION)
+
+    def _link_misses(self) -> int:
+        return sum(links.unhooked(link.fd) for link in self._links)
+
+    def _targets(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Addresses and cookies for a link that has enough hooks.
+
+        Until 6.13 a link has a pool of two return hooks per CPU and address: for few functions
+        too few, as soon as many threads sleep in them. The kernel counts an address as often as
+        it is given, and hooks it once.
+        """
+        times = 1
+        if self._has_pool:
+            times = -(-_HOOKS // (2 * (os.cpu_count() or 1) * len(ids)))
+        return self._plan.addresses(ids) * times, self._plan.cookies(ids) * times
+
+    @cached_property
+    def _has_pool(self) -> bool:
+        return self._context.facts.kallsyms.address_of(_POOL_USER) is not None
+
+
+class KprobeMultiAttachment(FprobeAttachment):
+    """kprobe.multi: one link for all entries, one for all returns."""
+
+    mechanism = Mechanism.KPROBE_MULTI
+
+    def _link(self, ids: Sequence[int]) -> list[Link]:
+        """Attach both sides.
+
+        The entry link comes first: the kernel calls the handlers of an address newest first,
+        so the entry program runs when the return is hooked and can tell if it is not.
+        """
+        addresses, cookies = self._targets(ids)
+        entry = self._context.obj.program("rsn_multi_entry")
+        made = [entry.attach_kprobe_multi(addresses, cookies)]
+        try:
+            back = self._context.obj.program("rsn_multi_return")
+            made.append(back.attach_kprobe_multi(addresses, cookies, on_return=True))
+        except BpfError:
+            made[0].close()
+            raise
+        return made
+
+
+class KprobeSessionAttachment(FprobeAttachment):
+    """kprobe.session: one link whose program sees entries and returns."""
+
+    mechanism = Mechanism.KPROBE_SESSION
+
+    def _link(self, ids: Sequence[int]) -> list[Link]:
+        program = self._context.obj.program("rsn_session")
+        addresses, cookies = self._targets(ids)
+        return [program.attach_kprobe_multi(addresses, cookies, session=True)]
+
+
+class FsessionMultiAttachment(MultiAttachment):
+    """fsession.multi: one link, which finds functions by their BTF ids."""
+
+    mechanism = Mechanism.FSESSION_MULTI
+    busy = TRAMPOLINE_BUSY
+
+    @classmethod
+    def trial(cls, features: Features) -> int | str:
+        """Hooks ``vfs_read`` for an instant."""
+        return trials.fsession_multi(features.btf_id or 0)
+
+    def _link(self, ids: Sequence[int]) -> list[FdLink]:
+        program = self._context.obj.program("rsn_fsession")
+        _, attach_type = self.mechanism.row.kind or (0, 0)
+        btf_ids = [self._plan.functions[i].btf_id or 0 for i in ids]
+        return [links.attach_tracing_multi(program, attach_type, btf_ids, self._plan.cookies(ids))]

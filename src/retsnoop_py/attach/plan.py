@@ -5,30 +5,18 @@ from __future__ import annotations
 
 import errno as errnos
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from retsnoop_py.attach.features import Features, Verdict
 from retsnoop_py.kernel.errno import ERRNO_NAMES
-from retsnoop_py.kernel.features import Features, Verdict
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import LADDER, Mechanism
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.facts import KernelFacts
-    from retsnoop_py.libbpf import BpfObject
-
-#: Best first: what ``auto`` tries. fsession.multi costs half as much per call as kprobe.session,
-#: but the kernel runs no trampoline's program while a thread preempted in it waits for that CPU,
-#: and every x86 kernel that has it preempts: of 1,000 sessions of eight threads it saw 319, kprobe
-#: links all. fentry is not among them: its programs are loaded and let go one by one, which takes
-#: longer than all else as soon as there are more than a handful.
-LADDER = (
-    Mechanism.KPROBE_SESSION,
-    Mechanism.FSESSION_MULTI,
-    Mechanism.KPROBE_MULTI,
-    Mechanism.KPROBE_EVENTS,
-    Mechanism.KPROBE,
-)
+    from retsnoop_py.libbpf.object import BpfObject
 
 _REASONS = {
     errnos.EPERM: "the kernel forbids it",
@@ -87,6 +75,11 @@ class AttachPlan(Value):
         """The mechanisms of the rungs."""
         return tuple(rung.mechanism for rung in self.rungs)
 
+    @property
+    def files(self) -> int:
+        """Descriptors that attaching takes at the most."""
+        return max((one.row.files(len(self.functions)) for one in self.mechanisms), default=0)
+
     def addresses(self, ids: Iterable[int]) -> list[int]:
         """The addresses of functions."""
         return [self.functions[i].address for i in ids]
@@ -113,6 +106,15 @@ class Attachment(Protocol):
 
     #: What the kernel refused, by function id.
     refusals: dict[int, Refusal]
+
+    def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
+        """Functions ``ids`` of ``plan``, which :meth:`attach` is to attach."""
+        ...
+
+    @classmethod
+    def trial(cls, features: Features, /) -> int | str:
+        """Whether the mechanism works here, by trying: 0 if so, else an errno or the reason."""
+        ...
 
     @property
     def attached(self) -> int:
@@ -167,7 +169,7 @@ class Fitness(Protocol):
 
 
 class Verdicts(Protocol):
-    """Knows what works here: :class:`~retsnoop_py.kernel.features.Features`."""
+    """Knows what works here: :class:`~retsnoop_py.attach.features.Features`."""
 
     def verdict(self, mechanism: Mechanism) -> Verdict:
         """Whether ``mechanism`` works, and why not."""
@@ -195,7 +197,7 @@ def make_plan(
     passed_over: list[tuple[Mechanism, str]] = []
     left = dict.fromkeys(range(len(functions)), "")
     for one in ladder:
-        if rungs and not left and rungs[-1].mechanism is not Mechanism.FSESSION_MULTI:
+        if rungs and not left and not rungs[-1].mechanism.row.all_or_none:
             break
         verdict = features.verdict(one)
         if not verdict.works:
@@ -208,3 +210,30 @@ def make_plan(
         features.require(ladder[-1])
     unfit = tuple(Refusal(functions[i], reason) for i, reason in left.items())
     return AttachPlan(tuple(functions), tuple(rungs), unfit, tuple(passed_over))
+
+
+def slow_attach(plan: AttachPlan, root: Path = Path("/")) -> str | None:
+    """What to tell before attaching ``plan``; None if it is done soon."""
+    for rung in plan.rungs:
+        row, count = rung.mechanism.row, len(rung.ids)
+        if count > row.quick:
+            return (
+                f"{count} functions by {rung.mechanism.value} take long to attach and to let go "
+                "of; fewer are faster (-a, -d)"
+            )
+        if row.quick_with_ibt and count > row.quick_with_ibt and _has_ibt(root):
+            return (
+                f"{count} functions take long to attach on a CPU with indirect branch tracking "
+                "(IBT), the kernel looks up each one by its symbol; fewer are faster (-a, -d)"
+            )
+    return None
+
+
+def _has_ibt(root: Path) -> bool:
+    """Whether the CPU tracks indirect branches and the kernel makes use of it."""
+    try:
+        with (root / "proc/cpuinfo").open() as lines:
+            flags = next((line for line in lines if line.startswith("flags")), "")
+    except OSError:
+        return False
+    return "ibt" in flags.split()

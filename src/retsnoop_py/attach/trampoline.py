@@ -8,17 +8,17 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.func_signature import Signature, SignatureFlags, read_signatures
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.kernel.shapes import Shape, ShapeFlags, read_shapes
 
 #: ``MAX_BPF_FUNC_ARGS`` of the kernel.
 _MOST_PARAMS = 12
 
 _FLAWS = (
-    (ShapeFlags.VARIADIC, "takes a variable number of arguments"),
-    (ShapeFlags.STRUCT_RESULT, "returns a struct"),
-    (ShapeFlags.LARGE_PARAM, "takes a struct of more than 16 bytes by value"),
-    (ShapeFlags.ODD_TYPE, "has a parameter or a result of a type that BTF cannot describe"),
+    (SignatureFlags.VARIADIC, "takes a variable number of arguments"),
+    (SignatureFlags.STRUCT_RESULT, "returns a struct"),
+    (SignatureFlags.LARGE_PARAM, "takes a struct of more than 16 bytes by value"),
+    (SignatureFlags.ODD_TYPE, "has a parameter or a result of a type that BTF cannot describe"),
 )
 
 #: Kernels without this function free a trampoline while threads sleep in the function that it
@@ -43,7 +43,7 @@ class Trampolines:
 
     def __init__(self, facts: KernelFacts, functions: Sequence[Function]) -> None:
         self._facts = facts
-        self._shapes = read_shapes(facts, functions)
+        self._signatures = read_signatures(facts, functions)
 
     @cached_property
     def _bears_sleepers(self) -> bool:
@@ -51,19 +51,19 @@ class Trampolines:
 
     def flaw(self, function: Function) -> str | None:
         """Why no trampoline can call ``function``; None if nothing speaks against it."""
-        shape = self._shapes.get(function.address)
-        if shape is None:
+        signature = self._signatures.get(function.address)
+        if signature is None:
             return "finds functions by BTF, which does not know this one"
-        return self._flaw_of(shape) or self._danger(function)
+        return self._flaw_of(signature) or self._danger(function)
 
-    def _flaw_of(self, shape: Shape) -> str | None:
+    def _flaw_of(self, signature: Signature) -> str | None:
         # From a BTF id the kernel goes to the first symbol of that name, which may be another.
-        if shape.namesakes != 1:
-            return f"cannot tell apart the {shape.namesakes} symbols of this name"
-        if shape.params > _MOST_PARAMS:
+        if signature.namesakes != 1:
+            return f"cannot tell apart the {signature.namesakes} symbols of this name"
+        if signature.params > _MOST_PARAMS:
             return f"takes functions of up to {_MOST_PARAMS} arguments"
         for flag, words in _FLAWS:
-            if shape.flags & flag:
+            if signature.flags & flag:
                 return f"cannot call a function that {words}"
         return None
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from retsnoop_py.attach.fitness import BY_BTF
 from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.errors import UsageError
-from retsnoop_py.libbpf import BpfObject
+from retsnoop_py.libbpf.object import BpfObject
 from retsnoop_py.settings import ArgSettings
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def configure_arguments(
     total, data = min(settings.max_total, _MOST), max(settings.max_sized, settings.max_str)
     log_bytes = int.from_bytes(obj.global_bytes(".rodata", "log_bytes")[:], "little")
     more = -(-(_BESIDES + total + data) // 8) * 8
-    on_trampolines = not BY_BTF.isdisjoint(plan.mechanisms)
+    on_trampolines = _on_trampolines(plan)
     count = len(plan.functions)
     plans = count * (2 if on_trampolines else 1)
     for name, value in (
@@ -64,7 +63,11 @@ def configure_arguments(
 
 def fill_arguments(obj: BpfObject, captures: CapturePlan, plan: AttachPlan) -> None:
     """After load: what to capture of each function and injected probe."""
-    packed = captures.packed(trampolines=not BY_BTF.isdisjoint(plan.mechanisms))
+    packed = captures.packed(trampolines=_on_trampolines(plan))
     obj.map("args_plans").update_many(
         [(struct.pack("=I", index), one) for index, one in enumerate(packed)]
     )
+
+
+def _on_trampolines(plan: AttachPlan) -> bool:
+    return any(mechanism.row.by_btf for mechanism in plan.mechanisms)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 
 from retsnoop_py.kernel.functions import Function, ResultKind
-from retsnoop_py.libbpf import BpfObject
+from retsnoop_py.libbpf.object import BpfObject
 
 __all__ = ["configure_log", "fill_log"]
 

@@ -8,8 +8,8 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from retsnoop_py._bpf import lib
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.libbpf import process
 
 #: Descriptors a run needs beside those of its probes.
 _SPARE_FILES = 256
@@ -26,7 +26,7 @@ def return_large_memory() -> None:
     glibc keeps pieces as large as any it saw freed, in a heap with holes: after reading the
     lists of functions on Linux 5.10 it is 7 MiB larger than what is in use.
     """
-    lib.rsn_return_large_memory()
+    process.return_large_memory()
 
 
 def raise_memlock() -> None:

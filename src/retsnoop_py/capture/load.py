@@ -8,16 +8,14 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from retsnoop_py.attach.fsession_multi import FSESSION_MULTI
+from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.capture.arguments import configure_arguments, fill_arguments
 from retsnoop_py.capture.process_ids import ProcessIds, choose_program, process_ids
 from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.features import Features
-from retsnoop_py.libbpf import OBJECTS, BpfObject, Link
-from retsnoop_py.libbpf.object import MapType
-from retsnoop_py.settings import FilterSettings, Mechanism, Settings, TransportKind
+from retsnoop_py.libbpf.object import OBJECTS, BpfObject, Link, MapType
+from retsnoop_py.settings import FilterSettings, Settings, TransportKind
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -25,20 +23,6 @@ if TYPE_CHECKING:
     from retsnoop_py.probes.model import Probe
 
 _OBJECT = "trace.bpf.o"
-#: The programs of each mechanism.
-_PROGRAMS = {
-    Mechanism.FSESSION_MULTI: ("rsn_fsession",),
-    Mechanism.KPROBE_SESSION: ("rsn_session",),
-    Mechanism.KPROBE_MULTI: ("rsn_multi_entry", "rsn_multi_return"),
-    Mechanism.FENTRY: ("rsn_fentry", "rsn_fexit"),
-    Mechanism.KPROBE_EVENTS: ("rsn_kprobe", "rsn_kretprobe"),
-    Mechanism.KPROBE: ("rsn_kprobe", "rsn_kretprobe"),
-}
-#: Those that can find a function by nothing but its address.
-_BY_ADDRESS = (Mechanism.KPROBE_EVENTS, Mechanism.KPROBE)
-#: libbpf does not know it (1.8 will); ``BPF_PROG_TYPE_TRACING`` is what it has to be told.
-_FSESSION_SECTION = "fsession.multi"
-_PROG_TRACING = 26
 _COMM_LEN = 16
 #: Sessions in a bucket of their table (table.bpf.h).
 _BUCKET_SIZE = 8
@@ -50,13 +34,8 @@ _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
 #: function graph tracer, after our entry program has run.
 _FPROBE_HOOKS = "fprobe_exit_handler"
 _STACK_BYTES = 16 << 10
-#: Of these the kernel counts the calls that it keeps from them, and where on each CPU can be found:
+#: The kernel counts the calls that it keeps from programs, and where on each CPU can be found:
 #: RSN_MISS_PROGRAMS and RSN_MISS_CPUS of misses.bpf.h. Of those on perf events it does since 6.7.
-_COUNTED = {
-    Mechanism.FSESSION_MULTI: "rsn_fsession",
-    Mechanism.KPROBE_SESSION: "rsn_session",
-    Mechanism.KPROBE_MULTI: "rsn_multi_entry",
-}
 _MOST_COUNTED, _MOST_CPUS = 4, 4096
 _COUNTED_BY = "rsn_find_misses"
 _TREE_PROGRAM = "rsn_task_fork"
@@ -139,7 +118,7 @@ def load(
         if probes:
             obj.set_global(".rodata", "has_perf_cookie", int(features.cookie))
             obj.set_global(".rodata", "has_raw_cookie", int(features.raw_cookie))
-        by_address = any(one in plan.mechanisms for one in _BY_ADDRESS)
+        by_address = any(one.row.by_address for one in plan.mechanisms)
         if by_address:
             _configure_function_ids(obj, plan, features, facts)
         if captures is not None:
@@ -177,7 +156,7 @@ def load(
 def _choose_programs(
     obj: BpfObject, plan: AttachPlan, settings: Settings, probes: Sequence[Probe]
 ) -> None:
-    wanted = {name for mechanism in plan.mechanisms for name in _PROGRAMS[mechanism]}
+    wanted = {name for mechanism in plan.mechanisms for name in mechanism.row.programs}
     wanted.update(_TASK_PROGRAMS if settings.command else set(_TASK_PROGRAMS) - {_TREE_PROGRAM})
     if probes:
         from retsnoop_py.attach.injected import programs_of
@@ -188,20 +167,22 @@ def _choose_programs(
         wanted.add(namer)
     for program in obj.programs():
         program.set_autoload(program.name in wanted)
-        if program.name in wanted and program.section == _FSESSION_SECTION:
-            program.set_kind(_PROG_TRACING, FSESSION_MULTI)
+    for row in (mechanism.row for mechanism in plan.mechanisms):
+        if row.kind:
+            for name in row.programs:
+                obj.program(name).set_kind(*row.kind)
 
 
 def _counted(plan: AttachPlan, features: Features, probes: Sequence[Probe]) -> list[str]:
     """The programs whose missed calls sessions are told of."""
-    names = [_COUNTED[one] for one in plan.mechanisms if one in _COUNTED]
-    if features.raw_cookie:  # it came with 6.10
-        if any(one in plan.mechanisms for one in _BY_ADDRESS):
-            names.append("rsn_kprobe")
-        if probes:
-            from retsnoop_py.attach.injected import programs_of
+    knows_perf = features.raw_cookie  # it came with 6.10
+    rows = [one.row for one in plan.mechanisms]
+    counted = [row.counted for row in rows if row.counted and (knows_perf or not row.by_address)]
+    names = list(dict.fromkeys(counted))
+    if knows_perf and probes:
+        from retsnoop_py.attach.injected import programs_of
 
-            names += sorted(programs_of(probes))
+        names += sorted(programs_of(probes))
     return names[:_MOST_COUNTED]
 
 

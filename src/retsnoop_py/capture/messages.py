@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from retsnoop_py.attach.mass_attacher import Attached
 from retsnoop_py.attach.plan import AttachPlan, Miss
 from retsnoop_py.kernel.functions import FuncFlags, Function
+from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.selection.model import Selection
 from retsnoop_py.selection.report import report, warnings
-from retsnoop_py.settings import Mechanism, Settings
+from retsnoop_py.settings import Settings
 
 if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from retsnoop_py.errors import InputError, UnavailableError
 from retsnoop_py.kernel.namespaces import in_first, levels_above
-from retsnoop_py.libbpf import BpfObject
+from retsnoop_py.libbpf.object import BpfObject
 from retsnoop_py.settings import FilterSettings
 from retsnoop_py.value import Value, replace
 

@@ -14,8 +14,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from retsnoop_py.attach.mass_attacher import Attached
-from retsnoop_py.attach.misses import since
+from retsnoop_py.attach.mass_attacher import Attached, since
 from retsnoop_py.attach.plan import AttachContext, Miss
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
@@ -23,8 +22,8 @@ from retsnoop_py.capture.load import LoadedObject, ring_bytes
 from retsnoop_py.capture.signals import Dropped, StopSignals
 from retsnoop_py.errors import Interrupted
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.libbpf import Reader
-from retsnoop_py.settings import Mechanism, Settings
+from retsnoop_py.libbpf.reader import Reader
+from retsnoop_py.settings import Settings
 from retsnoop_py.terminal import Aside, Progress
 from retsnoop_py.value import Value, replace
 
@@ -38,8 +37,6 @@ _WAIT_MS = 100
 _WAIT_COMMAND_MS = 20
 #: So many bytes of records are printed in a moment.
 _LITTLE = 1 << 20
-#: With these a return may be missed unnoticed.
-_LETS_SLIP = frozenset({Mechanism.FENTRY, Mechanism.FSESSION_MULTI})
 _PATIENCE = "Still detaching. One more signal ends retsnoop-py at once.\n"
 
 
@@ -77,7 +74,7 @@ class Hooks(Value):
             self.loaded,
             self.functions,
             self.context.facts.kallsyms,
-            is_sure=all(rung.mechanism not in _LETS_SLIP for rung in self.attached.rungs),
+            is_sure=not any(rung.mechanism.row.by_btf for rung in self.attached.rungs),
         )
 
     def detach(self) -> None:

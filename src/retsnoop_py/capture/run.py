@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.fitness import KernelFitness
+from retsnoop_py.attach.guard import sweep
 from retsnoop_py.attach.mass_attacher import attach
-from retsnoop_py.attach.plan import LADDER, AttachContext, AttachPlan, make_plan
-from retsnoop_py.attach.sweep import sweep
+from retsnoop_py.attach.plan import AttachContext, AttachPlan, make_plan, slow_attach
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
 from retsnoop_py.capture.limits import (
@@ -27,9 +28,9 @@ from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import Interrupted, UsageError
 from retsnoop_py.kernel.btf import Kind
-from retsnoop_py.kernel.features import Features
 from retsnoop_py.libbpf.object import start_log
-from retsnoop_py.settings import Mechanism, OutputFormat, Settings
+from retsnoop_py.mechanism import LADDER, Mechanism
+from retsnoop_py.settings import OutputFormat, Settings
 from retsnoop_py.terminal import Progress
 from retsnoop_py.value import Value, replace
 
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from retsnoop_py.probes.model import Probe
     from retsnoop_py.recording.writer import RecordingWriter
 
-#: These take descriptors for each function.
-_PER_FUNCTION = frozenset({Mechanism.FENTRY, Mechanism.KPROBE})
 #: So few functions are attached soon by every mechanism.
 _QUICK_BY_ANY = 200
 _PATIENCE = "Detaching what was attached so far. One more signal ends retsnoop-py at once.\n"
@@ -142,8 +141,6 @@ def _trace(run: _Run) -> int:
     facts.drop_lists()
     messages.planned(settings, plan)
     if len(functions) > _QUICK_BY_ANY:
-        from retsnoop_py.attach.slow import slow_attach
-
         messages.warn(slow_attach(plan))
     with ExitStack() as stack:
         return _trace_plan(_with_branches(run, features, stack), plan, features)
@@ -212,7 +209,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
     for text in sweep(run.target.facts.root, system_changes=settings.system_changes):
         messages.note(settings, text)
     probes = run.target.probes
-    warning = raise_files(_files_for(plan) + 2 * len(probes))
+    warning = raise_files(plan.files + 2 * len(probes))
     with Progress("Attaching") as progress, reserved_files():
         captures = run.target.captures
         with run.signals.giving_up("loading"):
@@ -245,14 +242,3 @@ def _inject(probes: Sequence[Probe], context: AttachContext) -> InjectedProbes:
     injected = InjectedProbes(probes, context)
     injected.attach()
     return injected
-
-
-def _files_for(plan: AttachPlan) -> int:
-    """Descriptors that attaching takes: an event and a link for each entry and each return."""
-    if _PER_FUNCTION.intersection(plan.mechanisms):
-        return 4 * len(plan.functions)
-    if Mechanism.KPROBE_EVENTS in plan.mechanisms:
-        from retsnoop_py.attach.kprobe_events import PER_PAIR
-
-        return 4 * (len(plan.functions) // PER_PAIR + 1)
-    return 0

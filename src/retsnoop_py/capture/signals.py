@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
-from retsnoop_py._bpf import lib
 from retsnoop_py.errors import Interrupted
+from retsnoop_py.libbpf import process
 from retsnoop_py.terminal import Aside
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -57,18 +57,18 @@ class StopSignals:
         for number in _SIGNALS:
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 self._old[number] = signal.signal(number, self._on_signal)
-        lib.rsn_stop_watch(list(map(int, self._old)), len(self._old))
+        process.watch_signals([int(number) for number in self._old])
         return self
 
     def __exit__(self, *_: object) -> None:
-        lib.rsn_stop_unwatch()
+        process.unwatch_signals()
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
     @property
     def count(self) -> int:
         """How often we were asked to stop; signals within 100 ms are one request."""
-        return int(lib.rsn_stop_count())
+        return process.signals_seen()
 
     def stopping(self) -> bool:
         """Whether to stop."""

@@ -135,13 +135,13 @@ def _list(settings: Settings, target: Target) -> Listing:
 
 def _plan(settings: Settings, target: Target) -> tuple[AttachPlan | None, str | None]:
     """Who would take each function, or why that cannot be told."""
+    from retsnoop_py.attach.features import Features
     from retsnoop_py.attach.fitness import KernelFitness
     from retsnoop_py.attach.plan import make_plan
     from retsnoop_py.capture.limits import raise_memlock
     from retsnoop_py.capture.rights import require_rights
     from retsnoop_py.errors import PrivilegeError
     from retsnoop_py.kernel.btf import Kind
-    from retsnoop_py.kernel.features import Features
 
     try:
         require_rights()

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from retsnoop_py.errors import InputError, UsageError
-from retsnoop_py.settings import Mechanism, Settings, SymbolizeMode
+from retsnoop_py.mechanism import Mechanism
+from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.value import Value
 
 #: The kernel's own limit, PID_MAX_LIMIT of include/linux/threads.h.
@@ -106,7 +107,7 @@ def mechanism(name: str | None, *, fentry: bool, multi: bool, single: bool) -> M
 
 def _mechanism(name: str) -> Mechanism:
     try:
-        return Mechanism(name)
+        return Mechanism.named(name)
     except ValueError:
         known = ", ".join(one.value for one in Mechanism)
         raise UsageError(f"--attach={name}: no such mechanism", f"there are {known}") from None

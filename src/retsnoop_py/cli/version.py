@@ -16,7 +16,7 @@ def show(verbose: int) -> int:
     """
     print(f"retsnoop-py {__version__}", flush=True)
     if verbose:
-        from retsnoop_py.kernel.features import Features
+        from retsnoop_py.attach.features import Features
 
         features = Features()
         # To one who may not ask, every answer is no.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, errno_name
 from retsnoop_py.diagnosis.rights import may_load
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import Mechanism
 
 __all__ = ["bpf", "mechanisms"]
 

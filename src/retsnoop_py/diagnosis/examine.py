@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from retsnoop_py.attach.plan import LADDER
 from retsnoop_py.diagnosis.bpf import bpf, mechanisms
 from retsnoop_py.diagnosis.config import config
 from retsnoop_py.diagnosis.container import container
@@ -20,15 +19,11 @@ from retsnoop_py.diagnosis.model import Answer, Check, Group, Host
 from retsnoop_py.diagnosis.rights import effective, may_load, rights
 from retsnoop_py.diagnosis.sources import sources
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import LADDER
 
 __all__ = ["Diagnosis", "diagnose", "examine", "this_host"]
 
 _UNAVAILABLE, _PRIVILEGE = 69, 77
-_LOSES = {
-    Mechanism.KPROBE_EVENTS: "speed: functions are attached one by one, some 10 ms each",
-    Mechanism.KPROBE: "speed: functions are attached and let go one by one, tens of ms each",
-}
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +96,7 @@ def diagnose(checks: Sequence[Check], *, privileged: bool) -> Diagnosis:
         checks=tuple(checks),
         mechanisms=tuple(mechanism.value for mechanism in working[:2]),
         loses=(
-            *([_LOSES[working[0]]] if working[0] in _LOSES else []),
+            *filter(None, [working[0].row.loses]),
             *(check.loses for check in checks if check.loses),
         ),
     )

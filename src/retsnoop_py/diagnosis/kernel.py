@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, read_text
 from retsnoop_py.errors import RetsnoopError
-from retsnoop_py.kernel.features import lacks_kprobes
 from retsnoop_py.kernel.namespaces import in_first
+from retsnoop_py.kernel.tracefs import TRACEFS, lacks_kprobes
 
 __all__ = ["kernel"]
 
-_TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+#: As /proc/mounts names them.
+_MOUNTS = tuple(f"/{place}" for place in TRACEFS)
 #: Since 6.5: which of several functions of one name is meant.
 _ADDRESSES = "available_filter_functions_addrs"
 _MOUNT_DEBUGFS = "mount -t debugfs debugfs /sys/kernel/debug"
@@ -93,7 +94,7 @@ def _tracefs(host: Host) -> Check:
     """Only the two usual places count: that is where functions are listed for everybody."""
     mounts = [line.split() for line in (read_text(host.root / "proc/mounts") or "").splitlines()]
     found = [fields[1] for fields in mounts if len(fields) > 2 and fields[2] == "tracefs"]
-    usual = [place for place in found if place in _TRACEFS]
+    usual = [place for place in found if place in _MOUNTS]
     if usual:
         return _check("tracefs", "tracefs", Answer.YES, f"on {usual[0]}")
     filesystems = read_text(host.root / "proc/filesystems")
@@ -101,18 +102,18 @@ def _tracefs(host: Host) -> Check:
         detail, more = "this kernel has none", "use a kernel with CONFIG_FTRACE"
     elif found:
         detail = f"mounted on {found[0]}, where nobody looks for it"
-        more = f"mount -t tracefs tracefs {_TRACEFS[0]}"
+        more = f"mount -t tracefs tracefs {_MOUNTS[0]}"
     else:
-        detail, more = "not mounted", f"mount -t tracefs tracefs {_TRACEFS[0]}"
+        detail, more = "not mounted", f"mount -t tracefs tracefs {_MOUNTS[0]}"
         if not in_first("pid", host.root / "proc/self"):
-            more += f"; or start the container with -v {_TRACEFS[0]}:{_TRACEFS[0]}"
+            more += f"; or start the container with -v {_MOUNTS[0]}:{_MOUNTS[0]}"
     return _check("tracefs", "tracefs", Answer.NO, detail, more=more)
 
 
 def _traceable(host: Host) -> Check:
     def ask() -> str:
         count = len(host.facts.traceable)
-        places = (host.root / f"{place[1:]}/{_ADDRESSES}" for place in _TRACEFS)
+        places = (host.root / place / _ADDRESSES for place in TRACEFS)
         how = "with" if any(os.access(place, os.F_OK) for place in places) else "without"
         return f"{count} functions, {how} addresses"
 

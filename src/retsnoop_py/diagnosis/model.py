@@ -12,7 +12,7 @@ import msgspec
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import Mechanism
 
 __all__ = ["Answer", "Check", "Group", "Host", "Tried", "errno_name", "read_text"]
 

@@ -11,10 +11,10 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.kernel import native
 from retsnoop_py.kernel.btf_blob import Blob
 from retsnoop_py.kernel.btf_types import Kind, Member, Param, Type
 from retsnoop_py.kernel.functions import ResultKind, ResultType
+from retsnoop_py.libbpf import facts
 
 __all__ = ["POINTER_SIZE", "Btf", "Kind", "Member", "Param", "Type"]
 
@@ -187,7 +187,7 @@ class Btf:
         own = self._own
         # b"".join copies nothing when there is only the one base.
         base_strings = b"".join(blob.strings for blob in reversed(self.blobs[1:]))
-        found = native.btf_find(
+        found = facts.btf_find(
             (own.types, own.strings, base_strings),
             own.offsets,
             sum(1 << kind for kind in kinds if kind is not Kind.UNKNOWN),
@@ -228,7 +228,7 @@ class Btf:
 
     def returns(self, functions: Sequence[int]) -> list[int]:
         """The ids of the types that ``functions`` (ids, of this BTF or its base) return."""
-        return native.btf_returns(
+        return facts.btf_returns(
             [(blob.types, blob.offsets, blob.start) for blob in self.blobs], functions
         )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.kernel import native
+from retsnoop_py.libbpf import facts
 
 __all__ = ["Blob"]
 
@@ -39,7 +39,7 @@ class Blob:
         if type_len % 4 or type_off % 4:
             raise DataError("BTF is damaged: its types are not aligned")
         self.types = memoryview(data)[type_off : type_off + type_len]
-        self.offsets = native.btf_index(self.types, _layout(data, header))
+        self.offsets = facts.btf_index(self.types, _layout(data, header))
         self.start: int = base.end if base else 1
         self.end: int = self.start + len(self.offsets)
         self.strings = data[str_off : str_off + str_len]

@@ -153,17 +153,15 @@ def _try_to_decode(path: Path) -> None:
 
     Whether this libelf has zstd, and whether a supplementary file is found, shows by trying only.
     """
-    from retsnoop_py._dwarf import ffi, lib
+    from retsnoop_py.libbpf.dwarf import defect
 
-    error, message = ffi.new("int *"), ffi.new("char[256]")
-    handle = lib.rsn_dwarf_open(os.fsencode(path), -1, ffi.NULL, 0, error, message, 256)
-    if handle != ffi.NULL:
-        lib.rsn_dwarf_close(handle)
-        return
-    hint = "install the debug package again"
-    if error[0] == lib.RSN_DWARF_COMPRESSED:
-        hint = "make a plain copy: objcopy --decompress-debug-sections FILE COPY"
-    raise _RejectedError(ffi.string(message).decode(errors="replace"), hint)
+    found = defect(path)
+    if found:
+        why, is_compressed = found
+        hint = "install the debug package again"
+        if is_compressed:
+            hint = "make a plain copy: objcopy --decompress-debug-sections FILE COPY"
+        raise _RejectedError(why, hint)
 
 
 def _debug_links(elf: ElfFile, root: Path) -> Iterator[Path]:

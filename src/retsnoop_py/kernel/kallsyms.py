@@ -14,8 +14,8 @@ from pathlib import Path
 
 from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.modules import Module
-from retsnoop_py.kernel.native import Functions, ListFormat, SymbolTable
 from retsnoop_py.kernel.tracefs import Traceable
+from retsnoop_py.libbpf.facts import Functions, ListFormat, SymbolTable
 from retsnoop_py.value import Value
 
 __all__ = ["Kallsyms", "Symbol"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which functions the kernel lets a tracer hook: ftrace's list and the kprobe blacklist."""
+"""What tracefs and its neighbours show: the functions that can be hooked, the kprobe blacklist."""
 
 from __future__ import annotations
 
@@ -9,16 +9,47 @@ from bisect import bisect_right
 from pathlib import Path
 
 from retsnoop_py.errors import PrivilegeError, UnavailableError
-from retsnoop_py.kernel.features import lacks_kprobes, no_kprobes
 from retsnoop_py.kernel.namespaces import in_first
-from retsnoop_py.kernel.native import ListFormat, SymbolTable
+from retsnoop_py.libbpf.facts import ListFormat, SymbolTable
 
-__all__ = ["KprobeBlacklist", "Traceable"]
+__all__ = [
+    "TRACEFS",
+    "KprobeBlacklist",
+    "Traceable",
+    "folder_with",
+    "lacks_kprobes",
+    "no_kprobes",
+]
+
+#: Where tracefs is mounted, below a root: its own place, and the one it has in debugfs.
+TRACEFS = ("sys/kernel/tracing", "sys/kernel/debug/tracing")
+#: Where the kernel lists what perf_event_open(2) can make, kprobes among it, below its root.
+_EVENT_SOURCES = Path("sys/bus/event_source/devices")
 
 _NAMES = "available_filter_functions"
 _ADDRS = "available_filter_functions_addrs"
 #: Trace points whose function the linker dropped; they have no symbol of their own.
 _INVALID = "__ftrace_invalid_address___"
+
+
+def folder_with(root: Path, name: str) -> Path | None:
+    """Where tracefs is mounted below ``root`` and has ``name``; None where it is not."""
+    folders = (root / place for place in TRACEFS)
+    return next((folder for folder in folders if (folder / name).exists()), None)
+
+
+def lacks_kprobes(root: Path) -> bool:
+    """Whether the kernel whose /sys is below ``root`` shows that it has no kprobes."""
+    sources = root / _EVENT_SOURCES
+    return sources.is_dir() and not (sources / "kprobe").exists()
+
+
+def no_kprobes() -> UnavailableError:
+    """The error that says so."""
+    return UnavailableError(
+        "this kernel has no kprobes (CONFIG_KPROBES or CONFIG_KPROBE_EVENTS is off)",
+        "run on a kernel that has them, or boot one: retsnoop-py vm run --kernel 6.12 -- ...",
+    )
 
 
 class Traceable:
@@ -45,7 +76,7 @@ class Traceable:
 
 
 def _read_list(root: Path, addresses: bool) -> tuple[Path, SymbolTable]:
-    folders = [root / "sys/kernel/tracing", root / "sys/kernel/debug/tracing"]
+    folders = [root / place for place in TRACEFS]
     denied = None
     forms = [(_ADDRS, ListFormat.ADDRS), (_NAMES, ListFormat.NAMES)]
     if not addresses:
@@ -80,7 +111,7 @@ def _given_up() -> UnavailableError:
 
 
 def _no_list(root: Path) -> UnavailableError:
-    tracefs = root / "sys/kernel/tracing"
+    tracefs = root / TRACEFS[0]
     if (tracefs / "trace").exists():
         return UnavailableError(
             f"{tracefs} has no {_NAMES}: this kernel cannot trace functions",

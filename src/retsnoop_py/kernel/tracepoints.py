@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from retsnoop_py.errors import PrivilegeError, UnavailableError
+from retsnoop_py.kernel.tracefs import TRACEFS
 
 __all__ = ["TraceField", "Tracepoint", "Tracepoints", "parse_format"]
-
-_FOLDERS = ("sys/kernel/tracing/events", "sys/kernel/debug/tracing/events")
 
 
 class Tracepoint(NamedTuple):
@@ -86,7 +85,7 @@ class Tracepoints:
     @cached_property
     def _folder(self) -> Path:
         denied = None
-        for folder in (self._root / name for name in _FOLDERS):
+        for folder in (self._root / place / "events" for place in TRACEFS):
             try:
                 if next(folder.iterdir(), None):
                     return folder
@@ -96,7 +95,7 @@ class Tracepoints:
                 continue
         if denied:
             raise PrivilegeError(f"cannot read {denied}: permission denied", "run as root")
-        tracefs = self._root / "sys/kernel/tracing"
+        tracefs = self._root / TRACEFS[0]
         raise UnavailableError(
             f"{tracefs} has no events, so tracepoints cannot be found",
             f"run `mount -t tracefs tracefs {tracefs}`; the kernel needs CONFIG_EVENT_TRACING",

@@ -1,12 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Thin Python objects over libbpf: each owns its handle and raises with errno and the log."""
+"""The native part, behind typed Python: libbpf's objects and what our own C does.
 
-from pathlib import Path
-
-from retsnoop_py.libbpf.object import BpfMap, BpfObject, FdLink, Link, Program
-from retsnoop_py.libbpf.reader import Reader
-
-#: Where the compiled BPF objects lie.
-OBJECTS = Path(__file__).resolve().parent.parent / "bpf"
-
-__all__ = ["OBJECTS", "BpfMap", "BpfObject", "FdLink", "Link", "Program", "Reader"]
+Nothing outside this room calls into the extension. Each object owns its handle; a call that fails
+raises with errno and the log, or gives the errno where its caller decides what that means.
+"""

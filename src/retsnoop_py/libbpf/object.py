@@ -13,11 +13,16 @@ import resource
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from retsnoop_py._bpf import ffi, lib
 from retsnoop_py.errors import BpfError
 
+if TYPE_CHECKING:
+    from retsnoop_py._bpf import Buffer, CData
+
+#: Where the compiled BPF objects lie.
+OBJECTS = Path(__file__).resolve().parent.parent / "bpf"
 #: errno values at which the reason is most often a missing right.
 _DENIED = frozenset({1, 13})
 #: How libbpf introduces what the verifier said.
@@ -74,7 +79,7 @@ def check(call: str, result: int) -> int:
     return result
 
 
-def check_pointer(call: str, pointer: Any) -> Any:
+def check_pointer(call: str, pointer: CData) -> CData:
     """Return ``pointer`` unless it is NULL, in which case errno says why."""
     if pointer == ffi.NULL:
         fail(call, -(ffi.errno or 22))
@@ -84,8 +89,8 @@ def check_pointer(call: str, pointer: Any) -> Any:
 class Link:
     """An attached program; closing it detaches."""
 
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
+    def __init__(self, handle: CData) -> None:
+        self._handle: CData | None = handle
 
     def close(self) -> None:
         """Detach. Idempotent."""
@@ -120,7 +125,7 @@ class FdLink:
 class Program:
     """A program of a :class:`BpfObject`, valid while the object is open."""
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: CData) -> None:
         self.handle = handle
         self.name: str = ffi.string(lib.bpf_program__name(handle)).decode()
         self.section: str = ffi.string(lib.bpf_program__section_name(handle)).decode()
@@ -131,7 +136,7 @@ class Program:
         return check(f"bpf_program__fd({self.name})", lib.bpf_program__fd(self.handle))
 
     @property
-    def instructions(self) -> tuple[Any, int]:
+    def instructions(self) -> tuple[CData, int]:
         """The program as it was loaded: ``struct bpf_insn *`` and how many there are."""
         count = lib.bpf_program__insn_cnt(self.handle)
         return lib.bpf_program__insns(self.handle), int(count)
@@ -195,7 +200,7 @@ class Program:
 class BpfMap:
     """A map of a :class:`BpfObject`; keys and values are raw bytes."""
 
-    def __init__(self, name: str, handle: Any) -> None:
+    def __init__(self, name: str, handle: CData) -> None:
         self.name = name
         self.handle = handle
 
@@ -290,7 +295,8 @@ class BpfObject:
 
     def close(self) -> None:
         """Free everything that is not held by a link. Idempotent."""
-        handle, self.handle = self.handle, None
+        handle: CData | None = self.handle
+        self.handle = None  # type: ignore[assignment] # so that a later call is a TypeError
         if handle is not None:
             lib.bpf_object__close(handle)
 
@@ -323,7 +329,7 @@ class BpfObject:
         data = lib.btf__raw_data(lib.bpf_object__btf(self.handle), size)
         return bytes(ffi.buffer(check_pointer("btf__raw_data", data), size[0]))
 
-    def global_bytes(self, section: str, name: str) -> Any:
+    def global_bytes(self, section: str, name: str) -> Buffer:
         """The memory of a global variable, readable and writable, as a cffi buffer."""
         offset, size = ffi.new("uint32_t *"), ffi.new("uint32_t *")
         btf = lib.bpf_object__btf(self.handle)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from retsnoop_py._bpf import ffi, lib
 from retsnoop_py.errors import BpfError
@@ -108,7 +108,7 @@ class Reader:
         err = ffi.new("int *")
         where = directory or spool_directory()
         self._spool_limit = spool_share(where) if spool_bytes is None else spool_bytes
-        self._handle: Any = lib.rsn_reader_new(
+        self._handle = lib.rsn_reader_new(
             events.fd,
             is_perf,
             ring_bytes,
@@ -126,7 +126,7 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         lib.rsn_reader_free(self._handle)
-        self._handle = None
+        self._handle = None  # type: ignore[assignment] # so that a later call is a TypeError
 
     def start(self) -> None:
         """Start the thread."""

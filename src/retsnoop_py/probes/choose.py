@@ -15,8 +15,8 @@ from typing import Protocol
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.kallsyms import Symbol
-from retsnoop_py.kernel.native import Functions, glob_match
 from retsnoop_py.kernel.tracepoints import Tracepoint, Tracepoints
+from retsnoop_py.libbpf.facts import Functions, glob_match
 from retsnoop_py.probes.model import Probe
 from retsnoop_py.probes.spec import ProbeKind, ProbeSpec
 from retsnoop_py.selection import deny

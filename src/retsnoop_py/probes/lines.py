@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError
 
 if TYPE_CHECKING:
-    from retsnoop_py.symbolize.dwarf import DwarfImage, LinePlace
+    from retsnoop_py.libbpf.dwarf import DwarfImage, LinePlace
     from retsnoop_py.symbolize.sources import KernelImages, PlacedImage
 
 __all__ = ["SourceLines"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from retsnoop_py.errors import InputError
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.native import Functions, glob_match
+from retsnoop_py.libbpf.facts import Functions, glob_match
 from retsnoop_py.selection import deny
 from retsnoop_py.selection.globs import NameGlob
 from retsnoop_py.selection.model import Rejection

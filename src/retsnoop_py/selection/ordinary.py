@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from retsnoop_py.errors import DataError, InputError
-from retsnoop_py.kernel import native
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function
+from retsnoop_py.libbpf.facts import glob_match
 from retsnoop_py.value import Value, replace
 
 __all__ = ["SHIPPED", "Rule", "apply_rules", "load", "ordinary_results", "parse", "user_file"]
@@ -175,7 +175,7 @@ def _is_wild(rule: Rule) -> bool:
 
 
 def _matches(rule: Rule, name: str) -> bool:
-    return native.glob_match(rule.glob, name)
+    return glob_match(rule.glob, name)
 
 
 def _origin(name: str) -> str:

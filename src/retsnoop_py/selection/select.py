@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.native import State
+from retsnoop_py.libbpf.facts import State
 from retsnoop_py.selection.build import build_functions
 from retsnoop_py.selection.explain import NoMatch, no_match
 from retsnoop_py.selection.globs import NameGlob, PathGlob

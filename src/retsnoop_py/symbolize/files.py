@@ -7,7 +7,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from retsnoop_py.errors import RetsnoopError
-from retsnoop_py.symbolize.dwarf import CompileUnit
+from retsnoop_py.libbpf.dwarf import CompileUnit
 from retsnoop_py.symbolize.sources import KernelImages, PlacedImage
 
 __all__ = ["SourceFiles"]

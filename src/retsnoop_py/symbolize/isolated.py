@@ -280,7 +280,8 @@ def _give_up_rights() -> None:
 def serve(descriptor: int) -> None:
     """Be the child: answer at a socket until nobody asks any more."""
     # before the rights to read them are gone
-    from retsnoop_py.symbolize import dwarf, programs
+    from retsnoop_py.libbpf import dwarf
+    from retsnoop_py.symbolize import programs
 
     dwarf.load()
     child = _Child(programs.Program)

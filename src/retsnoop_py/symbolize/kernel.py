@@ -11,7 +11,7 @@ from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 from retsnoop_py.symbolize.sources import KernelImages, SourceFacts, Symbol
 
 if TYPE_CHECKING:
-    from retsnoop_py.symbolize.dwarf import Location
+    from retsnoop_py.libbpf.dwarf import Location
 
 __all__ = ["KernelSymbolizer"]
 

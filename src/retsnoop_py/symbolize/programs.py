@@ -15,7 +15,7 @@ from retsnoop_py.kernel.elf_file import MAX_NAME, ElfFile, Section, string_at
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 
 if TYPE_CHECKING:
-    from retsnoop_py.symbolize.dwarf import DwarfImage
+    from retsnoop_py.libbpf.dwarf import DwarfImage
 
 __all__ = ["Program", "debug_file"]
 
@@ -96,7 +96,7 @@ class Program:
     def _image(self) -> DwarfImage | None:
         if not self._lines or self._debug is None:
             return None
-        from retsnoop_py.symbolize.dwarf import DwarfImage
+        from retsnoop_py.libbpf.dwarf import DwarfImage
 
         try:
             return DwarfImage(Path(self.name), fd=self._debug)

@@ -23,7 +23,7 @@ from retsnoop_py.kernel.images import (
 from retsnoop_py.symbolize.paths import SourcePaths, source_root
 
 if TYPE_CHECKING:
-    from retsnoop_py.symbolize.dwarf import DwarfImage
+    from retsnoop_py.libbpf.dwarf import DwarfImage
 
 __all__ = ["KernelImages", "PlacedImage", "SourceFacts", "Symbol"]
 
@@ -203,6 +203,6 @@ class KernelImages:
 
 
 def _open_image(path: Path, sections: Mapping[str, int] | None = None) -> DwarfImage:
-    from retsnoop_py.symbolize.dwarf import DwarfImage
+    from retsnoop_py.libbpf.dwarf import DwarfImage
 
     return DwarfImage(path, sections)

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 
+from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.attach.mass_attacher import attach
 from retsnoop_py.attach.plan import AttachContext, make_plan
@@ -18,8 +19,7 @@ from retsnoop_py.capture.limits import raise_memlock
 from retsnoop_py.capture.load import load
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.features import Features
-from retsnoop_py.libbpf import Reader
+from retsnoop_py.libbpf.reader import Reader
 from retsnoop_py.selection.select import select
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.object_layouts import btf_layouts

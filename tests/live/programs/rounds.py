@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.attach.mass_attacher import attach
 from retsnoop_py.attach.plan import AttachContext, make_plan
@@ -19,10 +20,10 @@ from retsnoop_py.capture.limits import raise_files, raise_memlock
 from retsnoop_py.capture.load import load
 from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.features import Features
-from retsnoop_py.libbpf import Reader
+from retsnoop_py.libbpf.reader import Reader
+from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.selection.select import select
-from retsnoop_py.settings import Mechanism, SelectionSettings, Settings
+from retsnoop_py.settings import SelectionSettings, Settings
 from retsnoop_py.workload.syscalls import MapType, map_create
 
 rounds, mechanism = int(sys.argv[1]), Mechanism(sys.argv[2])

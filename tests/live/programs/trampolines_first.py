@@ -7,7 +7,7 @@ import sys
 
 from retsnoop_py.attach import plan
 from retsnoop_py.cli.main import main
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import Mechanism
 
 plan.LADDER = (Mechanism.FSESSION_MULTI, *plan.LADDER)  # type: ignore[misc]
 sys.exit(main())

@@ -11,9 +11,9 @@ from tests.unit.kernel.btf_writer import SIGNED, BtfWriter
 from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.func_signature import Signature, SignatureFlags, read_signatures
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
-from retsnoop_py.kernel.shapes import Shape, ShapeFlags, read_shapes
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import Mechanism
 
 BASE = 0xFFFFFFFF81000000
 #: Name, and how many symbols have it.
@@ -57,18 +57,20 @@ def function(facts: KernelFacts, name: str, module: str | None = None) -> Functi
     return Function(name, address, 16, FuncFlags(0), result, module, btf_id)
 
 
-def shape(facts: KernelFacts, name: str) -> Shape:
+def signature(facts: KernelFacts, name: str) -> Signature:
     one = function(facts, name)
-    return read_shapes(facts, [one])[one.address]
+    return read_signatures(facts, [one])[one.address]
 
 
-def test_shapes_count_parameters_slots_and_symbols_of_the_name(facts: KernelFacts) -> None:
-    assert shape(facts, "plain") == Shape(2, 2, 0, 4, 1)
-    assert shape(facts, "wide") == Shape(2, 3, 0, 8, 1)
-    assert shape(facts, "printf") == Shape(1, 1, ShapeFlags.VARIADIC | ShapeFlags.VOID, 0, 1)
-    assert shape(facts, "pair").flags == ShapeFlags.STRUCT_RESULT
-    assert shape(facts, "huge").flags == ShapeFlags.LARGE_PARAM | ShapeFlags.VOID
-    assert shape(facts, "twin").namesakes == 2
+def test_signatures_count_parameters_slots_and_symbols_of_the_name(facts: KernelFacts) -> None:
+    assert signature(facts, "plain") == Signature(2, 2, 0, 4, 1)
+    assert signature(facts, "wide") == Signature(2, 3, 0, 8, 1)
+    assert signature(facts, "printf") == Signature(
+        1, 1, SignatureFlags.VARIADIC | SignatureFlags.VOID, 0, 1
+    )
+    assert signature(facts, "pair").flags == SignatureFlags.STRUCT_RESULT
+    assert signature(facts, "huge").flags == SignatureFlags.LARGE_PARAM | SignatureFlags.VOID
+    assert signature(facts, "twin").namesakes == 2
 
 
 def test_a_modules_function_has_types_of_the_kernels_btf(facts: KernelFacts) -> None:
@@ -81,7 +83,7 @@ def test_a_modules_function_has_types_of_the_kernels_btf(facts: KernelFacts) -> 
     facts._module_btf["veth"] = Btf(split.bytes(), vmlinux)
     btf_id = facts._module_btf["veth"].functions(["plain"])["plain"]
     one = Function("plain", 1, 1, FuncFlags(0), ResultType(ResultKind.INT), "veth", btf_id)
-    assert read_shapes(facts, [one]) == {1: Shape(1, 1, 0, 4, 1)}
+    assert read_signatures(facts, [one]) == {1: Signature(1, 1, 0, 4, 1)}
 
 
 @pytest.mark.parametrize(

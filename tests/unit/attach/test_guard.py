@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from retsnoop_py.attach.guard import Guard
-from retsnoop_py.attach.sweep import sweep
+from retsnoop_py.attach.guard import Guard, sweep
 
 #: What it writes to delete the two pairs of owner 1_2.
 DELETIONS = [f"-:rsnoop_1_2/{side}{number}_1_2" for number in range(2) for side in ("in", "out")]

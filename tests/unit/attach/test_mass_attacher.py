@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
+from tests.unit.session.records import ALLOC, MAP_CREATE
 
 from retsnoop_py.attach import mass_attacher
-from retsnoop_py.attach.mass_attacher import attach
+from retsnoop_py.attach.mass_attacher import attach, since
 from retsnoop_py.attach.plan import (
     AttachContext,
     AttachPlan,
@@ -21,7 +22,7 @@ from retsnoop_py.attach.plan import (
 )
 from retsnoop_py.errors import PrivilegeError, UnavailableError
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import Mechanism
 
 FIRST, SECOND = Mechanism.KPROBE_SESSION, Mechanism.KPROBE
 
@@ -53,15 +54,17 @@ class Kernel:
     """What the mechanisms of one test refuse, and the attachments that were made."""
 
     def __init__(self, **refuses: Collection[int]) -> None:
-        self.refuses = {Mechanism(name): ids for name, ids in refuses.items()}
+        self.refuses = {Mechanism.named(name): ids for name, ids in refuses.items()}
         self.errno = errno.EINVAL
         self.made: dict[Mechanism, Attaching] = {}
 
-    def make(
-        self, mechanism: Mechanism, plan: AttachPlan, ids: list[int], context: AttachContext
-    ) -> Attaching:
-        self.made[mechanism] = Attaching(plan, ids, self.refuses.get(mechanism, ()), self.errno)
-        return self.made[mechanism]
+    def attachment_of(self, mechanism: Mechanism) -> Callable[..., Attaching]:
+        def make(plan: AttachPlan, ids: list[int], context: AttachContext) -> Attaching:
+            refuses = self.refuses.get(mechanism, ())
+            self.made[mechanism] = Attaching(plan, ids, refuses, self.errno)
+            return self.made[mechanism]
+
+        return make
 
 
 def plan(first: int, second: int = 0) -> AttachPlan:
@@ -84,7 +87,7 @@ def context(stopping: bool = False) -> AttachContext:
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(kernel: Kernel) -> Kernel:
-        monkeypatch.setattr(mass_attacher, "make_attachment", kernel.make)
+        monkeypatch.setattr(mass_attacher, "attachment_of", kernel.attachment_of)
         return kernel
 
     return use
@@ -146,17 +149,25 @@ def test_an_error_midway_detaches_what_was_attached(use: Any) -> None:
         def attach(self) -> None:
             raise UnavailableError("gone")
 
-    def make(
-        mechanism: Mechanism, plan: AttachPlan, ids: list[int], context: AttachContext
-    ) -> Attaching:
-        if mechanism is FIRST:
-            return kernel_make(mechanism, plan, ids, context)
-        kernel.made[mechanism] = Broken(plan, ids, ())
-        return kernel.made[mechanism]
+    def break_second(mechanism: Mechanism) -> Callable[..., Attaching]:
+        def make(plan: AttachPlan, ids: list[int], context: AttachContext) -> Attaching:
+            kernel.made[mechanism] = Broken(plan, ids, ())
+            return kernel.made[mechanism]
 
-    kernel_make = kernel.make
-    kernel.make = make
+        return kernel_gives(mechanism) if mechanism is FIRST else make
+
+    kernel_gives = kernel.attachment_of
+    kernel.attachment_of = break_second
     use(kernel)
     with pytest.raises(UnavailableError, match="gone"):
         attach(plan(2), context())
     assert kernel.made[FIRST].detached
+
+
+def test_what_was_missed_before_tracing_began_does_not_count() -> None:
+    before = [Miss(None, 2, "busy"), Miss(ALLOC, 1, "busy")]
+    now = [Miss(None, 2, "busy"), Miss(ALLOC, 4, "busy"), Miss(MAP_CREATE, 1, "busy", told=False)]
+    assert since(now, before) == [
+        Miss(ALLOC, 3, "busy"),
+        Miss(MAP_CREATE, 1, "busy", told=False),
+    ]

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from retsnoop_py.attach.kprobe_multi import KprobeMultiAttachment
+from retsnoop_py.attach.features import Verdict
+from retsnoop_py.attach.multi import KprobeMultiAttachment
 from retsnoop_py.attach.plan import (
     LADDER,
     AttachContext,
@@ -21,10 +22,9 @@ from retsnoop_py.attach.plan import (
     refused,
 )
 from retsnoop_py.errors import BpfError, UnavailableError
-from retsnoop_py.kernel.features import Verdict
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
-from retsnoop_py.libbpf import BpfObject
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.libbpf.object import BpfObject
+from retsnoop_py.mechanism import Mechanism
 
 BASE = 0xFFFFFFFF81000000
 

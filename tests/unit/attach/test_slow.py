@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from retsnoop_py.attach.plan import AttachPlan, RungPlan
-from retsnoop_py.attach.slow import slow_attach
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.attach.plan import AttachPlan, RungPlan, slow_attach
+from retsnoop_py.mechanism import Mechanism
 
 
 def plan(mechanism: Mechanism, count: int) -> AttachPlan:

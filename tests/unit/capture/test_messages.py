@@ -12,7 +12,8 @@ from tests.unit.session.records import function
 from retsnoop_py.attach.mass_attacher import Attached, Rung
 from retsnoop_py.attach.plan import AttachPlan, Refusal
 from retsnoop_py.capture import messages
-from retsnoop_py.settings import Mechanism, Settings
+from retsnoop_py.mechanism import Mechanism
+from retsnoop_py.settings import Settings
 
 #: The first rung refuses two functions, the last one of them too.
 GOOD, TAKEN, LEFT = (function(name, address) for address, name in enumerate(("f", "g", "h"), 1))

@@ -11,7 +11,7 @@ from tests.unit.kernel.btf_writer import SIGNED, BtfWriter
 from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.diagnosis.model import Check, Host, Tried
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.mechanism import Mechanism
 
 RELEASE = "6.12.0-test"
 #: Every capability there is.

@@ -10,12 +10,11 @@ import msgspec
 import pytest
 from tests.unit.diagnosis.host import MECHANISMS, FakeHost
 
-from retsnoop_py.attach.plan import LADDER
 from retsnoop_py.diagnosis import report, rights
 from retsnoop_py.diagnosis.examine import Diagnosis, examine
 from retsnoop_py.diagnosis.model import Answer, Check, Group
+from retsnoop_py.mechanism import LADDER, Mechanism
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.settings import Mechanism
 
 
 def answers(diagnosis: Diagnosis) -> dict[str, Answer]:

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.errors import UnavailableError
-from retsnoop_py.kernel.native import Line
 from retsnoop_py.kernel.tracefs import KprobeBlacklist
+from retsnoop_py.libbpf.facts import Line
 
 
 @pytest.fixture

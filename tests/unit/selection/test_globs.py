@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.errors import InputError, UsageError
-from retsnoop_py.kernel.native import glob_match
+from retsnoop_py.libbpf.facts import glob_match
 from retsnoop_py.selection import deny, presets
 from retsnoop_py.selection.globs import NameGlob, PathGlob, expand, parse
 

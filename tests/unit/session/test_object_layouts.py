@@ -9,7 +9,7 @@ from tests.unit.session.records import LAYOUTS
 from retsnoop_py.capture.load import OBJECTS
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.btf import Btf
-from retsnoop_py.libbpf import BpfObject
+from retsnoop_py.libbpf.object import BpfObject
 from retsnoop_py.session.object_layouts import btf_layouts
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.libbpf.dwarf import DwarfImage
 from retsnoop_py.settings import SymbolizeMode
-from retsnoop_py.symbolize.dwarf import DwarfImage
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 from retsnoop_py.symbolize.kernel import KernelSymbolizer
 from retsnoop_py.symbolize.sources import KernelImages

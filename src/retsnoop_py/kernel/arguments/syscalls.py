@@ -9,6 +9,7 @@ from pathlib import Path
 from retsnoop_py.kernel.arguments.specs import Builder, Capture, Limits, Spec
 from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.kernel.tracefs import TRACEFS
 
 __all__ = ["add_by_name", "find_type", "syscall_capture", "syscall_name"]
 
@@ -21,7 +22,6 @@ _OFFSETS = {
     "arm64": (0, 8, 16, 24, 32, 40),  # x0 to x5
 }
 _FORMAT = "events/syscalls/sys_enter_{}/format"
-_FOLDERS = ("sys/kernel/tracing", "sys/kernel/debug/tracing")
 _FIELD = re.compile(r"\sfield:(.+?)\s*(\w+);\s*offset:(\d+);")
 #: What strings are copied to for who reads the event (Linux 7.x): no arguments.
 _COPIES = "__data_loc"
@@ -115,7 +115,7 @@ def find_type(btf: Btf, base: str) -> int | None:
 
 def _fields(root: Path, name: str) -> list[tuple[str, str]] | None:
     """Type and name of each argument by the call's event in tracefs; None where there is none."""
-    for folder in _FOLDERS:
+    for folder in TRACEFS:
         try:
             text = (root / folder / _FORMAT.format(name)).read_text()
         except OSError:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.unit.kernel.tree import Tree
 
+from retsnoop_py.attach.features import Features, Verdict
 from retsnoop_py.errors import UnavailableError
-from retsnoop_py.kernel.features import Features, Verdict
-from retsnoop_py.kernel.native import ListFormat
-from retsnoop_py.settings import Mechanism
+from retsnoop_py.libbpf.facts import ListFormat
+from retsnoop_py.mechanism import Mechanism
 
 EVENTS = "sys/kernel/tracing/kprobe_events"
 MECHANISMS = [one for one in Mechanism if one is not Mechanism.AUTO]

@@ -11,7 +11,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from retsnoop_py.errors import DataError, InputError
-from retsnoop_py.symbolize.dwarf import DwarfImage
+from retsnoop_py.libbpf.dwarf import DwarfImage
 
 MODULE = 0x40800000
 

@@ -10,9 +10,12 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from retsnoop_py.errors import DataError, InputError, RetsnoopError
+
+if TYPE_CHECKING:
+    from retsnoop_py._dwarf import FFI, CData, Lib
 
 __all__ = [
     "CompileUnit",
@@ -92,11 +95,23 @@ class DwarfStats(NamedTuple):
     resets: int
 
 
-def load() -> tuple[Any, Any]:
+def load() -> tuple[FFI, Lib]:
     """The native extension: cffi's ``ffi`` and ``lib``."""
     from retsnoop_py._dwarf import ffi, lib
 
     return ffi, lib
+
+
+def defect(path: Path) -> tuple[str, bool] | None:
+    """Why libdw cannot read the DWARF of ``path``, and whether for its compression; None if not."""
+    ffi, lib = load()
+    error, message = ffi.new("int *"), ffi.new("char[256]")
+    handle = lib.rsn_dwarf_open(os.fsencode(path), -1, ffi.NULL, 0, error, message, 256)
+    if handle == ffi.NULL:
+        why = ffi.string(message).decode(errors="replace")
+        return why, bool(error[0] == lib.RSN_DWARF_COMPRESSED)
+    lib.rsn_dwarf_close(handle)
+    return None
 
 
 class DwarfImage:
@@ -111,14 +126,14 @@ class DwarfImage:
     def __init__(self, path: Path, sections: Mapping[str, int] | None = None, fd: int = -1) -> None:
         ffi, lib = load()
         self.path = path
-        self._ffi: Any = ffi
-        self._lib: Any = lib
+        self._ffi = ffi
+        self._lib = lib
         self._lock = threading.Lock()
         self._handle = self._open(sections or {}, fd)
         self._frames = ffi.new("struct rsn_dwarf_frame[]", _MAX_FRAMES)
         self._unit = ffi.new("struct rsn_dwarf_unit *")
 
-    def _open(self, sections: Mapping[str, int], fd: int) -> Any:
+    def _open(self, sections: Mapping[str, int], fd: int) -> CData:
         ffi = self._ffi
         names = [ffi.new("char[]", name.encode()) for name in sections]
         table = ffi.new("struct rsn_dwarf_section[]", max(1, len(names)))
@@ -138,7 +153,7 @@ class DwarfImage:
         kind = InputError if code == self._lib.RSN_DWARF_IO else DataError
         return kind(f"{self.path}: {message}", hint)
 
-    def _text(self, pointer: Any) -> str | None:
+    def _text(self, pointer: CData) -> str | None:
         if pointer == self._ffi.NULL:
             return None
         raw: bytes = self._ffi.string(pointer)
@@ -153,9 +168,10 @@ class DwarfImage:
     def close(self) -> None:
         """Free everything; the image must not be used any more. Calling it again does nothing."""
         with self._lock:
-            if self._handle is not None:
-                self._lib.rsn_dwarf_close(self._handle)
-                self._handle = None
+            handle: CData | None = self._handle
+            if handle is not None:
+                self._lib.rsn_dwarf_close(handle)
+                self._handle = None  # type: ignore[assignment] # so that a later call is a TypeError
 
     def lookup(self, address: int) -> Location | None:
         """The inline chain at ``address``, None where DWARF knows nothing of it.
@@ -179,7 +195,7 @@ class DwarfImage:
             name, comp_dir = self._text(unit.name) or "", self._text(unit.comp_dir) or ""
             return Location(chain, name, comp_dir, assembly)
 
-    def _frame(self, raw: Any) -> DwarfFrame:
+    def _frame(self, raw: CData) -> DwarfFrame:
         return DwarfFrame(self._text(raw.function), self._text(raw.file), raw.line, raw.column)
 
     def units(self) -> tuple[CompileUnit, ...]:
@@ -233,7 +249,7 @@ class DwarfImage:
                 None if near[1] == _NO_LINE else near[1],
             )
 
-    def _place(self, raw: Any) -> LinePlace:
+    def _place(self, raw: CData) -> LinePlace:
         return LinePlace(raw.address, self._text(raw.file) or "", bool(raw.is_empty))
 
     @property

@@ -6,15 +6,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from retsnoop_py.attach.definitions import (
-    abandoned,
-    is_alive,
-    missed_probes,
-    start_of,
-    this_owner,
-    tracefs,
-)
-from retsnoop_py.attach.kprobe_events import hooks_for
+from tests.unit.session.records import ALLOC
+
+from retsnoop_py.attach.guard import abandoned, is_alive, start_of, this_owner
+from retsnoop_py.attach.kprobe import misses_of
+from retsnoop_py.attach.kprobe_events import hooks_for, missed_probes
+from retsnoop_py.kernel.tracefs import folder_with
 
 DEFINITIONS = """\
 p:rsnoop_12_345/in0_12_345 _text+100
@@ -63,14 +60,18 @@ def test_misses_belong_to_the_probes_in_the_order_of_their_definition() -> None:
 
 
 def test_tracefs_is_where_kprobe_events_is(tmp_path: Path) -> None:
-    assert tracefs(tmp_path) is None
+    assert folder_with(tmp_path, "kprobe_events") is None
     folder = tmp_path / "sys/kernel/debug/tracing"
     folder.mkdir(parents=True)
     (folder / "kprobe_events").touch()
-    assert tracefs(tmp_path) == folder
+    assert folder_with(tmp_path, "kprobe_events") == folder
 
 
 def test_hooks_are_many_for_few_functions_and_enough_for_many() -> None:
     assert hooks_for(1, 2) == hooks_for(1200, 4) == 256
     assert 32 <= hooks_for(10_000, 4) < 100
     assert hooks_for(10_000, 128) == 256  # what the kernel would choose itself
+
+
+def test_calls_inside_a_probe_are_nobodys_and_lost_returns_are_told_by_their_sessions() -> None:
+    assert [(miss.count, miss.told) for miss in misses_of(ALLOC, 3, 5)] == [(3, True), (2, True)]

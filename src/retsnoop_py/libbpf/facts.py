@@ -12,18 +12,32 @@ import importlib
 import os
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import DataError, UnavailableError
 from retsnoop_py.value import Value
 
-__all__ = ["ListFormat", "State", "SymbolTable", "btf_find", "btf_index", "glob_match"]
+if TYPE_CHECKING:
+    from retsnoop_py._bpf import FFI, CData, Lib
+
+__all__ = [
+    "ListFormat",
+    "State",
+    "SymbolTable",
+    "btf_find",
+    "btf_index",
+    "btf_returns",
+    "btf_signatures",
+    "glob_match",
+]
 
 #: ``struct rsn_sym``: address, name, module, size, lengths of name and module, type.
 _SYM = struct.Struct("=QIIIHHc7x")
+#: ``struct rsn_signature``: parameters, their slots, flags, bytes of the result.
+_SIGNATURE = struct.Struct("=BBBB")
 #: The last of BTF's kinds that ``btf.c`` knows: ENUM64.
 _LAST_KIND = 19
 
@@ -78,7 +92,7 @@ class Matches(Value):
 
 
 @functools.cache
-def _native() -> tuple[Any, Any]:
+def _native() -> tuple[FFI, Lib]:
     try:
         module = importlib.import_module("retsnoop_py._bpf")
     except ImportError as err:
@@ -297,26 +311,47 @@ def btf_find(
     return list(out[0 : len(names)])
 
 
-def btf_returns(
-    blobs: Sequence[tuple[memoryview, array[int], int]], functions: Sequence[int]
-) -> list[int]:
-    """The ids of the types that ``functions`` (ids) return.
+#: Types, their word offsets by id, and the first id: a BTF that functions are of, or its base.
+Part = tuple[memoryview, "array[int]", int]
 
-    ``blobs``: types, their offsets and the first id of each BTF. Raises :class:`DataError`
-    for an id that is no function with a prototype.
-    """
-    ffi, lib = _native()
-    parts = [
+
+def _parts(blobs: Sequence[Part]) -> tuple[CData, object]:
+    """``struct rsn_btf_part`` of each, and what has to live as long."""
+    ffi, _ = _native()
+    keep = [
         (ffi.from_buffer("uint32_t[]", types), ffi.from_buffer("uint32_t[]", offsets), first)
         for types, offsets, first in blobs
     ]
-    table = ffi.new(
-        "struct rsn_btf_part[]",
-        [(types, offsets, len(offsets), first) for types, offsets, first in parts],
-    )
+    rows = [(types, offsets, len(offsets), first) for types, offsets, first in keep]
+    return ffi.new("struct rsn_btf_part[]", rows), keep
+
+
+def btf_returns(blobs: Sequence[Part], functions: Sequence[int]) -> list[int]:
+    """The ids of the types that ``functions`` (ids) return.
+
+    Raises :class:`DataError` for an id that is no function with a prototype.
+    """
+    ffi, lib = _native()
+    table, _keep = _parts(blobs)
     out = ffi.new("uint32_t[]", max(len(functions), 1))
     ids = ffi.new("uint32_t[]", functions)
     done = lib.rsn_btf_returns(table, len(table), ids, len(functions), out)
     if done < len(functions):
         raise DataError(f"BTF is damaged: type {functions[done]} is no function with a prototype")
     return list(out[0:done])
+
+
+def btf_signatures(
+    blobs: Sequence[Part], functions: Sequence[int]
+) -> Iterable[tuple[int, int, int, int]]:
+    """Parameters, slots they fill, ``enum rsn_signature_flags`` and bytes of the result, each.
+
+    ``functions`` are ids.
+    """
+    ffi, lib = _native()
+    table, _keep = _parts(blobs)
+    ids = ffi.new("uint32_t[]", functions)
+    out = bytearray(_SIGNATURE.size * len(functions))
+    found = ffi.cast("struct rsn_signature *", ffi.from_buffer(out))
+    lib.rsn_btf_signatures(table, len(table), ids, len(functions), found)
+    return _SIGNATURE.iter_unpack(out)

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.kernel.native import Line, ListFormat, SymbolTable, glob_match
+from retsnoop_py.libbpf.facts import Line, ListFormat, SymbolTable, glob_match
 
 
 def table_of(text: bytes, form: ListFormat) -> SymbolTable:

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What this kernel's BPF can do: each feature is tried, never guessed from a version."""
+
+from __future__ import annotations
+
+import errno
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.tracefs import lacks_kprobes, no_kprobes
+from retsnoop_py.mechanism import Mechanism, Row
+from retsnoop_py.value import Value
+
+#: Switches that leave hooks in place and uncalled: all of ftrace, and kprobes alone. Letting go of
+#: a kprobe.multi link made while the first was off makes 6.12 and 7.2 give up ftrace until reboot.
+_FTRACE_SWITCH = Path("proc/sys/kernel/ftrace_enabled")
+_KPROBES_SWITCH = Path("sys/kernel/debug/kprobes/enabled")
+
+
+class Verdict(Value):
+    """Whether something works here, and the reason if not."""
+
+    works: bool
+    reason: str | None = None
+
+
+def attachment_of(mechanism: Mechanism) -> type[Any]:
+    """The class that attaches functions by ``mechanism``, out of a module of its own.
+
+    It is an :class:`~retsnoop_py.attach.plan.Attachment`.
+    """
+    from importlib import import_module
+
+    module, _, name = mechanism.row.attachment.partition(".")
+    found: type = getattr(import_module(f"retsnoop_py.attach.{module}"), name)
+    return found
+
+
+class Features:
+    """What the running kernel has; each is tried when first asked for.
+
+    ``btf_id`` is the vmlinux BTF id of ``vfs_read``, None without BTF: what programs that are
+    attached by BTF are tried on. The kernel's files are below ``root``. Something that cannot be
+    tried, for want of rights for instance, counts as missing.
+    """
+
+    def __init__(self, btf_id: int | None = None, root: Path = Path("/")) -> None:
+        self.btf_id = btf_id
+        self.root = root
+        self._verdicts: dict[Mechanism, Verdict] = {}
+
+    @cached_property
+    def ringbuf(self) -> bool:
+        """The BPF ring buffer (5.8)."""
+        from retsnoop_py.libbpf import trials
+
+        return trials.has_map(trials.MAP_RINGBUF)
+
+    @cached_property
+    def func_ip(self) -> bool:
+        """``bpf_get_func_ip()`` (5.15)."""
+        from retsnoop_py.libbpf import trials
+
+        return trials.has_helper(trials.FUNC_GET_FUNC_IP)
+
+    @cached_property
+    def cookie(self) -> bool:
+        """Attach cookies of perf events (5.15)."""
+        from retsnoop_py.libbpf import trials
+
+        return trials.has_helper(trials.FUNC_GET_ATTACH_COOKIE)
+
+    @cached_property
+    def raw_cookie(self) -> bool:
+        """Attach cookies of raw tracepoints (6.10)."""
+        from retsnoop_py.libbpf import trials
+
+        return trials.has_helper(trials.FUNC_GET_ATTACH_COOKIE, trials.PROG_RAW_TRACEPOINT)
+
+    @cached_property
+    def branch_snapshot(self) -> bool:
+        """``bpf_get_branch_snapshot()`` (5.16)."""
+        from retsnoop_py.libbpf import trials
+
+        return trials.has_helper(trials.FUNC_GET_BRANCH_SNAPSHOT)
+
+    def verdict(self, mechanism: Mechanism) -> Verdict:
+        """Whether ``mechanism`` works here; tried once."""
+        if mechanism not in self._verdicts:
+            self._verdicts[mechanism] = self._try(mechanism)
+        return self._verdicts[mechanism]
+
+    def require(self, mechanism: Mechanism) -> None:
+        """Raise UnavailableError unless ``mechanism`` works here."""
+        verdict = self.verdict(mechanism)
+        if not verdict.works and lacks_kprobes(self.root):
+            raise no_kprobes()
+        if not verdict.works:
+            raise UnavailableError(
+                f"{mechanism.value} does not work here: {verdict.reason}",
+                "leave the mechanism to retsnoop-py, or see `retsnoop-py doctor`",
+            )
+
+    def _try(self, mechanism: Mechanism) -> Verdict:
+        row = mechanism.row
+        if self._is_off(_FTRACE_SWITCH):
+            return Verdict(False, "kernel.ftrace_enabled is 0, so that no hook is ever called")
+        if row.by_address and self._is_off(_KPROBES_SWITCH):
+            return Verdict(False, f"/{_KPROBES_SWITCH} is 0, so that no kprobe is ever hit")
+        if row.by_btf and self.btf_id is None:
+            return Verdict(False, "this kernel has no BTF")
+        found: int | str = attachment_of(mechanism).trial(self)
+        if not found:
+            return Verdict(True)
+        return Verdict(False, found if isinstance(found, str) else _refusal(row, found))
+
+    def _is_off(self, switch: Path) -> bool:
+        try:
+            return (self.root / switch).read_text().strip() == "0"
+        except OSError:
+            return False
+
+    def lines(self) -> list[tuple[str, bool]]:
+        """(description, verdict) pairs for a person."""
+        return [
+            ("BPF ringbuf map supported", self.ringbuf),
+            ("bpf_get_func_ip() supported", self.func_ip),
+            ("bpf_get_branch_snapshot() supported", self.branch_snapshot),
+            ("BPF cookie supported", self.cookie),
+            ("single kprobes supported", self.verdict(Mechanism.KPROBE).works),
+            ("multi-attach kprobe supported", self.verdict(Mechanism.KPROBE_MULTI).works),
+        ]
+
+
+def _refusal(row: Row, error: int) -> str:
+    name = ERRNO_NAMES.get(error, str(error))
+    if error in (errno.EPERM, errno.EACCES):
+        return f"the kernel forbids it (-{name}): rights are missing, or it is locked down"
+    return f"the kernel refuses it (-{name}); it takes {row.takes}"

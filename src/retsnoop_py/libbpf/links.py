@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Attaching by what libbpf has no call for: perf events in bulk, trampolines, tracing-multi links.
+
+Here a refusal is an errno, positive, and 0 where it worked: the kernel says no to single functions
+and its reason is part of the result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from retsnoop_py._bpf import ffi, lib
+from retsnoop_py.libbpf.object import FdLink, Program, check
+
+#: ``enum bpf_prog_type``, of programs for injected probes.
+PROG_KPROBE, PROG_TRACEPOINT, PROG_RAW_TRACEPOINT = 2, 5, 17
+
+
+class Descriptors:
+    """File descriptors that C fills in, -1 for none; closed all at once or one by one."""
+
+    def __init__(self, count: int) -> None:
+        self.array = ffi.new("int[]", count)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.array)
+
+    def __getitem__(self, index: int) -> int:
+        return int(self.array[index])
+
+    def close(self) -> None:
+        """Close them all. Not idempotent."""
+        lib.rsn_close_all(self.array, len(self.array))
+
+    def close_at(self, index: int) -> None:
+        """Close one, for good."""
+        lib.rsn_close_all(self.array + index, 1)
+        self.array[index] = -1
+
+
+def close_in_child(fds: Sequence[int]) -> bool:
+    """Close ``fds`` in a process that nobody waits for; False, with all still open, without room.
+
+    Up to Linux 6.1 at the least letting go of a trampoline takes a tenth of a second.
+    """
+    return lib.rsn_close_in_child(ffi.new("int[]", fds), len(fds)) == 0
+
+
+# --- single probes, a perf event each ------------------------------------------------------------
+
+
+class PerfProbes:
+    """Many probes of one program: an event each, and where the kernel has cookies (5.15) a link.
+
+    ``kind`` and ``config`` are those of ``struct perf_event_attr``.
+    """
+
+    def __init__(self, prog_fd: int, kind: int, config: int, *, use_link: bool) -> None:
+        self._batch = ffi.new("struct rsn_kprobe_batch *")
+        self._batch.prog_fd = prog_fd
+        self._batch.pmu_type = kind
+        self._batch.config = config
+        self._batch.use_link = use_link
+        #: Links and events of each call of :meth:`attach`, in turn.
+        self._fds: list[Descriptors] = []
+
+    def attach(self, addresses: Sequence[int], cookies: Sequence[int]) -> list[int]:
+        """Attach to each of ``addresses``; the errno of each."""
+        count = len(addresses)
+        address_array = ffi.new("uint64_t[]", addresses)
+        cookie_array = ffi.new("uint64_t[]", cookies)
+        errors = ffi.new("int[]", count)
+        links, events = Descriptors(count), Descriptors(count)
+        batch = self._batch
+        batch.count, batch.addresses, batch.cookies = count, address_array, cookie_array
+        batch.event_fds, batch.link_fds, batch.errors = events.array, links.array, errors
+        lib.rsn_attach_kprobes(batch)
+        self._fds += [links, events]
+        return list(errors)
+
+    def close_last(self, index: int) -> None:
+        """Detach one probe of the last :meth:`attach`."""
+        for fds in self._fds[-2:]:
+            fds.close_at(index)
+
+    def missed(self) -> Iterator[int]:
+        """How often each probe was missed, in the order of attaching (6.7; 0 before)."""
+        for links in self._fds[::2]:
+            yield from missed_by_links(links)
+
+    def take(self) -> list[Descriptors]:
+        """What is still open, links before their events, for the caller to close."""
+        fds, self._fds = self._fds, []
+        return fds
+
+
+def missed_by_links(links: Sequence[int] | Descriptors) -> list[int]:
+    """How often the probe of each perf link was missed (6.7); 0 for -1."""
+    counts = ffi.new("uint64_t[]", len(links))
+    lib.rsn_kprobes_missed(ffi.new("int[]", list(links)), len(links), counts)
+    return list(counts)
+
+
+def unrun_by_links(links: Sequence[int] | Descriptors) -> list[int]:
+    """How often the program behind each link was not run because one was at work (5.12)."""
+    counts = ffi.new("uint64_t[]", len(links))
+    lib.rsn_link_prog_misses(ffi.new("int[]", list(links)), len(links), counts)
+    return list(counts)
+
+
+def unrun(program: Program) -> int:
+    """How often ``program`` was not run because it, or for kprobes any other, was (5.12)."""
+    return lib.rsn_prog_misses(program.fd)
+
+
+def unhooked(link_fd: int) -> int:
+    """Calls that a kprobe.multi or kprobe.session link did not get (6.7)."""
+    return lib.rsn_kprobe_multi_misses(link_fd)
+
+
+def load_copy(program: Program, prog_type: int, cookie: int) -> int:
+    """Load a copy of the template ``program`` that knows ``cookie``; its descriptor, or -errno."""
+    return lib.rsn_load_copy(prog_type, *program.instructions, cookie)
+
+
+def attach_raw_tracepoint(prog_fd: int, name: str, cookie: int | None) -> int:
+    """Attach to a raw tracepoint; the link, or -errno. A cookie takes Linux 6.10."""
+    has_cookie = cookie is not None
+    return lib.rsn_attach_raw_tracepoint(prog_fd, name.encode(), has_cookie, cookie or 0)
+
+
+# --- kprobe events of tracefs --------------------------------------------------------------------
+
+
+class EventPair:
+    """Two events of tracefs, for entries and returns, that many functions share.
+
+    ``hooks``: calls of one function whose returns can be caught at a time; ``text``: the address of
+    ``_text``; ``definitions``: ``kprobe_events``, opened for appending; ``programs``: descriptors
+    for entries and for returns; ``returns_first``: the order of the probes of a function.
+    """
+
+    def __init__(
+        self, tracefs: Path, owner: str, number: int, definitions: int, programs: tuple[int, int]
+    ) -> None:
+        # the pair points to them
+        self._strings = tuple(ffi.new("char[]", text.encode()) for text in (str(tracefs), owner))
+        pair = self._pair = ffi.new("struct rsn_event_pair *")
+        pair.tracefs, pair.owner = self._strings
+        pair.number = number
+        pair.definitions_fd = definitions
+        pair.entry_prog_fd, pair.return_prog_fd = programs
+        pair.fds = [-1] * 4
+
+    def set_probes(self, *, text: int, hooks: int, use_links: bool) -> None:
+        """How its probes are made; without links (5.15) returns come first."""
+        pair = self._pair
+        pair.text, pair.max_active = text, hooks
+        pair.use_links, pair.returns_first = use_links, not use_links
+
+    def attach(self, addresses: Sequence[int]) -> list[int]:
+        """Attach to more functions; the errno of each."""
+        errors = ffi.new("int[]", len(addresses))
+        lib.rsn_attach_events(self._pair, list(addresses), len(addresses), errors)
+        return list(errors)
+
+    def close(self) -> None:
+        """Detach the programs; the definitions stay, for the guard to delete."""
+        lib.rsn_close_events(self._pair)
+
+
+# --- BPF trampolines ------------------------------------------------------------------------------
+
+
+class FentryTarget(NamedTuple):
+    """A function for fentry: its BTF id, cookie, and where its result is in the exit's context.
+
+    ``result`` is in bytes, -1 for a void function.
+    """
+
+    btf_id: int
+    cookie: int
+    result: int
+
+
+def module_btf_fd(module: str) -> int:
+    """A descriptor of the BTF that the kernel has of a module, or -errno."""
+    return lib.rsn_module_btf_fd(module.encode())
+
+
+def attach_fentry(
+    templates: tuple[Program, Program], btf_fd: int, targets: Sequence[FentryTarget]
+) -> tuple[list[int], Descriptors, Descriptors]:
+    """Attach both sides of each target, or none: errno of each, links of entries and of exits.
+
+    ``btf_fd`` is that of the module whose functions they are, 0 for vmlinux.
+    """
+    count = len(targets)
+    batch = ffi.new("struct rsn_fentry_batch *")
+    (batch.entry_insns, batch.entry_cnt), (batch.exit_insns, batch.exit_cnt) = [
+        template.instructions for template in templates
+    ]
+    btf_ids = ffi.new("uint32_t[]", [target.btf_id for target in targets])
+    cookies = ffi.new("uint64_t[]", [target.cookie for target in targets])
+    results = ffi.new("int16_t[]", [target.result for target in targets])
+    errors = ffi.new("int[]", count)
+    entries, exits = Descriptors(count), Descriptors(count)
+    batch.count, batch.btf_fd = count, btf_fd
+    batch.btf_ids, batch.cookies, batch.results = btf_ids, cookies, results
+    batch.entry_fds, batch.exit_fds, batch.errors = entries.array, exits.array, errors
+    lib.rsn_attach_fentry(batch)
+    return list(errors), entries, exits
+
+
+def attach_tracing_multi(
+    program: Program, attach_type: int, btf_ids: Sequence[int], cookies: Sequence[int]
+) -> FdLink:
+    """One tracing-multi link for the functions ``btf_ids`` (7.x). Raises BpfError: all or none."""
+    count = len(btf_ids)
+    fd = lib.rsn_tracing_multi_link(
+        program.fd,
+        attach_type,
+        ffi.new("uint32_t[]", btf_ids),
+        ffi.new("uint64_t[]", cookies),
+        count,
+    )
+    return FdLink(check(f"attach {program.section} to {count} functions", fd))
+
+
+def close_links(fds: Sequence[int]) -> None:
+    """Close descriptors, of which some may be -1."""
+    for fd in fds:
+        if fd >= 0:
+            os.close(fd)
