@@ -28,6 +28,9 @@ enum arg_target {
 			slot's address plus offset they are */
 };
 
+/* Puts it into the object's BTF, as in settings.bpf.h. */
+const enum arg_target *arg_targets __attribute__((unused));
+
 struct arg_plan {
 	__u8 slot; /* where to start: a slot of struct arg_source */
 	__u8 target; /* enum arg_target */

@@ -27,7 +27,7 @@ enum debug_result {
 
 struct debug_func {
 	char name[DEBUG_NAME_LEN];
-	__u32 result; /* enum debug_result */
+	enum debug_result result;
 };
 
 /* By function id; the loader fills it where it is used. */

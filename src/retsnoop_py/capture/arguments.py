@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.errors import UsageError
+from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.libbpf.object import BpfObject
 from retsnoop_py.settings import ArgSettings
 
@@ -63,7 +64,7 @@ def configure_arguments(
 
 def fill_arguments(obj: BpfObject, captures: CapturePlan, plan: AttachPlan) -> None:
     """After load: what to capture of each function and injected probe."""
-    packed = captures.packed(trampolines=_on_trampolines(plan))
+    packed = captures.packed(Btf(obj.btf()), trampolines=_on_trampolines(plan))
     obj.map("args_plans").update_many(
         [(struct.pack("=I", index), one) for index, one in enumerate(packed)]
     )

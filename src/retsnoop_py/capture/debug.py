@@ -6,15 +6,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.btf_struct import BtfStruct, constants
 from retsnoop_py.kernel.functions import Function, ResultKind
 from retsnoop_py.libbpf.object import BpfObject
 
 __all__ = ["configure_log", "fill_log"]
 
-#: ``struct debug_func`` of ``src/bpf/debug.bpf.h``: the name with its NUL, ``enum debug_result``.
-_FUNC = struct.Struct("=40sI")
-_NAME_BYTES = 39
-_VOID, _BOOL, _PTR, _INT, _LONG = range(5)
+#: How each kind of result is written, by ``enum debug_result``; others are DEBUG_INT or DEBUG_LONG.
+_RESULTS = {
+    ResultKind.VOID: "DEBUG_VOID",
+    ResultKind.BOOL: "DEBUG_BOOL",
+    ResultKind.PTR: "DEBUG_PTR",
+}
 
 
 def configure_log(obj: BpfObject, functions: Sequence[Function]) -> None:
@@ -25,18 +29,20 @@ def configure_log(obj: BpfObject, functions: Sequence[Function]) -> None:
 
 def fill_log(obj: BpfObject, functions: Sequence[Function]) -> None:
     """After load: what each function is called and returns, by its id."""
+    btf = Btf(obj.btf())
+    row, numbers = BtfStruct(btf, "debug_func"), constants(btf, "debug_result")
+    pack, room = row.packer("name", "result"), row.lengths["name"] - 1  # its NUL
     obj.map("debug_funcs").update_many(
         [
             (
                 struct.pack("=I", number),
-                _FUNC.pack(function.name.encode()[:_NAME_BYTES], _result_of(function)),
+                pack(function.name.encode()[:room], numbers[_result_of(function)]),
             )
             for number, function in enumerate(functions)
         ]
     )
 
 
-def _result_of(function: Function) -> int:
-    kind, size = function.result.kind, function.result.size
-    known = {ResultKind.VOID: _VOID, ResultKind.BOOL: _BOOL, ResultKind.PTR: _PTR}
-    return known.get(kind, _LONG if size > 4 else _INT)
+def _result_of(function: Function) -> str:
+    result = function.result
+    return _RESULTS.get(result.kind, "DEBUG_LONG" if result.size > 4 else "DEBUG_INT")

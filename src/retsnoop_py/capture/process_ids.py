@@ -8,18 +8,17 @@ process of our namespace is called in both, and in the namespace that our /proc 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 
 from retsnoop_py.errors import InputError, UnavailableError
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.btf_struct import BtfStruct
 from retsnoop_py.kernel.namespaces import in_first, levels_above
 from retsnoop_py.libbpf.object import BpfObject
 from retsnoop_py.settings import FilterSettings
 from retsnoop_py.value import Value, replace
 
 _PROGRAM = "rsn_pids"
-#: struct pid_row of src/bpf/pid_ns.bpf.h
-_ROW = struct.Struct("=IIII")
 
 
 class ProcessIds(Value):
@@ -75,8 +74,8 @@ def process_ids(obj: BpfObject) -> ProcessIds:
     """
     if in_first("pid"):
         return ProcessIds()
-    rows = _ROW.iter_unpack(obj.program(_PROGRAM).iterate())
-    found = {own: (kernel_id, proc_id) for own, proc_id, kernel_id, _ in rows}
+    rows = BtfStruct(Btf(obj.btf()), "pid_row").rows(obj.program(_PROGRAM).iterate())
+    found = {row["own"]: (row["kernel"], row["proc"]) for row in rows}
     if not found:
         raise UnavailableError(
             "this process is in a PID namespace, and the kernel does not tell its own process ids",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from retsnoop_py.kernel.arguments.abi import REGISTERS
 from retsnoop_py.kernel.arguments.model import ArgumentFacts
 from retsnoop_py.kernel.arguments.semantics import load_semantics
-from retsnoop_py.kernel.arguments.specs import Capture, Limits, by_prototype, pack_plan, registers
+from retsnoop_py.kernel.arguments.specs import Capture, Limits, by_prototype, plan_packer, registers
 from retsnoop_py.kernel.arguments.syscalls import syscall_capture, syscall_name
 from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
@@ -45,15 +45,16 @@ class CapturePlan(Value):
         """How much is captured at each injected probe."""
         return tuple([len(capture.by_context) for capture in self.probes])
 
-    def packed(self, *, trampolines: bool) -> list[bytes]:
+    def packed(self, btf: Btf, *, trampolines: bool) -> list[bytes]:
         """``struct args_plan`` for each function, with ``trampolines`` then for each on these.
 
-        Those of injected probes come last.
+        Those of injected probes come last. ``btf`` is that of the object that reads them.
         """
-        plans = [pack_plan(capture.by_registers) for capture in self.captures]
+        pack = plan_packer(btf)
+        plans = [pack(capture.by_registers) for capture in self.captures]
         if trampolines:
-            plans += [pack_plan(capture.by_context) for capture in self.captures]
-        return plans + [pack_plan(capture.by_context) for capture in self.probes]
+            plans += [pack(capture.by_context) for capture in self.captures]
+        return plans + [pack(capture.by_context) for capture in self.probes]
 
 
 def plan_captures(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -12,18 +12,19 @@ from retsnoop_py.kernel.arguments.model import Argument, CallArguments, DataKind
 from retsnoop_py.kernel.arguments.names import NAMED, name_path
 from retsnoop_py.kernel.arguments.types import TypeTable, natural_alignment
 from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Param
+from retsnoop_py.kernel.btf_struct import BtfStruct
 from retsnoop_py.settings import ArgSettings
 from retsnoop_py.value import Value
 
 __all__ = [
-    "PLANS",
+    "MAX_SPECS",
     "Builder",
     "Capture",
     "Limits",
     "Spec",
     "Target",
     "by_prototype",
-    "pack_plan",
+    "plan_packer",
     "registers",
 ]
 
@@ -31,10 +32,6 @@ __all__ = [
 MAX_SPECS = 16
 _MAX_HOPS = 4
 MAX_PARAMETERS = 12
-_SPEC = struct.Struct(f"=BBBBHH{_MAX_HOPS}H")
-_COUNT = struct.Struct("=Q")
-#: Bytes of ``struct args_plan``.
-PLANS = _COUNT.size + MAX_SPECS * _SPEC.size
 #: A socket address is longer than the struct it is declared as.
 _LONGER = {"sockaddr": 110, "sockaddr_unsized": 110}
 _VOID = 0
@@ -72,13 +69,11 @@ class Spec(NamedTuple):
     offset: int = 0
     hops: tuple[int, ...] = ()
 
-    def pack(self) -> bytes:
-        """As the kernel side reads it."""
+    def pack(self, pack: Callable[..., bytes]) -> bytes:
+        """As the kernel side reads it; ``pack`` is of its struct."""
         hops = (*self.hops, *(0,) * (_MAX_HOPS - len(self.hops)))
         value = min(self.words, 2) * POINTER_SIZE
-        return _SPEC.pack(
-            self.slot, self.target, len(self.hops), value, self.size, self.offset, *hops
-        )
+        return pack(self.slot, self.target, len(self.hops), value, self.size, self.offset, *hops)
 
 
 class Capture(NamedTuple):
@@ -89,10 +84,13 @@ class Capture(NamedTuple):
     by_context: tuple[Spec, ...] = ()
 
 
-def pack_plan(specs: tuple[Spec, ...]) -> bytes:
-    """``struct args_plan``."""
-    body = b"".join(spec.pack() for spec in specs)
-    return (_COUNT.pack(len(specs)) + body).ljust(PLANS, b"\0")
+def plan_packer(btf: Btf) -> Callable[[tuple[Spec, ...]], bytes]:
+    """What makes ``struct args_plan`` of specs, by the BTF of the object that is to read it."""
+    pack = BtfStruct(btf, "arg_plan").packer(
+        *("slot", "target", "hops", "value", "size", "offset", "hop")
+    )
+    pack_all = BtfStruct(btf, "args_plan").packer("cnt", "args")
+    return lambda specs: pack_all(len(specs), b"".join([spec.pack(pack) for spec in specs]))
 
 
 def registers(machine: str, note: str) -> Capture:

@@ -10,7 +10,8 @@ from tests.unit.kernel.btf_writer import SIGNED, BtfWriter
 
 from retsnoop_py.kernel.arguments.model import Role
 from retsnoop_py.kernel.arguments.plan import CapturePlan, plan_captures
-from retsnoop_py.kernel.arguments.specs import PLANS
+from retsnoop_py.kernel.arguments.specs import MAX_SPECS
+from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.settings import ArgSettings
@@ -75,7 +76,7 @@ def test_by_what_is_known(
 
 
 def test_facts_and_plans_are_in_the_order_of_the_functions(
-    tmp_path: Path, known: dict[str, int]
+    tmp_path: Path, known: dict[str, int], object_btf: Btf
 ) -> None:
     plan = planned(tmp_path, known, "unknown", "nothing", "take")
     told = [len(one.arguments) for one in plan.facts.functions]
@@ -83,7 +84,7 @@ def test_facts_and_plans_are_in_the_order_of_the_functions(
     assert [one.role for one in plan.facts.functions[2].arguments] == [Role.VALUE, Role.VALUE]
     assert len(plan.facts.types) == 1
     assert plan.counts == (6, 0, 2)
-    packed = plan.packed(trampolines=True)
+    packed = plan.packed(object_btf, trampolines=True)
     assert [one[0] for one in packed] == [6, 0, 2, 6, 0, 2]
-    assert {len(one) for one in packed} == {PLANS}
-    assert len(plan.packed(trampolines=False)) == 3
+    assert {len(one) for one in packed} == {8 + MAX_SPECS * 16}
+    assert len(plan.packed(object_btf, trampolines=False)) == 3

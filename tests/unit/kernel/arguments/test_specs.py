@@ -12,18 +12,19 @@ from tests.unit.kernel.btf_writer import SIGNED, BtfWriter
 from retsnoop_py.kernel.arguments.abi import STACK_SLOT
 from retsnoop_py.kernel.arguments.model import DataKind, DataType, Role
 from retsnoop_py.kernel.arguments.specs import (
-    PLANS,
+    MAX_SPECS,
     Capture,
     Limits,
     Spec,
     Target,
     by_prototype,
-    pack_plan,
+    plan_packer,
     registers,
 )
 from retsnoop_py.kernel.arguments.syscalls import syscall_capture, syscall_name
 from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.kernel.btf_struct import constants
 
 
 class Types:
@@ -157,10 +158,14 @@ def test_registers_of_functions_nothing_is_known_of() -> None:
     assert (got.arguments.note, got.by_registers[7]) == ("no BTF", Spec(7))
 
 
-def test_a_plan_as_the_kernel_side_reads_it() -> None:
-    packed = pack_plan((Spec(3, 2, Target.STRING, 0x1234, 0x56, (1, 2)),))
-    assert len(packed) == PLANS == 8 + 16 * 16
+def test_a_plan_as_the_kernel_side_reads_it(object_btf: Btf) -> None:
+    packed = plan_packer(object_btf)((Spec(3, 2, Target.STRING, 0x1234, 0x56, (1, 2)),))
+    assert len(packed) == 8 + MAX_SPECS * 16
     assert packed[:24] == bytes.fromhex("0100000000000000 0302021034125600 0100020000000000")
+
+
+def test_targets_are_those_of_the_kernel_side(object_btf: Btf) -> None:
+    assert {f"ARG_{one.name}": one.value for one in Target} == constants(object_btf, "arg_target")
 
 
 FORMAT = """name: sys_enter_openat
