@@ -37,7 +37,7 @@ class _Way(NamedTuple):
 
 
 _KPROBE = _Way("rsn_probe_kprobe", links.PROG_KPROBE)
-_WAYS = {
+WAYS = {
     ProbeKind.KPROBE: _KPROBE,
     ProbeKind.KRETPROBE: _KPROBE,
     ProbeKind.RAWTP: _Way("rsn_probe_rawtp", links.PROG_RAW_TRACEPOINT),
@@ -47,7 +47,7 @@ _WAYS = {
 
 def programs_of(probes: Sequence[Probe]) -> set[str]:
     """The programs that ``probes`` take."""
-    return {_WAYS[probe.kind].program for probe in probes}
+    return {WAYS[probe.kind].program for probe in probes}
 
 
 class _Attached(NamedTuple):
@@ -126,7 +126,7 @@ class InjectedProbes:
         shared: dict[str, list[_Attached]] = {}
         for one in self._attached:
             if self._has_cookie(one.probe):
-                shared.setdefault(_WAYS[one.probe.kind].program, []).append(one)
+                shared.setdefault(WAYS[one.probe.kind].program, []).append(one)
             else:
                 yield [one.probe], one.link
         for served in shared.values():
@@ -143,7 +143,7 @@ class InjectedProbes:
 
     def _attach(self, number: int, probe: Probe) -> int:
         """Attach one; 0 or the errno of what went wrong."""
-        way = _WAYS[probe.kind]
+        way = WAYS[probe.kind]
         program = self._context.obj.program(way.program)
         counts = self._context.probe_counts
         cookie = number | (counts[number] + 1 << COUNT_SHIFT if counts else 0)

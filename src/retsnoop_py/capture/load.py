@@ -37,9 +37,9 @@ _STACK_BYTES = 16 << 10
 #: The kernel counts the calls that it keeps from programs, and where on each CPU can be found:
 #: RSN_MISS_PROGRAMS and RSN_MISS_CPUS of misses.bpf.h. Of those on perf events it does since 6.7.
 _MOST_COUNTED, _MOST_CPUS = 4, 4096
-_COUNTED_BY = "rsn_find_misses"
+COUNTED_BY = "rsn_find_misses"
 _TREE_PROGRAM = "rsn_task_fork"
-_TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
+TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
 
 
 class LoadedObject(Value):
@@ -110,7 +110,7 @@ def load(
     try:
         counted = _counted(plan, features, probes)
         _choose_programs(obj, plan, settings, probes)
-        obj.program(_COUNTED_BY).set_autoload(bool(counted))
+        obj.program(COUNTED_BY).set_autoload(bool(counted))
         obj.set_global(".rodata", "miss_programs", len(counted))
         _configure(obj, settings, is_perf=is_perf)
         _tell_return_hooks(obj, facts)
@@ -144,7 +144,7 @@ def load(
             _fill_addresses(obj, plan)
         links = tuple(
             obj.program(name).attach()
-            for name in _TASK_PROGRAMS
+            for name in TASK_PROGRAMS
             if name != _TREE_PROGRAM or settings.command
         )
     except BaseException:
@@ -157,7 +157,7 @@ def _choose_programs(
     obj: BpfObject, plan: AttachPlan, settings: Settings, probes: Sequence[Probe]
 ) -> None:
     wanted = {name for mechanism in plan.mechanisms for name in mechanism.row.programs}
-    wanted.update(_TASK_PROGRAMS if settings.command else set(_TASK_PROGRAMS) - {_TREE_PROGRAM})
+    wanted.update(TASK_PROGRAMS if settings.command else set(TASK_PROGRAMS) - {_TREE_PROGRAM})
     if probes:
         from retsnoop_py.attach.injected import programs_of
 
@@ -187,7 +187,7 @@ def _counted(plan: AttachPlan, features: Features, probes: Sequence[Probe]) -> l
 
 
 def _find_misses(obj: BpfObject, counted: Sequence[str]) -> None:
-    finder = obj.program(_COUNTED_BY)
+    finder = obj.program(COUNTED_BY)
     for number, name in enumerate(counted):
         for cpu in range(min(os.cpu_count() or 1, _MOST_CPUS)):
             finder.run(obj.program(name).fd, number, cpu)

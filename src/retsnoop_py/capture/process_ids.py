@@ -18,7 +18,7 @@ from retsnoop_py.libbpf.object import BpfObject
 from retsnoop_py.settings import FilterSettings
 from retsnoop_py.value import Value, replace
 
-_PROGRAM = "rsn_pids"
+PROGRAM = "rsn_pids"
 
 
 class ProcessIds(Value):
@@ -64,7 +64,7 @@ def choose_program(obj: BpfObject) -> str | None:
         return None
     obj.set_global(".rodata", "in_pid_ns", 1)
     obj.set_global(".rodata", "proc_above", levels_above())
-    return _PROGRAM
+    return PROGRAM
 
 
 def process_ids(obj: BpfObject) -> ProcessIds:
@@ -74,7 +74,7 @@ def process_ids(obj: BpfObject) -> ProcessIds:
     """
     if in_first("pid"):
         return ProcessIds()
-    rows = BtfStruct(Btf(obj.btf()), "pid_row").rows(obj.program(_PROGRAM).iterate())
+    rows = BtfStruct(Btf(obj.btf()), "pid_row").rows(obj.program(PROGRAM).iterate())
     found = {row["own"]: (row["kernel"], row["proc"]) for row in rows}
     if not found:
         raise UnavailableError(

@@ -11,31 +11,13 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 import retsnoop_py
+from retsnoop_py.attach.injected import WAYS
+from retsnoop_py.capture import load, process_ids
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.functions import FuncFlags
+from retsnoop_py.mechanism import Mechanism
 
 OBJECTS = Path(retsnoop_py.__file__).parent / "bpf"
-TASK_PROGRAMS = {
-    "rsn_task_fork": "raw_tp/sched_process_fork",
-    "rsn_task_exit": "raw_tp/sched_process_exit",
-    "rsn_find_misses": "raw_tp",
-    "rsn_task_free": "raw_tp/sched_process_free",
-}
-PROGRAMS = {
-    "rsn_fsession": "fsession.multi",
-    "rsn_session": "kprobe.session",
-    "rsn_multi_entry": "kprobe.multi",
-    "rsn_multi_return": "kretprobe.multi",
-    "rsn_fentry": "fentry/vfs_read",
-    "rsn_fexit": "fexit/vfs_read",
-    "rsn_kprobe": "kprobe",
-    "rsn_kretprobe": "kretprobe",
-    "rsn_probe_kprobe": "kprobe",
-    "rsn_probe_tp": "tracepoint",
-    "rsn_probe_rawtp": "raw_tp",
-    "rsn_pids": "iter/task",
-    **TASK_PROGRAMS,
-}
 MAPS = {
     "events",
     "sessions",
@@ -159,7 +141,9 @@ def test_enums_of_records_reach_the_btf(enum: str) -> None:
 
 def test_object_has_exactly_the_programs_the_loader_knows() -> None:
     found = symbols(lambda kind, section: kind == "STT_FUNC" and section != ".text")
-    assert {program: section for program, (section, _) in found.items()} == PROGRAMS
+    known = {program for mechanism in Mechanism for program in mechanism.row.programs}
+    known |= {way.program for way in WAYS.values()}
+    assert set(found) == known | {*load.TASK_PROGRAMS, load.COUNTED_BY, process_ids.PROGRAM}
 
 
 def test_objects_may_call_gpl_helpers_and_carry_no_dwarf() -> None:

@@ -18,7 +18,7 @@ __all__ = ["KNOWN_ALIASES", "TypeTable", "anonymous_enum", "natural_alignment"]
 _MAX_NESTING = 32
 _GFP_FIRST = "___GFP_DMA_BIT"
 _GFP_PREFIX, _GFP_SUFFIX = "___GFP_", "_BIT"
-#: Typedefs whose values people write in a way of their own (render/known.py).
+#: Typedefs whose values people write in a way of their own: the renderer has a reader for each.
 KNOWN_ALIASES = frozenset(
     {"__be16", "__be32", "__be64", "gfp_t", "ktime_t", "umode_t", "uid_t", "gid_t", "dev_t"}
 )
@@ -40,8 +40,8 @@ class TypeTable:
         self.types: list[DataType] = []
         self.tags: list[Tag] = []
         self._numbers: dict[DataType, int] = {}
-        self._known: dict[tuple[int, int, int, Named], int] = {}
-        self._constants: dict[tuple[int, str], tuple[tuple[str, int], ...]] = {}
+        self._known: dict[tuple[Btf, int, int, Named], int] = {}
+        self._constants: dict[tuple[Btf, str], tuple[tuple[str, int], ...]] = {}
         self._tagged: set[int] = set()
 
     def add(self, btf: Btf, type_id: int, limit: int, depth: int = 0, named: Named = ()) -> int:
@@ -52,7 +52,7 @@ class TypeTable:
         owner = btf
         while owner.base is not None and type_id < owner.base.end:
             owner = owner.base
-        key = id(owner), type_id, limit, named
+        key = owner, type_id, limit, named
         known = self._known.get(key)
         if known is None:
             number = self.put(self._convert(btf, type_id, limit, depth, named))
@@ -83,7 +83,7 @@ class TypeTable:
 
     def constants(self, btf: Btf, name: str) -> tuple[tuple[str, int], ...]:
         """The constants of that name: of an enum of BTF, or those it does not have."""
-        key = id(btf), name
+        key = btf, name
         known = self._constants.get(key)
         if known is None:
             found = btf.find(name, Kind.ENUM, Kind.ENUM64)
