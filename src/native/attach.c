@@ -6,10 +6,12 @@
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 
 /* enum bpf_attach_type, fixed by the kernel's ABI; the headers of the build may be older. */
 enum {
@@ -208,4 +210,90 @@ int rsn_open_branches(int cpu, uint64_t branches)
 	int fd = syscall(__NR_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
+}
+
+static int open_kprobe_event(const struct rsn_kprobe_batch *batch, size_t i)
+{
+	struct perf_event_attr attr = {
+		.type = batch->pmu_type,
+		.size = sizeof(attr),
+		.config = batch->config,
+		.kprobe_func = 0, /* no name: the address below is absolute */
+		.kprobe_addr = batch->addresses[i],
+		.sample_period = 1,
+		.wakeup_events = 1,
+	};
+
+	return syscall(__NR_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static int connect_program(const struct rsn_kprobe_batch *batch, size_t i)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, opts);
+
+	if (!batch->use_link) {
+		if (ioctl(batch->event_fds[i], PERF_EVENT_IOC_SET_BPF, batch->prog_fd))
+			return errno;
+		return ioctl(batch->event_fds[i], PERF_EVENT_IOC_ENABLE, 0) ? errno : 0;
+	}
+	opts.perf_event.bpf_cookie = batch->cookies[i];
+	batch->link_fds[i] =
+		bpf_link_create(batch->prog_fd, batch->event_fds[i], BPF_PERF_EVENT, &opts);
+	if (batch->link_fds[i] < 0)
+		return -batch->link_fds[i];
+	return ioctl(batch->event_fds[i], PERF_EVENT_IOC_ENABLE, 0) ? errno : 0;
+}
+
+/* Attaches one program to many functions, one perf event each; one that fails costs only itself. */
+void rsn_attach_kprobes(const struct rsn_kprobe_batch *batch)
+{
+	size_t i;
+
+	for (i = 0; i < batch->count; i++) {
+		batch->link_fds[i] = -1;
+		batch->errors[i] = 0;
+		batch->event_fds[i] = open_kprobe_event(batch, i);
+		if (batch->event_fds[i] < 0) {
+			batch->errors[i] = errno;
+			continue;
+		}
+		batch->errors[i] = connect_program(batch, i);
+		if (!batch->errors[i])
+			continue;
+		rsn_close_all(&batch->link_fds[i], 1);
+		rsn_close_all(&batch->event_fds[i], 1);
+		batch->link_fds[i] = -1;
+		batch->event_fds[i] = -1;
+	}
+}
+
+void rsn_close_all(const int *fds, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+	}
+}
+
+void rsn_kprobes_missed(const int *link_fds, size_t count, uint64_t *missed)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		struct bpf_link_info info = { 0 };
+		__u32 size = sizeof(info);
+
+		missed[i] = 0;
+		if (link_fds[i] >= 0 && !bpf_link_get_info_by_fd(link_fds[i], &info, &size))
+			missed[i] = info.perf_event.kprobe.missed;
+	}
+}
+
+int rsn_attach_raw_tracepoint(int prog_fd, const char *name, int has_cookie, uint64_t cookie)
+{
+	LIBBPF_OPTS(bpf_raw_tp_opts, opts, .tp_name = name, .cookie = has_cookie ? cookie : 0);
+
+	return bpf_raw_tracepoint_open_opts(prog_fd, &opts);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Attaching where libbpf has no call for it, and trying which mechanisms the kernel has. */
+/*
+ * Attaching where libbpf has no call for it, or one per probe, and trying which mechanisms the kernel
+ * has.
+ */
 #ifndef RSN_ATTACH_H
 #define RSN_ATTACH_H
 
@@ -49,6 +52,29 @@ int rsn_run_program(int prog_fd, const uint64_t *args, size_t cnt);
  * descriptor, or a negative errno.
  */
 int rsn_open_branches(int cpu, uint64_t branches);
+
+/* How single kprobes reach their function: see rsn_attach_kprobes(). */
+struct rsn_kprobe_batch {
+	int prog_fd;
+	int pmu_type; /* of /sys/bus/event_source/devices/kprobe */
+	uint64_t config; /* bit that makes it a kretprobe, 0 for an entry probe */
+	int use_link; /* bpf_link with a cookie (5.15), otherwise the ioctl */
+	size_t count;
+	const uint64_t *addresses;
+	const uint64_t *cookies; /* NULL without use_link */
+	int *event_fds; /* out: -1 where it failed */
+	int *link_fds; /* out: -1 where it failed or where no link is used */
+	int *errors; /* out: 0 or a positive errno */
+};
+
+void rsn_attach_kprobes(const struct rsn_kprobe_batch *batch);
+void rsn_close_all(const int *fds, size_t count);
+
+/* How often each link's probe was missed; 0 where the kernel does not tell (before 6.7). */
+void rsn_kprobes_missed(const int *link_fds, size_t count, uint64_t *missed);
+
+/* Attaches to a raw tracepoint; the link, or a negative errno. A cookie takes Linux 6.10. */
+int rsn_attach_raw_tracepoint(int prog_fd, const char *name, int has_cookie, uint64_t cookie);
 /* cdef end */
 
 #endif

@@ -13,7 +13,7 @@
 
 #include <bpf/bpf.h>
 
-#include "glue.h"
+#include "attach.h"
 #include "template.h"
 
 /* enum bpf_attach_type */

@@ -19,13 +19,13 @@ sys.path.insert(0, str(HERE.parent.parent))
 import build  # noqa: E402
 
 HEADERS = (
-    *("queue", "reader", "glue", "attach", "probe_events", "guard", "facts"),
-    *("fentry", "injected", "stop"),
+    *("queue", "reader", "object", "attach", "probe_events", "guard", "facts"),
+    *("fentry", "template", "stop"),
 )
 SOURCES = (
-    *("queue", "reader", "ring", "glue", "attach", "probe_events", "expedite", "guard"),
+    *("queue", "reader", "ring", "object", "attach", "probe_events", "expedite", "guard"),
     *("symtab", "symbols", "match", "btf"),
-    *("fentry", "template", "injected", "stop"),
+    *("fentry", "template", "stop"),
 )
 
 LIBBPF = """

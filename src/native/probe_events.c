@@ -14,7 +14,7 @@
 
 #include <bpf/bpf.h>
 
-#include "glue.h"
+#include "attach.h"
 
 enum side { side_entry, side_return };
 

@@ -17,4 +17,9 @@ struct bpf_insn *rsn_template_copy(const void *insns, size_t cnt);
  */
 size_t rsn_template_patch(struct bpf_insn *insns, size_t cnt, size_t from, uint64_t cookie);
 
+/* cdef begin */
+/* Loads a copy of a template that knows `cookie`; its file descriptor, or a negative errno. */
+int rsn_load_copy(int prog_type, const void *insns, size_t cnt, uint64_t cookie);
+/* cdef end */
+
 #endif

@@ -100,7 +100,7 @@ class Mechanism(Enum):
         quick=20_000,
         quick_with_ibt=10_000,
     )
-    #: One fprobe link for many functions, both sides in one program (6.10).
+    #: One fprobe link for many functions, both sides in one program (535a3692ba72, 6.10).
     KPROBE_SESSION = Row(
         name="kprobe.session",
         takes="Linux 6.10 and CONFIG_FPROBE",
@@ -111,7 +111,7 @@ class Mechanism(Enum):
         quick=40_000,
         quick_with_ibt=20_000,
     )
-    #: A pair of fprobe links for many functions (5.18, CONFIG_FPROBE).
+    #: A pair of fprobe links for many functions (0dcac2725406, 5.18; CONFIG_FPROBE).
     KPROBE_MULTI = Row(
         name="kprobe.multi",
         takes="Linux 5.18 and CONFIG_FPROBE",

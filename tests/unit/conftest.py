@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 
 # a machine with other work to do is no failure
 settings.register_profile("untimed", deadline=None)
@@ -196,3 +198,10 @@ def tree(tmp_path: Path, vmlinux: Path) -> Tree:
     made.write("proc/kallsyms", "".join(f"{line}\n" for line in lines))
     made.write("proc/modules", "")
     return made
+
+
+@pytest.fixture(scope="session")
+def object_btf() -> Btf:
+    """The types of our own BPF object."""
+    with BpfObject(OBJECTS / "trace.bpf.o") as obj:
+        return Btf(obj.btf())

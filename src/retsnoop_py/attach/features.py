@@ -61,21 +61,21 @@ class Features:
 
     @cached_property
     def func_ip(self) -> bool:
-        """``bpf_get_func_ip()`` (5.15)."""
+        """``bpf_get_func_ip()`` (9b99edcae5c8, 5.15)."""
         from retsnoop_py.libbpf import trials
 
         return trials.has_helper(trials.FUNC_GET_FUNC_IP)
 
     @cached_property
     def cookie(self) -> bool:
-        """Attach cookies of perf events (5.15)."""
+        """Attach cookies of perf events (7adfc6c9b315, 5.15)."""
         from retsnoop_py.libbpf import trials
 
         return trials.has_helper(trials.FUNC_GET_ATTACH_COOKIE)
 
     @cached_property
     def raw_cookie(self) -> bool:
-        """Attach cookies of raw tracepoints (6.10)."""
+        """Attach cookies of raw tracepoints (68ca5d4eebb8, 6.10)."""
         from retsnoop_py.libbpf import trials
 
         return trials.has_helper(trials.FUNC_GET_ATTACH_COOKIE, trials.PROG_RAW_TRACEPOINT)

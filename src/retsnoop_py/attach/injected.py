@@ -20,8 +20,7 @@ from retsnoop_py.attach.plan import AttachContext
 from retsnoop_py.errors import InputError, PrivilegeError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.libbpf import links
-from retsnoop_py.probes.model import Probe
-from retsnoop_py.probes.spec import ProbeKind
+from retsnoop_py.probes.spec import Probe, ProbeKind
 
 __all__ = ["InjectedProbes", "programs_of"]
 

@@ -41,8 +41,8 @@ class KprobeAttachment:
 
     The kernel calls the handlers of an address newest first: with entries attached first our
     entry program runs when the return is hooked already and can tell if it is not; without
-    cookies, on kernels that cannot unwind behind a return probe, returns come first and it
-    finds the address the call returns to.
+    cookies, on kernels that cannot unwind behind a return probe (19138af1bd88 lets them), returns
+    come first and it finds the address the call returns to.
     """
 
     @classmethod

@@ -21,7 +21,7 @@ from retsnoop_py.libbpf import links, trials
 from retsnoop_py.libbpf.object import FdLink, Link
 from retsnoop_py.mechanism import Mechanism
 
-#: A function of kernels whose fprobe has a pool of hooks (5.18-6.13).
+#: A function of kernels whose fprobe has a pool of hooks (5.18-6.13; 4346ba160409 did without).
 _POOL_USER = "fprobe_exit_handler"
 #: Hooks a link has at the least: threads that may sleep in its functions. Some 80 bytes each.
 _HOOKS = 4096
@@ -40,7 +40,8 @@ class MultiAttachment(ABC):
 
     The kernel takes all functions of a link or none, so a set it refuses is halved until the
     functions at fault are alone; they are left out. The same halving serves ENOMEM, which
-    6.7-6.11 return for large sets because of a limit in their object pool.
+    6.7-6.11 return for large sets because of a limit in their object pool (4bbd93455659, lifted by
+    aff1871bfc81).
     """
 
     mechanism: ClassVar[Mechanism]

@@ -20,7 +20,7 @@ from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.arguments.plan import CapturePlan
-    from retsnoop_py.probes.model import Probe
+    from retsnoop_py.probes.spec import Probe
 
 _OBJECT = "trace.bpf.o"
 _COMM_LEN = 16
@@ -30,8 +30,8 @@ _BUCKET_SIZE = 8
 _WAKE_BYTES = 256 << 10
 #: What kretprobes return through, newest kernels first (6.0, 5.15).
 _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
-#: The same for kprobe.multi, where fprobe hooks by itself; since 6.14 it does so through the
-#: function graph tracer, after our entry program has run.
+#: The same for kprobe.multi, where fprobe hooks by itself; since 6.14 (4346ba160409) it does so
+#: through the function graph tracer, after our entry program has run.
 _FPROBE_HOOKS = "fprobe_exit_handler"
 _STACK_BYTES = 16 << 10
 #: The kernel counts the calls that it keeps from programs, and where on each CPU can be found:
@@ -175,7 +175,8 @@ def _choose_programs(
 
 def _counted(plan: AttachPlan, features: Features, probes: Sequence[Probe]) -> list[str]:
     """The programs whose missed calls sessions are told of."""
-    knows_perf = features.raw_cookie  # it came with 6.10
+    # it came with 6.10; the counter in struct bpf_prog with 6.7 (dd8657894c11)
+    knows_perf = features.raw_cookie
     rows = [one.row for one in plan.mechanisms]
     counted = [row.counted for row in rows if row.counted and (knows_perf or not row.by_address)]
     names = list(dict.fromkeys(counted))

@@ -18,7 +18,7 @@ from retsnoop_py.settings import Settings
 if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes
     from retsnoop_py.libbpf.reader import ReaderStats
-    from retsnoop_py.probes.model import Probe
+    from retsnoop_py.probes.spec import Probe
 
 _LOG_HINT = (
     "BPF-side logging is enabled. Use `sudo cat /sys/kernel/tracing/trace_pipe` to see logs."

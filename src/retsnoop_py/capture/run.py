@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from retsnoop_py.attach.injected import InjectedProbes
     from retsnoop_py.capture.stream import Stream
-    from retsnoop_py.probes.model import Probe
+    from retsnoop_py.probes.spec import Probe
     from retsnoop_py.recording.writer import RecordingWriter
 
 #: So few functions are attached soon by every mechanism.

@@ -34,7 +34,7 @@ _MAX_KSTACK = 96
 _BUCKET_SIZE = 8
 _TASKS = struct.Struct(f"={_BUCKET_SIZE}Q")
 _NOBODY = bytes(_TASKS.size)
-#: What an unwinder that knows no return probes (before 5.15) stops at.
+#: What an unwinder that knows no return probes (before 19138af1bd88) stops at.
 _RETURN_PROBE = "kretprobe_trampoline"
 #: How long a thread is watched that runs on a CPU, so that its stack cannot be had, in s.
 _WATCHED, _STEP = 0.06, 0.01

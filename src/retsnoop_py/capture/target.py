@@ -19,8 +19,7 @@ from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.arguments.plan import CapturePlan
-    from retsnoop_py.probes.model import Probe
-    from retsnoop_py.probes.spec import ProbeSpec
+    from retsnoop_py.probes.spec import Probe, ProbeSpec
     from retsnoop_py.symbolize.kernel import KernelSymbolizer
     from retsnoop_py.symbolize.sources import KernelImages
     from retsnoop_py.symbolize.units import CompileUnits

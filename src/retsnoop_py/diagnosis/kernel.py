@@ -15,7 +15,7 @@ __all__ = ["kernel"]
 
 #: As /proc/mounts names them.
 _MOUNTS = tuple(f"/{place}" for place in TRACEFS)
-#: Since 6.5: which of several functions of one name is meant.
+#: Since 6.5 (83f74441bcb1): which of several functions of one name is meant.
 _ADDRESSES = "available_filter_functions_addrs"
 _MOUNT_DEBUGFS = "mount -t debugfs debugfs /sys/kernel/debug"
 #: Loaded modules named where their types are missing.

@@ -10,8 +10,7 @@ from pathlib import Path
 from retsnoop_py.errors import DataError, PrivilegeError, UnavailableError
 from retsnoop_py.kernel import notes
 from retsnoop_py.kernel.btf import Btf
-from retsnoop_py.kernel.kallsyms import Kallsyms
-from retsnoop_py.kernel.modules import Module, read_modules
+from retsnoop_py.kernel.kallsyms import Kallsyms, Module, read_modules
 from retsnoop_py.kernel.tracefs import KprobeBlacklist, Traceable
 
 __all__ = ["KernelFacts"]

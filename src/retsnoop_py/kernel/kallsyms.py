@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""/proc/kallsyms: the kernel's symbols, by address and by name.
+"""/proc/kallsyms and /proc/modules: the kernel's symbols, by address and by name, and its modules.
 
 The file is parsed in C while it is read, and only its functions stay; one is decoded when
 something asks for it. They are those loaded at that moment: modules' too, and BPF programs and
@@ -13,16 +13,38 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
-from retsnoop_py.kernel.modules import Module
 from retsnoop_py.kernel.tracefs import Traceable
 from retsnoop_py.libbpf.facts import Functions, ListFormat, SymbolTable
 from retsnoop_py.value import Value
 
-__all__ = ["Kallsyms", "Symbol"]
+__all__ = ["Kallsyms", "Module", "Symbol", "read_modules"]
 
 #: Bytes a symbol may cover where nothing else ends it: the last [bpf] image, for one.
 _UNBOUNDED = 64 << 10
 _NO_END = (1 << 64) - 1
+
+
+class Module(Value):
+    """A loaded module: the address of its text (0 if hidden) and all its memory in bytes."""
+
+    name: str
+    address: int
+    size: int
+
+
+def read_modules(path: Path) -> tuple[Module, ...]:
+    """The modules listed in ``path``; none on a kernel without modules."""
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ()
+    modules = []
+    for line in text.splitlines():
+        fields = line.split()
+        # name size users dependencies state address [taint]
+        if len(fields) >= 6:
+            modules.append(Module(fields[0], int(fields[5], 16), int(fields[1])))
+    return tuple(modules)
 
 
 class Symbol(Value):

@@ -55,9 +55,9 @@ def no_kprobes() -> UnavailableError:
 class Traceable:
     """ftrace's list of functions, below ``root``.
 
-    With addresses (kernels from 6.5) it says which of several functions of one name it means;
-    without, it is read in two thirds of the time. One of the two is read; ``addresses`` says
-    which is preferred. Raises :class:`UnavailableError` or :class:`PrivilegeError` where there
+    With addresses (kernels from 6.5: 83f74441bcb1) it says which of several functions of one name
+    it means; without, it is read in two thirds of the time. One of the two is read; ``addresses``
+    says which is preferred. Raises :class:`UnavailableError` or :class:`PrivilegeError` where there
     is none.
     """
 

@@ -90,7 +90,10 @@ class PerfProbes:
             fds.close_at(index)
 
     def missed(self) -> Iterator[int]:
-        """How often each probe was missed, in the order of attaching (6.7; 0 before)."""
+        """How often each probe was missed, in the order of attaching.
+
+        0 before 6.7 (3acf8ace6823).
+        """
         for links in self._fds[::2]:
             yield from missed_by_links(links)
 
@@ -108,7 +111,10 @@ def missed_by_links(links: Sequence[int] | Descriptors) -> list[int]:
 
 
 def unrun_by_links(links: Sequence[int] | Descriptors) -> list[int]:
-    """How often the program behind each link was not run because one was at work (5.12)."""
+    """How often the program behind each link was not run because one was at work.
+
+    The kernel counts since 5.12 (9ed9e9ba2337), for kprobes since 6.7 (dd8657894c11).
+    """
     counts = ffi.new("uint64_t[]", len(links))
     lib.rsn_link_prog_misses(ffi.new("int[]", list(links)), len(links), counts)
     return list(counts)

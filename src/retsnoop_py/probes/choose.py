@@ -17,9 +17,8 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.kallsyms import Symbol
 from retsnoop_py.kernel.tracepoints import Tracepoint, Tracepoints
 from retsnoop_py.libbpf.facts import Functions, glob_match
-from retsnoop_py.probes.model import Probe
-from retsnoop_py.probes.spec import ProbeKind, ProbeSpec
-from retsnoop_py.selection import deny
+from retsnoop_py.probes.spec import Probe, ProbeKind, ProbeSpec
+from retsnoop_py.selection import deny_list
 
 __all__ = ["MOST_PROBES", "LineSource", "choose_probes"]
 
@@ -82,8 +81,8 @@ class _Chooser:
         return self._kallsyms.functions(self._facts.traceable)
 
     @cached_property
-    def _denied(self) -> tuple[deny.Deny, ...]:
-        return deny.load()
+    def _denied(self) -> tuple[deny_list.Deny, ...]:
+        return deny_list.load()
 
     def find(self, spec: ProbeSpec) -> list[Probe]:
         """The probes ``spec`` means, one at least."""

@@ -32,7 +32,7 @@ from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Param
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.tracepoints import TraceField, Tracepoint, Tracepoints, parse_format
-from retsnoop_py.probes.model import Probe
+from retsnoop_py.probes.spec import Probe
 
 __all__ = ["ContextPlanner"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a user writes to inject probes.
+"""What a user writes to inject probes, and the places of a kernel that are meant.
 
 ``kprobe:NAME[+OFF]``, ``kprobe:FILE:LINE``, ``kretprobe:NAME``, ``rawtp:NAME`` and
 ``tp:CATEGORY:NAME``; in names ``*`` is any text and ``?`` any one character.
@@ -11,9 +11,10 @@ import re
 from enum import Enum
 
 from retsnoop_py.errors import UsageError
+from retsnoop_py.kernel.tracepoints import Tracepoint
 from retsnoop_py.value import Value
 
-__all__ = ["ProbeKind", "ProbeSpec", "parse"]
+__all__ = ["Probe", "ProbeKind", "ProbeSpec", "parse"]
 
 _FUNCTION = re.compile(
     r"(?P<name>[A-Za-z0-9_.*?]{1,255})(?:(?P<sign>[+-])(?P<offset>0[xX][0-9a-fA-F]+|[0-9]+))?"
@@ -58,6 +59,27 @@ class ProbeSpec(Value):
     def is_glob(self) -> bool:
         """Whether it has wildcards."""
         return not self.line and bool(set("*?") & set(self.name + self.category))
+
+
+class Probe(Value):
+    """One place where a probe is injected; its id is its position among all of the run.
+
+    ``label`` is how it is shown. ``address`` is that of a kprobe or kretprobe, ``function`` the
+    name of what that lies in; ``tracepoint`` has no category for a raw one, and is None for
+    kprobes; ``event`` is the number of a ``tp``.
+    """
+
+    spec: ProbeSpec
+    label: str
+    address: int = 0
+    function: str = ""
+    tracepoint: Tracepoint | None = None
+    event: int = 0
+
+    @property
+    def kind(self) -> ProbeKind:
+        """What it is attached to."""
+        return self.spec.kind
 
 
 def parse(text: str) -> ProbeSpec:

@@ -12,7 +12,11 @@ The reason is what a user is told; the groups are
 
 from __future__ import annotations
 
-DENY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+from retsnoop_py.value import Value
+
+__all__ = ["Deny", "load"]
+
+_DENY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "self",
         "it runs before or after every BPF program, ours included",
@@ -287,3 +291,16 @@ DENY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
 )
+
+
+class Deny(Value):
+    """One glob of the list; ``group`` is a kind of reason, see above."""
+
+    glob: str
+    reason: str
+    group: str
+
+
+def load() -> tuple[Deny, ...]:
+    """The whole list, in this order."""
+    return tuple([Deny(glob, reason, group) for group, reason, globs in _DENY for glob in globs])

@@ -11,7 +11,7 @@ from pathlib import Path
 from retsnoop_py.errors import InputError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.libbpf.facts import Functions, glob_match
-from retsnoop_py.selection import deny
+from retsnoop_py.selection import deny_list
 from retsnoop_py.selection.globs import NameGlob
 from retsnoop_py.selection.model import Rejection
 
@@ -87,7 +87,7 @@ def near_names(
     near = find.all(f"{bare}.isra.*", f"{bare}.constprop.*", f"{bare}.part.*")
     if not near and not only_variants:
         near = sorted(find.all(f"*{bare}*"), key=len) or find.similar(bare)
-    denied = [entry.glob for entry in deny.load()]
+    denied = [entry.glob for entry in deny_list.load()]
     welcome = (name for name in near if not any(glob_match(glob, name) for glob in denied))
     return list(islice(welcome, _SHOWN))
 

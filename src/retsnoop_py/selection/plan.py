@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from retsnoop_py.errors import UsageError
-from retsnoop_py.selection import deny, globs, presets
+from retsnoop_py.selection import deny_list, globs, presets
 from retsnoop_py.selection.globs import NameGlob, PathGlob
 from retsnoop_py.selection.model import Reason
 from retsnoop_py.settings import SelectionSettings
@@ -83,7 +83,7 @@ def make_plan(settings: SelectionSettings) -> Plan:
         )
     internal = [
         Asked(NameGlob(entry.glob), "internal", False, Reason.DENIED_INTERNALLY, entry.reason)
-        for entry in deny.load()
+        for entry in deny_list.load()
     ]
     otherwise = {
         f"preset {preset.name}": tuple(

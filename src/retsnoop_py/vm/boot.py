@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.vm import initrd, kernels, qemu, read_only
-from retsnoop_py.vm.channel import Channel
+from retsnoop_py.vm.command import Channel
 from retsnoop_py.vm.debian import undisturbed
 from retsnoop_py.vm.modules import ModuleTree
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
+import socket
 import stat
 import time
 import weakref
@@ -13,10 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from retsnoop_py.vm.channel import Channel
 from retsnoop_py.vm.errors import KernelCrashed, Result, VmError, VmTimeout
 
-__all__ = ["Command", "JobFiles", "job_script"]
+__all__ = ["Channel", "Command", "JobFiles", "job_script"]
 
 Sink = Callable[[int, bytes], None]
 """Takes output as it comes: 1 and bytes of stdout, 2 and bytes of stderr."""
@@ -81,6 +82,29 @@ def _meddled(name: str, error: OSError) -> VmError:
     return VmError(
         f"cannot use the command's {name}, which the guest can write, too: {error.strerror}"
     )
+
+
+class Channel:
+    """Talks in lines over a socket and never blocks on reading.
+
+    A guest that is gone shows as silence; who waits for an answer asks whether it is alive.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._pending = b""
+
+    def say(self, line: str) -> None:
+        """Send one line."""
+        with contextlib.suppress(OSError):
+            self._end.sendall(line.encode() + b"\n")
+
+    def lines(self) -> list[str]:
+        """The complete lines that arrived since last asked."""
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            self._pending += self._end.recv(65536, socket.MSG_DONTWAIT)
+        *done, self._pending = self._pending.split(b"\n")
+        return [line.decode(errors="replace") for line in done]
 
 
 class Guest(Protocol):

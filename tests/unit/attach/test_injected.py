@@ -13,8 +13,7 @@ from retsnoop_py.attach.injected import InjectedProbes, programs_of, refused
 from retsnoop_py.attach.plan import AttachContext
 from retsnoop_py.errors import InputError, PrivilegeError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.tracepoints import Tracepoint
-from retsnoop_py.probes.model import Probe
-from retsnoop_py.probes.spec import parse
+from retsnoop_py.probes.spec import Probe, parse
 
 
 def probe(text: str, name: str = "") -> Probe:

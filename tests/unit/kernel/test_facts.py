@@ -10,7 +10,7 @@ from tests.unit.kernel.btf_writer import SIGNED, BtfWriter
 from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.errors import DataError, UnavailableError
-from retsnoop_py.kernel.modules import Module
+from retsnoop_py.kernel.kallsyms import Module
 from retsnoop_py.kernel.notes import build_id, walk
 
 BUILD_ID = bytes(range(20))

@@ -11,8 +11,7 @@ from tests.unit.kernel.tree import Tree
 from retsnoop_py.errors import InputError, UnavailableError, UsageError
 from retsnoop_py.kernel.tracepoints import Tracepoint
 from retsnoop_py.probes.choose import MOST_PROBES, choose_probes
-from retsnoop_py.probes.model import Probe
-from retsnoop_py.probes.spec import parse
+from retsnoop_py.probes.spec import Probe, parse
 
 BASE = 0xFFFFFFFF81000000
 FUNCTIONS = (

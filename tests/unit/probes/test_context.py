@@ -13,11 +13,10 @@ from tests.unit.kernel.tree import Tree
 from retsnoop_py.kernel.arguments.model import ArgumentFacts, Role
 from retsnoop_py.kernel.arguments.plan import CapturePlan, plan_captures
 from retsnoop_py.kernel.arguments.specs import MAX_SPECS, Spec, Target
-from retsnoop_py.kernel.btf import Kind
+from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.tracepoints import Tracepoint
 from retsnoop_py.probes.context import ContextPlanner
-from retsnoop_py.probes.model import Probe
-from retsnoop_py.probes.spec import parse
+from retsnoop_py.probes.spec import Probe, parse
 from retsnoop_py.render.args.node import inline
 from retsnoop_py.render.args.read import ArgumentReader
 from retsnoop_py.session.arguments import Captured, CapturedValue
@@ -181,6 +180,6 @@ def test_fields_beyond_the_limit_are_told(tree: Tree) -> None:
     assert told.note == "2 more fields are not captured"
 
 
-def test_plans_of_probes_follow_those_of_functions(tree: Tree) -> None:
+def test_plans_of_probes_follow_those_of_functions(tree: Tree, object_btf: Btf) -> None:
     plan = planned(tree, "rawtp:named")
-    assert len(plan.packed(trampolines=True)) == 1
+    assert len(plan.packed(object_btf, trampolines=True)) == 1

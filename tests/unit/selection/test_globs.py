@@ -7,7 +7,7 @@ import pytest
 
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.libbpf.facts import glob_match
-from retsnoop_py.selection import deny, presets
+from retsnoop_py.selection import deny_list, presets
 from retsnoop_py.selection.globs import NameGlob, PathGlob, expand, parse
 
 
@@ -97,7 +97,7 @@ def test_an_unknown_preset_names_those_there_are() -> None:
 
 
 def test_what_runs_while_a_trampoline_is_made_is_not_denied() -> None:
-    denied = [entry.glob for entry in deny.load()]
+    denied = [entry.glob for entry in deny_list.load()]
 
     def is_denied(name: str) -> bool:
         return any(glob_match(glob, name) for glob in denied)
@@ -109,7 +109,7 @@ def test_what_runs_while_a_trampoline_is_made_is_not_denied() -> None:
 
 
 def test_every_denied_glob_has_a_reason_and_is_listed_once() -> None:
-    entries = deny.load()
+    entries = deny_list.load()
 
     assert len({entry.glob for entry in entries}) == len(entries)
     assert {entry.group for entry in entries} == {"self", "lock", "entry", "idle", "noreturn"}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#define _GNU_SOURCE
+#include "object.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+
+/* A verifier log of a large program; what is longer is cut at the front, its end says why. */
+enum { log_limit = 1 << 20 };
+
+/* glibc's own choice to begin with; what it never does again is raise it */
+enum { large_memory = 128 << 10 };
+
+static char *log_text;
+static size_t log_used;
+static int log_level;
+
+void rsn_return_large_memory(void)
+{
+	mallopt(M_MMAP_THRESHOLD, large_memory);
+}
+
+static void log_append(const char *text, size_t length)
+{
+	char *grown;
+
+	if (length >= log_limit) {
+		text += length - log_limit + 1;
+		length = log_limit - 1;
+	}
+	if (log_used + length >= log_limit)
+		log_used = 0;
+	grown = realloc(log_text, log_used + length + 1);
+	if (!grown)
+		return;
+	log_text = grown;
+	memcpy(log_text + log_used, text, length);
+	log_used += length;
+	log_text[log_used] = '\0';
+}
+
+static int on_libbpf_print(enum libbpf_print_level level, const char *format, va_list args)
+{
+	char *line = NULL;
+	int length;
+
+	if ((int)level > log_level)
+		return 0;
+	length = vasprintf(&line, format, args);
+	if (length >= 0)
+		log_append(line, length);
+	free(line);
+	return length;
+}
+
+void rsn_log_start(int level)
+{
+	log_level = level;
+	libbpf_set_print(on_libbpf_print);
+}
+
+const char *rsn_log_text(void)
+{
+	return log_text ? log_text : "";
+}
+
+void rsn_log_clear(void)
+{
+	log_used = 0;
+	if (log_text)
+		log_text[0] = '\0';
+}
+
+int rsn_find_global(const struct btf *btf, const char *section, const char *name, uint32_t *offset,
+		    uint32_t *size)
+{
+	int id = btf__find_by_name_kind(btf, section, BTF_KIND_DATASEC);
+	const struct btf_var_secinfo *var;
+	const struct btf_type *datasec;
+	int i;
+
+	if (id < 0)
+		return id;
+	datasec = btf__type_by_id(btf, id);
+	var = btf_var_secinfos(datasec);
+	for (i = 0; i < btf_vlen(datasec); i++, var++) {
+		const struct btf_type *type = btf__type_by_id(btf, var->type);
+
+		if (strcmp(btf__name_by_offset(btf, type->name_off), name))
+			continue;
+		*offset = var->offset;
+		*size = var->size;
+		return 0;
+	}
+	return -ENOENT;
+}

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How many files a reader has to open: follows one record and one option through the code.
+
+The record is followed while it runs: a recording is replayed up to its first session and once more
+up to its second, and what the second time entered more functions of is where that session went.
+Every change from one file to another is a hop. The option is followed by its names: the files that
+mention it are those which a new one like it has to be written into::
+
+    python -m tests.follow
+    python -m tests.follow --recording tests/golden/6.12.rsn --option longer --option longer_ns
+    python -m tests.follow --checkout ../of-another-commit
+
+docs/architecture.md has what this printed before and after the house was put in order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Way:
+    """The files that calls go through."""
+
+    def __init__(self, package: Path) -> None:
+        self._package = str(package) + "/"
+        self._last = ""
+        #: Calls by file, in the order in which each is entered first.
+        self.files: dict[str, int] = {}
+        self.hops = 0
+
+    def note(self, frame: FrameType, event: str, _: object) -> None:
+        """For sys.setprofile(): a function is entered."""
+        path = frame.f_code.co_filename
+        if event != "call" or not path.startswith(self._package):
+            return
+        file = path.removeprefix(self._package)
+        self.files[file] = self.files.get(file, 0) + 1
+        self.hops += file != self._last
+        self._last = file
+
+
+def replay(package: Path, recording: Path, sessions: int) -> Way:
+    """The way of the whole replay of so many sessions."""
+    from retsnoop_py.cli.main import main as command
+
+    way = Way(package)
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+        sys.setprofile(way.note)
+        try:
+            command(["replay", str(recording), "--count", str(sessions)])
+        finally:
+            sys.setprofile(None)
+    return way
+
+
+def record_way(package: Path, recording: Path) -> Way:
+    """The way of the second session of ``recording``, from its file to standard output."""
+    replay(package, recording, 2)  # imports what it takes, and fills what is filled once
+    first, both = (replay(package, recording, count) for count in (1, 2))
+    way = Way(package)
+    way.hops = both.hops - first.hops
+    for file, calls in both.files.items():
+        if calls > first.files.get(file, 0):
+            way.files[file] = calls - first.files.get(file, 0)
+    return way
+
+
+def mentions(tree: ast.AST, names: Sequence[str]) -> bool:
+    """Whether code names one of ``names``: a parameter, an attribute, a keyword, a text."""
+    wanted = set(names)
+    return any(
+        getattr(node, field, None) in wanted
+        for node in ast.walk(tree)
+        for field in ("id", "arg", "attr", "value")
+        if isinstance(getattr(node, field, None), str)
+    )
+
+
+def option_files(package: Path, names: Sequence[str]) -> Iterator[str]:
+    """The files that know of an option, by the names it goes by."""
+    for path in sorted(package.rglob("*.py")):
+        if mentions(ast.parse(path.read_text()), names):
+            yield str(path.relative_to(package))
+
+
+def main() -> int:
+    """Print both ways."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--checkout", type=Path, default=ROOT, help="another commit's files")
+    parser.add_argument("--recording", type=Path, default=ROOT / "tests/golden/6.12.rsn")
+    parser.add_argument("--option", action="append", help="a name of the option; may be repeated")
+    arguments = parser.parse_args()
+    package = arguments.checkout.resolve() / "src" / "retsnoop_py"
+    sys.path.insert(0, str(package.parent))
+    way = record_way(package, arguments.recording.resolve())
+    rooms = {file.rpartition("/")[0] or "." for file in way.files}
+    print(f"A record crosses {len(way.files)} files of {len(rooms)} rooms in {way.hops} hops:")
+    for file, calls in way.files.items():
+        print(f"  {file:36} {calls:6} calls")
+    names = arguments.option or ["--longer", "longer", "longer_ns"]
+    files = list(option_files(package, names))
+    print(f"\nThe option {names[0]} is known to {len(files)} files:")
+    print("\n".join(f"  {file}" for file in files))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
