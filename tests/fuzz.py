@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from retsnoop_py.cli.replay import show
 from retsnoop_py.errors import DataError, RetsnoopError
 from retsnoop_py.recording.format import FrameKind, file_header, pack_frame
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.reader import read_frames
-from retsnoop_py.recording.replay import replay
 from retsnoop_py.settings import ArgMode, OutputFormat
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.rsn"))
@@ -238,7 +238,7 @@ def shown(path: Path, view: ReplayOverrides) -> Shown:
     error: BaseException | None = None
     try:
         with time_limit(TIME_S):
-            replay(path, view, out, err)
+            show(path, view, out, err)
     except (Exception, TooLong) as found:  # noqa: BLE001 - which one it is, is the question
         error = found
     if isinstance(error, RetsnoopError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TextIO
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aside",
+    "Bar",
     "Cell",
     "Column",
-    "Progress",
     "has_colour",
     "table_lines",
     "takes_more",
@@ -56,18 +55,19 @@ def takes_more(out: TextIO) -> bool:
 
 
 class Aside:
-    """Standard error for a signal's handler, which must not wait for anybody.
+    """A stream, such as standard error, for a signal's handler, which must not wait for anybody.
 
     Nothing is buffered: the handler may have interrupted who writes there. What cannot be written
     at once, since nobody reads the pipe, is left out.
     """
 
-    def __init__(self) -> None:
-        self._fd = sys.stderr.fileno()
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._fd = out.fileno()
 
     def write(self, text: str) -> None:
         """Write it, if that can be done at once."""
-        if takes_more(sys.stderr):
+        if takes_more(self._out):
             try:
                 os.write(self._fd, text.encode(errors="backslashreplace"))
             except OSError:
@@ -98,7 +98,7 @@ def has_colour(out: TextIO | Aside) -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and out.isatty()
 
 
-class Progress:
+class Bar:
     """``WHAT DONE of TOTAL UNIT...``: a bar on a terminal, a line every five seconds elsewhere.
 
     Call :meth:`update` as often as convenient; leaving the context wipes the bar. Nothing is
@@ -107,17 +107,15 @@ class Progress:
     a run killed at any moment leaves a usable terminal.
     """
 
-    def __init__(
-        self, what: str, unit: str = "functions", out: TextIO | Aside | None = None
-    ) -> None:
+    def __init__(self, what: str, unit: str, out: TextIO | Aside) -> None:
         self._what = what
         self._unit = unit
-        self._out: TextIO | Aside = out or sys.stderr
+        self._out = out
         self._overwrites = self._out.isatty() and os.environ.get("TERM") != "dumb"
         self._started = time.monotonic()
         self._next = self._started + _PATIENCE
         self._shown = False
-        self._bar: _Bar | None = None
+        self._drawing: _Drawing | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -155,12 +153,12 @@ class Progress:
         width = terminal_width(self._out) - 1
         if not total or width < _BAR_FROM:
             return text[:width]
-        if self._bar is None:
+        if self._drawing is None:
             try:
-                self._bar = _Bar(has_colour(self._out))
+                self._drawing = _Drawing(has_colour(self._out))
             except ImportError:  # build.py fetches before anything is installed
                 return text[:width]
-        return self._bar.line(text, (done, total), self._pace(done, total, now), width)
+        return self._drawing.line(text, (done, total), self._pace(done, total, now), width)
 
     def _pace(self, done: int, total: int, now: float) -> str:
         if not done:
@@ -171,7 +169,7 @@ class Progress:
         return f"{speed}{left // 60}:{left % 60:02} left"
 
 
-class _Bar:
+class _Drawing:
     """Draws a line of progress. Raises ImportError where rich is not installed."""
 
     def __init__(self, colour: bool) -> None:

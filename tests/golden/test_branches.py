@@ -11,8 +11,8 @@ from tests.golden.branches import with_branches
 from tests.golden.json_text import words_of_json, words_of_text
 from tests.golden.views import KERNELS, replay_text
 
+from retsnoop_py.cli.replay import show
 from retsnoop_py.recording.overrides import ReplayOverrides
-from retsnoop_py.recording.replay import replay
 from retsnoop_py.settings import OutputFormat
 
 HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def test_options_of_a_replay_change_what_is_shown(recording: Path) -> None:
     few = sections(replay_text(recording, ReplayOverrides(lbr_max=2)))
     assert all([line[:6] for line in lines] == ["[#03] ", "[#02] "] for lines in few)
     out = io.StringIO()
-    assert replay(recording, ReplayOverrides(emit_addrs=True), out, io.StringIO()) == 0
+    assert show(recording, ReplayOverrides(emit_addrs=True), out, io.StringIO()) == 0
     assert "[#02] ffffffff" in out.getvalue()
 
 

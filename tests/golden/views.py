@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.live.support import ALLOWED, WORKLOAD
 
+from retsnoop_py.cli.replay import show
 from retsnoop_py.recording.overrides import ReplayOverrides
-from retsnoop_py.recording.replay import replay
 from retsnoop_py.settings import SymbolizeMode
 
 KERNELS = ("5.10", "6.1", "6.12", "7.2")
@@ -76,5 +76,5 @@ def recordings() -> list[str]:
 def replay_text(path: Path, overrides: ReplayOverrides) -> str:
     """What a replay prints on stdout."""
     out = io.StringIO()
-    assert replay(path, overrides, out, io.StringIO()) == 0
+    assert show(path, overrides, out, io.StringIO()) == 0
     return out.getvalue()

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from retsnoop_py import terminal
-from retsnoop_py.terminal import Column, Progress, has_colour, table_lines, terminal_width
+from retsnoop_py.terminal import Bar, Column, has_colour, table_lines, terminal_width
 
 
 class Screen(io.StringIO):
@@ -39,7 +39,7 @@ def width(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def test_nothing_is_shown_of_what_is_done_within_a_second(clock: list[float]) -> None:
     out = Screen()
-    with Progress("Attaching", out=out) as progress:
+    with Bar("Attaching", "functions", out) as progress:
         clock[0] = 0.9
         progress.update(900, 1000)
     assert not out.getvalue()
@@ -47,7 +47,7 @@ def test_nothing_is_shown_of_what_is_done_within_a_second(clock: list[float]) ->
 
 def test_a_pipe_gets_a_line_every_five_seconds_and_nothing_else(clock: list[float]) -> None:
     out = io.StringIO()
-    with Progress("Attaching", out=out) as progress:
+    with Bar("Attaching", "functions", out) as progress:
         for second in range(1, 9):
             clock[0] = float(second)
             progress.update(second * 1000, 8000)
@@ -60,7 +60,7 @@ def test_a_terminal_gets_a_bar_with_the_time_left_and_it_is_wiped(
     clock: list[float], width: pytest.MonkeyPatch
 ) -> None:
     out = Screen()
-    with Progress("Attaching", out=out) as progress:
+    with Bar("Attaching", "functions", out) as progress:
         clock[0] = 2.0
         progress.update(250, 1000)
     shown = out.getvalue()
@@ -76,7 +76,7 @@ def test_colour_of_the_bar_is_switched_off_by_no_color(
 ) -> None:
     width.setenv("NO_COLOR", "1")
     out = Screen()
-    with Progress("Attaching", out=out) as progress:
+    with Bar("Attaching", "functions", out) as progress:
         clock[0] = 2.0
         progress.update(250, 1000)
     assert set(re.findall(r"\x1b\[[^A-Za-z]*[A-Za-z]", out.getvalue())) == {"\x1b[K"}
@@ -89,7 +89,7 @@ def test_progress_never_takes_a_second_line(
     width.setenv("COLUMNS", str(columns))
     width.setenv("NO_COLOR", "1")
     out = Screen()
-    with Progress("Reading symbols of the kernel", out=out) as progress:
+    with Bar("Reading symbols of the kernel", "functions", out) as progress:
         clock[0] = 2.0
         progress.update(250, 1000)
         clock[0] = 3.0
@@ -101,7 +101,7 @@ def test_progress_never_takes_a_second_line(
 
 def test_bytes_are_told_in_megabytes(clock: list[float]) -> None:
     out = io.StringIO()
-    with Progress("Fetching linux.deb", unit="bytes", out=out) as progress:
+    with Bar("Fetching linux.deb", "bytes", out) as progress:
         clock[0] = 2.0
         progress.update(12_345_678, 37_000_000)
         clock[0] = 9.0
@@ -113,7 +113,7 @@ def test_bytes_are_told_in_megabytes(clock: list[float]) -> None:
 
 def test_a_bar_for_bytes_tells_the_speed(clock: list[float], width: pytest.MonkeyPatch) -> None:
     out = Screen()
-    with Progress("Fetching", unit="bytes", out=out) as progress:
+    with Bar("Fetching", "bytes", out) as progress:
         clock[0] = 4.0
         progress.update(20_000_000, 370_000_000)
     assert re.search(
@@ -127,7 +127,7 @@ def test_without_rich_a_terminal_gets_the_words(
     width.setitem(sys.modules, "rich.progress_bar", None)
     width.setitem(sys.modules, "rich.console", None)
     out = Screen()
-    with Progress("Fetching", unit="bytes", out=out) as progress:
+    with Bar("Fetching", "bytes", out) as progress:
         clock[0] = 2.0
         progress.update(1_000_000, 4_000_000)
     assert out.getvalue() == "\rFetching 1.0 of 4.0 MB...\x1b[K\r\x1b[K"
@@ -174,8 +174,8 @@ def test_what_is_no_terminal_has_no_width_and_no_colour(width: pytest.MonkeyPatc
 def test_a_run_in_a_pipe_imports_no_rich() -> None:
     code = (
         "import sys; from retsnoop_py.cli.main import main; "
-        "status = main(['--version']); from retsnoop_py.terminal import Progress; "
-        "Progress('x').update(1, 2); "
+        "status = main(['--version']); from retsnoop_py.terminal import Bar; "
+        "Bar('x', 'functions', sys.stderr).update(1, 2); "
         "print(status, 'rich' in sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

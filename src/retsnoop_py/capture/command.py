@@ -134,14 +134,15 @@ class Command:
             self._child(path, go_read, failure_write)
         os.close(go_read)
         os.close(failure_write)
-        self._released = False
+        #: Whether it was let go.
+        self.is_released = False
         self._status: int | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._released:
+        if not self.is_released:
             os.close(self._go)
             self._reap(0)
         os.close(self._failure)
@@ -166,7 +167,7 @@ class Command:
 
     def release(self) -> None:
         """Let the command run; raises CommandNotExecutable if the kernel refuses to exec it."""
-        self._released = True
+        self.is_released = True
         try:
             os.write(self._go, b"!")
         except BrokenPipeError:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a run says about itself: on stderr, so that stdout holds the reports and nothing else."""
+"""What a run says about itself, to who listens."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.mass_attacher import Attached
 from retsnoop_py.attach.plan import AttachPlan, Miss
-from retsnoop_py.kernel.functions import FuncFlags, Function
-from retsnoop_py.mechanism import Mechanism
+from retsnoop_py.kernel.functions import FuncFlags
+from retsnoop_py.listener import current
 from retsnoop_py.selection.model import Selection
 from retsnoop_py.selection.report import report, warnings
 from retsnoop_py.settings import Settings
@@ -29,7 +28,7 @@ _MISSES_SHOWN = 5
 
 def say(text: str) -> None:
     """One message, at once."""
-    print(text, file=sys.stderr, flush=True)
+    current().say(text)
 
 
 def images(settings: Settings, lines: Sequence[str]) -> None:
@@ -58,7 +57,7 @@ def left_alone(pid: int) -> None:
 def warn(text: str | None) -> None:
     """A warning, if there is one."""
     if text:
-        say(f"WARNING: {text}")
+        current().warn(text)
 
 
 def note(settings: Settings, text: str) -> None:
@@ -102,19 +101,6 @@ def probes(settings: Settings, chosen: Sequence[Probe]) -> None:
 
 def _probes(count: int) -> str:
     return "1 probe" if count == 1 else f"{count} probes"
-
-
-def dry_run(
-    functions: Sequence[Function], mechanisms: Sequence[Mechanism], probes: Sequence[Probe]
-) -> None:
-    """What would be attached; on stdout, since it is the result asked for."""
-    for number, probe in enumerate(probes, 1):
-        print(f"Injected (dry run) probe #{number} '{probe.label}'.")
-    for number, function in enumerate(functions, 1):
-        print(f"Attached (dry run) to function #{number} '{function.label}'.")
-    ladder = ", else ".join(mechanism.value for mechanism in mechanisms)
-    print(f"Total {len(functions)} kernel functions attached (dry run) by {ladder}.")
-    print("Dry run successful, nothing was loaded or attached.")
 
 
 def planned(settings: Settings, plan: AttachPlan) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""From the moment probes may fire until all that came of it has been told.
+"""From the moment probes may fire until all that came of it has been told: the live source.
 
 Everything is detached in here, whichever way this ends: before a signal's backlog is printed, and
 by the signal itself, in the middle of whatever is being printed.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,8 +23,8 @@ from retsnoop_py.capture.signals import Dropped, StopSignals
 from retsnoop_py.errors import Interrupted
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf.reader import Reader
+from retsnoop_py.listener import current
 from retsnoop_py.settings import Settings
-from retsnoop_py.terminal import Aside, Progress
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Hooks(Value):
 
     def detach(self) -> None:
         """Detach everything. Idempotent; what was counted can still be read."""
-        with Progress("Detaching", out=Aside()) as progress:
+        with current().progress("Detaching", is_aside=True) as progress:
             self.attached.detach(replace(self.context, progress=progress.update))
             if self.injected:
                 self.injected.detach()
@@ -92,7 +92,7 @@ class Hooks(Value):
 
 
 class Reception:
-    """Receives and shows what ``hooks`` bring, until it is enough, or a signal comes.
+    """Receives and shows what ``hooks`` bring, until it is enough, or somebody says stop.
 
     ``command`` is let go in between; ``open_stream`` gives where the records go.
     """
@@ -119,11 +119,12 @@ class Reception:
         #: How long detaching took; 0: it was not told that it began.
         self.seconds = 0.0
 
-    def run(self) -> int:
-        """Go through it from one end to the other.
+    def run(self) -> Generator[None, None, int]:
+        """Go through it from one end to the other, with a rest whenever something was shown.
 
-        The exit status: 74 if the recording had to be given up, else 0. Raises Interrupted if a
-        signal came before the command was let go; what :class:`Reader` and the stream raise.
+        The first rest is when tracing has begun. Gives the exit status: 74 if the recording had to
+        be given up, else 0. Raises Interrupted if a signal came before the command was let go;
+        what :class:`Reader` and the stream raise.
         """
         bpf, loaded = self._settings.bpf, self._hooks.loaded
         with (
@@ -140,14 +141,22 @@ class Reception:
             stream = self._begin(stack)
             discarded = 0
             try:
-                self._read(stream)
+                yield from self._read(stream)
             except Dropped:
+                with self._signals.held():
+                    self._detach()
                 discarded = self._reader.drop() + stream.discard()
             try:
                 self._tell(stream, discarded)
             except Dropped:
                 stream.discard()
+            yield from self._rest()
             return stream.exit_status
+
+    def _rest(self) -> Iterator[None]:
+        """Let a caller's loop have what was shown; a second signal waits until it is back."""
+        with self._signals.held():
+            yield
 
     def _begin(self, stack: ExitStack) -> Stream:
         """Open the gate, then what shows the records, which wait in the reader meanwhile."""
@@ -172,14 +181,15 @@ class Reception:
             raise Interrupted("interrupted before the command was let go; nothing was traced")
         return stream
 
-    def _read(self, stream: Stream) -> None:
+    def _read(self, stream: Stream) -> Iterator[None]:
         """Show what comes until it is enough, and then what has come until then."""
         try:
             if self._command is not None:
                 stream.expect(self._command.program)
                 self._command.release()
                 stream.see(self._hooks.loaded.ids.proc_id(self._command.pid))
-            self._read_until_stopped(stream)
+            yield from self._rest()
+            yield from self._read_until_stopped(stream)
         finally:
             with self._signals.held():
                 self._end()
@@ -188,19 +198,20 @@ class Reception:
                 self._detach()
         for data in iter(partial(self._reader.take, 0), None):
             self._signals.drop_if_asked()
-            stream.feed(data)
+            for _ in stream.parts(data):
+                yield from self._rest()
         with self._signals.held():
             self._detach()
 
-    def _read_until_stopped(self, stream: Stream) -> None:
+    def _read_until_stopped(self, stream: Stream) -> Iterator[None]:
         command, stopping = self._command, self._signals.stopping
         wait_ms = _WAIT_COMMAND_MS if command is not None else _WAIT_MS
         limit_ns = self._settings.stop_after_ns
         deadline = time.monotonic() + (limit_ns / 1e9 if limit_ns else math.inf)
         while not stopping() and (left := deadline - time.monotonic()) > 0:
             data = self._reader.take(int(min(wait_ms, left * 1000 + 1)))
-            if data:
-                stream.feed(data)
+            for _ in stream.parts(data or b""):
+                yield from self._rest()
             if stream.done or (command is not None and command.ended()):
                 return
 
@@ -228,7 +239,7 @@ class Reception:
             return
         self._detaching = True
         started = time.monotonic()
-        Aside().write("\nDetaching...\n")
+        current().say_aside("\nDetaching...\n")
         self._signals.patience = _PATIENCE
         self._misses = self._hooks.misses(self._before)
         self._hooks.detach()
@@ -242,7 +253,7 @@ class Reception:
         self._end()
         waiting = self._reader.stats().waiting_bytes
         if waiting > _LITTLE:
-            Aside().write(
+            current().say_aside(
                 f"Detached. What waits is printed now, {waiting >> 20} MiB of records; "
                 "another signal drops it.\n"
             )

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A live run from settings to exit status: select, attach, let the command go, read, detach."""
+"""A live run from settings to exit status: select, attach, let the command go, read, detach.
+
+A generator: it goes on when it is asked to, so that a caller's loop may have what was shown in
+between. Whatever ends it, closing it included, what was attached is detached.
+"""
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,7 +24,6 @@ from retsnoop_py.capture.limits import (
     raise_files,
     raise_memlock,
     reserved_files,
-    return_large_memory,
 )
 from retsnoop_py.capture.load import load
 from retsnoop_py.capture.receive import Hooks, Reception
@@ -29,9 +33,8 @@ from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import Interrupted, UsageError
 from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.libbpf.object import start_log
-from retsnoop_py.mechanism import LADDER, Mechanism
+from retsnoop_py.listener import current
 from retsnoop_py.settings import OutputFormat, Settings
-from retsnoop_py.terminal import Progress
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from retsnoop_py.capture.stream import Stream
     from retsnoop_py.probes.spec import Probe
     from retsnoop_py.recording.writer import RecordingWriter
+    from retsnoop_py.session.pipeline import SinkMaker
 
 #: So few functions are attached soon by every mechanism.
 _QUICK_BY_ANY = 200
@@ -55,39 +59,41 @@ class _Run(Value):
     command: Command | None
     target: Target
     recorder: RecordingWriter | None
+    make_sink: SinkMaker
     #: What is told once tracing has begun, and at every replay.
     warnings: tuple[str, ...] = ()
 
 
-def run(settings: Settings) -> int:
-    """Trace as ``settings`` say until they are met, the command ends or a signal comes.
+def run(
+    settings: Settings, make_sink: SinkMaker, signals: StopSignals
+) -> Generator[None, None, int]:
+    """Trace as ``settings`` say until they are met, the command ends or somebody says stop.
 
-    Gives the exit status: the command's own, or 0 without a command. A command that outlives the
-    tracing (``--count``, ``--for``) is waited for. Raises the errors of
+    Rests when tracing has begun and whenever the sink was given something. Gives the exit status:
+    the command's own, or 0 without a command. A command that outlives the tracing (``--count``,
+    ``--for``) is waited for; one whose run is closed is told to end. ``signals`` may be entered
+    already, or be left alone by who handles signals himself. Raises the errors of
     :mod:`retsnoop_py.errors`; whatever was attached is detached on every way out.
     """
-    return_large_memory()
-    if settings.dry_run:
-        target = _choose(settings)
-        messages.warn(target.notice)
-        forced = settings.mechanism is not Mechanism.AUTO
-        messages.dry_run(
-            target.selection.functions, (settings.mechanism,) if forced else LADDER, target.probes
-        )
-        return 0
     require_rights()
     with ExitStack() as stack:
-        signals = stack.enter_context(StopSignals())
         recorder = stack.enter_context(_open_recording(settings.output))
         command = _held(settings, stack)
         with signals.giving_up("choosing functions"):
-            target = _choose(settings)
-        status = _trace(_Run(settings, signals, command, target, recorder))
+            target = choose(settings)
+        try:
+            status = yield from _trace(
+                _Run(settings, signals, command, target, recorder, make_sink)
+            )
+        except GeneratorExit:
+            if command is not None and command.is_released:
+                command.wait_after(signal.SIGTERM, lambda: 2)
+            raise
         if command is None:
             return status
         if not (signals.requested or command.ended()):
             messages.lifecycle("The command goes on, untraced.")
-            command.wait(signals.stopping)
+            command.wait(lambda: bool(signals.requested))
         if signals.requested and not command.wait_after(signals.requested, lambda: signals.count):
             messages.left_alone(command.pid)
             return status or 128 + signals.requested
@@ -119,7 +125,8 @@ def _held(settings: Settings, stack: ExitStack) -> Command | None:
     return stack.enter_context(Command(settings.command, aside=aside, user=user))
 
 
-def _choose(settings: Settings) -> Target:
+def choose(settings: Settings) -> Target:
+    """What a run is to trace; what was found on the way is told."""
     target = choose_target(settings)
     messages.images(settings, target.image_report)
     messages.selection(settings, target.selection)
@@ -128,7 +135,7 @@ def _choose(settings: Settings) -> Target:
     return target
 
 
-def _trace(run: _Run) -> int:
+def _trace(run: _Run) -> Generator[None, None, int]:
     """Trace; 74 if the recording had to be given up, else 0."""
     settings, facts = run.settings, run.target.facts
     functions = run.target.selection.functions
@@ -143,10 +150,10 @@ def _trace(run: _Run) -> int:
     if len(functions) > _QUICK_BY_ANY:
         messages.warn(slow_attach(plan))
     with ExitStack() as stack:
-        return _trace_plan(_with_branches(run, features, stack), plan, features)
+        return (yield from _trace_plan(_with_branches(run, features, stack), plan, features))
 
 
-def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> int:
+def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> Generator[None, None, int]:
     settings, command, signals = run.settings, run.command, run.signals
     started = time.monotonic()
     signals.patience = _PATIENCE
@@ -161,7 +168,7 @@ def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> int:
             raise Interrupted("interrupted while attaching; nothing was traced")
         # not before: an error must not have a warning about something else in front of it
         messages.warn(run.target.notice)
-        return reception.run()
+        return (yield from reception.run())
     finally:
         hooks.close()
         if reception.seconds:
@@ -176,7 +183,7 @@ def _open_stream(run: _Run, hooks: Hooks) -> Iterator[Stream]:
     by = hooks.attached.by
     recorder = WholeRecorder(run.recorder, run.signals.held) if run.recorder else None
     settings = replace(run.settings, filters=hooks.loaded.filters)
-    with open_stream(settings, run.target, by, hooks.loaded, recorder) as stream:
+    with open_stream(settings, run.target, by, hooks.loaded, recorder, run.make_sink) as stream:
         for text in run.warnings:
             stream.warn(text)
         yield stream
@@ -210,7 +217,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
         messages.note(settings, text)
     probes = run.target.probes
     warning = raise_files(plan.files + 2 * len(probes))
-    with Progress("Attaching") as progress, reserved_files():
+    with current().progress("Attaching") as progress, reserved_files():
         captures = run.target.captures
         with run.signals.giving_up("loading"):
             loaded = load(plan, settings, features, run.target.facts, probes, captures)

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from retsnoop_py.errors import Interrupted
 from retsnoop_py.libbpf import process
-from retsnoop_py.terminal import Aside
+from retsnoop_py.listener import current
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -35,8 +35,9 @@ class Dropped(BaseException):
 class StopSignals:
     """While entered, SIGINT, SIGTERM and SIGHUP ask to stop instead of killing.
 
-    ``requested`` is the signal's number once one came, else 0. What it does is up to what is
-    going on: see :meth:`giving_up`, :meth:`stopping_by` and :meth:`held`.
+    Where it is not entered, as in a library's caller, signals are left alone, and only
+    :meth:`stop` asks. ``requested`` is the signal's number once one came, else 0. What it does is
+    up to what is going on: see :meth:`giving_up`, :meth:`stopping_by` and :meth:`held`.
 
     SIGHUP that was ignored when we started stays ignored, which is what nohup(1) asks for. An
     ignored SIGINT asks for nothing: a shell does that to whatever a script starts in the
@@ -52,6 +53,7 @@ class StopSignals:
         self._action: Callable[[], None] | None = None
         self._drops = False
         self._held = 0
+        self._asked = self._asked_to_drop = False
 
     def __enter__(self) -> Self:
         for number in _SIGNALS:
@@ -67,12 +69,17 @@ class StopSignals:
 
     @property
     def count(self) -> int:
-        """How often we were asked to stop; signals within 100 ms are one request."""
-        return process.signals_seen()
+        """How often signals asked us to stop; those within 100 ms are one request."""
+        return process.signals_seen() if self._old else 0
 
     def stopping(self) -> bool:
         """Whether to stop."""
-        return bool(self.requested)
+        return bool(self.requested) or self._asked
+
+    def stop(self, *, drop: bool = False) -> None:
+        """Ask to stop, from any thread; ``drop``: what waits is not to be shown any more."""
+        self._asked = True
+        self._asked_to_drop = self._asked_to_drop or drop
 
     @contextmanager
     def giving_up(self, doing: str) -> Iterator[None]:
@@ -132,7 +139,7 @@ class StopSignals:
 
     def drop_if_asked(self) -> None:
         """Raise Dropped where a second signal came and that is for it to do."""
-        if self._drops and not self._held and self.count >= 2:
+        if self._drops and not self._held and (self._asked_to_drop or self.count >= 2):
             self._drops = False
             raise Dropped
 
@@ -149,5 +156,5 @@ class StopSignals:
             with self.held():
                 action()
         elif self.patience and self.count >= 2:
-            Aside().write(self.patience)
+            current().say_aside(self.patience)
         self.drop_if_asked()

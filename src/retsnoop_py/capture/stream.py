@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import retsnoop_py
@@ -24,9 +21,8 @@ from retsnoop_py.session.facts import (
 )
 from retsnoop_py.session.layouts import layout_named
 from retsnoop_py.session.object_layouts import btf_layouts
-from retsnoop_py.session.pipeline import Pipeline
+from retsnoop_py.session.pipeline import Pipeline, SinkMaker
 from retsnoop_py.settings import Settings, SymbolizeMode
-from retsnoop_py.terminal import takes_more
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.writer import RecordingWriter
@@ -68,7 +64,7 @@ class WholeRecorder:
 
 
 class Stream:
-    """Raw records in, session blocks and a recording out."""
+    """Raw records in, sessions and a recording out."""
 
     def __init__(
         self, facts: StreamFacts, pipeline: Pipeline, users: ProcessSymbolizer | None = None
@@ -76,9 +72,10 @@ class Stream:
         self._users = users
         self._stats_layout = layout_named(facts.layouts, "rsn_stats")
         self._pipeline = pipeline
-        self.feed = pipeline.feed
+        self.parts = pipeline.parts
         self.feed_running = pipeline.feed_running
         self.warn = pipeline.warn
+        self.discard = pipeline.discard
 
     @property
     def done(self) -> bool:
@@ -100,16 +97,6 @@ class Stream:
         if self._users is not None:
             self._users.see(pid)
 
-    def discard(self) -> int:
-        """Show nothing more; how many records were in our hands that were not shown.
-
-        Where writing was cut short, or nobody reads what we write, nothing more is written.
-        """
-        if self._pipeline.is_writing or not takes_more(sys.stdout):
-            with Path(os.devnull).open("w") as nowhere:
-                os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        return self._pipeline.discard()
-
     def finish(self, loaded: LoadedObject, reader: ReaderStats, discarded: int = 0) -> None:
         """Tell what was lost, ``discarded`` records on demand, and end the recording."""
         stats = self._stats_layout.unpack(loaded.stats())
@@ -128,6 +115,7 @@ def open_stream(
     mechanism: str,
     loaded: LoadedObject,
     recorder: WholeRecorder | None,
+    make_sink: SinkMaker,
 ) -> Iterator[Stream]:
     """The stream of a run whose functions are attached, by ``mechanism`` in words."""
     with ExitStack() as stack:
@@ -137,7 +125,8 @@ def open_stream(
         if recorder is not None:
             recorder.start(facts)
         users = stack.enter_context(_users(settings)) if settings.views.user_stack else None
-        pipeline = Pipeline(facts, settings, symbolizer, sys.stdout, recorder, users=users)
+        sink = make_sink(facts, settings)
+        pipeline = Pipeline(facts, settings, symbolizer, sink, recorder, users)
         stream = Stream(facts, pipeline, users)
         yield stream
         for text in (*target.image_warnings, *(users.warnings if users else ())):

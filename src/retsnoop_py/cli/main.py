@@ -53,9 +53,7 @@ def main(argv: Sequence[str] | None = None, before_work: Callable[[], None] = la
     try:
         job = _job(words)
         verbose = job.verbose
-        if not job.is_brief:
-            before_work()
-        status = job.run()
+        status = job.run() if job.is_brief else _work(job, before_work)
         report.flush()
         return status
     except KeyboardInterrupt:
@@ -66,6 +64,16 @@ def main(argv: Sequence[str] | None = None, before_work: Callable[[], None] = la
         return report.output_failed(error) or report.unexpected(error, verbose)
     except Exception as error:  # noqa: BLE001 - a bug ends with one message as well
         return report.unexpected(error, verbose)
+
+
+def _work(job: Job, before_work: Callable[[], None]) -> int:
+    """Do what takes a while, and have what is told meanwhile shown on standard error."""
+    from retsnoop_py.cli.console import Console
+    from retsnoop_py.listener import listening
+
+    before_work()
+    with listening(Console()):
+        return job.run()
 
 
 def program() -> NoReturn:
@@ -206,15 +214,15 @@ def _said(line: Normalised, command: Command) -> Job | None:
 
 
 def _run_trace(settings: Any) -> int:
-    from retsnoop_py.capture.run import run
+    from retsnoop_py.cli.trace import run
 
     return run(settings)
 
 
 def _run_replay(request: Any) -> int:
-    from retsnoop_py.recording.replay import replay
+    from retsnoop_py.cli.replay import show
 
-    return replay(request.path, request.overrides, sys.stdout)
+    return show(request.path, request.overrides, sys.stdout, sys.stderr)
 
 
 def _vm(words: list[str]) -> int:

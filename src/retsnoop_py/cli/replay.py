@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeVar
 
 from retsnoop_py.cli import config, options, values, views
 from retsnoop_py.cli.declare import Argument, Command
@@ -134,6 +134,24 @@ def _allowed(names: list[str]) -> frozenset[int] | Literal["any"] | None:
     if errors.any and not errors.numbers:
         return "any"
     return errors.numbers if names else None
+
+
+def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> int:
+    """Write to ``out`` what the live run wrote, changed by ``overrides``; the exit status.
+
+    ``err`` gets the live run's warnings and what was asked for but not captured. Raises
+    InputError and DataError; everything before has been written then.
+    """
+    from retsnoop_py.recording.replay import Replay, memory_limit
+    from retsnoop_py.render.printer import Printer
+
+    with memory_limit(path):
+        replayed = Replay(path, overrides)
+        for sentence in replayed.missing:
+            err.write(f"NOTE: {sentence}\n")
+        for _ in replayed.play(lambda facts, settings: Printer(facts, settings, out, err)):
+            pass
+    return 0
 
 
 COMMAND = Command(

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from retsnoop_py.cli import config, options, values, views
 from retsnoop_py.cli.config import Config
@@ -21,6 +22,11 @@ from retsnoop_py.settings import (
     SymbolizeMode,
 )
 from retsnoop_py.value import replace
+
+if TYPE_CHECKING:
+    from retsnoop_py.capture.target import Target
+    from retsnoop_py.render.printer import Printer
+    from retsnoop_py.session.facts import StreamFacts
 
 _TEXT = """
 Find out which function of the Linux kernel returned that error.
@@ -219,6 +225,56 @@ def file_path(option: str, value: str | None) -> Path | None:
     if value == "":
         raise UsageError(f"{option} '': the name of a file is missing")
     return None if value is None else Path(value)
+
+
+def run(settings: Settings) -> int:
+    """Trace and print until it is over; the exit status. Raises what a live run raises."""
+    from retsnoop_py.capture.limits import return_large_memory
+    from retsnoop_py.capture.run import run as live_run
+    from retsnoop_py.capture.signals import StopSignals
+
+    return_large_memory()
+    if settings.dry_run:
+        return _dry_run(settings)
+    with StopSignals() as signals:
+        steps = live_run(settings, _printer, signals)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return int(end.value)
+
+
+def _printer(facts: StreamFacts, settings: Settings) -> Printer:
+    from retsnoop_py.render.printer import Printer
+
+    return Printer(facts, settings, sys.stdout, sys.stderr)
+
+
+def _dry_run(settings: Settings) -> int:
+    from retsnoop_py.capture.run import choose
+    from retsnoop_py.listener import current
+
+    target = choose(settings)
+    current().warn(target.notice or "")
+    for line in _would_attach(settings, target):
+        print(line)
+    return 0
+
+
+def _would_attach(settings: Settings, target: Target) -> Iterator[str]:
+    """What would be attached, a line each."""
+    from retsnoop_py.mechanism import LADDER, Mechanism
+
+    for number, probe in enumerate(target.probes, 1):
+        yield f"Injected (dry run) probe #{number} '{probe.label}'."
+    functions = target.selection.functions
+    for number, function in enumerate(functions, 1):
+        yield f"Attached (dry run) to function #{number} '{function.label}'."
+    forced = settings.mechanism is not Mechanism.AUTO
+    ladder = ", else ".join(one.value for one in ((settings.mechanism,) if forced else LADDER))
+    yield f"Total {len(functions)} kernel functions attached (dry run) by {ladder}."
+    yield "Dry run successful, nothing was loaded or attached."
 
 
 COMMAND = Command(

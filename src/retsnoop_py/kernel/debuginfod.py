@@ -17,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from retsnoop_py import listener
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.elf_file import ElfFile
 
@@ -172,15 +173,14 @@ class Debuginfod:
 
     def _download(self, url: str, target: IO[bytes]) -> None:
         """Fetch ``url``; whatever is raised in here, by a signal say, ends it at once."""
-        from retsnoop_py.terminal import Progress
-
         server = url.partition("/buildid/")[0]
         download = _Download(url, target.fileno(), self.timeout, self.max_size)
         started = looked = time.monotonic()
         had = 0
         download.start()
         try:
-            with Progress(f"Debug information from {server}:", "bytes") as progress:
+            told = f"Debug information from {server}:"
+            with listener.current().progress(told, "bytes") as progress:
                 while True:
                     download.join(_LOOK_S)
                     progress.update(download.done, download.total)

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Showing a recording again, through the same pipeline as the live run."""
+"""A recording as the source of a pipeline, in place of a live run."""
 
 from __future__ import annotations
 
 import resource
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.recording.format import (
@@ -24,29 +22,61 @@ from retsnoop_py.recording.reader import Frame, damaged, read_frames
 from retsnoop_py.recording.symbols import RecordedSymbolizer
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.session.pipeline import Pipeline
+from retsnoop_py.session.pipeline import Pipeline, Sink, SinkMaker
 from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Symbolizer
-from retsnoop_py.text import printable
 
-__all__ = ["ReplayOverrides", "replay"]
+__all__ = ["Replay", "ReplayOverrides", "memory_limit", "read_facts"]
 
 #: Bytes of memory that a replay may take, and for each byte of its file.
 _MEMORY = 500 << 20
 _MEMORY_PER_BYTE = 64
 
 
-def replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO | None = None) -> int:
-    """Write to ``out`` what the live run wrote, changed by ``overrides``; the exit status.
+class Replay:
+    """The recording at ``path``, shown as its live run was, changed by ``overrides``.
 
-    ``err`` (standard error) gets the live run's warnings and what was asked for but not
-    captured. Raises InputError and DataError as :func:`read_frames`, DataError too if a
-    frame's contents make no sense; everything before has been written then.
+    ``facts`` are those of the live run, ``settings`` what is shown now, ``missing`` has a sentence
+    for each thing that was asked for and is not in the recording. Raises InputError and DataError
+    as :func:`read_frames`.
     """
-    err = err if err is not None else sys.stderr
+
+    def __init__(self, path: Path, overrides: ReplayOverrides) -> None:
+        self._path = path
+        self._frames = read_frames(path)
+        self.facts = read_facts(path, self._frames)
+        self.settings = overrides.apply(self.facts)
+        self.missing = overrides.missing(self.facts)
+
+    def play(self, make_sink: SinkMaker) -> Iterator[None]:
+        """Bring everything to the sink, with a rest after some of it each time.
+
+        Raises what :func:`read_frames` and the sink raise, DataError too if a frame's contents
+        make no sense; everything before has been shown then.
+        """
+        symbols = RecordedSymbolizer()
+        sink = make_sink(self.facts, self.settings)
+        with _symbolizer(self.facts, self.settings, symbols, sink) as symbolizer:
+            pipeline = Pipeline(self.facts, self.settings, symbolizer, sink, users=symbols)
+            for frame in self._frames:
+                try:
+                    yield from _play(frame, pipeline, symbols)
+                except DataError as error:
+                    raise damaged(self._path, frame.offset, error.message) from None
+                if pipeline.done:
+                    pipeline.finish({})
+                    break
+
+
+@contextmanager
+def memory_limit(path: Path) -> Iterator[None]:
+    """Let this process take no more memory than replaying ``path`` may.
+
+    A few bytes can be made to say that there are a million of something. Raises DataError then.
+    """
     try:
-        with memory_limit(path):
-            return _replay(path, overrides, out, err)
+        with _data_limit(path):
+            yield
     except MemoryError:
         raise DataError(
             f"{path} takes too much memory to be shown: over"
@@ -55,32 +85,9 @@ def replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO | No
         ) from None
 
 
-def _replay(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> int:
-    frames = read_frames(path)
-    facts = read_facts(path, frames)
-    for sentence in overrides.missing(facts):
-        err.write(f"NOTE: {sentence}\n")
-    symbols = RecordedSymbolizer()
-    with _symbolizer(facts, overrides.apply(facts), symbols, err) as symbolizer:
-        settings = overrides.apply(facts)
-        pipeline = Pipeline(facts, settings, symbolizer, out, err=err, users=symbols)
-        for frame in frames:
-            try:
-                _play(frame, pipeline, symbols)
-            except DataError as error:
-                raise damaged(path, frame.offset, error.message) from None
-            if pipeline.done:
-                pipeline.finish({})
-                break
-    return pipeline.exit_status
-
-
 @contextmanager
-def memory_limit(path: Path) -> Iterator[None]:
-    """Let this process take no more memory than replaying ``path`` may: MemoryError then.
-
-    A few bytes can be made to say that there are a million of something.
-    """
+def _data_limit(path: Path) -> Iterator[None]:
+    """The same by a MemoryError."""
     try:
         size = path.stat().st_size
         used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
@@ -111,7 +118,7 @@ def read_facts(path: Path, frames: Iterator[Frame]) -> StreamFacts:
 
 @contextmanager
 def _symbolizer(
-    facts: StreamFacts, settings: Settings, symbols: RecordedSymbolizer, err: TextIO
+    facts: StreamFacts, settings: Settings, symbols: RecordedSymbolizer, sink: Sink
 ) -> Iterator[Symbolizer]:
     if settings.kernel_image is None:
         yield symbols
@@ -122,12 +129,12 @@ def _symbolizer(
     with image_symbolizer(facts, image, mode, symbols) as symbolizer:
         yield symbolizer
         for warning in symbolizer.warnings:
-            err.write(f"WARNING: {printable(warning)}\n")
+            sink.say(f"WARNING: {warning}")
 
 
-def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> None:
+def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> Iterator[None]:
     if frame.kind == FrameKind.RECORDS:
-        pipeline.feed(frame.payload)
+        yield from pipeline.parts(frame.payload)
     elif frame.kind == FrameKind.SYMBOLS:
         symbols.add(decode_symbols(frame.payload))
     elif frame.kind == FrameKind.USER_SYMBOLS:
@@ -136,3 +143,4 @@ def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> None
         pipeline.warn(decode_warning(frame.payload))
     elif frame.kind == FrameKind.END:
         pipeline.finish(decode_end(frame.payload).stats)
+        yield

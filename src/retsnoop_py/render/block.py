@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from retsnoop_py.render.clock import Clock
-from retsnoop_py.render.notices import session_warnings
 from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.settings import BpfSettings
@@ -50,7 +50,7 @@ class BlockRenderer:
                 lines.append("")
                 lines += shown
         lines += [
-            paint(warning, self._palette.warning)
+            paint(printable(warning), self._palette.warning)
             for warning in session_warnings(report.session, self._bpf)
         ]
         lines += ("", "", "")

@@ -14,17 +14,18 @@ from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.clock import Clock
 from retsnoop_py.render.json_trace import TraceEncoder
-from retsnoop_py.render.notices import session_warnings
 from retsnoop_py.render.places import source_chain
 from retsnoop_py.render.result import format_result
 from retsnoop_py.render.user_stack import user_mode
 from retsnoop_py.session.branches import BranchView
 from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import Call, Session, SessionKind, StackRow
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of, value_of, width_of
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
+from retsnoop_py.text import printable
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.read import ArgumentReader
@@ -92,7 +93,7 @@ class JsonRenderer:
                 user_stack=self._user_stack(report) if self._views.user_stack else None,
                 namespace=_namespace(session),
                 lost=_lost(session),
-                warnings=tuple(session_warnings(session, self._bpf)),
+                warnings=tuple(map(printable, session_warnings(session, self._bpf))),
             )
         )
 

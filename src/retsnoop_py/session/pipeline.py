@@ -1,32 +1,49 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Everything behind the transport: decode, resolve, record, filter, show.
+"""Everything behind the transport: decode, resolve, record, filter, hand to the sinks.
 
 A live run and a replay both come through here, so they show the same.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TextIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from retsnoop_py.errors import DataError, OutputError
-from retsnoop_py.render.notices import loss_summary, running_note
-from retsnoop_py.render.views import renderer
 from retsnoop_py.session.collector import Batch, Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.filters import SessionFilter
 from retsnoop_py.session.known import KnownSymbols, KnownUserSymbols, Symbol, UserSymbol
+from retsnoop_py.session.losses import loss_summary, running_note
 from retsnoop_py.session.merge import is_inside
 from retsnoop_py.session.model import Session, SessionKind
-from retsnoop_py.session.report import Reporter
+from retsnoop_py.session.report import Report, Reporter
 from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Symbolizer, UserSymbolizer
-from retsnoop_py.text import printable
 
 #: Batches are worked on in parts of this many bytes: output starts early, memory stays small.
 _PART_BYTES = 1 << 16
+
+
+class Sink(Protocol):
+    """Where sessions go in the end: a printer, or a caller's own loop."""
+
+    def show(self, reports: Sequence[Report]) -> None:
+        """Some sessions, in their order. Raises OutputError if it cannot be written."""
+
+    def say(self, line: str) -> None:
+        """What people are to be told beside them; a name in it may hold control characters."""
+
+    def end(self, lost: Mapping[str, int]) -> None:
+        """Nothing but further lines follows; ``lost`` are the counters of losses, by name."""
+
+    def abandon(self) -> None:
+        """No session is shown any more, also not the rest of one that was being written."""
+
+
+#: Makes the sink of a stream when what is known of it, and what is to be shown, is settled.
+SinkMaker = Callable[[StreamFacts, Settings], Sink]
 
 
 class Recorder(Protocol):
@@ -45,21 +62,20 @@ class Recorder(Protocol):
 
 
 class Pipeline:
-    """Takes raw batches and writes session blocks to ``out``, what is missing to ``err``.
+    """Takes raw batches and hands their sessions to ``sink``, and what is missing.
 
     ``settings`` says what to show, ``facts`` what the batches mean. Once as many sessions as
     ``stop_count`` allows have been shown, it is ``done``: what comes after them is neither shown
     nor recorded. Raises DataError if the layouts in ``facts`` do not describe the records.
     """
 
-    def __init__(  # noqa: PLR0913 - where everything meets
+    def __init__(
         self,
         facts: StreamFacts,
         settings: Settings,
         symbolizer: Symbolizer,
-        out: TextIO,
+        sink: Sink,
         recorder: Recorder | None = None,
-        err: TextIO | None = None,
         users: UserSymbolizer | None = None,
     ) -> None:
         self._collector = Collector(facts.functions, facts.layouts)
@@ -75,25 +91,25 @@ class Pipeline:
         self._missing_calls = 0
         self._settings = settings
         self._recorder = recorder
-        self._out = out
-        self._err = err if err is not None else sys.stderr
-        self._renderer = renderer(facts, settings, out)
-        self._said: list[str] = []
+        self._sink = sink
         #: 74 once the recording could not be written, else 0: for a run that ends well otherwise.
         self.exit_status = 0
         self._left = settings.stop_count
         self.done = False
-        #: Whether a text is being written: it may be cut where that was interrupted.
-        self.is_writing = False
         #: What :meth:`feed` has in its hands, and how many bytes of it have been shown.
         self._batch: Batch = b""
         self._shown = 0
 
     def feed(self, batch: Batch) -> None:
-        """Show the sessions of one batch, and record it.
+        """Show the sessions of one batch, and record it; raises what :meth:`parts` does."""
+        for _ in self.parts(batch):
+            pass
 
-        Raises DataError at a malformed record, after everything before it has been shown;
-        OutputError if ``out`` cannot be written; BrokenPipeError if nobody reads it any more.
+    def parts(self, batch: Batch) -> Iterator[None]:
+        """The same with a rest after each part of the batch, for who has a loop of its own.
+
+        Raises DataError at a malformed record, after everything before it has been shown, and
+        what the sink raises.
         """
         self._batch, self._shown = batch, 0
         for part in self._collector.split(batch, _PART_BYTES):
@@ -101,11 +117,13 @@ class Pipeline:
                 break
             self._feed_part(part)
             self._shown += len(part)
+            yield
         self._batch = b""
 
     def discard(self) -> int:
         """Show nothing more; how many records were not shown, if :meth:`feed` was interrupted."""
         self.done = True
+        self._sink.abandon()
         rest = memoryview(self._batch)[self._shown :]
         self._batch = b""
         return self._collector.count(rest) + self._collector.discard()
@@ -148,7 +166,7 @@ class Pipeline:
             self._say(line)
         for line in running_note(self._running):
             self._say(line)
-        self._write_out(self._renderer.summary({**stats, **known_here}, self._said))
+        self._sink.end({**stats, **known_here})
         if self._recorder is not None:
             try:
                 self._recorder.end(stats)
@@ -207,7 +225,7 @@ class Pipeline:
             self._stop_recording(err)
 
     def _show(self, sessions: Sequence[Session]) -> None:
-        blocks = []
+        reports = []
         for session in sessions:
             self._count(session)
             if not self._is_shown(session):
@@ -216,8 +234,9 @@ class Pipeline:
             report = self._reporter.report(session)
             if self._unwound and report.stack is not None:
                 self._bare_stacks += report.stack.is_bare
-            blocks.append(self._renderer.session(report))
-        self._write_out("".join(blocks))
+            reports.append(report)
+        if reports:
+            self._sink.show(reports)
 
     def _is_shown(self, session: Session) -> bool:
         if session.ignored or (session.exiting and not is_inside(session, self._symbols)):
@@ -233,36 +252,10 @@ class Pipeline:
         if self._filter.only_counts(session):
             self._running[session.calls[0].function.label] += 1
 
-    def _write_out(self, text: str) -> None:
-        if not text:
-            return
-        self.is_writing = True
-        try:
-            _write(self._out, text)
-            self._out.flush()
-            self.is_writing = False
-        except BrokenPipeError:
-            raise
-        except OSError as err:
-            raise OutputError(
-                f"the output could not be written: {err.strerror}",
-                "free some space, or send the output elsewhere",
-            ) from err
-
     def _stop_recording(self, err: OutputError) -> None:
         self._recorder = None
         self.exit_status = err.exit_status
         self._say(f"WARNING: {err.message}" + (f"; {err.hint}" if err.hint else ""))
 
-    def _say(self, text: str) -> None:
-        line = printable(text)
-        self._said.append(line)
-        _write(self._err, line + "\n")
-        self._err.flush()
-
-
-def _write(out: TextIO, text: str) -> None:
-    try:
-        out.write(text)
-    except UnicodeEncodeError as err:
-        out.write(text.encode(err.encoding, "backslashreplace").decode(err.encoding))
+    def _say(self, line: str) -> None:
+        self._sink.say(line)

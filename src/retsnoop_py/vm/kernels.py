@@ -18,7 +18,6 @@ import fcntl
 import os
 import shutil
 import struct
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Annotated
 
 import msgspec
 
+from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
 from retsnoop_py.vm.catalog import DEFAULT, KnownKernel, catalog, known, user_file
 from retsnoop_py.vm.debian import AptRoot, cache_root, locked, run_tool
@@ -78,7 +78,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Voice:
-    """Where a fetch tells how far it is: line by line to ``say``, or to people on stderr."""
+    """Where a fetch tells how far it is: line by line to ``say``, or to who listens."""
 
     def __init__(self, name: str, say: Callable[[str], None] | None) -> None:
         self._name = name
@@ -88,7 +88,7 @@ class _Voice:
         if self._say:
             self._say(line)
         else:
-            print(f"{self._name}: {line}", file=sys.stderr, flush=True)
+            listener.current().say(f"{self._name}: {line}")
 
     @contextlib.contextmanager
     def progress(self, what: str, size: int) -> Iterator[Callable[[int], None]]:
@@ -96,9 +96,7 @@ class _Voice:
         if self._say:
             yield lambda _: None
             return
-        from retsnoop_py.terminal import Progress
-
-        with Progress(f"{self._name}: {what}", "bytes") as shown:
+        with listener.current().progress(f"{self._name}: {what}", "bytes") as shown:
             yield lambda done: shown.update(done, size)
 
 

@@ -12,6 +12,7 @@ from tests.unit.session.records import function
 from retsnoop_py.attach.mass_attacher import Attached, Rung
 from retsnoop_py.attach.plan import AttachPlan, Refusal
 from retsnoop_py.capture import messages
+from retsnoop_py.listener import Listener, listening
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.settings import Settings
 
@@ -34,26 +35,36 @@ DONE = Attached(
 PLAN: Any = SimpleNamespace(functions=(GOOD, TAKEN, LEFT), mechanisms=())
 
 
-def said(capsys: pytest.CaptureFixture[str], **settings: Any) -> list[str]:
+class Heard(Listener):
+    """Keeps every line."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def said(**settings: Any) -> list[str]:
     plan: AttachPlan = PLAN
-    messages.attached(Settings(**settings), DONE, plan, 0.5)
-    return capsys.readouterr().err.splitlines()
+    heard = Heard()
+    with listening(heard):
+        messages.attached(Settings(**settings), DONE, plan, 0.5)
+    return heard.lines
 
 
-def test_their_number_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys) == [
+def test_their_number_is_told() -> None:
+    assert said() == [
         "WARNING: 1 function could not be attached, -v tells which and why",
     ]
 
 
-def test_each_is_named_with_v(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "Function 'h' left out: no" in said(capsys, verbose=1)
+def test_each_is_named_with_v() -> None:
+    assert "Function 'h' left out: no" in said(verbose=1)
 
 
-def test_each_refusal_of_each_mechanism_is_told_on_request(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert said(capsys, debug_multi_kprobe=True) == [
+def test_each_refusal_of_each_mechanism_is_told_on_request() -> None:
+    assert said(debug_multi_kprobe=True) == [
         "Function 'g' refused by kprobe.multi: no",
         "Function 'h' refused by kprobe.multi: no",
         "Function 'h' refused by kprobe_events: no",
@@ -62,9 +73,10 @@ def test_each_refusal_of_each_mechanism_is_told_on_request(
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_where_the_log_is_read_is_told(debug: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    messages.receiving(Settings(debug_bpf=debug))
+def test_where_the_log_is_read_is_told(debug: bool) -> None:
+    heard = Heard()
+    with listening(heard):
+        messages.receiving(Settings(debug_bpf=debug))
 
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[-1] == "Receiving data..."
-    assert ["trace_pipe" in line for line in lines[:-1]] == [True] * debug
+    assert heard.lines[-1] == "Receiving data..."
+    assert ["trace_pipe" in line for line in heard.lines[:-1]] == [True] * debug

@@ -14,7 +14,9 @@ import pytest
 HEAD = """
 import hashlib, os, signal, threading, time
 from retsnoop_py.capture.signals import Dropped, StopSignals
+from retsnoop_py.cli.console import Console
 from retsnoop_py.errors import Interrupted
+from retsnoop_py.listener import listening
 
 def send(*numbers):
     for number in numbers:
@@ -29,6 +31,8 @@ def in_c():
     hashlib.pbkdf2_hmac("sha256", b"", b"", 3_000_000)
 
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+heard = listening(Console())
+heard.__enter__()
 signals = StopSignals()
 signals.__enter__()
 """

@@ -7,12 +7,11 @@ import errno
 import io
 
 import pytest
-from tests.unit.session.records import LAYOUTS, facts, symbols
+from tests.unit.session.records import LAYOUTS, facts, printing, symbols
 
 from retsnoop_py.capture.stream import Stream
 from retsnoop_py.libbpf.reader import ReaderStats, SpoolError
 from retsnoop_py.session.layouts import layout_named
-from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import Settings
 
 
@@ -26,7 +25,7 @@ class Loaded:
 def told(**reader: int) -> str:
     zero = dict.fromkeys(ReaderStats.fields, 0)
     err = io.StringIO()
-    pipeline = Pipeline(facts(), Settings(), symbols(), io.StringIO(), err=err)
+    pipeline = printing(facts(), Settings(), symbols(), io.StringIO(), err=err)
     stats = ReaderStats(**(zero | reader))
     Stream(facts(), pipeline).finish(Loaded(), stats)  # type: ignore[arg-type]
     return err.getvalue()

@@ -14,9 +14,11 @@ from tests.unit.symbolize.elf_writer import BUILD_ID as ELF_BUILD_ID
 from tests.unit.symbolize.elf_writer import PROGBITS, Part, note, program
 
 from retsnoop_py import terminal
+from retsnoop_py.cli.console import Console
 from retsnoop_py.kernel import debuginfod
 from retsnoop_py.kernel.debuginfod import Debuginfod
 from retsnoop_py.kernel.images import find_image
+from retsnoop_py.listener import listening
 
 BUILD_ID = ELF_BUILD_ID.hex()
 #: A file of that build id, several hundred kilobytes long.
@@ -109,7 +111,8 @@ def test_a_file_is_fetched_once_and_kept_in_the_cache(server, environ, tmp_path)
 def test_a_long_download_is_told(server, environ, monkeypatch, capsys):
     monkeypatch.setattr(terminal, "_PATIENCE", 0)
     server.files[PATH] = FILE
-    assert Debuginfod(environ).find(BUILD_ID)
+    with listening(Console()):
+        assert Debuginfod(environ).find(BUILD_ID)
     assert f"Debug information from {server.url}: " in capsys.readouterr().err
 
 

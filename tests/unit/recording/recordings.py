@@ -6,12 +6,11 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from tests.unit.session.records import facts, raw_session, symbols, traced_session
+from tests.unit.session.records import facts, printing, raw_session, symbols, traced_session
 
+from retsnoop_py.cli.replay import show
 from retsnoop_py.recording.overrides import ReplayOverrides
-from retsnoop_py.recording.replay import replay
 from retsnoop_py.recording.writer import RecordingWriter
-from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import FilterSettings, Settings, SymbolizeMode
 
 #: Two failures of other errors, the first with its events, and one success.
@@ -46,7 +45,7 @@ def record(path: Path, settings: Settings | None = None, **changes: object) -> t
     live = facts(**(values | changes))
     with RecordingWriter(path) as writer:
         writer.start(live)
-        pipeline = Pipeline(live, settings, symbols(), out, writer, err)
+        pipeline = printing(live, settings, symbols(), out, writer, err)
         pipeline.feed(BATCHES[0])
         pipeline.warn("something is missing")
         pipeline.feed(BATCHES[1])
@@ -62,7 +61,7 @@ class Replayed:
         self.error: Exception | None = None
         self.status: int | None = None
         try:
-            self.status = replay(path, overrides or ReplayOverrides(), out, err)
+            self.status = show(path, overrides or ReplayOverrides(), out, err)
         except Exception as error:  # noqa: BLE001 - the tests look at it
             self.error = error
         self.out, self.err = out.getvalue(), err.getvalue()

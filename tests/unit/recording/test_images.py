@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.unit.recording.recordings import Replayed
-from tests.unit.session.records import INT, facts, function, raw_session
+from tests.unit.session.records import INT, facts, function, printing, raw_session
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.writer import RecordingWriter
 from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.kernel import KernelSymbolizer
 from retsnoop_py.symbolize.sources import KernelImages
@@ -37,7 +36,7 @@ def live(tree, path: Path, mode: SymbolizeMode) -> tuple[StreamFacts, str]:
     with KernelImages(kernel) as images, RecordingWriter(path) as writer:
         writer.start(run)
         symbolizer = KernelSymbolizer(kernel, mode, images)
-        pipeline = Pipeline(run, Settings(), symbolizer, out, writer)
+        pipeline = printing(run, Settings(), symbolizer, out, writer)
         addresses = [found.address + offset for offset in range(1, 24)]
         pipeline.feed(raw_session([(0, 0, -22, 5000)], addresses, flags=1))
         pipeline.finish({})

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from tests.golden.json_text import words_of_json, words_of_text
 from tests.unit.recording.recordings import Replayed
-from tests.unit.session.records import facts, failing_session, raw_user_stack, symbols
+from tests.unit.session.records import facts, failing_session, printing, raw_user_stack, symbols
 
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.writer import RecordingWriter
-from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import OutputFormat, Settings, ViewSettings
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame, UserAddress
 
@@ -47,7 +46,7 @@ def record(path: Path, programs: Programs) -> str:
     live, out = facts(views=settings.views), io.StringIO()
     with RecordingWriter(path) as writer:
         writer.start(live)
-        pipeline = Pipeline(live, settings, symbols(), out, writer, io.StringIO(), programs)
+        pipeline = printing(live, settings, symbols(), out, writer, io.StringIO(), programs)
         pipeline.feed(batch(6))
         pipeline.feed(batch(9) * 3)
         pipeline.finish({})

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 from tests.unit.recording.recordings import Replayed, record
-from tests.unit.session.records import facts, failing_session, raw_session, symbols
+from tests.unit.session.records import facts, failing_session, printing, raw_session, symbols
 
 from retsnoop_py.errors import OutputError
 from retsnoop_py.recording.format import FrameKind
 from retsnoop_py.recording.reader import read_frames
 from retsnoop_py.recording.writer import RecordingWriter
-from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import Settings
 
 
@@ -168,7 +167,7 @@ def test_a_full_disk_is_told_once_and_costs_only_what_comes_after(tmp_path: Path
     batch = b"".join(raw_session([(0, i, -22, i * 7919)], flags=1) for i in range(100))
     with RecordingWriter(path) as writer:
         writer.start(facts())
-        pipeline = Pipeline(facts(), Settings(), symbols(), out, writer, err)
+        pipeline = printing(facts(), Settings(), symbols(), out, writer, err)
         pipeline.feed(failing_session())
         with file_size_limit(path.stat().st_size + 2000):
             for _ in range(5):

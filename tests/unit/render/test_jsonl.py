@@ -14,6 +14,7 @@ from tests.unit.session.records import (
     KSTACK,
     facts,
     failing_session,
+    printing,
     raw_events,
     raw_session,
     symbols,
@@ -23,7 +24,6 @@ from tests.unit.session.records import (
 from retsnoop_py.render.json_schema import schema_text
 from retsnoop_py.render.json_types import Line
 from retsnoop_py.session.model import EventKind
-from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import FilterSettings, OutputFormat, Settings, SymbolizeMode, ViewSettings
 
 ROOT = Path(__file__).parents[3]
@@ -41,7 +41,7 @@ def written(
         filters=FilterSettings(success=True),
         views=ViewSettings(format=OutputFormat.JSON, **views),
     )
-    pipeline = Pipeline(
+    pipeline = printing(
         facts(symbolize=SymbolizeMode.INLINES, views=settings.views, machine="x86_64"),
         settings,
         symbols(),

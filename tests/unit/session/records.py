@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from retsnoop_py.kernel.flags import flags_for
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.render.printer import Printer
 from retsnoop_py.session.arguments import CapturedValue
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.layouts import RECORD_STRUCTS, Layout, Member
 from retsnoop_py.session.model import Call, EventKind, Session
-from retsnoop_py.symbolize.frames import Resolved, SourceFrame
+from retsnoop_py.session.pipeline import Pipeline, Recorder
+from retsnoop_py.settings import Settings
+from retsnoop_py.symbolize.frames import Resolved, SourceFrame, Symbolizer, UserSymbolizer
 
 HEADER = (Path(__file__).parents[3] / "src/bpf/records.h").read_text()
 _CODES = {
@@ -286,3 +291,17 @@ def raw_user_stack(*frames: tuple[int, str, int]) -> bytes:
         for status, build_id, place in frames
     )
     return session_part(4, payload, len(frames))
+
+
+def printing(
+    stream: StreamFacts,
+    settings: Settings,
+    symbolizer: Symbolizer,
+    out: TextIO,
+    recorder: Recorder | None = None,
+    err: TextIO | None = None,
+    users: UserSymbolizer | None = None,
+) -> Pipeline:
+    """A pipeline that prints, as the command line's."""
+    sink = Printer(stream, settings, out, err or io.StringIO())
+    return Pipeline(stream, settings, symbolizer, sink, recorder, users)

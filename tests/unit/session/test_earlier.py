@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.session.records import KSTACK, facts, raw_events, raw_session, symbols
+from tests.unit.session.records import KSTACK, facts, printing, raw_events, raw_session, symbols
 
 from retsnoop_py.session.model import Event, EventKind, Events
-from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.session.trace import Earlier, RowKind, Trace
 from retsnoop_py.settings import FilterSettings, OutputFormat, Settings, ViewSettings
 
@@ -95,7 +94,7 @@ def reports(number: int) -> bytes:
 def shown(number: int, **views: object) -> str:
     out = io.StringIO()
     settings = Settings(views=ViewSettings(call_trace=True, interim=True, **views))
-    pipeline = Pipeline(facts(views=settings.views), settings, symbols(), out, err=io.StringIO())
+    pipeline = printing(facts(views=settings.views), settings, symbols(), out, err=io.StringIO())
     pipeline.feed(reports(number))
     pipeline.finish({})
     return out.getvalue()
@@ -135,7 +134,7 @@ def test_text_and_json_say_how_much_was_told_before() -> None:
 def test_what_a_report_that_is_not_shown_would_have_told_the_next_one_tells() -> None:
     out = io.StringIO()
     settings = Settings(views=ViewSettings(call_trace=True), filters=FilterSettings())
-    pipeline = Pipeline(facts(), settings, symbols(), out, err=io.StringIO())
+    pipeline = printing(facts(), settings, symbols(), out, err=io.StringIO())
     pipeline.feed(reports(3))
     assert out.getvalue().count(" TID/PID ") == 1
     assert out.getvalue().count("↔ ") == 6

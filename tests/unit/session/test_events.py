@@ -19,6 +19,7 @@ from tests.unit.session.records import (
     LAYOUTS,
     facts,
     pack,
+    printing,
     raw_events,
     raw_session,
     symbols,
@@ -31,7 +32,6 @@ from retsnoop_py.session.events import EventDecoder
 from retsnoop_py.session.layouts import Layout
 from retsnoop_py.session.model import NO_EVENTS, EventKind, Events, Session
 from retsnoop_py.session.parts import PartStore
-from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import FilterSettings, OutputFormat, Settings, ViewSettings
 
 PART, EVENT = len(pack("rsn_part")), len(pack("rsn_event"))
@@ -184,7 +184,7 @@ def test_a_damaged_stream_is_shown_up_to_the_damage(
     views = ViewSettings(call_trace=True, self_time=True, cpu=True, format=form)
     settings = Settings(filters=FilterSettings(success=True), views=views)
     out = io.StringIO()
-    pipeline = Pipeline(facts(views=views), settings, symbols(), out, err=io.StringIO())
+    pipeline = printing(facts(views=views), settings, symbols(), out, err=io.StringIO())
     with suppress(DataError):
         pipeline.feed(bytes(stream[:end]))
     with suppress(DataError):

@@ -7,11 +7,19 @@ import io
 from collections.abc import Mapping, Sequence
 
 import pytest
-from tests.unit.session.records import KSTACK, facts, failing_session, raw_session, symbols
+from tests.unit.session.records import (
+    KSTACK,
+    facts,
+    failing_session,
+    printing,
+    raw_session,
+    symbols,
+)
 
 from retsnoop_py.errors import DataError, OutputError
 from retsnoop_py.session.known import Symbol, UserSymbol
 from retsnoop_py.session.pipeline import Pipeline
+from retsnoop_py.session.report import Report
 from retsnoop_py.settings import (
     BpfSettings,
     FilterSettings,
@@ -72,7 +80,7 @@ class Run:
     ) -> None:
         self.out, self.err = io.StringIO(), io.StringIO()
         self.symbols = symbols()
-        self.pipeline = Pipeline(
+        self.pipeline = printing(
             facts(**({"symbolize": SymbolizeMode.INLINES} | changes)),
             settings or Settings(),
             self.symbols,
@@ -205,7 +213,7 @@ def test_warnings_are_told_and_recorded() -> None:
 def test_an_output_without_unicode_still_gets_every_block() -> None:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii", newline="\n")
-    pipeline = Pipeline(facts(), Settings(), symbols(), out)
+    pipeline = printing(facts(), Settings(), symbols(), out)
     pipeline.feed(failing_session(stitch_pos=2, task_comm="grün".encode()))
 
     text = raw.getvalue().decode()
@@ -219,7 +227,7 @@ class FullDisk(io.StringIO):
 
 
 def test_an_output_that_cannot_be_written_is_an_output_error() -> None:
-    pipeline = Pipeline(facts(), Settings(), symbols(), FullDisk())
+    pipeline = printing(facts(), Settings(), symbols(), FullDisk())
 
     with pytest.raises(OutputError, match="No space left"):
         pipeline.feed(failing_session())
@@ -245,29 +253,42 @@ def test_no_more_sessions_are_shown_and_recorded_than_were_asked_for() -> None:
     assert recorder.stats == {}
 
 
+class Stop(BaseException):
+    """What a signal raises."""
+
+
+class Stuck:
+    """A sink that takes some sessions once and then nothing more."""
+
+    def __init__(self) -> None:
+        self.shown = 0
+        self.abandoned = False
+
+    def show(self, reports: Sequence[Report]) -> None:
+        if self.shown:
+            raise Stop
+        self.shown = len(reports)
+
+    def say(self, line: str) -> None:
+        raise AssertionError(line)
+
+    def end(self, lost: Mapping[str, int]) -> None:
+        raise AssertionError(lost)
+
+    def abandon(self) -> None:
+        self.abandoned = True
+
+
 def test_what_was_not_shown_is_counted_when_it_is_dropped() -> None:
-    class Stop(BaseException):
-        pass
-
-    class Stuck(io.StringIO):
-        """Nobody reads it any more from its second text on."""
-
-        def write(self, text: str) -> int:
-            if self.getvalue():
-                raise Stop
-            return super().write(text)
-
-    run = Run()
-    run.pipeline._out = stuck = Stuck()
-    batch = failing_session() * (3 * (1 << 16) // len(failing_session()))
+    sink = Stuck()
+    pipeline = Pipeline(facts(), Settings(), symbols(), sink)
+    count = 3 * (1 << 16) // len(failing_session())
     with pytest.raises(Stop):
-        run.pipeline.feed(batch)
-    shown = stuck.getvalue().count(" TID/PID ")
-    assert run.pipeline.is_writing
-    assert run.pipeline.discard() == 3 * (1 << 16) // len(failing_session()) - shown > shown > 0
-    run.pipeline.feed(batch)
-    assert stuck.getvalue().count(" TID/PID ") == shown
-    assert run.pipeline.discard() == 0
+        pipeline.feed(failing_session() * count)
+    assert pipeline.discard() == count - sink.shown > sink.shown > 0
+    assert sink.abandoned
+    pipeline.feed(failing_session() * count)
+    assert pipeline.discard() == 0
 
 
 RUNNING, EXITING, DIED, IGNORED, SWITCHED = 128, 64, 2, 8, 256

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.fuzz import time_limit
-from tests.unit.session.records import facts, failing_session, raw_user_stack, symbols
+from tests.unit.session.records import facts, failing_session, printing, raw_user_stack, symbols
 from tests.unit.symbolize.elf_writer import (
     ALLOC,
     BUILD_ID,
@@ -30,7 +30,6 @@ from tests.unit.symbolize.elf_writer import symbols as symbol_parts
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.elf_file import ElfFile, noted_build_id
 from retsnoop_py.recording.writer import RecordingWriter
-from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.settings import OutputFormat, Settings, ViewSettings
 from retsnoop_py.symbolize import isolated, user
 from retsnoop_py.symbolize.frames import Resolved, UserAddress
@@ -160,7 +159,7 @@ def test_any_name_can_be_shown_and_recorded(
     mine = failing_session(tgid=PID, proc_tgid=PID, parts=1)
     with ProcessSymbolizer(tmp_path) as users, RecordingWriter(tmp_path / "a.rsn") as writer:
         writer.start(live)
-        pipeline = Pipeline(live, settings, symbols(), out, writer, io.StringIO(), users=users)
+        pipeline = printing(live, settings, symbols(), out, writer, io.StringIO(), users=users)
         pipeline.feed(raw_user_stack((2, "00" * 20, BASE + 5)) + mine)
         pipeline.finish({})
     out.seek(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.unit.session.records import LAYOUTS
 
-from retsnoop_py.render.notices import loss_summary
+from retsnoop_py.session.losses import loss_summary
 from retsnoop_py.settings import BpfSettings
 
 BPF = BpfSettings(ringbuf_size=8 << 20, sessions_size=4096)

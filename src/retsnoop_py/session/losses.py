@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is missing from the output, and what to do about it: per session and at the end."""
+"""What is missing from the output, and what to do about it: per session and at the end.
+
+Names are as they came: who writes to a terminal escapes them (:mod:`retsnoop_py.text`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from collections.abc import Iterator, Mapping
 
 from retsnoop_py.session.model import MissedCalls, Session, SessionKind
 from retsnoop_py.settings import BpfSettings
-from retsnoop_py.text import printable
 
 _INCOMPLETE = "WARNING! Sample data incomplete!"
 _SUMMARY = "WARNING! There were dropped or incomplete data. Output might be incomplete!"
@@ -92,7 +94,7 @@ def running_note(running: Counter[str]) -> Iterator[str]:
     if not running:
         return
     named = [
-        f"{printable(name)} ({count})" if count > 1 else printable(name)
+        f"{name} ({count})" if count > 1 else name
         for name, count in running.most_common(_MOST_NAMED)
     ]
     if len(running) > _MOST_NAMED:
@@ -109,7 +111,7 @@ def _missed(missed: MissedCalls) -> str:
     number = f"Up to {missed.calls}" if missed.shared else f"{missed.calls}"
     return (
         f"NOTE: {number} traced call{'' if missed.calls == 1 else 's'} inside"
-        f" {printable(missed.inside.label)} not seen: the kernel kept BPF programs from running"
+        f" {missed.inside.label} not seen: the kernel kept BPF programs from running"
         f" there{', or for other threads on that CPU' if missed.shared else ''}."
     )
 
@@ -169,4 +171,4 @@ def _count(number: int, noun: str) -> str:
 
 def _unfinished(session: Session) -> str:
     running = [call for call in session.calls if not call.finished]
-    return printable(running[-1].function.label) if running else "a traced call"
+    return running[-1].function.label if running else "a traced call"
