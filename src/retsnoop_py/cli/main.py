@@ -130,6 +130,8 @@ def _job(words: list[str]) -> Job:
         return _functions(words[1:])
     if name == "doctor":
         return _doctor(words[1:])
+    if name == "explain":
+        return _explain(words[1:])
     return _trace(words[1:] if name == "trace" else words)
 
 
@@ -198,6 +200,19 @@ def _doctor(words: list[str]) -> Job:
         raise UsageError(f"unexpected word '{word}'", "doctor takes no words: it looks at it all")
     request = declare.call(doctor.COMMAND, line)
     return Job(lambda: doctor.run(request), request.verbose)
+
+
+def _explain(words: list[str]) -> Job:
+    from retsnoop_py.cli import declare, explain, tables, trace
+    from retsnoop_py.cli.argv import normalise
+
+    hint = "'retsnoop-py explain --help' lists the options"
+    line = normalise(words, tables.plain_table(explain.explain, trace.trace, hint))
+    said = _said(line, explain.COMMAND)
+    if said:
+        return said
+    request = declare.call(explain.COMMAND, line)
+    return Job(lambda: explain.run(request), request.verbose)
 
 
 def _said(line: Normalised, command: Command) -> Job | None:

@@ -211,6 +211,16 @@ class Btf:
         # Before 6.0 enums carried no sign: a 32-bit value that reads as -errno then is one.
         return type_.kflag or (type_.kind is Kind.ENUM and value >= (1 << 32) - 4095)
 
+    def variables(self, type_id: int) -> dict[str, tuple[int, int, int]]:
+        """The variables of a data section: offset and size in bytes, and the id of the type."""
+        type_ = self._expect(type_id, Kind.DATASEC)
+        words = self._tail(type_, 3 * type_.vlen)
+        found = {}
+        for i in range(0, len(words), 3):
+            variable = self.type(words[i])
+            found[variable.name] = (words[i + 1], words[i + 2], variable.arg)
+        return found
+
     def params(self, proto_id: int) -> tuple[Param, ...]:
         """The parameters of a function prototype."""
         type_ = self._expect(proto_id, Kind.FUNC_PROTO)

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from retsnoop_py.render.json_types import VERSION, Line
+from retsnoop_py.load.model import Explained
+from retsnoop_py.render.json_types import VERSION, Session, Summary
 
 _HEAD = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -20,7 +21,9 @@ _HEAD = {
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a line."""
-    (found,), parts = msgspec.json.schema_components([Line], ref_template="#/$defs/{name}")
+    (found,), parts = msgspec.json.schema_components(
+        [Session | Summary | Explained], ref_template="#/$defs/{name}"
+    )
     for part in parts.values():
         part["description"] = inspect.cleandoc(part["description"])
     return {**_HEAD, **found, "$defs": dict(sorted(parts.items()))}

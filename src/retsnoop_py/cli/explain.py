@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``retsnoop-py explain FILE|-``."""
+
+# The options are the parameters, and those that only print are dealt with before.
+# ruff: noqa: ARG001, PLR0913
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+from retsnoop_py.cli import options
+from retsnoop_py.cli.declare import Argument, Command, Option
+from retsnoop_py.errors import DataError, InputError, UsageError
+from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from retsnoop_py.load.model import Explained
+    from retsnoop_py.load.object_file import ObjectFile
+    from retsnoop_py.terminal import Bar
+
+_TEXT = """
+Say why BPF programs and maps were refused, from the log a loader left.
+
+FILE is what libbpf, bpftool, cilium/ebpf, aya, bcc or a kernel wrote, - is standard input; \
+time stamps, colours and what else is around the verifier's own lines do not matter, and \
+there may be several failures. Neither root nor a kernel is needed. Each failure is told in \
+the form Linux 7.3 uses, and what 7.3 wrote itself is shown as it is.
+
+\b
+Examples:
+  retsnoop-py explain build.log
+  journalctl -u my-agent | retsnoop-py explain -
+  retsnoop-py explain --object prog.bpf.o log.txt     with its source lines
+  retsnoop-py explain --format json log.txt | jq .explanation.id
+
+\b
+Exit status: 0 if failures were found and explained, 65 if the log tells of none.
+"""
+
+_USAGE = """Usage: retsnoop-py explain FILE|- [--object FILE] [--format json]
+
+'retsnoop-py explain --help' explains it."""
+
+
+#: Bytes between two looks at whether to say how far it is.
+_STEP = 1 << 20
+
+
+class ExplainRequest(Value):
+    """Which log to explain, and how; ``path`` is None for standard input."""
+
+    path: Path | None
+    target: Path | None
+    json: bool
+    verbose: int
+
+
+def explain(
+    *,
+    file: Annotated[str, Argument("FILE", help="The log; - is standard input.")],
+    target: Annotated[
+        str | None,
+        Option(
+            "--object",
+            metavar="FILE",
+            help="The BPF object the log is about: for source lines and CO-RE relocations.",
+            panel=options.RUN_MODE,
+        ),
+    ] = None,
+    format: options.Format = None,  # noqa: A002
+    verbose: options.Verbose = 0,
+    version: options.Version = False,
+    help_: options.Help = False,
+    usage: options.Usage = False,
+) -> ExplainRequest:
+    """What the command line asks for. Raises :class:`UsageError`."""
+    if format not in (None, "text", "json"):
+        raise UsageError(f"unknown --format '{format}'", "text or json")
+    return ExplainRequest(
+        None if file == "-" else Path(file),
+        None if target is None else Path(target),
+        format == "json",
+        verbose,
+    )
+
+
+def run(request: ExplainRequest) -> int:
+    """Explain the log. Raises InputError for a file that is not there, DataError for no failure."""
+    from retsnoop_py.load.explain import explain_log
+    from retsnoop_py.terminal import Bar
+
+    target = _target(request.target)
+    name = "standard input" if request.path is None else str(request.path)
+    with _opened(request.path) as stream, Bar("reading the log", "bytes", sys.stderr) as bar:
+        count = _show(request, explain_log(_Counted(stream, bar), target))
+    if not count:
+        raise DataError(
+            f"{name} tells of no BPF program or map that was refused",
+            "give the whole output of the loader; libbpf prints a verifier's log as a warning,"
+            " cilium/ebpf with %+v, bpftool with -d",
+        )
+    return 0
+
+
+class _Counted:
+    """A stream whose reading is shown as progress."""
+
+    def __init__(self, stream: BinaryIO, bar: Bar) -> None:
+        self._stream = stream
+        self._bar = bar
+        self._done = self._told = 0
+
+    def readline(self, size: int) -> bytes:
+        """At most ``size`` bytes of the next line."""
+        line = self._stream.readline(size)
+        self._done += len(line)
+        if self._done - self._told > _STEP:
+            self._told = self._done
+            self._bar.update(self._done)
+        return line
+
+
+def _opened(path: Path | None) -> BinaryIO:
+    if path is None:
+        return sys.stdin.buffer
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _target(path: Path | None) -> ObjectFile | None:
+    from retsnoop_py.load.object_file import ObjectFile
+
+    if path is None:
+        return None
+    try:
+        return ObjectFile(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _show(request: ExplainRequest, found: Iterable[Explained]) -> int:
+    from retsnoop_py.render.explanation import explained_lines
+    from retsnoop_py.render.palette import Palette
+    from retsnoop_py.terminal import terminal_width
+
+    palette = Palette.of(sys.stdout)
+    count = 0
+    for failure in found:
+        if request.json:
+            import msgspec
+
+            print(msgspec.json.encode(failure).decode())
+        else:
+            text = "\n".join(explained_lines(failure, palette, terminal_width(sys.stdout)))
+            print(("\n\n" if count else "") + text)
+        count += 1
+    return count
+
+
+COMMAND = Command(
+    function=explain,
+    name="retsnoop-py explain",
+    synopsis="FILE|- [OPTIONS]",
+    text=_TEXT,
+    usage=_USAGE,
+)

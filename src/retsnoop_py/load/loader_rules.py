@@ -1,0 +1,513 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What libbpf and other loaders say where no verifier comes to speak, and what it means.
+
+Each rule looks at one line. Lines that only repeat that something failed are no rule's.
+"""
+
+from __future__ import annotations
+
+import re
+
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.load import since
+from retsnoop_py.load.model import Explanation
+
+__all__ = ["errno_in", "explain_errno", "explain_line", "explain_map"]
+
+_ENVIRONMENT = "Environment"
+_SUPPORT = "Kernel Support"
+_OBJECT = "Object File"
+_POLICY = "Policy"
+
+#: strerror(3) of what bpf(2) returns, as loaders print it.
+_STRERROR = {
+    "operation not permitted": "EPERM",
+    "no such file or directory": "ENOENT",
+    "no such process": "ESRCH",
+    "argument list too long": "E2BIG",
+    "bad file descriptor": "EBADF",
+    "resource temporarily unavailable": "EAGAIN",
+    "cannot allocate memory": "ENOMEM",
+    "permission denied": "EACCES",
+    "bad address": "EFAULT",
+    "device or resource busy": "EBUSY",
+    "file exists": "EEXIST",
+    "no such device": "ENODEV",
+    "invalid argument": "EINVAL",
+    "no space left on device": "ENOSPC",
+    "numerical result out of range": "ERANGE",
+    "function not implemented": "ENOSYS",
+    "operation not supported": "EOPNOTSUPP",
+    "unknown error 524": "ENOTSUPP",
+}
+_NUMBER = re.compile(r"(?:[:(=]\s*-|errno:? |os error |err[=:]\s?-?|error )(\d{1,3})\b")
+
+_EPERM_TEXT = (
+    "The kernel says EPERM for several reasons: a capability is missing (CAP_BPF with CAP_PERFMON"
+    " for tracing or CAP_NET_ADMIN for networking since 5.8, CAP_SYS_ADMIN before), in a container"
+    " the seccomp profile keeps bpf(2) away, the kernel is locked down, an LSM objects, or - before"
+    " 5.11 - RLIMIT_MEMLOCK is used up."
+)
+_EPERM_STEP = (
+    "Run as root with `ulimit -l unlimited`; in a container with --cap-add BPF,PERFMON,NET_ADMIN"
+    " and a seccomp profile that allows bpf; see /sys/kernel/security/lockdown and dmesg."
+)
+
+
+def errno_in(text: str) -> str:
+    """The errno a line ends with, by name: of ``-22``, ``Invalid argument`` or ``os error 22``."""
+    low = text.lower()
+    for said, name in _STRERROR.items():
+        if said in low:
+            return name
+    found = _NUMBER.search(text)
+    return ERRNO_NAMES.get(int(found[1]), "") if found else ""
+
+
+def _explanation(id_: str, title: str, reason: str, suggestion: str, line: str = "") -> Explanation:
+    return Explanation(id_, title, reason, suggestion, (line.strip()[:500],) if line else ())
+
+
+_RULES: tuple[tuple[str, str, str, str, str], ...] = (
+    (
+        "section-unknown",
+        f"{_OBJECT}: Section of no program type",
+        r"prog '(?P<name>[^']+)': missing BPF prog type, check ELF section name '(?P<section>[^']*)'"
+        r"|unrecognized ELF section name '?(?P<section2>[^'\s]+)|failed to guess program type from"
+        r" ELF section '(?P<section3>[^']+)'",
+        "libbpf tells a program's type by its section, and knows none for '{section}'.{near}",
+        "Name the section as libbpf does: https://docs.kernel.org/bpf/libbpf/program_types.html",
+    ),
+    (
+        "kfunc-missing",
+        f"{_SUPPORT}: Kernel function that is not there",
+        r"extern \((?:func|kfunc)[^)]*\) '(?P<name>\w+)': (?:not found|func_proto)"
+        r"|kfunc '(?P<name2>\w+)' is referenced but|call to (?:unknown )?kfunc (?P<name3>\w+)"
+        r"|kfunc \"?(?P<name4>\w+)\"?: not found",
+        "This kernel has no {name}() for BPF programs to call, or one with other parameters{since}.",
+        "Declare it __weak and ask bpf_ksym_exists() before the call, or require the kernel that"
+        " has it.",
+    ),
+    (
+        "ksym-missing",
+        f"{_SUPPORT}: Kernel symbol that is not there",
+        r"extern \((?:var )?ksym[^)]*\) '(?P<name>\w+)'(?:\(strong\))?: (?:not (?:found|resolved)|incompat)"
+        r"|failed to resolve extern (?P<name2>\w+)|extern '(?P<name3>\w+)' \(strong\)"
+        r"|extern '(?P<name5>\w+)' is declared in kernel module"
+        r"|failed to find BTF (?:ID )?for extern '(?P<name4>\w+)'",
+        "The object refers to {name}, which this kernel does not have.",
+        "Declare it __weak and compare its address with NULL before it is used.",
+    ),
+    (
+        "attach-target-missing",
+        f"{_SUPPORT}: Attach target",
+        r"prog '(?P<prog>[^']+)': failed to find kernel BTF type ID of '(?P<name>[^']+)'"
+        r"|(?P<name2>\w+) is not found in vmlinux BTF|attach target (?P<name3>\S+) not found"
+        r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found",
+        "The program is to be attached to {name}, and this kernel's BTF has no such function{near}.",
+        "Look for what it is called here: retsnoop-py functions '*{name}*'. Functions are renamed"
+        " and inlined; a kprobe may take one that BTF does not have.",
+    ),
+    (
+        "kprobe-target",
+        f"{_SUPPORT}: Attach target",
+        r"prog '(?P<prog>[^']+)': failed to create (?:k|kret)(?:ret)?probe '(?P<name>[^+']+)[^']*' perf"
+        r" event: (?P<why>.*)|cannot attach kprobe(?: to)? (?P<name2>\w+)?,? ?(?P<why2>.*)"
+        r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
+        r"(?:creating|opening) k(?:ret)?probe.*?(?P<name4>\w+).*(?:no such file|not found)"
+        r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)",
+        "The kernel has no function {name} that a kprobe can be put on: it is inlined, renamed, in a"
+        " module that is not loaded, or closed to probes (notrace, .noinstr.text).",
+        "retsnoop-py functions '*{name}*' lists what can be traced, and why others cannot.",
+    ),
+    (
+        "tracepoint-missing",
+        f"{_SUPPORT}: Attach target",
+        r"failed to (?:determine|open|create) tracepoint '(?P<name>[^']+)'"
+        r"|(?:reading|read)?.*tracepoint (?:id|ID).*?(?P<name2>\w+[:/]\w+).*(?:no such|not found)"
+        r"|prog '(?P<prog>[^']+)': failed to (?:auto-)?attach.*(?P<name3>raw_tracepoint\S*)"
+        r"|(?:trace event|tracepoint) (?P<name4>\S+):? (?:not found|does not exist)",
+        "This kernel has no tracepoint {name}.",
+        "List them: ls /sys/kernel/tracing/events. Tracepoints come and go with kernels and modules.",
+    ),
+    (
+        "core-relocation",
+        f"{_SUPPORT}: CO-RE relocation without a match",
+        r"prog '(?P<prog>[^']+)': relo #\d+: (?:substituting insn|no matching targets found)[^<]*"
+        r"(?P<name><.*)?"
+        r"|CO-RE relocat\w+.*?(?:no matching targets|not found|failed)(?P<name2>.*)"
+        r"|(?:apply|fixup) CO-RE relocations:? (?P<name3>.*)|relo(?:cation)? .*: (?P<name4>no match.*)",
+        "The program uses {name}, which this kernel does not have as the program knows it.",
+        "Guard it with bpf_core_field_exists(), bpf_core_type_exists() or"
+        " bpf_core_enum_value_exists(); retsnoop-py load names what the kernel has instead.",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel without BTF",
+        r"failed to find valid kernel BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
+        r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?).*(?:not (?:found|supported)|no such)"
+        r"|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF",
+        "The object needs the kernel's own BTF (CO-RE, fentry, kfuncs), and this kernel has none"
+        " that the loader can read: CONFIG_DEBUG_INFO_BTF is off, or the BTF is newer than the"
+        " loader.",
+        "Use a kernel with CONFIG_DEBUG_INFO_BTF=y, a later libbpf, or give the loader the BTF of"
+        " that kernel (btf_custom_path; BTFHub has some).",
+    ),
+    (
+        "btf-refused",
+        f"{_OBJECT}: BTF that the kernel refuses",
+        r"BTF loading error: (?P<err>-?\d+)|Error loading \.BTF into kernel: (?P<err2>-?\d+)"
+        r"|load(?:ing)? BTF:? (?P<why>.*)|BTF (?:is|data) .*(?:invalid|malformed|corrupt)(?P<why2>.*)",
+        "The kernel refuses the object's own BTF{why}.",
+        "Compile with a clang and a libbpf that know this kernel; without BTF, maps with spin locks,"
+        " kptrs or timers, global functions and kfuncs do not work.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"bpf_object__probe_loading\(\): ?Operation not permitted|Couldn't load trivial BPF program"
+        r"|[Oo]peration not permitted.*MEMLOCK|MEMLOCK may be too low"
+        r"|(?:map create|load program|bpf_prog_load|create map).*[Oo]peration not permitted"
+        r"|unprivileged BPF is disabled|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
+        _EPERM_TEXT,
+        _EPERM_STEP,
+    ),
+    (
+        "program-type-unsupported",
+        f"{_SUPPORT}: Program type",
+        r"program type (?P<name>\w+)(?: is)? not supported|prog(?:ram)? type.*(?:requires|>=) ?v?(?P<since>\d+\.\d+)",
+        "This kernel has no programs of type {name}{since}.",
+        "Require a kernel that has them.",
+    ),
+    (
+        "elf",
+        f"{_OBJECT}: Not a BPF object",
+        r"(?:elf: )?(?:failed to open|'[^']*' is not a valid).*(?:ELF|as ELF|object file)(?P<why>.*)"
+        r"|elf: (?:failed to|unexpected|corrupt|invalid|endianness)(?P<why2>.*)"
+        r"|[Ii]nvalid (?:ELF|argument).*elf(?P<why3>.*)|bad magic number",
+        "The file is no BPF object that libbpf can read{why}.",
+        "Compile it with clang -target bpf -g -O2.",
+    ),
+    (
+        "map-definition",
+        f"{_OBJECT}: Map definition",
+        r"(?:map '(?P<name>[^']+)': (?:unsupported|unexpected|invalid|found|can't determine|conflicting)"
+        r"|failed to (?:init|parse) (?:bss|legacy|user|BTF)?\s?(?:map|maps)|legacy map definitions)(?P<why>.*)",
+        "libbpf does not understand the definition of map {name}{why}.",
+        'Define it as a struct in SEC(".maps"); the form struct bpf_map_def went with libbpf 1.0.',
+    ),
+    (
+        "map-pinned",
+        f"{_ENVIRONMENT}: Pinned map",
+        r"couldn't reuse pinned map at '(?P<name>[^']+)': parameter mismatch"
+        r"|map '(?P<name2>[^']+)': (?:failed to (?:auto-)?pin|couldn't retrieve pinned)",
+        "A map is pinned at {name} that has another type or size than this object's.",
+        "Remove the pin, or give the map the definition of the pinned one.",
+    ),
+)
+_COMPILED = [(row, re.compile(row[2])) for row in _RULES]
+_MAP = re.compile(
+    r"map '(?P<name>[^']+)': failed to create: (?P<why>.*)"
+    r"|(?:Error in )?bpf_create_map\w*\((?P<name2>[^)]*)\):(?P<why2>.*?)\. Retrying"
+    r"|map (?P<name3>[\w.-]+): map create: (?P<why3>.*)"
+    r"|[Ff]ailed to create (?:BPF )?map `?'?(?P<name4>[\w.-]+)[`']?.*?(?P<why4>(?:code|with|error|:).*)"
+    r"|creating map (?P<name5>\S+?):? (?P<why5>.*)"
+)
+
+
+class _Found(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "?" if key == "name" else ""
+
+
+def explain_line(line: str) -> Explanation | None:
+    """What a line of a loader says went wrong; None for one that says nothing of its own."""
+    if found := _MAP.search(line):
+        groups = {key.rstrip("2345"): text for key, text in found.groupdict().items() if text}
+        return explain_map(groups.get("name", ""), errno_in(groups.get("why", "")), line=line)
+    for (id_, title, _, reason, suggestion), pattern in _COMPILED:
+        if found := pattern.search(line):
+            facts = _Found(
+                {
+                    key.rstrip("2345"): text.strip()
+                    for key, text in found.groupdict().items()
+                    if text
+                }
+            )
+            _extend(id_, facts)
+            return _explanation(
+                id_, title, reason.format_map(facts), suggestion.format_map(facts), line
+            )
+    return None
+
+
+def _extend(id_: str, facts: dict[str, str]) -> None:
+    name = facts.get("name", "")
+    if id_ == "kfunc-missing" and (known := since.by_name("kfuncs", name)):
+        facts["since"] = f"; it came with Linux {known.since}"
+    if id_ == "core-relocation":
+        found = re.search(r"\] (.*?)(?: \(|>|$)", name)
+        facts["name"] = found[1] if found else name or "a type, member or enumerator"
+    if facts.get("why"):
+        facts["why"] = ": " + facts["why"].lstrip(": ")
+    elif facts.get("err"):
+        number = abs(int(facts["err"]))
+        facts["why"] = f": {ERRNO_NAMES.get(number, number)}"
+    if id_ == "section-unknown":
+        facts["near"] = _near_section(facts.get("section", ""))
+    if id_ == "program-type-unsupported":
+        known = since.by_name("program_types", name.upper())
+        release = facts.get("since") or (known.since if known else "")
+        facts["since"] = f": they came with Linux {release}" if release else ""
+
+
+#: Sections people mistype most, by libbpf's own table of them.
+_SECTIONS = (
+    *(
+        "kprobe",
+        "kretprobe",
+        "ksyscall",
+        "kretsyscall",
+        "uprobe",
+        "uretprobe",
+        "usdt",
+        "kprobe.multi",
+    ),
+    *("kretprobe.multi", "kprobe.session", "uprobe.multi", "uprobe.session", "tracepoint", "tp"),
+    *(
+        "raw_tracepoint",
+        "raw_tp",
+        "tp_btf",
+        "fentry",
+        "fexit",
+        "fmod_ret",
+        "freplace",
+        "lsm",
+        "iter",
+    ),
+    *("syscall", "xdp", "xdp.frags", "tc", "tcx/ingress", "tcx/egress", "classifier", "action"),
+    *("netkit/primary", "netkit/peer", "perf_event", "socket", "sk_msg", "sk_lookup", "sockops"),
+    *("sk_skb/stream_parser", "sk_skb/stream_verdict", "cgroup_skb/ingress", "cgroup_skb/egress"),
+    *("cgroup/skb", "cgroup/sock_create", "cgroup/connect4", "cgroup/connect6", "cgroup/bind4"),
+    *("cgroup/dev", "cgroup/sysctl", "cgroup/getsockopt", "cgroup/setsockopt", "lwt_in", "lwt_out"),
+    *("lwt_xmit", "flow_dissector", "struct_ops", "netfilter", "lirc_mode2", "sk_reuseport"),
+)
+
+
+def _near_section(section: str) -> str:
+    from difflib import get_close_matches
+
+    head, slash, rest = section.partition("/")
+    near = get_close_matches(section, _SECTIONS, 1) or get_close_matches(head, _SECTIONS, 1)
+    if not near:
+        return ""
+    full = near[0] + (slash + rest if "/" not in near[0] else "")
+    return f" Did you mean '{full}'?"
+
+
+def explain_map(  # noqa: PLR0913 - what is known of a map
+    name: str,
+    errno: str,
+    kind: int = 0,
+    flags: int = 0,
+    entries: int = -1,
+    release: tuple[int, int] = (0, 0),
+    line: str = "",
+) -> Explanation:
+    """Why a map could not be created, from its errno and what is known of it.
+
+    ``kind`` is its type's number, ``release`` that of the kernel; both 0 where not known.
+    """
+    known = since.by_number("map_types", kind) if kind else None
+    label = f"map '{name}'" if name else "a map"
+    if known is not None and release != (0, 0) and known.release > release:
+        return _explanation(
+            "map-type-unsupported",
+            f"{_SUPPORT}: Map type",
+            f"{label[0].upper()}{label[1:]} is of type {kind} (BPF_MAP_TYPE_{known.name}), which"
+            f" came with Linux {known.since}; this is {release[0]}.{release[1]}.",
+            _MAP_INSTEAD.get(
+                known.name, "Require that kernel, or use a map of another type there."
+            ),
+            line,
+        )
+    if kind and known is None:
+        last = since.table("map_types")[-1]
+        return _explanation(
+            "map-type-unsupported",
+            f"{_SUPPORT}: Map type",
+            f"{label[0].upper()}{label[1:]} is of type {kind}, which this kernel does not have, and"
+            f" this tool does not know: the last it knows is {last.number} ({last.name}).",
+            "Look at the type in its definition.",
+            line,
+        )
+    reasons = _map_reasons(errno, known.name if known else "", flags, entries)
+    for id_, title, reason, suggestion in reasons:
+        return _explanation(id_, title, reason.format(map=label), suggestion, line)
+    return explain_errno(errno, label, line=line)
+
+
+_MAP_INSTEAD = {
+    "RINGBUF": "Use a BPF_MAP_TYPE_PERF_EVENT_ARRAY on kernels before 5.8, chosen at run time"
+    " (bpf_map__set_type()).",
+    "TASK_STORAGE": "Use a hash map keyed by the thread id on kernels before 5.11.",
+    "BLOOM_FILTER": "Use a hash map on kernels before 5.16.",
+    "USER_RINGBUF": "Use an array or a queue on kernels before 6.1.",
+    "CGRP_STORAGE": "Use a hash map keyed by the cgroup id on kernels before 6.2.",
+    "ARENA": "Use array and hash maps on kernels before 6.9.",
+}
+_PAGE_MULTIPLE = ("RINGBUF", "USER_RINGBUF")
+_FOUR_BYTE_KEY = ("ARRAY", "PERCPU_ARRAY", "PROG_ARRAY", "PERF_EVENT_ARRAY", "CGROUP_ARRAY")
+_KNOWN_FLAGS = 0x7FFFF
+_NO_PREALLOC = 1
+
+
+def _map_reasons(
+    errno: str, kind: str, flags: int, entries: int
+) -> list[tuple[str, str, str, str]]:
+    """What a map's definition and the errno come to; the likeliest first."""
+    found = []
+    if errno == "EPERM":
+        found.append(("rights", f"{_ENVIRONMENT}: Missing rights", _EPERM_TEXT, _EPERM_STEP))
+    if errno in ("ENOMEM", "E2BIG"):
+        size = f" ({entries:,} entries)" if entries >= 0 else ""
+        found.append(
+            (
+                "map-too-large",
+                "Limit: Map size",
+                f"The memory for {{map}}{size} cannot be had: "
+                + ("it is more than the kernel allows one map." if errno == "E2BIG" else "ENOMEM."),
+                "Make max_entries smaller; BPF_F_NO_PREALLOC takes memory as entries come; a cgroup's"
+                " memory limit counts as well (5.11).",
+            )
+        )
+    if errno == "EINVAL" and flags & ~_KNOWN_FLAGS:
+        unknown = flags & ~_KNOWN_FLAGS
+        found.append(
+            (
+                "map-flags",
+                f"{_SUPPORT}: Map flags",
+                f"{{map}} asks for flags {unknown:#x}, which no map knows.",
+                "Look at map_flags in its definition.",
+            )
+        )
+    if errno == "EINVAL" and kind in _PAGE_MULTIPLE and entries % 4096 | entries & (entries - 1):
+        found.append(
+            (
+                "map-size",
+                f"{_OBJECT}: Map definition",
+                f"max_entries of {{map}} are {entries}: a ring buffer takes a power of two of bytes"
+                " that is a multiple of the page size.",
+                "Round it up: 4096, 8192 ...; 256 KiB is usual.",
+            )
+        )
+    if errno == "EINVAL" and entries == 0:
+        found.append(
+            (
+                "map-size",
+                f"{_OBJECT}: Map definition",
+                "max_entries of {map} are 0 or missing.",
+                "Set max_entries in its definition, or before it is loaded"
+                " (bpf_map__set_max_entries()).",
+            )
+        )
+    if errno == "EINVAL" and kind == "LPM_TRIE" and not flags & _NO_PREALLOC:
+        found.append(
+            (
+                "map-flags",
+                f"{_OBJECT}: Map definition",
+                "{map} is an LPM trie, which takes BPF_F_NO_PREALLOC in map_flags.",
+                "Add __uint(map_flags, BPF_F_NO_PREALLOC).",
+            )
+        )
+    if errno == "EINVAL" and kind:
+        more = " (its key has 4 bytes)" if kind in _FOUR_BYTE_KEY else ""
+        found.append(
+            (
+                "map-definition",
+                f"{_OBJECT}: Map definition",
+                f"The kernel does not take {{map}} as it is defined: sizes of key and value, number"
+                f" of entries or flags are not what a {kind} map takes{more}.",
+                "Compare the definition with https://docs.kernel.org/bpf/maps.html; flags are as"
+                " young as kernels: one that this kernel does not know is EINVAL as well.",
+            )
+        )
+    return found
+
+
+_ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
+    "EPERM": ("rights", f"{_ENVIRONMENT}: Missing rights", _EPERM_TEXT, _EPERM_STEP),
+    "E2BIG": (
+        "attributes-newer",
+        f"{_SUPPORT}: Attributes of a later kernel",
+        "Without a verifier's log E2BIG means that the loader passes attributes that this kernel does"
+        " not know and that are not zero (bpf_check_uarg_tail_zero); with one, that the program is"
+        " too large.",
+        "Use a loader that asks the kernel what it takes, as libbpf does, or an older one.",
+    ),
+    "ENOMEM": (
+        "memory",
+        "Limit: Memory",
+        "There is not enough memory, or the cgroup's limit does not allow it.",
+        "Make maps smaller, or raise the limit (memory.max).",
+    ),
+    "ENOSPC": (
+        "log-buffer",
+        "Loader: Log buffer too small",
+        "The verifier's log did not fit into the loader's buffer, which before Linux 6.4 makes the"
+        " load fail; the program itself may be right.",
+        "Load with a larger buffer, or without a log.",
+    ),
+    "ENOTSUPP": (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        "The kernel, its JIT or the driver does not support this (ENOTSUPP, 524).",
+        "Look at which part it is: retsnoop-py doctor says what this kernel can do.",
+    ),
+    "ENOSYS": (
+        "no-bpf",
+        f"{_ENVIRONMENT}: No bpf(2)",
+        "The kernel was built without CONFIG_BPF_SYSCALL, or seccomp hides the system call.",
+        "Use a kernel with CONFIG_BPF_SYSCALL=y, or a container profile that allows bpf.",
+    ),
+    "EFAULT": (
+        "fault",
+        "Loader: Bad address",
+        "The kernel could not read or write what the loader gave it; a log that is longer than its"
+        " buffer is one way to that.",
+        "Load with a larger log buffer.",
+    ),
+    "EBADF": (
+        "descriptor",
+        "Loader: Bad descriptor",
+        "The program refers to a map that was not created, or is closed already.",
+        "Look at what is said of the maps.",
+    ),
+    "EINVAL": (
+        "invalid",
+        f"{_SUPPORT}: Refused without a word",
+        "The kernel returned EINVAL and wrote no log: an attribute, program type, attach type or"
+        " flag that it does not know, or a combination it does not take.",
+        "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
+    ),
+    "EACCES": (
+        "refused",
+        "Verifier: Refused, and the log is missing",
+        "The verifier refused the program, and what it said is not in this log.",
+        "Load with a log: log_level 1 and a buffer of some MiB; retsnoop-py load does.",
+    ),
+}
+
+
+def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
+    """What is left to say where only an errno is known of ``label``."""
+    if errno in _ERRNO_TEXTS:
+        id_, title, reason, suggestion = _ERRNO_TEXTS[errno]
+        return _explanation(id_, title, reason, suggestion, line)
+    return _explanation(
+        "errno",
+        "Kernel: Refused without a word",
+        f"The kernel returned {errno or 'an error'} for {label}, and there is no log.",
+        "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
+        line,
+    )

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What an explanation is, and the lines of ``--format json`` of explain and load."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+__all__ = ["VERSION", "Evidence", "Explained", "Explanation", "LoadResult", "Place"]
+
+#: Grows when a field changes its meaning or goes away; new fields may come without that.
+VERSION = 1
+
+
+class Place(Struct, omit_defaults=True, frozen=True):
+    """A line of the program's source; ``context``: lines around it, by their number."""
+
+    text: str = ""
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    function: str = ""
+    context: tuple[tuple[int, str], ...] = ()
+
+
+class Evidence(Struct, omit_defaults=True, frozen=True):
+    """A step of the way to the failure.
+
+    ``role``: ``made`` the value that is refused, ``changed`` or ``lost`` what was known of it,
+    ``checked`` it, or ``needed`` what was not proven. ``instruction`` is its number, -1 where it
+    is not known, ``text`` the instruction as the verifier writes it.
+    """
+
+    role: Literal["made", "checked", "changed", "lost", "needed", "visited"]
+    text: str
+    instruction: int = -1
+    note: str = ""
+    place: Place | None = None
+
+
+class Explanation(Struct, omit_defaults=True, frozen=True):
+    """Why something was refused.
+
+    ``id`` is stable. ``title`` is ``Category: what`` as Linux 7.3 has it. ``words`` are the
+    decisive lines of the log; ``kernel``: the block the kernel itself wrote (7.3), where it did.
+    """
+
+    id: str
+    title: str
+    reason: str
+    suggestion: str = ""
+    words: tuple[str, ...] = ()
+    kernel: tuple[str, ...] = ()
+    place: Place | None = None
+    instruction: str = ""
+    evidence: tuple[Evidence, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Explained(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="explanation"):
+    """A failure that ``explain`` found in a log, which begins at ``line`` of the input."""
+
+    version: int
+    line: int
+    explanation: Explanation
+    program: str = ""
+    errno: str = ""
+    instructions: int | None = None
+
+
+class LoadResult(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="load"):
+    """What became of one part of one object on one kernel.
+
+    ``kind``: which part ``name`` is; the object itself has no name. ``verdict``: ``ok``;
+    ``refused``; ``blocked`` by another part that was refused; ``unattached``: loaded, and there is
+    nothing that it can be attached to by itself; and of a kernel: ``crashed``, ``unbooted``,
+    ``timeout``. ``reason`` is the explanation's id. ``instructions``: those the verifier followed.
+    """
+
+    version: int
+    kernel: str
+    object: str
+    kind: Literal["object", "btf", "map", "extern", "program", "attach", "kernel"]
+    verdict: Literal["ok", "refused", "blocked", "unattached", "crashed", "unbooted", "timeout"]
+    name: str = ""
+    shape: str = ""
+    release: str = ""
+    section: str = ""
+    errno: str = ""
+    reason: str = ""
+    source: Place | None = None
+    instructions: int | None = None
+    seconds: float = 0.0
+    explanation: Explanation | None = None
+    log: str = ""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it is not as it should be."""
+        return self.verdict not in ("ok", "unattached")

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A BPF object as its file tells it: source lines, CO-RE relocations, externs, programs.
+
+The layouts are those of the kernel's ``Documentation/bpf/btf.rst`` (.BTF.ext) and of ELF. Nothing
+here needs a kernel; with the BTF of one, relocations are looked up in it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from retsnoop_py.errors import DataError
+from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.kernel.elf_file import ElfFile, string_at
+from retsnoop_py.load.model import Place
+from retsnoop_py.load.relocation import Relocation
+from retsnoop_py.value import Value
+
+__all__ = ["ObjectFile", "Symbol"]
+
+_EM_BPF = 247
+_SYMBOL = struct.Struct("=IBBHQQ")
+_REL = struct.Struct("=QQ")
+_EXT_HEADER = struct.Struct("=HBBIIIII")
+_EXT_RELO = struct.Struct("=II")
+_EXT_MAGIC = 0xEB9F
+_INSN = 8
+_CALL, _PSEUDO_CALL = 0x85, 1
+_STT_FUNC, _STT_SECTION = 2, 3
+_WEAK, _GLOBAL = 2, 1
+#: Functions of one program; more are a loop in damaged data.
+_MAX_SUBPROGRAMS = 256
+_CONTEXT = 2
+
+
+class Symbol(Value):
+    """A symbol: ``section`` is a number, 0 for what the object only refers to; bytes."""
+
+    name: str
+    kind: int
+    bind: int
+    section: int
+    value: int
+    size: int
+    index: int
+
+
+class ObjectFile:
+    """One BPF object, read once.
+
+    ``kernel``: the BTF of the kernel it is to run on, if that is at hand. Raises DataError for
+    what is no BPF object, and what :class:`ElfFile` raises.
+    """
+
+    def __init__(self, path: Path, kernel: Btf | None = None) -> None:
+        self.path = path
+        self.kernel = kernel
+        with ElfFile(path) as elf:
+            self._check_machine(path)
+            self.section_names = list(elf.sections)
+            self._code = {
+                name: elf.read(name)
+                for name, section in elf.sections.items()
+                if section.flags & 4 and section.size  # SHF_EXECINSTR
+            }
+            self._rels = {
+                name: elf.read(f".rel{name}")
+                for name in self._code
+                if f".rel{name}" in elf.sections
+            }
+            self._symtab, self._strtab = elf.read(".symtab"), elf.read(".strtab")
+            self.symtab_offset = elf.sections[".symtab"].offset if self._symtab else 0
+            self.has_btf = bool(elf.sections.get(".BTF"))
+            self._btf_data, self._ext = elf.read(".BTF"), elf.read(".BTF.ext")
+            self.license = elf.read("license").split(b"\0")[0].decode(errors="replace")
+            self._numbers = _section_numbers(path)
+
+    @staticmethod
+    def _check_machine(path: Path) -> None:
+        with path.open("rb") as file:
+            head = file.read(20)
+        machine = int.from_bytes(head[18:20], "little")
+        if machine != _EM_BPF:
+            raise DataError(
+                f"{path} is an ELF file, but not for BPF (machine {machine}, BPF is {_EM_BPF})",
+                "compile it with clang -target bpf",
+            )
+
+    @functools.cached_property
+    def btf(self) -> Btf | None:
+        """Its own BTF; None where it has none, or one that cannot be read."""
+        try:
+            return Btf(self._btf_data) if self._btf_data else None
+        except DataError:
+            return None
+
+    @functools.cached_property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """All symbols, in the order of the table."""
+        found = []
+        whole = len(self._symtab) // _SYMBOL.size * _SYMBOL.size
+        for number, row in enumerate(_SYMBOL.iter_unpack(self._symtab[:whole])):
+            name, info, _, section, value, size = row
+            text = string_at(self._strtab, name)
+            found.append(Symbol(text, info & 15, info >> 4, section, value, size, number))
+        return tuple(found)
+
+    def strong_externs(self) -> dict[str, int]:
+        """What it refers to and must have: names, with the file offset of each one's st_info."""
+        return {
+            symbol.name: self.symtab_offset + symbol.index * _SYMBOL.size + 4
+            for symbol in self.symbols
+            if symbol.section == 0 and symbol.name and symbol.bind == _GLOBAL
+        }
+
+    # -- from an instruction the verifier names to where it stands in the file --
+
+    def _function(self, program: str) -> Symbol | None:
+        functions = [s for s in self.symbols if s.kind == _STT_FUNC and s.section]
+        for symbol in functions:
+            if symbol.name == program:
+                return symbol
+        near = [s for s in functions if program and s.name.startswith(program)]
+        entries = [s for s in functions if self._numbers.get(s.section) != ".text"]
+        if len(near) == 1:
+            return near[0]
+        return entries[0] if len(entries) == 1 else None
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - an object file lives as long as the run
+    def _layout(self, program: str) -> tuple[tuple[int, str, int], ...]:
+        """The program as libbpf puts it together.
+
+        For each function its first instruction's number in the program, its section and its
+        offset there in bytes; functions that are called follow in the order of the calls.
+        """
+        main = self._function(program)
+        if main is None:
+            return ()
+        placed: dict[tuple[str, int], int] = {}
+        order: list[tuple[int, str, int]] = []
+        end = 0
+
+        def place(symbol: Symbol) -> None:
+            nonlocal end
+            section = self._numbers.get(symbol.section, "")
+            key = (section, symbol.value)
+            if key in placed or len(placed) > _MAX_SUBPROGRAMS:
+                return
+            placed[key] = end
+            order.append((end, section, symbol.value))
+            end += symbol.size // _INSN
+            for called in self._calls(section, symbol):
+                place(called)
+
+        place(main)
+        return tuple(order)
+
+    def _calls(self, section: str, function: Symbol) -> Iterator[Symbol]:
+        code = self._code.get(section, b"")
+        rels = self._relocated(section)
+        functions = {
+            (s.section, s.value): s for s in self.symbols if s.kind == _STT_FUNC and s.section
+        }
+        for at in range(function.value, min(function.value + function.size, len(code)), _INSN):
+            if code[at] != _CALL or code[at + 1] >> 4 != _PSEUDO_CALL:
+                continue
+            imm = int.from_bytes(code[at + 4 : at + 8], "little", signed=True)
+            symbol = rels.get(at)
+            if symbol is None:
+                key = (function.section, at + (imm + 1) * _INSN)
+            elif symbol.kind == _STT_SECTION:
+                key = (symbol.section, (imm + 1) * _INSN)
+            else:
+                key = (symbol.section, symbol.value)
+            if key in functions:
+                yield functions[key]
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - an object file lives as long as the run
+    def _relocated(self, section: str) -> dict[int, Symbol]:
+        """By offset in ``section``: the symbol an instruction refers to."""
+        raw = self._rels.get(section, b"")
+        whole = len(raw) // _REL.size * _REL.size
+        return {
+            offset: self.symbols[info >> 32]
+            for offset, info in _REL.iter_unpack(raw[:whole])
+            if info >> 32 < len(self.symbols)
+        }
+
+    def locate(self, program: str, index: int) -> tuple[str, int] | None:
+        """Section and offset in it, in bytes, of instruction ``index`` of ``program``."""
+        layout = self._layout(program)
+        at = bisect.bisect_right(layout, (index, "\U0010ffff", 0)) - 1
+        if at < 0:
+            return None
+        first, section, offset = layout[at]
+        return section, offset + (index - first) * _INSN
+
+    def kfunc_at(self, program: str, index: int) -> str:
+        """The extern that instruction ``index`` calls; empty if it calls none."""
+        found = self.locate(program, index)
+        symbol = self._relocated(found[0]).get(found[1]) if found else None
+        return symbol.name if symbol is not None and symbol.section == 0 else ""
+
+    # -- .BTF.ext --
+
+    def _string(self, offset: int) -> str:
+        btf = self.btf
+        return string_at(btf.blobs[0].strings, offset) if btf is not None else ""
+
+    def _records(self, which: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """The records of part ``which``, with their section: 0 functions, 1 lines, 2 CO-RE."""
+        ext = self._ext
+        if len(ext) < _EXT_HEADER.size or self.btf is None:
+            return
+        magic, _, _, header, *parts = _EXT_HEADER.unpack_from(ext)
+        if magic != _EXT_MAGIC:
+            return
+        if header >= _EXT_HEADER.size + _EXT_RELO.size:
+            parts += _EXT_RELO.unpack_from(ext, _EXT_HEADER.size)
+        if 2 * which + 1 >= len(parts):
+            return
+        start, length = header + parts[2 * which], parts[2 * which + 1]
+        data = memoryview(ext)[start : start + length]
+        if len(data) < 4:
+            return
+        size = int.from_bytes(data[:4], "little")
+        at = 4
+        while size >= 8 and at + 8 <= len(data):
+            name, count = struct.unpack_from("=II", data, at)
+            at += 8
+            section = self._string(name)
+            for _ in range(count):
+                if at + size > len(data):
+                    return
+                yield section, struct.unpack_from(f"={min(size // 4, 4)}I", data, at)
+                at += size
+
+    @functools.cached_property
+    def _lines(self) -> dict[str, list[tuple[int, str, str, int, int]]]:
+        """By section, sorted: offset, file, text, line, column."""
+        found: dict[str, list[tuple[int, str, str, int, int]]] = {}
+        for section, (offset, file, text, place) in self._records(1):
+            row = (offset, self._string(file), self._string(text), place >> 10, place & 0x3FF)
+            found.setdefault(section, []).append(row)
+        for rows in found.values():
+            rows.sort()
+        return found
+
+    @functools.cached_property
+    def _texts(self) -> dict[tuple[str, int], str]:
+        """The source lines that the line table quotes, by file and line."""
+        return {
+            (file, line): text.rstrip()
+            for rows in self._lines.values()
+            for _, file, text, line, _ in rows
+            if text
+        }
+
+    def place_at(self, program: str, index: int) -> Place | None:
+        """The source line of an instruction, with the lines around it."""
+        found = self.locate(program, index)
+        if found is None:
+            return None
+        section, offset = found
+        rows = self._lines.get(section, [])
+        at = bisect.bisect_right(rows, (offset, "\U0010ffff")) - 1
+        if at < 0:
+            return None
+        _, file, text, line, column = rows[at]
+        if not line:
+            return None
+        return Place(
+            text.strip(), file, line, column, program, self._context(file, line, text.strip())
+        )
+
+    def _context(self, file: str, line: int, text: str) -> tuple[tuple[int, str], ...]:
+        """Lines around ``line``: from the file if it is the one that was compiled."""
+        wanted = range(max(line - _CONTEXT, 1), line + _CONTEXT + 1)
+        for path in (Path(file), self.path.parent / file, self.path.parent / Path(file).name):
+            lines = _file_lines(path)
+            if line <= len(lines) and lines[line - 1].strip() == text:
+                return tuple((n, lines[n - 1]) for n in wanted if n <= len(lines))
+        quoted = ((n, self._texts.get((file, n), "")) for n in wanted)
+        return tuple((n, quote) for n, quote in quoted if quote)
+
+    def function_place(self, program: str) -> Place | None:
+        """Where the program begins."""
+        return self.place_at(program, 0)
+
+    @functools.cached_property
+    def _relocations(self) -> dict[tuple[str, int], Relocation]:
+        btf = self.btf
+        if btf is None:
+            return {}
+        return {
+            (section, offset): Relocation(btf, type_id, self._string(access), kind, self.kernel)
+            for section, (offset, type_id, access, kind) in self._records(2)
+        }
+
+    def relocation_at(self, program: str, index: int) -> Relocation | None:
+        """The CO-RE relocation of an instruction."""
+        found = self.locate(program, index)
+        return self._relocations.get(found) if found else None
+
+    def data_sections(self) -> dict[str, dict[str, tuple[int, int, int]]]:
+        """Variables by section: name, with offset and size in bytes and its type's id."""
+        btf = self.btf
+        found: dict[str, dict[str, tuple[int, int, int]]] = {}
+        if btf is None:
+            return found
+        for type_id in range(1, btf.end):
+            type_ = btf.type(type_id)
+            if type_.kind is Kind.DATASEC:
+                found[type_.name] = btf.variables(type_id)
+        return found
+
+
+@functools.lru_cache(maxsize=32)
+def _file_lines(path: Path) -> tuple[str, ...]:
+    try:
+        if path.stat().st_size > 8 << 20:
+            return ()
+        return tuple(path.read_text(errors="replace").splitlines())
+    except OSError:
+        return ()
+
+
+def _section_numbers(path: Path) -> dict[int, str]:
+    """Sections by number; two may have one name, so the name is no key."""
+    with path.open("rb") as file:
+        head = file.read(64)
+        table = int.from_bytes(head[40:48], "little")
+        entry, count, names = struct.unpack("=HHH", head[58:64])
+        file.seek(table)
+        raw = file.read(entry * count)
+        rows = [struct.unpack_from("=IIQQQQ", raw, i * entry) for i in range(count)]
+        file.seek(rows[names][4])
+        strings = file.read(rows[names][5])
+    return {number: string_at(strings, row[0]) for number, row in enumerate(rows)}

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What BPF has, by number and name, and which Linux had it first: ``since.toml``."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from importlib.resources import files
+
+from retsnoop_py.value import Value
+
+__all__ = ["Known", "by_name", "by_number", "names", "parse_release", "table"]
+
+
+class Known(Value):
+    """A helper, map type, program type ...: its number (0 where it has none) and first Linux."""
+
+    name: str
+    number: int
+    since: str
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """The first Linux that has it, to compare: (5, 17)."""
+        return parse_release(self.since)
+
+
+@functools.cache
+def _tables() -> dict[str, dict[str, list[str]]]:
+    found: dict[str, dict[str, list[str]]] = tomllib.loads(
+        files(__package__).joinpath("since.toml").read_text()
+    )
+    return found
+
+
+@functools.cache
+def table(kind: str) -> tuple[Known, ...]:
+    """All of ``kind``: helpers, map_types, program_types, attach_types, map_flags or kfuncs.
+
+    Numbers count from 1 in the order of the file; they mean something for the first three.
+    """
+    rows = [
+        (name, release) for release, members in _tables().get(kind, {}).items() for name in members
+    ]
+    return tuple(Known(name, number, since) for number, (name, since) in enumerate(rows, 1))
+
+
+def by_number(kind: str, number: int) -> Known | None:
+    """What of ``kind`` has this number; None for one that is not known."""
+    rows = table(kind)
+    return rows[number - 1] if 0 < number <= len(rows) else None
+
+
+@functools.cache
+def _by_name(kind: str) -> dict[str, Known]:
+    return {row.name: row for row in table(kind)}
+
+
+def by_name(kind: str, name: str) -> Known | None:
+    """What of ``kind`` has this name; helpers with or without ``bpf_``."""
+    rows = _by_name(kind)
+    return rows.get(name) or rows.get(name.removeprefix("bpf_"))
+
+
+def names(kind: str) -> list[str]:
+    """All names of ``kind``."""
+    return [row.name for row in table(kind)]
+
+
+def parse_release(text: str) -> tuple[int, int]:
+    """``6.12.3-amd64`` as (6, 12); (0, 0) for what is no release."""
+    major, _, rest = text.partition(".")
+    minor = ""
+    for letter in rest:
+        if not letter.isdigit():
+            break
+        minor += letter
+    return (int(major), int(minor)) if major.isdigit() and minor else (0, 0)

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Logs of real kernels and loaders, from 4.x to 7.3, and what they are explained by."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.cli import main as entry
+from retsnoop_py.load.explain import explain_log
+from retsnoop_py.load.log_lines import segments
+from retsnoop_py.load.model import Explained
+
+#: Messages as kernels print them: the id of the reason, and what the explanation has to name.
+MESSAGES = [
+    ("invalid access to packet, off=12 size=1, R1(id=0,off=12,r=0)", "packet-bounds", "offset 12"),
+    ("R1 offset is outside of the packet", "packet-bounds", "data_end"),
+    ("R0 invalid mem access 'map_value_or_null'", "pointer-or-null", "NULL"),
+    ("R6 invalid mem access 'ptr_sock_or_null'", "pointer-or-null", "NULL"),
+    ("R1 type=map_value_or_null expected=fp", "pointer-or-null", "NULL"),
+    ("R0 invalid mem access 'inv'", "not-a-pointer", "bpf_probe_read_kernel"),
+    ("R0 invalid mem access 'scalar'", "not-a-pointer", "bpf_probe_read_kernel"),
+    ("R8 invalid mem access 'ptr_'", "pointer-kind", "R8"),
+    ("R3 !read_ok", "register-unset", "R3"),
+    ("R2 max value is outside of the allowed memory range", "map-bounds", "upper side"),
+    ("R2 min value is outside of the array range", "map-bounds", "lower side"),
+    ("invalid access to map value, value_size=64 off=259 size=1", "map-bounds", "259 of 64"),
+    (
+        "R2 unbounded memory access, use 'var &= const' or 'if (var < const)'",
+        "size-unbounded",
+        "R2 is a size",
+    ),
+    (
+        "R2 min value is negative, either use unsigned or 'var &= const'",
+        "size-unbounded",
+        "second argument",
+    ),
+    (
+        "R2 unbounded memory access, make sure to bounds check any such access",
+        "map-bounds",
+        "upper side",
+    ),
+    ("invalid indirect read from stack off -16+1 size 16", "stack-uninitialised", "byte 1"),
+    ("invalid indirect read from stack R2 off -16+1 size 16", "stack-uninitialised", "padding"),
+    ("invalid read from stack R10 off=-64 size=8", "stack-uninitialised", "8 bytes"),
+    ("invalid stack type R1 off=-16 access_size=24", "stack-bounds", "stack"),
+    ("invalid write to stack R1 off=-16 size=24", "stack-bounds", "24 bytes at -16"),
+    (
+        "math between map_value pointer and register with unbounded min value is not allowed",
+        "pointer-arithmetic-unbounded",
+        "map_value",
+    ),
+    ("invalid bpf_context access off=100 size=4", "context-access", "offset 100"),
+    ("R1 type=fp expected=map_ptr", "argument-type", "takes map_ptr"),
+    ("R1 type=inv expected=map_ptr", "not-a-pointer", "R1"),
+    (
+        "invalid func unknown#182",
+        "helper-unknown",
+        "bpf_strncmp(), helper 182, came with Linux 5.17",
+    ),
+    ("unknown func bpf_get_current_comm#16", "helper-unknown", "not for programs of this type"),
+    (
+        "program of this type cannot use helper bpf_get_current_comm#16",
+        "helper-unknown",
+        "not for programs of this type",
+    ),
+    ("invalid func unknown#195896080", "core-relocation", "bpf_core_field_exists"),
+    ("<invalid CO-RE relocation>", "core-relocation", "bpf_core_field_exists"),
+    (
+        "calling kernel function bpf_task_acquire is not allowed",
+        "kfunc-missing",
+        "bpf_task_acquire",
+    ),
+    (
+        "cannot call GPL-restricted function from non-GPL compatible program",
+        "helper-gpl",
+        "LICENSE",
+    ),
+    ("cannot call GPL only function from proprietary program", "helper-gpl", "LICENSE"),
+    ("BPF program is too large. Processed 1000001 insn", "too-large", "million instructions"),
+    ("The sequence of 8193 jumps is too complex.", "too-many-jumps", "8193 branches"),
+    ("back-edge from insn 12 to 4", "endless-loop", "before 5.3"),
+    ("infinite loop detected at insn 9", "endless-loop", "ever ends"),
+    ("combined stack size of 2 calls is 640. Too large", "stack-size", "640 bytes"),
+    ("last insn is not an exit or jmp", "no-exit", "missing return"),
+    ("unreachable insn 2", "unreachable", "instruction 2"),
+    (
+        "At program exit the register R0 has value (0x7; 0x0) should have been in (0x0; 0x3)",
+        "result-range",
+        "may return 0 to 3 only, and here it returns 7",
+    ),
+    (
+        "At program exit the register R0 has smin=7 smax=7 should have been in [0, 3]",
+        "result-range",
+        "[0, 3] only, and here it returns 7",
+    ),
+    ("Unreleased reference id=2 alloc_insn=4", "reference-leak", "not given back"),
+    ("Arg#0 type PTR in global_sum() is not supported yet.", "global-argument", "5.12"),
+    ("R1 pointer arithmetic on ctx prohibited, null-check it first", "pointer-arithmetic", "ctx"),
+    ("dereference of modified ctx ptr R2 off=16 disallowed", "pointer-arithmetic", "ctx"),
+    ("misaligned packet access off (0x0; 0x0)+14+2 size 4", "misaligned", "4 bytes"),
+    ("unknown opcode db", "instruction-unknown", "5.12"),
+    ("jump out of range from insn 1 to 2", "jump-outside", "loader"),
+    ("BPF map 'events' is referenced but wasn't created", "unresolved-map", "'events'"),
+    ("helper bpf_copy_from_user might sleep in non-sleepable prog", "sleepable", "sleep"),
+]
+#: An instruction in front, in the two ways that kernels write it.
+OLD = "0: (85) call bpf_probe_read#4\n R0=inv(id=0) R2=inv(id=0) R10=fp0\n"
+NEW = "0: R1=ctx() R10=fp0\n0: (85) call bpf_probe_read#4        ; R0_w=scalar()\n"
+END = "processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0\n"
+
+#: Lines of loaders where there is no verifier's log.
+LOADERS = [
+    ("libbpf: map 'events': failed to create: Invalid argument(-22)", "invalid", "EINVAL"),
+    ("libbpf: map 'h': failed to create: Operation not permitted(-1)", "rights", "EPERM"),
+    (
+        "libbpf: map 'processes': failed to create: Cannot allocate memory(-12)",
+        "map-too-large",
+        "ENOMEM",
+    ),
+    ("program f: map m: map create: operation not permitted (MEMLOCK may be)", "rights", "EPERM"),
+    (
+        "libbpf: prog 'p': missing BPF prog type, check ELF section name 'kprobes/vfs_read'",
+        "section-unknown",
+        "",
+    ),
+    ("libbpf: failed to find valid kernel BTF", "kernel-btf", ""),
+    (
+        "libbpf: extern (func ksym) 'bpf_task_acquire': not found in kernel or module BTFs",
+        "kfunc-missing",
+        "",
+    ),
+    ("libbpf: extern (var ksym) 'runqueues': not found in kernel BTF", "ksym-missing", ""),
+    (
+        "libbpf: prog 'x': failed to find kernel BTF type ID of 'vfs_reed': -3",
+        "attach-target-missing",
+        "ESRCH",
+    ),
+    (
+        "prog 'x': failed to create kprobe 'nope+0x0' perf event: No such file or directory",
+        "kprobe-target",
+        "ENOENT",
+    ),
+    ("libbpf: Error in bpf_object__probe_loading():Operation not permitted(1).", "rights", "EPERM"),
+    (
+        "libbpf: prog 'x': BPF program load failed: Argument list too long",
+        "attributes-newer",
+        "E2BIG",
+    ),
+    (
+        "libscap: bpf_load_program() err=28 event=filler/sys_autofill message=0",
+        "log-buffer",
+        "ENOSPC",
+    ),
+]
+
+
+def explained(text: str) -> list[Explained]:
+    return list(explain_log(io.BytesIO(text.encode())))
+
+
+def only(text: str) -> Explained:
+    found = explained(text)
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.mark.parametrize("before", [OLD, NEW, ""], ids=["before-5.18", "since-5.18", "alone"])
+@pytest.mark.parametrize(("message", "reason", "named"), MESSAGES)
+def test_a_message_is_explained(message: str, reason: str, named: str, before: str) -> None:
+    why = only(f"{before}{message}\n{END}").explanation
+    assert why.id == reason
+    assert named in why.reason + why.suggestion
+    assert "?" not in why.reason.replace("?)", "") or not before
+    assert message in why.words[-1]
+
+
+@pytest.mark.parametrize(("line", "reason", "errno"), LOADERS)
+def test_a_loaders_line_is_explained(line: str, reason: str, errno: str) -> None:
+    found = only(f"some program starts\n{line}\nlibbpf: failed to load object 'x'\n")
+    assert (found.explanation.id, found.errno) == (reason, errno)
+
+
+LOG = f"""libbpf: prog 'on_open': BPF program load failed: Permission denied
+libbpf: prog 'on_open': -- BEGIN PROG LOAD LOG --
+0: R1=ctx() R10=fp0
+; entry = bpf_map_lookup_elem(&entries, &key); @ open.bpf.c:41
+0: (85) call bpf_map_lookup_elem#1    ; R0_w=map_value_or_null(id=1,off=0,ks=4,vs=64,imm=0)
+1: (bf) r6 = r0                       ; R0_w=map_value_or_null(id=1) R6_w=map_value_or_null(id=1)
+; return entry->index; @ open.bpf.c:42
+2: (61) r0 = *(u32 *)(r6 +0)
+R6 invalid mem access 'map_value_or_null'
+{END}-- END PROG LOAD LOG --
+libbpf: prog 'on_open': failed to load: -13
+"""
+
+
+def around(form: str) -> str:
+    """:data:`LOG` as it looks in ``form``, which stands around each of its lines."""
+    return "".join(form.replace("LINE", line) + "\n" for line in LOG.splitlines())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "LINE",
+        "\tLINE",
+        "2024-03-27T06:20:40.061Z LINE",
+        "2026/11/22 10:00:00 LINE",
+        "Jun 02 11:52:37 host agent[13871]: LINE",
+        "[10:11:12] LINE",
+        "[   12.345678] LINE",
+        "\x1b[33mLINE\x1b[0m",
+        "agent-1  | LINE",
+        "> LINE",
+        'level=warning msg="LINE" subsys=datapath-loader',
+        "[DEBUG] LINE\r",
+        "I0102 10:11:12.000000  4242 loader.go:12] LINE",
+    ],
+)
+def test_what_others_put_around_a_log_does_not_matter(form: str) -> None:
+    found = only(around(form))
+    why = found.explanation
+    assert (found.program, found.errno, found.instructions) == ("on_open", "EACCES", 1)
+    assert why.id == "pointer-or-null"
+    assert "bpf_map_lookup_elem()" in why.reason
+    assert why.place is not None
+    assert (why.place.file, why.place.line) == ("open.bpf.c", 42)
+    assert [(step.role, step.instruction) for step in why.evidence] == [("made", 0)]
+
+
+def test_a_log_quoted_as_one_string_is_read() -> None:
+    quoted = json.dumps(LOG)
+    assert only(f'{{"level":"error","error":{quoted}}}').explanation.id == "pointer-or-null"
+
+
+def test_several_failures_are_told_apart() -> None:
+    second = LOG.replace("on_open", "on_close").replace("R6 invalid mem", "R6 !read_ok; no")
+    found = explained(LOG + "noise\n" + second + "libbpf: failed to find valid kernel BTF\n")
+    assert [(one.program, one.explanation.id) for one in found] == [
+        ("on_open", "pointer-or-null"),
+        ("on_close", "register-unset"),
+        ("", "kernel-btf"),
+    ]
+    assert [one.line for one in found] == [2, 15, 26]
+
+
+def test_a_packet_pointer_lost_by_a_call_is_told_from_a_number() -> None:
+    found = only(
+        "0: (61) r7 = *(u32 *)(r1 +0)\n1: (85) call bpf_xdp_adjust_head#44\n"
+        f"2: (71) r1 = *(u8 *)(r7 +12)\nR7 invalid mem access 'inv'\n{END}"
+    ).explanation
+    assert "bpf_xdp_adjust_head()" in found.reason
+    assert [step.role for step in found.evidence] == ["made", "lost"]
+
+
+def test_going_back_to_a_branch_brings_its_values_back() -> None:
+    found = only(
+        "0: (85) call bpf_map_lookup_elem#1\n1: (15) if r1 == 0x0 goto pc+2\n"
+        "2: (b7) r0 = 0\n3: (95) exit\nfrom 1 to 4: R0=map_value_or_null R10=fp0\n"
+        f"4: (61) r0 = *(u32 *)(r0 +0)\nR0 invalid mem access 'map_value_or_null'\n{END}"
+    ).explanation
+    assert "bpf_map_lookup_elem()" in found.reason
+
+
+KERNEL_BLOCK = """0: (95) exit
+R0 !read_ok
+
+Verification failed: Register Type Safety: Unreadable register
+
+Reason:
+  R0 has never been initialized on this path.
+
+At:
+  insn 0
+        | ^-- error: R0 is not readable
+
+Suggestion:
+  Initialize R0 on every path.
+
+verification time 5 usec
+"""
+
+
+def test_what_7_3_explains_itself_is_passed_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text(KERNEL_BLOCK + END)
+    assert entry.main(["explain", str(log)]) == 0
+    block = KERNEL_BLOCK[KERNEL_BLOCK.index("Verification") : KERNEL_BLOCK.index("\nverif")]
+    assert block in capsys.readouterr().out
+    assert only(KERNEL_BLOCK + END).explanation.id == "register-unset"
+
+
+def test_an_explanation_has_the_form_of_7_3(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text(LOG)
+    assert entry.main(["explain", str(log)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "program 'on_open': line 2 of the log, EACCES, 1 instructions followed"
+    assert lines[1] == "Verification failed: Register Type Safety: Pointer that may be NULL"
+    assert [line for line in lines if line.endswith(":") and line[0] != " "] == [
+        *("Reason:", "At:", "Causal path:", "Suggestion:", "Log:")
+    ]
+    assert "  >>> 42 | return entry->index;" in lines
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        bytes,
+        lambda: b"hello\nworld\n",
+        lambda: b"\0" * 3_000_000,
+        lambda: bytes(range(256)) * 10_000,
+        lambda: b"R1 " * 1_000_000,
+        (NEW + "1: (95) exit\n" + END).encode,
+    ],
+    ids=["empty", "words", "zeros", "bytes", "one line", "a log of success"],
+)
+def test_what_tells_of_no_failure_is_an_error(
+    make: Callable[[], bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(make())
+    assert entry.main(["explain", str(log)]) == 65
+    assert "tells of no BPF program or map that was refused" in capsys.readouterr().err
+
+
+def test_a_log_that_is_missing_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["explain", "/nowhere/log"]) == 66
+    assert entry.main(["explain", "--object", "/nowhere/x.o", "-"]) == 66
+    assert entry.main(["explain"]) == 64
+    assert entry.main(["explain", "--format", "xml", "-"]) == 64
+
+
+def test_memory_is_bounded_and_the_end_is_found() -> None:
+    begin, end = LOG.split("2: (61)", 1)
+    filler = "".join(f"{n}: (b7) r{n % 9} = {n}\n" for n in range(100)) * 1_400
+    log = (begin + filler + "2: (61)" + end).encode()
+    cut = [one for one in segments(io.BytesIO(log)) if one.dropped]
+    assert len(cut) == 1
+    assert cut[0].bytes > 2 << 20
+    assert sum(map(len, cut[0].lines)) <= 2 << 20
+    assert only(log.decode()).explanation.id == "pointer-or-null"
+
+
+def test_nothing_of_a_log_is_obeyed_by_a_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text(LOG.replace("entry->index", "entry\x07\x9b31m->index"))
+    assert entry.main(["explain", str(log)]) == 0
+    assert set("\x07\x9b").isdisjoint(capsys.readouterr().out)
