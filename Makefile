@@ -17,7 +17,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Kernels for test-live, bench and soak: KERNEL=\"$(KERNELS)\", or some of them;"
-	@echo "beside 7.3, test-live runs the core of its tests only on 7.2."
+	@echo "of several, all tests run on the oldest and the newest, fewer between them."
 	@echo "PYTHON=... chooses another Python, BENCH=... adds options to bench (BENCH=--help)"
 	@echo "and SOAK=... to soak."
 

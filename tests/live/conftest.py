@@ -5,9 +5,11 @@ Which kernels: ``--kernel 6.1`` (may be repeated), or the variable RETSNOOP_KERN
 names in it, or all of :data:`ALL`. A kernel that cannot be fetched or booted fails its tests; none
 is skipped.
 
-What is run on which: everything on each kernel, but for two rules. A test marked ``one_kernel``
-runs on 6.12, or the first of those chosen. Where 7.3 is among the chosen, 7.2 runs :data:`CORE`
-only: it has the same mechanisms, and both take twice the time. Alone it runs everything.
+What is run on which: everything on each kernel, but for three rules. A test marked ``one_kernel``
+runs on 6.12, or the first of those chosen. One marked ``oldest_and_newest`` asks what does not
+change between the ends (the same programs filter, the same Python lists): it runs on the first
+and the last. Where 7.3 is among the chosen, 7.2 runs :data:`CORE` only: it has the same
+mechanisms, and both take twice the time. A kernel chosen alone runs everything.
 """
 
 from __future__ import annotations
@@ -25,12 +27,11 @@ ALL = ("5.10", "6.1", "6.12", "7.2", "7.3")
 #: A kernel that runs less where the one behind it is tested as well.
 STANDS_FOR = {"7.2": "7.3"}
 #: What it then runs, by the beginnings of test ids below this folder: what each mechanism takes,
-#: sees and gives back, arguments, injected probes, each failure of the workload, and its log.
+#: sees and gives back, arguments, calls, each failure of the workload, and its log.
 CORE = (
-    "test_arguments.py",
+    "test_arguments.py::test_arguments_are_what",
     "test_calls.py",
-    "test_doctor.py",
-    "test_injected.py",
+    "test_doctor.py::test_a_mechanism_works",
     "test_rungs.py",
     "test_vm.py::test_a_guest_that_mounts",
     "test_vm.py::test_the_kernel_log_is_clean",
@@ -52,9 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "one_kernel: what is tested does not depend on the kernel; run on one of them"
-    )
+    for marker in (
+        "one_kernel: what is tested does not depend on the kernel; run on one of them",
+        "oldest_and_newest: what is tested is the same on the kernels between the two",
+    ):
+        config.addinivalue_line("markers", marker)
 
 
 def selected(config: pytest.Config) -> list[str]:
@@ -72,6 +75,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = selected(metafunc.config)
     if metafunc.definition.get_closest_marker("one_kernel"):
         names = ["6.12"] if "6.12" in names else names[:1]
+    elif metafunc.definition.get_closest_marker("oldest_and_newest"):
+        names = list(dict.fromkeys((names[0], names[-1])))
     elif not f"{metafunc.definition.path.name}::{metafunc.function.__name__}".startswith(CORE):
         names = [name for name in names if STANDS_FOR.get(name) not in names]
     metafunc.parametrize("machine", names, indirect=True, scope="session")

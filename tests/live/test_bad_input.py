@@ -138,6 +138,7 @@ def test_a_preset_finds_its_functions(preset: str, call: str, machine: Machine) 
     assert any(call in line for line in entries), entries
 
 
+@pytest.mark.oldest_and_newest
 def test_the_perf_preset_catches_a_failing_perf_event_open(machine: Machine) -> None:
     path = machine.share / "perf.rsn"
     options = ["-c", "perf", *(word for glob in MOST_OF_PERF for word in ("-d", glob))]
@@ -207,6 +208,7 @@ def test_root_without_capabilities_hears_their_names(machine: Machine) -> None:
     assert "CAP_SYSLOG" in said
 
 
+@pytest.mark.oldest_and_newest
 def test_a_user_with_capabilities_may_trace(machine: Machine, name: str) -> None:
     """Debian's kernels have a perf_event_paranoid of 3, which takes single kprobes from them."""
     held = "+bpf,+perfmon,+syslog,+dac_read_search,+sys_resource"
@@ -242,6 +244,7 @@ def limited(machine: Machine, files: int, memory: int | str, *args: str) -> Resu
     return machine.run([*limits, "setpriv", "--bounding-set", "-sys_resource", TOOL, *args])
 
 
+@pytest.mark.oldest_and_newest
 def test_refused_limits_leave_functions_out_and_trace_the_others(
     machine: Machine, name: str
 ) -> None:
@@ -274,6 +277,7 @@ def test_too_few_descriptors_for_anything_are_an_error(machine: Machine) -> None
 # -- what the kernel lacks --
 
 
+@pytest.mark.oldest_and_newest
 @pytest.mark.parametrize(
     ("folders", "options", "reason", "hint"),
     [
@@ -397,6 +401,7 @@ def test_an_output_nobody_takes_ends_the_run(machine: Machine) -> None:
 # -- a dry run --
 
 
+@pytest.mark.oldest_and_newest
 def test_a_dry_run_does_not_touch_the_kernel(machine: Machine) -> None:
     """A run of ours watches one: the only bpf() call is that of the workload that follows."""
     path = machine.share / "dry.rsn"

@@ -6,9 +6,12 @@ from __future__ import annotations
 import errno
 import json
 
+import pytest
 from tests.live.support import PROGRAMS, PYTHON
 
 from retsnoop_py.vm.machine import Machine
+
+pytestmark = pytest.mark.oldest_and_newest
 
 
 def test_programs_that_take_branches_load_and_tell_what_they_got(machine: Machine) -> None:

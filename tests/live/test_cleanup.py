@@ -50,6 +50,7 @@ def test_after_a_command_nothing_is_left(machine: Machine) -> None:
     assert_back_to(before, machine)
 
 
+@pytest.mark.oldest_and_newest
 def test_after_ctrl_c_nothing_is_left_and_the_status_is_0(machine: Machine) -> None:
     before = leftovers(machine)
     tracer = start_trace(machine, *FEW)
@@ -72,6 +73,7 @@ def test_ctrl_c_while_attaching_detaches_everything(machine: Machine) -> None:
     assert_back_to(before, machine)
 
 
+@pytest.mark.oldest_and_newest
 def test_ctrl_c_while_attaching_does_not_start_the_command(machine: Machine) -> None:
     marker = machine.share / "started"
     tracer = machine.start([TOOL, *MANY, "--", "touch", str(marker)])
@@ -96,6 +98,7 @@ def test_kill_9_leaves_nothing(mechanism: tuple[str, ...], machine: Machine) -> 
     assert recording.stats is None
 
 
+@pytest.mark.oldest_and_newest
 def test_a_command_killed_by_a_signal_gives_128_and_its_number(machine: Machine) -> None:
     result = trace(machine, *FEW, "--", "sh", "-c", "kill -TERM $$")
     assert result.status == 128 + signal.SIGTERM
@@ -116,6 +119,7 @@ def test_a_thread_that_dies_inside_a_call_leaves_no_session(machine: Machine) ->
     assert len([name for name in names if name.endswith("_sys_bpf")]) == 1
 
 
+@pytest.mark.oldest_and_newest
 def test_ctrl_c_reaches_the_command_and_its_end_is_ours(machine: Machine) -> None:
     before = leftovers(machine)
     tracer = start_trace(machine, *FEW, "--", "sh", "-c", "echo up >&2; exec sleep 60")

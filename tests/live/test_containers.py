@@ -84,6 +84,7 @@ def test_processes_are_chosen_by_the_ids_they_have_inside(machine: Machine) -> N
     assert errno_of(session) == errno.ENOTTY
 
 
+@pytest.mark.oldest_and_newest
 def test_an_id_that_means_nothing_inside_is_refused(machine: Machine) -> None:
     """2 is a kernel thread everywhere else."""
     result = inside(machine, *FEW, "-p", "2")
@@ -91,6 +92,7 @@ def test_an_id_that_means_nothing_inside_is_refused(machine: Machine) -> None:
     assert "-p 2: there is no process 2 in this PID namespace" in result.err
 
 
+@pytest.mark.oldest_and_newest
 def test_the_programs_stack_is_read_by_the_id_that_proc_has(machine: Machine) -> None:
     """Once where /proc is the namespace's own, once where it is that of the one above."""
     program = caller(machine)
@@ -103,6 +105,7 @@ def test_the_programs_stack_is_read_by_the_id_that_proc_has(machine: Machine) ->
         assert names == ["main", "outer_call", "inner_call"]
 
 
+@pytest.mark.oldest_and_newest
 def test_from_outside_a_process_is_shown_with_both_ids(machine: Machine) -> None:
     result = trace(machine, *CALLS, "--", *INSIDE, caller(machine), "1")
     assert result.status == 0, result.err

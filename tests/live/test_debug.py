@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from tests.live.support import FEW, WORKLOAD, trace
 
 from retsnoop_py.vm.machine import Machine
+
+pytestmark = pytest.mark.oldest_and_newest
 
 #: Below the entry function at the least.
 ENTERED = r"^    ENTER {3,}array_map_alloc_check \[\.\.\.\]$"

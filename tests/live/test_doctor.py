@@ -128,6 +128,7 @@ def test_what_is_there_is_counted(machine: Machine, usual: dict[str, Any]) -> No
     assert checks["rcu_expedited"]["answer"] == "yes"
 
 
+@pytest.mark.oldest_and_newest
 def test_doctor_leaves_nothing_and_troubles_nobody(machine: Machine) -> None:
     before, problems = leftovers(machine), kernel_problems(machine.kernel_log())
     doctor(machine)
@@ -135,6 +136,7 @@ def test_doctor_leaves_nothing_and_troubles_nobody(machine: Machine) -> None:
     assert kernel_problems(machine.kernel_log()) == problems
 
 
+@pytest.mark.oldest_and_newest
 def test_without_rights_what_cannot_be_tried_is_unknown(machine: Machine) -> None:
     answer = doctor(machine, under=NOBODY)
     assert answer["exit_status"] == 77
@@ -147,6 +149,7 @@ def test_without_rights_what_cannot_be_tried_is_unknown(machine: Machine) -> Non
     assert answer_to(answer, "rcu_expedited") == "no"
 
 
+@pytest.mark.oldest_and_newest
 @pytest.mark.parametrize("mechanism", ["kprobe.multi", "fentry", *BY_KPROBES])
 def test_a_user_with_capabilities_is_told_what_those_suffice_for(
     mechanism: str, machine: Machine, capable: dict[str, Any]
@@ -157,6 +160,7 @@ def test_a_user_with_capabilities_is_told_what_those_suffice_for(
     assert worked(result) is (says == "yes"), result.err
 
 
+@pytest.mark.oldest_and_newest
 def test_hooks_that_are_switched_off_are_no_mechanism(machine: Machine) -> None:
     """To let go of a link made meanwhile would end function tracing until the next boot."""
     problems = kernel_problems(machine.kernel_log())
@@ -176,6 +180,7 @@ def test_hooks_that_are_switched_off_are_no_mechanism(machine: Machine) -> None:
     assert kernel_problems(machine.kernel_log()) == problems
 
 
+@pytest.mark.oldest_and_newest
 def test_kprobes_that_are_switched_off_leave_what_needs_none(
     machine: Machine, usual: dict[str, Any]
 ) -> None:
@@ -188,6 +193,7 @@ def test_kprobes_that_are_switched_off_leave_what_needs_none(
         assert worked(run_by(machine)) is bool(others)
 
 
+@pytest.mark.oldest_and_newest
 @pytest.mark.parametrize(
     ("folders", "key"),
     [

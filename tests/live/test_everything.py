@@ -13,8 +13,16 @@ VIEWS = ("-T", "-E", "-A", "-I", "-S", "-B", "--user-stack", "--debug", "bpf")
 PROBES = ("-J", "kprobe:pipe_ioctl", "-J", "rawtp:sys_exit")
 
 
-@pytest.mark.parametrize("how", [(), ("-F",)], ids=["auto", "fentry"])
-def test_all_views_are_shown_together(how: tuple[str, ...], machine: Machine) -> None:
+def test_all_views_are_shown_together(machine: Machine) -> None:
+    assert_all_views(machine)
+
+
+@pytest.mark.oldest_and_newest
+def test_all_views_are_shown_together_by_fentry(machine: Machine) -> None:
+    assert_all_views(machine, "-F")
+
+
+def assert_all_views(machine: Machine, *how: str) -> None:
     program = str(PROGRAMS / "pipe_ioctl.py")
     result = trace(machine, *TRACED, *VIEWS, *PROBES, *how, "--", PYTHON, program, "2")
     assert result.status == 0, result.err

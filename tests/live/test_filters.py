@@ -7,6 +7,7 @@ import errno
 import signal
 from pathlib import Path
 
+import pytest
 from tests.live.support import (
     FEW,
     PYTHON,
@@ -20,6 +21,8 @@ from tests.live.support import (
 )
 
 from retsnoop_py.vm.machine import Machine
+
+pytestmark = pytest.mark.oldest_and_newest
 
 CASES = ("bpf-map-bad-flags", "bpf-map-value-size-array", "bpf-prog-accepted")
 

@@ -11,6 +11,8 @@ from tests.live.support import SELECTION, TOOL, WORKLOAD, trace
 
 from retsnoop_py.vm.machine import Machine
 
+pytestmark = pytest.mark.oldest_and_newest
+
 VIEWS = {
     "plain": (),
     "addresses": ("-C", "stacks.emit-addrs=y", "-C", "stacks.unfiltered=y"),

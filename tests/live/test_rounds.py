@@ -15,14 +15,14 @@ from retsnoop_py.vm.machine import Machine, kernel_problems
 
 #: Rounds in all, shared by the mechanisms: fewer of those whose rounds take long. Where there are
 #: no others, most are for kprobe_events.
-ROUNDS = 200
+ROUNDS = 100
 SLOW = {Mechanism.FENTRY: 5, Mechanism.KPROBE_EVENTS: 10, Mechanism.KPROBE: 10}
 MANY = ("array_map_*", "htab_map_*", "map_*", "bpf_map_*")
 FEW = ("map_create", "array_map_alloc_check")
 
 
 def rounds_of(mechanism: Mechanism, machine: Machine) -> int:
-    """How many of the 200 rounds a mechanism gets on this kernel."""
+    """How many of the rounds a mechanism gets on this kernel."""
     rungs = rungs_on(machine)
     if mechanism not in rungs:
         return 0

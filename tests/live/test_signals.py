@@ -16,6 +16,7 @@ from retsnoop_py.vm.machine import Machine
 CALLS = 4_000
 
 
+@pytest.mark.oldest_and_newest
 def test_the_first_signal_detaches_and_the_second_drops_what_nobody_reads(
     machine: Machine,
 ) -> None:

@@ -100,10 +100,14 @@ def cpu_model(accel: str, version: tuple[int, int]) -> str:
 
     Page tables of five levels, which few machines use, make each miss of the emulated TLB dearer:
     without them /proc/kallsyms of Linux 7.2 is read in 0.36 s instead of 0.47.
+
+    Nor "enhanced" string instructions: the emulator runs them byte by byte, and kernel and C
+    library copy and clear with them wherever the CPU says that they are fast. Without the bit a
+    small trace in 6.12 takes 21.9 billion instructions of the host's instead of 26.1.
     """
     if accel == "kvm":
         return "host"
-    return "max,-la57" if version >= (8, 0) else "max,-la57,-cx16"
+    return "max,-la57,-erms" if version >= (8, 0) else "max,-la57,-erms,-cx16"
 
 
 def find_virtiofsd() -> str | None:

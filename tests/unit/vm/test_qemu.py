@@ -45,7 +45,7 @@ def following(argv: list[str], option: str) -> list[str]:
 def test_emulation_uses_one_thread_and_kvm_the_host_cpu() -> None:
     argv = qemu_command(GUEST)
     assert following(argv, "-accel") == ["tcg,thread=single"]
-    assert following(argv, "-cpu") == ["max,-la57"]
+    assert following(argv, "-cpu") == ["max,-la57,-erms"]
     argv = qemu_command(dataclasses.replace(GUEST, accel="kvm"))
     assert following(argv, "-accel") == ["kvm"]
     assert following(argv, "-cpu") == ["host"]
@@ -60,7 +60,7 @@ def test_the_clock_counts_instructions_only_if_told_to() -> None:
 
 @pytest.mark.parametrize(
     ("version", "model"),
-    [((7, 2), "max,-la57,-cx16"), ((8, 0), "max,-la57"), ((10, 0), "max,-la57")],
+    [((7, 2), "max,-la57,-erms,-cx16"), ((8, 0), "max,-la57,-erms"), ((10, 0), "max,-la57,-erms")],
 )
 def test_old_emulation_hides_cmpxchg16b(version: tuple[int, int], model: str) -> None:
     assert cpu_model("tcg", version) == model
