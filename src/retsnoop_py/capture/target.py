@@ -114,13 +114,15 @@ def _captures(
     facts: KernelFacts, selection: Selection, probes: Sequence[Probe], settings: Settings
 ) -> CapturePlan:
     from retsnoop_py.kernel.arguments.plan import plan_captures
+    from retsnoop_py.kernel.arguments.specs import Limits
 
+    limits = Limits(settings.args.max_sized, settings.args.max_str)
     if not probes:
-        return plan_captures(facts, selection.functions, settings.args)
+        return plan_captures(facts, selection.functions, limits)
     from retsnoop_py.probes.context import ContextPlanner
 
     planner = ContextPlanner(facts, probes)
-    return plan_captures(facts, selection.functions, settings.args, planner.plan)
+    return plan_captures(facts, selection.functions, limits, planner.plan)
 
 
 def _settle(mode: SymbolizeMode, images: KernelImages) -> SymbolizeMode:

@@ -12,7 +12,7 @@ from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.kernel.arguments.model import ArgumentFacts, Role
 from retsnoop_py.kernel.arguments.plan import CapturePlan, plan_captures
-from retsnoop_py.kernel.arguments.specs import MAX_SPECS, Spec, Target
+from retsnoop_py.kernel.arguments.specs import MAX_SPECS, Limits, Spec, Target
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.tracepoints import Tracepoint
 from retsnoop_py.probes.context import ContextPlanner
@@ -21,7 +21,6 @@ from retsnoop_py.render.args.node import inline
 from retsnoop_py.render.args.read import ArgumentReader
 from retsnoop_py.session.arguments import Captured, CapturedValue
 from retsnoop_py.session.model import EventKind
-from retsnoop_py.settings import ArgSettings
 
 BASE = 0xFFFFFFFF81000000
 FIELDS = """\
@@ -73,7 +72,7 @@ def planned(tree: Tree, text: str) -> CapturePlan:
     spec = parse(text)
     tracepoint = Tracepoint(spec.category, spec.name) if "tp" in spec.kind.value else None
     planner = ContextPlanner(tree.facts, [Probe(spec, text, tracepoint=tracepoint)])
-    return plan_captures(tree.facts, (), ArgSettings(), planner.plan)
+    return plan_captures(tree.facts, (), Limits(), planner.plan)
 
 
 def shown(facts: ArgumentFacts, *values: CapturedValue) -> dict[str, str]:

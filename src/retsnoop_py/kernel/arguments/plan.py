@@ -15,7 +15,6 @@ from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.settings import ArgSettings
 from retsnoop_py.value import Value
 
 __all__ = ["CapturePlan", "plan_captures"]
@@ -60,16 +59,15 @@ class CapturePlan(Value):
 def plan_captures(
     facts: KernelFacts,
     functions: Sequence[Function],
-    settings: ArgSettings,
+    limits: Limits,
     plan_probes: Callable[[Limits, TypeTable], tuple[Capture, ...]] = lambda *_: (),
 ) -> CapturePlan:
-    """What to capture of ``functions``, within the limits of ``settings``.
+    """What to capture of ``functions``, within ``limits``.
 
     ``plan_probes`` says the same of the injected probes. Raises DataError if the user's own
     semantics cannot be used.
     """
     types = TypeTable(load_semantics())
-    limits = Limits.of(settings)
     captures = tuple([_capture(facts, function, limits, types) for function in functions])
     probes = plan_probes(limits, types)
     told = ArgumentFacts(

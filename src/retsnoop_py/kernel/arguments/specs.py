@@ -13,7 +13,6 @@ from retsnoop_py.kernel.arguments.names import NAMED, name_path
 from retsnoop_py.kernel.arguments.types import TypeTable, natural_alignment
 from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Param
 from retsnoop_py.kernel.btf_struct import BtfStruct
-from retsnoop_py.settings import ArgSettings
 from retsnoop_py.value import Value
 
 __all__ = [
@@ -52,11 +51,6 @@ class Limits(Value):
 
     sized: int = 256
     text: int = 256
-
-    @classmethod
-    def of(cls, settings: ArgSettings) -> Limits:
-        """Those the user set."""
-        return cls(settings.max_sized, settings.max_str)
 
 
 class Spec(NamedTuple):

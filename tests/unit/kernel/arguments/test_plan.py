@@ -10,11 +10,10 @@ from tests.unit.kernel.btf_writer import SIGNED, BtfWriter
 
 from retsnoop_py.kernel.arguments.model import Role
 from retsnoop_py.kernel.arguments.plan import CapturePlan, plan_captures
-from retsnoop_py.kernel.arguments.specs import MAX_SPECS
+from retsnoop_py.kernel.arguments.specs import MAX_SPECS, Limits
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
-from retsnoop_py.settings import ArgSettings
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def planned(root: Path, known: dict[str, int], *names: str) -> CapturePlan:
         Function(name, 0x1000 * i, 16, FuncFlags(0), result, btf_id=known.get(name))
         for i, name in enumerate(names)
     ]
-    return plan_captures(KernelFacts(root), functions, ArgSettings(capture=True))
+    return plan_captures(KernelFacts(root), functions, Limits())
 
 
 @pytest.mark.parametrize(
