@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Text in columns: widths as a terminal shows them, and nothing a terminal would obey."""
+"""Text for people: columns as a terminal shows them, nothing it would obey, plurals, guesses."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 
 def display_width(text: str) -> int:
@@ -42,3 +44,20 @@ def _char_width(char: str) -> int:
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 function``, ``2 functions``: for nouns whose plural has an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Those of ``known`` that ``name`` may have been meant to be, the nearest first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name, list(known), n=most)
+
+
+def did_you_mean(names: Sequence[str]) -> str | None:
+    """The hint that offers ``names``; None if there are none."""
+    return f"did you mean {' or '.join(names)}?" if names else None

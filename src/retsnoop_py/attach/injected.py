@@ -21,6 +21,7 @@ from retsnoop_py.errors import InputError, PrivilegeError, RetsnoopError, Unavai
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.libbpf import links
 from retsnoop_py.probes.spec import Probe, ProbeKind
+from retsnoop_py.text import counted
 
 __all__ = ["InjectedProbes", "programs_of"]
 
@@ -178,10 +179,9 @@ class InjectedProbes:
 def _missed(count: int, probes: Sequence[Probe]) -> Iterator[str]:
     """The sentence about ``count`` hits of one of ``probes``; none for 0."""
     if count:
-        hits = "1 hit" if count == 1 else f"{count} hits"
         others = len(probes) - 1
-        more = "" if not others else f" or {others} other probe{'s' if others > 1 else ''}"
-        yield f"{hits} of '{probes[0].label}'{more} not seen: {_BUSY}"
+        more = f" or {counted(others, 'other probe')}" if others else ""
+        yield f"{counted(count, 'hit')} of '{probes[0].label}'{more} not seen: {_BUSY}"
 
 
 _BUSY = "another probe or a BPF program was at work on that CPU"

@@ -13,6 +13,7 @@ from retsnoop_py.listener import current
 from retsnoop_py.selection.model import Selection
 from retsnoop_py.selection.report import report, warnings
 from retsnoop_py.settings import Settings
+from retsnoop_py.text import counted
 
 if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes
@@ -91,16 +92,12 @@ def probes(settings: Settings, chosen: Sequence[Probe]) -> None:
     """How many there are; that nobody would see what they do."""
     if not chosen:
         return
-    note(settings, f"Found {_probes(len(chosen))} to inject.")
+    note(settings, f"Found {counted(len(chosen), 'probe')} to inject.")
     if not (settings.views.call_trace or settings.views.interim):
         warn(
             "injected probes (-J) are shown in call traces (-T) and interim stacks (-I), and "
             "neither is asked for"
         )
-
-
-def _probes(count: int) -> str:
-    return "1 probe" if count == 1 else f"{count} probes"
 
 
 def planned(settings: Settings, plan: AttachPlan) -> None:
@@ -127,8 +124,7 @@ def attached(settings: Settings, done: Attached, plan: AttachPlan, seconds: floa
     for refusal in done.refusals if name_each else ():
         say(f"Function '{refusal.function.label}' left out: {refusal.reason}")
     if done.refusals and not name_each:
-        count = len(done.refusals)
-        what = "1 function" if count == 1 else f"{count} functions"
+        what = counted(len(done.refusals), "function")
         warn(f"{what} could not be attached, -v tells which and why")
     for rung in done.rungs:
         count = rung.attachment.attached
@@ -147,7 +143,9 @@ def injected(settings: Settings, done: InjectedProbes) -> None:
     for probe, reason in done.refusals:
         note(settings, f"Probe '{probe.label}' left out: {reason}")
     if done.refusals and not settings.verbose:
-        warn(f"{_probes(len(done.refusals))} could not be injected, -v tells which and why")
+        warn(
+            f"{counted(len(done.refusals), 'probe')} could not be injected, -v tells which and why"
+        )
 
 
 def missed(misses: Sequence[Miss]) -> Iterator[str]:
@@ -155,7 +153,7 @@ def missed(misses: Sequence[Miss]) -> Iterator[str]:
     ordered = sorted(misses, key=lambda miss: -miss.count)
     for miss in ordered[:_MISSES_SHOWN]:
         whose = f" of '{miss.function.label}'" if miss.function else ""
-        calls = "1 call" if miss.count == 1 else f"{miss.count} calls"
+        calls = counted(miss.count, "call")
         unknown = "" if miss.told else "; whether of a thread that was followed is not known"
         yield f"{calls}{whose} not seen: {miss.what}{unknown}"
     rest = ordered[_MISSES_SHOWN:]

@@ -103,11 +103,10 @@ class Table:
                 f"--{name} is ambiguous: {', '.join(f'--{known}' for known in sorted(names))}",
                 "write one of them out",
             )
-        import difflib
+        from retsnoop_py.text import did_you_mean, near_names
 
-        near = difflib.get_close_matches(name, [spec.long for spec in self.specs], n=3)
-        hint = f"did you mean {' or '.join(f'--{known}' for known in near)}?" if near else SEE_HELP
-        raise UsageError(f"unknown option --{name}", hint)
+        near = [f"--{known}" for known in near_names(name, [spec.long for spec in self.specs])]
+        raise UsageError(f"unknown option --{name}", did_you_mean(near) or SEE_HELP)
 
     def find_short(self, letter: str, word: str) -> Spec:
         """The option ``-letter``, met in ``word``. Raises :class:`UsageError`."""

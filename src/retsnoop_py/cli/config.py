@@ -98,11 +98,10 @@ def _split(text: str) -> tuple[Key, str]:
         )
     if name in _BY_NAME:
         return _BY_NAME[name], value
-    import difflib
+    from retsnoop_py.text import did_you_mean, near_names
 
-    near = difflib.get_close_matches(name, _BY_NAME, n=2)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    raise UsageError(f"-C {name}: no such setting", hint + _HELP_HINT)
+    hints = filter(None, (did_you_mean(near_names(name, _BY_NAME, 2)), _HELP_HINT))
+    raise UsageError(f"-C {name}: no such setting", " ".join(hints))
 
 
 def _integer(text: str, low: int = 1, high: int = _INT_MAX) -> int:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, errno_name
 from retsnoop_py.diagnosis.rights import may_load
+from retsnoop_py.errors import PrivilegeError, UnavailableError
 from retsnoop_py.mechanism import Mechanism
 
 __all__ = ["bpf", "mechanisms"]
 
 _DENIED = frozenset({errno.EPERM, errno.EACCES})
-_UNAVAILABLE, _PRIVILEGE = 69, 77
 _ALLOW_EVENTS = "run as root, or `sysctl kernel.perf_event_paranoid=2`"
 
 
@@ -58,14 +58,14 @@ def _loads(host: Host) -> Check:
         answer, detail = Answer.UNKNOWN, "not tried on this machine"
     elif error in _DENIED and not may_load(host):
         answer, detail = Answer.UNKNOWN, "trying takes CAP_BPF and CAP_PERFMON"
-        next_step, ends_with = "run as root", _PRIVILEGE
+        next_step, ends_with = "run as root", PrivilegeError.exit_status
     elif error in _DENIED:
         answer, detail = Answer.NO, f"the kernel refuses every program ({errno_name(error)})"
         next_step = "`dmesg` may name a lockdown; a container may forbid it by seccomp"
-        ends_with = _PRIVILEGE
+        ends_with = PrivilegeError.exit_status
     elif error:
         answer, detail = Answer.NO, f"the kernel refuses every program ({errno_name(error)})"
-        next_step, ends_with = "use a kernel with CONFIG_BPF_SYSCALL", _UNAVAILABLE
+        next_step, ends_with = "use a kernel with CONFIG_BPF_SYSCALL", UnavailableError.exit_status
     return Check(
         key="bpf_load",
         title="loading programs",

@@ -7,13 +7,13 @@ import errno
 import re
 
 from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, read_text
+from retsnoop_py.errors import PrivilegeError
 from retsnoop_py.kernel.namespaces import in_first
 
 __all__ = ["container"]
 
 _DENIED = frozenset({errno.EPERM, errno.EACCES})
 _SECCOMP = re.compile(r"^Seccomp:\s*(\d+)$", re.MULTILINE)
-_PRIVILEGE = 77
 
 
 def container(host: Host) -> list[Check]:
@@ -38,7 +38,7 @@ def _pid_namespace(host: Host) -> Check:
 def _user_namespace(host: Host) -> Check:
     answer, detail, next_step, ends_with = Answer.YES, "", "", 0
     if not in_first("user", host.root / "proc/self"):
-        answer, ends_with = Answer.NO, _PRIVILEGE
+        answer, ends_with = Answer.NO, PrivilegeError.exit_status
         detail = "capabilities held in a user namespace do not count for BPF and perf events"
         next_step = "run outside of it, or start the container without one (as root, --userns=host)"
     return Check(

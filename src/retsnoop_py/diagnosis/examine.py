@@ -18,12 +18,11 @@ from retsnoop_py.diagnosis.kernel import kernel
 from retsnoop_py.diagnosis.model import Answer, Check, Group, Host
 from retsnoop_py.diagnosis.rights import effective, may_load, rights
 from retsnoop_py.diagnosis.sources import sources
+from retsnoop_py.errors import PrivilegeError, UnavailableError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.mechanism import LADDER
 
 __all__ = ["Diagnosis", "diagnose", "examine", "this_host"]
-
-_UNAVAILABLE, _PRIVILEGE = 69, 77
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,13 +83,13 @@ def diagnose(checks: Sequence[Check], *, privileged: bool) -> Diagnosis:
             checks=tuple(checks),
             reason="this user has not the rights",
             next_step="run as root",
-            exit_status=_PRIVILEGE,
+            exit_status=PrivilegeError.exit_status,
         )
     if blocking is not None or not working:
         lacking = answers["kprobes"] if answers["kprobes"].answer is Answer.NO else None
         events = answers["perf_event_paranoid"]
         if blocking is None and events.answer is Answer.NO:
-            blocking = msgspec.structs.replace(events, ends_with=_PRIVILEGE)
+            blocking = msgspec.structs.replace(events, ends_with=PrivilegeError.exit_status)
         return _fails(checks, lacking or blocking)
     return Diagnosis(
         checks=tuple(checks),
@@ -108,11 +107,11 @@ def _fails(checks: Sequence[Check], blocking: Check | None) -> Diagnosis:
             checks=tuple(checks),
             reason="no attach mechanism works",
             next_step="the reasons are above; retsnoop-py vm run --kernel 6.12 -- ... has them",
-            exit_status=_UNAVAILABLE,
+            exit_status=UnavailableError.exit_status,
         )
     return Diagnosis(
         checks=tuple(checks),
         reason=f"{blocking.title}: {blocking.detail}",
         next_step=blocking.next_step,
-        exit_status=blocking.ends_with or _UNAVAILABLE,
+        exit_status=blocking.ends_with or UnavailableError.exit_status,
     )

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, read_text
+from retsnoop_py.errors import PrivilegeError
 
 __all__ = ["BPF", "PERFMON", "SYS_ADMIN", "SYS_RESOURCE", "effective", "may_load", "rights"]
 
@@ -30,7 +31,6 @@ _CAPABILITIES = (
     ("CAP_DAC_READ_SEARCH", DAC_READ_SEARCH, "tracefs is for root's eyes"),
 )
 _ESSENTIAL = (BPF, PERFMON)
-_PRIVILEGE = 77
 
 #: Open files that single kprobes take for each function, and that a run takes besides.
 _FILES_EACH, _FILES_SPARE = 4, 256
@@ -83,7 +83,9 @@ def _capability(host: Host, name: str, bit: int, without: str) -> Check:
     next_step = "run as root"
     if host.is_root:
         next_step = f"give it to the container (--cap-add {name[4:]}), or run outside of it"
-    return check(Answer.NO, without, next_step, _PRIVILEGE if bit in _ESSENTIAL else 0)
+    return check(
+        Answer.NO, without, next_step, PrivilegeError.exit_status if bit in _ESSENTIAL else 0
+    )
 
 
 def _open_files(host: Host) -> Check:
@@ -164,7 +166,7 @@ def _lockdown(host: Host) -> Check:
         level = found[1] if found else text
         detail = f"level {level}"
         if level == "confidentiality":
-            answer, ends_with = Answer.NO, _PRIVILEGE
+            answer, ends_with = Answer.NO, PrivilegeError.exit_status
             detail += ": the kernel refuses kprobes, tracefs and BPF programs that read its memory"
             next_step = "boot without Secure Boot, or with lockdown=integrity"
         elif level == "integrity":

@@ -60,8 +60,8 @@ def by_name(name: str) -> int:
     for number, known in ERRNO_NAMES.items():
         if known == bare:
             return number
-    from difflib import get_close_matches
+    from retsnoop_py.text import did_you_mean, near_names
 
-    near = get_close_matches(bare.upper(), [*ERRNO_NAMES.values(), "NULL"], n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "give a name such as ENOMEM, or NULL"
+    near = near_names(bare.upper(), [*ERRNO_NAMES.values(), "NULL"])
+    hint = did_you_mean(near) or "give a name such as ENOMEM, or NULL"
     raise UsageError(f"unknown error name '{name}'", hint)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.listing.model import LeftOut, Listed, Listing
 from retsnoop_py.render.palette import Palette
+from retsnoop_py.text import counted
 
 if TYPE_CHECKING:
     from retsnoop_py.terminal import Cell
@@ -40,14 +41,14 @@ def groups(listing: Listing, width: int, palette: Palette) -> Iterator[str]:
         by_mechanism.setdefault(function.mechanism, []).append(function)
     for mechanism, functions in by_mechanism.items():
         how = f"by {mechanism}" if mechanism else "(by which mechanism cannot be told here)"
-        yield f"{_count(len(functions))} traced {how}:"
+        yield f"{counted(len(functions), 'function')} traced {how}:"
         yield from _table(functions, width, palette)
         yield ""
     by_reason: dict[str, list[LeftOut]] = {}
     for refused in listing.left_out:
         by_reason.setdefault(refused.text, []).append(refused)
     for reason, left in by_reason.items():
-        yield from _wrap(f"{_count(len(left))} left out: {reason}", width, "", "  ")
+        yield from _wrap(f"{counted(len(left), 'function')} left out: {reason}", width, "", "  ")
         names = ", ".join(refused.label.replace(" ", "\0") for refused in left)
         yield from (line.replace("\0", " ") for line in _wrap(names, width, "  ", "  "))
         yield ""
@@ -69,10 +70,6 @@ def _advice(listing: Listing) -> Iterator[str]:
         else:
             yield f"'{near.glob}' matches no kernel function"
     yield from listing.notes
-
-
-def _count(number: int) -> str:
-    return "1 function" if number == 1 else f"{number} functions"
 
 
 def _table(functions: list[Listed], width: int, palette: Palette) -> Iterator[str]:

@@ -8,7 +8,6 @@ that place, so everything that speaks against it is an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from retsnoop_py.kernel.tracepoints import Tracepoint, Tracepoints
 from retsnoop_py.libbpf.facts import Functions, glob_match
 from retsnoop_py.probes.spec import Probe, ProbeKind, ProbeSpec
 from retsnoop_py.selection import deny_list
+from retsnoop_py.text import did_you_mean, near_names
 
 __all__ = ["MOST_PROBES", "LineSource", "choose_probes"]
 
@@ -158,7 +158,7 @@ class _Chooser:
                 f"-J {spec.text}: '{spec.name}' is data, or code that is gone after boot"
             )
         return InputError(
-            message, _did_you_mean(near_names(self._facts, NameGlob(spec.name), self._functions))
+            message, did_you_mean(near_names(self._facts, NameGlob(spec.name), self._functions))
         )
 
     # -- source lines --
@@ -209,14 +209,14 @@ class _Chooser:
             near = _near(spec.name, names, f"tp:{spec.category}:")
             return InputError(
                 f"-J {spec.text}: there is no tracepoint '{spec.name}' in '{spec.category}'",
-                _did_you_mean(near) or _AT_TRACEPOINTS,
+                did_you_mean(near) or _AT_TRACEPOINTS,
             )
         same = self._tracepoints.matching("*", spec.name, glob_match)
         near = [f"tp:{one.category}:{one.name}" for one in same[:_SHOWN]]
         near = near or _near(spec.category, categories, "tp:", ":...")
         return InputError(
             f"-J {spec.text}: there are no tracepoints of category '{spec.category}'",
-            _did_you_mean(near) or "its module may not be loaded",
+            did_you_mean(near) or "its module may not be loaded",
         )
 
     def _raw_tps(self, spec: ProbeSpec) -> list[Probe]:
@@ -226,7 +226,7 @@ class _Chooser:
             verb = "matches no" if spec.is_glob else "is no"
             raise InputError(
                 f"-J {spec.text}: '{spec.name}' {verb} raw tracepoint",
-                _did_you_mean(near) or "its module may not be loaded",
+                did_you_mean(near) or "its module may not be loaded",
             )
         if len(names) > MOST_PROBES:
             raise _too_many(spec, len(names), "tracepoints")
@@ -266,9 +266,5 @@ def _too_many(spec: ProbeSpec, count: int, what: str) -> UsageError:
 
 
 def _near(name: str, known: Sequence[str], before: str, behind: str = "") -> list[str]:
-    near = [one for one in known if name in one][:_SHOWN] or get_close_matches(name, known, _SHOWN)
+    near = [one for one in known if name in one][:_SHOWN] or near_names(name, known)
     return [f"{before}{one}{behind}" for one in near]
-
-
-def _did_you_mean(names: Sequence[str]) -> str | None:
-    return f"did you mean {' or '.join(names)}?" if names else None

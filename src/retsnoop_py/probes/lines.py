@@ -8,11 +8,11 @@ is inlined is wherever it is called. All of them are meant.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from posixpath import basename
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError
+from retsnoop_py.text import did_you_mean, near_names
 
 if TYPE_CHECKING:
     from retsnoop_py.libbpf.dwarf import DwarfImage, LinePlace
@@ -143,10 +143,10 @@ def _nothing(path: str, line: int, near: list[int], sources: Iterable[str]) -> I
             f"the nearest that has is {' or '.join(map(str, near))}",
         )
     known = {basename(source): source for source in sources}
-    names = get_close_matches(basename(path), known, _SHOWN)
+    names = near_names(basename(path), known)
     return InputError(
         f"-J kprobe:{path}:{line}: no code of this kernel comes from '{path}'",
-        f"did you mean {' or '.join(known[name] for name in names)}?" if names else None,
+        did_you_mean([known[name] for name in names]),
     )
 
 

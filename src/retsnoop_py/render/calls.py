@@ -30,7 +30,7 @@ from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
 from retsnoop_py.session.trace import RowKind, Shape, Trace, TraceRow
 from retsnoop_py.settings import ViewSettings
-from retsnoop_py.text import pad, printable
+from retsnoop_py.text import counted, pad, printable
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows
@@ -118,7 +118,7 @@ class CallsSection:
 
     def _label(self, row: TraceRow) -> str:
         marks, level = self._marks, row.depth - 1
-        records = "1 record" if row.missing == 1 else f"{row.missing} records"
+        records = counted(row.missing, "record")
         if row.kind is RowKind.EARLIER:
             return f"... {records} told before ..."
         if row.kind is RowKind.GAP:

@@ -14,6 +14,7 @@ from retsnoop_py.libbpf.facts import Functions, glob_match
 from retsnoop_py.selection import deny_list
 from retsnoop_py.selection.globs import NameGlob
 from retsnoop_py.selection.model import Rejection
+from retsnoop_py.text import did_you_mean
 
 __all__ = ["NoMatch", "near_names", "no_match"]
 
@@ -43,7 +44,7 @@ def no_match(
         more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
         return NoMatch(
             f"{what} matches no function that can be traced: {shown}{more}",
-            _suggestion(near_names(facts, glob, functions, only_variants=True)),
+            did_you_mean(near_names(facts, glob, functions, only_variants=True)),
             refused,
         )
     module = glob.module
@@ -58,7 +59,7 @@ def no_match(
         )
     if glob.is_exact and facts.kallsyms.lists(glob.name, module):
         return NoMatch(f"{message}: '{glob.name}' is data, or code that is gone after boot")
-    return NoMatch(message, _suggestion(near_names(facts, glob, functions)))
+    return NoMatch(message, did_you_mean(near_names(facts, glob, functions)))
 
 
 def _matches(glob: NameGlob, rejection: Rejection) -> bool:
@@ -67,10 +68,6 @@ def _matches(glob: NameGlob, rejection: Rejection) -> bool:
     return glob.module is None or (
         rejection.module is not None and glob_match(glob.module, rejection.module)
     )
-
-
-def _suggestion(names: Sequence[str]) -> str | None:
-    return f"did you mean {' or '.join(names)}?" if names else None
 
 
 def near_names(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from retsnoop_py.session.model import MissedCalls, Session, SessionKind
 from retsnoop_py.settings import BpfSettings
+from retsnoop_py.text import counted
 
 _INCOMPLETE = "WARNING! Sample data incomplete!"
 _SUMMARY = "WARNING! There were dropped or incomplete data. Output might be incomplete!"
@@ -28,22 +29,22 @@ def session_warnings(session: Session, bpf: BpfSettings) -> Iterator[str]:
     """One line for each kind of loss in ``session``."""
     if session.dropped:
         yield (
-            f"{_INCOMPLETE} {_count(session.dropped, 'record')} dropped."
+            f"{_INCOMPLETE} {counted(session.dropped, 'record')} dropped."
             f" Consider increasing -C bpf.ringbuf-size={bpf.ringbuf_size * 2}."
         )
     if session.too_deep:
         yield (
-            f"{_INCOMPLETE} {_count(session.too_deep, 'call')} nested too deep to be kept."
+            f"{_INCOMPLETE} {counted(session.too_deep, 'call')} nested too deep to be kept."
             " Consider tracing fewer functions (-a, -d)."
         )
     if session.lost_exits:
         yield (
-            f"{_INCOMPLETE} {_count(session.lost_exits, 'return')} never seen."
+            f"{_INCOMPLETE} {counted(session.lost_exits, 'return')} never seen."
             " Consider tracing fewer functions (-a, -d)."
         )
     if session.lost_entries:
         yield (
-            f"{_INCOMPLETE} {_count(session.lost_entries, 'return')} without a call seen."
+            f"{_INCOMPLETE} {counted(session.lost_entries, 'return')} without a call seen."
             " Consider tracing fewer functions (-a, -d)."
         )
     if session.missed is not None:
@@ -75,15 +76,15 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
         lines.insert(0, _SUMMARY)
     if stats.get(_DIED):
         # No loss: nothing more of these calls exists.
-        lines.append(f"NOTE: {_count(stats[_DIED], 'thread')} exited inside a traced call.")
+        lines.append(f"NOTE: {counted(stats[_DIED], 'thread')} exited inside a traced call.")
     if stats.get(_SKIPPED):
         lines.append(
-            f"NOTE: {_count(stats[_SKIPPED], 'call')} of tracing itself or of interrupts, made"
+            f"NOTE: {counted(stats[_SKIPPED], 'call')} of tracing itself or of interrupts, made"
             " while a session was being recorded, left out. Fewer functions avoid them (-a, -d)."
         )
     if stats.get(_BARE):
         lines.append(
-            f"NOTE: {_count(stats[_BARE], 'stack')} without kernel frames, traced calls only:"
+            f"NOTE: {counted(stats[_BARE], 'stack')} without kernel frames, traced calls only:"
             " the kernel found no caller when asked at a return probe. More -a show more."
         )
     return lines
@@ -101,16 +102,15 @@ def running_note(running: Counter[str]) -> Iterator[str]:
         named.append("...")
     them = "it" if running.total() == 1 else "them"
     yield (
-        f"NOTE: {_count(running.total(), 'call')} still running when tracing ended:"
+        f"NOTE: {counted(running.total(), 'call')} still running when tracing ended:"
         f" {', '.join(named)}. -S, -I or -L show {them}."
     )
 
 
 def _missed(missed: MissedCalls) -> str:
     """The line about calls that the kernel kept from our programs."""
-    number = f"Up to {missed.calls}" if missed.shared else f"{missed.calls}"
     return (
-        f"NOTE: {number} traced call{'' if missed.calls == 1 else 's'} inside"
+        f"NOTE: {'Up to ' if missed.shared else ''}{counted(missed.calls, 'traced call')} inside"
         f" {missed.inside.label} not seen: the kernel kept BPF programs from running"
         f" there{', or for other threads on that CPU' if missed.shared else ''}."
     )
@@ -163,10 +163,6 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
 
 def _line(label: str, value: int, advice: str) -> str:
     return f"{label + ':':<20} {value}  {advice}".rstrip()
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _unfinished(session: Session) -> str:
