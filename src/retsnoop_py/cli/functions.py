@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from retsnoop_py.attach.plan import AttachPlan
     from retsnoop_py.capture.target import Target
     from retsnoop_py.errors import InputError
-    from retsnoop_py.listing.model import Listing
+    from retsnoop_py.listing.build import Listing
 
 _TEXT = """
 List the functions that a trace with these options would trace, and by which mechanism; and \
@@ -98,8 +98,7 @@ def run(request: FunctionsRequest) -> int:
     """Print the list. Raises what a trace would raise where nothing can be traced."""
     from retsnoop_py.capture.target import choose_target
     from retsnoop_py.kernel.facts import KernelFacts
-    from retsnoop_py.listing.build import left_out
-    from retsnoop_py.listing.model import Listing
+    from retsnoop_py.listing.build import Listing, left_out
     from retsnoop_py.selection.explain import NoMatch
 
     try:
@@ -115,7 +114,7 @@ def run(request: FunctionsRequest) -> int:
 def _list(settings: Settings, target: Target) -> Listing:
     from retsnoop_py.capture import messages
     from retsnoop_py.listing.build import build
-    from retsnoop_py.symbolize.files import SourceFiles
+    from retsnoop_py.symbolize.units import SourceFiles
 
     plan, why_not = _plan(settings, target)
     notes = [] if why_not is None else [why_not]

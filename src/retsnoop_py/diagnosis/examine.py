@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""All questions, and what the answers come to: whether a trace works, by what, without what."""
+"""All questions, and what the answers come to: whether a trace works, by what, without what.
+
+What only trying shows is tried as a trace tries it; nothing stays in the kernel.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,22 @@ from pathlib import Path
 
 import msgspec
 
+from retsnoop_py.attach.features import Features
+from retsnoop_py.attach.kprobe import PMU
+from retsnoop_py.attach.lbr import ANY_IN_KERNEL
 from retsnoop_py.diagnosis.bpf import bpf, mechanisms
 from retsnoop_py.diagnosis.config import config
-from retsnoop_py.diagnosis.container import container
-from retsnoop_py.diagnosis.cpu import cpu
-from retsnoop_py.diagnosis.kernel import kernel
-from retsnoop_py.diagnosis.model import Answer, Check, Group, Host
-from retsnoop_py.diagnosis.rights import effective, may_load, rights
+from retsnoop_py.diagnosis.kernel import cpu, kernel
+from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, Tried, read_text
+from retsnoop_py.diagnosis.rights import container, effective, may_load, rights
 from retsnoop_py.diagnosis.sources import sources
 from retsnoop_py.errors import PrivilegeError, UnavailableError
+from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.mechanism import LADDER
+from retsnoop_py.libbpf import trials
+from retsnoop_py.mechanism import LADDER, Mechanism
 
-__all__ = ["Diagnosis", "diagnose", "examine", "this_host"]
+__all__ = ["Diagnosis", "attempt", "diagnose", "examine", "this_host"]
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +53,6 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 def this_host(image: Path | None = None) -> Host:
     """The running kernel and this process. Tries what can only be tried."""
-    from retsnoop_py.diagnosis.tries import attempt
-
     facts = KernelFacts()
     return Host(
         facts=facts,
@@ -115,3 +119,39 @@ def _fails(checks: Sequence[Check], blocking: Check | None) -> Diagnosis:
         next_step=blocking.next_step,
         exit_status=blocking.ends_with or UnavailableError.exit_status,
     )
+
+
+# --- what only trying shows ---------------------------------------------------------------------
+
+#: A function that every kernel has and lets be hooked.
+_EVERYWHERE = "vfs_read"
+
+
+def attempt(facts: KernelFacts) -> Tried:
+    """Try everything on the running kernel."""
+    load_error = trials.load()
+    # Hooks made while ftrace is off can spoil it for good.
+    hooks = read_text(facts.root / "proc/sys/kernel/ftrace_enabled") != "0"
+    kprobe_error = _open_kprobe() if hooks else None
+    branch_error = trials.branches(0, ANY_IN_KERNEL)
+    btf = facts.btf
+    features = Features(btf.find(_EVERYWHERE, Kind.FUNC) if btf else None, facts.root)
+    loads = load_error == 0
+    verdicts = {m: features.verdict(m) for m in Mechanism if m is not Mechanism.AUTO}
+    return Tried(
+        load_error=load_error,
+        kprobe_error=kprobe_error,
+        branch_error=branch_error,
+        ringbuf=features.ringbuf,
+        func_ip=features.func_ip if loads else None,
+        cookie=features.cookie if loads else None,
+        raw_cookie=features.raw_cookie if loads else None,
+        branch_snapshot=features.branch_snapshot if loads else None,
+        reasons={m: None if v.works else v.reason or "" for m, v in verdicts.items()},
+    )
+
+
+def _open_kprobe() -> int | None:
+    """Open a kprobe as a perf event; None where the kernel has none to open."""
+    kind = read_text(PMU / "type")
+    return None if kind is None else trials.kprobe(int(kind), _EVERYWHERE)

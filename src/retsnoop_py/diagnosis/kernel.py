@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the kernel shows of itself and lets be hooked: symbols, types, tracefs, switches."""
+"""What kernel and CPU show of themselves: symbols, types, tracefs, switches; branch records."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from collections.abc import Callable
 
-from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, read_text
+from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, errno_name, read_text
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.kernel.tracefs import TRACEFS, lacks_kprobes
 
-__all__ = ["kernel"]
+__all__ = ["cpu", "kernel"]
 
 #: As /proc/mounts names them.
 _MOUNTS = tuple(f"/{place}" for place in TRACEFS)
@@ -194,4 +196,57 @@ def _rcu_expedited(host: Host) -> Check:
         detail="" if writable else "/sys/kernel/rcu_expedited may not be changed for a moment",
         next_step="" if writable or host.is_root else "run as root",
         loses="" if writable else "attaching and detaching single kprobes at full speed",
+    )
+
+
+# --- the CPU: branch records, indirect branch tracking ------------------------------------------
+
+_DENIED = frozenset({errno.EPERM, errno.EACCES})
+_FLAGS = re.compile(r"^flags\s*:(.*)$", re.MULTILINE)
+
+
+def cpu(host: Host) -> list[Check]:
+    """Both checks."""
+    return [_branches(host), _ibt(host)]
+
+
+def _branches(host: Host) -> Check:
+    """Whether an event that samples branches can be opened, and how deep the record is."""
+    devices = host.root / "sys/bus/event_source/devices"
+    depths = [read_text(path) for path in sorted(devices.glob("*/caps/branches"))]
+    depth = next((text for text in depths if text and text != "0"), None)
+    error, answer, detail, next_step = host.tried.branch_error, Answer.NO, "", ""
+    if error == 0:
+        answer = Answer.YES
+        detail = f"{depth} branches deep" if depth else ""
+    elif error is None:
+        answer, detail = Answer.UNKNOWN, "not tried on this machine"
+    elif error in _DENIED:
+        answer, detail = Answer.UNKNOWN, f"perf events are forbidden ({errno_name(error)})"
+        next_step = "run as root"
+    elif not list(devices.glob("cpu*")) and not list(devices.glob("arm*")):
+        detail = f"the kernel sees no PMU of the CPU ({errno_name(error)}), as in most VMs"
+        next_step = "use real hardware, or give the VM a PMU"
+    else:
+        detail = f"the CPU records no branches ({errno_name(error)})"
+    return Check(
+        key="lbr",
+        title="branch records (LBR)",
+        group=Group.BPF,
+        answer=answer,
+        detail=detail,
+        next_step=next_step,
+    )
+
+
+def _ibt(host: Host) -> Check:
+    """For information; many functions take longer to attach where it is on."""
+    found = _FLAGS.search(read_text(host.root / "proc/cpuinfo") or "")
+    has = found is not None and "ibt" in found[1].split()
+    return Check(
+        key="ibt",
+        title="indirect branch tracking",
+        group=Group.KERNEL,
+        answer=Answer.YES if has else Answer.NO if found else Answer.UNKNOWN,
+        detail="" if found else "/proc/cpuinfo does not tell",
     )

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from retsnoop_py.listing.model import LeftOut, Listed, Listing
+from retsnoop_py.listing.build import LeftOut, Listed, Listing
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.text import counted
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retsnoop_py.kernel.arguments.abi import Place
+from retsnoop_py.kernel.arguments.calling_convention import Place
 from retsnoop_py.kernel.arguments.model import (
     Argument,
     CallArguments,

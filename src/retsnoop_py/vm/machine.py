@@ -20,8 +20,16 @@ from typing import Self
 from retsnoop_py.vm import kernels
 from retsnoop_py.vm.boot import LANES, Host
 from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script
-from retsnoop_py.vm.console import crash_reason, kernel_problems, own_complaint, tail
-from retsnoop_py.vm.errors import BootFailed, KernelCrashed, Result, VmError
+from retsnoop_py.vm.errors import (
+    BootFailed,
+    KernelCrashed,
+    Result,
+    VmError,
+    crash_reason,
+    kernel_problems,
+    own_complaint,
+    tail,
+)
 
 __all__ = ["BASE_ENV", "Machine", "Result", "kernel_problems"]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.diagnosis.host import FakeHost, by_key
 
-from retsnoop_py.diagnosis.container import container
 from retsnoop_py.diagnosis.examine import examine
 from retsnoop_py.diagnosis.kernel import kernel
 from retsnoop_py.diagnosis.model import Answer, Check
+from retsnoop_py.diagnosis.rights import container
 
 
 def asked(fake: FakeHost) -> dict[str, Check]:

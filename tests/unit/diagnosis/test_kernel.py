@@ -9,8 +9,7 @@ from tests.unit.diagnosis.host import RELEASE, FakeHost, by_key
 
 from retsnoop_py.diagnosis.bpf import mechanisms
 from retsnoop_py.diagnosis.config import OPTIONS, config
-from retsnoop_py.diagnosis.cpu import cpu
-from retsnoop_py.diagnosis.kernel import kernel
+from retsnoop_py.diagnosis.kernel import cpu, kernel
 from retsnoop_py.diagnosis.model import Answer, Check
 
 

@@ -11,8 +11,7 @@ from tests.unit.selection.kernels import Kernel, btf
 from retsnoop_py.attach.plan import AttachPlan, Refusal, RungPlan
 from retsnoop_py.errors import InputError
 from retsnoop_py.listing import text
-from retsnoop_py.listing.build import build, left_out
-from retsnoop_py.listing.model import LeftOut, Listed, Listing
+from retsnoop_py.listing.build import LeftOut, Listed, Listing, build, left_out
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.selection.explain import NoMatch

@@ -18,8 +18,16 @@ from retsnoop_py.cli.vm import parse_memory
 from retsnoop_py.errors import RetsnoopError, UsageError
 from retsnoop_py.vm.boot import _sweep
 from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script
-from retsnoop_py.vm.console import crash_reason, kernel_problems, own_complaint, tail
-from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmError, VmTimeout
+from retsnoop_py.vm.errors import (
+    BootFailed,
+    KernelCrashed,
+    VmError,
+    VmTimeout,
+    crash_reason,
+    kernel_problems,
+    own_complaint,
+    tail,
+)
 from retsnoop_py.vm.machine import Machine
 
 PANIC = """\

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from retsnoop_py.kernel.arguments.abi import REGISTERS
+from retsnoop_py.kernel.arguments.calling_convention import REGISTERS
 from retsnoop_py.kernel.arguments.model import ArgumentFacts
 from retsnoop_py.kernel.arguments.semantics import load_semantics
 from retsnoop_py.kernel.arguments.specs import Capture, Limits, by_prototype, plan_packer, registers

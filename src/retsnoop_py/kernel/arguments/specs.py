@@ -7,7 +7,13 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from retsnoop_py.kernel.arguments.abi import REGISTERS, STACK_SLOT, Passed, Place, places
+from retsnoop_py.kernel.arguments.calling_convention import (
+    REGISTERS,
+    STACK_SLOT,
+    Passed,
+    Place,
+    places,
+)
 from retsnoop_py.kernel.arguments.model import Argument, CallArguments, DataKind, DataType, Role
 from retsnoop_py.kernel.arguments.names import NAMED, name_path
 from retsnoop_py.kernel.arguments.types import TypeTable, natural_alignment

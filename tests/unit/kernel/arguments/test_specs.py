@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.kernel.btf_writer import SIGNED, BtfWriter
 
-from retsnoop_py.kernel.arguments.abi import STACK_SLOT
+from retsnoop_py.kernel.arguments.calling_convention import STACK_SLOT
 from retsnoop_py.kernel.arguments.model import DataKind, DataType, Role
 from retsnoop_py.kernel.arguments.specs import (
     MAX_SPECS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from retsnoop_py.kernel.arguments.abi import STACK_SLOT, Passed, Place, places
+from retsnoop_py.kernel.arguments.calling_convention import STACK_SLOT, Passed, Place, places
 
 WORD = Passed(8)
 INT = Passed(4, 4)
