@@ -42,7 +42,7 @@ struct {
 /* Whether there is anything to log. */
 static __always_inline bool keeps_log(void)
 {
-	return emit_calls || capture_args;
+	return emit_calls || capture_args || emit_paths;
 }
 
 /* Fills in whose part it is and sends it; what does not fit the buffer is counted as lost. */

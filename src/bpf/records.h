@@ -13,6 +13,7 @@ enum {
 	RSN_MAX_BRANCHES = 32, /* branch records kept, newest first */
 	RSN_MAX_USTACK = 127, /* user stack entries kept, innermost first */
 	RSN_COMM_LEN = 16,
+	RSN_PATH_HITS = 64, /* blocks kept of a call's way through its function */
 };
 
 enum rsn_record_type {
@@ -111,6 +112,7 @@ enum rsn_event_kind {
 	RSN_EVENT_PROBE = 3, /* struct rsn_event */
 	RSN_EVENT_ARGS = 4, /* struct rsn_args: what the call was given */
 	RSN_EVENT_PROBE_ARGS = 5, /* struct rsn_args: what the injected probe found */
+	RSN_EVENT_PATH = 6, /* struct rsn_path: which blocks of the function a call ran */
 };
 
 enum rsn_event_flags {
@@ -153,6 +155,29 @@ struct rsn_arg {
 	 * where it could not be read, -ENOSPC where there was no room left.
 	 */
 	__s16 data;
+};
+
+/*
+ * The way a call took through its function, logged when it returns: this header, then cnt struct
+ * rsn_hit. There is room for RSN_PATH_HITS: of more the last are there, and the oldest of them is
+ * the one at index (earlier % RSN_PATH_HITS).
+ */
+struct rsn_path {
+	__u16 size; /* bytes, a multiple of 8 */
+	__u8 kind; /* RSN_EVENT_PATH */
+	__u8 cnt;
+	__u32 id; /* of the function */
+	__u32 seq; /* number of the call's entry event in the session */
+	__u32 earlier; /* hits before those that are there */
+	__s64 result; /* the raw result register */
+};
+
+/* A block ran: what the operands of its last comparison were when it was made. */
+struct rsn_hit {
+	__u32 probe; /* number of the probe */
+	__u32 unread; /* bit 0: left could not be read, bit 1: right */
+	__u64 left;
+	__u64 right;
 };
 
 /* Counters since attach; each event is counted in exactly one of them. */

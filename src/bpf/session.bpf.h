@@ -23,6 +23,7 @@
 #include "filters.bpf.h"
 #include "interim.bpf.h"
 #include "misses.bpf.h"
+#include "path.bpf.h"
 #include "report.bpf.h"
 #include "settings.bpf.h"
 #include "shadow.bpf.h"
@@ -345,6 +346,9 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result, _
 	} else if (slot_at(s, s->depth - 1)->func_id == cookie_func(cookie) ||
 		   unwind_to(s, cookie_func(cookie))) {
 		now = bpf_ktime_get_ns();
+		if (emit_paths && (emit_calls || cookie_flags(cookie) & RSN_FUNC_CANT_FAIL ||
+				   is_failure(cookie_flags(cookie), result)))
+			path_log(ctx, s, result);
 		s->rec.last_seq++;
 		if (emit_calls)
 			log_event(ctx, s, event_of(RSN_EVENT_EXIT, cookie_func(cookie)), now,

@@ -30,6 +30,9 @@ const volatile bool capture_args = false;
 const volatile __u64 args_max_total = 3072;
 const volatile __u64 args_max_data = 256;
 
+/* Which blocks of some functions the calls of them ran. */
+const volatile bool emit_paths = false;
+
 /* Sessions shorter than this many ns are not reported. */
 const volatile __u64 duration_ns = 0;
 
@@ -63,6 +66,8 @@ struct rsn_types {
 	struct rsn_event event;
 	struct rsn_args args;
 	struct rsn_arg arg;
+	struct rsn_path path;
+	struct rsn_hit hit;
 };
 
 const struct rsn_types *rsn_types __attribute__((unused));

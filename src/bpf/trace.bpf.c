@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "block.bpf.h"
 #include "kprobe_multi.bpf.h"
 #include "probe.bpf.h"
 #include "single_kprobe.bpf.h"

@@ -159,6 +159,10 @@ class Settings(Value):
     bpf: BpfSettings = BpfSettings()
     #: Injected probes as they were written, ``@FILE`` expanded.
     probes: tuple[str, ...] = ()
+    #: Globs of functions through which the way of each call is followed.
+    paths: tuple[str, ...] = ()
+    #: More blocks of one function than this are not followed.
+    max_blocks: int = 1000
     #: Stop after so many reported sessions, and after so many ns of tracing; 0 for neither.
     stop_count: int = 0
     stop_after_ns: int = 0

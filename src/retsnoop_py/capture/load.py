@@ -125,6 +125,10 @@ def load(
             configure_arguments(
                 obj, settings.args, plan, settings.bpf.sessions_size, len(captures.probes)
             )
+        if settings.paths:
+            from retsnoop_py.capture.paths import configure_paths
+
+            configure_paths(obj, settings.bpf.sessions_size)
         if settings.debug_bpf:
             from retsnoop_py.capture.debug import configure_log
 
@@ -162,6 +166,8 @@ def _choose_programs(
         from retsnoop_py.attach.injected import programs_of
 
         wanted |= programs_of(probes)
+    if settings.paths:
+        wanted.add("rsn_block")
     namer = choose_program(obj)
     if namer:
         wanted.add(namer)
@@ -214,7 +220,7 @@ def _configure(obj: BpfObject, settings: Settings, *, is_perf: bool) -> None:
         events.set_max_entries(room)
         obj.set_global(".rodata", "wake_bytes", min(room // 4, _WAKE_BYTES))
     obj.map("sessions").set_max_entries(settings.bpf.sessions_size)
-    if settings.views.call_trace or settings.args.capture:
+    if settings.views.call_trace or settings.args.capture or settings.paths:
         obj.map("logs").set_max_entries(settings.bpf.sessions_size)
     for name, is_used in (
         ("interims", settings.views.interim),

@@ -29,6 +29,7 @@ from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes
+    from retsnoop_py.capture.paths import PathProbes
     from retsnoop_py.capture.running import RunningCalls
     from retsnoop_py.capture.stream import Stream
 
@@ -56,6 +57,7 @@ class Hooks(Value):
     injected: InjectedProbes | None
     #: By their ids.
     functions: tuple[Function, ...]
+    paths: PathProbes | None = None
 
     def misses(self, before: Sequence[Miss]) -> Misses:
         """Calls that no program saw, but for those of ``before``; to be had before detaching."""
@@ -80,6 +82,8 @@ class Hooks(Value):
     def detach(self) -> None:
         """Detach everything. Idempotent; what was counted can still be read."""
         with current().progress("Detaching", is_aside=True) as progress:
+            if self.paths:
+                self.paths.detach()
             self.attached.detach(replace(self.context, progress=progress.update))
             if self.injected:
                 self.injected.detach()
@@ -88,6 +92,8 @@ class Hooks(Value):
     def close(self) -> None:
         """Detach everything and free it. Idempotent."""
         self.detach()
+        if self.paths:
+            self.paths.close()
         self.loaded.close()
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from retsnoop_py.attach.injected import InjectedProbes
+    from retsnoop_py.capture.paths import PathProbes
     from retsnoop_py.capture.stream import Stream
     from retsnoop_py.probes.spec import Probe
     from retsnoop_py.recording.writer import RecordingWriter
@@ -183,7 +184,9 @@ def _open_stream(run: _Run, hooks: Hooks) -> Iterator[Stream]:
     by = hooks.attached.by
     recorder = WholeRecorder(run.recorder, run.signals.held) if run.recorder else None
     settings = replace(run.settings, filters=hooks.loaded.filters)
-    with open_stream(settings, run.target, by, hooks.loaded, recorder, run.make_sink) as stream:
+    with open_stream(
+        settings, run.target, by, hooks.loaded, recorder, run.make_sink, hooks.paths
+    ) as stream:
         for text in run.warnings:
             stream.warn(text)
         yield stream
@@ -232,15 +235,37 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
             argument_counts=captures.counts if captures is not None else (),
             probe_counts=captures.probe_counts if captures is not None else (),
         )
-        injected = None
+        injected = paths = None
         try:
+            paths = _read_paths(run, plan) if settings.paths else None
             injected = _inject(probes, context) if probes else None
-            return Hooks(loaded, attach(plan, context), context, injected, plan.functions)
+            attached = attach(plan, context)
+            if paths:
+                paths.attach(context)
+            return Hooks(loaded, attached, context, injected, plan.functions, paths)
         except BaseException:
+            if paths:
+                paths.close()
             if injected:
                 injected.detach()
             loaded.close()
             raise
+
+
+def _read_paths(run: _Run, plan: AttachPlan) -> PathProbes:
+    """The code of the functions whose ways are followed, before any of it is changed."""
+    from retsnoop_py.capture.paths import PathProbes
+
+    settings = run.settings
+    paths = PathProbes(run.target.facts, plan.functions, run.target.images)
+    try:
+        paths.read(paths.matching(settings.paths), settings.max_blocks)
+    except BaseException:
+        paths.close()
+        raise
+    for text in paths.said:
+        messages.warn(text)
+    return paths
 
 
 def _inject(probes: Sequence[Probe], context: AttachContext) -> InjectedProbes:

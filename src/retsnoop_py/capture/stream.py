@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from retsnoop_py.recording.writer import RecordingWriter
     from retsnoop_py.session.collector import Batch
     from retsnoop_py.session.known import Symbol, UserSymbol
+    from retsnoop_py.session.paths import Origin, OriginKey, Origins
     from retsnoop_py.symbolize.user import ProcessSymbolizer
 
 
@@ -46,11 +47,15 @@ class WholeRecorder:
             self._writer.start(facts)
 
     def write(
-        self, symbols: Sequence[Symbol], batch: Batch, users: Sequence[UserSymbol] = ()
+        self,
+        symbols: Sequence[Symbol],
+        batch: Batch,
+        users: Sequence[UserSymbol] = (),
+        origins: Sequence[tuple[OriginKey, Origin]] = (),
     ) -> None:
         """Records, and the symbols they need."""
         with self._held():
-            self._writer.write(symbols, batch, users)
+            self._writer.write(symbols, batch, users, origins)
 
     def warn(self, text: str) -> None:
         """A warning the user has seen."""
@@ -109,13 +114,14 @@ class Stream:
 
 
 @contextmanager
-def open_stream(
+def open_stream(  # noqa: PLR0913 - all that a run has comes together here
     settings: Settings,
     target: Target,
     mechanism: str,
     loaded: LoadedObject,
     recorder: WholeRecorder | None,
     make_sink: SinkMaker,
+    origins: Origins | None = None,
 ) -> Iterator[Stream]:
     """The stream of a run whose functions are attached, by ``mechanism`` in words."""
     with ExitStack() as stack:
@@ -126,7 +132,7 @@ def open_stream(
             recorder.start(facts)
         users = stack.enter_context(_users(settings)) if settings.views.user_stack else None
         sink = make_sink(facts, settings)
-        pipeline = Pipeline(facts, settings, symbolizer, sink, recorder, users)
+        pipeline = Pipeline(facts, settings, symbolizer, sink, recorder, users, origins)
         stream = Stream(facts, pipeline, users)
         yield stream
         for text in (*target.image_warnings, *(users.warnings if users else ())):
@@ -166,6 +172,7 @@ def _stream_facts(
         arguments=target.captures.facts if target.captures else None,
         bpf=settings.bpf,
         symbolize=target.symbolize,
+        paths=settings.paths,
     )
 
 

@@ -197,6 +197,26 @@ InjectProbe = Annotated[
         panel=RUN_MODE,
     ),
 ]
+Path = Annotated[
+    list[str],
+    Option(
+        "--path",
+        metavar="GLOB",
+        help="Follow each call of these functions block by block: show the way it took (-T), where "
+        "its error was made and which condition decided, with the values. Such functions are "
+        "traced, as with -a.",
+        panel=RUN_MODE,
+    ),
+]
+MaxBlocks = Annotated[
+    str | None,
+    Option(
+        "--max-blocks",
+        metavar="N",
+        help="Do not follow functions of more blocks than this (1000).",
+        panel=RUN_MODE,
+    ),
+]
 Lbr = Annotated[
     list[str],
     Option(

@@ -100,6 +100,8 @@ def trace(
     trace: options.Trace = False,
     capture_args: options.CaptureArgs = False,
     inject_probe: options.InjectProbe,
+    path: options.Path,
+    max_blocks: options.MaxBlocks = None,
     lbr: options.Lbr,
     interim_stacks: options.InterimStacks = False,
     user_stack: options.UserStack = False,
@@ -139,7 +141,8 @@ def trace(
     if success is None:
         success = trace and not call_stack and not allow_errors
     return Settings(
-        selection=selection(entry, allow, deny, preset),
+        # who names nothing else wants to see the calls of these very functions
+        selection=selection(entry if entry or preset else path, (*allow, *path), deny, preset),
         filters=FilterSettings(
             pids=values.pids("-p", pid),
             deny_pids=values.pids("-P", no_pid),
@@ -166,6 +169,8 @@ def trace(
         bpf=fine.bpf,
         results=fine.results,
         probes=views.probes(inject_probe),
+        paths=values.globs(path),
+        max_blocks=values.max_blocks(max_blocks),
         stop_count=views.count(count),
         stop_after_ns=views.duration_ns("--for", for_, "s"),
         debug_bpf="bpf" in features,

@@ -122,6 +122,15 @@ def max_functions(value: str | None) -> int:
     return int(value)
 
 
+def max_blocks(value: str | None) -> int:
+    """``--max-blocks``. Raises :class:`UsageError`."""
+    if value is None:
+        return Settings().max_blocks
+    if not re.fullmatch(r"[0-9]{1,5}", value) or not int(value):
+        raise UsageError(f"--max-blocks {value}: not a number of blocks, 1 to 99999")
+    return int(value)
+
+
 def success(values: Sequence[str], errors: Sequence[str]) -> bool | None:
     """Whether ``-S`` asks for successes, None without it; ``errors`` are the values of ``-x``.
 

@@ -27,6 +27,7 @@ import msgspec
 from retsnoop_py.errors import DataError
 from retsnoop_py.session.collector import Batch
 from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.paths import Origin, OriginKey
 from retsnoop_py.symbolize.frames import Resolved, UserKey
 from retsnoop_py.value import Value, replace
 
@@ -54,6 +55,8 @@ _MAX_TIME_NS = 1 << 63
 _DAY_S = 86_400
 _MAX_BITS = 128
 _MAX_MEMBERS = 1 << 16
+#: Of a way 64 blocks are kept, and between any two of them some may be put that have no probe.
+_MAX_BLOCKS = 1 << 14
 #: Characters of a name that makes no sense.
 _SHOWN = 80
 _T = TypeVar("_T")
@@ -77,6 +80,8 @@ class FrameKind(IntEnum):
     END = 5
     #: MessagePack: a list of [:data:`UserKey`, :class:`Resolved`].
     USER_SYMBOLS = 6
+    #: MessagePack: a list of [:data:`OriginKey`, :class:`Origin`].
+    ORIGINS = 7
 
 
 class RunEnd(msgspec.Struct, frozen=True):
@@ -144,6 +149,11 @@ def encode_user_symbols(symbols: Sequence[tuple[UserKey, Resolved]]) -> bytes:
     return msgspec.msgpack.encode(symbols)
 
 
+def encode_origins(origins: Sequence[tuple[OriginKey, Origin]]) -> bytes:
+    """The payload of an ORIGINS frame."""
+    return msgspec.msgpack.encode(origins)
+
+
 def encode_end(stats: Mapping[str, int]) -> bytes:
     """The payload of an END frame."""
     return msgspec.json.encode(RunEnd(dict(stats)))
@@ -183,6 +193,7 @@ def _types(kind: type[Value]) -> dict[str, Any]:
 _FACTS = msgspec.json.Decoder(StreamFacts, dec_hook=_from_fields)
 _SYMBOLS = msgspec.msgpack.Decoder(list[tuple[bool, Resolved]])
 _USER_SYMBOLS = msgspec.msgpack.Decoder(list[tuple[UserKey, Resolved]])
+_ORIGINS = msgspec.msgpack.Decoder(list[tuple[OriginKey, Origin]])
 _END = msgspec.json.Decoder(RunEnd)
 
 
@@ -235,6 +246,30 @@ def decode_symbols(payload: bytes) -> list[tuple[bool, Resolved]]:
 def decode_user_symbols(payload: bytes) -> list[tuple[UserKey, Resolved]]:
     """Raises DataError if the payload is not that of a USER_SYMBOLS frame."""
     return _decode(_USER_SYMBOLS, payload)
+
+
+def decode_origins(payload: bytes) -> list[tuple[OriginKey, Origin]]:
+    """Raises DataError if the payload is not that of an ORIGINS frame, or cannot be true."""
+    origins = _decode(_ORIGINS, payload)
+    for _, origin in origins:
+        _check_origin(origin)
+    return origins
+
+
+def _check_origin(origin: Origin) -> None:
+    condition = origin.condition
+    texts = [origin.made, origin.callee or "", origin.unknown or ""]
+    for place in filter(None, (origin.returned, origin.decided)):
+        texts += (place.insn, place.note)
+    if condition is not None:
+        texts.append(condition.text)
+        for operand in condition.operands:
+            texts.append(operand.name)
+            if not (0 < operand.size <= 8 and operand.side in (0, 1)):
+                raise DataError("an operand of a condition makes no sense")
+    _check_names(texts)
+    if len(origin.blocks) > _MAX_BLOCKS:
+        raise DataError(f"a way of {len(origin.blocks)} blocks makes no sense")
 
 
 def decode_warning(payload: bytes) -> str:

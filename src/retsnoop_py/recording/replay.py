@@ -13,6 +13,7 @@ from retsnoop_py.recording.format import (
     FrameKind,
     decode_end,
     decode_facts,
+    decode_origins,
     decode_symbols,
     decode_user_symbols,
     decode_warning,
@@ -57,7 +58,9 @@ class Replay:
         symbols = RecordedSymbolizer()
         sink = make_sink(self.facts, self.settings)
         with _symbolizer(self.facts, self.settings, symbols, sink) as symbolizer:
-            pipeline = Pipeline(self.facts, self.settings, symbolizer, sink, users=symbols)
+            pipeline = Pipeline(
+                self.facts, self.settings, symbolizer, sink, users=symbols, origins=symbols
+            )
             for frame in self._frames:
                 try:
                     yield from _play(frame, pipeline, symbols)
@@ -139,6 +142,8 @@ def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> Iter
         symbols.add(decode_symbols(frame.payload))
     elif frame.kind == FrameKind.USER_SYMBOLS:
         symbols.add_users(decode_user_symbols(frame.payload))
+    elif frame.kind == FrameKind.ORIGINS:
+        symbols.add_origins(decode_origins(frame.payload))
     elif frame.kind == FrameKind.WARNING:
         pipeline.warn(decode_warning(frame.payload))
     elif frame.kind == FrameKind.END:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from retsnoop_py.recording.format import MAX_NAME
+from retsnoop_py.session.paths import Origin, OriginKey, Path
 from retsnoop_py.symbolize.frames import Resolved, UserAddress, UserKey, user_key
 
 #: libdw is asked for no longer chains of inlined functions.
@@ -18,6 +19,7 @@ class RecordedSymbolizer:
     def __init__(self) -> None:
         self._known: tuple[dict[int, Resolved], dict[int, Resolved]] = ({}, {})
         self._users: dict[UserKey, Resolved] = {}
+        self._origins: dict[OriginKey, Origin] = {}
 
     def add(self, symbols: Iterable[tuple[bool, Resolved]]) -> None:
         """Know these answers too."""
@@ -27,6 +29,14 @@ class RecordedSymbolizer:
     def add_users(self, symbols: Iterable[tuple[UserKey, Resolved]]) -> None:
         """Know these answers about programs too."""
         self._users.update((key, _bounded(resolved)) for key, resolved in symbols)
+
+    def add_origins(self, origins: Iterable[tuple[OriginKey, Origin]]) -> None:
+        """Know these answers about ways too."""
+        self._origins.update(origins)
+
+    def origin(self, path: Path) -> Origin | None:
+        """See :class:`retsnoop_py.session.paths.Origins`."""
+        return self._origins.get(path.key)
 
     def resolve_user(
         self,

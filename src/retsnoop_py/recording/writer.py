@@ -20,6 +20,7 @@ from retsnoop_py.recording.format import (
     FrameKind,
     encode_end,
     encode_facts,
+    encode_origins,
     encode_symbols,
     encode_user_symbols,
     file_header,
@@ -27,6 +28,7 @@ from retsnoop_py.recording.format import (
 )
 from retsnoop_py.session.collector import Batch
 from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.paths import Origin, OriginKey
 from retsnoop_py.symbolize.frames import Resolved, UserKey
 
 # Recordings tell kernel addresses and what processes do: for their owner only.
@@ -77,6 +79,7 @@ class RecordingWriter:
         symbols: Sequence[tuple[bool, Resolved]],
         batch: Batch,
         users: Sequence[tuple[UserKey, Resolved]] = (),
+        origins: Sequence[tuple[OriginKey, Origin]] = (),
     ) -> None:
         """Append records, and before them the symbols they need for the first time.
 
@@ -85,6 +88,8 @@ class RecordingWriter:
         frames = pack_frame(FrameKind.SYMBOLS, encode_symbols(symbols)) if symbols else b""
         if users:
             frames += pack_frame(FrameKind.USER_SYMBOLS, encode_user_symbols(users))
+        if origins:
+            frames += pack_frame(FrameKind.ORIGINS, encode_origins(origins))
         self._append(frames + pack_frame(FrameKind.RECORDS, batch))
 
     def warn(self, text: str) -> None:

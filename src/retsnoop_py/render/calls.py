@@ -34,6 +34,7 @@ from retsnoop_py.text import counted, pad, printable
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows
+    from retsnoop_py.render.origin import OriginRows
 
 _CONTEXT = "CONTEXT"
 _INDENT = "    "
@@ -54,8 +55,10 @@ class CallsSection:
         palette: Palette,
         marks: Marks,
         arguments: ArgumentRows | None = None,
+        origins: OriginRows | None = None,
     ) -> None:
         self._arguments = arguments
+        self._origins = origins
         self._functions = facts.functions
         self._names = [printable(function.name) for function in facts.functions]
         self._probe_name = facts.probe_name
@@ -85,29 +88,50 @@ class CallsSection:
             widths.append(max(map(len, (CPU, *cpus))))
             values += cpus
         text = sheet.text(tuple(widths), values)
-        if self._arguments is None:
+        if self._arguments is None and not report.paths:
             return [text]
-        return self._with_arguments(report.session, trace, text.split("\n"), sheet.width)
+        lines = text.split("\n")
+        rows = [[line] for line in lines[2:]]
+        head = lines[:2]
+        if self._arguments is not None:
+            head, rows = self._with_arguments(report.session, trace, head, rows, sheet.width)
+        if report.paths and self._origins is not None:
+            self._add_paths(report, trace, rows)
+        return [*head, *(line for found in rows for line in found)]
+
+    def _add_paths(self, report: Report, trace: Trace, rows: Sequence[list[str]]) -> None:
+        """Below the return of each call the way it took, and what that says."""
+        assert self._origins is not None
+        seqs = trace.events.seqs
+        for row, lines in zip(trace.shape.rows, rows, strict=True):
+            if row.began is None:
+                continue
+            view = report.paths.get(seqs[row.began])
+            indent = len(_INDENT) * min(row.depth, _MAX_LEVELS)
+            lines.extend(self._origins.way(view, indent, self._marks.block))
+            lines.extend(self._origins.below(view, indent))
 
     def _with_arguments(
-        self, session: Session, trace: Trace, lines: list[str], width: int
-    ) -> list[str]:
+        self,
+        session: Session,
+        trace: Trace,
+        head: list[str],
+        rows: Sequence[list[str]],
+        width: int,
+    ) -> tuple[list[str], list[list[str]]]:
         """Header and rows, and on these or below what was captured at them."""
         arguments = self._arguments
         assert arguments is not None
-        head, rows = lines[:2], lines[2:]
         events = [arguments.of_row(trace, row) for row in trace.shape.rows]
         pairs = zip(events, rows, strict=True)
         if arguments.on_row:
             full = len(head[1])  # dashes and blanks
             titles = (_CONTEXT, "-" * len(_CONTEXT))
-            lines = [f"{line}  {title}" for line, title in zip(head, titles, strict=True)]
-            return lines + [
-                arguments.behind(session, event, pad(row, full)) for event, row in pairs
+            titled = [f"{line}  {title}" for line, title in zip(head, titles, strict=True)]
+            return titled, [
+                [arguments.behind(session, event, pad(row, full))] for event, (row,) in pairs
             ]
-        for event, row in pairs:
-            head += (row, *arguments.below(session, event, width + 1))
-        return head
+        return head, [[row, *arguments.below(session, event, width + 1)] for event, (row,) in pairs]
 
     def _sheet(self, shape: Shape) -> Sheet:
         known = self._sheets.get(shape)

@@ -199,6 +199,67 @@ class UserFrame(Struct, omit_defaults=True, frozen=True, gc=False):
     source: tuple[Source, ...] = ()
 
 
+class CodePlace(Struct, omit_defaults=True, frozen=True, gc=False):
+    """An instruction: its address, and what DWARF says of it, innermost function first.
+
+    ``file``, ``line`` and ``column`` are those of ``inline[0]``; without DWARF they are missing.
+    """
+
+    address: str
+    offset: int
+    instruction: str
+    file: str | None = None
+    line: int = 0
+    column: int = 0
+    inline: tuple[Source, ...] = ()
+    shared: bool = False
+
+
+class ConditionOperand(Struct, omit_defaults=True, frozen=True, gc=False):
+    """An operand of a condition: an expression in C, or a register where that is not known.
+
+    ``value`` is null where it could not be read.
+    """
+
+    name: str
+    value: int | None = None
+
+
+class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
+    """The last condition that could have avoided the result.
+
+    ``condition`` is what held, in C; null where that is not known. ``taken``: its jump was; null
+    where it is none. ``check``: it asks only if a called function had failed.
+    """
+
+    place: CodePlace
+    condition: str | None = None
+    taken: bool | None = None
+    operands: tuple[ConditionOperand, ...] = ()
+    check: bool = False
+
+
+class Origin(Struct, omit_defaults=True, frozen=True, gc=False):
+    """Where a call made its result and what decided that it did; ``seq`` is that of its entry.
+
+    ``made``: ``constant``, ``callee`` (by the function ``callee``, null if it is not known),
+    ``memory``, ``argument``, ``computed`` or ``unknown``. ``path`` has the blocks that ran, the
+    last 64 and those that can only have run between them; ``earlier`` hits came before.
+    ``unknown`` says why something is missing.
+    """
+
+    function: Func
+    seq: int
+    result: Result
+    made: str
+    callee: str | None = None
+    returned: CodePlace | None = None
+    decided: Decision | None = None
+    path: tuple[CodePlace, ...] = ()
+    earlier: int = 0
+    unknown: str | None = None
+
+
 class SessionLost(Struct, omit_defaults=True, frozen=True, gc=False):
     """What is missing from a session: how many records, calls and returns.
 
@@ -235,7 +296,8 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     returned when tracing ended. ``failed``: the chain of failures reaches the entry function.
     ``died``: the thread exited inside the call. ``tid`` and ``pid`` are the kernel's own;
     ``namespace`` is null where its PID namespace has the same. ``warnings`` are those that text has
-    under the session.
+    under the session. ``origin`` is about the innermost call of the stack that was followed
+    (``--path``), ``paths`` about all that were.
     """
 
     version: int
@@ -258,6 +320,8 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     namespace: PidNamespace | None = None
     lost: SessionLost = SessionLost()
     warnings: tuple[str, ...] = ()
+    origin: Origin | None = None
+    paths: tuple[Origin, ...] = ()
 
 
 class Summary(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="summary"):

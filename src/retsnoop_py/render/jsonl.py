@@ -21,7 +21,7 @@ from retsnoop_py.session.branches import BranchView
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import Call, Session, SessionKind, StackRow
-from retsnoop_py.session.report import Report
+from retsnoop_py.session.report import PathView, Report
 from retsnoop_py.session.results import error_of, value_of, width_of
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
@@ -94,8 +94,24 @@ class JsonRenderer:
                 namespace=_namespace(session),
                 lost=_lost(session),
                 warnings=tuple(map(printable, session_warnings(session, self._bpf))),
+                origin=self._origin_of(report) if report.paths else None,
+                paths=tuple([self._origin(view) for view in report.paths.values()]),
             )
         )
+
+    def _origin_of(self, report: Report) -> to.Origin | None:
+        """That of the innermost call of the stack that was followed."""
+        for call in reversed(report.session.calls):
+            if call.seq in report.paths:
+                return self._origin(report.paths[call.seq])
+        return None
+
+    def _origin(self, view: PathView) -> to.Origin:
+        from retsnoop_py.render.json_origin import encode_origin
+
+        number = view.path.id
+        result = self._result(number, view.path.result)
+        return encode_origin(view, self._functions[number], result, self._mode)
 
     def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:
         """The last line: counters by name, and everything that was said on stderr."""

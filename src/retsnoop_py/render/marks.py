@@ -21,6 +21,8 @@ class Marks(Value):
     stitched: str = "⌇"
     #: A call that an interrupt made.
     interrupt: str = "↯"
+    #: A block that ran.
+    block: str = "·"
     argument: str = "›"  # noqa: RUF001 - retsnoop's
     #: The rest of a value that was cut.
     cut: str = "…"
@@ -42,6 +44,7 @@ ASCII = Marks(
     gap="!",
     stitched="*",
     interrupt="~",
+    block="-",
     argument="|",
     cut="...",
 )

@@ -31,6 +31,7 @@ from retsnoop_py.text import display_width, pad, printable
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows
+    from retsnoop_py.render.origin import OriginRows
 
 _MIN_DURATION = 5
 #: Marks and a blank.
@@ -116,8 +117,10 @@ class StackSection:
         palette: Palette,
         marks: Marks,
         arguments: ArgumentRows | None = None,
+        origins: OriginRows | None = None,
     ) -> None:
         self._places = Places(stacks, symbolize)
+        self._origins = origins
         self._arguments = arguments
         self._palette = palette
         self._marks = marks
@@ -140,25 +143,41 @@ class StackSection:
         if self._palette.error:
             results = [self._painted(*one, width) for one in zip(calls, results, strict=True)]
         text = sheet.text(duration, width, times, results)
-        if self._arguments is None:
+        if self._arguments is None and not report.paths:
             return [text]
-        return self._with_arguments(report.session, stack, text.split("\n"), duration)
+        rows = [[line] for line in text.split("\n")]
+        if self._arguments is not None:
+            rows = self._with_arguments(report.session, stack, rows, duration)
+        if report.paths and self._origins is not None:
+            self._add_origins(report, stack, rows, duration)
+        return [line for lines in rows for line in lines]
+
+    def _add_origins(
+        self, report: Report, stack: Stack, rows: Sequence[list[str]], duration: int
+    ) -> None:
+        """Below each call what its way says."""
+        assert self._origins is not None
+        indent = _BEFORE_DURATION + duration + 1
+        for position, lines in zip(self._sheet(stack.shape).calls, rows, strict=True):
+            if position is not None:
+                view = report.paths.get(stack.calls[position].seq)
+                lines.extend(self._origins.below(view, indent))
 
     def _with_arguments(
-        self, session: Session, stack: Stack, rows: Sequence[str], duration: int
-    ) -> list[str]:
+        self, session: Session, stack: Stack, rows: Sequence[list[str]], duration: int
+    ) -> list[list[str]]:
         """The rows, and on them or below what the calls were given."""
         arguments = self._arguments
         assert arguments is not None
         indent = _BEFORE_DURATION + duration + 1
-        lines: list[str] = []
-        for position, line in zip(self._sheet(stack.shape).calls, rows, strict=True):
+        found: list[list[str]] = []
+        for position, (line,) in zip(self._sheet(stack.shape).calls, rows, strict=True):
             event = None if position is None else arguments.of_call(stack.calls[position])
             if arguments.on_row:
-                lines.append(arguments.behind(session, event, line))
+                found.append([arguments.behind(session, event, line)])
             else:
-                lines += (line, *arguments.below(session, event, indent))
-        return lines
+                found.append([line, *arguments.below(session, event, indent)])
+        return found
 
     def _painted(self, call: Call, text: str, width: int) -> str:
         failed = error_of(call.function, call.result) is not None

@@ -16,6 +16,7 @@ from retsnoop_py.settings import OutputFormat, Settings, SymbolizeMode
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows
+    from retsnoop_py.render.origin import OriginRows
 
 
 class Renderer(Protocol):
@@ -46,10 +47,11 @@ def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> Block
     mode = facts.symbolize if settings.symbolize is SymbolizeMode.AUTO else settings.symbolize
     sections: list[Section] = []
     arguments = _arguments(facts, settings, marks)
+    origins = _origins(facts, palette)
     if views.call_trace:
         from retsnoop_py.render.calls import CallsSection
 
-        sections.append(CallsSection(facts, views, palette, marks, arguments))
+        sections.append(CallsSection(facts, views, palette, marks, arguments, origins))
     if views.lbr is not None:
         from retsnoop_py.render.lbr import BranchSection
 
@@ -57,13 +59,21 @@ def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> Block
     if views.call_stack:
         from retsnoop_py.render.stack import StackSection
 
-        sections.append(StackSection(settings.stacks, mode, palette, marks, arguments))
+        sections.append(StackSection(settings.stacks, mode, palette, marks, arguments, origins))
     if views.user_stack:
         from retsnoop_py.render.user_stack import UserStackSection, user_mode
 
         sections.append(UserStackSection(settings.stacks, user_mode(facts, settings), palette))
     clock = Clock(facts.realtime_offset_ns, facts.utc_offset_s)
     return BlockRenderer(sections, facts.bpf, clock, palette)
+
+
+def _origins(facts: StreamFacts, palette: Palette) -> OriginRows | None:
+    if not facts.paths:
+        return None
+    from retsnoop_py.render.origin import OriginRows
+
+    return OriginRows(facts.functions, palette)
 
 
 def _arguments(facts: StreamFacts, settings: Settings, marks: Marks) -> ArgumentRows | None:

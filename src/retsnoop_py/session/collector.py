@@ -336,6 +336,7 @@ class Collector:
             user_stack=read_user_stack(self._order, parts.user_stack) if parts.user_stack else (),
             earlier=parts.earlier,
             missed=self._missed(fields, position) if fields[23] else None,
+            paths=parts.paths,
         )
 
     def _missed(self, fields: tuple[Any, ...], position: int) -> MissedCalls:
@@ -355,7 +356,9 @@ class Collector:
             events, args = self._decoder.decode(data)
         except DataError as err:
             raise _damaged(position, err.message) from None
-        if args:
+        paths = self._decoder.take_paths()
+        parts.paths.update(paths)
+        if args or paths:
             parts.args.update(args)
         else:
             self._parts.release(parts, len(data))

@@ -15,6 +15,7 @@ from retsnoop_py.session.model import NO_ARGS, NO_EVENTS, EventKind, Events
 
 if TYPE_CHECKING:
     from retsnoop_py.session.arguments import Captured, Items
+    from retsnoop_py.session.paths import Path, PathItems
 
 _MEMBERS = ("kind", "depth", "cpu", "id", "seq", "ts", "result", "flags")
 #: What took the room of the last one before there was such a thing: it is 0.
@@ -24,6 +25,7 @@ _UNSIGNED = frozenset({"depth", "id", "seq"})
 _KINDS = frozenset(map(int, (EventKind.ENTRY, EventKind.EXIT, EventKind.PROBE)))
 _ARGS = frozenset(map(int, (EventKind.ARGS, EventKind.PROBE_ARGS)))
 _PROBE = int(EventKind.PROBE)
+_PATH = int(EventKind.PATH)
 #: So many are unpacked at once; a part holds no more.
 _CHUNK = 128
 #: The kernel's stack of 16 KiB has no room for so many calls.
@@ -52,6 +54,8 @@ class EventDecoder:
         self._head = struct.Struct(layout.order + "HB")
         self._layouts = layouts
         self._items: Items | None = None
+        self._path_items: PathItems | None = None
+        self._paths: dict[int, Path] = {}
         self._many = lru_cache(_CHUNK)(self._make_many)
 
     def decode(self, data: bytes) -> tuple[Events, Mapping[int, Captured]]:
@@ -102,6 +106,22 @@ class EventDecoder:
             self._items = Items(self._layouts)
         return self._items.read(data)
 
+    def _path(self, data: bytes) -> Path:
+        """The way of a call; most runs follow none."""
+        if self._path_items is None:
+            from retsnoop_py.session.paths import PathItems
+
+            self._path_items = PathItems(self._layouts)
+        path = self._path_items.read(data)
+        if path.id >= self._functions:
+            raise DataError("the way of a call is that of a function that is not traced")
+        return path
+
+    def take_paths(self) -> dict[int, Path]:
+        """The ways of calls that were decoded since this was called, by their entry events."""
+        taken, self._paths = self._paths, {}
+        return taken
+
     def _walk(self, data: bytes) -> tuple[Events, Mapping[int, Captured]]:
         """The items one by one."""
         found: list[tuple[int, ...]] = []
@@ -119,6 +139,9 @@ class EventDecoder:
             elif kind in _ARGS:
                 seq, captured = self._item(data[at : at + size])
                 args[seq] = captured
+            elif kind == _PATH:
+                path = self._path(data[at : at + size])
+                self._paths[path.seq] = path
             at += size
         columns = Events(*zip(*found, strict=True)) if found else NO_EVENTS
         self._check(columns)

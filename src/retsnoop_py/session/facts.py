@@ -63,6 +63,8 @@ class StreamFacts(Value):
     probes: tuple[str, ...] = ()
     bpf: BpfSettings = BpfSettings()
     symbolize: SymbolizeMode = SymbolizeMode.NONE
+    #: Globs of the functions whose ways are followed.
+    paths: tuple[str, ...] = ()
 
     def probe_name(self, number: int) -> str:
         """The injected probe of this id, as it is shown."""

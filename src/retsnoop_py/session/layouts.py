@@ -25,6 +25,8 @@ RECORD_STRUCTS = (
     "rsn_event",
     "rsn_args",
     "rsn_arg",
+    "rsn_path",
+    "rsn_hit",
     "rsn_stats",
 )
 

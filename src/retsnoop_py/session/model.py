@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.kernel.functions import Function
+from retsnoop_py.session.paths import NO_PATHS, Path
 from retsnoop_py.symbolize.frames import Resolved, UserAddress
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class EventKind(IntEnum):
     PROBE = 3
     ARGS = 4
     PROBE_ARGS = 5
+    PATH = 6
 
 
 class EventFlags(IntFlag):
@@ -182,6 +184,8 @@ class Session(NamedTuple):
     exiting: bool = False
     #: Not to be shown: it is there to be counted.
     ignored: bool = False
+    #: Which blocks calls ran, by the ``seq`` of their entry.
+    paths: Mapping[int, Path] = NO_PATHS
 
     @property
     def has_other_ids(self) -> bool:

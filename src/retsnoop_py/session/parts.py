@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from retsnoop_py.session.arguments import Captured
+    from retsnoop_py.session.paths import Path
     from retsnoop_py.session.trace import Earlier
 
 #: Parts of so many sessions are kept; of those that are not heard of again the oldest go first.
@@ -31,7 +32,10 @@ class Parts:
     ``args`` and ``earlier`` are what its records before have brought.
     """
 
-    __slots__ = ("_events", "args", "arrived", "branches", "earlier", "event_bytes", "user_stack")
+    __slots__ = (
+        *("_events", "args", "arrived", "branches", "earlier", "event_bytes", "paths"),
+        "user_stack",
+    )
 
     def __init__(self) -> None:
         self.arrived = 0
@@ -39,6 +43,7 @@ class Parts:
         #: How many bytes of events there are or, for what was captured at them, were.
         self.event_bytes = 0
         self.args: dict[int, Captured] = {}
+        self.paths: dict[int, Path] = {}
         self.earlier: Earlier | None = None
         self.branches: Branches | None = None
         self.user_stack = b""

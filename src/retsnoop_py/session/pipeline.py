@@ -18,6 +18,7 @@ from retsnoop_py.session.known import KnownSymbols, KnownUserSymbols, Symbol, Us
 from retsnoop_py.session.losses import loss_summary, running_note
 from retsnoop_py.session.merge import is_inside
 from retsnoop_py.session.model import Session, SessionKind
+from retsnoop_py.session.paths import KnownOrigins, Origin, OriginKey, Origins
 from retsnoop_py.session.report import Report, Reporter
 from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Symbolizer, UserSymbolizer
@@ -50,9 +51,13 @@ class Recorder(Protocol):
     """Where a live run is written to. Each raises OutputError once, then does nothing."""
 
     def write(
-        self, symbols: Sequence[Symbol], batch: Batch, users: Sequence[UserSymbol] = ()
+        self,
+        symbols: Sequence[Symbol],
+        batch: Batch,
+        users: Sequence[UserSymbol] = (),
+        origins: Sequence[tuple[OriginKey, Origin]] = (),
     ) -> None:
-        """Add records, and before them the symbols they need for the first time."""
+        """Add records, and before them the symbols and origins they need for the first time."""
 
     def warn(self, text: str) -> None:
         """Add a warning the user has seen."""
@@ -69,7 +74,7 @@ class Pipeline:
     nor recorded. Raises DataError if the layouts in ``facts`` do not describe the records.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where everything meets
         self,
         facts: StreamFacts,
         settings: Settings,
@@ -77,12 +82,14 @@ class Pipeline:
         sink: Sink,
         recorder: Recorder | None = None,
         users: UserSymbolizer | None = None,
+        origins: Origins | None = None,
     ) -> None:
         self._collector = Collector(facts.functions, facts.layouts)
         self._filter = SessionFilter(settings.filters, interim=settings.views.interim)
         self._symbols = KnownSymbols(symbolizer)
         self._users = KnownUserSymbols(users)
-        self._reporter = Reporter(settings, self._symbols, self._users)
+        self._origins = KnownOrigins(origins)
+        self._reporter = Reporter(settings, self._symbols, self._users, self._origins)
         # else a replay may show the traced calls, and it is no wonder that there are no others
         self._unwound = facts.views.call_stack and settings.views.call_stack
         self._bare_stacks = 0
@@ -220,7 +227,9 @@ class Pipeline:
         for session in sessions:
             self._reporter.resolve(session)
         try:
-            recorder.write(self._symbols.take_new(), part, self._users.take_new())
+            recorder.write(
+                self._symbols.take_new(), part, self._users.take_new(), self._origins.take_new()
+            )
         except OutputError as err:
             self._stop_recording(err)
 

@@ -34,6 +34,8 @@ MAPS = {
     "comm_filter",
     "tree",
     "ip_to_cookie",
+    "paths",
+    "path_probes",
 }
 SETTINGS = {
     "use_ringbuf": 1,
@@ -42,6 +44,8 @@ SETTINGS = {
     "emit_calls": 1,
     "emit_user_stack": 1,
     "emit_interim": 1,
+    "emit_paths": 1,
+    "path_sessions": 4,
     "use_lbr": 1,
     "debug_log": 1,
     "capture_args": 1,
@@ -143,6 +147,7 @@ def test_object_has_exactly_the_programs_the_loader_knows() -> None:
     found = symbols(lambda kind, section: kind == "STT_FUNC" and section != ".text")
     known = {program for mechanism in Mechanism for program in mechanism.row.programs}
     known |= {way.program for way in WAYS.values()}
+    known |= {"rsn_block"}
     assert set(found) == known | {*load.TASK_PROGRAMS, load.COUNTED_BY, process_ids.PROGRAM}
 
 

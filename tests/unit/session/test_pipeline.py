@@ -18,6 +18,7 @@ from tests.unit.session.records import (
 
 from retsnoop_py.errors import DataError, OutputError
 from retsnoop_py.session.known import Symbol, UserSymbol
+from retsnoop_py.session.paths import Origin, OriginKey
 from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.session.report import Report
 from retsnoop_py.settings import (
@@ -58,6 +59,7 @@ class Recorder:
         symbols: Sequence[Symbol],
         batch: bytes | memoryview,
         users: Sequence[UserSymbol] = (),
+        origins: Sequence[tuple[OriginKey, Origin]] = (),
     ) -> None:
         self.users += users
         if len(self.batches) >= self.good:

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Probes in the blocks of functions: one tracefs event with many probes, told apart by their
+ * addresses. A hit in a thread that has a session goes into the ring of the call.
+ */
+#ifndef RSN_BLOCK_BPF_H
+#define RSN_BLOCK_BPF_H
+
+#include "probe.bpf.h"
+#include "single_kprobe.bpf.h"
+
+enum {
+	REGISTERS_END = 256, /* registers begin below it; vmlinux.h has some of the struct only */
+};
+
+/* A register of ctx by its offset there. */
+static __always_inline __u64 block_register(struct pt_regs *ctx, __u32 offset)
+{
+	__u64 value = 0;
+
+	if (offset >= REGISTERS_END)
+		return 0;
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)ctx + offset);
+	return value;
+}
+
+/* Reads an operand; a negative errno where it cannot be. */
+static __noinline int block_operand(struct pt_regs *ctx, const struct path_operand *operand,
+				    __u64 *value)
+{
+	__u64 address = operand->disp, size = operand->size;
+
+	*value = 0;
+	if (operand->kind == PATH_NONE)
+		return 0;
+	if (operand->base != PATH_NO_REGISTER)
+		address += block_register(ctx, operand->base);
+	if (operand->kind == PATH_REGISTER) {
+		*value = address;
+		return 0;
+	}
+	if (operand->index != PATH_NO_REGISTER)
+		address += block_register(ctx, operand->index) * operand->scale;
+	size = opaque(size);
+	if (!size || size > sizeof(*value))
+		return -1;
+	return bpf_probe_read_kernel(value, size, (void *)address);
+}
+
+/* The ring of the innermost call, if it is one of the probe's function. */
+static __always_inline struct path_ring *block_ring(struct session *s, __u64 task, __u32 func_id)
+{
+	__u32 depth = s->depth - 1;
+	struct path_rings *rings;
+	struct path_ring *ring;
+	struct rsn_slot *slot;
+
+	if (depth >= RSN_MAX_DEPTH)
+		return NULL;
+	slot = slot_at(s, depth);
+	rings = path_rings_at(s);
+	if (!rings || slot->func_id != func_id)
+		return NULL;
+	if (rings->start_ts != s->rec.start_ts || rings->task != task) {
+		rings->start_ts = s->rec.start_ts;
+		rings->task = task;
+		for (int i = 0; i < PATH_CALLS; i++)
+			rings->rings[i].cnt = 0;
+	}
+	ring = path_ring_at(rings, depth);
+	if (ring->seq != slot->seq)
+		ring->cnt = 0;
+	ring->seq = slot->seq;
+	return ring;
+}
+
+static __noinline int block_hit(struct pt_regs *ctx, struct session *s, __u64 task,
+				struct path_probe *probe)
+{
+	struct path_ring *ring = block_ring(s, task, probe->func_id);
+	__u64 left = 0, right = 0;
+	struct rsn_hit *hit;
+
+	if (!ring)
+		return 0;
+	hit = &ring->hits[ring->cnt & (RSN_PATH_HITS - 1)];
+	hit->probe = probe->number;
+	hit->unread = block_operand(ctx, &probe->left, &left) ? 1 : 0;
+	if (block_operand(ctx, &probe->right, &right))
+		hit->unread |= 2;
+	hit->left = left;
+	hit->right = right;
+	ring->cnt++;
+	return 0;
+}
+
+SEC("kprobe")
+int rsn_block(struct pt_regs *ctx)
+{
+	__u64 address = PT_REGS_IP(ctx) - BREAKPOINT_SIZE, task;
+	struct path_probe *probe;
+	struct session *s;
+
+	if (!ready)
+		return 0;
+	task = bpf_get_current_task();
+	s = session_of(task);
+	if (!s || !s->at_rest)
+		return 0;
+	probe = bpf_map_lookup_elem(&path_probes, &address);
+	if (!probe)
+		return 0;
+	s->at_rest = false;
+	barrier();
+	if (!is_interrupt(s, task, stack_place(PT_REGS_SP(ctx))))
+		block_hit(ctx, s, task, probe);
+	return session_leave(s);
+}
+
+#endif

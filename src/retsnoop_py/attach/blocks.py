@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Probes in the blocks of functions: a kprobe event of tracefs with many probes for each function.
+
+A probe costs 1 to 8 ms to define and the event 0.04 s to enable, whatever it has; a perf event
+and a link for each, as injected probes have, take a hundred times as long. Definitions outlive
+what uses them, so a guard deletes them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Sequence
+
+from retsnoop_py.attach.guard import Guard, hurried, this_owner
+from retsnoop_py.attach.plan import AttachContext
+from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.tracefs import folder_with
+from retsnoop_py.libbpf.links import PerfProbes
+from retsnoop_py.path.probes import PT_REGS, BlockProbe, pack_operands
+
+__all__ = ["BLOCK_EVENTS", "MOST_PROBES", "BlockEvents"]
+
+#: Numbers of our events begin here: those of traced functions (kprobe_events) are below.
+BLOCK_EVENTS = 512
+#: Elements of the map that tells probes apart.
+MOST_PROBES = 1 << 14
+_PERF_TYPE_TRACEPOINT = 2
+_HEAD = struct.Struct("=II")
+
+
+class BlockEvents:
+    """The probes of a run in blocks of functions; more can be added while it goes on.
+
+    Making one raises UnavailableError where tracefs has no kprobe_events.
+    """
+
+    def __init__(self, context: AttachContext) -> None:
+        folder = folder_with(context.facts.root, "kprobe_events")
+        text = context.facts.kallsyms.address_of("_text")
+        if folder is None or text is None:
+            missing = "`_text` in /proc/kallsyms" if folder else "kprobe_events in tracefs"
+            raise UnavailableError(
+                f"the way of a call cannot be followed here: there is no {missing}",
+                "mount tracefs, and run with CAP_SYSLOG",
+            )
+        self._folder = folder
+        self._text = text
+        self._context = context
+        self._owner = this_owner(os.getpid())
+        self._guard: Guard | None = None
+        self._fds: list[int] = []
+        self._events = 0
+        #: Probes that are attached, by their numbers.
+        self.probes: list[tuple[int, BlockProbe]] = []
+
+    def attach(self, func_id: int, probes: Sequence[BlockProbe]) -> list[tuple[BlockProbe, int]]:
+        """Attach ``probes``, of blocks of the function ``func_id``; those refused, with errnos.
+
+        Raises UnavailableError where definitions cannot be written or guarded.
+        """
+        if self._guard is None:
+            changes = self._context.system_changes
+            self._guard = Guard(system_changes=changes, tracefs=self._folder, owner=self._owner)
+        number = BLOCK_EVENTS + self._events
+        self._events += 1
+        self._guard.announce(number + 1)
+        refused = []
+        with hurried(len(probes), system_changes=self._context.system_changes):
+            try:
+                definitions = os.open(self._folder / "kprobe_events", os.O_WRONLY | os.O_APPEND)
+            except OSError as error:
+                raise UnavailableError(
+                    f"{self._folder}/kprobe_events cannot be written: {error.strerror}",
+                    "`dmesg` may name a lockdown",
+                ) from error
+            try:
+                defined = 0
+                for probe in probes:
+                    if self._context.stopping():
+                        break
+                    placed, failed = self._define(definitions, number, probe)
+                    if failed:
+                        refused.append((probe, failed))
+                        continue
+                    self._tell(func_id, placed)
+                    defined += 1
+            finally:
+                os.close(definitions)
+            if defined:
+                self._connect(number)
+        return refused
+
+    def _name(self, number: int) -> str:
+        return f"rsnoop_{self._owner}/in{number}_{self._owner}"
+
+    def _define(self, fd: int, number: int, probe: BlockProbe) -> tuple[BlockProbe, int]:
+        """Define one, where the kernel lets it be; the probe as it is then, or an errno."""
+        failed = 0
+        for address in (probe.address, *probe.places):
+            line = f"p:{self._name(number)} _text+{address - self._text}\n"
+            try:
+                os.write(fd, line.encode())
+            except OSError as error:
+                failed = failed or error.errno or errno.EINVAL
+                if error.errno in (errno.EEXIST, errno.EBUSY):
+                    break
+                continue
+            compare = probe.compare if address == probe.address else None
+            return BlockProbe(probe.block, address, compare), 0
+        return probe, failed
+
+    def _tell(self, func_id: int, probe: BlockProbe) -> None:
+        """Let the program know what to do at a probe."""
+        number = len(self.probes)
+        value = _HEAD.pack(number, func_id) + pack_operands(probe.compare, PT_REGS)
+        self._context.obj.map("path_probes").update(struct.pack("=Q", probe.address), value)
+        self.probes.append((func_id, probe))
+
+    def _connect(self, number: int) -> None:
+        """Attach the program to an event and enable it."""
+        path = self._folder / "events" / self._name(number) / "id"
+        program = self._context.obj.program("rsn_block")
+        use_link = self._context.features.cookie
+        probes = PerfProbes(
+            program.fd, _PERF_TYPE_TRACEPOINT, int(path.read_text()), use_link=use_link
+        )
+        (error,) = probes.attach([0], [0])
+        if error:
+            raise UnavailableError(
+                f"the kernel refuses a program on a kprobe event: {os.strerror(error)}",
+                "report this, with `uname -r`",
+            )
+        self._fds += [fd for fds in probes.take() for fd in fds if fd >= 0]
+
+    def detach(self) -> None:
+        """Detach all and have the definitions deleted. Idempotent."""
+        fds, self._fds = self._fds, []
+        for fd in fds:
+            os.close(fd)
+        guard, self._guard = self._guard, None
+        if guard:
+            guard.finish()

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Following the ways of calls in a live run: reading code, attaching to blocks, what ways mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from retsnoop_py.attach.blocks import MOST_PROBES, BlockEvents
+from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.selection.globs import NameGlob, parse
+from retsnoop_py.session.paths import Origin, Path
+
+if TYPE_CHECKING:
+    from retsnoop_py.attach.plan import AttachContext
+    from retsnoop_py.kernel.facts import KernelFacts
+    from retsnoop_py.libbpf.object import BpfObject
+    from retsnoop_py.path.analysis import FunctionPaths
+    from retsnoop_py.path.text import CodeSource
+    from retsnoop_py.symbolize.sources import KernelImages
+
+__all__ = ["PathProbes", "configure_paths"]
+
+#: Sessions whose ways are kept at a time, of 6 KiB each.
+_SESSIONS = 1024
+#: Bytes of an item of the log: its header and 64 hits.
+_ITEM_BYTES = 24 + 64 * 24
+
+
+def configure_paths(obj: BpfObject, sessions: int) -> None:
+    """Before load: make room for the ways of calls; ``sessions`` are those at a time."""
+    log_bytes = int.from_bytes(obj.global_bytes(".rodata", "log_bytes")[:], "little")
+    logs, room = obj.map("logs"), min(sessions, _SESSIONS)
+    logs.set_value_size(logs.value_size + _ITEM_BYTES)
+    for name, value in (
+        ("emit_paths", 1),
+        ("path_sessions", room),
+        ("log_bytes", log_bytes + _ITEM_BYTES),
+    ):
+        obj.set_global(".rodata", name, value)
+    obj.map("paths").set_max_entries(room)
+    obj.map("path_probes").set_max_entries(MOST_PROBES)
+
+
+class PathProbes:
+    """The functions of a run whose calls are followed block by block.
+
+    Knows what ways mean: :class:`retsnoop_py.session.paths.Origins`. ``said`` has, in words, what
+    could not be followed and why. A context manager that detaches.
+    """
+
+    def __init__(
+        self, facts: KernelFacts, functions: Sequence[Function], images: KernelImages | None
+    ) -> None:
+        self._facts = facts
+        self._functions = functions
+        self._images = images
+        self._stack = ExitStack()
+        self._source: CodeSource | None = None
+        self._events: BlockEvents | None = None
+        self._followed: dict[int, FunctionPaths] = {}
+        #: Function and block by the number of a probe.
+        self._blocks: list[tuple[int, int]] = []
+        self.said: list[str] = []
+
+    def matching(self, globs: Sequence[str]) -> list[int]:
+        """The ids of the functions that ``globs`` match. Raises InputError for one without."""
+        found: dict[int, None] = {}
+        for text in globs:
+            glob = parse(text)
+            if not isinstance(glob, NameGlob):
+                raise InputError(f"--path {text}: a way is followed by function names only")
+            own = [
+                number
+                for number, function in enumerate(self._functions)
+                if fnmatchcase(function.name, glob.name)
+                and (glob.module is None or fnmatchcase(function.module or "", glob.module))
+            ]
+            if not own:
+                raise InputError(
+                    f"--path {text} matches no traced function",
+                    "name one that can be traced: `retsnoop-py functions GLOB` lists them",
+                )
+            found.update(dict.fromkeys(own))
+        return list(found)
+
+    def read(self, ids: Sequence[int], max_blocks: int) -> None:
+        """Read the code of functions; before anything is attached, which changes it.
+
+        Raises PrivilegeError or UnavailableError where the kernel's code cannot be read.
+        """
+        from retsnoop_py.path.analysis import read_paths
+
+        source = self._open_source()
+        for number in ids:
+            function = self._functions[number]
+            try:
+                paths = read_paths(self._facts, function, source)
+            except RetsnoopError as error:
+                self.said.append(f"--path: {function.label}: {error.message}")
+                continue
+            if len(paths.graph.blocks) > max_blocks:
+                self.said.append(
+                    f"--path: {function.label} has {len(paths.graph.blocks)} blocks, more than "
+                    f"{max_blocks}: --max-blocks {len(paths.graph.blocks)} follows it"
+                )
+                continue
+            self._followed[number] = paths
+
+    def _open_source(self) -> CodeSource:
+        from retsnoop_py.path.text import Kcore, VmlinuxText
+
+        if self._source is None:
+            try:
+                self._source = self._stack.enter_context(Kcore(self._facts.root / "proc/kcore"))
+            except RetsnoopError:
+                vmlinux = self._images.vmlinux() if self._images is not None else None
+                if vmlinux is None:
+                    raise
+                self._source = VmlinuxText(vmlinux.dwarf.path, vmlinux.bias)
+        return self._source
+
+    def attach(self, context: AttachContext) -> None:
+        """Attach to the blocks of what was read; once for each function."""
+        if self._events is None:
+            self._events = BlockEvents(context)
+        for number, paths in self._followed.items():
+            if paths.probed:
+                continue
+            before = len(self._events.probes)
+            self._events.attach(number, paths.probes)
+            for func_id, probe in self._events.probes[before:]:
+                self._blocks.append((func_id, probe.block))
+                paths.probed[probe.block] = probe
+            if not paths.probed:
+                raise UnavailableError(
+                    f"the kernel takes no probe in {paths.function.label}",
+                    "choose another function",
+                )
+
+    def origin(self, path: Path) -> Origin | None:
+        """See :class:`retsnoop_py.session.paths.Origins`."""
+        paths = self._followed.get(path.id)
+        if paths is None:
+            return None
+        hits = [self._blocks[hit.probe][1] for hit in path.hits if hit.probe < len(self._blocks)]
+        return paths.origin(hits, path.result, is_cut=path.earlier > 0)
+
+    def detach(self) -> None:
+        """Detach from all blocks. Idempotent."""
+        if self._events is not None:
+            self._events.detach()
+
+    def close(self) -> None:
+        """Detach and let go of the kernel's code. Idempotent."""
+        self.detach()
+        self._stack.close()

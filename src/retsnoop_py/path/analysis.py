@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A function whose calls are followed: its blocks, its probes, and what a way through it means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from retsnoop_py.errors import DataError, UnavailableError
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.path.blocks import Graph, cut
+from retsnoop_py.path.decide import Decided, Decision, Returned, decide
+from retsnoop_py.path.follow import Way, follow
+from retsnoop_py.path.names import Namer
+from retsnoop_py.path.probes import BlockProbe, place_probes
+from retsnoop_py.path.text import CodeSource, read_function
+from retsnoop_py.session.paths import Condition, Origin, Place
+
+if TYPE_CHECKING:
+    from retsnoop_py.kernel.facts import KernelFacts
+    from retsnoop_py.kernel.kallsyms import Symbol
+
+__all__ = ["FunctionPaths", "read_paths"]
+
+
+def read_paths(facts: KernelFacts, function: Function, source: CodeSource) -> FunctionPaths:
+    """The blocks of ``function``. Raises UnavailableError where its code cannot be read."""
+    if facts.machine != "x86_64":
+        raise UnavailableError(f"machine code of {facts.machine} is not understood yet")
+    symbols = facts.kallsyms
+    hit = symbols.lookup(function.address)
+    if hit is None or hit[1]:
+        raise UnavailableError("it is not in /proc/kallsyms any more")
+    symbol: Symbol = hit[0]
+    code = read_function(symbol, symbols, source)
+    if code is None:
+        raise UnavailableError(f"{source.name} does not have its code")
+    from retsnoop_py.path.x86 import decode
+
+    def name_of(address: int) -> str | None:
+        found = symbols.lookup(address)
+        return found[0].name if found and not found[1] else None
+
+    return FunctionPaths(function, cut(code, decode, name_of), Namer(facts, function, name_of))
+
+
+class FunctionPaths:
+    """One function: where its probes go, and what is known of its ways."""
+
+    def __init__(self, function: Function, graph: Graph, namer: Namer) -> None:
+        self.function = function
+        self.graph = graph
+        self.probes = place_probes(graph)
+        #: Those that are attached, by block.
+        self.probed: dict[int, BlockProbe] = {}
+        self._namer = namer
+        namer.learn(graph)
+
+    def origin(self, hits: Sequence[int], result: int, *, is_cut: bool) -> Origin:
+        """What the way means on which the probes of these blocks were hit, in this order."""
+        way = follow(self.graph, hits, self.probed, is_cut=is_cut)
+        try:
+            decision = decide(self.graph, way, result, self._namer.name_of)
+        except (DataError, IndexError, KeyError, ValueError) as error:
+            decision = Decision(None, None, f"its code is not understood: {error}")
+        blocks = tuple(self.graph.blocks[index].start for index in way.blocks)
+        return self._origin(blocks, way, decision)
+
+    def _origin(self, blocks: tuple[int, ...], way: Way, decision: Decision) -> Origin:
+        returned, decided = decision.returned, decision.decided
+        return Origin(
+            blocks,
+            returned.made.value if returned else "unknown",
+            returned.callee if returned else None,
+            self._returned(returned) if returned else None,
+            self._decided(decided) if decided else None,
+            self._condition(way, decided) if decided else None,
+            decision.unknown,
+        )
+
+    def _insn_text(self, address: int) -> str:
+        block = self.graph.at(address)
+        for insn in block.insns if block else ():
+            if insn.address == address:
+                return insn.text
+        return ""
+
+    def _returned(self, returned: Returned) -> Place:
+        shared = "shared" if returned.ways > 1 else ""
+        return Place(returned.address, self._insn_text(returned.address), shared)
+
+    def _decided(self, decided: Decided) -> Place:
+        compare = decided.flags.insn if decided.flags else None
+        text = self._insn_text(decided.address)
+        if compare is not None and compare.address != decided.address:
+            text = f"{compare.text}; {text}"
+        return Place(decided.address, text, "check" if decided.checks else "")
+
+    def _condition(self, way: Way, decided: Decided) -> Condition:
+        named = self._namer.condition(decided)
+        return Condition(
+            named.text,
+            self._namer.operands(decided, self._hit_of(way, decided)),
+            decided.taken if decided.moment else None,
+        )
+
+    def _hit_of(self, way: Way, decided: Decided) -> int:
+        """The index of the hit at which the operands were read; -1 if they were not."""
+        if decided.flags is None:
+            return -1
+        compare = decided.flags.insn.address
+        for position in range(decided.position, -1, -1):
+            index = way.blocks[position]
+            block = self.graph.blocks[index]
+            if block.start <= compare < block.last.end:
+                probe = self.probed.get(index)
+                at = probe.compare.address if probe and probe.compare else None
+                return way.hits[position] if at == compare else -1
+        return -1

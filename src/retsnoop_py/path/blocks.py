@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The basic blocks of a function, and how control goes from one to the other."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+
+from retsnoop_py.path.insn import Decoder, Flow, Insn
+from retsnoop_py.path.text import FunctionCode
+from retsnoop_py.value import Value
+
+__all__ = ["Block", "Graph", "Names", "cut"]
+
+#: What an address is called: the symbol that begins there; None in the middle of one.
+Names = Callable[[int], str | None]
+
+#: Where functions return through on kernels that guard returns (6.0, 6.5, 6.15).
+_RETURN_THUNKS = ("__x86_return_thunk", "srso_", "retbleed_", "its_return_thunk")
+#: Where they jump or call through on kernels that guard indirect branches.
+_INDIRECT_THUNKS = ("__x86_indirect_", "its_thunk")
+#: Functions that never return; the kernel's objtool has the whole list (noreturns.h).
+_NO_RETURN = frozenset(
+    {
+        *("__stack_chk_fail", "panic", "nmi_panic", "do_exit", "make_task_dead", "do_group_exit"),
+        *("__fortify_panic", "fortify_panic", "rewind_stack_and_make_dead", "usercopy_abort"),
+        *("__module_put_and_kthread_exit", "kthread_exit", "kthread_complete_and_exit"),
+    }
+)
+_PADDING = ("int3", "nop")
+
+
+class Block(Value):
+    """Instructions that run one after the other.
+
+    ``next`` are the indexes of the blocks behind it: of a branch first the one that is reached
+    by falling through, then its target, -1 for one that is outside. ``exit`` says how it leaves
+    the function, if it does: ``return``, or ``tail`` with ``callee``, whose name is None for a
+    jump that leads nobody knows where: out of the function, or through a table.
+    """
+
+    index: int
+    insns: tuple[Insn, ...]
+    next: tuple[int, ...] = ()
+    exit: str = ""
+    callee: str | None = None
+
+    @property
+    def start(self) -> int:
+        """The address of its first instruction."""
+        return self.insns[0].address
+
+    @property
+    def last(self) -> Insn:
+        """What it ends in."""
+        return self.insns[-1]
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether it ends in a conditional jump."""
+        return self.last.flow is Flow.BRANCH
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it ends in an indirect jump."""
+        return self.last.flow is Flow.INDIRECT
+
+
+class Graph:
+    """The blocks of a function in the order of their addresses; ``entry`` is the first's index."""
+
+    def __init__(self, code: FunctionCode, blocks: tuple[Block, ...]) -> None:
+        self.code = code
+        self.blocks = blocks
+        self._starts = [block.start for block in blocks]
+        entry = self.at(code.address)
+        self.entry = entry.index if entry else 0
+        self.before: list[list[int]] = [[] for _ in blocks]
+        for block in blocks:
+            for index in dict.fromkeys(block.next):
+                if index >= 0:
+                    self.before[index].append(block.index)
+
+    def at(self, address: int) -> Block | None:
+        """The block that has ``address``."""
+        index = bisect_right(self._starts, address) - 1
+        if index < 0 or address >= self.blocks[index].last.end:
+            return None
+        return self.blocks[index]
+
+
+def cut(code: FunctionCode, decode: Decoder, names: Names) -> Graph:
+    """The blocks of ``code``; ``names`` tells what it calls and jumps to."""
+    parts = [[_plain(one, names) for one in decode(part.code, part.address)] for part in code.parts]
+    insns = {one.address: one for part in parts for one in part}
+    leaders = _leaders(parts, insns)
+    runs = [run for part in parts for run in _runs(part, leaders)]
+    runs = sorted((run for run in runs if run), key=lambda run: run[0].address)
+    starts = {run[0].address: index for index, run in enumerate(runs)}
+    return Graph(
+        code, tuple(_block(index, run, starts, code, names) for index, run in enumerate(runs))
+    )
+
+
+def _plain(insn: Insn, names: Names) -> Insn:
+    """``insn`` without the thunks it goes through."""
+    if insn.flow not in (Flow.JUMP, Flow.CALL) or not insn.target:
+        return insn
+    name = names(insn.target) or ""
+    if insn.flow is Flow.JUMP and name.startswith(_RETURN_THUNKS):
+        return insn._replace(flow=Flow.RETURN, target=0)
+    if name.startswith(_INDIRECT_THUNKS):
+        flow = Flow.INDIRECT if insn.flow is Flow.JUMP else Flow.CALL
+        return insn._replace(flow=flow, target=0)
+    if insn.flow is Flow.CALL and name in _NO_RETURN:
+        return insn._replace(flow=Flow.STOP)
+    return insn
+
+
+def _is_trap(insn: Insn) -> bool:
+    """Whether it is how WARN() says so, after which the kernel goes on behind it."""
+    return insn.flow is Flow.STOP and insn.text.startswith("ud")
+
+
+def _leaders(parts: Iterable[list[Insn]], insns: dict[int, Insn]) -> set[int]:
+    leaders = set()
+    for part in parts:
+        if part:
+            leaders.add(part[0].address)
+        for one in part:
+            if one.flow in (Flow.JUMP, Flow.BRANCH) and one.target in insns:
+                leaders.add(one.target)
+            if one.flow not in (Flow.NEXT, Flow.CALL) and not _is_trap(one):
+                leaders.add(one.end)
+    return leaders
+
+
+def _runs(part: list[Insn], leaders: set[int]) -> Iterable[list[Insn]]:
+    """The instructions of each block of ``part``, without the padding between blocks."""
+    run: list[Insn] = []
+    for insn in part:
+        if insn.address in leaders and run:
+            yield run
+            run = []
+        if insn.text.startswith("int3") and not run:
+            continue
+        run.append(insn)
+    if run and not all(insn.text.startswith(_PADDING) for insn in run):
+        yield run
+
+
+def _block(
+    index: int, run: list[Insn], starts: dict[int, int], code: FunctionCode, names: Names
+) -> Block:
+    last = run[-1]
+    behind = starts.get(last.end, -1)
+    on = (behind,) if behind >= 0 else ()
+    target = starts.get(last.target, -1)
+    insns = tuple(run)
+    match last.flow:
+        case Flow.NEXT | Flow.CALL:
+            return Block(index, insns, on)
+        case Flow.STOP:
+            return Block(index, insns, on if _is_trap(last) else ())
+        case Flow.RETURN:
+            return Block(index, insns, exit="return")
+        case Flow.INDIRECT:
+            return Block(index, insns, exit="tail")
+        case Flow.JUMP if target >= 0:
+            return Block(index, insns, (target,))
+        case Flow.JUMP:
+            return Block(index, insns, exit="tail", callee=names(last.target))
+    if target >= 0 or code.contains(last.target):
+        return Block(index, insns, (behind, target))
+    return Block(index, insns, (behind, -1), exit="tail", callee=names(last.target))

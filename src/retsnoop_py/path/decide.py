@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Where a call made its result, and which condition decided that it did.
+
+The result's node (:mod:`retsnoop_py.path.values`) tells where the number was made. The deciding
+branch is the last conditional jump on the way whose other side can still reach a return with
+another number: jumps behind it - of cleaning up, of the stack protector, of tests of the error
+itself - could not have avoided the failure any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from retsnoop_py.path import x86 as machine
+from retsnoop_py.path.blocks import Graph, Names
+from retsnoop_py.path.follow import Way
+from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Reg
+from retsnoop_py.path.values import Flags, Moment, Node, Run, evaluate
+from retsnoop_py.value import Value, replace
+
+__all__ = ["Decided", "Decision", "Made", "Returned", "decide"]
+
+#: Ways that are followed from the other side of a jump before it is said that nobody knows.
+_MAX_STATES = 20_000
+_MASK32 = 0xFFFFFFFF
+
+
+class Made(Enum):
+    """How a result came to be."""
+
+    #: A number in the code.
+    CONSTANT = "constant"
+    #: Computed, without a jump, of something that was compared: setcc, sbb, a sign bit.
+    COMPUTED = "computed"
+    #: What a function returned that was called.
+    CALLEE = "callee"
+    #: Read from memory.
+    MEMORY = "memory"
+    #: What the caller gave.
+    ARGUMENT = "argument"
+    UNKNOWN = "unknown"
+
+
+class Returned(Value):
+    """Where the result was made: at ``address``, by the ``step``-th instruction that ran.
+
+    ``callee`` is the function that made it, None if its name is not known. ``ways``: so many
+    blocks lead to the one that makes it, which the compiler may share between several returns.
+    """
+
+    made: Made
+    address: int
+    step: int
+    node: Node
+    callee: str | None = None
+    ways: int = 1
+
+
+class Decided(Value):
+    """The deciding instruction: a conditional jump, or a cmov, setcc or shift in its place.
+
+    ``flags`` is what it looked at, ``condition`` what held then. ``checks``: all it tested is the
+    result that a called function had given.
+    """
+
+    address: int
+    step: int
+    condition: str
+    flags: Flags | None
+    moment: Moment | None = None
+    taken: bool = False
+    checks: bool = False
+    position: int = -1
+
+
+class Decision(Value):
+    """What is known of a failing call: where its result was made, and what decided.
+
+    ``unknown`` says why something is missing.
+    """
+
+    returned: Returned | None
+    decided: Decided | None
+    unknown: str | None = None
+
+
+#: What was made elsewhere is known here only by testing it.
+_TESTED = (Made.CALLEE, Made.MEMORY, Made.ARGUMENT)
+#: Each condition and its opposite.
+_OPPOSITE = {
+    "e": "ne",
+    "b": "ae",
+    "be": "a",
+    "l": "ge",
+    "le": "g",
+    "s": "ns",
+    "o": "no",
+    "p": "np",
+    "rcxz": "nrcxz",
+}
+_OPPOSITE |= {other: one for one, other in _OPPOSITE.items()}
+
+
+def decide(graph: Graph, way: Way, result: int, names: Names) -> Decision:
+    """What decided that the call which took ``way`` returned ``result`` (raw, 64 bits)."""
+    if not way.blocks:
+        return Decision(None, None, "no block of it was seen to run")
+    run = evaluate(graph, way.blocks, names, is_cut=way.is_cut)
+    if not way.ends:
+        return Decision(None, None, "the end of its way was not seen")
+    returned, choice = _origin(graph, way, run, result)
+    if returned.made is Made.UNKNOWN and way.is_cut:
+        return Decision(None, None, "its result was made before the blocks that were kept")
+    decided, unknown = _Search(graph, way, run, result, returned).last(choice)
+    if decided is not None and 0 <= decided.step < len(run.positions):
+        decided = replace(decided, position=run.positions[decided.step])
+    if decided is None and unknown is None:
+        unknown = _nothing_decides(returned, way)
+    return Decision(returned, decided, unknown)
+
+
+def _nothing_decides(returned: Returned, way: Way) -> str:
+    if returned.made is Made.CALLEE:
+        return f"it returns what {returned.callee or 'a called function'} gave it"
+    if way.is_cut:
+        return "what decided came before the blocks that were kept"
+    if returned.made is Made.CONSTANT:
+        return "no conditional jump could have avoided it: it always returns this"
+    return "no conditional jump could have avoided it"
+
+
+def _is_result(value: int, result: int) -> bool:
+    """Whether ``value`` is what was returned; ints have 32 bits."""
+    return value & _MASK32 == result & _MASK32 and (
+        -(1 << 31) <= value < 1 << 32 or value & (1 << 64) - 1 == result & (1 << 64) - 1
+    )
+
+
+def _origin(graph: Graph, way: Way, run: Run, result: int) -> tuple[Returned, Decided | None]:
+    """Where the result was made; what decided it there, if it was no jump."""
+    node, choice = run.result, None
+    while node.kind == "select":
+        node, choice = _selected(node, result)
+    at = _block_of(way, run, node)
+    ways = len(graph.before[at]) if at is not None else 1
+    made, callee = Made.UNKNOWN, None
+    match node.kind:
+        case "const":
+            made = Made.CONSTANT
+        case "call":
+            made, callee = Made.CALLEE, node.name
+        case "load":
+            made = Made.MEMORY
+        case "param":
+            made = Made.ARGUMENT
+        case "op" | "cond":
+            made = Made.COMPUTED
+            choice = _computed(node) or choice
+    return Returned(made, node.at, node.step, node, callee, ways), choice
+
+
+def _block_of(way: Way, run: Run, node: Node) -> int | None:
+    if not 0 <= node.step < len(run.positions):
+        return None
+    return way.blocks[run.positions[node.step]]
+
+
+def _selected(node: Node, result: int) -> tuple[Node, Decided | None]:
+    """Which side of a cmov was taken, by the number that came out; and that this decided."""
+    new, old = node.args
+    condition = node.name or ""
+    fits = [one.kind != "const" or _is_result(one.value, result) for one in (new, old)]
+    if fits[0] == fits[1]:
+        # both would do: a constant says more than what is not known
+        fits = [one.kind == "const" for one in (new, old)]
+        if fits[0] == fits[1]:
+            return Node("unknown", node.step, node.at), None
+    if not fits[0]:
+        condition = _OPPOSITE.get(condition, "")
+    chosen = new if fits[0] else old
+    return chosen, Decided(node.at, node.step, condition, node.flags, taken=fits[0])
+
+
+def _computed(node: Node) -> Decided | None:
+    """The comparison of which a result was computed without a jump."""
+    if node.kind == "cond":
+        return Decided(node.at, node.step, node.name or "", node.flags)
+    if node.kind == "op":
+        if node.name == "sar" and node.args[1].kind == "const" and node.args[1].value in (31, 63):
+            # all bits are the sign
+            zero = Node("const", node.step, node.at, value=0)
+            size = 4 if node.args[1].value == 31 else 8
+            insn = Insn(node.at, 0, "sar", "sar")
+            flags = Flags(insn, "cmp", node.args[0], zero, size)
+            return Decided(node.at, node.step, "l", flags)
+        for one in node.args:
+            found = _computed(one)
+            if found:
+                return found
+    return None
+
+
+def _leaves(node: Node) -> Iterable[Node]:
+    if node.kind == "op":
+        for one in node.args:
+            yield from _leaves(one)
+    elif node.kind != "const":
+        yield node
+
+
+class _Search:
+    """The search for the deciding branch of one run."""
+
+    def __init__(self, graph: Graph, way: Way, run: Run, result: int, returned: Returned) -> None:
+        self._graph = graph
+        self._way = way
+        self._run = run
+        self._result = result
+        self._returned = returned
+
+    def last(self, choice: Decided | None) -> tuple[Decided | None, str | None]:
+        """The last one that could have avoided the result; or why it cannot be told."""
+        gap = max(self._way.gaps, default=-1)
+        for moment in reversed(self._run.moments):
+            if choice is not None and moment.step < choice.step:
+                return choice, None
+            if moment.position < gap:
+                return None, "an access to memory faulted, or blocks that ran were not seen"
+            if moment.position == len(self._way.blocks) - 1 and not self._leaves_here(moment):
+                continue
+            taken = self._taken(moment)
+            if taken is None:
+                continue
+            about = self._is_about_result(moment)
+            if about and not self._is_check(moment):
+                continue
+            if about or self._can_avoid(moment, taken):
+                condition = moment.insn.condition
+                held = condition if taken else _OPPOSITE.get(condition, "")
+                decided = Decided(
+                    moment.insn.address,
+                    moment.step,
+                    held,
+                    moment.flags,
+                    moment,
+                    taken,
+                    about,
+                )
+                return decided, None
+        if choice is None and gap >= 0:
+            return None, "an access to memory faulted, or blocks that ran were not seen"
+        return choice, None
+
+    def _leaves_here(self, moment: Moment) -> bool:
+        """Whether the way leaves the function by this very jump: a conditional tail call."""
+        return self._graph.blocks[self._way.blocks[moment.position]].exit == "tail"
+
+    def _taken(self, moment: Moment) -> bool | None:
+        """Whether a jump was taken; None where both sides lead to the same block."""
+        block = self._graph.blocks[self._way.blocks[moment.position]]
+        fall, target = block.next
+        if moment.position + 1 >= len(self._way.blocks):
+            return True
+        if fall == target:
+            return None
+        following = self._way.blocks[moment.position + 1]
+        return following == target if following in (fall, target) else None
+
+    def _is_about_result(self, moment: Moment) -> bool:
+        """Whether all that a jump tests is the result, after it was made."""
+        flags, node = moment.flags, self._returned.node
+        if flags is None or moment.step < self._returned.step:
+            return False
+        sides = [one for one in (flags.left, flags.right) if one.kind != "const"]
+        return bool(sides) and all(set(_leaves(one)) == {node} for one in sides)
+
+    def _is_check(self, moment: Moment) -> bool:
+        """Whether a test of the result asks if it is a failure, and not which.
+
+        Of a number in the code that has been known before.
+        """
+        flags = moment.flags
+        if flags is None or self._returned.made not in _TESTED:
+            return False
+        if flags.op in ("test", "and", "or"):
+            return flags.left is flags.right or flags.right.value in (-1, 0)
+        return flags.right.kind == "const" and flags.right.value in (0, -1, -4095, -4096)
+
+    def _can_avoid(self, moment: Moment, taken: bool) -> bool:
+        block = self._graph.blocks[self._way.blocks[moment.position]]
+        other = block.next[0] if taken else block.next[1]
+        if other < 0:
+            return bool(block.exit) and not taken  # a tail call gives what it likes
+        node = self._returned.node
+        holders = frozenset(
+            place
+            for places in (moment.regs, moment.slots)
+            for place, one in places.items()
+            if one is node or (one.kind == "const" and _is_result(one.value, self._result))
+        )
+        top = moment.regs.get(machine.STACK)
+        frame = moment.regs.get("rbp")
+        depth = top.value if top is not None and top.kind == "stack" else 0
+        base = frame.value if frame is not None and frame.kind == "stack" else None
+        return self._reaches_other(other, _Holders(holders, depth, base))
+
+    def _reaches_other(self, start: int, holders: _Holders) -> bool:
+        """Whether some way from a block reaches a return with another number."""
+        waiting = [(start, holders)]
+        seen = set(waiting)
+        while waiting:
+            index, held = waiting.pop()
+            block = self._graph.blocks[index]
+            for insn in block.insns:
+                held = self._after(held, insn)
+            if block.exit == "return":
+                if machine.RESULT not in held.places:
+                    return True
+            elif block.exit:
+                return True
+            for following in block.next:
+                key = (following, held)
+                if following >= 0 and key not in seen:
+                    seen.add(key)
+                    waiting.append(key)
+            if len(seen) > _MAX_STATES:
+                return True
+        return False
+
+    def _after(self, held: _Holders, insn: Insn) -> _Holders:
+        """Where the result is after an instruction, if it was at ``held`` before."""
+        operands, places = insn.operands, held.places
+        if insn.flow is Flow.CALL:
+            return held.without(machine.CLOBBERED)
+        if insn.flow is not Flow.NEXT:
+            return held
+        if insn.address == self._returned.address and insn.writes:
+            made = self._returned.made in (Made.CONSTANT, Made.COMPUTED)
+            return held.also(insn.writes[0]) if made else held.without(insn.writes)
+        if insn.op in ("mov", "movsx", "movzx") and len(operands) == 2:
+            return self._moved(held, insn)
+        if insn.op in ("push", "pop"):
+            return held.pushed(insn)
+        if machine.STACK in insn.writes:
+            return held.moved(insn)
+        kept = insn.op == "cmov" and all(
+            isinstance(one, Reg) and one.name in places for one in operands
+        )
+        if kept or not insn.writes:
+            return held
+        return held.also(insn.writes[0]) if self._makes_same(insn) else held.without(insn.writes)
+
+    def _makes_same(self, insn: Insn) -> bool:
+        """Whether an instruction makes the very number without moving a constant."""
+        operands = insn.operands
+        if insn.op == "xor" and not self._result:
+            return operands[0] == operands[1]
+        return insn.op == "or" and self._result & _MASK32 == _MASK32 and _minus_one(operands)
+
+    def _moved(self, held: _Holders, insn: Insn) -> _Holders:
+        target, source = insn.operands
+        if isinstance(source, Imm):
+            has = _is_result(source.value, self._result) and target.size >= 4
+        elif isinstance(source, Mem):
+            slot = held.slot(source)
+            has = slot is not None and slot in held.places
+        else:
+            has = source.name in held.places and source.size >= 4
+        place = target.name if isinstance(target, Reg) else None
+        where: str | int | None = place
+        if isinstance(target, Mem):
+            where = held.slot(target)
+        if where is None:
+            return held
+        return held.also(where) if has else held.without((where,))
+
+
+def _minus_one(operands: Iterable[object]) -> bool:
+    return any(isinstance(one, Imm) and one.value == -1 for one in operands)
+
+
+class _Holders(Value):
+    """Registers and stack slots that hold the result.
+
+    ``depth`` and ``frame`` are where stack and frame pointer are, from the stack pointer at the
+    entry; ``frame`` is None where rbp is no frame pointer.
+    """
+
+    places: frozenset[str | int]
+    depth: int
+    frame: int | None
+
+    def slot(self, memory: Mem) -> int | None:
+        """The slot that a memory operand is, if it is one."""
+        if memory.at or memory.segment:
+            return None
+        if memory.base == machine.STACK:
+            return self.depth + memory.disp
+        if memory.base == "rbp" and self.frame is not None:
+            return self.frame + memory.disp
+        return None
+
+    def also(self, place: str | int) -> _Holders:
+        """With one more."""
+        if place in self.places:
+            return self
+        return _Holders(self.places | {place}, self.depth, self.frame)
+
+    def without(self, places: Iterable[str | int]) -> _Holders:
+        """Without some."""
+        left = self.places.difference(places)
+        frame = None if "rbp" in places else self.frame
+        if len(left) == len(self.places) and frame == self.frame:
+            return self
+        return _Holders(left, self.depth, frame)
+
+    def pushed(self, insn: Insn) -> _Holders:
+        """After a push or pop."""
+        operand = insn.operands[0] if insn.operands else None
+        if insn.op == "push":
+            depth = self.depth - 8
+            has = isinstance(operand, Reg) and operand.name in self.places
+            places = self.places | {depth} if has else self.places - {depth}
+            return _Holders(places, depth, self.frame)
+        after = _Holders(self.places, self.depth + 8, self.frame)
+        if not isinstance(operand, Reg):
+            return after
+        return (
+            after.also(operand.name)
+            if self.depth in self.places
+            else after.without((operand.name,))
+        )
+
+    def moved(self, insn: Insn) -> _Holders:
+        """After an addition to the stack pointer."""
+        by = insn.operands[1] if len(insn.operands) == 2 else None
+        if not isinstance(by, Imm) or insn.op not in ("add", "sub"):
+            return self
+        depth = self.depth + (by.value if insn.op == "add" else -by.value)
+        return _Holders(self.places, depth, self.frame)

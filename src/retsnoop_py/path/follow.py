@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""From the hits of probes to the blocks that ran."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+
+from retsnoop_py.path.blocks import Graph
+from retsnoop_py.value import Value
+
+__all__ = ["Way", "follow"]
+
+
+class Way(Value):
+    """The blocks that ran, in their order, by index.
+
+    ``gaps`` are positions in ``blocks`` at which no jump leads from the block before: an access
+    to memory faulted there, or hits were lost. ``is_cut``: earlier blocks were not kept.
+    ``ends``: the last one leaves the function.
+    """
+
+    blocks: tuple[int, ...]
+    gaps: frozenset[int] = frozenset()
+    is_cut: bool = False
+    ends: bool = True
+    #: For each of ``blocks`` the index of its hit, -1 for one that was put in between.
+    hits: tuple[int, ...] = ()
+
+
+def follow(
+    graph: Graph, hits: Sequence[int], probed: Collection[int], *, is_cut: bool = False
+) -> Way:
+    """The way that ``hits`` (indexes of blocks) tell of.
+
+    Blocks that are not in ``probed``, where the kernel takes no probe, are put in between where
+    only they can have run. ``is_cut``: hits before the first were not kept.
+    """
+    hidden = frozenset(range(len(graph.blocks))) - frozenset(probed)
+    steps: list[int] = []
+    numbers: list[int] = []
+    gaps = set()
+    for number, index in enumerate(hits):
+        if not steps:
+            between = None if is_cut else _to_first(graph, index, hidden)
+        else:
+            between = _between(graph, steps[-1], lambda at, goal=index: at == goal, hidden)
+            if between is None:
+                gaps.add(len(steps))
+        between = between or [index]
+        steps += between
+        numbers += [*[-1] * (len(between) - 1), number]
+    if not steps:
+        return Way((), ends=False, is_cut=is_cut)
+    blocks = graph.blocks
+    rest: list[int] | None = []
+    if not blocks[steps[-1]].exit:
+        rest = _between(
+            graph, steps[-1], lambda at: bool(blocks[at].exit), hidden, stay_hidden=True
+        )
+    ends, behind = rest is not None, rest or []
+    numbers += [-1] * len(behind)
+    return Way((*steps, *behind), frozenset(gaps), is_cut, ends, tuple(numbers))
+
+
+def _to_first(graph: Graph, index: int, hidden: frozenset[int]) -> list[int]:
+    """The blocks from the entry, which is hidden, to the first that was hit."""
+    if index == graph.entry or graph.entry not in hidden:
+        return [index]
+    way = _between(graph, graph.entry, lambda at: at == index, hidden)
+    return [graph.entry, *way] if way else [index]
+
+
+def _between(
+    graph: Graph,
+    start: int,
+    is_goal: object,
+    hidden: frozenset[int],
+    *,
+    stay_hidden: bool = False,
+) -> list[int] | None:
+    """The shortest way from behind ``start`` through hidden blocks to a goal, which it includes."""
+    assert callable(is_goal)
+    came: dict[int, int] = {}
+    waiting = deque([start])
+    while waiting:
+        at = waiting.popleft()
+        for following in graph.blocks[at].next:
+            if following < 0 or following in came:
+                continue
+            if is_goal(following) and (following in hidden or not stay_hidden):
+                way = [following]
+                while at != start:
+                    way.append(at)
+                    at = came[at]
+                return way[::-1]
+            if following in hidden:
+                came[following] = at
+                waiting.append(following)
+    return None

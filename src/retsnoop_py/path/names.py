@@ -1,0 +1,503 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Expressions in C for what registers held: parameters, members, globals and called functions.
+
+Names come from BTF, which every kernel has that can be traced. Where it does not tell, there is
+no name: the instruction and the numbers are shown then. A union is the case that could be
+guessed wrong; of its variants those count that explain every access of the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from retsnoop_py.errors import DataError
+from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.path import x86 as machine
+from retsnoop_py.path.blocks import Graph, Names
+from retsnoop_py.path.decide import Decided
+from retsnoop_py.path.insn import Insn, Mem, Reg
+from retsnoop_py.path.values import Flags, Node
+from retsnoop_py.session.paths import OperandText
+
+if TYPE_CHECKING:
+    from retsnoop_py.kernel.facts import KernelFacts
+    from retsnoop_py.kernel.functions import Function
+
+__all__ = ["Namer"]
+
+_MASK = (1 << 64) - 1
+_MAX_DEPTH = 8
+_MAX_TEXT = 120
+#: Structs in structs.
+_MAX_NESTING = 12
+#: ``IS_ERR(x)`` is a comparison of the pointer, as an unsigned number, with this.
+_MAX_ERRNO = (-4095, -4096)
+#: Per-CPU variables that are, or begin with, the running task: 6.2 has pcpu_hot, others theirs.
+_CURRENT = frozenset({"current_task", "pcpu_hot", "const_pcpu_hot"})
+_SIGNS = {
+    "e": "==",
+    "ne": "!=",
+    "l": "<",
+    "ge": ">=",
+    "g": ">",
+    "le": "<=",
+    "b": "<",
+    "ae": ">=",
+    "a": ">",
+    "be": "<=",
+    "s": "<",
+    "ns": ">=",
+}
+_UNSIGNED = frozenset({"b", "ae", "a", "be"})
+_OPERATORS = {"+": "+", "-": "-", "&": "&", "|": "|", "^": "^", "<<": "<<", ">>": ">>", "*": "*"}
+_STRUCTS = (Kind.STRUCT, Kind.UNION)
+
+
+class _Named(NamedTuple):
+    """An expression: its text, its BTF type (0: not known), and whether it needs no parentheses."""
+
+    text: str
+    type: int = 0
+    is_atom: bool = True
+
+    @property
+    def inner(self) -> str:
+        """As an operand of another."""
+        return self.text if self.is_atom else f"({self.text})"
+
+
+class _Condition(NamedTuple):
+    text: str
+
+
+class Namer:
+    """Names of what one ``function`` works on."""
+
+    def __init__(self, facts: KernelFacts, function: Function, name_of: Names) -> None:
+        self._facts = facts
+        self._function = function
+        self.name_of = name_of
+        self._params: dict[str, _Named] | None = None
+        self._kallsyms: bytes | None = None
+        self._data: dict[int, str | None] = {}
+        #: (offset, bytes) that the code reads from each parameter, by its register.
+        self._accesses: dict[str, set[tuple[int, int]]] = {}
+        self._returns: dict[str, int] = {}
+
+    def learn(self, graph: Graph) -> None:
+        """Look at what of its parameters the function reads, which tells a union's variant."""
+        entry = graph.blocks[graph.entry] if graph.blocks else None
+        if entry is None:
+            return
+        for register in machine.ARGUMENTS:
+            self._accesses[register] = set(_accesses(graph, register))
+
+    def condition(self, decided: Decided) -> _Condition:
+        """What held when it was decided; empty where that cannot be said in C."""
+        flags = decided.flags
+        if flags is None:
+            return _Condition("")
+        return _Condition(self._comparison(flags, decided.condition) or "")
+
+    def operands(self, decided: Decided, hit: int) -> tuple[OperandText, ...]:
+        """The operands of the comparison that are no constants; ``hit`` has their values."""
+        flags = decided.flags
+        if flags is None or hit < 0:
+            return ()
+        found = []
+        raw = flags.insn.operands
+        for side, node in enumerate((flags.left, flags.right)):
+            if node.kind == "const" or side >= len(raw) or (side and node is flags.left):
+                continue
+            named = self._name(node)
+            text = named.text if named else _operand_text(flags.insn, side)
+            size = raw[side].size
+            signed = bool(named and named.type and self._is_signed(named.type))
+            signed = signed or decided.condition in ("s", "ns", "l", "ge", "g", "le")
+            found.append(OperandText(text[:_MAX_TEXT], hit, side, min(size, 8), signed))
+        return tuple(found)
+
+    # -- conditions --
+
+    def _comparison(self, flags: Flags, condition: str) -> str | None:
+        sign = _SIGNS.get(condition)
+        left, right = flags.left, flags.right
+        if sign is None:
+            return None
+        found: _Named | None = None
+        match flags.op:
+            case "cmp" | "sub":
+                return self._compared(flags, condition)
+            case "bt" if condition in ("b", "ae"):
+                return self._bit(left, right, "ne" if condition == "b" else "e")
+            case "neg":  # the carry says whether it was 0
+                found, condition = self._name(left), {"b": "ne", "ae": "e"}.get(condition, "")
+            case "test" | "and" if left is right:
+                found = self._name(left)
+            case "result":
+                found = self._name(left)
+            case "test" | "and" | "or" | "xor" | "add":
+                symbol = {"or": "|", "xor": "^", "add": "+"}.get(flags.op, "&")
+                found = self._binary(symbol, left, right)
+        return self._with_zero(found, condition)
+
+    def _compared(self, flags: Flags, condition: str) -> str | None:
+        left, right = flags.left, flags.right
+        first, second = self._name(left), self._name(right)
+        if first is None or second is None:
+            return None
+        if right.kind == "const" and right.value in _MAX_ERRNO and condition in _UNSIGNED:
+            return f"IS_ERR({first.text})" if condition in ("a", "ae") else f"!IS_ERR({first.text})"
+        if right.kind == "const":
+            value = right.value
+            if value < 0 and (condition in _UNSIGNED or value < -4095):
+                value &= 0xFFFFFFFF if flags.size <= 4 else _MASK
+            second = _Named(self._constant(value, first.type))
+            if not value and self._is_pointer(first.type):
+                second = _Named("NULL")
+        return f"{first.inner} {_SIGNS[condition]} {second.inner}"
+
+    def _with_zero(self, named: _Named | None, condition: str) -> str | None:
+        sign = _SIGNS.get(condition)
+        if named is None or sign is None or condition in _UNSIGNED:
+            return None
+        zero = "NULL" if condition in ("e", "ne") and self._is_pointer(named.type) else "0"
+        return f"{named.inner} {sign} {zero}"
+
+    def _bit(self, left: Node, right: Node, condition: str) -> str | None:
+        if right.kind == "const":
+            mask = Node("const", value=1 << (right.value & 63))
+            return self._with_zero(self._binary("&", left, mask), condition)
+        first, second = self._name(left), self._name(right)
+        if first is None or second is None:
+            return None
+        return f"({first.inner} >> {second.inner} & 1) {_SIGNS[condition]} 0"
+
+    # -- expressions --
+
+    def _name(self, node: Node, depth: int = 0) -> _Named | None:
+        if depth > _MAX_DEPTH:
+            return None
+        match node.kind:
+            case "const":
+                return _Named(self._constant(node.value, 0))
+            case "param":
+                return self._param(node.name or "")
+            case "load":
+                return self._load(node, depth)
+            case "call":
+                return self._called(node)
+            case "op":
+                return self._operation(node, depth)
+            case "cond" if node.flags is not None:
+                text = self._comparison(node.flags, node.name or "")
+                return None if text is None else _Named(text, is_atom=False)
+        return None
+
+    def _constant(self, value: int, type_id: int) -> str:
+        enumerator = self._enumerator(value, type_id) if type_id else None
+        if enumerator:
+            return enumerator
+        return str(value) if -4096 <= value < 4096 else hex(value & _MASK)
+
+    def _enumerator(self, value: int, type_id: int) -> str | None:
+        btf = self._btf()
+        if btf is None:
+            return None
+        kind = btf.resolve(type_id)
+        if kind.kind not in (Kind.ENUM, Kind.ENUM64):
+            return None
+        for name, number in btf.enumerators(kind.id).items():
+            if number == value:
+                return name
+        return None
+
+    def _operation(self, node: Node, depth: int) -> _Named | None:
+        name = node.name or ""
+        if name in ("~", "neg"):
+            inner = self._name(node.args[0], depth + 1)
+            sign = "~" if name == "~" else "-"
+            return None if inner is None else _Named(f"{sign}{inner.inner}")
+        symbol = {"sar": ">>"}.get(name, name)
+        if symbol not in _OPERATORS:
+            return None
+        return self._binary(symbol, node.args[0], node.args[1], depth)
+
+    def _binary(self, symbol: str, left: Node, right: Node, depth: int = 0) -> _Named | None:
+        first, second = self._name(left, depth + 1), self._name(right, depth + 1)
+        if first is None or second is None:
+            return None
+        if symbol == "+" and right.kind == "const" and self._is_pointer(first.type):
+            return self._address_of(first, right.value)
+        if symbol == "+" and right.kind == "const" and right.value < 0:
+            symbol, second = "-", _Named(self._constant(-right.value, 0))
+        if symbol in "&|^" and right.kind == "const":
+            mask = right.value & (0xFFFFFFFF if -(1 << 31) <= right.value < 1 << 32 else _MASK)
+            second = _Named(str(mask) if mask < 10 else hex(mask))
+        text = f"{first.inner} {symbol} {second.inner}"
+        return None if len(text) > _MAX_TEXT else _Named(text, is_atom=False)
+
+    def _address_of(self, base: _Named, offset: int) -> _Named | None:
+        btf = self._btf()
+        target = self._target(base.type)
+        if btf is None or not target or offset < 0 or btf.resolve(target).kind not in _STRUCTS:
+            return None
+        found = list(_members(btf, target, offset, 0))
+        if len({text for text, _ in found}) != 1:
+            return None
+        return _Named(f"&{base.inner}->{found[0][0]}", 0)
+
+    def _called(self, node: Node) -> _Named | None:
+        if not node.name:
+            return None
+        return _Named(f"{node.name}()", self._return_type(node.name))
+
+    def _return_type(self, name: str) -> int:
+        btf = self._btf()
+        if btf is None:
+            return 0
+        if name not in self._returns:
+            function = btf.find(name, Kind.FUNC)
+            proto = btf.type(btf.type(function).arg) if function is not None else None
+            self._returns[name] = proto.arg if proto is not None else 0
+        return self._returns[name]
+
+    def _param(self, register: str) -> _Named | None:
+        if self._params is None:
+            self._params = dict(self._read_params())
+        return self._params.get(register)
+
+    def _read_params(self) -> Iterator[tuple[str, _Named]]:
+        btf, function = self._btf(), self._function
+        if btf is None or function.btf_id is None:
+            return
+        registers = iter(machine.ARGUMENTS)
+        for param in btf.params(btf.type(function.btf_id).arg):
+            size = btf.size_of(param.type_id)
+            if not param.type_id or size > 16:
+                continue
+            for _ in range(max(1, -(-size // 8))):
+                register = next(registers, None)
+                if register is not None and size <= 8 and param.name:
+                    yield register, _Named(param.name, param.type_id)
+
+    def _load(self, node: Node, depth: int) -> _Named | None:
+        if node.name == "gs" or not node.args:
+            return self._global(node)
+        base = self._name(node.args[0], depth + 1)
+        btf = self._btf()
+        if base is None or btf is None:
+            return None
+        target = self._target(base.type)
+        if not target:
+            return None
+        kind = btf.resolve(target).kind
+        if kind not in _STRUCTS:
+            if node.value or btf.size_of(target) != node.size:
+                return None
+            return _Named(f"*{base.inner}", target)
+        found = self._fitting(node.args[0], target, node.value, node.size)
+        if not found:
+            return None
+        text, type_id, is_sure = found
+        mark = "" if is_sure else "?"
+        return _Named(f"{base.inner}->{text}{mark}", type_id)
+
+    def _fitting(
+        self, base: Node, struct: int, offset: int, size: int
+    ) -> tuple[str, int, bool] | None:
+        """The member at ``offset`` of ``size`` bytes, and whether it can be no other one."""
+        btf = self._btf()
+        assert btf is not None
+        found = list(_members(btf, struct, offset, size))
+        names = list(dict.fromkeys(text for text, _ in found))
+        if len(names) > 1 and base.kind == "param":
+            found = self._explained(struct, base.name or "", found)
+            names = list(dict.fromkeys(text for text, _ in found))
+        return (*found[0], len(names) == 1) if found else None
+
+    def _explained(
+        self, struct: int, register: str, found: Sequence[tuple[str, int]]
+    ) -> list[tuple[str, int]]:
+        """Of what a union may be the variants that explain all that the function reads."""
+        btf = self._btf()
+        assert btf is not None
+        accesses = self._accesses.get(register, set())
+        best: list[tuple[str, int]] = []
+        most = 0
+        for members in _variants(btf, struct):
+            names = {name for name, _, _ in members}
+            places = {(at, size) for _, at, size in members}
+            explained = len(accesses & places)
+            own = [one for one in found if one[0] in names]
+            if own and explained > most:
+                best, most = own[:1], explained
+            elif own and explained == most and most:
+                best += own[:1]
+        return best or list(found)
+
+    def _global(self, node: Node) -> _Named | None:
+        """A variable of the kernel's, or of the CPU's."""
+        if node.args:
+            return None
+        name = self._data_name(node.value & _MASK)
+        if name is None:
+            return None
+        if node.name == "gs":
+            if name in _CURRENT:
+                return _Named("current", self._pointer_to("task_struct"))
+            return _Named(f"this_cpu({name})")
+        return _Named(name)
+
+    def _data_name(self, address: int) -> str | None:
+        if address not in self._data:
+            if self._kallsyms is None:
+                try:
+                    self._kallsyms = (self._facts.root / "proc/kallsyms").read_bytes()
+                except OSError:
+                    self._kallsyms = b""
+            self._data[address] = _symbol_at(self._kallsyms, address)
+        return self._data[address]
+
+    # -- types --
+
+    def _btf(self) -> Btf | None:
+        module = self._function.module
+        try:
+            return self._facts.btf if module is None else self._facts.module_btf(module)
+        except DataError:
+            return None
+
+    def _target(self, type_id: int) -> int:
+        """What a pointer points to; 0 for what is no pointer."""
+        btf = self._btf()
+        if btf is None or not type_id:
+            return 0
+        kind = btf.resolve(type_id)
+        return kind.arg if kind.kind is Kind.PTR else 0
+
+    def _is_pointer(self, type_id: int) -> bool:
+        btf = self._btf()
+        return bool(btf is not None and type_id and btf.resolve(type_id).kind is Kind.PTR)
+
+    def _is_signed(self, type_id: int) -> bool:
+        btf = self._btf()
+        if btf is None:
+            return False
+        kind = btf.resolve(type_id)
+        return kind.kind is Kind.INT and btf.int_encoding(kind.id)[0]
+
+    def _pointer_to(self, name: str) -> int:
+        """A pointer to ``struct name``: that of the first member that is one, for it has an id."""
+        btf = self._btf()
+        if btf is None:
+            return 0
+        if name not in self._returns:
+            self._returns[name] = _find_pointer(btf, name)
+        return self._returns[name]
+
+
+def _find_pointer(btf: Btf, name: str) -> int:
+    struct = btf.find(name, Kind.STRUCT)
+    if struct is None:
+        return 0
+    # struct task_struct has pointers to its own kind: real_parent, parent
+    for member in btf.members(struct):
+        kind = btf.resolve(member.type_id)
+        if kind.kind is Kind.PTR and btf.resolve(kind.arg).id == struct:
+            return member.type_id
+    return 0
+
+
+def _symbol_at(text: bytes, address: int) -> str | None:
+    at = text.find(b"%016x " % address)
+    if at < 0 or (at and text[at - 1 : at] != b"\n"):
+        return None
+    line = text[at : text.index(b"\n", at)].split()
+    return line[2].decode(errors="replace") if len(line) >= 3 else None
+
+
+def _members(
+    btf: Btf, struct: int, offset: int, size: int, depth: int = 0
+) -> Iterator[tuple[str, int]]:
+    """The members at ``offset``, as paths, with their types; ``size`` 0: of any size."""
+    if depth > _MAX_NESTING:
+        return
+    for member in btf.members(struct):
+        at, bits = member.bit_offset // 8, member.bit_size
+        length = btf.size_of(member.type_id)
+        if bits or not at <= offset < at + max(length, 1):
+            continue
+        kind = btf.resolve(member.type_id)
+        prefix = member.name
+        if kind.kind in _STRUCTS:
+            for inner, type_id in _members(btf, kind.id, offset - at, size, depth + 1):
+                yield (f"{prefix}.{inner}" if prefix else inner), type_id
+        elif kind.kind is Kind.ARRAY:
+            element, _ = btf.element(kind.id)
+            step = btf.size_of(element)
+            index, rest = divmod(offset - at, step) if step else (0, 0)
+            if btf.resolve(element).kind in _STRUCTS:
+                for inner, type_id in _members(btf, element, rest, size, depth + 1):
+                    yield f"{prefix}[{index}].{inner}", type_id
+            elif not rest and size in (0, step):
+                yield f"{prefix}[{index}]", element
+        elif offset == at and prefix and (not size or size <= length):
+            yield prefix, member.type_id
+
+
+def _variants(btf: Btf, struct: int) -> list[list[tuple[str, int, int]]]:
+    """The variants of a union, or of a struct as its only one: name, offset and size of members."""
+    kind = btf.resolve(struct)
+    if kind.kind is Kind.STRUCT:
+        return [list(_flat(btf, kind.id, 0, ""))]
+    found = []
+    for member in btf.members(kind.id):
+        inner = btf.resolve(member.type_id)
+        if inner.kind in _STRUCTS:
+            prefix = f"{member.name}." if member.name else ""
+            found.append(list(_flat(btf, inner.id, 0, prefix)))
+        else:
+            found.append([(member.name, 0, btf.size_of(member.type_id))])
+    return [one for one in found if one]
+
+
+def _flat(
+    btf: Btf, struct: int, start: int, prefix: str, depth: int = 0
+) -> Iterator[tuple[str, int, int]]:
+    if depth > _MAX_NESTING:
+        return
+    for member in btf.members(struct):
+        at = start + member.bit_offset // 8
+        kind = btf.resolve(member.type_id)
+        if kind.kind in _STRUCTS:
+            inner = f"{prefix}{member.name}." if member.name else prefix
+            yield from _flat(btf, kind.id, at, inner, depth + 1)
+        else:
+            yield f"{prefix}{member.name}", at, btf.size_of(member.type_id)
+
+
+def _accesses(graph: Graph, register: str) -> Iterator[tuple[int, int]]:
+    """What code reads through a parameter while it is where the caller put it, or in a copy."""
+    homes = {register}
+    for insn in (one for block in graph.blocks for one in block.insns):
+        for one in insn.operands:
+            through = isinstance(one, Mem) and one.base in homes and not one.at
+            if through and isinstance(one, Mem) and insn.op != "lea" and one.disp >= 0:
+                yield one.disp, one.size
+        source = insn.operands[1] if insn.op == "mov" and len(insn.operands) == 2 else None
+        target = insn.operands[0] if insn.operands else None
+        is_copy = isinstance(source, Reg) and source.name in homes and source.size == 8
+        if is_copy and isinstance(target, Reg) and insn.address < graph.code.address + 64:
+            homes.add(target.name)
+            continue
+        homes.difference_update(insn.writes)
+        if not homes:
+            return
+
+
+def _operand_text(insn: Insn, side: int) -> str:
+    """An operand as the disassembler writes it."""
+    parts = insn.text.partition(" ")[2].split(", ")
+    return parts[side] if side < len(parts) else "?"

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The machine code of a function, as it runs: /proc/kcore, else the vmlinux of that build.
+
+What runs is not what the file holds: alternatives, static keys, return thunks and calls of the
+tracer are patched in at boot and later. So memory comes first; the file serves where the kernel
+does not show its memory (lockdown, no CONFIG_PROC_KCORE), and what runs may differ there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
+
+from retsnoop_py.errors import PrivilegeError, UnavailableError
+from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from retsnoop_py.kernel.kallsyms import Kallsyms, Symbol
+
+__all__ = ["CodeSource", "FunctionCode", "Kcore", "Part", "VmlinuxText", "read_function"]
+
+_PT_LOAD = 1
+_HEADER_BYTES = 64
+_SEGMENT = struct.Struct("=IIQQQQQQ")
+#: No function of a kernel is longer, in bytes.
+_MAX_FUNCTION = 1 << 18
+
+
+class CodeSource(Protocol):
+    """Where code is read from."""
+
+    #: What to call it in messages.
+    name: str
+
+    def read(self, address: int, size: int) -> bytes:
+        """``size`` bytes at the run-time ``address``, fewer where it does not have them."""
+        ...
+
+
+class Kcore:
+    """The memory of the running kernel, open until closed; a context manager.
+
+    Raises PrivilegeError where the kernel forbids it and UnavailableError where it has none.
+    """
+
+    def __init__(self, path: Path = Path("/proc/kcore")) -> None:
+        self.name = str(path)
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError as error:
+            raise PrivilegeError(
+                f"{path} cannot be read: {error.strerror}",
+                "run as root; where root may not either, `dmesg` tells of a lockdown",
+            ) from error
+        except OSError as error:
+            raise UnavailableError(f"{path} cannot be read: {error.strerror}") from error
+        self._segments = self._read_segments()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def _read_segments(self) -> list[tuple[int, int, int]]:
+        """Address, offset in the file and size of what is in memory."""
+        header = os.pread(self._fd, _HEADER_BYTES, 0)
+        if len(header) < _HEADER_BYTES or header[:4] != b"\x7fELF":
+            return []
+        (table,) = struct.unpack_from("=Q", header, 32)
+        entry, count = struct.unpack_from("=HH", header, 54)
+        raw = os.pread(self._fd, entry * count, table)
+        found = []
+        for at in range(0, len(raw) - _SEGMENT.size + 1, entry):
+            kind, _, offset, address, _, size, _, _ = _SEGMENT.unpack_from(raw, at)
+            if kind == _PT_LOAD:
+                found.append((address, offset, size))
+        return found
+
+    def read(self, address: int, size: int) -> bytes:
+        """See :class:`CodeSource`."""
+        for start, offset, length in self._segments:
+            if start <= address < start + length:
+                size = min(size, start + length - address)
+                try:
+                    return os.pread(self._fd, size, offset + address - start)
+                except OSError:
+                    return b""
+        return b""
+
+
+class VmlinuxText:
+    """The text in the ELF file ``path``, which runs ``bias`` bytes above where it was linked."""
+
+    def __init__(self, path: Path, bias: int) -> None:
+        self.name = str(path)
+        self._bias = bias
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+            (table,) = struct.unpack_from("=Q", header, 32)
+            entry, count = struct.unpack_from("=HH", header, 54)
+            file.seek(table)
+            raw = file.read(entry * count)
+        self._path = path
+        self._segments = [
+            (address, offset, filled)
+            for kind, _, offset, address, _, filled, _, _ in (
+                _SEGMENT.unpack_from(raw, at) for at in range(0, len(raw), entry)
+            )
+            if kind == _PT_LOAD
+        ]
+
+    def read(self, address: int, size: int) -> bytes:
+        """See :class:`CodeSource`."""
+        linked = address - self._bias
+        for start, offset, length in self._segments:
+            if start <= linked < start + length:
+                with self._path.open("rb") as file:
+                    file.seek(offset + linked - start)
+                    return file.read(min(size, start + length - linked))
+        return b""
+
+
+class Part(Value):
+    """Code that lies together, at ``address``."""
+
+    address: int
+    code: bytes
+
+    @property
+    def end(self) -> int:
+        """The address behind it."""
+        return self.address + len(self.code)
+
+
+class FunctionCode(Value):
+    """The code of a function: its own, and its ``.cold`` part if the compiler moved some away."""
+
+    name: str
+    module: str | None
+    parts: tuple[Part, ...]
+
+    @property
+    def address(self) -> int:
+        """Where it begins."""
+        return self.parts[0].address
+
+    def contains(self, address: int) -> bool:
+        """Whether ``address`` is in it."""
+        return any(part.address <= address < part.end for part in self.parts)
+
+    def offset(self, address: int) -> str:
+        """``address`` as people write it: ``map_create+0x1f``."""
+        return f"{self.name}+{address - self.address:#x}"
+
+
+def read_function(symbol: Symbol, symbols: Kallsyms, source: CodeSource) -> FunctionCode | None:
+    """The code of the function at ``symbol``; None where ``source`` does not have it."""
+    cold = [
+        one
+        for one in symbols.named(f"{symbol.name}.cold", symbol.module)
+        if one.module == symbol.module
+    ]
+    parts = []
+    # of namesakes nobody can tell whose the cold parts are
+    for one in (symbol, *(cold if len(cold) == 1 else ())):
+        code = source.read(one.address, min(one.size, _MAX_FUNCTION))
+        if code:
+            parts.append(Part(one.address, code))
+    if not parts or parts[0].address != symbol.address:
+        return None
+    return FunctionCode(symbol.name, symbol.module, tuple(parts))

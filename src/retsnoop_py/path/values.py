@@ -1,0 +1,462 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What registers hold along the way a call took, as expressions.
+
+Each instruction that ran is followed in order. A value is a :class:`Node` made at one of them;
+what is moved, spilled and loaded again stays the same node, so that at the return the node in
+the result register tells where the result was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from retsnoop_py.path import x86 as machine
+from retsnoop_py.path.blocks import Graph, Names
+from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Operand, Reg
+
+__all__ = ["Flags", "Moment", "Node", "Run", "evaluate"]
+
+_MASK = (1 << 64) - 1
+#: A local variable whose address is given away may be so large, in bytes.
+_LOCAL_BYTES = 512
+
+
+class Node:
+    """A value: what it is and where it was made.
+
+    ``kind``: ``const`` (``value``), ``param`` (``name`` is its register), ``load`` (``args[0]`` +
+    ``value``, ``size`` bytes; no argument: an absolute address; ``name``: a segment), ``call``
+    (``name`` is the callee, None if it is not known), ``op`` (``name`` of ``args``), ``stack``
+    (an address: ``value`` from the stack pointer at the entry), ``cond`` (``name`` is the
+    condition, of ``flags``), ``select`` (the same: ``args`` where it holds and where not), or
+    ``unknown``. ``step`` is the number of the instruction in the run, ``at`` its address.
+    """
+
+    __slots__ = ("args", "at", "flags", "kind", "name", "size", "step", "value")
+
+    def __init__(  # noqa: PLR0913 - each kind has its own of them
+        self,
+        kind: str,
+        step: int = -1,
+        at: int = 0,
+        *,
+        value: int = 0,
+        name: str | None = None,
+        args: tuple[Node, ...] = (),
+        size: int = 8,
+        flags: Flags | None = None,
+    ) -> None:
+        self.kind = kind
+        self.step = step
+        self.at = at
+        self.value = value
+        self.name = name
+        self.args = args
+        self.size = size
+        self.flags = flags
+
+    def __repr__(self) -> str:
+        return f"Node({self.kind} {self.name or ''} {self.value:#x} {list(self.args)})"
+
+
+class Flags(NamedTuple):
+    """What set the flags: ``op`` (``cmp``, ``test``, ``and`` ...) of ``left`` and ``right``."""
+
+    insn: Insn
+    op: str
+    left: Node
+    right: Node
+    size: int
+
+
+class Moment(NamedTuple):
+    """A conditional jump when it ran.
+
+    ``position`` is that of its block on the way; ``regs`` and ``slots`` hold what registers and
+    stack slots (offsets from the stack pointer at the entry) held.
+    """
+
+    step: int
+    position: int
+    insn: Insn
+    flags: Flags | None
+    regs: dict[str, Node]
+    slots: dict[int, Node]
+
+
+class Run(NamedTuple):
+    """What a way came to: its jumps, and what was in the result register at its end."""
+
+    moments: list[Moment]
+    result: Node
+    steps: int
+    #: For each step the position of its block on the way.
+    positions: list[int]
+
+
+class _State:
+    """Registers, stack slots and flags."""
+
+    def __init__(self, names: Names, *, at_entry: bool) -> None:
+        self.names = names
+        self.regs: dict[str, Node] = {machine.STACK: Node("stack")}
+        if at_entry:
+            self.regs |= {name: Node("param", name=name) for name in machine.ARGUMENTS}
+        self.slots: dict[int, Node] = {}
+        self.flags: Flags | None = None
+        self.step = 0
+        self.insn: Insn | None = None
+        #: Where local variables begin whose addresses were given away.
+        self._given: list[int] = []
+
+    def make(self, kind: str, **fields: object) -> Node:
+        """A node made by the instruction at hand."""
+        assert self.insn is not None
+        return Node(kind, self.step, self.insn.address, **fields)  # type: ignore[arg-type]
+
+    def const(self, value: int, size: int) -> Node:
+        return self.make("const", value=_signed(value, size), size=size)
+
+    def reg(self, name: str) -> Node:
+        node = self.regs.get(name)
+        if node is None:
+            node = self.regs[name] = self.make("unknown", name=name)
+        return node
+
+    def address(self, memory: Mem) -> tuple[Node | None, int]:
+        """Base and displacement of a memory operand; the index is part of the base."""
+        base = self.reg(memory.base) if memory.base else None
+        disp = memory.disp
+        if memory.at:
+            index = self.reg(memory.at)
+            scaled = self.make("op", name="*", args=(index, self.const(memory.scale, 8)))
+            part = scaled if memory.scale > 1 else index
+            base = self.make("op", name="+", args=(base, part)) if base else part
+        while base is not None and base.kind == "op" and base.name == "+":
+            right = base.args[1]
+            if right.kind != "const":
+                break
+            disp += right.value
+            base = base.args[0]
+        if base is not None and base.kind == "const":
+            return None, base.value + disp
+        return base, disp
+
+    def read(self, operand: Operand) -> Node:
+        if isinstance(operand, Imm):
+            return self.const(operand.value, operand.size)
+        if isinstance(operand, Mem):
+            return self.load(operand)
+        node = self.reg(operand.name)
+        if operand.high:
+            return self.make("op", name=">>", args=(node, self.const(8, 1)), size=1)
+        if node.kind == "const" and operand.size < node.size:
+            return self.make("const", value=_signed(node.value, operand.size), size=operand.size)
+        return node
+
+    def load(self, memory: Mem) -> Node:
+        base, disp = self.address(memory)
+        if base is not None and base.kind == "stack" and not memory.segment:
+            offset = base.value + disp
+            if offset not in self.slots:
+                self.slots[offset] = self.make("unknown", name="stack", size=memory.size)
+            return self.slots[offset]
+        args = (base,) if base is not None else ()
+        return self.make("load", value=disp, args=args, size=memory.size, name=memory.segment)
+
+    def write(self, operand: Operand, node: Node) -> None:
+        if isinstance(operand, Reg):
+            self.regs[operand.name] = node
+        elif isinstance(operand, Mem):
+            base, disp = self.address(operand)
+            if base is not None and base.kind == "stack":
+                self.slots[base.value + disp] = node
+
+    def move_stack(self, by: int) -> None:
+        top = self.reg(machine.STACK)
+        if top.kind == "stack":
+            self.regs[machine.STACK] = self.make("stack", value=top.value + by)
+
+    def binary(self, op: str, left: Node, right: Node, size: int) -> Node:
+        """``left op right``, folded where that keeps addresses and constants plain."""
+        if left.kind == "const" and right.kind == "const":
+            folded = _fold(op, left.value, right.value)
+            if folded is not None:
+                return self.const(folded, size)
+        if right.kind == "const" and op in "+-":
+            value = right.value if op == "+" else -right.value
+            if left.kind == "stack":
+                return self.make("stack", value=left.value + value)
+            if left.kind == "op" and left.name == "+" and left.args[1].kind == "const":
+                value += left.args[1].value
+                left = left.args[0]
+            if not value:
+                return left
+            args = (left, self.make("const", value=value))
+            return self.make("op", name="+", args=args, size=size)
+        return self.make("op", name=op, args=(left, right), size=size)
+
+    def set_flags(self, op: str, left: Node, right: Node, size: int) -> None:
+        assert self.insn is not None
+        self.flags = Flags(self.insn, op, left, right, size)
+
+    def forget_locals(self) -> None:
+        """A call may change the local variables whose addresses were given away."""
+        given = [
+            node.value
+            for name in machine.CLOBBERED
+            if (node := self.regs.get(name)) is not None and node.kind == "stack"
+        ]
+        self._given += given
+        for offset in list(self.slots):
+            if any(start <= offset < start + _LOCAL_BYTES for start in self._given):
+                del self.slots[offset]
+
+
+def _signed(value: int, size: int) -> int:
+    value &= (1 << 8 * size) - 1
+    return value - (1 << 8 * size) if value >> (8 * size - 1) else value
+
+
+def _fold(op: str, left: int, right: int) -> int | None:
+    match op:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "&":
+            return left & right
+        case "|":
+            return left | right
+        case "^":
+            return left ^ right
+        case _:
+            return None
+
+
+_BINARY = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
+_SHIFTS = {"shl": "<<", "shr": ">>", "sar": "sar"}
+
+
+def _binary(state: _State, insn: Insn) -> None:
+    target, source = insn.operands
+    left, right = state.read(target), state.read(source)
+    size = target.size
+    same = isinstance(source, Reg) and source == target
+    symbol = _BINARY[insn.op]
+    state.set_flags(insn.op, left, right, size)
+    if same and insn.op in ("xor", "sub"):
+        result = state.const(0, size)
+    elif insn.op == "or" and right.kind == "const" and right.value == -1:
+        result = state.const(-1, size)
+    elif same and insn.op in ("and", "or"):
+        result = left
+    elif insn.op == "and" and right.kind == "const" and right.value == 0:
+        result = state.const(0, size)
+    else:
+        result = state.binary(symbol, left, right, size)
+    if isinstance(target, Reg) and target.name == machine.STACK:
+        if result.kind == "stack":
+            state.regs[machine.STACK] = result
+        return
+    state.write(target, result)
+
+
+def _shift(state: _State, insn: Insn) -> None:
+    target = insn.operands[0]
+    by = state.read(insn.operands[1]) if len(insn.operands) > 1 else state.const(1, 1)
+    left = state.read(target)
+    result = state.make("op", name=_SHIFTS[insn.op], args=(left, by), size=target.size)
+    state.write(target, result)
+    state.set_flags("result", result, by, target.size)
+
+
+def _unary(state: _State, insn: Insn) -> None:
+    target = insn.operands[0]
+    value = state.read(target)
+    size = target.size
+    if insn.op in ("inc", "dec"):
+        one = state.const(1 if insn.op == "inc" else -1, size)
+        result = state.binary("+", value, one, size)
+        state.set_flags("result", result, one, size)
+    elif value.kind == "const":
+        result = state.const(-value.value if insn.op == "neg" else ~value.value, size)
+    else:
+        name = "neg" if insn.op == "neg" else "~"
+        result = state.make("op", name=name, args=(value,), size=size)
+        if insn.op == "neg":
+            # carry: the value is not 0
+            state.set_flags("neg", value, state.const(0, size), size)
+    state.write(target, result)
+
+
+def _extend(state: _State, insn: Insn) -> None:
+    target, source = insn.operands
+    value = state.read(source)
+    if value.kind == "load" and value.step == state.step and insn.op == "movsx":
+        value.name = value.name or "signed"
+    state.write(target, value)
+
+
+def _conditional(state: _State, insn: Insn) -> None:
+    target = insn.operands[0]
+    if insn.op == "set":
+        state.write(
+            target, state.make("cond", name=insn.condition, flags=state.flags, size=target.size)
+        )
+        return
+    old, new = state.read(target), state.read(insn.operands[1])
+    if old is new:
+        return
+    state.write(
+        target,
+        state.make("select", name=insn.condition, flags=state.flags, args=(new, old)),
+    )
+
+
+def _sbb(state: _State, insn: Insn) -> None:
+    target, source = insn.operands
+    if target == source:  # -1 where there was a carry, else 0
+        carry = state.make("cond", name="b", flags=state.flags)
+        state.write(target, state.make("op", name="neg", args=(carry,), size=target.size))
+    else:
+        state.write(target, state.make("unknown"))
+
+
+def _compare(state: _State, insn: Insn) -> None:
+    left, right = insn.operands
+    size = max(left.size, 1)
+    first, second = state.read(left), state.read(right)
+    if isinstance(left, Reg) and left.high and second.kind == "const" and first.args:
+        # bits 8 to 15 of the whole
+        first, second, size = first.args[0], state.const(second.value << 8 & 0xFFFF, 4), 4
+    state.set_flags(insn.op, first, second, size)
+
+
+def _push_pop(state: _State, insn: Insn) -> None:
+    operand = insn.operands[0] if insn.operands else None
+    if operand is None:
+        return
+    if insn.op == "push":
+        value = state.read(operand)
+        state.move_stack(-8)
+        top = state.reg(machine.STACK)
+        if top.kind == "stack":
+            state.slots[top.value] = value
+    else:
+        top = state.reg(machine.STACK)
+        if top.kind == "stack" and top.value in state.slots:
+            state.write(operand, state.slots[top.value])
+        else:
+            state.write(operand, state.make("unknown"))
+        state.move_stack(8)
+
+
+def _call(state: _State, insn: Insn) -> None:
+    name = state.names(insn.target) if insn.target else None
+    if insn.target and (name is None or name.startswith(("__fentry__", "ftrace_", "mcount"))):
+        return  # the tracer's own, in front of everything
+    if insn.target and _keeps_registers(name):
+        return
+    args = tuple(state.reg(one) for one in machine.ARGUMENTS)
+    state.forget_locals()
+    for one in machine.CLOBBERED:
+        state.regs[one] = state.make("unknown", name=one)
+    state.regs[machine.RESULT] = state.make("call", name=name, args=args)
+    state.flags = None
+
+
+def _keeps_registers(name: str | None) -> bool:
+    """Helpers in assembly that change no register but those they are about."""
+    return bool(name) and str(name).startswith(("__put_user_nocheck", "clear_bhb_loop"))
+
+
+def _move(state: _State, insn: Insn) -> None:
+    state.write(insn.operands[0], state.read(insn.operands[1]))
+
+
+def _lea(state: _State, insn: Insn) -> None:
+    target, source = insn.operands
+    if not isinstance(source, Mem):
+        return
+    base, disp = state.address(source)
+    if base is None:
+        state.write(target, state.const(disp, 8))
+    else:
+        state.write(target, state.binary("+", base, state.make("const", value=disp), 8))
+
+
+def _apply(state: _State, insn: Insn) -> None:
+    """Let one instruction act on ``state``."""
+    if insn.flow is Flow.CALL:
+        _call(state, insn)
+    elif insn.flow is Flow.NEXT:
+        act, operands = _ACTS.get(insn.op, (None, 0))
+        if act is None or len(insn.operands) < operands:
+            _other(state, insn)
+        else:
+            act(state, insn)
+
+
+def _other(state: _State, insn: Insn) -> None:
+    for name in insn.writes:
+        state.regs[name] = state.make("unknown", name=name)
+    if insn.text.startswith("leave"):
+        frame = state.reg("rbp")
+        if frame.kind == "stack":
+            state.regs[machine.STACK] = state.make("stack", value=frame.value + 8)
+            state.regs["rbp"] = state.slots.get(frame.value, state.make("unknown"))
+    if insn.flags:
+        state.flags = None
+
+
+#: What instructions do, and how many operands they need to do it.
+_ACTS: dict[str, tuple[Callable[[_State, Insn], None], int]] = {
+    **dict.fromkeys(_BINARY, (_binary, 2)),
+    **dict.fromkeys(_SHIFTS, (_shift, 1)),
+    **dict.fromkeys(("neg", "not", "inc", "dec"), (_unary, 1)),
+    **dict.fromkeys(("cmp", "test", "bt"), (_compare, 2)),
+    **dict.fromkeys(("push", "pop"), (_push_pop, 1)),
+    **dict.fromkeys(("movsx", "movzx"), (_extend, 2)),
+    "cmov": (_conditional, 2),
+    "set": (_conditional, 1),
+    "sbb": (_sbb, 2),
+    "mov": (_move, 2),
+    "lea": (_lea, 2),
+}
+
+
+def evaluate(graph: Graph, way: Sequence[int], names: Names, *, is_cut: bool = False) -> Run:
+    """Follow ``way``, indexes of blocks of ``graph``.
+
+    ``is_cut``: it does not begin at the entry.
+    """
+    state = _State(names, at_entry=not is_cut)
+    moments: list[Moment] = []
+    positions: list[int] = []
+    insn: Insn | None = None
+    for position, index in enumerate(way):
+        for insn in graph.blocks[index].insns:
+            state.insn = insn
+            if insn.flow is Flow.BRANCH:
+                moments.append(
+                    Moment(
+                        state.step,
+                        position,
+                        insn,
+                        state.flags,
+                        dict(state.regs),
+                        dict(state.slots),
+                    )
+                )
+            _apply(state, insn)
+            positions.append(position)
+            state.step += 1
+    last = graph.blocks[way[-1]] if way else None
+    if last is not None and last.exit == "tail" and insn is not None:
+        state.insn = insn
+        result = state.make("call", name=last.callee)
+    else:
+        result = state.reg(machine.RESULT) if state.insn else Node("unknown")
+    return Run(moments, result, state.step, positions)

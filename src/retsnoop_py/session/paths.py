@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The ways that calls took through their functions: as they were recorded, and what they say.
+
+What a way means is worked out where the kernel's code can be read, and recorded: a
+:class:`Origin` is the same for all calls that took the same way to the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from retsnoop_py.errors import DataError
+from retsnoop_py.session.layouts import Layout, layout_named
+
+__all__ = [
+    "NO_PATHS",
+    "Condition",
+    "Hit",
+    "KnownOrigins",
+    "OperandText",
+    "Origin",
+    "OriginKey",
+    "Origins",
+    "Path",
+    "PathItems",
+    "Place",
+]
+
+_PATH = ("kind", "cnt", "id", "seq", "earlier", "result")
+_HIT = ("probe", "unread", "left", "right")
+#: So many answers are kept; ways of a loop can be many.
+_MAX_KNOWN = 1 << 14
+
+
+class Hit(NamedTuple):
+    """A block ran: the number of its probe, and the operands of its comparison, raw.
+
+    ``unread``: bit 0 is set if the left one could not be read, bit 1 if the right one.
+    """
+
+    probe: int
+    unread: int
+    left: int
+    right: int
+
+
+class Path(NamedTuple):
+    """The way of one call: of the function ``id``, its entry event ``seq``.
+
+    ``hits`` are the last ones in order; ``earlier`` more came before them. ``result`` is the raw
+    result register, signed.
+    """
+
+    id: int
+    seq: int
+    earlier: int
+    result: int
+    hits: tuple[Hit, ...]
+
+    @property
+    def key(self) -> OriginKey:
+        """What its :class:`Origin` depends on."""
+        return self.id, self.result, self.earlier > 0, tuple([hit.probe for hit in self.hits])
+
+
+#: Function, result, whether earlier hits are missing, and the probes that were hit.
+OriginKey = tuple[int, int, bool, tuple[int, ...]]
+
+NO_PATHS: Mapping[int, Path] = MappingProxyType({})
+
+
+class OperandText(NamedTuple):
+    """An operand of a condition: its name as an expression in C, and where its value is.
+
+    ``hit`` is the index of the hit that has it, ``side`` 0 for its left and 1 for its right
+    operand, ``size`` in bytes, ``signed`` how it reads.
+    """
+
+    name: str
+    hit: int
+    side: int
+    size: int
+    signed: bool
+
+
+class Condition(NamedTuple):
+    """What held when it was decided: ``text`` in C, or the instructions where that fails.
+
+    ``taken``: the jump was taken; None where it is no jump.
+    """
+
+    text: str
+    operands: tuple[OperandText, ...]
+    taken: bool | None
+
+
+class Place(NamedTuple):
+    """An instruction: its address, what it does, and in words what is to be said of it.
+
+    ``note``: ``callee X``, ``shared`` ... see docs/line.md; empty for nothing.
+    """
+
+    address: int
+    insn: str
+    note: str = ""
+
+
+class Origin(NamedTuple):
+    """Where a call's result was made, what decided it, and the blocks that ran, by address.
+
+    ``made`` is a value of :class:`retsnoop_py.path.decide.Made`, ``callee`` the function that made
+    it, if one did. ``unknown`` says why something is missing.
+    """
+
+    blocks: tuple[int, ...] = ()
+    made: str = "unknown"
+    callee: str | None = None
+    returned: Place | None = None
+    decided: Place | None = None
+    condition: Condition | None = None
+    unknown: str | None = None
+
+
+class Origins(Protocol):
+    """Knows what ways mean; live from the kernel's code, at replay from the recording."""
+
+    def origin(self, path: Path) -> Origin | None:
+        """What ``path`` means; None where that is not known."""
+        ...
+
+
+class KnownOrigins:
+    """The answers of another, asked only once for each way; keeps what is to be recorded."""
+
+    def __init__(self, origins: Origins | None) -> None:
+        self._origins = origins
+        self._known: dict[OriginKey, Origin | None] = {}
+        self._new: list[tuple[OriginKey, Origin]] = []
+
+    def origin(self, path: Path) -> Origin | None:
+        """See :class:`Origins`."""
+        if self._origins is None:
+            return None
+        key = path.key
+        if key not in self._known:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            found = self._known[key] = self._origins.origin(path)
+            if found is not None:
+                self._new.append((key, found))
+        return self._known[key]
+
+    def take_new(self) -> list[tuple[OriginKey, Origin]]:
+        """The answers since the last call of this."""
+        taken, self._new = self._new, []
+        return taken
+
+
+class PathItems:
+    """Reads the items of a log that are paths. Raises DataError if ``layouts`` lack them."""
+
+    def __init__(self, layouts: Sequence[Layout]) -> None:
+        path, hit = layout_named(layouts, "rsn_path"), layout_named(layouts, "rsn_hit")
+        self._path = path.format()
+        self._pick_path = path.picker(_PATH)
+        self._hit = hit.format()
+        self._pick_hit = hit.picker(_HIT)
+
+    def read(self, data: bytes) -> Path:
+        """The path of an item. Raises DataError if it is damaged."""
+        if len(data) < self._path.size:
+            raise DataError(f"{len(data)} bytes are too few for the way of a call")
+        row = (*self._path.unpack_from(data), 0)
+        _, count, func_id, seq, earlier, result = self._pick_path(row)
+        rest = data[self._path.size :]
+        if count * self._hit.size > len(rest):
+            raise DataError(f"{count} blocks of a call do not fit {len(data)} bytes")
+        rows = self._hit.iter_unpack(rest[: count * self._hit.size])
+        hits = [Hit(*self._pick_hit((*one, 0))) for one in rows]
+        first = earlier % count if count and earlier else 0
+        return Path(func_id, seq, earlier, result, tuple(hits[first:] + hits[:first]))
+
+
+def operand_value(operand: OperandText, path: Path) -> int | None:
+    """The value of an operand in one call; None where it could not be read."""
+    hit = path.hits[operand.hit] if 0 <= operand.hit < len(path.hits) else None
+    if hit is None or hit.unread >> operand.side & 1:
+        return None
+    raw = (hit.right if operand.side else hit.left) & (1 << 8 * operand.size) - 1
+    if operand.signed and raw >> (8 * operand.size - 1):
+        raw -= 1 << 8 * operand.size
+    return raw

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Functions that fail as the kernel's do, each run once and followed instruction by instruction.
+ * "decides: NAME" marks the line of the condition that made the run of NAME fail.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#define CASE __attribute__((noinline, noclone, used))
+
+struct attr {
+	int type;
+	int key_size;
+	int value_size;
+	int flags;
+	struct attr *next;
+};
+
+static int sink;
+
+CASE static int helper(int value)
+{
+	asm volatile("" : "+r"(value));
+	return value > 100 ? -E2BIG : value;
+}
+
+CASE static void note(int value)
+{
+	asm volatile("" : "+m"(sink) : "r"(value));
+}
+
+CASE int merged(struct attr *attr)
+{
+	note(1);
+	if (attr->type == 7)
+		return -EINVAL;
+	if (attr->key_size != 4) /* decides: merged */
+		return -EINVAL;
+	if (attr->value_size > 100)
+		return -E2BIG;
+	note(2);
+	return 0;
+}
+
+CASE int stored_at_top(struct attr *attr)
+{
+	int err = -EPERM;
+
+	note(1);
+	if (attr->type == 0)
+		goto out;
+	err = -EBUSY;
+	note(2);
+	if (attr->flags & 8) /* decides: stored_at_top */
+		goto out;
+	note(3);
+	err = 0;
+out:
+	note(4);
+	return err;
+}
+
+CASE int cleans_up(struct attr *attr)
+{
+	int err = 0;
+
+	note(1);
+	if (attr->key_size < 0) /* decides: cleans_up */
+		err = -ERANGE;
+	else
+		note(5);
+	if (attr->next)
+		note(2);
+	if (attr->flags)
+		note(3);
+	return err;
+}
+
+CASE int passes_on(struct attr *attr)
+{
+	int err;
+
+	note(1);
+	err = helper(attr->value_size);
+	if (err < 0) /* decides: passes_on */
+		return err;
+	note(err);
+	return 0;
+}
+
+CASE int tail_call(struct attr *attr)
+{
+	note(1);
+	if (attr->type) /* decides: tail_call */
+		return helper(attr->value_size);
+	return 0;
+}
+
+CASE int by_cmov(struct attr *attr)
+{
+	int err = attr->flags;
+
+	asm volatile("" : "+r"(err));
+	return attr->type == 3 ? -ENODEV : err; /* decides: by_cmov */
+}
+
+CASE int by_sign(struct attr *attr)
+{
+	return attr->value_size < 0 ? -E2BIG : 0; /* decides: by_sign */
+}
+
+CASE int by_setcc(struct attr *attr)
+{
+	return -(attr->type == 9); /* decides: by_setcc */
+}
+
+CASE struct attr *error_pointer(struct attr *attr)
+{
+	note(1);
+	if (!attr->next) /* decides: error_pointer */
+		return (struct attr *)(intptr_t)-ENOENT;
+	note(2);
+	return attr->next;
+}
+
+CASE struct attr *null_pointer(struct attr *attr)
+{
+	struct attr *one;
+
+	for (one = attr; one; one = one->next) { /* decides: null_pointer */
+		note(1);
+		if (one->type == 55)
+			return one;
+	}
+	return NULL;
+}
+
+CASE int from_memory(struct attr *attr)
+{
+	note(1);
+	if (attr->type == 6) /* decides: from_memory */
+		return attr->next->flags;
+	return 0;
+}
+
+CASE int switched(struct attr *attr)
+{
+	note(1);
+	switch (attr->type) { /* decides: switched */
+	case 1:
+		note(2);
+		return attr->key_size;
+	case 2:
+		note(3);
+		return attr->value_size;
+	case 3:
+		note(4);
+		return attr->flags;
+	case 4:
+		note(5);
+		return 4;
+	case 5:
+		note(6);
+		return 99;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+CASE int retries(struct attr *attr)
+{
+	int err;
+
+again:
+	note(1);
+	err = helper(attr->value_size);
+	if (err == -EAGAIN)
+		goto again;
+	if (err == -ESTALE) {
+		note(2);
+		goto again;
+	}
+	note(3);
+	return err;
+}
+
+CASE int always(struct attr *attr)
+{
+	note(attr->type);
+	return -ENOSYS;
+}
+
+static inline int check(struct attr *attr)
+{
+	if (attr->key_size == 1)
+		return -EDOM;
+	if (attr->value_size == 2) /* decides: inlined */
+		return -EBADF;
+	return 0;
+}
+
+CASE int inlined(struct attr *attr)
+{
+	int err = check(attr);
+
+	if (err) {
+		note(1);
+		return err;
+	}
+	note(2);
+	return 0;
+}
+
+CASE int looped(struct attr *attr)
+{
+	int i;
+
+	for (i = 0; i < attr->value_size; i++) {
+		note(i);
+		if (i == attr->key_size) /* decides: looped */
+			return -ELOOP;
+	}
+	return 0;
+}
+
+CASE int spilled(struct attr *attr)
+{
+	volatile int err = -EIO;
+
+	note(1);
+	if (attr->type != 1) /* decides: spilled */
+		goto out;
+	err = 0;
+out:
+	note(2);
+	return err;
+}
+
+/* --- following --- */
+
+#define MAX 4096
+static uintptr_t low, high, seen[MAX];
+static unsigned int count;
+
+static void on_step(int number, siginfo_t *info, void *context)
+{
+	uintptr_t at = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+
+	(void)number;
+	(void)info;
+	if (at >= low && at < high && count < MAX)
+		seen[count++] = at;
+}
+
+static long follow(long (*function)(struct attr *), struct attr *attr)
+{
+	long result;
+
+	asm volatile("pushfq\n orq $0x100, (%%rsp)\n popfq\n call *%[function]\n"
+		     "pushfq\n andq $~0x100, (%%rsp)\n popfq\n"
+		     : "=a"(result), "+D"(attr)
+		     : [function] "r"(function)
+		     : "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory", "cc");
+	return result;
+}
+
+static void run(const char *name, void *function, struct attr attr)
+{
+	struct attr next = { .flags = -EPIPE };
+	unsigned int i;
+	long result;
+
+	if (attr.next)
+		attr.next = &next;
+	low = (uintptr_t)function;
+	high = low + 2048;
+	count = 0;
+	result = follow(function, &attr);
+	printf("%s %lx %ld", name, (unsigned long)function, result);
+	for (i = 0; i < count; i++)
+		printf(" %lx", (unsigned long)seen[i]);
+	printf("\n");
+}
+
+int main(void)
+{
+	struct sigaction action = { .sa_sigaction = on_step, .sa_flags = SA_SIGINFO };
+	struct attr *some = (struct attr *)8;
+
+	sigaction(SIGTRAP, &action, NULL);
+	printf("helper %lx 0\nnote %lx 0\n", (unsigned long)helper, (unsigned long)note);
+#define RUN(name, ...) run(#name, (void *)name, (struct attr){ __VA_ARGS__ })
+	RUN(merged, .key_size = 8);
+	RUN(stored_at_top, .type = 1, .flags = 8);
+	RUN(cleans_up, .key_size = -1, .next = some);
+	RUN(passes_on, .value_size = 1000);
+	RUN(tail_call, .type = 1, .value_size = 1000);
+	RUN(by_cmov, .type = 3);
+	RUN(by_sign, .value_size = -1);
+	RUN(by_setcc, .type = 9);
+	RUN(error_pointer, .type = 1);
+	RUN(null_pointer, .type = 1, .next = some);
+	RUN(from_memory, .type = 6, .next = some);
+	RUN(switched, .type = 77);
+	RUN(retries, .value_size = 1000);
+	RUN(always, .type = 1);
+	RUN(inlined, .value_size = 2);
+	RUN(looped, .value_size = 9, .key_size = 3);
+	RUN(spilled, .type = 2);
+	return 0;
+}
