@@ -30,6 +30,9 @@ struct pid_row {
 	__u32 unused;
 };
 
+/* Puts the type into the object's BTF; no map has it. */
+const struct pid_row *rsn_pid_row __attribute__((unused));
+
 /* What a pid is called in the namespace at a level, which is not above its own. */
 static __always_inline struct upid *upid_at(struct pid *pid, __u32 level)
 {

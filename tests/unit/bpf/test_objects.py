@@ -14,6 +14,7 @@ import retsnoop_py
 from retsnoop_py.attach.injected import WAYS
 from retsnoop_py.capture import load, process_ids
 from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.kernel.btf_struct import BtfStruct
 from retsnoop_py.kernel.functions import FuncFlags
 from retsnoop_py.mechanism import Mechanism
 
@@ -174,3 +175,8 @@ def test_loader_finds_the_gate_and_the_counters() -> None:
 
 def test_session_state_stays_small() -> None:
     assert size_of(read_btf(), "session") <= 6 << 10
+
+
+@pytest.mark.parametrize("name", ["arg_plan", "args_plan", "debug_func", "pid_row"])
+def test_what_python_packs_and_reads_by_name_is_in_the_btf(name: str) -> None:
+    assert BtfStruct(read_btf(), name).size
