@@ -26,8 +26,8 @@ from retsnoop_py.settings import Settings, SymbolizeMode
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.writer import RecordingWriter
+    from retsnoop_py.session.caches import Symbol, UserSymbol
     from retsnoop_py.session.collector import Batch
-    from retsnoop_py.session.known import Symbol, UserSymbol
     from retsnoop_py.session.paths import Origin, OriginKey, Origins
     from retsnoop_py.symbolize.user import ProcessSymbolizer
 

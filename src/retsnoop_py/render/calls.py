@@ -23,8 +23,8 @@ from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.result import format_result
 from retsnoop_py.render.sheet import CPU, DURATION, RESULT, SELF, Sheet
+from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.session.kept import Kept
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
@@ -65,7 +65,7 @@ class CallsSection:
         self._palette = palette
         self._marks = marks
         self._titles = [DURATION, *[SELF] * views.self_time, *[CPU] * views.cpu]
-        self._sheets: Kept[Shape, Sheet] = Kept(_ROOM)
+        self._sheets: BoundedCache[Shape, Sheet] = BoundedCache(_ROOM)
         self._result = lru_cache(_MAX_RESULTS)(self._result_of)
 
     def lines(self, report: Report) -> list[str]:

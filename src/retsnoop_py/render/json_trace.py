@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from retsnoop_py.render import json_types as to
+from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.session.kept import Kept
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.trace import RowKind, Shape, Trace, TraceRow
 
@@ -55,7 +55,7 @@ class TraceEncoder:
         self._probe_name = facts.probe_name
         self._result = result
         self._arguments = arguments
-        self._steps: Kept[Shape, list[_Step]] = Kept(_ROOM)
+        self._steps: BoundedCache[Shape, list[_Step]] = BoundedCache(_ROOM)
 
     def events(self, session: Session, trace: Trace) -> list[to.TraceEvent]:
         """Every event, and where some are missing."""

@@ -57,7 +57,6 @@ class JsonRenderer:
         self._bpf = facts.bpf
         self._clock = Clock(facts.realtime_offset_ns, facts.utc_offset_s)
         self._functions = [_function(function) for function in facts.functions]
-        self._by_address = {id(f): i for i, f in enumerate(facts.functions)}
         self._result = lru_cache(_MAX_RESULTS)(self._result_of)
         self._frames: dict[tuple[int, bool], tuple[Resolved, to.Frame]] = {}
         encoding = (getattr(out, "encoding", None) or "utf-8").lower()
@@ -173,7 +172,7 @@ class JsonRenderer:
         )
 
     def _call(self, session: Session, call: Call) -> to.Call:
-        number = self._by_address[id(call.function)]
+        number = call.func_id
         arguments = self._arguments(session, call.seq)
         if not call.finished:
             return to.Call(

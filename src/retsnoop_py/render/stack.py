@@ -21,7 +21,7 @@ from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.places import Places
 from retsnoop_py.render.result import UNFINISHED, format_result
-from retsnoop_py.session.kept import Kept
+from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.model import Call, Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
@@ -124,7 +124,7 @@ class StackSection:
         self._arguments = arguments
         self._palette = palette
         self._marks = marks
-        self._sheets: Kept[StackShape, _Sheet] = Kept(_ROOM)
+        self._sheets: BoundedCache[StackShape, _Sheet] = BoundedCache(_ROOM)
         self._results: dict[int, ResultText] = {}
 
     def lines(self, report: Report) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.session.merge import is_frame_of
 from retsnoop_py.session.model import Session
+from retsnoop_py.session.stacks import is_frame_of
 from retsnoop_py.settings import StackSettings, ViewSettings
 from retsnoop_py.symbolize.frames import Resolved, Symbolizer
 

@@ -14,11 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.session.abi import read_branches, read_user_stack
 from retsnoop_py.session.events import EventDecoder
 from retsnoop_py.session.layouts import Layout, layout_named
 from retsnoop_py.session.model import NO_EVENTS, Call, Events, MissedCalls, Session, SessionKind
-from retsnoop_py.session.parts import NO_PARTS, Branches, Key, Parts, PartStore
+from retsnoop_py.session.parts import (
+    NO_PARTS,
+    Branches,
+    Key,
+    PartStore,
+    SessionParts,
+    read_branches,
+    read_user_stack,
+)
 from retsnoop_py.session.trace import Earlier
 
 if TYPE_CHECKING:
@@ -283,7 +290,12 @@ class Collector:
         return (session,)
 
     def _decode(
-        self, fields: tuple[Any, ...], view: memoryview, position: int, size: int, parts: Parts
+        self,
+        fields: tuple[Any, ...],
+        view: memoryview,
+        position: int,
+        size: int,
+        parts: SessionParts,
     ) -> Session:
         slot_cnt, kstack_cnt, depth, stitch_pos, start_ts, emit_ts, tid, tgid = fields[:8]
         task_comm, proc_comm, flags, last_seq, dropped, too_deep, lost_exits, lost_entries = fields[
@@ -346,7 +358,7 @@ class Collector:
             raise _damaged(position, "it names a function that is not traced") from None
         return MissedCalls(fields[23], inside, bool(fields[10] & _SWITCHED))
 
-    def _events(self, parts: Parts, position: int) -> tuple[Events, Mapping[int, Captured]]:
+    def _events(self, parts: SessionParts, position: int) -> tuple[Events, Mapping[int, Captured]]:
         """The events since the session's record before, and what was captured at any of it."""
         data = parts.take_events()
         if not data:
@@ -380,6 +392,7 @@ class Collector:
                 [
                     Call(
                         functions[func],
+                        func,
                         seq,
                         result,
                         latency,

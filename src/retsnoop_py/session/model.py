@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 class Call(NamedTuple):
     """One traced call on a session's stack.
 
-    ``result`` is the raw 64-bit result register, signed. ``latency_ns`` includes the callees;
-    for an unfinished call it is the time it started (CLOCK_MONOTONIC ns). ``interrupt``: an
-    interrupt of the thread made it.
+    ``func_id`` is the function's position among those of the run. ``result`` is the raw 64-bit
+    result register, signed. ``latency_ns`` includes the callees; for an unfinished call it is the
+    time it started (CLOCK_MONOTONIC ns). ``interrupt``: an interrupt of the thread made it.
     """
 
     function: Function
+    func_id: int
     seq: int
     result: int
     latency_ns: int

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
+
+from retsnoop_py.session.model import Branch, BranchRecords
+from retsnoop_py.symbolize.frames import UserAddress
 
 if TYPE_CHECKING:
     from retsnoop_py.session.arguments import Captured
@@ -26,7 +30,7 @@ class Branches(NamedTuple):
     data: bytes
 
 
-class Parts:
+class SessionParts:
     """A session's parts: ``arrived`` tells how many came; payloads as the kernel side made them.
 
     ``args`` and ``earlier`` are what its records before have brought.
@@ -60,7 +64,7 @@ class Parts:
 
 
 #: Of a session that has none; not to be changed.
-NO_PARTS = Parts()
+NO_PARTS = SessionParts()
 
 
 class PartStore:
@@ -70,7 +74,7 @@ class PartStore:
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
-        self._open: dict[Key, Parts] = {}
+        self._open: dict[Key, SessionParts] = {}
         self._max_bytes = max_bytes
         self._bytes = 0
         self.dropped = 0
@@ -92,7 +96,7 @@ class PartStore:
         """The user stack of the session."""
         self._arrived(key).user_stack = data
 
-    def get(self, key: Key) -> Parts:
+    def get(self, key: Key) -> SessionParts:
         """What has come for a session that goes on."""
         return self._open.get(key, NO_PARTS)
 
@@ -101,23 +105,50 @@ class PartStore:
         if key in self._open:
             self._open[key].branches = None
 
-    def take(self, key: Key) -> Parts:
+    def take(self, key: Key) -> SessionParts:
         """What has come for a session that has ended; forgotten here."""
         parts = self._open.pop(key, NO_PARTS)
         self.release(parts, parts.event_bytes)
         return parts
 
-    def release(self, parts: Parts, size: int) -> None:
+    def release(self, parts: SessionParts, size: int) -> None:
         """``size`` bytes of events need not be kept any more."""
         size = min(size, parts.event_bytes)
         parts.event_bytes -= size
         self._bytes -= size
 
-    def _arrived(self, key: Key) -> Parts:
+    def _arrived(self, key: Key) -> SessionParts:
         parts = self._open.get(key)
         if parts is None:
             if len(self._open) >= _MAX_OPEN:
                 self.take(next(iter(self._open)))
-            parts = self._open[key] = Parts()
+            parts = self._open[key] = SessionParts()
         parts.arrived += 1
         return parts
+
+
+# --- structs of the kernel's own ABI, the same everywhere and for ever ---------------------------
+
+#: ``struct perf_branch_entry``: from, to, and flags, which are not used.
+_BRANCH = "QQ8x"
+#: ``struct bpf_stack_build_id``: status, build id, offset in the file or address.
+_USER_FRAME = "i20sQ"
+_NO_FRAME, _HAS_BUILD_ID = 0, 1
+
+
+def read_branches(order: str, raw: Branches) -> BranchRecords:
+    """Branch records in byte order ``order``; a rest that is no whole record is left out."""
+    record = struct.Struct(order + _BRANCH)
+    whole = raw.data[: len(raw.data) // record.size * record.size]
+    return BranchRecords(-raw.error, tuple(map(Branch._make, record.iter_unpack(whole))))
+
+
+def read_user_stack(order: str, data: bytes) -> tuple[UserAddress, ...]:
+    """A user stack in byte order ``order``; a rest that is no whole frame is left out."""
+    frame = struct.Struct(order + _USER_FRAME)
+    whole = data[: len(data) // frame.size * frame.size]
+    return tuple(
+        UserAddress(build_id.hex() if status == _HAS_BUILD_ID else "", place)
+        for status, build_id, place in frame.iter_unpack(whole)
+        if status != _NO_FRAME
+    )

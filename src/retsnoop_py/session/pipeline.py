@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from retsnoop_py.errors import DataError, OutputError
+from retsnoop_py.session.caches import Symbol, SymbolCache, UserSymbol, UserSymbolCache
 from retsnoop_py.session.collector import Batch, Collector
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.filters import SessionFilter
-from retsnoop_py.session.known import KnownSymbols, KnownUserSymbols, Symbol, UserSymbol
 from retsnoop_py.session.losses import loss_summary, running_note
-from retsnoop_py.session.merge import is_inside
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.paths import KnownOrigins, Origin, OriginKey, Origins
 from retsnoop_py.session.report import Report, Reporter
+from retsnoop_py.session.stacks import is_inside
 from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Symbolizer, UserSymbolizer
 
@@ -86,8 +86,8 @@ class Pipeline:
     ) -> None:
         self._collector = Collector(facts.functions, facts.layouts)
         self._filter = SessionFilter(settings.filters, interim=settings.views.interim)
-        self._symbols = KnownSymbols(symbolizer)
-        self._users = KnownUserSymbols(users)
+        self._symbols = SymbolCache(symbolizer)
+        self._users = UserSymbolCache(users)
         self._origins = KnownOrigins(origins)
         self._reporter = Reporter(settings, self._symbols, self._users, self._origins)
         # else a replay may show the traced calls, and it is no wonder that there are no others

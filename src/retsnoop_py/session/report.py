@@ -8,10 +8,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from retsnoop_py.session.branches import BranchView, resolve_branches, view_branches
-from retsnoop_py.session.merge import resolve_stack
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.paths import Origin, Origins, Path
-from retsnoop_py.session.stacks import Stack, Stacker
+from retsnoop_py.session.stacks import Stack, Stacker, resolve_stack
 from retsnoop_py.session.trace import Trace, Tracer
 from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Resolved, Symbolizer, UserSymbolizer

@@ -1,16 +1,182 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Merged stacks, of which those with the same calls and addresses are worked out once."""
+"""One stack out of two: the calls that were traced and the frames the kernel unwound.
+
+Those with the same calls and addresses are worked out once (:class:`Stacker`).
+
+A call and a frame are the same when the frame's symbol starts at the function's address.
+Names only help where addresses cannot: the cold part of a function is a symbol of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from retsnoop_py.session.kept import Kept
-from retsnoop_py.session.merge import build_stack
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.model import Call, Session, StackRow
+from retsnoop_py.session.tracing_frames import FENTRY_RETURNS, hidden_frames
 from retsnoop_py.settings import StackSettings
 from retsnoop_py.symbolize.frames import Resolved, Symbolizer
+
+#: A function's address may be that of its ftrace call, behind ENDBR or BTI.
+_MAX_PROLOGUE = 16
+
+
+def resolve_stack(session: Session, symbolizer: Symbolizer) -> list[Resolved]:
+    """The session's kernel stack resolved, outermost first."""
+    frames = [symbolizer.resolve(address) for address in session.kstack[1:]]
+    if session.kstack:
+        # The innermost entry may be an instruction pointer instead of a return address. Only a
+        # function's very first byte tells: the byte before it belongs to another function.
+        innermost = symbolizer.resolve(session.kstack[0], is_return=False)
+        if innermost.offset:
+            innermost = symbolizer.resolve(session.kstack[0])
+        frames.insert(0, innermost)
+    frames.reverse()
+    return frames
+
+
+def build_stack(
+    session: Session, symbolizer: Symbolizer, settings: StackSettings
+) -> tuple[StackRow, ...]:
+    """Merge a session's calls with its kernel stack, outermost first.
+
+    A call without a frame gets a row of its own just before the next call that has one, or at
+    the end. The innermost call of a return probe is such a one: it has returned already.
+    """
+    frames = resolve_stack(session, symbolizer)
+    if session.call_sites and len(frames) >= len(session.calls):
+        return _rows_by_call_site(session.calls, frames)
+    traced = frozenset([call.function.address for call in session.calls])
+    hidden = hidden_frames(frames, traced)
+    shown = [index for index, is_hidden in enumerate(hidden) if not is_hidden]
+    matches = match_calls(session.calls, [frames[index] for index in shown])
+    call_at = {shown[frame]: call for call, frame in enumerate(matches) if frame is not None}
+    rows: list[StackRow] = []
+    told = 0
+    for index, frame in enumerate(frames):
+        if hidden[index]:
+            if settings.unfiltered:
+                rows.append(StackRow(None, frame, True))
+            continue
+        position = call_at.get(index)
+        if position is None:
+            rows.append(StackRow(None, frame))
+            continue
+        rows += [StackRow(call, None) for call in session.calls[told:position]]
+        rows.append(StackRow(session.calls[position], frame))
+        told = position + 1
+    rows += [StackRow(call, None) for call in session.calls[told:]]
+    return tuple(rows)
+
+
+def _rows_by_call_site(calls: Sequence[Call], frames: Sequence[Resolved]) -> tuple[StackRow, ...]:
+    """The rows where the innermost ``frames`` are the places the calls return to, one each."""
+    outer = len(frames) - len(calls)
+    rows = [StackRow(None, frame) for frame in frames[:outer]]
+    for position, call in enumerate(calls):
+        site = frames[outer + position]
+        if position and is_frame_of(calls[position - 1].function, site):
+            rows[-1] = StackRow(calls[position - 1], site)
+        else:
+            rows.append(StackRow(None, site))
+        rows.append(StackRow(call, None))
+    return tuple(rows)
+
+
+def is_inside(session: Session, symbolizer: Symbolizer) -> bool:
+    """Whether one of the session's running calls is on its kernel stack, or there is no stack."""
+    frames = resolve_stack(session, symbolizer)
+    running = [call.function for call in session.calls if not call.finished]
+    return not frames or any(
+        is_frame_of(function, frame) for function in running for frame in frames
+    )
+
+
+def match_calls(calls: Sequence[Call], frames: Sequence[Resolved]) -> list[int | None]:
+    """For each call, outermost first, the index of its frame or None; indexes only grow."""
+    keep_last = not calls or _still_running(calls[-1], frames)
+    outer = calls if keep_last else calls[:-1]
+    matches = _match_forward(outer, frames)
+    if None in matches:
+        matches = _match_most(outer, frames)
+    if not keep_last:
+        after = next((m + 1 for m in reversed(matches) if m is not None), 0)
+        matches += _match_forward(calls[-1:], frames, after)
+    return matches
+
+
+def is_frame_of(function: Function, frame: Resolved) -> bool:
+    """Whether ``frame`` lies in ``function``."""
+    if frame.name is None:
+        return False
+    distance = function.address - frame.start
+    if distance == 0:
+        return True
+    if frame.module != function.module:
+        return False
+    name, cold, _ = frame.name.partition(".cold")
+    if name != function.name:
+        return False
+    # Same name, other address: another instance, unless one address says nothing.
+    return bool(cold) or 0 < distance <= _MAX_PROLOGUE or not (function.address and frame.start)
+
+
+def _still_running(last: Call, frames: Sequence[Resolved]) -> bool:
+    """Whether the stack was taken inside the innermost call.
+
+    So it is when its thread died there, and when a BPF trampoline called the function.
+    """
+    if not last.finished or not frames:
+        return True
+    return frames[-1].offset in FENTRY_RETURNS and is_frame_of(last.function, frames[-1])
+
+
+def _match_forward(
+    calls: Sequence[Call], frames: Sequence[Resolved], start: int = 0
+) -> list[int | None]:
+    """Give each call the first fitting frame after the one before; right if all have one."""
+    matches: list[int | None] = []
+    for call in calls:
+        for index in range(start, len(frames)):
+            if is_frame_of(call.function, frames[index]):
+                matches.append(index)
+                start = index + 1
+                break
+        else:
+            matches.append(None)
+    return matches
+
+
+def _match_most(calls: Sequence[Call], frames: Sequence[Resolved]) -> list[int | None]:
+    """Match as many calls as possible, the innermost ones first.
+
+    Stacks that were cut miss their outermost frames, so in a recursion the frames there are
+    belong to the innermost calls.
+    """
+    fits = [[is_frame_of(call.function, frame) for frame in frames] for call in calls]
+    # most[i][j]: how many of the first i calls have a frame among the first j
+    most = [[0] * (len(frames) + 1)]
+    for row in fits:
+        above, here = most[-1], [0]
+        for index, fit in enumerate(row):
+            here.append(max(above[index] + 1 if fit else 0, above[index + 1], here[index]))
+        most.append(here)
+    matches: list[int | None] = [None] * len(calls)
+    call, frame = len(calls), len(frames)
+    while call and frame:
+        if fits[call - 1][frame - 1] and most[call][frame] == most[call - 1][frame - 1] + 1:
+            call, frame = call - 1, frame - 1
+            matches[call] = frame
+        elif most[call - 1][frame] >= most[call][frame - 1]:
+            call -= 1
+        else:
+            frame -= 1
+    return matches
+
+
+# --- stacks of a shape ---------------------------------------------------------------------------
 
 #: Shapes with so many rows together are kept.
 _ROOM = 1 << 16
@@ -70,7 +236,7 @@ class Stacker:
     def __init__(self, symbolizer: Symbolizer, settings: StackSettings) -> None:
         self._symbolizer = symbolizer
         self._settings = settings
-        self._shapes: Kept[object, StackShape] = Kept(_ROOM)
+        self._shapes: BoundedCache[object, StackShape] = BoundedCache(_ROOM)
 
     def stack(self, session: Session) -> Stack:
         """The merged stack of ``session``."""

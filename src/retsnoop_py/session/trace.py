@@ -13,7 +13,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
-from retsnoop_py.session.kept import Kept
+from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.model import Event, EventFlags, EventKind, Events, Session
 
 _ENTRY, _EXIT = int(EventKind.ENTRY), int(EventKind.EXIT)
@@ -172,7 +172,7 @@ class Tracer:
     """Makes traces, and remembers their shapes."""
 
     def __init__(self) -> None:
-        self._shapes: Kept[object, Shape] = Kept(_ROOM)
+        self._shapes: BoundedCache[object, Shape] = BoundedCache(_ROOM)
 
     def trace(self, session: Session) -> Trace:
         """The trace of a session, up to the last event its record tells of.

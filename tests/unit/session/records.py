@@ -86,7 +86,8 @@ def call(
 ) -> Call:
     """A traced call."""
     traced = function(of) if isinstance(of, str) else of
-    return Call(traced, 0, result, latency_ns, finished, stitched)
+    func_id = FUNCTIONS.index(traced) if traced in FUNCTIONS else 0
+    return Call(traced, func_id, 0, result, latency_ns, finished, stitched)
 
 
 def session(*calls: Call, kstack: Sequence[int] = (), **changes: object) -> Session:

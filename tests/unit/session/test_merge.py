@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.session.records import Symbols, call, function, session
 
-from retsnoop_py.session.artefacts import is_artefact_name
-from retsnoop_py.session.merge import build_stack, match_calls
 from retsnoop_py.session.model import StackRow
+from retsnoop_py.session.stacks import build_stack, match_calls
+from retsnoop_py.session.tracing_frames import is_tracing_name
 from retsnoop_py.settings import StackSettings
 from retsnoop_py.symbolize.frames import Resolved
 
@@ -245,7 +245,7 @@ def test_only_the_innermost_entry_may_be_no_return_address(
     ],
 )
 def test_names_of_tracing(name: str) -> None:
-    assert is_artefact_name(name)
+    assert is_tracing_name(name)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_names_of_tracing(name: str) -> None:
     ],
 )
 def test_names_of_the_kernel(name: str) -> None:
-    assert not is_artefact_name(name)
+    assert not is_tracing_name(name)
 
 
 @given(st.text("abc", max_size=9), st.text("abcx", max_size=12))

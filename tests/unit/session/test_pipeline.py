@@ -17,7 +17,7 @@ from tests.unit.session.records import (
 )
 
 from retsnoop_py.errors import DataError, OutputError
-from retsnoop_py.session.known import Symbol, UserSymbol
+from retsnoop_py.session.caches import Symbol, UserSymbol
 from retsnoop_py.session.paths import Origin, OriginKey
 from retsnoop_py.session.pipeline import Pipeline
 from retsnoop_py.session.report import Report

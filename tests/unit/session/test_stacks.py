@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from tests.unit.session.records import FUNCTIONS, KSTACK, call, session, symbols
 
-from retsnoop_py.session.merge import build_stack
 from retsnoop_py.session.model import Call
-from retsnoop_py.session.stacks import Stack, Stacker
+from retsnoop_py.session.stacks import Stack, Stacker, build_stack
 from retsnoop_py.settings import StackSettings
 
 

@@ -37,15 +37,13 @@ class ArgumentRows:
             facts.arguments or ArgumentFacts(), raw_pointers=settings.raw_pointers
         )
         self._settings = settings
-        self._numbers = {id(function): i for i, function in enumerate(facts.functions)}
         self._marks = marks
         #: Whether they are on the row itself, else below.
         self.on_row = settings.mode is ArgMode.COMPACT
 
     def of_call(self, call: Call) -> Event:
         """The event at which a call of a stack was given its arguments."""
-        number = self._numbers[id(call.function)]
-        return Event(call.seq, self.reader.expects(number))
+        return Event(call.seq, self.reader.expects(call.func_id))
 
     def of_row(self, trace: Trace, row: TraceRow) -> Event | None:
         """The event whose arguments belong on a row of a trace; returns have none."""

@@ -48,14 +48,14 @@ def _names() -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=65536)
-def is_artefact_name(name: str) -> bool:
+def is_tracing_name(name: str) -> bool:
     """Whether code of this name runs only for tracing."""
     return _names().fullmatch(name) is not None
 
 
-def is_artefact(frame: Resolved) -> bool:
+def is_tracing_frame(frame: Resolved) -> bool:
     """Whether a frame is tracing's own: a trampoline, a handler, a BPF program."""
-    return frame.name is not None and (frame.module in _BPF_MODULES or is_artefact_name(frame.name))
+    return frame.name is not None and (frame.module in _BPF_MODULES or is_tracing_name(frame.name))
 
 
 def hidden_frames(frames: Sequence[Resolved], traced: frozenset[int]) -> list[bool]:
@@ -65,7 +65,7 @@ def hidden_frames(frames: Sequence[Resolved], traced: frozenset[int]) -> list[bo
     But a function that a BPF trampoline called has a frame ``F+0x5`` below the trampoline's, which
     is no call of F's: its callers' frames are around it, or, when it has just returned, none.
     """
-    hidden = [is_artefact(frame) and frame.start not in traced for frame in frames]
+    hidden = [is_tracing_frame(frame) and frame.start not in traced for frame in frames]
     for index in range(len(frames) - 1):
         first, second, *last = frames[index : index + 3]
         if first.offset not in FENTRY_RETURNS or not first.name:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Symbolizers that ask others once for each address, and keep what is to be recorded."""
+"""What was worked out once and may be needed again: within bounds, and symbols by address."""
 
 from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 from retsnoop_py.symbolize.frames import (
     Resolved,
@@ -12,13 +15,42 @@ from retsnoop_py.symbolize.frames import (
     user_key,
 )
 
+Key = TypeVar("Key", bound=Hashable)
+Kind = TypeVar("Kind")
 #: An address as it was asked for: whether as a return address, and the answer.
 Symbol = tuple[bool, Resolved]
 #: The same of programs.
 UserSymbol = tuple[UserKey, Resolved]
 
 
-class KnownSymbols:
+class BoundedCache(Generic[Key, Kind]):
+    """Values by key. When their weights come to more than ``room`` all are forgotten.
+
+    Forgetting all of them is cheap, and what is still needed is soon there again.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._values: dict[Key, Kind] = {}
+        self._room = room
+        self._left = room
+        #: The value of a key, None if it is not kept.
+        self.get = self._values.get
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def keep(self, key: Key, value: Kind, weight: int = 1) -> Kind:
+        """Keep ``value``, unless it alone is heavier than a quarter of the room; gives it back."""
+        if weight <= self._room // 4:
+            if weight > self._left:
+                self._values.clear()
+                self._left = self._room
+            self._left -= weight
+            self._values[key] = value
+        return value
+
+
+class SymbolCache:
     """A symbolizer that asks another one only once for each address."""
 
     def __init__(self, symbolizer: Symbolizer) -> None:
@@ -41,7 +73,7 @@ class KnownSymbols:
         return taken
 
 
-class KnownUserSymbols:
+class UserSymbolCache:
     """The same of addresses of programs; without ``symbolizer`` none has a name."""
 
     def __init__(self, symbolizer: UserSymbolizer | None) -> None:
