@@ -28,7 +28,7 @@ _COMM_LEN = 16
 _BUCKET_SIZE = 8
 #: So much data in the ring wakes its reader, which comes by ten times a second anyway.
 _WAKE_BYTES = 256 << 10
-#: What kretprobes return through, newest kernels first (6.0, 5.15).
+#: What kretprobes return through, newest kernels first (6.0, 5.16).
 _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
 #: The same for kprobe.multi, where fprobe hooks by itself; since 6.14 (4346ba160409) it does so
 #: through the function graph tracer, after our entry program has run.
@@ -267,7 +267,7 @@ def _configure_function_ids(
     obj.map("ip_to_cookie").set_max_entries(max(len(plan.functions), 1))
     obj.set_global(".rodata", "has_cookie", int(features.cookie))
     obj.set_global(".rodata", "has_func_ip", int(features.func_ip))
-    # cookies came with the release (5.15) that can unwind behind return probes
+    # cookies (5.15) came one release before unwinding behind return probes (19138af1bd88)
     obj.set_global(".rodata", "keep_call_sites", int(not features.cookie))
     if features.func_ip:
         return

@@ -301,6 +301,7 @@ class Collector:
         task_comm, proc_comm, flags, last_seq, dropped, too_deep, lost_exits, lost_entries = fields[
             8:16
         ]
+        _, cpu, ns_tid, ns_tgid, pid_ns, proc_tgid, interrupt_pos, missed, missed_in = fields[16:]
         slots = position + self._session_format.size
         stack = slots + slot_cnt * self._slot_format.size
         fits = 0 <= slot_cnt <= _MAX_CALLS and 0 <= kstack_cnt <= _MAX_KSTACK
@@ -326,7 +327,7 @@ class Collector:
             # crashes Python 3.11's garbage collector (gh-77894).
             calls=self._calls(
                 bytes(view[slots:stack]),
-                (depth, stitch_pos or slot_cnt, fields[22] or slot_cnt),
+                (depth, stitch_pos or slot_cnt, interrupt_pos or slot_cnt),
                 position,
             ),
             kstack=struct.unpack_from(f"{self._order}{kstack_cnt}Q", view, stack),
@@ -338,25 +339,25 @@ class Collector:
             call_sites=bool(flags & _CALL_SITES),
             events=events,
             args=args,
-            cpu=fields[17],
-            ns_tid=fields[18],
-            ns_tgid=fields[19],
-            pid_ns=fields[20],
-            proc_tgid=fields[21],
+            cpu=cpu,
+            ns_tid=ns_tid,
+            ns_tgid=ns_tgid,
+            pid_ns=pid_ns,
+            proc_tgid=proc_tgid,
             kind=_kind_of(flags) if flags & (_INTERIM | _RUNNING) else SessionKind.FINAL,
             branches=read_branches(self._order, parts.branches) if parts.branches else None,
             user_stack=read_user_stack(self._order, parts.user_stack) if parts.user_stack else (),
             earlier=parts.earlier,
-            missed=self._missed(fields, position) if fields[23] else None,
+            missed=self._missed(missed, missed_in, flags, position) if missed else None,
             paths=parts.paths,
         )
 
-    def _missed(self, fields: tuple[Any, ...], position: int) -> MissedCalls:
+    def _missed(self, missed: int, missed_in: int, flags: int, position: int) -> MissedCalls:
         try:
-            inside = self._functions[fields[24]]
+            inside = self._functions[missed_in]
         except IndexError:
             raise _damaged(position, "it names a function that is not traced") from None
-        return MissedCalls(fields[23], inside, bool(fields[10] & _SWITCHED))
+        return MissedCalls(missed, inside, bool(flags & _SWITCHED))
 
     def _events(self, parts: SessionParts, position: int) -> tuple[Events, Mapping[int, Captured]]:
         """The events since the session's record before, and what was captured at any of it."""
