@@ -1,4 +1,115 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Find out which line of the Linux kernel returned that error."""
+"""Find out which line of the Linux kernel returned that error.
+
+:func:`trace` follows calls in the running kernel, :func:`replay` shows a recording again,
+:func:`select` says what would be traced, :func:`doctor` what this machine can do,
+:class:`Machine` boots another kernel, :mod:`retsnoop_py.render` writes sessions as text and JSON.
+docs/api.md has examples. Nothing of it is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from retsnoop_py import render
+    from retsnoop_py.api.runs import Replayed, Run, replay, trace
+    from retsnoop_py.api.selecting import doctor, select
+    from retsnoop_py.api.sessions import (
+        Argument,
+        Branch,
+        Branches,
+        Call,
+        Event,
+        Frame,
+        Lost,
+        PidNamespace,
+        Result,
+        Session,
+        StackEntry,
+    )
+    from retsnoop_py.errors import (
+        BpfError,
+        CommandNotExecutable,
+        CommandNotFound,
+        DataError,
+        InputError,
+        Interrupted,
+        OutputError,
+        PrivilegeError,
+        RetsnoopError,
+        UnavailableError,
+        UsageError,
+    )
+    from retsnoop_py.kernel.functions import Function
+    from retsnoop_py.listing.build import Listing
+    from retsnoop_py.vm.machine import Machine
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Argument",
+    "BpfError",
+    "Branch",
+    "Branches",
+    "Call",
+    "CommandNotExecutable",
+    "CommandNotFound",
+    "DataError",
+    "Event",
+    "Frame",
+    "Function",
+    "InputError",
+    "Interrupted",
+    "Listing",
+    "Lost",
+    "Machine",
+    "OutputError",
+    "PidNamespace",
+    "PrivilegeError",
+    "Replayed",
+    "Result",
+    "RetsnoopError",
+    "Run",
+    "Session",
+    "StackEntry",
+    "UnavailableError",
+    "UsageError",
+    "__version__",
+    "doctor",
+    "render",
+    "replay",
+    "select",
+    "trace",
+]
+
+#: Where each name is, in modules of this package; those of errors are all others.
+_PLACES = {
+    "api.runs": ("Replayed", "Run", "replay", "trace"),
+    "api.selecting": ("doctor", "select"),
+    "api.sessions": (
+        *("Argument", "Branch", "Branches", "Call", "Event", "Frame", "Lost", "PidNamespace"),
+        *("Result", "Session", "StackEntry"),
+    ),
+    "kernel.functions": ("Function",),
+    "listing.build": ("Listing",),
+    "vm.machine": ("Machine",),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for (PEP 562)."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    if name == "render":
+        return import_module(f"{__name__}.render")
+    place = next((one for one, names in _PLACES.items() if name in names), "errors")
+    found: object = getattr(import_module(f"{__name__}.{place}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

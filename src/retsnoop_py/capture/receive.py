@@ -154,9 +154,9 @@ class Reception:
                 discarded = self._reader.drop() + stream.discard()
             try:
                 self._tell(stream, discarded)
+                yield from self._rest()
             except Dropped:
                 stream.discard()
-            yield from self._rest()
             return stream.exit_status
 
     def _rest(self) -> Iterator[None]:

@@ -10,8 +10,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from retsnoop_py.cli import options, trace
+from retsnoop_py.cli import options
 from retsnoop_py.cli.declare import Command
+from retsnoop_py.options.settings import file_path
 from retsnoop_py.value import Value
 
 _TEXT = """
@@ -57,19 +58,16 @@ def doctor(
     usage: options.Usage = False,
 ) -> DoctorRequest:
     """What the command line asks for. Raises :class:`UsageError`."""
-    return DoctorRequest(trace.file_path("-k", kernel), json, verbose)
+    return DoctorRequest(file_path("-k", kernel), json, verbose)
 
 
 def run(request: DoctorRequest) -> int:
     """Examine the machine and print the answers; the exit status a trace would end with."""
-    from retsnoop_py.capture.limits import raise_memlock
+    from retsnoop_py.api.selecting import examine_host
     from retsnoop_py.diagnosis import report
-    from retsnoop_py.diagnosis.examine import examine, this_host
     from retsnoop_py.render.palette import Palette
 
-    raise_memlock()  # as a trace does: before Linux 5.11 it decides what can be loaded
-    host = this_host(request.image)
-    diagnosis = examine(host)
+    diagnosis, host = examine_host(request.image)
     release, machine = host.facts.release, host.facts.machine
     if request.json:
         print(report.as_json(diagnosis, release, machine).decode())

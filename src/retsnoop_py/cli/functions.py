@@ -2,7 +2,7 @@
 """``retsnoop-py functions GLOB...``."""
 
 # The options are the parameters, and those that only print are dealt with before.
-# ruff: noqa: ARG001, PLR0913
+# ruff: noqa: PLR0913
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from retsnoop_py.cli import options, trace, values
+from retsnoop_py.cli import options
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
+from retsnoop_py.options.settings import listing_settings, words_of
 from retsnoop_py.settings import Settings
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
-    from retsnoop_py.attach.plan import AttachPlan
-    from retsnoop_py.capture.target import Target
     from retsnoop_py.errors import InputError
     from retsnoop_py.listing.build import Listing
 
@@ -84,74 +83,25 @@ def functions(
             "no functions to list",
             "give a GLOB (retsnoop-py functions '*_sys_bpf') or a preset (-c bpf)",
         )
-    settings = Settings(
-        selection=trace.selection([*globs, *entry], allow, deny, preset),
-        mechanism=values.mechanism(attach, fentry=fentries, multi=kprobes_multi, single=kprobes),
-        kernel_image=trace.file_path("-k", kernel),
-        dry_run=True,
-        verbose=verbose,
-    )
-    return FunctionsRequest(settings, json)
+    words = words_of({**locals(), "entry": [*globs, *entry]})
+    return FunctionsRequest(listing_settings(words), json)
 
 
 def run(request: FunctionsRequest) -> int:
     """Print the list. Raises what a trace would raise where nothing can be traced."""
-    from retsnoop_py.capture.target import choose_target
+    from retsnoop_py.api.selecting import list_functions
     from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.listing.build import Listing, left_out
     from retsnoop_py.selection.explain import NoMatch
 
+    release = KernelFacts().release
     try:
-        target = choose_target(request.settings, prototypes=True)
+        listing = list_functions(request.settings)
     except NoMatch as error:
-        refused = Listing(left_out=left_out(error.rejections))
-        _show(request, refused, KernelFacts().release, error)
+        _show(request, Listing(left_out=left_out(error.rejections)), release, error)
         raise
-    _show(request, _list(request.settings, target), target.facts.release)
+    _show(request, listing, release)
     return 0
-
-
-def _list(settings: Settings, target: Target) -> Listing:
-    from retsnoop_py.capture import messages
-    from retsnoop_py.listing.build import build
-    from retsnoop_py.symbolize.units import SourceFiles
-
-    plan, why_not = _plan(settings, target)
-    notes = [] if why_not is None else [why_not]
-    count, most = len(target.selection.functions), settings.max_functions
-    if count > most:
-        notes.append(f"a trace of more than {most} functions takes --max-functions {count}")
-    notes += [f"{result}: {reason}" for result, reason in target.ordinary.items()]
-    files = SourceFiles(target.images) if target.images is not None else None
-    listing = build(target.facts, target.selection, plan, files, notes)
-    messages.images(settings, target.image_report)
-    for text in target.image_warnings:
-        messages.warn(text)
-    if target.images is not None:
-        target.images.__exit__()
-    return listing
-
-
-def _plan(settings: Settings, target: Target) -> tuple[AttachPlan | None, str | None]:
-    """Who would take each function, or why that cannot be told."""
-    from retsnoop_py.attach.features import Features
-    from retsnoop_py.attach.fitness import KernelFitness
-    from retsnoop_py.attach.plan import make_plan
-    from retsnoop_py.capture.limits import raise_memlock
-    from retsnoop_py.capture.rights import require_rights
-    from retsnoop_py.errors import PrivilegeError
-    from retsnoop_py.kernel.btf import Kind
-
-    try:
-        require_rights()
-    except PrivilegeError as error:
-        return None, f"by which mechanism cannot be tried: {error.message}"
-    raise_memlock()
-    features = Features(target.facts.require_btf().find("vfs_read", Kind.FUNC))
-    chosen = target.selection.functions
-    fitness = KernelFitness(target.facts, chosen)
-    plan = make_plan(chosen, settings.mechanism, features, fitness)
-    return plan, None
 
 
 def _show(

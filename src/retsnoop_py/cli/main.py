@@ -274,7 +274,7 @@ def _version(verbose: int) -> int:
 
 
 def _config_help() -> int:
-    from retsnoop_py.cli import config
+    from retsnoop_py.options import config
 
     return _print(config.help_text())
 

@@ -38,7 +38,7 @@ def complete_user(incomplete: str) -> list[str]:
 
 def complete_setting(incomplete: str) -> list[str]:
     """Settings of -C, for the shell."""
-    from retsnoop_py.cli.config import KEYS
+    from retsnoop_py.options.config import KEYS
 
     return [f"{key.name}=" for key in KEYS if key.name.startswith(incomplete)]
 

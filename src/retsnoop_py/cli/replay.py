@@ -2,22 +2,20 @@
 """``retsnoop-py replay FILE``."""
 
 # The options are the parameters, and those that only print are dealt with before.
-# ruff: noqa: ARG001, PLR0913
+# ruff: noqa: PLR0913
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, TextIO
 
-from retsnoop_py.cli import config, options, values, views
+from retsnoop_py.cli import options
 from retsnoop_py.cli.declare import Argument, Command
-from retsnoop_py.errors import UsageError
+from retsnoop_py.options.settings import replay_overrides, words_of
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
-
-T = TypeVar("T")
 
 _TEXT = """
 Show a recording (-o FILE) again, as it was shown live.
@@ -76,64 +74,7 @@ def replay(
     usage: options.Usage = False,
 ) -> ReplayRequest:
     """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
-    from retsnoop_py.recording.overrides import ReplayOverrides
-
-    fine = config.parse(settings, replay=True)
-
-    def named(key: str, value: T) -> T | None:
-        return value if key in fine.named else None
-
-    if kernel == "":
-        raise UsageError("-k '': the name of a file is missing")
-    overrides = ReplayOverrides(
-        pids=values.pids("-p", pid) or None,
-        deny_pids=values.pids("-P", no_pid) or None,
-        comms=values.comms("-n", comm) or None,
-        deny_comms=values.comms("-N", no_comm) or None,
-        longer_ns=views.duration_ns("-L", longer, "ms") or None,
-        success=values.success(success_stacks, allow_errors),
-        allow_errors=_allowed(allow_errors),
-        deny_errors=values.denied_errors(deny_errors) or None,
-        unfiltered=named("stacks.unfiltered", fine.stacks.unfiltered),
-        emit_addrs=named("stacks.emit-addrs", fine.stacks.emit_addrs),
-        dec_offs=named("stacks.dec-offs", fine.stacks.dec_offs),
-        call_stack=call_stack or None,
-        call_trace=trace or None,
-        interim=interim_stacks or None,
-        lbr=views.lbr(lbr),
-        lbr_max=fine.views.lbr_max,
-        lbr_full=_full_lbr(debug) or None,
-        user_stack=user_stack or None,
-        format=views.output_format(format) if format is not None else None,
-        ascii=ascii or None,
-        self_time=named("fmt.self-time", fine.views.self_time),
-        cpu=named("fmt.cpu", fine.views.cpu),
-        capture=capture_args or None,
-        mode=named("args.fmt-mode", fine.args.mode),
-        width=named("args.fmt-max-arg-width", fine.args.width),
-        raw_pointers=named("args.capture-raw-ptrs", fine.args.raw_pointers),
-        stop_count=views.count(count),
-        symbolize=values.symbolize(symbolize) or fine.symbolize,
-        kernel_image=None if kernel is None else Path(kernel),
-        verbose=verbose,
-    )
-    return ReplayRequest(Path(file), overrides)
-
-
-def _full_lbr(features: list[str]) -> bool:
-    for feature in views.debug(features) - {"full-lbr"}:
-        raise UsageError(
-            f"--debug {feature} concerns tracing, and a recording is already traced",
-            "a replay takes --debug full-lbr",
-        )
-    return bool(features)
-
-
-def _allowed(names: list[str]) -> frozenset[int] | Literal["any"] | None:
-    errors = values.allowed_errors(names)
-    if errors.any and not errors.numbers:
-        return "any"
-    return errors.numbers if names else None
+    return ReplayRequest(Path(file), replay_overrides(words_of(locals())))
 
 
 def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> int:

@@ -2,26 +2,18 @@
 """The command without a name: trace."""
 
 # The options are the parameters, and those that only print are dealt with before.
-# ruff: noqa: ARG001, PLR0913
+# ruff: noqa: PLR0913
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from retsnoop_py.cli import config, options, values, views
-from retsnoop_py.cli.config import Config
+from retsnoop_py.cli import options
 from retsnoop_py.cli.declare import Argument, Command
-from retsnoop_py.errors import UsageError
-from retsnoop_py.settings import (
-    FilterSettings,
-    SelectionSettings,
-    Settings,
-    SymbolizeMode,
-)
-from retsnoop_py.value import replace
+from retsnoop_py.options.settings import trace_settings, words_of
+from retsnoop_py.settings import Settings
 
 if TYPE_CHECKING:
     from retsnoop_py.capture.target import Target
@@ -129,107 +121,7 @@ def trace(
     usage: options.Usage = False,
 ) -> Settings:
     """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
-    fine = config.parse(settings)
-    if pid and command:
-        raise UsageError(
-            f"-p {pid[0]} with a command: of a command only its own processes are traced",
-            "leave out -p; or leave out -- CMD, and run CMD elsewhere",
-        )
-    features = views.debug(debug)
-    # a trace without -E is of all calls, stacks are of failures
-    success = values.success(success_stacks, allow_errors)
-    if success is None:
-        success = trace and not call_stack and not allow_errors
-    return Settings(
-        # who names nothing else wants to see the calls of these very functions
-        selection=selection(entry if entry or preset else path, (*allow, *path), deny, preset),
-        filters=FilterSettings(
-            pids=values.pids("-p", pid),
-            deny_pids=values.pids("-P", no_pid),
-            comms=values.comms("-n", comm),
-            deny_comms=values.comms("-N", no_comm),
-            longer_ns=views.duration_ns("-L", longer, "ms"),
-            success=success,
-            allow_errors=_allowed(allow_errors),
-            deny_errors=values.denied_errors(deny_errors),
-        ),
-        stacks=fine.stacks,
-        views=replace(
-            fine.views,
-            call_stack=call_stack or not trace,
-            call_trace=trace,
-            interim=interim_stacks,
-            lbr=views.lbr(lbr),
-            lbr_full="full-lbr" in features,
-            user_stack=user_stack,
-            format=views.output_format(format),
-            ascii=ascii,
-        ),
-        args=replace(fine.args, capture=capture_args),
-        bpf=fine.bpf,
-        results=fine.results,
-        probes=views.probes(inject_probe),
-        paths=values.globs(path),
-        max_blocks=values.max_blocks(max_blocks),
-        stop_count=views.count(count),
-        stop_after_ns=views.duration_ns("--for", for_, "s"),
-        debug_bpf="bpf" in features,
-        debug_multi_kprobe="multi-kprobe" in features,
-        mechanism=values.mechanism(attach, fentry=fentries, multi=kprobes_multi, single=kprobes),
-        max_functions=values.max_functions(max_functions),
-        system_changes=not no_system_changes,
-        symbolize=_mode(symbolize, fine),
-        kernel_image=file_path("-k", kernel),
-        command=tuple(command),
-        user=values.user(user, command),
-        output=file_path("-o", output),
-        dry_run=dry_run,
-        verbose=verbose,
-    )
-
-
-def selection(
-    entry: Sequence[str], allow: Sequence[str], deny: Sequence[str], presets: Sequence[str]
-) -> SelectionSettings:
-    """Which functions. Raises :class:`UsageError`, or :class:`InputError` for ``@FILE``."""
-    for name in presets:
-        _check_preset(name)
-    chosen = SelectionSettings(
-        entry=values.globs(entry),
-        allow=values.globs(allow),
-        deny=values.globs(deny),
-        presets=tuple(dict.fromkeys(presets)),
-    )
-    if not (chosen.entry or chosen.presets):
-        raise UsageError(
-            "no entry functions: nothing says which calls to follow",
-            "give -e GLOB (-e '*sys_bpf') or a preset (-c bpf); 'retsnoop-py --help' has examples",
-        )
-    return chosen
-
-
-def _check_preset(name: str) -> None:
-    from retsnoop_py.selection import presets
-
-    if name not in presets.names():
-        raise UsageError(f"-c {name}: no such preset", f"there are {', '.join(presets.names())}")
-
-
-def _allowed(names: Sequence[str]) -> frozenset[int] | None:
-    errors = values.allowed_errors(names)
-    return errors.numbers or None
-
-
-def _mode(value: str | None, fine: Config) -> SymbolizeMode:
-    """``-s`` says it louder than ``-C stacks.symb-mode``."""
-    return values.symbolize(value) or fine.symbolize or SymbolizeMode.AUTO
-
-
-def file_path(option: str, value: str | None) -> Path | None:
-    """The file ``option`` names, None without it. Raises :class:`UsageError` for no name."""
-    if value == "":
-        raise UsageError(f"{option} '': the name of a file is missing")
-    return None if value is None else Path(value)
+    return trace_settings(words_of(locals()))
 
 
 def run(settings: Settings) -> int:

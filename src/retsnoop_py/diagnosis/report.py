@@ -20,7 +20,7 @@ from retsnoop_py.text import printable
 if TYPE_CHECKING:
     from retsnoop_py.terminal import Cell
 
-__all__ = ["Style", "as_json", "lines"]
+__all__ = ["Style", "as_json", "document", "lines"]
 
 _ANSWER_WIDTH = max(len(answer.value) for answer in Answer)
 #: Columns below which what is told stands below its question and not beside it.
@@ -38,19 +38,24 @@ class Style:
 
 def as_json(diagnosis: Diagnosis, release: str, machine: str) -> bytes:
     """One JSON document; its keys are those of docs/doctor.md."""
+    told = document(diagnosis, release, machine)
+    return msgspec.json.format(msgspec.json.encode(told), indent=2)
+
+
+def document(diagnosis: Diagnosis, release: str, machine: str) -> dict[str, Any]:
+    """The same as values."""
     checks = {check.key: _fields(check) for check in diagnosis.checks}
-    document = {
+    return {
         "version": __version__,
         "kernel": {"release": release, "machine": machine},
         "works": diagnosis.works,
-        "mechanisms": diagnosis.mechanisms,
-        "loses": diagnosis.loses,
+        "mechanisms": list(diagnosis.mechanisms),
+        "loses": list(diagnosis.loses),
         "reason": diagnosis.reason or None,
         "next_step": diagnosis.next_step or None,
         "exit_status": diagnosis.exit_status,
         "checks": checks,
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
 
 def _fields(check: Check) -> dict[str, Any]:

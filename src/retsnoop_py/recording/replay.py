@@ -44,10 +44,15 @@ class Replay:
 
     def __init__(self, path: Path, overrides: ReplayOverrides) -> None:
         self._path = path
+        self._overrides = overrides
         self._frames = read_frames(path)
         self.facts = read_facts(path, self._frames)
         self.settings = overrides.apply(self.facts)
         self.missing = overrides.missing(self.facts)
+
+    def again(self) -> Replay:
+        """The same from its beginning."""
+        return Replay(self._path, self._overrides)
 
     def play(self, make_sink: SinkMaker) -> Iterator[None]:
         """Bring everything to the sink, with a rest after some of it each time.

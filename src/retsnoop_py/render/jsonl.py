@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 import msgspec
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
-from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
+from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.clock import Clock
 from retsnoop_py.render.json_trace import TraceEncoder
@@ -22,7 +22,7 @@ from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import Call, Session, SessionKind, StackRow
 from retsnoop_py.session.report import PathView, Report
-from retsnoop_py.session.results import error_of, value_of, width_of
+from retsnoop_py.session.results import error_of, number_of
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
 from retsnoop_py.text import printable
@@ -47,7 +47,7 @@ class JsonRenderer:
     What a terminal would obey is escaped always.
     """
 
-    def __init__(self, facts: StreamFacts, settings: Settings, out: TextIO) -> None:
+    def __init__(self, facts: StreamFacts, settings: Settings, out: TextIO | None = None) -> None:
         self._facts = facts
         self._views = settings.views
         self._mode = settings.symbolize
@@ -93,12 +93,16 @@ class JsonRenderer:
                 namespace=_namespace(session),
                 lost=_lost(session),
                 warnings=tuple(map(printable, session_warnings(session, self._bpf))),
-                origin=self._origin_of(report) if report.paths else None,
-                paths=tuple([self._origin(view) for view in report.paths.values()]),
+                origin=self.origin(report) if report.paths else None,
+                paths=self.origins(report),
             )
         )
 
-    def _origin_of(self, report: Report) -> to.Origin | None:
+    def origins(self, report: Report) -> tuple[to.Origin, ...]:
+        """What is known of all calls that were followed block by block."""
+        return tuple([self._origin(view) for view in report.paths.values()])
+
+    def origin(self, report: Report) -> to.Origin | None:
         """That of the innermost call of the stack that was followed."""
         for call in reversed(report.session.calls):
             if call.seq in report.paths:
@@ -217,7 +221,7 @@ class JsonRenderer:
         return to.Result(
             hex(register & _BITS_64),
             format_result(function, register)[1:-1],
-            _number(function, register),
+            number_of(function, register),
             None if error is None else ERRNO_NAMES.get(error, str(error)) if error else "NULL",
         )
 
@@ -228,14 +232,6 @@ def _reader(facts: StreamFacts, settings: Settings) -> ArgumentReader | None:
     from retsnoop_py.render.args.read import ArgumentReader
 
     return ArgumentReader(facts.arguments, raw_pointers=settings.args.raw_pointers)
-
-
-def _number(function: Function, register: int) -> int | None:
-    """The result as a number, None for pointers and void."""
-    is_pointer = function.flags & FuncFlags.PTR or function.result.kind is ResultKind.PTR
-    if is_pointer or not width_of(function, register):
-        return None
-    return value_of(function, register)
 
 
 def _function(function: Function) -> to.Func:

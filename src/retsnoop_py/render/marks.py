@@ -28,7 +28,7 @@ class Marks(Value):
     cut: str = "…"
 
     @classmethod
-    def of(cls, out: TextIO, *, ascii_only: bool = False) -> Marks:
+    def of(cls, out: TextIO | None, *, ascii_only: bool = False) -> Marks:
         """The marks for a stream: ASCII if asked for, or if it cannot encode the others."""
         marks = cls()
         if ascii_only or not _can_encode(out, "".join(getattr(marks, n) for n in cls.fields)):
@@ -50,7 +50,7 @@ ASCII = Marks(
 )
 
 
-def _can_encode(out: TextIO, text: str) -> bool:
+def _can_encode(out: TextIO | None, text: str) -> bool:
     try:
         text.encode(getattr(out, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):

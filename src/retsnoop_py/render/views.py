@@ -31,8 +31,8 @@ class Renderer(Protocol):
         ...
 
 
-def renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> Renderer:
-    """The renderer that ``settings`` ask for, for the stream ``out``."""
+def renderer(facts: StreamFacts, settings: Settings, out: TextIO | None = None) -> Renderer:
+    """The renderer that ``settings`` ask for, for the stream ``out``, or for text as such."""
     if settings.views.format is OutputFormat.JSON:
         from retsnoop_py.render.jsonl import JsonRenderer
 
@@ -40,9 +40,9 @@ def renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> Renderer:
     return _text_renderer(facts, settings, out)
 
 
-def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO) -> BlockRenderer:
+def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO | None) -> BlockRenderer:
     views = settings.views
-    palette = Palette.of(out)
+    palette = Palette.of(out) if out is not None else Palette()
     marks = Marks.of(out, ascii_only=views.ascii)
     mode = facts.symbolize if settings.symbolize is SymbolizeMode.AUTO else settings.symbolize
     sections: list[Section] = []

@@ -54,6 +54,14 @@ def value_of(function: Function, register: int) -> int:
     return bits
 
 
+def number_of(function: Function, register: int) -> int | None:
+    """The result as a number where it is one: None for pointers and void."""
+    is_pointer = int(function.flags) & _PTR or function.result.kind is ResultKind.PTR
+    if is_pointer or not width_of(function, register):
+        return None
+    return value_of(function, register)
+
+
 def error_of(function: Function, register: int) -> int | None:
     """The error a result stands for: a positive error number, 0 for NULL, None for none.
 

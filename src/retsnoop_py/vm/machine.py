@@ -172,8 +172,12 @@ class Machine:
     ) -> Result:
         """Run a command to its end; see :meth:`start`. ``timeout`` is in seconds.
 
-        Raises VmTimeout or KernelCrashed; any exit status of the command itself is a result.
+        A machine that has not been entered is booted for this command alone. Raises VmTimeout or
+        KernelCrashed; any exit status of the command itself is a result.
         """
+        if self._host is None:
+            with self:
+                return self.start(argv, env=env, cwd=cwd, stdin=stdin).wait(timeout)
         return self.start(argv, env=env, cwd=cwd, stdin=stdin).wait(timeout)
 
     def kernel_log(self) -> str:

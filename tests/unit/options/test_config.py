@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.cli import config
 from retsnoop_py.errors import UsageError
+from retsnoop_py.options import config
 from retsnoop_py.settings import (
     ArgMode,
     ArgSettings,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.cli import values
 from retsnoop_py.errors import InputError, RetsnoopError, UsageError
+from retsnoop_py.options import values
 from retsnoop_py.settings import SymbolizeMode
 
 

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A live run and a recording as streams of sessions for a caller's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
+from retsnoop_py.api.sessions import Session, Stream, lost_of
+from retsnoop_py.capture.signals import StopSignals
+from retsnoop_py.errors import UsageError
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.listener import Listener, listening
+from retsnoop_py.options.settings import replay_overrides, trace_settings
+
+if TYPE_CHECKING:
+    from retsnoop_py.recording.replay import Replay
+    from retsnoop_py.session.facts import StreamFacts
+    from retsnoop_py.session.report import Report
+    from retsnoop_py.settings import Settings
+
+__all__ = ["Replayed", "Run", "replay", "trace"]
+
+OnMessage = Callable[[str], None]
+
+
+def trace(
+    *,
+    on_message: OnMessage | None = None,
+    handle_signals: bool = False,
+    **options: Unpack[TraceOptions],
+) -> Run:
+    """A live run, to be entered by ``with``: see :class:`Run`.
+
+    ``options`` are those of the command line by their long names, see docs/api.md.
+    ``on_message`` gets every line that the command would write to standard error, as they come;
+    warnings are also in :attr:`Run.warnings`. Signals are the caller's affair: Ctrl-C is a
+    KeyboardInterrupt, on which the ``with`` block detaches. With ``handle_signals``, from the main
+    thread only, SIGINT, SIGTERM and SIGHUP end the run as they end the command's instead: the
+    first one detaches, what came until then is still handed out, the second drops that.
+
+    Raises UsageError for options that make no sense, InputError for files that cannot be read.
+    """
+    settings = trace_settings(words(options, TraceOptions.__optional_keys__))
+    return Run(settings, on_message=on_message, handle_signals=handle_signals)
+
+
+def replay(path: str | PathLike[str], **options: Unpack[ReplayOptions]) -> Replayed:
+    """The sessions of a recording: iterate over what this gives.
+
+    ``options`` change what is shown, as those of ``retsnoop-py replay``. Raises InputError if the
+    file cannot be read, DataError if it is no recording; iterating raises DataError at the first
+    damage, after everything before it.
+    """
+    from retsnoop_py.recording.replay import Replay
+
+    return Replayed(
+        Replay(Path(path), replay_overrides(words(options, ReplayOptions.__optional_keys__)))
+    )
+
+
+class _Collected:
+    """A sink that keeps sessions until somebody takes them."""
+
+    def __init__(self, say: OnMessage) -> None:
+        self.say = say
+        self.lost: dict[str, int] = {}
+        self.stream: Stream | None = None
+        self._waiting: list[Session] = []
+
+    def begin(self, facts: StreamFacts, settings: Settings) -> _Collected:
+        """What the sessions that come are of."""
+        self.stream = Stream(facts, settings)
+        return self
+
+    def show(self, reports: Sequence[Report]) -> None:
+        """Keep them."""
+        assert self.stream is not None
+        stream = self.stream
+        self._waiting += [Session(report, stream) for report in reports]
+
+    def end(self, lost: Mapping[str, int]) -> None:
+        """Keep what is missing."""
+        self.lost = lost_of(lost)
+
+    def abandon(self) -> None:
+        """Forget what nobody took."""
+        self._waiting = []
+
+    def take(self) -> list[Session]:
+        """What has come since."""
+        taken, self._waiting = self._waiting, []
+        return taken
+
+
+class _Told(Listener):
+    """Hands every line to the caller, and keeps the warnings."""
+
+    def __init__(self, on_message: OnMessage | None) -> None:
+        self._on_message = on_message
+        self.warnings: list[str] = []
+
+    def say(self, line: str) -> None:
+        if line.startswith(("WARNING", "NOTE")):
+            self.warnings.append(line)
+        if self._on_message is not None:
+            self._on_message(line)
+
+    def say_aside(self, text: str) -> None:
+        for line in filter(None, text.split("\n")):
+            self.say(line)
+
+
+class Run:
+    """A live run: everything is attached when the ``with`` block begins, and detached at its end.
+
+    Iterating gives sessions as they come, until the command has ended, as many sessions were seen
+    as asked for, the time is over, or :meth:`stop` was called; a Ctrl-C or any exception in the
+    block, a ``break``, or an end without a loop detach as well. Sessions that come faster than the
+    loop takes them wait, in memory and then in a file (``bpf.queue-size``).
+
+    Leaving the block by its end, or by ``break``, drops what still waits and waits for the
+    command; leaving it by an exception sends the command SIGTERM and waits for a second at most.
+
+    Entering raises the errors of :mod:`retsnoop_py.errors`: PrivilegeError, InputError where
+    nothing matches, CommandNotFound, UnavailableError where the kernel lacks something, BpfError.
+    May be used in any thread, by one at a time, and once.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        on_message: OnMessage | None = None,
+        handle_signals: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._told = _Told(on_message)
+        self._sink = _Collected(self._told.say)
+        self._signals = StopSignals()
+        self._handles_signals = handle_signals
+        self._steps: Generator[None, None, int] | None = None
+        self._is_over = False
+        #: The command's exit status, 128+N if signal N ended it; 0 for a run without one that
+        #: ended well, 74 if the recording could not be written. None until the run is over.
+        self.exit_status: int | None = None
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What was lost on the way, by the counters of docs/json.md; empty if nothing was.
+
+        Complete when the run is over, and empty after an exception.
+        """
+        return dict(self._sink.lost)
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings and notes so far, as the command line writes them."""
+        return list(self._told.warnings)
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that are traced."""
+        return self._facts.functions
+
+    @property
+    def mechanism(self) -> str:
+        """How they are hooked: ``kprobe.session`` or ``kprobe.multi, kprobe_events``."""
+        return self._facts.mechanism
+
+    @property
+    def _facts(self) -> StreamFacts:
+        if self._sink.stream is None:
+            raise _not_entered()
+        return self._sink.stream.facts
+
+    def __enter__(self) -> Self:
+        from retsnoop_py.capture.run import run
+
+        if self._steps is not None:
+            raise UsageError("this run has been entered before", "call trace() for another one")
+        if self._handles_signals:
+            self._signals.__enter__()
+        self._steps = run(self._settings, self._sink.begin, self._signals)
+        try:
+            self._advance()
+        except BaseException:
+            self._finish()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._steps is not None
+        try:
+            with listening(self._told):
+                if kind is not None:
+                    self._steps.close()
+            if kind is None:
+                self._signals.stop(drop=True)
+                while self._advance():
+                    pass
+        finally:
+            self._finish()
+
+    def __iter__(self) -> Iterator[Session]:
+        """Sessions, as they come."""
+        if self._steps is None:
+            raise _not_entered()
+        while True:
+            yield from self._sink.take()
+            if not self._advance():
+                break
+        yield from self._sink.take()
+
+    def stop(self) -> None:
+        """End the run: the loop gets what has come until now. From any thread."""
+        self._signals.stop()
+
+    def wait(self) -> None:
+        """Let the run go on to its end, without its sessions; a recording has them."""
+        for _ in self:
+            pass
+
+    def _advance(self) -> bool:
+        """Let it go on until something was shown; False when it is over."""
+        assert self._steps is not None
+        if self._is_over:
+            return False
+        try:
+            with listening(self._told):
+                next(self._steps)
+        except StopIteration as end:
+            self.exit_status = end.value
+            self._is_over = True
+        except BaseException:
+            self._is_over = True
+            raise
+        return not self._is_over
+
+    def _finish(self) -> None:
+        self._is_over = True
+        if self._handles_signals:
+            self._handles_signals = False
+            self._signals.__exit__()
+
+
+def _not_entered() -> UsageError:
+    return UsageError("this run has not begun", "with retsnoop_py.trace(...) as run:")
+
+
+class Replayed:
+    """The sessions of a recording, to iterate over, again and again.
+
+    ``kernel`` and ``machine`` are those it was made on, ``functions`` what was traced, ``command``
+    what was run; ``notes`` say what was asked for and is not in the recording.
+    """
+
+    def __init__(self, recorded: Replay) -> None:
+        self._again = recorded.again
+        self._told = _Told(None)
+        self._sink = _Collected(self._told.say)
+        self.kernel = recorded.facts.release
+        self.machine = recorded.facts.machine
+        self.mechanism = recorded.facts.mechanism
+        self.functions = recorded.facts.functions
+        self.command = recorded.facts.command
+        self.notes = tuple(recorded.missing)
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What the live run lost, by the counters of docs/json.md; known behind the last one."""
+        return dict(self._sink.lost)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of the live run, and what was lost, as the command line writes them."""
+        return list(self._told.warnings)
+
+    def __iter__(self) -> Iterator[Session]:
+        """The sessions. Raises DataError at the first damage, after all before it."""
+        self._told = _Told(None)
+        self._sink = _Collected(self._told.say)
+        steps = self._again().play(self._sink.begin)
+        while True:
+            try:
+                with listening(self._told):
+                    next(steps)
+            except StopIteration:
+                break
+            except BaseException:
+                yield from self._sink.take()
+                raise
+            yield from self._sink.take()
+        yield from self._sink.take()

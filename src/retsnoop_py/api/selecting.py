@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What would be traced, and why not; what this machine can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from retsnoop_py.api.keywords import SelectOptions, words
+from retsnoop_py.capture import messages
+from retsnoop_py.capture.limits import raise_memlock
+from retsnoop_py.capture.rights import require_rights
+from retsnoop_py.capture.target import Target, choose_target
+from retsnoop_py.errors import PrivilegeError
+from retsnoop_py.kernel.btf import Kind
+from retsnoop_py.listing.build import Listing, build
+from retsnoop_py.options.settings import listing_settings
+from retsnoop_py.settings import Settings
+
+if TYPE_CHECKING:
+    from retsnoop_py.attach.plan import AttachPlan
+    from retsnoop_py.diagnosis.examine import Diagnosis
+    from retsnoop_py.diagnosis.model import Host
+
+__all__ = ["doctor", "examine_host", "list_functions", "select"]
+
+
+def select(**options: Unpack[SelectOptions]) -> Listing:
+    """The functions that a trace with these options would trace, and those left out, with why.
+
+    Nothing is attached but, where we may, a probe on a function every kernel has, to find which
+    mechanism works. Raises InputError where nothing that was asked for can be traced (its
+    ``rejections`` say why), UsageError for options that make no sense, UnavailableError on a
+    kernel without BTF.
+    """
+    return list_functions(listing_settings(words(options, SelectOptions.__optional_keys__)))
+
+
+def list_functions(settings: Settings) -> Listing:
+    """:func:`select` for settings."""
+    from retsnoop_py.symbolize.units import SourceFiles
+
+    target = choose_target(settings, prototypes=True)
+    try:
+        plan, why_not = _plan(settings, target)
+        notes = [] if why_not is None else [why_not]
+        count, most = len(target.selection.functions), settings.max_functions
+        if count > most:
+            notes.append(f"a trace of more than {most} functions takes --max-functions {count}")
+        notes += [f"{result}: {reason}" for result, reason in target.ordinary.items()]
+        files = SourceFiles(target.images) if target.images is not None else None
+        listing = build(target.facts, target.selection, plan, files, notes)
+        messages.images(settings, target.image_report)
+        for text in target.image_warnings:
+            messages.warn(text)
+        return listing
+    finally:
+        if target.images is not None:
+            target.images.__exit__()
+
+
+def _plan(settings: Settings, target: Target) -> tuple[AttachPlan | None, str | None]:
+    """Who would take each function, or why that cannot be told."""
+    from retsnoop_py.attach.features import Features
+    from retsnoop_py.attach.fitness import KernelFitness
+    from retsnoop_py.attach.plan import make_plan
+
+    try:
+        require_rights()
+    except PrivilegeError as error:
+        return None, f"by which mechanism cannot be tried: {error.message}"
+    raise_memlock()
+    features = Features(target.facts.require_btf().find("vfs_read", Kind.FUNC))
+    chosen = target.selection.functions
+    fitness = KernelFitness(target.facts, chosen)
+    plan = make_plan(chosen, settings.mechanism, features, fitness)
+    return plan, None
+
+
+def doctor(kernel: str | Path | None = None) -> dict[str, Any]:
+    """What this kernel, this CPU and this user can do: the document that ``doctor --json`` prints.
+
+    ``kernel`` is a vmlinux with DWARF to look at instead of what is found. Its keys are those of
+    docs/doctor.md. What can be tried is tried; nothing of it stays.
+    """
+    from retsnoop_py.diagnosis.report import document
+
+    diagnosis, host = examine_host(None if kernel is None else Path(kernel))
+    return document(diagnosis, host.facts.release, host.facts.machine)
+
+
+def examine_host(image: Path | None) -> tuple[Diagnosis, Host]:
+    """The answers to everything, and the machine they are of."""
+    from retsnoop_py.diagnosis.examine import examine, this_host
+
+    raise_memlock()  # as a trace does: before Linux 5.11 it decides what can be loaded
+    host = this_host(image)
+    return examine(host), host
