@@ -32,10 +32,12 @@ class Way:
 
     def __init__(self, package: Path) -> None:
         self._package = str(package) + "/"
-        self._last = ""
+        self._last = self._room = ""
         #: Calls by file, in the order in which each is entered first.
         self.files: dict[str, int] = {}
         self.hops = 0
+        #: Those that lead into another room.
+        self.turns = 0
 
     def note(self, frame: FrameType, event: str, _: object) -> None:
         """For sys.setprofile(): a function is entered."""
@@ -46,6 +48,10 @@ class Way:
         self.files[file] = self.files.get(file, 0) + 1
         self.hops += file != self._last
         self._last = file
+        room = file.partition("/")[0]
+        if room != file:  # what belongs to no room leads nowhere
+            self.turns += room != self._room
+            self._room = room
 
 
 def replay(package: Path, recording: Path, sessions: int) -> Way:
@@ -67,7 +73,7 @@ def record_way(package: Path, recording: Path) -> Way:
     replay(package, recording, 2)  # imports what it takes, and fills what is filled once
     first, both = (replay(package, recording, count) for count in (1, 2))
     way = Way(package)
-    way.hops = both.hops - first.hops
+    way.hops, way.turns = both.hops - first.hops, both.turns - first.turns
     for file, calls in both.files.items():
         if calls > first.files.get(file, 0):
             way.files[file] = calls - first.files.get(file, 0)
@@ -102,8 +108,11 @@ def main() -> int:
     package = arguments.checkout.resolve() / "src" / "retsnoop_py"
     sys.path.insert(0, str(package.parent))
     way = record_way(package, arguments.recording.resolve())
-    rooms = {file.rpartition("/")[0] or "." for file in way.files}
-    print(f"A record crosses {len(way.files)} files of {len(rooms)} rooms in {way.hops} hops:")
+    rooms = {file.partition("/")[0] for file in way.files if "/" in file}
+    print(
+        f"A record crosses {len(way.files)} files of {len(rooms)} rooms"
+        f" in {way.hops} hops, {way.turns} of them into another room:"
+    )
     for file, calls in way.files.items():
         print(f"  {file:36} {calls:6} calls")
     names = arguments.option or ["--longer", "longer", "longer_ns"]
