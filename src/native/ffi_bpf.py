@@ -63,6 +63,9 @@ int bpf_program__fd(const struct bpf_program *prog);
 int bpf_program__set_autoload(struct bpf_program *prog, bool autoload);
 int bpf_program__set_type(struct bpf_program *prog, int type);
 int bpf_program__set_expected_attach_type(struct bpf_program *prog, int type);
+int bpf_program__type(const struct bpf_program *prog);
+int bpf_program__set_log_buf(struct bpf_program *prog, char *log_buf, size_t log_size);
+int bpf_program__set_log_level(struct bpf_program *prog, __u32 log_level);
 
 struct bpf_kprobe_multi_opts {
     size_t sz;
@@ -81,6 +84,13 @@ int bpf_link__destroy(struct bpf_link *link);
 int bpf_link__fd(const struct bpf_link *link);
 int bpf_iter_create(int link_fd);
 
+struct bpf_map *bpf_object__next_map(const struct bpf_object *obj, const struct bpf_map *map);
+const char *bpf_map__name(const struct bpf_map *map);
+int bpf_map__type(const struct bpf_map *map);
+__u32 bpf_map__map_flags(const struct bpf_map *map);
+bool bpf_map__is_internal(const struct bpf_map *map);
+int bpf_map__set_autocreate(struct bpf_map *map, bool autocreate);
+int bpf_map__set_pin_path(struct bpf_map *map, const char *path);
 int bpf_map__fd(const struct bpf_map *map);
 int bpf_map__set_type(struct bpf_map *map, int type);
 int bpf_map__set_max_entries(struct bpf_map *map, __u32 max_entries);

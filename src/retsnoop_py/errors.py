@@ -15,7 +15,8 @@ The statuses follow sysexits(3) so that a script can tell them apart::
     ├── CommandNotExecutable   126   the command to run cannot be executed
     └── Interrupted            130   Ctrl-C before anything was traced
 
-``retsnoop-py vm run`` adds its own, see :mod:`retsnoop_py.vm.errors`.
+``retsnoop-py vm run`` adds its own, see :mod:`retsnoop_py.vm.errors`; ``load`` ends with 2 where
+something was refused and 3 where it is not as expected, which are results, no errors.
 """
 
 from __future__ import annotations

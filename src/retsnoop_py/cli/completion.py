@@ -8,15 +8,16 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from retsnoop_py.cli import doctor, explain, functions, replay, trace, typed
+from retsnoop_py.cli import doctor, explain, functions, load, replay, trace, typed
 
-_NAMES = ("replay", "functions", "doctor", "explain", "vm")
+_NAMES = ("replay", "functions", "doctor", "explain", "load", "vm")
 _COMMANDS = {
     "trace": trace.COMMAND,
     "replay": replay.COMMAND,
     "functions": functions.COMMAND,
     "doctor": doctor.COMMAND,
     "explain": explain.COMMAND,
+    "load": load.COMMAND,
 }
 
 

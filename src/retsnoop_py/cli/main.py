@@ -132,6 +132,8 @@ def _job(words: list[str]) -> Job:
         return _doctor(words[1:])
     if name == "explain":
         return _explain(words[1:])
+    if name == "load":
+        return _load(words[1:])
     return _trace(words[1:] if name == "trace" else words)
 
 
@@ -213,6 +215,19 @@ def _explain(words: list[str]) -> Job:
         return said
     request = declare.call(explain.COMMAND, line)
     return Job(lambda: explain.run(request), request.verbose)
+
+
+def _load(words: list[str]) -> Job:
+    from retsnoop_py.cli import declare, load, tables, trace
+    from retsnoop_py.cli.argv import normalise
+
+    hint = "'retsnoop-py load --help' lists the options"
+    line = normalise(words, tables.plain_table(load.load, trace.trace, hint))
+    said = _said(line, load.COMMAND)
+    if said:
+        return said
+    request = declare.call(load.COMMAND, line)
+    return Job(lambda: load.run(request), request.verbose)
 
 
 def _said(line: Normalised, command: Command) -> Job | None:

@@ -122,6 +122,18 @@ class FdLink:
             os.close(fd)
 
 
+class VerifierLog:
+    """Memory for what the verifier says of one program; it has to outlive the load."""
+
+    def __init__(self, size: int) -> None:
+        self.memory: CData = ffi.new("char[]", size)
+
+    @property
+    def text(self) -> str:
+        """What was said."""
+        return ffi.string(self.memory).decode(errors="replace")
+
+
 class Program:
     """A program of a :class:`BpfObject`, valid while the object is open."""
 
@@ -134,6 +146,22 @@ class Program:
     def fd(self) -> int:
         """The loaded program's file descriptor."""
         return check(f"bpf_program__fd({self.name})", lib.bpf_program__fd(self.handle))
+
+    @property
+    def kind(self) -> int:
+        """Its type, of ``enum bpf_prog_type``; 0 where libbpf does not know the section."""
+        return int(lib.bpf_program__type(self.handle))
+
+    def keep_log(self, size: int, level: int) -> VerifierLog:
+        """Say before load that the verifier's log is to be kept, in ``size`` bytes.
+
+        ``level`` is that of bpf(2): 1 and 2 for the program as it is followed, 4 for statistics.
+        """
+        log = VerifierLog(size)
+        call = f"bpf_program__set_log_buf({self.name})"
+        check(call, lib.bpf_program__set_log_buf(self.handle, log.memory, size))
+        check(call, lib.bpf_program__set_log_level(self.handle, level))
+        return log
 
     @property
     def instructions(self) -> tuple[CData, int]:
@@ -222,6 +250,31 @@ class BpfMap:
             f"bpf_map__set_max_entries({self.name}, {count})",
             lib.bpf_map__set_max_entries(self.handle, count),
         )
+
+    @property
+    def kind(self) -> int:
+        """Its type, of ``enum bpf_map_type``."""
+        return int(lib.bpf_map__type(self.handle))
+
+    @property
+    def flags(self) -> int:
+        """What it is created with, ``BPF_F_*``."""
+        return int(lib.bpf_map__map_flags(self.handle))
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether libbpf made it, for a section such as .rodata."""
+        return bool(lib.bpf_map__is_internal(self.handle))
+
+    def set_autocreate(self, autocreate: bool) -> None:
+        """Say before load whether it is to be created."""
+        call = f"bpf_map__set_autocreate({self.name})"
+        check(call, lib.bpf_map__set_autocreate(self.handle, autocreate))
+
+    def unpin(self) -> None:
+        """Say before load that it is not to be pinned, nor one that is pinned to be used."""
+        call = f"bpf_map__set_pin_path({self.name})"
+        check(call, lib.bpf_map__set_pin_path(self.handle, ffi.NULL))
 
     @property
     def value_size(self) -> int:
@@ -322,6 +375,15 @@ class BpfObject:
         """The map called ``name``; data sections by their own (``.rodata``)."""
         handle = lib.bpf_object__find_map_by_name(self.handle, name.encode())
         return BpfMap(name, check_pointer(f"map {name}", handle))
+
+    def maps(self) -> list[BpfMap]:
+        """All maps, in the object's order; those of data sections among them."""
+        found = []
+        handle = lib.bpf_object__next_map(self.handle, ffi.NULL)
+        while handle != ffi.NULL:
+            found.append(BpfMap(ffi.string(lib.bpf_map__name(handle)).decode(), handle))
+            handle = lib.bpf_object__next_map(self.handle, handle)
+        return found
 
     def btf(self) -> bytes:
         """The object's own BTF, raw."""

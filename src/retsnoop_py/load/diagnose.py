@@ -11,6 +11,7 @@ from retsnoop_py.load.model import Evidence, Explanation, Place
 from retsnoop_py.load.path_state import Insn, ValueHistory
 from retsnoop_py.load.read_log import ProgramLog, register_state
 from retsnoop_py.load.verifier_rules import RULES, Rule
+from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
     from retsnoop_py.load.object_file import ObjectFile
@@ -91,11 +92,16 @@ def find_rule(said: tuple[str, ...]) -> tuple[Rule, re.Match[str]] | None:
     return None
 
 
-def diagnose(log: ProgramLog, target: ObjectFile | None = None) -> Explanation | None:
+def diagnose(
+    log: ProgramLog, target: ObjectFile | None = None, program: str = ""
+) -> Explanation | None:
     """Why the program of ``log`` was refused; None where nothing says that it was.
 
-    ``target``: the object it comes from, for source lines and relocations.
+    ``target``: the object it comes from, for source lines and relocations. ``program``: its name,
+    where the log does not tell.
     """
+    if program:
+        log = replace(log, program=program)
     match = find_rule(log.said)
     if match is None and not log.explained:
         return _unknown(log)
@@ -254,7 +260,8 @@ def _gpl(case: _Case) -> dict[str, str]:
 
 
 def _kfunc(case: _Case) -> dict[str, str]:
-    name = case.first("name", "extern")
+    said = re.search(r"kfunc '([^']+)' is referenced", "\n".join(case.log.said))
+    name = said[1] if said else case.first("name", "extern")
     if not name and case.target is not None and case.last is not None:
         name = case.target.kfunc_at(case.log.program, case.last.index)
     allowed = case.first("allowed")
@@ -268,9 +275,10 @@ def _kfunc(case: _Case) -> dict[str, str]:
     if not name and "not allowed" in case.words:
         return {"kfunc": "This kernel function may not be called by programs of this type."}
     known = since.by_name("kfuncs", name) if name else None
-    label = f"{name}()" if name else "a kernel function that the program calls"
+    if not name:
+        return {"kfunc": "The program calls a kernel function that this kernel does not have."}
     first = f"; it came with Linux {known.since}" if known else ""
-    return {"kfunc": f"This kernel has no {label} for BPF programs to call{first}."}
+    return {"kfunc": f"This kernel has no {name}() for BPF programs to call{first}."}
 
 
 def _relocation(case: _Case) -> dict[str, str]:
@@ -401,10 +409,13 @@ def _scalar(case: _Case) -> dict[str, str]:
 
 def _or_null(case: _Case) -> dict[str, str]:
     made = case.history.made
+    if case.register < 0:
+        return {"subject": f"An argument of {_called(case.last)}()", "made": "a lookup"}
     if made is not None:
-        return {"made": _origin(made)}
+        return {"subject": f"R{case.register}", "made": _origin(made)}
     kind = case.first("kind", "kind2", "kind3")
-    return {"made": f"a lookup ({kind})" if kind else "a lookup or an acquiring call"}
+    where = f"a lookup ({kind})" if kind else "a lookup or an acquiring call"
+    return {"subject": f"R{case.register}", "made": where}
 
 
 def _unset(case: _Case) -> dict[str, str]:
@@ -510,7 +521,8 @@ def _arithmetic(case: _Case) -> dict[str, str]:
 
 
 def _map(case: _Case) -> dict[str, str]:
-    name = case.first("name")
+    found = re.search(r"map '([^']+)' is referenced", "\n".join(case.log.said))
+    name = found[1] if found else case.first("name")
     return {"name": f"'{name}'" if name else "(its name is not in the log)"}
 
 

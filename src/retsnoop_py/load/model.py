@@ -93,6 +93,7 @@ class LoadResult(Struct, omit_defaults=True, frozen=True, tag_field="type", tag=
     instructions: int | None = None
     seconds: float = 0.0
     explanation: Explanation | None = None
+    #: The verifier's whole log, where logs were asked for.
     log: str = ""
 
     @property

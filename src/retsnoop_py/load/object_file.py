@@ -199,6 +199,32 @@ class ObjectFile:
         first, section, offset = layout[at]
         return section, offset + (index - first) * _INSN
 
+    def externs_of(self, program: str) -> set[str]:
+        """What a program and the functions it calls refer to outside of the object."""
+        return {symbol.name for symbol in self._referred(program) if symbol.section == 0}
+
+    def maps_of(self, program: str) -> set[str] | None:
+        """The maps it refers to by name; None where some may be referred to otherwise."""
+        found = set()
+        for symbol in self._referred(program):
+            if self._numbers.get(symbol.section) in (".maps", "maps"):
+                if symbol.kind == _STT_SECTION:
+                    return None
+                found.add(symbol.name)
+        return found if self._layout(program) else None
+
+    def _referred(self, program: str) -> Iterator[Symbol]:
+        functions = {
+            (self._numbers.get(s.section, ""), s.value): s.size
+            for s in self.symbols
+            if s.kind == _STT_FUNC
+        }
+        for _, section, start in self._layout(program):
+            end = start + functions.get((section, start), 0)
+            for offset, symbol in self._relocated(section).items():
+                if start <= offset < end:
+                    yield symbol
+
     def kfunc_at(self, program: str, index: int) -> str:
         """The extern that instruction ``index`` calls; empty if it calls none."""
         found = self.locate(program, index)

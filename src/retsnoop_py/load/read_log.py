@@ -11,7 +11,7 @@ from retsnoop_py.value import Value
 
 __all__ = ["ProgramLog", "read_log", "register_state"]
 
-_INSN = re.compile(r"(\d+): \([0-9a-f]{2}\) (.*)")
+_INSN = re.compile(r"(\d+): (?:\([0-9a-f]{2}\) |(?=<invalid ))(.*)")
 #: What stands behind an instruction: the registers it left, since 5.18 on the same line.
 _BESIDE = re.compile(r"\s*; (?:R\d|fp|frame|refs=|\().*$")
 _SOURCE = re.compile(r"; ?(.*?)(?: @ (\S+?):(\d+)(?::\d+)?)?$")
@@ -70,7 +70,8 @@ def read_log(segment: Segment) -> ProgramLog:
         within = False
         found = _instruction(text)
         if found:
-            said.clear()
+            # libbpf's words in place of what it poisoned are <invalid ...>
+            said[:] = [found[2]] if found[2].startswith("<") else []
             followed = True
             path.follow(Insn(int(found[1]), _BESIDE.sub("", found[2]), source))
         elif text.startswith(";"):

@@ -248,7 +248,7 @@ RULES: tuple[Rule, ...] = (
         r"|Possibly NULL pointer passed to (?:helper|kfunc|trusted) arg\d*"
         r"|R(?P<r3>\d+) pointer arithmetic on (?P<kind3>\S*_or_null\S*) prohibited"
         r"|Possibly NULL pointer passed",
-        "R{r} is what {made} gave, which may be NULL, and nothing on this way has checked it.",
+        "{subject} is what {made} gave, which may be NULL, and nothing on this way has checked it.",
         "Check the pointer before it is used: if (!ptr) return 0;",
     ),
     _rule(
@@ -310,7 +310,7 @@ RULES: tuple[Rule, ...] = (
         _REGISTER,
         "Pointer offset is not safe",
         r"math between (?P<kind>\S+) pointer and (?:register with unbounded|\S+ is not)"
-        r"|R(?P<r>\d+) unbounded memory access|value -?\d+ makes \S+ pointer be out of bounds"
+        r"|R(?P<r>\d+) unbounded memory access|value -?\d+ makes (?P<kind2>\S+) pointer be out of bounds"
         r"|makes pkt pointer be out of bounds",
         "A number without bounds is added to a {kind} pointer.",
         "Bound the number first, on both sides: keep it unsigned and compare it with a constant, or"

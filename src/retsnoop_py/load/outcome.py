@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Results of many loads, looked at together: distinct reasons, expectations, a baseline."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from retsnoop_py.errors import DataError, InputError
+from retsnoop_py.load.model import Explanation, LoadResult
+from retsnoop_py.value import Value
+
+__all__ = ["Expectation", "Reason", "compare", "expected", "read_expectations", "reasons"]
+
+
+class Reason(Value):
+    """One distinct failure, and everything that failed by it. ``number`` counts from 1."""
+
+    number: int
+    explanation: Explanation
+    results: tuple[LoadResult, ...]
+
+
+def _key(result: LoadResult) -> tuple[object, ...]:
+    why = result.explanation
+    place = why.place if why else None
+    where = (place.file, place.line) if place else ("", 0)
+    reason = why.reason if why and not place else ""
+    return (result.object, result.name, result.kind, result.reason, where, reason)
+
+
+def reasons(results: Sequence[LoadResult]) -> list[Reason]:
+    """Each failure once, in the order in which they come; what the kernel wrote itself counts."""
+    groups: dict[tuple[object, ...], list[LoadResult]] = {}
+    for result in results:
+        if result.is_failure:
+            groups.setdefault(_key(result), []).append(result)
+    found = []
+    for number, members in enumerate(groups.values(), 1):
+        told = [one.explanation for one in members if one.explanation is not None]
+        why = next((one for one in told if one.kernel), told[0] if told else _nothing())
+        found.append(Reason(number, why, tuple(members)))
+    return found
+
+
+def _nothing() -> Explanation:
+    return Explanation("errno", "Kernel: Refused without a word", "There is nothing to explain it.")
+
+
+class Expectation(Value):
+    """A failure that is no surprise: globs for kernel, object and name; a reason or errno."""
+
+    kernel: str
+    object: str
+    name: str
+    reason: str
+    line: int
+
+    def covers(self, result: LoadResult) -> bool:
+        """Whether ``result`` is what was expected."""
+        name = result.name or "-"
+        return (
+            fnmatch.fnmatch(result.kernel, self.kernel)
+            and fnmatch.fnmatch(Path(result.object).name, self.object)
+            and fnmatch.fnmatch(name, self.name)
+            and self.reason in ("*", result.reason, result.errno, result.verdict)
+        )
+
+
+def read_expectations(path: Path) -> tuple[Expectation, ...]:
+    """Lines of ``KERNEL OBJECT NAME REASON``; # begins a comment.
+
+    Raises InputError where the file cannot be read, DataError for a line of another form.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is no text") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 4:
+            raise DataError(
+                f"{path}:{number}: {len(words)} words, and KERNEL OBJECT NAME REASON are four",
+                "such as: 5.10 xdp.bpf.o on_open kfunc-missing; * stands for any",
+            )
+        kernel, name, part, reason = words
+        found.append(Expectation(kernel, name, part, reason, number))
+    return tuple(found)
+
+
+def expected(results: Sequence[LoadResult], wanted: Sequence[Expectation], path: Path) -> list[str]:
+    """What is not as ``wanted``: failures nobody expected, and expected ones that did not come."""
+    failures = [one for one in results if one.is_failure]
+    said = [
+        f"not expected: {label(result)}"
+        for result in failures
+        if not any(one.covers(result) for one in wanted)
+    ]
+    kernels = {one.kernel for one in results}
+    for one in wanted:
+        seen = any(fnmatch.fnmatch(kernel, one.kernel) for kernel in kernels)
+        if seen and not any(one.covers(result) for result in failures):
+            words = f"{one.kernel} {one.object} {one.name} {one.reason}"
+            said.append(f"expected and not seen: {words} ({path}:{one.line})")
+    return said
+
+
+def label(result: LoadResult) -> str:
+    """``5.10 xdp.bpf.o program on_open: EACCES (kfunc-missing)``."""
+    what = f"{result.kind} {result.name}".strip()
+    shape = f" [{result.shape}]" if result.shape else ""
+    failure = result.errno or result.verdict
+    name = Path(result.object).name
+    words = (part for part in (result.kernel, name, what + shape) if part)
+    return f"{' '.join(words)}: {failure} ({result.reason})"
+
+
+def compare(results: Sequence[LoadResult], path: Path, percent: float) -> list[str]:
+    """Programs that take more instructions than in the results at ``path``, by ``percent``.
+
+    Raises InputError where the file cannot be read, DataError where it is none of ours.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+        before = [msgspec.json.decode(line, type=LoadResult) for line in lines if line.strip()]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise DataError(
+            f"{path} is no result of 'retsnoop-py load --format json': {error}"
+        ) from None
+    known = {_program(one): one.instructions for one in before if one.instructions}
+    said = []
+    for result in results:
+        old, new = known.get(_program(result)), result.instructions
+        if result.verdict == "ok" and old and new and new > old * (1 + percent / 100):
+            grown = 100 * (new - old) / old
+            said.append(
+                f"{result.kernel} {Path(result.object).name} {result.name}: {new:,} instructions,"
+                f" {grown:.0f}% more than {old:,}"
+            )
+    return said
+
+
+def _program(result: LoadResult) -> tuple[str, ...]:
+    return (result.kernel, Path(result.object).name, result.kind, result.name, result.shape)

@@ -1,0 +1,496 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Load one object on the running kernel, each of its parts by itself, and say what became of it.
+
+libbpf loads an object as a whole and gives up at the first thing that is refused. Here externs
+that the kernel lacks are made weak in a copy of the object, maps that it refuses are left out, and
+programs are loaded alone where they do not load together; so one failure hides no other.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from retsnoop_py.errors import BpfError, DataError
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.libbpf.object import BpfMap, BpfObject, Program, VerifierLog, start_log, take_log
+from retsnoop_py.load import since
+from retsnoop_py.load.denied import why_denied
+from retsnoop_py.load.diagnose import diagnose
+from retsnoop_py.load.loader_rules import errno_in, explain_errno, explain_line, explain_map
+from retsnoop_py.load.log_lines import Segment, segments
+from retsnoop_py.load.model import VERSION, Explanation, LoadResult
+from retsnoop_py.load.object_file import ObjectFile
+from retsnoop_py.load.read_log import ProgramLog, read_log
+from retsnoop_py.load.shape import Shape
+from retsnoop_py.value import Value
+
+__all__ = ["TrialRequest", "try_object"]
+
+#: Log levels of bpf(2): statistics only, and with the way through the program.
+_STATS, _FULL = 4, 5
+#: Bytes of a log. Kernels before 6.4 refuse a program whose log is longer than the buffer.
+_SMALL_LOG, _LARGE_LOG = 64 << 10, 16 << 20
+#: Programs that are loaded together at most: each has a log of its own meanwhile.
+_TOGETHER = 64
+#: Seconds of a refusal after which the program is not followed a second time to write it down:
+#: writing takes five times as long.
+_PATIENCE = 3.0
+_MAX_KEPT_LOG = 1 << 20
+_WEAK_BIND = 2
+_STRUCT_OPS = 26
+
+_EXTERN = re.compile(
+    r"extern \S* ?(?:\([^)]*\) )?'(\w+)'[^:]*:? ?(?:\(strong\):? ?)?"
+    r"(?:not found|not resolved|incompatible|func_proto|type|failed|is ambiguous)"
+)
+_PROG = re.compile(r"prog '([^']+)'")
+_MAP = re.compile(r"map '([^']+)': failed to create")
+_UNATTACHED = frozenset({errno.EOPNOTSUPP, errno.ESRCH, 524})
+
+Kind = Literal["object", "btf", "map", "extern", "program", "attach", "kernel"]
+Verdict = Literal["ok", "refused", "blocked", "unattached"]
+
+
+class TrialRequest(Value):
+    """What to load and how. Without names, all programs and maps count."""
+
+    kernel: str
+    programs: tuple[str, ...] = ()
+    maps: tuple[str, ...] = ()
+    attach: bool = False
+    keep_logs: bool = False
+
+
+def try_object(path: Path, shape: Shape, request: TrialRequest) -> Iterator[LoadResult]:
+    """Results in the order of the phases: the object, its BTF, externs, maps, programs.
+
+    Raises OSError where the file cannot be read.
+    """
+    start_log(0)
+    take_log()
+    release = os.uname().release
+    base = LoadResult(VERSION, request.kernel, str(path), "object", "ok", release=release)
+    try:
+        target = ObjectFile(path, _kernel_btf())
+    except DataError as error:
+        why = Explanation("elf", "Object File: Not a BPF object", error.message, error.hint or "")
+        yield _with(base, "object", "refused", "", why=why, shape=shape.name)
+        return
+    with _Copy(path, target) as copy:
+        yield from _Trial(copy, target, shape, request, base).results()
+
+
+def _kernel_btf() -> Btf | None:
+    try:
+        return Btf(Path("/sys/kernel/btf/vmlinux").read_bytes())
+    except (OSError, DataError):
+        return None
+
+
+def _with(
+    base: LoadResult,
+    kind: Kind,
+    verdict: Verdict,
+    name: str,
+    *,
+    why: Explanation | None = None,
+    **fields: Any,
+) -> LoadResult:
+    from msgspec.structs import replace
+
+    place = fields.pop("source", None)
+    if why is not None and why.place is not None:
+        place = why.place
+    return replace(
+        base,
+        kind=kind,
+        verdict=verdict,
+        name=name,
+        reason=why.id if why else "",
+        explanation=why,
+        source=place,
+        **fields,
+    )
+
+
+class _Copy:
+    """The object in memory, whose strong externs can be made weak."""
+
+    def __init__(self, path: Path, target: ObjectFile) -> None:
+        self._data = bytearray(path.read_bytes())
+        self._strong = target.strong_externs()
+        self._fd = os.memfd_create("retsnoop-load", os.MFD_CLOEXEC)
+        os.write(self._fd, self._data)
+        self.path = Path(f"/proc/self/fd/{self._fd}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def weaken(self, name: str) -> bool:
+        """Let the object do without extern ``name``; False where it does so already."""
+        at = self._strong.pop(name, None)
+        if at is None:
+            return False
+        info = self._data[at]
+        os.pwrite(self._fd, bytes([_WEAK_BIND << 4 | info & 15]), at)
+        return True
+
+
+class _Attempt(Value):
+    """How one load ended: what libbpf said, the verifier's log of each program, attach errors.
+
+    ``maps``: those that were to be created, in their order.
+    """
+
+    error: int
+    said: str
+    logs: dict[str, str]
+    seconds: float
+    attached: dict[str, tuple[int, str]]
+    maps: tuple[str, ...]
+
+    def before(self, name: str) -> set[str]:
+        """The maps that were created before map ``name`` was tried."""
+        return set(self.maps[: self.maps.index(name)] if name in self.maps else ())
+
+
+class _Trial:
+    """One object, in one shape, on this kernel."""
+
+    def __init__(
+        self,
+        copy: _Copy,
+        target: ObjectFile,
+        shape: Shape,
+        request: TrialRequest,
+        base: LoadResult,
+    ) -> None:
+        self._copy = copy
+        self._target = target
+        self._shape = shape
+        self._request = request
+        self._base = base
+        self._release = since.parse_release(base.release)
+        self._refused_maps: dict[str, Explanation] = {}
+        self._refused_externs: dict[str, Explanation] = {}
+        #: Maps that have been created once, which need not be tried again.
+        self._made_maps: set[str] = set()
+
+    def _result(self, kind: Kind, verdict: Verdict, name: str = "", **fields: Any) -> LoadResult:
+        return _with(self._base, kind, verdict, name, shape=self._shape.name, **fields)
+
+    def results(self) -> Iterator[LoadResult]:
+        """All of them."""
+        try:
+            with BpfObject(self._copy.path) as opened:
+                programs = [(one.name, one.section) for one in opened.programs()]
+                maps = [one.name for one in opened.maps() if not one.is_internal]
+        except BpfError as error:
+            yield self._result(
+                "object",
+                "refused",
+                errno=_name(error.errno),
+                why=self._loader_reason(error.log, error.errno),
+            )
+            return
+        yield from self._ground(maps)
+        wanted = self._request.programs
+        chosen = [row for row in programs if not wanted or row[0] in wanted]
+        if not self._broken:
+            yield from self._programs(chosen)
+
+    # -- what programs stand on: BTF, externs, maps --
+
+    def _ground(self, maps: Sequence[str]) -> Iterator[LoadResult]:
+        """Take away what is refused until the rest can be made."""
+        self._broken = False
+        told_btf = False
+        for _ in range(len(maps) + len(self._target.strong_externs()) + 2):
+            attempt = self._load(())
+            if "BTF loading error" in attempt.said and not told_btf:
+                told_btf = True
+                line = next(x for x in attempt.said.splitlines() if "BTF loading error" in x)
+                why = explain_line(line)
+                yield self._result("btf", "refused", errno=errno_in(line), why=why)
+            if not attempt.error:
+                break
+            found = self._take_away(attempt)
+            if found is None:
+                self._broken = True
+                yield self._result(
+                    "object",
+                    "refused",
+                    errno=_name(attempt.error),
+                    why=self._loader_reason(attempt.said, attempt.error),
+                )
+                return
+            yield found
+        wanted = self._request.maps
+        for name in maps:
+            if name not in self._refused_maps and (not wanted or name in wanted):
+                yield self._result("map", "ok", name)
+
+    def _take_away(self, attempt: _Attempt) -> LoadResult | None:
+        for line in attempt.said.splitlines():
+            found = _EXTERN.search(line)
+            if found and self._copy.weaken(found[1]):
+                name = found[1]
+                why = explain_line(line) or explain_errno(_name(attempt.error), name, line)
+                self._refused_externs[name] = why
+                return self._result("extern", "refused", name, errno=_name(attempt.error), why=why)
+            made = _MAP.search(line)
+            if made and made[1] not in self._refused_maps:
+                self._made_maps |= attempt.before(made[1])
+                return self._refuse_map(made[1], attempt.error, line)
+        return None
+
+    def _refuse_map(self, name: str, error: int, line: str) -> LoadResult:
+        with BpfObject(self._copy.path) as opened:
+            one = next((each for each in opened.maps() if each.name == name), None)
+            facts = (one.kind, one.flags, one.max_entries) if one else (0, 0, -1)
+        if error == errno.EPERM:
+            why = why_denied(self._release)
+        else:
+            kind, flags, entries = facts
+            why = explain_map(name, _name(error), kind, flags, entries, self._release, line)
+        self._refused_maps[name] = why
+        return self._result("map", "refused", name, errno=_name(error), why=why)
+
+    # -- programs --
+
+    def _programs(self, chosen: Sequence[tuple[str, str]]) -> Iterator[LoadResult]:
+        """Load them together, time and again with what comes behind the one that was refused."""
+        for start in range(0, len(chosen), _TOGETHER):
+            rest = list(chosen[start : start + _TOGETHER])
+            loaded: list[tuple[str, str]] = []
+            while rest:
+                attempt = self._load([name for name, _ in rest])
+                at = len(rest) if not attempt.error else self._failed_at(rest, attempt)
+                if at < 0:
+                    for row in rest:
+                        yield from self._alone(row, self._load([row[0]]), loaded)
+                    break
+                for row in rest[:at]:
+                    yield from self._loaded(row, attempt, loaded)
+                if at < len(rest):
+                    yield from self._alone(rest[at], attempt, loaded)
+                rest = rest[at + 1 :]
+            if self._request.attach and loaded:
+                yield from self._attach(loaded)
+
+    @staticmethod
+    def _failed_at(rest: Sequence[tuple[str, str]], attempt: _Attempt) -> int:
+        """Which program the load ended with; -1 where libbpf does not tell, or not surely."""
+        named = _PROG.findall(attempt.said)
+        names = [name for name, _ in rest]
+        at = names.index(named[-1]) if named and named[-1] in names else -1
+        before = names[: max(at, 0)]
+        return at if all("processed " in attempt.logs[name] for name in before) else -1
+
+    def _loaded(
+        self, row: tuple[str, str], attempt: _Attempt, loaded: list[tuple[str, str]]
+    ) -> Iterator[LoadResult]:
+        name, section = row
+        refused = [one for one in self._refused_externs if one in self._target.externs_of(name)]
+        if refused:
+            why = self._placed(self._refused_externs[refused[0]], name)
+            yield self._result("program", "blocked", name, section=section, why=why)
+            return
+        log = _program_log(attempt.logs.get(name, ""))
+        loaded.append(row)
+        yield self._result("program", "ok", name, section=section, instructions=log.processed)
+
+    def _alone(
+        self, row: tuple[str, str], attempt: _Attempt, loaded: list[tuple[str, str]]
+    ) -> Iterator[LoadResult]:
+        """Say why it is refused, from a second load with a whole log."""
+        name, section = row
+        if not attempt.error:
+            yield from self._loaded(row, attempt, loaded)
+            return
+        short = attempt.logs.get(name, "")
+        full = attempt
+        if short and attempt.seconds < _PATIENCE:
+            again = self._load([name], _FULL)
+            if again.error and again.error != errno.ENOSPC:
+                full = again
+        log = _program_log(full.logs.get(name, "") or short)
+        why, verdict = self._program_reason(name, log, attempt)
+        yield self._result(
+            "program",
+            verdict,
+            name,
+            section=section,
+            errno=_name(attempt.error),
+            why=why,
+            instructions=log.processed,
+            seconds=round(attempt.seconds, 3),
+            source=self._target.function_place(name),
+            log=full.logs.get(name, "")[-_MAX_KEPT_LOG:] if self._request.keep_logs else "",
+        )
+
+    def _program_reason(
+        self, name: str, log: ProgramLog, attempt: _Attempt
+    ) -> tuple[Explanation, Verdict]:
+        why = diagnose(log, self._target, name)
+        if why is None:
+            return self._loader_reason(attempt.said, attempt.error, name), "refused"
+        if why.id == "unresolved-map" and self._refused_maps:
+            return why, "blocked"
+        if why.id == "kfunc-missing" and any(
+            extern in why.reason for extern in self._refused_externs
+        ):
+            return why, "blocked"
+        return why, "refused"
+
+    def _attach(self, rows: Sequence[tuple[str, str]]) -> Iterator[LoadResult]:
+        """Load what loads once more, and attach each of it."""
+        attempt = self._load([name for name, _ in rows], attach=True)
+        for name, section in rows:
+            error, said = attempt.attached.get(name, (attempt.error, attempt.said))
+            if not error:
+                yield self._result("attach", "ok", name, section=section)
+            elif error in _UNATTACHED and not _says_why(said):
+                yield self._result("attach", "unattached", name, section=section)
+            else:
+                yield self._result(
+                    "attach",
+                    "refused",
+                    name,
+                    section=section,
+                    errno=_name(error),
+                    why=self._loader_reason(said, error, name),
+                    source=self._target.function_place(name),
+                )
+
+    def _loader_reason(self, said: str, error: int, name: str = "") -> Explanation:
+        """From what libbpf said, or the errno where that tells nothing."""
+        label = f"program '{name}'" if name else "the object"
+        for line in said.splitlines():
+            why = explain_line(line)
+            if why is not None and why.id not in ("btf-refused", "rights"):
+                return self._placed(why, name)
+        if error == errno.EPERM:
+            return why_denied(self._release)
+        found = self._type_reason(name, error)
+        lines = [line for line in said.splitlines() if "failed to load" not in line]
+        why = found or explain_errno(_name(error), label, lines[-1] if lines else "")
+        return self._placed(why, name)
+
+    def _type_reason(self, name: str, error: int) -> Explanation | None:
+        """A program type that this kernel is too old for."""
+        if not name or error not in (errno.EINVAL, errno.EOPNOTSUPP):
+            return None
+        with BpfObject(self._copy.path) as opened:
+            kind = next((one.kind for one in opened.programs() if one.name == name), 0)
+        known = since.by_number("program_types", kind)
+        if known is None or known.release <= self._release:
+            return None
+        return Explanation(
+            "program-type-unsupported",
+            "Kernel Support: Program type",
+            f"Program '{name}' is of type BPF_PROG_TYPE_{known.name}, which came with Linux"
+            f" {known.since}; this is {self._release[0]}.{self._release[1]}.",
+            "Require that kernel, or leave the program out there (bpf_program__set_autoload()).",
+        )
+
+    def _placed(self, why: Explanation, name: str) -> Explanation:
+        from msgspec.structs import replace
+
+        if why.place is not None or not name:
+            return why
+        return replace(why, place=self._target.function_place(name))
+
+    # -- one load --
+
+    def _load(
+        self, wanted: Sequence[str], level: int = _STATS, *, attach: bool = False
+    ) -> _Attempt:
+        """Load the object with ``wanted`` of its programs, and without what was refused."""
+        logs: dict[str, VerifierLog] = {}
+        size = _LARGE_LOG if level == _FULL else _SMALL_LOG
+        attached: dict[str, tuple[int, str]] = {}
+        take_log()
+        begin = time.monotonic()
+        error, said = 0, ""
+        maps: list[str] = []
+        try:
+            with BpfObject(self._copy.path) as opened:
+                maps = self._prepare(opened.maps(), wanted)
+                self._shape.apply(opened, self._target)
+                chosen = []
+                for program in opened.programs():
+                    is_wanted = program.name in wanted
+                    program.set_autoload(is_wanted)
+                    if is_wanted:
+                        logs[program.name] = program.keep_log(size, level)
+                        chosen.append(program)
+                opened.load()
+                said = take_log()
+                if attach:
+                    attached = {one.name: _attach(one) for one in chosen}
+        except BpfError as failure:
+            error, said = failure.errno or errno.EINVAL, failure.log
+        seconds = time.monotonic() - begin
+        texts = {name: log.text for name, log in logs.items()}
+        return _Attempt(error, said, texts, seconds, attached, tuple(maps))
+
+    def _prepare(self, maps: Sequence[BpfMap], wanted: Sequence[str]) -> list[str]:
+        """Have only those maps created that are needed: some take gigabytes, or long."""
+        needed = self._needed(wanted) if wanted else None
+        created = []
+        for one in maps:
+            one.unpin()  # nothing is to stay behind, and what is pinned is somebody's
+            if one.is_internal:
+                continue
+            known = one.name in self._refused_maps or (not wanted and one.name in self._made_maps)
+            unused = needed is not None and one.name not in needed and one.kind != _STRUCT_OPS
+            if known or unused:
+                one.set_autocreate(False)
+            else:
+                created.append(one.name)
+        return created
+
+    def _needed(self, wanted: Sequence[str]) -> set[str] | None:
+        found: set[str] = set()
+        for name in wanted:
+            used = self._target.maps_of(name)
+            if used is None:
+                return None
+            found |= used
+        return found
+
+
+def _attach(program: Program) -> tuple[int, str]:
+    """Attach and detach; the errno, 0 if it worked, and what libbpf said."""
+    try:
+        program.attach().close()
+    except BpfError as error:
+        return error.errno or errno.EINVAL, error.log
+    return 0, ""
+
+
+def _says_why(said: str) -> bool:
+    return any(explain_line(line) is not None for line in said.splitlines())
+
+
+def _program_log(text: str) -> ProgramLog:
+    """The last segment of one program's log that has a verdict."""
+    found = [read_log(segment) for segment in segments(BytesIO(text.encode()))]
+    ended = [log for log in found if log.processed is not None or log.followed or log.said]
+    return ended[-1] if ended else read_log(Segment(1, (), 0, 0))
+
+
+def _name(number: int) -> str:
+    return ERRNO_NAMES.get(number, str(number))

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What loads where: a table of parts by kernels, and one paragraph for each distinct reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from retsnoop_py.load.model import LoadResult
+from retsnoop_py.load.outcome import Reason
+from retsnoop_py.render.explanation import explanation_lines
+from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.text import display_width, pad, printable
+
+__all__ = ["matrix_lines", "matrix_rows", "reason_lines"]
+
+Row = tuple[str, str, tuple[str, ...]]
+
+
+def _cell(result: LoadResult | None, reason: int) -> str:
+    if result is None:
+        return "-"
+    if result.verdict == "ok":
+        count = f" {_short(result.instructions)}" if result.instructions else ""
+        return f"ok{count}"
+    if result.verdict == "unattached":
+        return "no target"
+    failure = result.errno if result.verdict == "refused" and result.errno else result.verdict
+    return f"{failure} [{reason}]" if reason else failure
+
+
+def _short(count: int) -> str:
+    """At most four characters: 312, 1.2k, 15k, 1.0M."""
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if count >= size:
+            value = count / size
+            return f"{value:.1f}{unit}" if value < 10 else f"{value:.0f}{unit}"
+    return str(count)
+
+
+def matrix_rows(
+    results: Sequence[LoadResult], kernels: Sequence[str], why: Sequence[Reason]
+) -> list[Row]:
+    """Object, part and a cell per kernel, in the order of the results."""
+    numbers = {id(result): reason.number for reason in why for result in reason.results}
+    cells: dict[tuple[str, str, str, str], dict[str, str]] = {}
+    for result in results:
+        if result.kind == "kernel":
+            continue
+        key: tuple[str, str, str, str]
+        key = (result.object, result.kind, result.name, result.shape)
+        cell = _cell(result, numbers.get(id(result), 0))
+        cells.setdefault(key, {})[result.kernel] = cell
+    lost = {
+        result.kernel: _cell(result, numbers.get(id(result), 0))
+        for result in results
+        if result.kind == "kernel"
+    }
+    rows: list[Row] = []
+    if not cells:
+        rows.append(("", "", tuple(lost.get(kernel, "-") for kernel in kernels)))
+    order = list(dict.fromkeys(key[0] for key in cells))
+    for key in sorted(cells, key=lambda one: order.index(one[0])):
+        name, kind, part, shape = key
+        label = f"{kind} {part}".strip() + (f" [{shape}]" if shape else "")
+        found = cells[key]
+        rows.append(
+            (
+                Path(name).name,
+                label,
+                tuple(found.get(k, lost.get(k, _default(kind))) for k in kernels),
+            )
+        )
+    return rows
+
+
+def _default(kind: str) -> str:
+    """A part that only failures name is there where nothing is said of it."""
+    return "ok" if kind in ("extern", "btf", "object") else "-"
+
+
+def matrix_lines(rows: Sequence[Row], kernels: Sequence[str], palette: Palette) -> Iterator[str]:
+    """The table in columns."""
+    shown = [(printable(name), printable(part), cells) for name, part, cells in rows]
+    first = max((display_width(name) for name, _, _ in shown), default=0)
+    second = max((display_width(part) for _, part, _ in shown), default=0)
+    widths = [
+        max([len(kernel), *(len(cells[i]) for _, _, cells in shown)])
+        for i, kernel in enumerate(kernels)
+    ]
+    head = "  ".join(pad(kernel, width) for kernel, width in zip(kernels, widths, strict=True))
+    yield paint(f"{'':{first}}  {'':{second}}  {head}".rstrip(), palette.name)
+    before = None
+    for name, part, cells in shown:
+        told = name if name != before else ""
+        before = name
+        texts = [
+            paint(cell, _colour(cell, palette)) + " " * (width - len(cell))
+            for cell, width in zip(cells, widths, strict=True)
+        ]
+        yield f"{pad(told, first)}  {pad(part, second)}  {'  '.join(texts)}".rstrip()
+
+
+def _colour(cell: str, palette: Palette) -> str:
+    if cell.startswith("ok"):
+        return palette.good
+    return "" if cell in ("-", "no target") else palette.error
+
+
+def reason_lines(reason: Reason, palette: Palette, width: int = 0) -> Iterator[str]:
+    """One paragraph: what failed where, and why."""
+    result = reason.results[0]
+    kernels = list(dict.fromkeys(one.kernel for one in reason.results))
+    errnos = list(dict.fromkeys(one.errno or one.verdict for one in reason.results))
+    shapes = list(dict.fromkeys(one.shape for one in reason.results if one.shape))
+    what = f"{result.kind} '{result.name}'" if result.name else result.kind
+    shape = f" [{', '.join(shapes)}]" if shapes else ""
+    where = f" of {Path(result.object).name}" if result.object and result.kind != "kernel" else ""
+    head = f"[{reason.number}] {what}{shape}{where} on {', '.join(kernels)}: {', '.join(errnos)}"
+    yield paint(printable(head), palette.name)
+    yield from explanation_lines(reason.explanation, palette, width)

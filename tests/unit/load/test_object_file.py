@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a compiled object tells: lines, relocations, externs; and what is no object."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.cli import main as entry
+from retsnoop_py.errors import DataError, InputError, UsageError
+from retsnoop_py.load.object_file import ObjectFile
+from retsnoop_py.load.shape import parse_shapes
+
+ROOT = Path(__file__).parents[3]
+SOURCES = ROOT / "tests/live/objects"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("objects")
+    argv = ["clang", "-target", "bpf", "-g", "-O2", "-D__TARGET_ARCH_x86"]
+    argv += ["-I", str(ROOT / "build/libbpf/include"), "-I", "/usr/include/x86_64-linux-gnu"]
+    for name in ("offers", "flow", "shape"):
+        source = str(SOURCES / f"{name}.bpf.c")
+        subprocess.run([*argv, "-c", source, "-o", str(made / f"{name}.bpf.o")], check=True)
+    return made
+
+
+def line_of(name: str, text: str) -> int:
+    lines = (SOURCES / name).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+def test_relocations_have_the_names_of_structs_members_and_enumerators(folder: Path) -> None:
+    target = ObjectFile(folder / "offers.bpf.o")
+    found = {}
+    for program in ("field_gone", "field_renamed", "enumerator_gone"):
+        labels = [target.relocation_at(program, index) for index in range(4)]
+        found[program] = [one.label for one in labels if one is not None]
+    assert found == {
+        "field_gone": ["struct task_struct.no_such_field"],
+        "field_renamed": ["struct inode.i_atime.tv_sec"],
+        "enumerator_gone": ["enumerator BPF_MAP_TYPE_NOSUCH of enum bpf_map_type"],
+    }
+
+
+def test_instructions_have_lines_also_in_functions_that_are_called(folder: Path) -> None:
+    target = ObjectFile(folder / "flow.bpf.o")
+    first = target.place_at("stack_too_deep", 0)
+    assert first is not None
+    called = [target.place_at("stack_too_deep", index) for index in range(40)]
+    lines = {place.line for place in called if place is not None}
+    assert line_of("flow.bpf.c", "return buffer[0] + (ctx") in lines
+    assert line_of("flow.bpf.c", "buffer[0] = deeper(ctx)") in lines
+    assert any("deeper" in text for _, text in first.context)
+    assert target.place_at("no_such_program", 0) is None
+
+
+def test_externs_and_maps_belong_to_the_programs_that_use_them(folder: Path) -> None:
+    target = ObjectFile(folder / "offers.bpf.o")
+    assert target.externs_of("kfunc_missing") == {"bpf_no_such_kfunc"}
+    assert target.externs_of("field_gone") == set()
+    assert "bpf_task_acquire" in target.strong_externs()
+    flow = ObjectFile(folder / "flow.bpf.o")
+    assert flow.maps_of("reference_kept") == {"events"}
+    assert flow.maps_of("unreachable") == set()
+
+
+def test_a_shape_is_checked_against_the_objects(folder: Path) -> None:
+    targets = [ObjectFile(folder / name) for name in ("shape.bpf.o", "flow.bpf.o")]
+    parse_shapes(["is_modern=1", "rounds=7"])[0].check(targets)
+    with pytest.raises(InputError, match="nope") as error:
+        parse_shapes(["nope=1"])[0].check(targets)
+    assert "is_modern, rounds" in (error.value.hint or "")
+    with pytest.raises(UsageError, match="8 bits"):
+        parse_shapes(["is_modern=256"])[0].check(targets)
+
+
+def test_a_log_without_lines_gets_them_from_the_object(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "libbpf: prog 'field_gone': -- BEGIN PROG LOAD LOG --\n"
+        "0: (85) call bpf_get_current_task#35\n"
+        "1: (85) call unknown#195896080\ninvalid func unknown#195896080\n"
+    )
+    assert entry.main(["explain", "--object", str(folder / "offers.bpf.o"), str(log)]) == 0
+    out = capsys.readouterr().out
+    assert "The program uses struct task_struct.no_such_field" in out
+    line = line_of("offers.bpf.c", "// refused: core-relocation")
+    assert f"offers.bpf.c:{line}:" in out
+    assert f">>> {line} |" in out
+
+
+def test_what_is_no_bpf_object_is_refused(folder: Path, tmp_path: Path) -> None:
+    import sys
+
+    with pytest.raises(DataError, match="not for BPF"):
+        ObjectFile(Path(sys.executable).resolve())
+    whole = (folder / "flow.bpf.o").read_bytes()
+    for size in (0, 3, 63, 64, 300, len(whole) // 2):
+        path = tmp_path / "cut"
+        path.write_bytes(whole[:size])
+        with pytest.raises(DataError):
+            ObjectFile(path)
+    assert entry.main(["load", str(tmp_path / "missing.o")]) == 66
+    assert entry.main(["load"]) == 64
+    assert entry.main(["load", str(folder / "flow.bpf.o"), "--shard", "4/3"]) == 64
+    assert entry.main(["load", str(folder / "flow.bpf.o"), "--on", ","]) == 64
+    assert entry.main(["load", str(folder / "flow.bpf.o"), "--jobs", "0"]) == 64
