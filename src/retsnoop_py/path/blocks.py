@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from retsnoop_py.path.insn import Decoder, Flow, Insn
+from retsnoop_py.path.insn import Decoder, Flow, Insn, Reg
 from retsnoop_py.path.text import FunctionCode
 from retsnoop_py.value import Value
 
@@ -111,7 +111,10 @@ def _plain(insn: Insn, names: Names) -> Insn:
         return insn._replace(flow=Flow.RETURN, target=0)
     if name.startswith(_INDIRECT_THUNKS):
         flow = Flow.INDIRECT if insn.flow is Flow.JUMP else Flow.CALL
-        return insn._replace(flow=flow, target=0)
+        register = name.rpartition("_")[2]
+        is_known = register.startswith("r") and register.isalnum()
+        operands = (Reg(register, 8),) if is_known else ()
+        return insn._replace(flow=flow, target=0, operands=operands)
     if insn.flow is Flow.CALL and name in _NO_RETURN:
         return insn._replace(flow=Flow.STOP)
     return insn
