@@ -17,9 +17,9 @@ __all__ = ["explain_log"]
 
 #: A program's load failed: whose, and with what.
 _LOAD_FAILED = re.compile(
-    r"(?:prog '(?P<a>[^']+)': (?:BPF program load failed|failed to load)"
+    r"(?:prog '(?P<a>[^']+)': (?:BPF program load failed|failed to (?:load|(?:auto-)?attach))"
     r"|program (?P<b>[\w./-]+): load program"
-    r"|load bpf program failed|failed to load program '(?P<c>[^']+)'"
+    r"|\bload program: (?=[a-z])|load bpf program failed|failed to load program '(?P<c>[^']+)'"
     r"|[Ff]ailed to load (?:BPF )?program(?: b?'?(?P<d>\w+)'?)?"
     r"|BPF_PROG_LOAD`? (?:syscall )?(?:failed|returned)"
     r"|bpf_(?:prog_)?load(?:_program)?\(\)? (?:err|failed))"
@@ -27,8 +27,8 @@ _LOAD_FAILED = re.compile(
 _NAMED = re.compile(r"prog '([^']+)'|program ([\w./-]+):")
 #: A line without any of these tells of no failure; most lines are such.
 _LOUD = re.compile(
-    r"fail|error|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|requires|missing|denied"
-    r"|\berr=|unsupported|disabled|too low|must be|permitted|returned",
+    r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|requires|missing"
+    r"|denied|\berr=|unsupported|disabled|too low|must be|permitted|returned",
     re.IGNORECASE,
 )
 
@@ -50,8 +50,9 @@ class _Reader:
         log = read_log(segment)
         found = diagnose(log, self._target)
         if found is not None and not (log.followed or log.processed is not None or log.explained):
-            # without any of a verifier's log, a loader's own line knows better
-            found = None if said else found
+            # without any of a verifier's log, a loader's own line knows better what it means
+            own = {explanation.words[0] for _, explanation in said if explanation.words}
+            found = None if own.issuperset(found.words) else found
         program = log.program or self._program
         if found is not None:
             self._waiting.pop(program, None)
@@ -83,7 +84,8 @@ class _Reader:
     def _tell(
         self, number: int, found: Explanation, program: str, errno: str, processed: int | None
     ) -> Iterator[Explained]:
-        key = (program, found.id, found.words[-1] if found.words else "")
+        # a loader says the same in several lines, the verifier once for each program
+        key = (program, found.id, found.words[-1] if found.instruction and found.words else "")
         if key not in self._told:
             self._told.add(key)
             yield Explained(VERSION, number, found, program, errno, processed)
@@ -92,6 +94,8 @@ class _Reader:
         """What failed and is not explained by anything that was said."""
         if self._told:
             return
+        if len(self._waiting) > 1:
+            self._waiting.pop("", None)  # that line is about one of those with a name
         for program, (number, errno, line) in self._waiting.items():
             label = f"program '{program}'" if program else "a program"
             yield Explained(VERSION, number, explain_errno(errno, label, line), program, errno)

@@ -40,7 +40,7 @@ _STRERROR = {
     "operation not supported": "EOPNOTSUPP",
     "unknown error 524": "ENOTSUPP",
 }
-_NUMBER = re.compile(r"(?:[:(=]\s*-|errno:? |os error |err[=:]\s?-?|error )(\d{1,3})\b")
+_NUMBER = re.compile(r"(?:[:(=]\s*-|errno:? |os error |err[=:]\s?-?|error |code -?)(\d{1,3})\b")
 
 _EPERM_TEXT = (
     "The kernel says EPERM for several reasons: a capability is missing (CAP_BPF with CAP_PERFMON"
@@ -104,7 +104,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"prog '(?P<prog>[^']+)': failed to find kernel BTF type ID of '(?P<name>[^']+)'"
         r"|(?P<name2>\w+) is not found in vmlinux BTF|attach target (?P<name3>\S+) not found"
         r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found",
-        "The program is to be attached to {name}, and this kernel's BTF has no such function{near}.",
+        "The program is to be attached to {name}, and this kernel's BTF has no such function.",
         "Look for what it is called here: retsnoop-py functions '*{name}*'. Functions are renamed"
         " and inlined; a kprobe may take one that BTF does not have.",
     ),
@@ -112,7 +112,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "kprobe-target",
         f"{_SUPPORT}: Attach target",
         r"prog '(?P<prog>[^']+)': failed to create (?:k|kret)(?:ret)?probe '(?P<name>[^+']+)[^']*' perf"
-        r" event: (?P<why>.*)|cannot attach kprobe(?: to)? (?P<name2>\w+)?,? ?(?P<why2>.*)"
+        r" event: (?P<why>.*)|cannot attach kprobe\b(?: to (?P<name2>\w+))?(?P<why2>.*)"
+        r"|[Ff]ailed to attach BPF program \S+ to k(?:ret)?probe b?'?(?P<name6>\w+)"
         r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
         r"(?:creating|opening) k(?:ret)?probe.*?(?P<name4>\w+).*(?:no such file|not found)"
         r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)",
@@ -121,14 +122,35 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "retsnoop-py functions '*{name}*' lists what can be traced, and why others cannot.",
     ),
     (
+        "tracepoint-arguments",
+        f"{_SUPPORT}: Attach target",
+        r"failed to attach to raw tracepoint '(?P<name>[^']+)': Invalid argument",
+        "The program reads more arguments than raw tracepoint {name} has on this kernel: EINVAL at"
+        " attaching.",
+        "Compare with the tracepoint's TP_PROTO; arguments come and go with kernels:"
+        " bpf_core_type_exists() of a type that came with them tells which it is.",
+    ),
+    (
         "tracepoint-missing",
         f"{_SUPPORT}: Attach target",
-        r"failed to (?:determine|open|create) tracepoint '(?P<name>[^']+)'"
+        r"failed to (?:determine|open|create|attach to raw) tracepoint '(?P<name>[^']+)'"
         r"|(?:reading|read)?.*tracepoint (?:id|ID).*?(?P<name2>\w+[:/]\w+).*(?:no such|not found)"
         r"|prog '(?P<prog>[^']+)': failed to (?:auto-)?attach.*(?P<name3>raw_tracepoint\S*)"
-        r"|(?:trace event|tracepoint) (?P<name4>\S+):? (?:not found|does not exist)",
+        r"|(?:trace event|tracepoint) (?P<name4>\S+?):? (?:file )?(?:not found|does not exist)",
         "This kernel has no tracepoint {name}.",
         "List them: ls /sys/kernel/tracing/events. Tracepoints come and go with kernels and modules.",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel without BTF",
+        r"failed to find valid kernel BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
+        r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?).*(?:not (?:found|supported)|no such)"
+        r"|no BTF found for kernel|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF",
+        "The object needs the kernel's own BTF (CO-RE, fentry, kfuncs), and this kernel has none"
+        " that the loader can read: CONFIG_DEBUG_INFO_BTF is off, or the BTF is newer than the"
+        " loader.",
+        "Use a kernel with CONFIG_DEBUG_INFO_BTF=y, a later libbpf, or give the loader the BTF of"
+        " that kernel (btf_custom_path; BTFHub has some).",
     ),
     (
         "core-relocation",
@@ -140,18 +162,6 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "The program uses {name}, which this kernel does not have as the program knows it.",
         "Guard it with bpf_core_field_exists(), bpf_core_type_exists() or"
         " bpf_core_enum_value_exists(); retsnoop-py load names what the kernel has instead.",
-    ),
-    (
-        "kernel-btf",
-        f"{_ENVIRONMENT}: Kernel without BTF",
-        r"failed to find valid kernel BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
-        r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?).*(?:not (?:found|supported)|no such)"
-        r"|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF",
-        "The object needs the kernel's own BTF (CO-RE, fentry, kfuncs), and this kernel has none"
-        " that the loader can read: CONFIG_DEBUG_INFO_BTF is off, or the BTF is newer than the"
-        " loader.",
-        "Use a kernel with CONFIG_DEBUG_INFO_BTF=y, a later libbpf, or give the loader the BTF of"
-        " that kernel (btf_custom_path; BTFHub has some).",
     ),
     (
         "btf-refused",
@@ -167,7 +177,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_ENVIRONMENT}: Missing rights",
         r"bpf_object__probe_loading\(\): ?Operation not permitted|Couldn't load trivial BPF program"
         r"|[Oo]peration not permitted.*MEMLOCK|MEMLOCK may be too low"
-        r"|(?:map create|load program|bpf_prog_load|create map).*[Oo]peration not permitted"
+        r"|(?:[Mm]aps?\b|_map|[Pp]rog(?:ram)?\b|bpf\(|BPF).*[Oo]peration not permitted"
         r"|unprivileged BPF is disabled|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
         _EPERM_TEXT,
         _EPERM_STEP,
@@ -182,7 +192,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "elf",
         f"{_OBJECT}: Not a BPF object",
-        r"(?:elf: )?(?:failed to open|'[^']*' is not a valid).*(?:ELF|as ELF|object file)(?P<why>.*)"
+        r"(?:elf: )?(?:failed to open .* as ELF|'[^']*' is not a valid .*(?:ELF|object file))(?P<why>.*)"
         r"|elf: (?:failed to|unexpected|corrupt|invalid|endianness)(?P<why2>.*)"
         r"|[Ii]nvalid (?:ELF|argument).*elf(?P<why3>.*)|bad magic number",
         "The file is no BPF object that libbpf can read{why}.",
@@ -223,13 +233,13 @@ class _Found(dict[str, str]):
 def explain_line(line: str) -> Explanation | None:
     """What a line of a loader says went wrong; None for one that says nothing of its own."""
     if found := _MAP.search(line):
-        groups = {key.rstrip("2345"): text for key, text in found.groupdict().items() if text}
+        groups = {key.rstrip("23456"): text for key, text in found.groupdict().items() if text}
         return explain_map(groups.get("name", ""), errno_in(groups.get("why", "")), line=line)
     for (id_, title, _, reason, suggestion), pattern in _COMPILED:
         if found := pattern.search(line):
             facts = _Found(
                 {
-                    key.rstrip("2345"): text.strip()
+                    key.rstrip("23456"): text.strip()
                     for key, text in found.groupdict().items()
                     if text
                 }

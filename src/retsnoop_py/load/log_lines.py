@@ -25,7 +25,7 @@ _MAX_TEXT = 4096
 _MAX_SEGMENT = 2 << 20
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
-_LOGFMT = re.compile(r'\bmsg="((?:[^"\\]|\\.)*)"')
+_LOGFMT = re.compile(r'\b(?:msg|error|err)="((?:[^"\\]|\\.)*)"')
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _PREFIX = re.compile(
     r"(?:"
@@ -71,9 +71,9 @@ def clean(line: str) -> str:
     if "\x1b" in line or "\r" in line:
         line = _ANSI.sub("", line)
     if "msg=" in line:
-        found = _LOGFMT.search(line)
-        if found:
-            line = found[1].replace('\\"', '"')
+        told = _LOGFMT.findall(line)
+        if told:
+            line = ": ".join(told).replace('\\"', '"')
     for _ in range(_MOST_PREFIXES):
         found = _PREFIX.match(line.lstrip())
         if found is None or not found.end():
@@ -96,7 +96,11 @@ def _raw_lines(stream: Lines) -> Iterator[bytes]:
 
 def _ends(line: bytes) -> bool:
     """Whether a program's log ends with this line."""
-    return (b"processed " in line and b" insns" in line) or (b"-- END " in line and b"LOG" in line)
+    return (
+        (b"processed " in line and b" insns" in line)
+        or (b"-- END " in line and b"LOG" in line)
+        or b"line(s) omitted)" in line  # cilium/ebpf's summary is one line
+    )
 
 
 def _begins(line: bytes) -> bool:

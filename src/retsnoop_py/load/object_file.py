@@ -231,6 +231,19 @@ class ObjectFile:
         symbol = self._relocated(found[0]).get(found[1]) if found else None
         return symbol.name if symbol is not None and symbol.section == 0 else ""
 
+    def functions_like(self, name: str) -> list[str]:
+        """Functions of the kernel's BTF whose names are near to ``name``, the nearest first."""
+        from difflib import get_close_matches
+
+        kernel = self.kernel
+        if kernel is None:
+            return []
+        every = (kernel.type(type_id) for type_id in range(1, kernel.end))
+        known = [one.name for one in every if one.kind is Kind.FUNC and one.name[:2] == name[:2]]
+        inside = [one for one in known if name in one]
+        near = get_close_matches(name, known, 3, 0.75) + sorted(inside, key=len)
+        return list(dict.fromkeys(near))[:3]
+
     # -- .BTF.ext --
 
     def _string(self, offset: int) -> str:

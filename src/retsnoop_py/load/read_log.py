@@ -13,7 +13,7 @@ __all__ = ["ProgramLog", "read_log", "register_state"]
 
 _INSN = re.compile(r"(\d+): (?:\([0-9a-f]{2}\) |(?=<invalid ))(.*)")
 #: What stands behind an instruction: the registers it left, since 5.18 on the same line.
-_BESIDE = re.compile(r"\s*; (?:R\d|fp|frame|refs=|\().*$")
+_BESIDE = re.compile(r"\s*(?:; (?:R\d|fp|frame|refs=|\()|\d+: (?:frame\d+: )?R\d+(?:_\w+)?=).*$")
 _SOURCE = re.compile(r"; ?(.*?)(?: @ (\S+?):(\d+)(?::\d+)?)?$")
 _FROM = re.compile(r"from (\d+) to (\d+)")
 _STATE = re.compile(r"(?:\d+: )?(?:frame\d+: ?)?(?:R\d+(?:_\w+)?=|fp-?\d+|refs=)")
@@ -105,8 +105,8 @@ def _instruction(text: str) -> re.Match[str] | None:
 
 def _source(text: str) -> SourceLine | None:
     found = _SOURCE.match(text)
-    if not found or not found[1]:
-        return None
+    if not found or not found[1] or found[1].startswith("instruction poisoned by CO-RE"):
+        return None  # cilium/ebpf puts that in place of the source
     return SourceLine(found[1].strip(), found[2] or "", int(found[3] or 0))
 
 

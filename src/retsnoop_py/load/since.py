@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from retsnoop_py.value import Value
 
-__all__ = ["Known", "by_name", "by_number", "names", "parse_release", "table"]
+__all__ = ["Known", "attach_type_of", "by_name", "by_number", "names", "parse_release", "table"]
 
 
 class Known(Value):
@@ -54,6 +54,39 @@ def by_number(kind: str, number: int) -> Known | None:
 @functools.cache
 def _by_name(kind: str) -> dict[str, Known]:
     return {row.name: row for row in table(kind)}
+
+
+#: Sections of libbpf whose attach type is younger than the program type, by their beginning.
+_SECTION_ATTACH = (
+    ("kprobe.multi", "TRACE_KPROBE_MULTI"),
+    ("kretprobe.multi", "TRACE_KPROBE_MULTI"),
+    ("kprobe.session", "TRACE_KPROBE_SESSION"),
+    ("uprobe.multi", "TRACE_UPROBE_MULTI"),
+    ("uretprobe.multi", "TRACE_UPROBE_MULTI"),
+    ("uprobe.session", "TRACE_UPROBE_SESSION"),
+    ("fsession", "TRACE_FSESSION"),
+    ("fentry", "TRACE_FENTRY"),
+    ("fexit", "TRACE_FEXIT"),
+    ("fmod_ret", "MODIFY_RETURN"),
+    ("tp_btf", "TRACE_RAW_TP"),
+    ("lsm_cgroup", "LSM_CGROUP"),
+    ("lsm", "LSM_MAC"),
+    ("iter", "TRACE_ITER"),
+    ("tcx/ingress", "TCX_INGRESS"),
+    ("tcx/egress", "TCX_EGRESS"),
+    ("netkit/primary", "NETKIT_PRIMARY"),
+    ("netkit/peer", "NETKIT_PEER"),
+    ("netfilter", "NETFILTER"),
+    ("sk_lookup", "SK_LOOKUP"),
+)
+
+
+def attach_type_of(section: str) -> Known | None:
+    """The attach type that a section stands for, of those that came later than programs."""
+    for beginning, name in _SECTION_ATTACH:
+        if section.startswith(beginning):
+            return by_name("attach_types", name)
+    return None
 
 
 def by_name(kind: str, name: str) -> Known | None:

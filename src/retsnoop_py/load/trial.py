@@ -51,6 +51,7 @@ _EXTERN = re.compile(
     r"extern \S* ?(?:\([^)]*\) )?'(\w+)'[^:]*:? ?(?:\(strong\):? ?)?"
     r"(?:not found|not resolved|incompatible|func_proto|type|failed|is ambiguous)"
 )
+_TARGET = re.compile(r"type ID of '([^']+)'")
 _PROG = re.compile(r"prog '([^']+)'")
 _MAP = re.compile(r"map '([^']+)': failed to create")
 _UNATTACHED = frozenset({errno.EOPNOTSUPP, errno.ESRCH, 524})
@@ -380,7 +381,7 @@ class _Trial:
         for line in said.splitlines():
             why = explain_line(line)
             if why is not None and why.id not in ("btf-refused", "rights"):
-                return self._placed(why, name)
+                return self._placed(self._with_near_names(why), name)
         if error == errno.EPERM:
             return why_denied(self._release)
         found = self._type_reason(name, error)
@@ -388,20 +389,42 @@ class _Trial:
         why = found or explain_errno(_name(error), label, lines[-1] if lines else "")
         return self._placed(why, name)
 
+    def _with_near_names(self, why: Explanation) -> Explanation:
+        """For a function that this kernel does not have: those that sound like it."""
+        from msgspec.structs import replace
+
+        found = _TARGET.search(why.words[0]) if why.id == "attach-target-missing" else None
+        near = self._target.functions_like(found[1]) if found else []
+        if not near:
+            return why
+        return replace(why, reason=f"{why.reason} It has {' and '.join(near)}.")
+
     def _type_reason(self, name: str, error: int) -> Explanation | None:
-        """A program type that this kernel is too old for."""
+        """A type of program or attachment that this kernel is too old for."""
         if not name or error not in (errno.EINVAL, errno.EOPNOTSUPP):
             return None
         with BpfObject(self._copy.path) as opened:
-            kind = next((one.kind for one in opened.programs() if one.name == name), 0)
+            program = next((one for one in opened.programs() if one.name == name), None)
+            kind, section = (program.kind, program.section) if program else (0, "")
         known = since.by_number("program_types", kind)
-        if known is None or known.release <= self._release:
-            return None
+        if known is not None and known.release > self._release:
+            return self._too_old(
+                name, "program-type-unsupported", "Program type", "PROG_TYPE_", known
+            )
+        attached = since.attach_type_of(section)
+        if attached is not None and attached.release > self._release:
+            return self._too_old(name, "attach-type-unsupported", "Attach type", "", attached)
+        return None
+
+    def _too_old(
+        self, name: str, id_: str, title: str, prefix: str, known: since.Known
+    ) -> Explanation:
+        major, minor = self._release
         return Explanation(
-            "program-type-unsupported",
-            "Kernel Support: Program type",
-            f"Program '{name}' is of type BPF_PROG_TYPE_{known.name}, which came with Linux"
-            f" {known.since}; this is {self._release[0]}.{self._release[1]}.",
+            id_,
+            f"Kernel Support: {title}",
+            f"Program '{name}' is of {title.lower()} BPF_{prefix}{known.name}, which came with"
+            f" Linux {known.since}; this is {major}.{minor}.",
             "Require that kernel, or leave the program out there (bpf_program__set_autoload()).",
         )
 

@@ -151,7 +151,7 @@ int padding_unset(void *ctx)
 
 	key.kind = 1;
 	key.value = 2;
-	bpf_map_update_elem(&table, &key, &value, 0); // refused: stack-uninitialised -6.2
+	bpf_map_update_elem(&table, &key, &value, 0);
 	return 0;
 }
 

@@ -61,20 +61,20 @@ int loop_unbounded(void *ctx)
 
 static __attribute__((noinline)) int deeper(void *ctx)
 {
-	volatile char buffer[300];
+	char buffer[300];
 
-	buffer[0] = 1;
-	buffer[299] = 2;
-	return buffer[0] + (ctx != 0);
+	bpf_probe_read_kernel(buffer, sizeof(buffer), ctx);
+	return buffer[7];
 }
 
+/* Since 6.13 the JIT of x86-64 gives each function of a tracing program a stack of its own. */
 SEC("raw_tp/sys_enter")
 int stack_too_deep(void *ctx) // refused: stack-size -6.12
 {
-	volatile char buffer[300];
+	char buffer[300];
 
-	buffer[0] = deeper(ctx);
-	return buffer[0];
+	bpf_probe_read_kernel(buffer, sizeof(buffer), ctx);
+	return buffer[9] + deeper(buffer);
 }
 
 SEC("cgroup_skb/egress")

@@ -17,8 +17,8 @@
 		__type(value, __u64);       \
 	} name SEC(".maps")
 
-/* Linux 7.0 and later round up what is no power of two. */
-PAGES(ring_odd, BPF_MAP_TYPE_RINGBUF, 5000); // refused: map-size -6.12
+/* libbpf rounds this one up. */
+PAGES(ring_odd, BPF_MAP_TYPE_RINGBUF, 5000);
 TABLE(plain, BPF_MAP_TYPE_HASH, 16, 0);
 TABLE(too_large, BPF_MAP_TYPE_HASH, 0x3fffffff, 0); // refused: map-too-large
 TABLE(array_huge, BPF_MAP_TYPE_ARRAY, 0x3fffffff, 0); // refused: map-too-large

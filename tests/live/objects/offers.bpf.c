@@ -141,7 +141,7 @@ int tracepoint_missing(void *ctx) // attach refused: tracepoint-missing
 }
 
 SEC("kprobe.multi/vfs_*")
-int multi(void *ctx)
+int multi(void *ctx) // attach refused: attach-type-unsupported -5.17
 {
 	return 0;
 }

@@ -122,6 +122,17 @@ LOADERS = [
         "map-too-large",
         "ENOMEM",
     ),
+    (
+        "prog 'x': failed to attach to raw tracepoint 'sys_enter': Invalid argument",
+        "tracepoint-arguments",
+        "EINVAL",
+    ),
+    ("prog 'x': failed to auto-attach: -22", "invalid", "EINVAL"),
+    ("failed to create map `EVENTS` with code -1", "rights", "EPERM"),
+    ("load program: bad address (hit verifier bug, increase LogSizeStart)", "fault", "EFAULT"),
+    ("x: apply CO-RE relocations: no BTF found for kernel version 4.14", "kernel-btf", ""),
+    ("cannot attach kprobe, probe entry may not exist", "kprobe-target", ""),
+    ("reading tracepoint ID: trace event sched/x: file does not exist", "tracepoint-missing", ""),
     ("program f: map m: map create: operation not permitted (MEMLOCK may be)", "rights", "EPERM"),
     (
         "libbpf: prog 'p': missing BPF prog type, check ELF section name 'kprobes/vfs_read'",
@@ -247,6 +258,23 @@ def test_several_failures_are_told_apart() -> None:
         ("", "kernel-btf"),
     ]
     assert [one.line for one in found] == [2, 15, 26]
+
+
+def test_a_summary_of_one_line_counts_and_poisoned_instructions_keep_their_source() -> None:
+    found = only(
+        "program p: load program: permission denied: invalid access to packet, off=0 size=4,"
+        " R4(id=0,off=0,r=0): R4 offset is outside of the packet (200 line(s) omitted)\n"
+        "Verifier log: load program: permission denied:\n\t0: R1=ctx() R10=fp0\n"
+    )
+    assert (found.explanation.id, found.program) == ("packet-bounds", "p")
+    poisoned = only(
+        "; return BPF_CORE_READ(tty, driver); @ types.h:83\n"
+        "186: (85) call bpf_probe_read_kernel#113\n"
+        f"; instruction poisoned by CO-RE @ :0\n187: (85) call unknown#195896080\n"
+        f"invalid func unknown#195896080\n{END}"
+    ).explanation
+    assert poisoned.place is not None
+    assert (poisoned.id, poisoned.place.line) == ("core-relocation", 83)
 
 
 def test_a_packet_pointer_lost_by_a_call_is_told_from_a_number() -> None:
