@@ -90,9 +90,9 @@ def test_a_log_without_lines_gets_them_from_the_object(
     assert entry.main(["explain", "--object", str(folder / "offers.bpf.o"), str(log)]) == 0
     out = capsys.readouterr().out
     assert "The program uses struct task_struct.no_such_field" in out
-    line = line_of("offers.bpf.c", "// refused: core-relocation")
-    assert f"offers.bpf.c:{line}:" in out
-    assert f">>> {line} |" in out
+    first = line_of("offers.bpf.c", "// refused: core-relocation")
+    lines = [first, first + 2]  # compilers differ in what of the macro is whose
+    assert any(f"offers.bpf.c:{line}:" in out and f">>> {line} |" in out for line in lines)
 
 
 def test_what_is_no_bpf_object_is_refused(folder: Path, tmp_path: Path) -> None:
