@@ -111,39 +111,39 @@ int kfunc_missing(void *ctx)
 }
 
 SEC("raw_tp/sys_enter")
-int variable_missing(void *ctx) // blocked: ksym-missing
+int variable_missing(void *ctx)
 {
-	return (long)&no_such_variable;
+	return (long)&no_such_variable; // blocked: ksym-missing
 }
 
 SEC("fentry/no_such_function")
-int target_missing(void *ctx) // refused: attach-target-missing
+int target_missing(void *ctx)
 {
-	return 0;
+	return 0; // refused: attach-target-missing
 }
 
 SEC("fentry/vfs_reed")
-int target_mistyped(void *ctx) // refused: attach-target-missing
+int target_mistyped(void *ctx)
 {
-	return 0;
+	return 0; // refused: attach-target-missing
 }
 
 SEC("kprobe/no_such_function")
-int kprobe_target_missing(void *ctx) // attach refused: kprobe-target
+int kprobe_target_missing(void *ctx)
 {
-	return 0;
+	return 0; // attach refused: kprobe-target
 }
 
 SEC("tracepoint/sched/no_such_event")
-int tracepoint_missing(void *ctx) // attach refused: tracepoint-missing
+int tracepoint_missing(void *ctx)
 {
-	return 0;
+	return 0; // attach refused: tracepoint-missing
 }
 
 SEC("kprobe.multi/vfs_*")
-int multi(void *ctx) // attach refused: attach-type-unsupported -5.17
+int multi(void *ctx)
 {
-	return 0;
+	return 0; // attach refused: attach-type-unsupported -5.17
 }
 
 SEC("lsm/file_open")
@@ -153,15 +153,15 @@ int BPF_PROG(lsm_open, void *file)
 }
 
 SEC("netfilter")
-int netfilter_of_6_4(void *ctx) // refused: program-type-unsupported -6.3
+int netfilter_of_6_4(void *ctx)
 {
-	return 1;
+	return 1; // refused: program-type-unsupported -6.3
 }
 
 SEC("syscall")
-int syscall_of_5_14(void *ctx) // refused: program-type-unsupported -5.13
+int syscall_of_5_14(void *ctx)
 {
-	return 0;
+	return 0; // refused: program-type-unsupported -5.13
 }
 
 SEC("sk_msg")
