@@ -63,13 +63,29 @@ def hidden_frames(frames: Sequence[Resolved], traced: frozenset[int]) -> list[bo
 
     Frames of ``traced`` function addresses are never hidden as artefacts: they were asked for.
     But a function that a BPF trampoline called has a frame ``F+0x5`` below the trampoline's, which
-    is no call of F's: its callers' frames are around it, or, when it has just returned, none.
+    is no call of F's: F's own frame comes next, or, when F has just returned, none does. Where F
+    ended in a jump to another function, that one's frames come next, and F has no other.
     """
     hidden = [is_tracing_frame(frame) and frame.start not in traced for frame in frames]
-    for index in range(len(frames) - 1):
-        first, second, *last = frames[index : index + 3]
-        if first.offset not in FENTRY_RETURNS or not first.name:
-            continue
-        if first.start in traced or any(frame.start == first.start for frame in last):
-            hidden[index] |= (second.name or "").startswith("bpf_trampoline_")
+    is_last = True
+    for index in range(len(frames) - 1, -1, -1):
+        if _calls_trampoline(frames[index : index + 2]):
+            own = index + 2 < len(frames) and _same_function(frames[index], frames[index + 2])
+            hidden[index] |= own or (is_last and frames[index].start in traced)
+        is_last &= hidden[index]
     return hidden
+
+
+def _calls_trampoline(frames: Sequence[Resolved]) -> bool:
+    """Whether the first of two frames is where a BPF trampoline in the second one returns to."""
+    first, *inner = frames
+    return (
+        bool(first.name and inner)
+        and first.offset in FENTRY_RETURNS
+        and (inner[0].name or "").startswith("bpf_trampoline_")
+    )
+
+
+def _same_function(one: Resolved, other: Resolved) -> bool:
+    """The cold part of a function is a symbol of its own."""
+    return one.start == other.start or (other.name or "").partition(".cold")[0] == one.name

@@ -169,6 +169,13 @@ def test_a_function_that_an_fexit_program_saw_return_looks_as_with_a_kprobe() ->
     assert shown(build("ab", frames)) == "(x) a !b"
 
 
+def test_a_function_that_jumped_to_another_stands_in_front_of_it() -> None:
+    """Its own frame went with the jump; the place that the trampoline returns to is left."""
+    frames = ["x", "a+5", TRAMPOLINE[1] + 8, "y", "b+5", TRAMPOLINE[1] + 8, PROGRAM[1] + 8]
+
+    assert shown(build("ab", frames)) == "(x) a (y) !b"
+
+
 def test_two_frames_of_a_function_without_a_trampoline_between_both_stay() -> None:
     assert shown(build("ab", ["a+5", "x", "a+20"])) == "a (x) (a) !b"
 
