@@ -13,7 +13,7 @@ from os import PathLike, fspath
 from typing import Any, TypedDict
 
 from retsnoop_py.errors import UsageError
-from retsnoop_py.options.settings import Words
+from retsnoop_py.options.table import OPTIONS, Option, Takes, Words
 
 __all__ = ["Config", "ReplayOptions", "SelectOptions", "TraceOptions", "words"]
 
@@ -112,58 +112,56 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
     verbose: int
 
 
-#: Other names, and what the words call it.
-_WORDS = {
-    "arguments": "capture_args",
-    "inject": "inject_probe",
-    "duration": "for_",
-    "config": "settings",
-}
-_LISTS = frozenset(
-    {
-        *("preset", "entry", "allow", "deny", "command", "inject_probe", "path", "lbr", "debug"),
-        *("pid", "no_pid", "comm", "no_comm", "allow_errors", "deny_errors"),
-    }
-)
-_FLAGS = frozenset(
-    ["call_stack", "trace", "capture_args", "interim_stacks", "user_stack", "no_system_changes"]
-)
-
-
 def words(options: Mapping[str, Any], known: frozenset[str]) -> Words:
     """The same as it would be typed; ``known`` are the keywords there are.
 
     Raises UsageError for one there is not, and for one that is given twice.
     """
-    found: dict[str, Any] = {}
+    rows = _rows()
+    said: dict[str, Any] = {}
     for keyword, value in options.items():
-        name = _WORDS.get(keyword, keyword)
-        if keyword not in known or name in found:
-            what = "given twice" if name in found else "no such option"
-            raise UsageError(f"{keyword}: {what}", "docs/api.md lists the keywords")
-        if value is not None:
-            found[name] = _word(name, keyword, value)
-    return Words(**found)
+        if keyword not in known:
+            raise UsageError(f"{keyword}: no such option", "docs/api.md lists the keywords")
+        if value is None or keyword == "command":
+            continue
+        option = rows[keyword]
+        if option.name in said:
+            raise UsageError(f"{keyword}: given twice", "docs/api.md lists the keywords")
+        found = _said(option, value)
+        if found:
+            said[option.name] = found
+    command = options.get("command") or ()
+    if isinstance(command, str):
+        raise UsageError(
+            f"command={command!r}: one text", "give the program and its arguments as a list"
+        )
+    return Words(said, tuple(map(_text, command)))
 
 
-def _word(name: str, keyword: str, value: Any) -> Any:
-    if name in _FLAGS:
+def _rows() -> dict[str, Option]:
+    """The options that Python has, by their keywords."""
+    rows = {}
+    for option in OPTIONS:
+        if option.keyword != "":
+            rows[option.name.replace("-", "_")] = option
+            rows[option.keyword or option.name] = option
+    return rows
+
+
+def _said(option: Option, value: Any) -> Any:
+    """What an option would be given on the command line; nothing of one that is switched off."""
+    if option.takes is Takes.FLAG:
         return bool(value)
-    if name == "verbose":
+    if option.takes is Takes.COUNT:
         return int(value)
-    if name == "settings":
+    if option.takes is Takes.ONE:
+        return _text(value)
+    if isinstance(value, bool):
+        # the one can be said to be off, the other is
+        return ["y" if value else "n"] if option.implied == "y" else [option.implied] * value
+    if isinstance(value, Mapping):
         return [f"{key}={_text(one)}" for key, one in value.items()]
-    if name == "success_stacks":
-        return ["y" if value else "n"]
-    if name == "lbr" and isinstance(value, bool):
-        return ["any_return"] if value else []
-    if name in _LISTS:
-        if name == "command" and isinstance(value, str):
-            raise UsageError(
-                f"{keyword}={value!r}: one text", "give the program and its arguments as a list"
-            )
-        return [_text(value)] if isinstance(value, (str, int)) else [_text(one) for one in value]
-    return _text(value)
+    return [_text(value)] if isinstance(value, (str, int)) else [_text(one) for one in value]
 
 
 def _text(value: Any) -> str:

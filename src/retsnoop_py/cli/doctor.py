@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """``retsnoop-py doctor``."""
 
-# The options are the parameters, and those that only print are dealt with before.
-# ruff: noqa: ARG001
-
 from __future__ import annotations
 
 import shutil
 import sys
 from pathlib import Path
 
-from retsnoop_py.cli import options
 from retsnoop_py.cli.declare import Command
-from retsnoop_py.options.settings import file_path
+from retsnoop_py.errors import UsageError
+from retsnoop_py.options.table import Words, file_path, options_of
 from retsnoop_py.value import Value
 
 _TEXT = """
@@ -48,32 +45,29 @@ class DoctorRequest(Value):
     verbose: int
 
 
-def doctor(
-    *,
-    json: options.Json = False,
-    kernel: options.KernelImage = None,
-    verbose: options.Verbose = 0,
-    version: options.Version = False,
-    help_: options.Help = False,
-    usage: options.Usage = False,
-) -> DoctorRequest:
+def request(words: Words, rest: list[str]) -> DoctorRequest:
     """What the command line asks for. Raises :class:`UsageError`."""
-    return DoctorRequest(file_path("-k", kernel), json, verbose)
+    if rest:
+        raise UsageError(
+            f"unexpected word '{rest[0]}'", "doctor takes no words: it looks at it all"
+        )
+    image = file_path("-k", words.text("kernel"))
+    return DoctorRequest(image, words.has("json"), words.count("verbose"))
 
 
-def run(request: DoctorRequest) -> int:
+def run(asked: DoctorRequest) -> int:
     """Examine the machine and print the answers; the exit status a trace would end with."""
     from retsnoop_py.api.selecting import examine_host
     from retsnoop_py.diagnosis import report
     from retsnoop_py.render.palette import Palette
 
-    diagnosis, host = examine_host(request.image)
+    diagnosis, host = examine_host(asked.image)
     release, machine = host.facts.release, host.facts.machine
-    if request.json:
+    if asked.json:
         print(report.as_json(diagnosis, release, machine).decode())
         return diagnosis.exit_status
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    style = report.Style(width, Palette.of(sys.stdout), verbose=request.verbose > 0)
+    style = report.Style(width, Palette.of(sys.stdout), verbose=asked.verbose > 0)
     user = "root" if host.is_root else "an ordinary user"
     for line in report.lines(diagnosis, f"Linux {release} on {machine}, as {user}", style):
         print(line)
@@ -81,7 +75,9 @@ def run(request: DoctorRequest) -> int:
 
 
 COMMAND = Command(
-    function=doctor,
+    request=request,
+    options=options_of("doctor"),
+    argument=None,
     name="retsnoop-py doctor",
     synopsis="[OPTIONS]",
     text=_TEXT,

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """``retsnoop-py explain FILE|-``."""
 
-# The options are the parameters, and those that only print are dealt with before.
-# ruff: noqa: ARG001, PLR0913
-
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from retsnoop_py.cli import options
-from retsnoop_py.cli.declare import Argument, Command, Option
+from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import DataError, InputError, UsageError
+from retsnoop_py.options.table import RUN_MODE, Option, Takes, Words, options_of
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -46,6 +43,14 @@ _USAGE = """Usage: retsnoop-py explain FILE|- [--object FILE] [--format json]
 'retsnoop-py explain --help' explains it."""
 
 
+_OBJECT = Option(
+    ("--object",),
+    Takes.ONE,
+    "The BPF object the log is about: for source lines and CO-RE relocations.",
+    panel=RUN_MODE,
+    metavar="FILE",
+    commands=("explain",),
+)
 #: Bytes between two looks at whether to say how far it is.
 _STEP = 1 << 20
 
@@ -59,44 +64,30 @@ class ExplainRequest(Value):
     verbose: int
 
 
-def explain(
-    *,
-    file: Annotated[str, Argument("FILE", help="The log; - is standard input.")],
-    target: Annotated[
-        str | None,
-        Option(
-            "--object",
-            metavar="FILE",
-            help="The BPF object the log is about: for source lines and CO-RE relocations.",
-            panel=options.RUN_MODE,
-        ),
-    ] = None,
-    format: options.Format = None,  # noqa: A002
-    verbose: options.Verbose = 0,
-    version: options.Version = False,
-    help_: options.Help = False,
-    usage: options.Usage = False,
-) -> ExplainRequest:
+def request(words: Words, files: list[str]) -> ExplainRequest:
     """What the command line asks for. Raises :class:`UsageError`."""
-    if format not in (None, "text", "json"):
-        raise UsageError(f"unknown --format '{format}'", "text or json")
+    form, target = words.text("format"), words.text("object")
+    if form not in (None, "text", "json"):
+        raise UsageError(f"unknown --format '{form}'", "text or json")
+    if len(files) != 1:
+        raise UsageError(f"one FILE is needed, not {len(files)}")
     return ExplainRequest(
-        None if file == "-" else Path(file),
+        None if files[0] == "-" else Path(files[0]),
         None if target is None else Path(target),
-        format == "json",
-        verbose,
+        form == "json",
+        words.count("verbose"),
     )
 
 
-def run(request: ExplainRequest) -> int:
+def run(asked: ExplainRequest) -> int:
     """Explain the log. Raises InputError for a file that is not there, DataError for no failure."""
     from retsnoop_py.load.explain import explain_log
     from retsnoop_py.terminal import Bar
 
-    target = _target(request.target)
-    name = "standard input" if request.path is None else str(request.path)
-    with _opened(request.path) as stream, Bar("reading the log", "bytes", sys.stderr) as bar:
-        count = _show(request, explain_log(_Counted(stream, bar), target))
+    target = _target(asked.target)
+    name = "standard input" if asked.path is None else str(asked.path)
+    with _opened(asked.path) as stream, Bar("reading the log", "bytes", sys.stderr) as bar:
+        count = _show(asked, explain_log(_Counted(stream, bar), target))
     if not count:
         raise DataError(
             f"{name} tells of no BPF program or map that was refused",
@@ -144,7 +135,7 @@ def _target(path: Path | None) -> ObjectFile | None:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _show(request: ExplainRequest, found: Iterable[Explained]) -> int:
+def _show(asked: ExplainRequest, found: Iterable[Explained]) -> int:
     from retsnoop_py.render.explanation import explained_lines
     from retsnoop_py.render.palette import Palette
     from retsnoop_py.terminal import terminal_width
@@ -152,7 +143,7 @@ def _show(request: ExplainRequest, found: Iterable[Explained]) -> int:
     palette = Palette.of(sys.stdout)
     count = 0
     for failure in found:
-        if request.json:
+        if asked.json:
             import msgspec
 
             print(msgspec.json.encode(failure).decode())
@@ -164,7 +155,9 @@ def _show(request: ExplainRequest, found: Iterable[Explained]) -> int:
 
 
 COMMAND = Command(
-    function=explain,
+    request=request,
+    options=(_OBJECT, *options_of("explain")),
+    argument=Argument("FILE", help="The log; - is standard input."),
     name="retsnoop-py explain",
     synopsis="FILE|- [OPTIONS]",
     text=_TEXT,

@@ -2,18 +2,17 @@
 """``retsnoop-py functions GLOB...``."""
 
 # The options are the parameters, and those that only print are dealt with before.
-# ruff: noqa: PLR0913
 
 from __future__ import annotations
 
 import shutil
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from retsnoop_py.cli import options
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
-from retsnoop_py.options.settings import listing_settings, words_of
+from retsnoop_py.options.settings import listing_settings
+from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.settings import Settings
 from retsnoop_py.value import Value
 
@@ -59,35 +58,18 @@ class FunctionsRequest(Value):
         return self.settings.verbose
 
 
-def functions(
-    *,
-    globs: Annotated[list[str], Argument("[GLOB...]", help="As -e.")],
-    preset: options.Preset,
-    entry: options.Entry,
-    allow: options.Allow,
-    deny: options.Deny,
-    attach: options.Attach = None,
-    fentries: options.Fentries = False,
-    kprobes_multi: options.KprobesMulti = False,
-    kprobes: options.Kprobes = False,
-    json: options.Json = False,
-    kernel: options.KernelImage = None,
-    verbose: options.Verbose = 0,
-    version: options.Version = False,
-    help_: options.Help = False,
-    usage: options.Usage = False,
-) -> FunctionsRequest:
+def request(words: Words, globs: list[str]) -> FunctionsRequest:
     """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
-    if not (globs or entry or preset):
+    if not (globs or words.has("entry") or words.has("case")):
         raise UsageError(
             "no functions to list",
             "give a GLOB (retsnoop-py functions '*_sys_bpf') or a preset (-c bpf)",
         )
-    words = words_of({**locals(), "entry": [*globs, *entry]})
-    return FunctionsRequest(listing_settings(words), json)
+    words = Words({**words.said, "entry": [*globs, *words.texts("entry")]})
+    return FunctionsRequest(listing_settings(words), words.has("json"))
 
 
-def run(request: FunctionsRequest) -> int:
+def run(asked: FunctionsRequest) -> int:
     """Print the list. Raises what a trace would raise where nothing can be traced."""
     from retsnoop_py.api.selecting import list_functions
     from retsnoop_py.kernel.facts import KernelFacts
@@ -96,22 +78,22 @@ def run(request: FunctionsRequest) -> int:
 
     release = KernelFacts().release
     try:
-        listing = list_functions(request.settings)
+        listing = list_functions(asked.settings)
     except NoMatch as error:
-        _show(request, Listing(left_out=left_out(error.rejections)), release, error)
+        _show(asked, Listing(left_out=left_out(error.rejections)), release, error)
         raise
-    _show(request, listing, release)
+    _show(asked, listing, release)
     return 0
 
 
 def _show(
-    request: FunctionsRequest, listing: Listing, release: str, error: InputError | None = None
+    asked: FunctionsRequest, listing: Listing, release: str, error: InputError | None = None
 ) -> None:
     from retsnoop_py.listing import text
     from retsnoop_py.render.palette import Palette
 
     width = shutil.get_terminal_size().columns
-    if request.json:
+    if asked.json:
         print(listing.as_json(release, error).decode())
     elif sys.stdout.isatty():
         for line in text.groups(listing, width, Palette.of(sys.stdout)):
@@ -125,7 +107,9 @@ def _show(
 
 
 COMMAND = Command(
-    function=functions,
+    request=request,
+    options=options_of("functions"),
+    argument=Argument("[GLOB...]", help="As -e.", many=True),
     name="retsnoop-py functions",
     synopsis="[GLOB...] [OPTIONS]",
     text=_TEXT,

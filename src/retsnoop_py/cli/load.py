@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """``retsnoop-py load OBJECT...``."""
 
-# The options are the parameters, and those that only print are dealt with before.
-# ruff: noqa: ARG001, PLR0913
-
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from retsnoop_py.cli import options
-from retsnoop_py.cli.declare import Argument, Command, Option
+from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import InputError, OutputError, UsageError
+from retsnoop_py.options.table import (
+    EXTRA,
+    FILTERING,
+    RUN_MODE,
+    TARGETING,
+    Option,
+    Takes,
+    Words,
+    options_of,
+)
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -54,105 +60,131 @@ _HERE = "host"
 _GROWTH = 10.0
 _TIMEOUT = 600.0
 
-On = Annotated[
-    list[str],
+_SHARED = options_of("load")
+#: Of this command alone: those before --format in the help, and those behind it.
+_FIRST = (
     Option(
-        "--on",
-        metavar="KERNEL,...",
-        help="Load in guests with these kernels: names of 'vm list', bzImages, or host for the "
+        ("--on",),
+        Takes.MANY,
+        "Load in guests with these kernels: names of 'vm list', bzImages, or host for the "
         "kernel that runs here. May be repeated.",
-        panel=options.TARGETING,
+        metavar="KERNEL,...",
+        panel=TARGETING,
+        commands=("load",),
     ),
-]
-Prog = Annotated[
-    list[str],
-    Option("--prog", metavar="NAME", help="Only this program.", panel=options.TARGETING),
-]
-Map = Annotated[
-    list[str],
-    Option("--map", metavar="NAME", help="Only this map.", panel=options.TARGETING),
-]
-Set = Annotated[
-    list[str],
     Option(
-        "--set",
-        metavar="[NAME:]VAR=VALUE",
-        help="Set a read-only variable (const volatile) before loading. With names, each NAME is a "
+        ("--prog",),
+        Takes.MANY,
+        "Only this program.",
+        metavar="NAME",
+        panel=TARGETING,
+        commands=("load",),
+    ),
+    Option(
+        ("--map",),
+        Takes.MANY,
+        "Only this map.",
+        metavar="NAME",
+        panel=TARGETING,
+        commands=("load",),
+    ),
+    Option(
+        ("--set",),
+        Takes.MANY,
+        "Set a read-only variable (const volatile) before loading. With names, each NAME is a "
         "shape, and everything is loaded in each shape.",
-        panel=options.TARGETING,
+        metavar="[NAME:]VAR=VALUE",
+        panel=TARGETING,
+        commands=("load",),
     ),
-]
-Attach = Annotated[
-    bool,
-    Option("--attach", help="Also attach each program, and detach it.", panel=options.RUN_MODE),
-]
-Jobs = Annotated[
-    str | None,
-    Option("--jobs", metavar="N", help="Guests at a time (one per core).", panel=options.RUN_MODE),
-]
-Timeout = Annotated[
-    str | None,
     Option(
-        "--timeout",
+        ("--attach",),
+        Takes.FLAG,
+        "Also attach each program, and detach it.",
+        panel=RUN_MODE,
+        commands=("load",),
+    ),
+)
+_THEN = (
+    Option(
+        ("--jobs",),
+        Takes.ONE,
+        "Guests at a time (one per core).",
+        metavar="N",
+        panel=RUN_MODE,
+        commands=("load",),
+    ),
+    Option(
+        ("--timeout",),
+        Takes.ONE,
+        "For all loads of one kernel (600); a guest that takes longer is given up.",
         metavar="SECONDS",
-        help="For all loads of one kernel (600); a guest that takes longer is given up.",
-        panel=options.RUN_MODE,
+        panel=RUN_MODE,
+        commands=("load",),
     ),
-]
-Expect = Annotated[
-    str | None,
     Option(
-        "--expect",
-        metavar="FILE",
-        help="Failures that are no surprise, a line each: KERNEL OBJECT NAME REASON, where * is "
+        ("--expect",),
+        Takes.ONE,
+        "Failures that are no surprise, a line each: KERNEL OBJECT NAME REASON, where * is "
         "any. What is not in it, or in it and did not come, is exit status 3.",
-        panel=options.FILTERING,
-    ),
-]
-Baseline = Annotated[
-    str | None,
-    Option(
-        "--baseline",
         metavar="FILE",
-        help="An earlier --format json: a program that takes more instructions is exit status 3.",
-        panel=options.FILTERING,
+        panel=FILTERING,
+        commands=("load",),
     ),
-]
-Growth = Annotated[
-    str | None,
-    Option("--growth", metavar="PERCENT", help="How many more (10).", panel=options.FILTERING),
-]
-Junit = Annotated[
-    str | None,
-    Option("--junit", metavar="FILE", help="Write JUnit's XML as well.", panel=options.EXTRA),
-]
-Github = Annotated[
-    bool,
     Option(
-        "--github",
-        help="Write GitHub's annotations, and the table into the step summary.",
-        panel=options.EXTRA,
+        ("--baseline",),
+        Takes.ONE,
+        "An earlier --format json: a program that takes more instructions is exit status 3.",
+        metavar="FILE",
+        panel=FILTERING,
+        commands=("load",),
     ),
-]
-Logs = Annotated[
-    str | None,
     Option(
-        "--logs",
+        ("--growth",),
+        Takes.ONE,
+        "How many more (10).",
+        metavar="PERCENT",
+        panel=FILTERING,
+        commands=("load",),
+    ),
+    Option(
+        ("--junit",),
+        Takes.ONE,
+        "Write JUnit's XML as well.",
+        metavar="FILE",
+        panel=EXTRA,
+        commands=("load",),
+    ),
+    Option(
+        ("--github",),
+        Takes.FLAG,
+        "Write GitHub's annotations, and the table into the step summary.",
+        panel=EXTRA,
+        commands=("load",),
+    ),
+    Option(
+        ("--logs",),
+        Takes.ONE,
+        "Write each refused program's log to DIR/KERNEL/OBJECT.PROGRAM.log.",
         metavar="DIR",
-        help="Write each refused program's log to DIR/KERNEL/OBJECT.PROGRAM.log.",
-        panel=options.EXTRA,
+        panel=EXTRA,
+        commands=("load",),
     ),
-]
-Shard = Annotated[
-    str | None,
     Option(
-        "--shard",
-        metavar="I/N",
-        help="Do part I of N: every N-th kernel, counted from 1.",
-        panel=options.EXTRA,
+        ("--keep-logs",),
+        Takes.FLAG,
+        hidden=True,
+        commands=("load",),
     ),
-]
-KeepLogs = Annotated[bool, Option("--keep-logs", hidden=True)]
+    Option(
+        ("--shard",),
+        Takes.ONE,
+        "Do part I of N: every N-th kernel, counted from 1.",
+        metavar="I/N",
+        panel=EXTRA,
+        commands=("load",),
+    ),
+)
 
 
 class LoadRequest(Value):
@@ -177,57 +209,40 @@ class LoadRequest(Value):
     verbose: int
 
 
-def load(
-    *,
-    objects: Annotated[list[str], Argument("OBJECT...", help="Compiled BPF objects.")],
-    on: On,
-    prog: Prog,
-    map: Map,  # noqa: A002
-    set: Set,  # noqa: A002
-    attach: Attach = False,
-    format: options.Format = None,  # noqa: A002
-    jobs: Jobs = None,
-    timeout: Timeout = None,
-    expect: Expect = None,
-    baseline: Baseline = None,
-    growth: Growth = None,
-    junit: Junit = None,
-    github: Github = False,
-    logs: Logs = None,
-    keep_logs: KeepLogs = False,
-    shard: Shard = None,
-    verbose: options.Verbose = 0,
-    version: options.Version = False,
-    help_: options.Help = False,
-    usage: options.Usage = False,
-) -> LoadRequest:
+def request(words: Words, objects: list[str]) -> LoadRequest:
     """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
+    on, form, logs = words.texts("on"), words.text("format"), words.text("logs")
     if not objects:
         raise UsageError("no object to load", "retsnoop-py load OBJECT.bpf.o [--on KERNEL,...]")
-    if format not in (None, "text", "json"):
-        raise UsageError(f"unknown --format '{format}'", "text or json")
+    if form not in (None, "text", "json"):
+        raise UsageError(f"unknown --format '{form}'", "text or json")
     kernels = [name for word in on for name in word.split(",") if name]
     if on and not kernels:
         raise UsageError("--on: the name of a kernel is missing", "'retsnoop-py vm list' has them")
     return LoadRequest(
         tuple(_object_path(word) for word in objects),
-        _sharded(tuple(dict.fromkeys(kernels)) or (_HERE,), shard),
-        tuple(prog),
-        tuple(map),
-        tuple(set),
-        attach,
-        format == "json",
-        int(_number("--jobs", jobs, os.cpu_count() or 1)),
-        _number("--timeout", timeout, _TIMEOUT),
-        Path(expect) if expect else None,
-        Path(baseline) if baseline else None,
-        _number("--growth", growth, _GROWTH),
-        Path(junit) if junit else None,
-        github,
+        _sharded(tuple(dict.fromkeys(kernels)) or (_HERE,), words.text("shard")),
+        tuple(words.texts("prog")),
+        tuple(words.texts("map")),
+        tuple(words.texts("set")),
+        words.has("attach"),
+        form == "json",
+        int(_number("--jobs", words.text("jobs"), os.cpu_count() or 1)),
+        _number("--timeout", words.text("timeout"), _TIMEOUT),
+        _path(words, "expect"),
+        _path(words, "baseline"),
+        _number("--growth", words.text("growth"), _GROWTH),
+        _path(words, "junit"),
+        words.has("github"),
         Path(logs) if logs else None,
-        keep_logs or logs is not None,
-        verbose,
+        words.has("keep-logs") or logs is not None,
+        words.count("verbose"),
     )
+
+
+def _path(words: Words, name: str) -> Path | None:
+    text = words.text(name)
+    return Path(text) if text else None
 
 
 def _object_path(word: str) -> Path:
@@ -258,34 +273,34 @@ def _sharded(kernels: tuple[str, ...], shard: str | None) -> tuple[str, ...]:
     return kernels[int(part) - 1 :: int(count)]
 
 
-def run(request: LoadRequest) -> int:
+def run(asked: LoadRequest) -> int:
     """Load everything, tell of it, and give the exit status."""
     from retsnoop_py.load.outcome import read_expectations, reasons
     from retsnoop_py.load.shape import parse_shapes
 
-    shapes = parse_shapes(request.settings)
-    wanted = read_expectations(request.expect) if request.expect else None  # before all the work
-    _check(request, shapes)
+    shapes = parse_shapes(asked.settings)
+    wanted = read_expectations(asked.expect) if asked.expect else None  # before all the work
+    _check(asked, shapes)
     results: list[LoadResult] = []
-    for result in _results(request, shapes):
+    for result in _results(asked, shapes):
         results.append(result)
-        if request.json:
-            _print_json(result, keep_log=request.logs is None)
-    order = {kernel: number for number, kernel in enumerate(request.kernels)}
+        if asked.json:
+            _print_json(result, keep_log=asked.logs is None)
+    order = {kernel: number for number, kernel in enumerate(asked.kernels)}
     results.sort(key=lambda one: order.get(one.kernel, len(order)))
     why = reasons(results)
-    _tell(request, results, why)
-    _write_files(request, results)
-    return _status(request, results, wanted)
+    _tell(asked, results, why)
+    _write_files(asked, results)
+    return _status(asked, results, wanted)
 
 
-def _check(request: LoadRequest, shapes: Sequence[Shape]) -> None:
+def _check(asked: LoadRequest, shapes: Sequence[Shape]) -> None:
     """Find on this side what would fail in every guest."""
     from retsnoop_py.errors import DataError
     from retsnoop_py.load.object_file import ObjectFile
 
     targets = []
-    for path in request.objects:
+    for path in asked.objects:
         try:
             targets.append(ObjectFile(path))
         except DataError:
@@ -296,46 +311,46 @@ def _check(request: LoadRequest, shapes: Sequence[Shape]) -> None:
         shape.check(targets)
 
 
-def _results(request: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
-    guests = [name for name in request.kernels if name != _HERE]
-    if _HERE in request.kernels:
-        yield from _here(request, shapes)
+def _results(asked: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
+    guests = [name for name in asked.kernels if name != _HERE]
+    if _HERE in asked.kernels:
+        yield from _here(asked, shapes)
     if guests:
-        yield from _there(request, guests)
+        yield from _there(asked, guests)
 
 
-def _here(request: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
+def _here(asked: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
     from retsnoop_py.capture.limits import raise_memlock
     from retsnoop_py.load.trial import TrialRequest, try_object
 
     raise_memlock()
-    trial = TrialRequest(_HERE, request.programs, request.maps, request.attach, request.keep_logs)
-    for path in request.objects:
+    trial = TrialRequest(_HERE, asked.programs, asked.maps, asked.attach, asked.keep_logs)
+    for path in asked.objects:
         for shape in shapes:
             yield from try_object(path, shape, trial)
 
 
-def _there(request: LoadRequest, guests: Sequence[str]) -> Iterator[LoadResult]:
+def _there(asked: LoadRequest, guests: Sequence[str]) -> Iterator[LoadResult]:
     from retsnoop_py.load.guests import load_in_guests, prepare_kernel
     from retsnoop_py.terminal import Bar
 
     kernels = [(name, prepare_kernel(name)) for name in guests]
     with Bar("loading on", "kernels", sys.stderr) as bar:
         bar.update(0, len(kernels))
-        found = load_in_guests(kernels, _argv(request), request.jobs, request.timeout)
+        found = load_in_guests(kernels, _argv(asked), asked.jobs, asked.timeout)
         for done, (_, results) in enumerate(found, 1):
             yield from results
             bar.update(done, len(kernels))
 
 
-def _argv(request: LoadRequest) -> list[str]:
-    """The words of the same request in a guest."""
-    words = [str(path) for path in request.objects]
-    words += [word for name in request.programs for word in ("--prog", name)]
-    words += [word for name in request.maps for word in ("--map", name)]
-    words += [word for each in request.settings for word in ("--set", each)]
-    words += ["--attach"] if request.attach else []
-    words += ["--keep-logs"] if request.keep_logs else []
+def _argv(asked: LoadRequest) -> list[str]:
+    """The words of the same asked in a guest."""
+    words = [str(path) for path in asked.objects]
+    words += [word for name in asked.programs for word in ("--prog", name)]
+    words += [word for name in asked.maps for word in ("--map", name)]
+    words += [word for each in asked.settings for word in ("--set", each)]
+    words += ["--attach"] if asked.attach else []
+    words += ["--keep-logs"] if asked.keep_logs else []
     return words
 
 
@@ -346,27 +361,27 @@ def _print_json(result: LoadResult, *, keep_log: bool) -> None:
     print(msgspec.json.encode(shown).decode(), flush=True)
 
 
-def _tell(request: LoadRequest, results: Sequence[LoadResult], why: Sequence[Reason]) -> None:
+def _tell(asked: LoadRequest, results: Sequence[LoadResult], why: Sequence[Reason]) -> None:
     from retsnoop_py.render.load_matrix import matrix_lines, matrix_rows, reason_lines
     from retsnoop_py.render.load_reports import github_lines, github_summary
     from retsnoop_py.render.palette import Palette
     from retsnoop_py.terminal import terminal_width
 
-    rows = matrix_rows(results, request.kernels, why)
-    if not request.json:
+    rows = matrix_rows(results, asked.kernels, why)
+    if not asked.json:
         palette, width = Palette.of(sys.stdout), terminal_width(sys.stdout)
-        for line in matrix_lines(rows, request.kernels, palette):
+        for line in matrix_lines(rows, asked.kernels, palette):
             print(line)
         for reason in why:
             print()
             print("\n".join(reason_lines(reason, palette, width)))
-    if request.github:
-        out = sys.stderr if request.json else sys.stdout
+    if asked.github:
+        out = sys.stderr if asked.json else sys.stdout
         for line in github_lines(why):
             print(line, file=out)
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
         if summary:
-            _append(Path(summary), github_summary(rows, request.kernels, why))
+            _append(Path(summary), github_summary(rows, asked.kernels, why))
 
 
 def _append(path: Path, text: str) -> None:
@@ -377,16 +392,16 @@ def _append(path: Path, text: str) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _write_files(request: LoadRequest, results: Sequence[LoadResult]) -> None:
+def _write_files(asked: LoadRequest, results: Sequence[LoadResult]) -> None:
     from retsnoop_py.render.load_reports import junit
 
     try:
-        if request.junit:
-            request.junit.write_text(junit(results))
-        if request.logs:
+        if asked.junit:
+            asked.junit.write_text(junit(results))
+        if asked.logs:
             for result in results:
                 if result.log:
-                    folder = request.logs / result.kernel.replace("/", "_")
+                    folder = asked.logs / result.kernel.replace("/", "_")
                     folder.mkdir(parents=True, exist_ok=True)
                     shape = f".{result.shape}" if result.shape else ""
                     name = f"{Path(result.object).name}.{result.name}{shape}.log"
@@ -396,26 +411,28 @@ def _write_files(request: LoadRequest, results: Sequence[LoadResult]) -> None:
 
 
 def _status(
-    request: LoadRequest, results: Sequence[LoadResult], wanted: Sequence[Expectation] | None
+    asked: LoadRequest, results: Sequence[LoadResult], wanted: Sequence[Expectation] | None
 ) -> int:
     from retsnoop_py.load.outcome import compare, expected
 
     said: list[str] = []
-    if request.expect is not None and wanted is not None:
-        said += expected(results, wanted, request.expect)
-    if request.baseline is not None:
-        said += compare(results, request.baseline, request.growth)
+    if asked.expect is not None and wanted is not None:
+        said += expected(results, wanted, asked.expect)
+    if asked.baseline is not None:
+        said += compare(results, asked.baseline, asked.growth)
     for line in said:
         print(f"retsnoop-py: {line}", file=sys.stderr)
     if said:
         return UNEXPECTED
-    if request.expect is not None:
+    if asked.expect is not None:
         return 0
     return REFUSED if any(one.is_failure for one in results) else 0
 
 
 COMMAND = Command(
-    function=load,
+    request=request,
+    options=(*_FIRST, _SHARED[0], *_THEN, *_SHARED[1:]),
+    argument=Argument("OBJECT...", help="Compiled BPF objects.", many=True),
     name="retsnoop-py load",
     synopsis="OBJECT... [OPTIONS]",
     text=_TEXT,

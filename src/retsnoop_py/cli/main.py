@@ -138,10 +138,10 @@ def _job(words: list[str]) -> Job:
 
 
 def _trace(words: list[str]) -> Job:
-    from retsnoop_py.cli import declare, positional, tables, trace
+    from retsnoop_py.cli import positional, tables, trace
     from retsnoop_py.cli.argv import normalise
 
-    line = normalise(words, tables.trace_table(trace.trace))
+    line = normalise(words, tables.trace_table())
     if line.words and line.words[0].text == "replay":
         at = line.words[0].position
         return _replay(words[:at] + words[at + 1 :])
@@ -153,81 +153,54 @@ def _trace(words: list[str]) -> Job:
     positional.refuse_words(line)
     if line.command == ():
         raise UsageError("no command behind --", "retsnoop-py ... -- CMD ARG..., or leave -- out")
-    settings = declare.call(trace.COMMAND, line)
+    settings = trace.COMMAND.call(line)
     return Job(lambda: _run_trace(settings), settings.verbose)
 
 
 def _replay(words: list[str]) -> Job:
-    from retsnoop_py.cli import declare, replay, tables, trace
-    from retsnoop_py.cli.argv import normalise
+    from retsnoop_py.cli import replay
 
-    line = normalise(words, tables.replay_table(replay.replay, trace.trace))
-    said = _said(line, replay.COMMAND)
-    if said:
-        return said
-    files = [*(word.text for word in line.words), *(line.command or ())]
-    if len(files) != 1:
-        raise UsageError(
-            f"replay needs one recording, not {len(files)}" if files else "no recording to replay",
-            "retsnoop-py replay FILE [options]",
-        )
-    request = declare.call(replay.COMMAND, line)
-    return Job(lambda: _run_replay(request), request.overrides.verbose)
+    asked = _asked(replay.COMMAND, words, is_replay=True)
+    if isinstance(asked, Job):
+        return asked
+    return Job(lambda: _run_replay(asked), asked.overrides.verbose)
 
 
 def _functions(words: list[str]) -> Job:
-    from retsnoop_py.cli import declare, functions, tables, trace
-    from retsnoop_py.cli.argv import normalise
+    from retsnoop_py.cli import functions
 
-    hint = "'retsnoop-py functions --help' lists the options"
-    line = normalise(words, tables.plain_table(functions.functions, trace.trace, hint))
-    said = _said(line, functions.COMMAND)
-    if said:
-        return said
-    request = declare.call(functions.COMMAND, line)
-    return Job(lambda: functions.run(request), request.verbose)
+    asked = _asked(functions.COMMAND, words)
+    return asked if isinstance(asked, Job) else Job(lambda: functions.run(asked), asked.verbose)
 
 
 def _doctor(words: list[str]) -> Job:
-    from retsnoop_py.cli import declare, doctor, tables, trace
-    from retsnoop_py.cli.argv import normalise
+    from retsnoop_py.cli import doctor
 
-    hint = "'retsnoop-py doctor --help' lists the options"
-    line = normalise(words, tables.plain_table(doctor.doctor, trace.trace, hint))
-    said = _said(line, doctor.COMMAND)
-    if said:
-        return said
-    if line.words or line.command:
-        word = [*(word.text for word in line.words), *(line.command or ())][0]
-        raise UsageError(f"unexpected word '{word}'", "doctor takes no words: it looks at it all")
-    request = declare.call(doctor.COMMAND, line)
-    return Job(lambda: doctor.run(request), request.verbose)
+    asked = _asked(doctor.COMMAND, words)
+    return asked if isinstance(asked, Job) else Job(lambda: doctor.run(asked), asked.verbose)
 
 
 def _explain(words: list[str]) -> Job:
-    from retsnoop_py.cli import declare, explain, tables, trace
+    from retsnoop_py.cli import explain
+
+    asked = _asked(explain.COMMAND, words)
+    return asked if isinstance(asked, Job) else Job(lambda: explain.run(asked), asked.verbose)
+
+
+def _asked(command: Command, words: list[str], *, is_replay: bool = False) -> Any:
+    """What ``words`` ask of ``command``, or the job of an option that only prints something."""
+    from retsnoop_py.cli import tables
     from retsnoop_py.cli.argv import normalise
 
-    hint = "'retsnoop-py explain --help' lists the options"
-    line = normalise(words, tables.plain_table(explain.explain, trace.trace, hint))
-    said = _said(line, explain.COMMAND)
-    if said:
-        return said
-    request = declare.call(explain.COMMAND, line)
-    return Job(lambda: explain.run(request), request.verbose)
+    line = normalise(words, tables.command_table(command, is_replay=is_replay))
+    return _said(line, command) or command.call(line)
 
 
 def _load(words: list[str]) -> Job:
-    from retsnoop_py.cli import declare, load, tables, trace
-    from retsnoop_py.cli.argv import normalise
+    from retsnoop_py.cli import load
 
-    hint = "'retsnoop-py load --help' lists the options"
-    line = normalise(words, tables.plain_table(load.load, trace.trace, hint))
-    said = _said(line, load.COMMAND)
-    if said:
-        return said
-    request = declare.call(load.COMMAND, line)
-    return Job(lambda: load.run(request), request.verbose)
+    asked = _asked(load.COMMAND, words)
+    return asked if isinstance(asked, Job) else Job(lambda: load.run(asked), asked.verbose)
 
 
 def _said(line: Normalised, command: Command) -> Job | None:

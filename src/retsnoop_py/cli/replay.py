@@ -2,16 +2,16 @@
 """``retsnoop-py replay FILE``."""
 
 # The options are the parameters, and those that only print are dealt with before.
-# ruff: noqa: PLR0913
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from retsnoop_py.cli import options
 from retsnoop_py.cli.declare import Argument, Command
-from retsnoop_py.options.settings import replay_overrides, words_of
+from retsnoop_py.errors import UsageError
+from retsnoop_py.options.settings import replay_overrides
+from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -43,38 +43,14 @@ class ReplayRequest(Value):
     overrides: ReplayOverrides
 
 
-def replay(
-    *,
-    file: Annotated[str, Argument("FILE", help="A recording made with -o.")],
-    call_stack: options.CallStack = False,
-    trace: options.Trace = False,
-    capture_args: options.CaptureArgs = False,
-    lbr: options.Lbr,
-    interim_stacks: options.InterimStacks = False,
-    user_stack: options.UserStack = False,
-    format: options.Format = None,  # noqa: A002
-    ascii: options.Ascii = False,  # noqa: A002
-    count: options.Count = None,
-    pid: options.Pid,
-    no_pid: options.NoPid,
-    comm: options.Comm,
-    no_comm: options.NoComm,
-    longer: options.Longer = None,
-    success_stacks: options.SuccessStacks,
-    allow_errors: options.AllowErrors,
-    deny_errors: options.DenyErrors,
-    kernel: options.KernelImage = None,
-    symbolize: options.Symbolize = None,
-    settings: options.Settings,
-    config_help: options.ConfigHelp = False,
-    debug: options.Debug,
-    verbose: options.Verbose = 0,
-    version: options.Version = False,
-    help_: options.Help = False,
-    usage: options.Usage = False,
-) -> ReplayRequest:
+def request(words: Words, files: list[str]) -> ReplayRequest:
     """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
-    return ReplayRequest(Path(file), replay_overrides(words_of(locals())))
+    if len(files) != 1:
+        raise UsageError(
+            f"replay needs one recording, not {len(files)}" if files else "no recording to replay",
+            "retsnoop-py replay FILE [options]",
+        )
+    return ReplayRequest(Path(files[0]), replay_overrides(words))
 
 
 def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> int:
@@ -96,7 +72,9 @@ def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> in
 
 
 COMMAND = Command(
-    function=replay,
+    request=request,
+    options=options_of("replay"),
+    argument=Argument("FILE", help="A recording made with -o."),
     name="retsnoop-py replay",
     synopsis="FILE [OPTIONS]",
     text=_TEXT,

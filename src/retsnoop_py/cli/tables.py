@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from retsnoop_py.cli.argv import Foreign, Kind, Spec, Table
-from retsnoop_py.cli.declare import specs
+from retsnoop_py.cli.declare import Command, spec_of
+from retsnoop_py.options.table import options_of
 
 #: Made by typer, not by a signature.
 COMPLETION = (Spec("install-completion"), Spec("show-completion"))
@@ -27,16 +25,17 @@ OLD = (
 )
 
 
-def trace_table(command: Callable[..., Any]) -> Table:
+def trace_table() -> Table:
     """The option table of tracing."""
-    return Table([*specs(command), *COMPLETION], old=OLD)
+    return Table([*map(spec_of, options_of("trace")), *COMPLETION], old=OLD)
 
 
-def _refusing(
-    command: Callable[..., Any], trace: Callable[..., Any], reason: str, hint: str
-) -> Table:
-    """The options of ``command``; those that only ``trace`` has are refused for ``reason``."""
-    own = specs(command)
+def command_table(command: Command, *, is_replay: bool = False) -> Table:
+    """The option table of another command; words are left to it.
+
+    Options that only tracing has are refused, with the reason.
+    """
+    own = [spec_of(option) for option in command.options]
     names = {spec.long for spec in own}
     old = [
         spec
@@ -44,24 +43,13 @@ def _refusing(
         if names.issuperset(name for name, _ in spec.means or ((spec.long, None),))
     ]
     names.update(spec.long for spec in old)
+    reason = "concerns tracing, and nothing is traced here"
+    if is_replay:
+        reason = "concerns tracing, and a recording is already traced"
+    hint = f"'{command.name} --help' lists the options"
     foreign = [
         Foreign(spec.long, spec.short, reason, hint)
-        for spec in (*specs(trace), *OLD)
+        for spec in (*map(spec_of, options_of("trace")), *OLD)
         if spec.long not in names
     ]
     return Table(own, foreign, old=old, takes_words=True)
-
-
-def replay_table(command: Callable[..., Any], trace: Callable[..., Any]) -> Table:
-    """The option table of replaying; options that only ``trace`` has are refused as such."""
-    reason = "concerns tracing, and a recording is already traced"
-    return _refusing(command, trace, reason, "'retsnoop-py replay --help' lists the options")
-
-
-def plain_table(command: Callable[..., Any], trace: Callable[..., Any], help_hint: str) -> Table:
-    """The option table of a command that traces nothing; words are left to the command.
-
-    Options that only ``trace`` has are refused as such; ``help_hint`` is the next step then.
-    """
-    reason = "concerns tracing, and nothing is traced here"
-    return _refusing(command, trace, reason, help_hint)

@@ -2,17 +2,17 @@
 """The command without a name: trace."""
 
 # The options are the parameters, and those that only print are dealt with before.
-# ruff: noqa: PLR0913
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from retsnoop_py.cli import options
 from retsnoop_py.cli.declare import Argument, Command
-from retsnoop_py.options.settings import trace_settings, words_of
+from retsnoop_py.options import table
+from retsnoop_py.options.settings import trace_settings
+from retsnoop_py.options.table import Words
 from retsnoop_py.settings import Settings
 
 if TYPE_CHECKING:
@@ -70,58 +70,9 @@ Usage: retsnoop-py [-v] [-c PRESET]* [-e GLOB]* [-a GLOB]* [-d GLOB]* [-o FILE] 
 'retsnoop-py --help' explains all options, 'retsnoop-py --config-help' the settings of -C."""
 
 
-def trace(
-    *,
-    preset: options.Preset,
-    entry: options.Entry,
-    allow: options.Allow,
-    deny: options.Deny,
-    command: Annotated[
-        list[str],
-        Argument("[-- CMD ARG...]", hidden=True),
-    ],
-    output: options.Output = None,
-    dry_run: options.DryRun = False,
-    attach: options.Attach = None,
-    fentries: options.Fentries = False,
-    kprobes_multi: options.KprobesMulti = False,
-    kprobes: options.Kprobes = False,
-    max_functions: options.MaxFunctions = None,
-    no_system_changes: options.NoSystemChanges = False,
-    call_stack: options.CallStack = False,
-    trace: options.Trace = False,
-    capture_args: options.CaptureArgs = False,
-    inject_probe: options.InjectProbe,
-    path: options.Path,
-    max_blocks: options.MaxBlocks = None,
-    lbr: options.Lbr,
-    interim_stacks: options.InterimStacks = False,
-    user_stack: options.UserStack = False,
-    format: options.Format = None,  # noqa: A002
-    ascii: options.Ascii = False,  # noqa: A002
-    count: options.Count = None,
-    for_: options.For = None,
-    user: options.User = None,
-    pid: options.Pid,
-    no_pid: options.NoPid,
-    comm: options.Comm,
-    no_comm: options.NoComm,
-    longer: options.Longer = None,
-    success_stacks: options.SuccessStacks,
-    allow_errors: options.AllowErrors,
-    deny_errors: options.DenyErrors,
-    kernel: options.KernelImage = None,
-    symbolize: options.Symbolize = None,
-    settings: options.Settings,
-    config_help: options.ConfigHelp = False,
-    debug: options.Debug,
-    verbose: options.Verbose = 0,
-    version: options.Version = False,
-    help_: options.Help = False,
-    usage: options.Usage = False,
-) -> Settings:
+def request(words: Words, _: list[str]) -> Settings:
     """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
-    return trace_settings(words_of(locals()))
+    return trace_settings(words)
 
 
 def run(settings: Settings) -> int:
@@ -175,10 +126,12 @@ def _would_attach(settings: Settings, target: Target) -> Iterator[str]:
 
 
 COMMAND = Command(
-    function=trace,
+    request=request,
+    options=table.options_of("trace"),
+    argument=Argument("[-- CMD ARG...]", hidden=True, many=True),
     name="retsnoop-py",
     synopsis="[OPTIONS] [-- CMD ARG...]",
     text=_TEXT,
     usage=_USAGE,
-    completion_panel=options.USAGE,
+    completion_panel=table.USAGE,
 )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-import typing
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -19,12 +18,9 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from retsnoop_py.cli.declare import Argument, Command, Option, Param, params
+from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
-
-#: ClickException, by way of BadParameter and UsageError: newer typers have their own copy of
-#: click and older ones use the package, but all export this class.
-_CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+from retsnoop_py.options.table import Option, Takes
 
 
 class GroupedCommand(TyperCommand):
@@ -66,62 +62,78 @@ def build(command: Command, *, rich: bool = False, completion: bool = False) -> 
         help=command.text.replace("\b\n", "") if rich else command.text,
         add_help_option=False,
         options_metavar=command.synopsis,
-    )(_for_typer(command.function))
+    )(_for_typer(command))
     built = get_command(app)
     assert isinstance(built, TyperCommand)
     return built
 
 
-def _for_typer(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` with what is declared of its parameters in typer's words."""
+def _for_typer(command: Command) -> Callable[..., Any]:
+    """A function with a parameter in typer's words for each option; gives what was said of them."""
 
     def called(**values: Any) -> Any:
-        return function(**values)
+        return values
 
-    declared = {param.name: _annotation(param) for param in params(function)}
-    signature = inspect.signature(function)
-    called.__name__ = function.__name__
-    called.__annotations__ = declared
-    called.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[
-            parameter.replace(annotation=declared[name])
-            for name, parameter in signature.parameters.items()
-        ],
-        return_annotation=inspect.Signature.empty,
-    )
+    parameters = [_parameter(_name_of(option), *_option(option)) for option in command.options]
+    if command.argument is not None:
+        at = 0 if command.argument.help else len(parameters)
+        parameters.insert(at, _parameter("words", *_argument(command.argument)))
+    called.__name__ = command.name.rpartition(" ")[2]
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return called
 
 
-def _annotation(param: Param) -> Any:
-    """The type of a parameter with typer's own object for it."""
-    made = _argument if isinstance(param.declared, Argument) else _option
-    return Annotated[param.type, made(param)]
+def _name_of(option: Option) -> str:
+    """A name that no word of Python is."""
+    return "option_" + option.name.replace("-", "_")
 
 
-def _option(param: Param) -> Any:
-    option = typing.cast("Option", param.declared)
-    return typer.Option(
-        *option.names,
-        metavar=option.metavar if option.metavar or option.count else None,
-        help=option.help,
-        rich_help_panel=option.panel,
+def _parameter(name: str, kind: Any, told: Any, default: Any) -> inspect.Parameter:
+    if kind == list[str]:
+        default = inspect.Parameter.empty  # typer makes one each time
+    where = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, where, default=default, annotation=Annotated[kind, told])
+
+
+def _option(option: Option) -> tuple[Any, Any, Any]:
+    """Type, typer's object, default."""
+    counts = option.takes is Takes.COUNT
+    kind, default = _TYPES[option.takes]
+    told = typer.Option(
+        *option.spellings,
+        metavar=option.metavar if option.metavar or counts else None,
+        help=option.help or None,
+        rich_help_panel=option.panel or None,
         hidden=option.hidden,
         show_default=False,
-        count=option.count,
-        default_factory=list if param.type == list[str] else None,
+        count=counts,
+        default_factory=list if kind == list[str] else None,
         autocompletion=option.complete,
     )
+    return kind, told, default
 
 
-def _argument(param: Param) -> Any:
-    argument = typing.cast("Argument", param.declared)
-    return typer.Argument(
+#: Types of parameters, and their defaults.
+_TYPES: dict[Takes, tuple[Any, Any]] = {
+    Takes.FLAG: (bool, False),
+    Takes.COUNT: (int, 0),
+    Takes.ONE: (str | None, None),
+    Takes.MANY: (list[str], None),
+}
+
+
+def _argument(argument: Argument) -> tuple[Any, Any, Any]:
+    """The same for the words that belong to no option."""
+    kind = list[str] if argument.many else str
+    told = typer.Argument(
         metavar=argument.metavar,
         help=argument.help,
         hidden=argument.hidden,
         show_default=False,
-        default_factory=list if param.type == list[str] else None,
+        default_factory=list if argument.many else None,
     )
+    return kind, told, inspect.Parameter.empty
 
 
 def call(command: Any, argv: Sequence[str], name: str) -> Any:
@@ -131,9 +143,12 @@ def call(command: Any, argv: Sequence[str], name: str) -> Any:
     """
     try:
         return command.main(args=list(argv), prog_name=name, standalone_mode=False)
-    except _CLICK_ERROR as error:
-        message = error.format_message()  # type: ignore[attr-defined]
-        raise UsageError(message.rstrip("."), f"'{name} --help' lists the options") from None
+    except Exception as error:
+        # click's, of which newer typers have a copy of their own: it is known by what it can do
+        told = getattr(error, "format_message", None)
+        if told is None:
+            raise
+        raise UsageError(told().rstrip("."), f"'{name} --help' lists the options") from None
 
 
 def show_help(command: Command) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from retsnoop_py.errors import UsageError
 from retsnoop_py.settings import (
@@ -22,6 +22,7 @@ from retsnoop_py.settings import (
 from retsnoop_py.value import Value, replace
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Value)
 _INT_MAX = 2**31 - 1
 
 
@@ -36,16 +37,22 @@ class Config(Value):
     symbolize: SymbolizeMode | None = None
     named: frozenset[str] = frozenset()
 
+    @property
+    def places(self) -> dict[str, Any]:
+        """What was given, by its places in :class:`~retsnoop_py.settings.Settings`."""
+        return {key.place: at(self, key.place) for key in KEYS if key.name in self.named}
+
 
 class Key(Value):
-    """One setting: its name, its help, and how a text changes a :class:`Config`.
+    """One setting: its name, its help, its place in the settings, and how its text is read.
 
-    ``apply`` raises :class:`ValueError` with what was expected.
+    ``read`` raises :class:`ValueError` with what was expected.
     """
 
     name: str
     help: str
-    apply: Callable[[Config, str], Config]
+    place: str
+    read: Callable[[str], object]
 
 
 #: What of ``-C`` concerns what is shown, so that it can be changed at replay.
@@ -67,7 +74,8 @@ def parse(values: Sequence[str], *, replay: bool = False) -> Config:
                 f"a replay takes -C {_SHOWN_TEXT}",
             )
         try:
-            config = replace(key.apply(config, value), named=config.named | {key.name})
+            config = put(config, key.place, key.read(value))
+            config = replace(config, named=config.named | {key.name})
         except ValueError as error:
             raise UsageError(
                 f"-C {key.name}: invalid value '{value}', expected {error}", _HELP_HINT
@@ -104,6 +112,20 @@ def _split(text: str) -> tuple[Key, str]:
     raise UsageError(f"-C {name}: no such setting", " ".join(hints))
 
 
+def at(settings: Any, place: str) -> Any:
+    """What is at ``place``, such as ``stacks.unfiltered``."""
+    group, _, field = place.rpartition(".")
+    return getattr(getattr(settings, group) if group else settings, field)
+
+
+def put(settings: S, place: str, value: object) -> S:
+    """A copy of ``settings`` with ``value`` at ``place``."""
+    group, _, field = place.rpartition(".")
+    if not group:
+        return replace(settings, **{field: value})
+    return replace(settings, **{group: replace(getattr(settings, group), **{field: value})})
+
+
 def _integer(text: str, low: int = 1, high: int = _INT_MAX) -> int:
     # int() would also take '1_000', ' 7 ' and digits of other scripts.
     if not re.fullmatch(r"[0-9]{1,10}", text) or not low <= int(text) <= high:
@@ -127,42 +149,6 @@ def _choice(text: str, choices: Mapping[str, T]) -> T:
     raise ValueError(f"one of {', '.join(choices)}")
 
 
-def _ringbuf_size(config: Config, text: str) -> Config:
-    return replace(config, bpf=replace(config.bpf, ringbuf_size=_integer(text)))
-
-
-def _sessions_size(config: Config, text: str) -> Config:
-    return replace(config, bpf=replace(config.bpf, sessions_size=_integer(text)))
-
-
-def _queue_size(config: Config, text: str) -> Config:
-    return replace(config, bpf=replace(config.bpf, queue_size=_integer(text)))
-
-
-def _spool_size(config: Config, text: str) -> Config:
-    return replace(config, bpf=replace(config.bpf, spool_size=_integer(text, 0, 1 << 63)))
-
-
-def _stacks(field: str) -> Callable[[Config, str], Config]:
-    return lambda config, text: replace(
-        config, stacks=replace(config.stacks, **{field: _boolean(text)})
-    )
-
-
-def _args(field: str, read: Callable[[str], object]) -> Callable[[Config, str], Config]:
-    return lambda config, text: replace(config, args=replace(config.args, **{field: read(text)}))
-
-
-def _views(field: str, read: Callable[[str], object]) -> Callable[[Config, str], Config]:
-    return lambda config, text: replace(config, views=replace(config.views, **{field: read(text)}))
-
-
-def _results(field: str, read: Callable[[str], object]) -> Callable[[Config, str], Config]:
-    return lambda config, text: replace(
-        config, results=replace(config.results, **{field: read(text)})
-    )
-
-
 def _path(text: str) -> Path:
     if not text:
         raise ValueError("the path of a file")
@@ -180,112 +166,130 @@ KEYS: tuple[Key, ...] = (
         "bpf.ringbuf-size",
         "bytes of the buffer between kernel and retsnoop-py, rounded up to a power\n"
         "of two (default 8388608)",
-        _ringbuf_size,
+        "bpf.ringbuf_size",
+        _integer,
     ),
     Key(
         "bpf.sessions-size",
         "threads that can be inside a traced call at the same time (default 4096)",
-        _sessions_size,
+        "bpf.sessions_size",
+        _integer,
     ),
     Key(
         "bpf.transport",
         "auto, ringbuf or perfbuf: the kind of that buffer (default auto: ringbuf\n"
         "where the kernel has it)",
-        lambda config, text: replace(
-            config, bpf=replace(config.bpf, transport=_choice(text, _TRANSPORTS))
-        ),
+        "bpf.transport",
+        lambda text: _choice(text, _TRANSPORTS),
     ),
     Key(
         "bpf.queue-size",
         "bytes of records that wait in memory until they are shown; what exceeds it\n"
         "waits in a file without a name in $TMPDIR or /var/tmp (default 67108864)",
-        _queue_size,
+        "bpf.queue_size",
+        _integer,
     ),
     Key(
         "bpf.spool-size",
         "bytes which that file may have; what exceeds it is lost and counted, 0 for\n"
         "no file at all (default: a quarter of what is free there)",
-        _spool_size,
+        "bpf.spool_size",
+        lambda text: _integer(text, 0, 1 << 63),
     ),
     Key(
         "results.ordinary",
         "results that look like failures and are none, such as the NULL of a search\n"
         "that found nothing, count as none: by a list that is shipped, and your own\n"
         "in ~/.config/retsnoop-py/no-failure.txt (default true)",
-        _results("ordinary", _boolean),
+        "results.ordinary",
+        _boolean,
     ),
     Key(
         "results.no-failure",
         "a file with more of that list, in lines of FUNCTION RESULT KERNELS REASON,\n"
         "such as 'find_vma NULL * nothing is mapped there' (default: none)",
-        _results("no_failure", _path),
+        "results.no_failure",
+        _path,
     ),
     Key(
         "stacks.symb-mode",
         "linenum, inlines or none: the same as -s, -ss and -sn",
-        lambda config, text: replace(config, symbolize=_choice(text, _MODES)),
+        "symbolize",
+        lambda text: _choice(text, _MODES),
     ),
     Key(
         "stacks.unfiltered",
         "keep the frames of tracing itself in a stack (default false)",
-        _stacks("unfiltered"),
+        "stacks.unfiltered",
+        _boolean,
     ),
     Key(
         "stacks.emit-addrs",
         "show the address of every frame (default false)",
-        _stacks("emit_addrs"),
+        "stacks.emit_addrs",
+        _boolean,
     ),
     Key(
         "stacks.dec-offs",
         "offsets in decimal, func+35 instead of func+0x23 (default false)",
-        _stacks("dec_offs"),
+        "stacks.dec_offs",
+        _boolean,
     ),
     Key(
         "args.max-total-args-size",
         "bytes of arguments kept of one call (default 3072)",
-        _args("max_total", lambda text: _integer(text, 1, 65536)),
+        "args.max_total",
+        lambda text: _integer(text, 1, 65536),
     ),
     Key(
         "args.max-sized-arg-size",
         "bytes kept of one argument, or of what it points to (default 256)",
-        _args("max_sized", lambda text: _integer(text, 1, 16384)),
+        "args.max_sized",
+        lambda text: _integer(text, 1, 16384),
     ),
     Key(
         "args.max-str-arg-size",
         "bytes kept of one string (default 256)",
-        _args("max_str", lambda text: _integer(text, 1, 16384)),
+        "args.max_str",
+        lambda text: _integer(text, 1, 16384),
     ),
     Key(
         "args.capture-raw-ptrs",
         "show the pointer itself beside what it points to (default false)",
-        _args("raw_pointers", _boolean),
+        "args.raw_pointers",
+        _boolean,
     ),
     Key(
         "args.fmt-mode",
         "compact, multiline or verbose: arguments behind their call, a line for\n"
         "each, or nested data over several lines and nothing cut (default compact)",
-        _args("mode", lambda text: _choice(text, _ARG_MODES)),
+        "args.mode",
+        lambda text: _choice(text, _ARG_MODES),
     ),
     Key(
         "args.fmt-max-arg-width",
         "columns an argument's value may take before it is cut, 0 for any number;\n"
         "verbose ignores it (default 120)",
-        _args("width", lambda text: _integer(text, 0, 250)),
+        "args.width",
+        lambda text: _integer(text, 0, 250),
     ),
     Key(
         "fmt.lbr-max-count",
         "how many branches to show at most, the latest ones (default: all)",
-        _views("lbr_max", _integer),
+        "views.lbr_max",
+        _integer,
     ),
     Key(
         "fmt.self-time",
         "in a call trace, show the time without callees as well (default false)",
-        _views("self_time", _boolean),
+        "views.self_time",
+        _boolean,
     ),
     Key(
         "fmt.cpu",
         "in a call trace, show the CPU as well (default false)",
-        _views("cpu", _boolean),
+        "views.cpu",
+        _boolean,
     ),
 )
 _BY_NAME = {key.name: key for key in KEYS}

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.cli import doctor, tables, trace
+from retsnoop_py.cli import doctor, tables
 from retsnoop_py.cli.argv import Kind, Normalised, Table, normalise
 from retsnoop_py.errors import UsageError
 
-TABLE = tables.trace_table(trace.trace)
+TABLE = tables.trace_table()
 
 
 def options_of(*words: str) -> list[str]:
@@ -134,12 +134,12 @@ def test_old_spellings_are_not_what_is_abbreviated() -> None:
 
 @pytest.mark.parametrize("word", ["-l", "--bpf-logs", "--stacks-map-size=7"])
 def test_old_spellings_of_what_a_command_has_not_are_refused_as_that(word: str) -> None:
-    table = tables.plain_table(doctor.doctor, trace.trace, "see --help")
+    table = tables.command_table(doctor.COMMAND)
     with pytest.raises(UsageError, match="concerns tracing"):
         normalise([word], table)
 
 
-def test_the_table_comes_from_the_signature() -> None:
+def test_the_table_comes_from_the_rows() -> None:
     kinds = {spec.long: spec.kind for spec in TABLE.specs}
     assert kinds["entry"] is Kind.VALUE
     assert kinds["success-stacks"] is Kind.OPTIONAL

@@ -1,42 +1,25 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A command gets the values typer would give it, without typer."""
+"""A command gets the values typer would give it, without typer; each option is declared once."""
 
 from __future__ import annotations
-
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.cli import declare, replay, tables, trace, typed
+from retsnoop_py.cli import declare, doctor, explain, functions, replay, tables, trace, typed
 from retsnoop_py.cli.argv import normalise
 from retsnoop_py.errors import UsageError
-from retsnoop_py.value import replace
+from retsnoop_py.options.table import EVERY, OPTIONS, Option, Takes, options_of
+from retsnoop_py.recording.overrides import ReplayOverrides
+from retsnoop_py.settings import Settings
 
-TABLE = tables.trace_table(trace.trace)
+TABLE = tables.trace_table()
 #: Options that end a run before any values are made.
 PRINTING = ("help", "usage", "version", "config-help", "install-completion", "show-completion")
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
-
-
-def echo(command: declare.Command) -> declare.Command:
-    """The command with a function that gives back the values it is called with."""
-    parameters = inspect.signature(command.function).parameters
-    defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
-
-    @functools.wraps(command.function)
-    def values(**given: Any) -> dict[str, Any]:
-        return {**defaults, **given}
-
-    return replace(command, function=values)
-
-
-TRACE, REPLAY = echo(trace.COMMAND), echo(replay.COMMAND)
-BY_TYPER = typed.build(TRACE)
+BY_TYPER = typed.build(trace.COMMAND)
+COMMANDS = (trace.COMMAND, replay.COMMAND, functions.COMMAND, doctor.COMMAND, explain.COMMAND)
 
 
 def lines() -> st.SearchStrategy[list[str]]:
@@ -57,33 +40,55 @@ def lines() -> st.SearchStrategy[list[str]]:
 def test_the_values_are_those_typer_gives(words: list[str]) -> None:
     line = normalise(words, TABLE)
     by_typer = typed.call(BY_TYPER, line.argv, "retsnoop-py")
-    assert declare.call(TRACE, line) == by_typer
+    command = by_typer.pop("words")
+    ours = declare.words_of(trace.COMMAND.options, line)
+    assert list(ours.command) == command
+    told = {name.removeprefix("option_").replace("_", "-"): v for name, v in by_typer.items()}
+    nothing = ("", 0, False, None, [])
+    assert {n: v for n, v in told.items() if v not in nothing or n in ours.said} == ours.said
 
 
 def test_every_option_of_a_trace_arrives() -> None:
     flags = [spec for spec in TABLE.specs if spec.long not in PRINTING]
     words = [f"--{s.long}" if s.kind.value == "flag" else f"--{s.long}=x" for s in flags]
-    values = declare.call(TRACE, normalise([*words, *words, "--", "cmd"], TABLE))
-    assert values["entry"] == ["x", "x"]
-    assert values["output"] == "x"
-    assert values["verbose"] == 2
-    assert values["dry_run"] is True
-    assert values["command"] == ["cmd"]
-    unset = declare.call(TRACE, normalise([], TABLE))
-    changed = {name for name, value in values.items() if value != unset[name]}
-    assert set(values) - changed == {"config_help", "version", "help_", "usage"}
+    found = declare.words_of(trace.COMMAND.options, normalise([*words, *words, "--", "cmd"], TABLE))
+    assert set(found.said) == {spec.long for spec in flags}
+    assert found.texts("entry") == ["x", "x"]
+    assert found.text("output") == "x"
+    assert found.count("verbose") == 2
+    assert found.has("dry-run")
+    assert found.command == ("cmd",)
+    assert not declare.words_of(trace.COMMAND.options, normalise([], TABLE)).said
 
 
 def test_a_single_word_is_a_value() -> None:
-    table = tables.replay_table(replay.replay, trace.trace)
-    assert declare.call(REPLAY, normalise(["a.rsn", "-v"], table))["file"] == "a.rsn"
-    assert declare.call(REPLAY, normalise(["--", "-a"], table))["file"] == "-a"
-    with pytest.raises(UsageError, match="one FILE is needed, not 2"):
-        declare.call(REPLAY, normalise(["a", "b"], table))
+    table = tables.command_table(replay.COMMAND, is_replay=True)
+    assert str(replay.COMMAND.call(normalise(["a.rsn", "-v"], table)).path) == "a.rsn"
+    assert str(replay.COMMAND.call(normalise(["--", "-a"], table)).path) == "-a"
+    with pytest.raises(UsageError, match="needs one recording, not 2"):
+        replay.COMMAND.call(normalise(["a", "b"], table))
 
 
-@pytest.mark.parametrize("function", [trace.trace, replay.replay])
-def test_every_parameter_is_declared(function: Callable[..., Any]) -> None:
-    assert [param.name for param in declare.params(function)] == list(
-        inspect.signature(function).parameters
-    )
+def test_each_option_is_declared_once() -> None:
+    for spelling in {one for option in OPTIONS for one in option.spellings}:
+        assert sum(spelling in option.spellings for option in OPTIONS) == 1, spelling
+    assert {name for option in OPTIONS for name in option.commands} == set(EVERY)
+    for command in COMMANDS:
+        assert len({option.name for option in command.options}) == len(command.options)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: str(option.name))
+def test_its_place_is_one_of_the_settings(option: Option) -> None:
+    group, _, field = option.place.rpartition(".")
+    if not option.place:
+        assert option.read is None
+        return
+    settings = getattr(Settings(), group) if group else Settings()
+    assert hasattr(settings, field)
+    assert option.read is not None or option.takes in (Takes.FLAG, Takes.COUNT)
+    if "replay" in option.commands:
+        assert field in ReplayOverrides.fields
+
+
+def test_what_a_replay_takes_a_trace_takes_too() -> None:
+    assert set(options_of("replay")) <= set(options_of("trace"))

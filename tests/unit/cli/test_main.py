@@ -318,17 +318,17 @@ def test_help_in_a_pipe_is_plain_grouped_and_fits(capsys: pytest.CaptureFixture[
 
 
 def test_functions_takes_what_tracing_takes(tmp_path: Path) -> None:
-    from retsnoop_py.cli import declare, functions, tables, trace
+    from retsnoop_py.cli import functions, tables
     from retsnoop_py.cli.argv import normalise
 
     globs = tmp_path / "globs"
     globs.write_text("one\ntwo")
-    table = tables.plain_table(functions.functions, trace.trace, "hint")
+    table = tables.command_table(functions.COMMAND)
     line = normalise(
         ["a", "-e", "b", f"@{globs}", "-ac", "-d", "d", "-c", "bpf", "-F", "--json", "-vk", "x"],
         table,
     )
-    request = declare.call(functions.COMMAND, line)
+    request = functions.COMMAND.call(line)
     assert request.json
     assert request.settings == Settings(
         selection=SelectionSettings(("a", "one", "two", "b"), ("c",), ("d",), ("bpf",)),

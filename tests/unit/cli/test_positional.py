@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from retsnoop_py.cli import tables, trace
+from retsnoop_py.cli import tables
 from retsnoop_py.cli.argv import normalise
 from retsnoop_py.cli.positional import refuse_words
 from retsnoop_py.errors import UsageError
 
-TABLE = tables.trace_table(trace.trace)
+TABLE = tables.trace_table()
 FILES = {"ovl_a.c", "ovl_b.c", "notes"}
 COMMANDS = {"ls", "python3"}
 

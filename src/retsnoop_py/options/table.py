@@ -1,0 +1,574 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Every option, declared once: what it is called, what its words mean, and where that goes.
+
+The command line's normaliser, help, completion, the settings of a run, what a replay may change and
+the keywords of the Python interface are all read from these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from retsnoop_py.errors import UsageError
+from retsnoop_py.options import values, views
+from retsnoop_py.value import Value
+
+__all__ = ["OPTIONS", "Option", "Takes", "Words", "file_path", "options_of"]
+
+TARGETING = "TARGETING"
+RUN_MODE = "RUN MODE"
+FILTERING = "FILTERING"
+ADVANCED = "ADVANCED"
+EXTRA = "EXTRA CONFIGURATION"
+USAGE = "HELP AND VERSION"
+#: The commands that have options of this table.
+EVERY = ("trace", "replay", "functions", "doctor", "explain", "load")
+
+
+class Takes(Enum):
+    """What an option does with the text that follows it, and what it then is."""
+
+    #: Nothing: it is said or not.
+    FLAG = "flag"
+    #: Nothing: each time it is said counts.
+    COUNT = "count"
+    #: A text, the last one that is said.
+    ONE = "one"
+    #: A text each time.
+    MANY = "many"
+
+
+class Option(Value):
+    """One option: ``spellings`` with dashes, what it takes, what its help says.
+
+    * ``panel``: its group in the help; ``metavar``: what its text is called there; ``hidden``: it
+      is left out there
+    * ``place``: where in :class:`~retsnoop_py.settings.Settings` its value goes, and in what a
+      replay changes, by the last word; empty where it takes more than one option to know
+    * ``read``: makes a value of its text or texts, raises UsageError or InputError
+    * ``commands``: which take it
+    * ``keyword``: another name in Python than the long one; empty: it is not for Python
+    * ``complete``: the texts that start with one, for the shell
+    * ``implied``: what it means without a text, which then has to be glued
+    * ``dashed``: a separate text may start with ``-``
+    """
+
+    spellings: tuple[str, ...]
+    takes: Takes
+    help: str = ""
+    panel: str = ""
+    metavar: str = ""
+    place: str = ""
+    read: Callable[[Any], Any] | None = None
+    commands: tuple[str, ...] = ("trace",)
+    keyword: str | None = None
+    complete: Callable[[str], list[str]] | None = None
+    implied: str | None = None
+    dashed: bool = False
+    hidden: bool = False
+
+    @property
+    def name(self) -> str:
+        """The long name, without dashes."""
+        return next(one[2:] for one in self.spellings if one.startswith("--"))
+
+    @property
+    def short(self) -> str | None:
+        """The letter, without its dash."""
+        return next((one[1:] for one in self.spellings if not one.startswith("--")), None)
+
+
+class Words(Value):
+    """What was said: the options by their long names, and the words of the command to trace.
+
+    A flag is True, a count a number, others are a text or a list of texts; what was not said, or
+    said no text of, is not there.
+    """
+
+    said: Mapping[str, Any]
+    command: Sequence[str] = ()
+
+    def has(self, name: str) -> bool:
+        """Whether it was said."""
+        return bool(self.said.get(name))
+
+    def text(self, name: str) -> str | None:
+        """The text of an option that takes one."""
+        found: str | None = self.said.get(name)
+        return found
+
+    def texts(self, name: str) -> Sequence[str]:
+        """The texts of one that takes many."""
+        found: Sequence[str] = self.said.get(name, ())
+        return found
+
+    def count(self, name: str) -> int:
+        """How often it was said."""
+        return int(self.said.get(name, 0))
+
+
+def file_path(option: str, value: str | None) -> Path | None:
+    """The file ``option`` names, None without it. Raises :class:`UsageError` for no name."""
+    if value == "":
+        raise UsageError(f"{option} '': the name of a file is missing")
+    return None if value is None else Path(value)
+
+
+def complete_preset(incomplete: str) -> list[str]:
+    """Presets, for the shell."""
+    from retsnoop_py.selection import presets
+
+    return [name for name in presets.names() if name.startswith(incomplete)]
+
+
+def complete_error(incomplete: str) -> list[str]:
+    """Names of errors, for the shell."""
+    from retsnoop_py.kernel.errno import ERRNO_NAMES
+
+    return [name for name in ERRNO_NAMES.values() if name.startswith(incomplete)]
+
+
+def complete_user(incomplete: str) -> list[str]:
+    """Names of users, for the shell."""
+    import pwd
+
+    return [one.pw_name for one in pwd.getpwall() if one.pw_name.startswith(incomplete)]
+
+
+def complete_setting(incomplete: str) -> list[str]:
+    """Settings of -C, for the shell."""
+    from retsnoop_py.options.config import KEYS
+
+    return [f"{key.name}=" for key in KEYS if key.name.startswith(incomplete)]
+
+
+def _duration(option: str, unit: str) -> Callable[[str], int]:
+    return lambda text: views.duration_ns(option, text, unit)
+
+
+#: In the order of the help.
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        ("-c", "--case"),
+        Takes.MANY,
+        "Ready-made -e, -a and -d for a subject: bpf or perf. More may be added to it.",
+        panel=TARGETING,
+        metavar="PRESET",
+        commands=("trace", "functions"),
+        keyword="preset",
+        complete=complete_preset,
+    ),
+    Option(
+        ("-e", "--entry"),
+        Takes.MANY,
+        "Entry functions: each call of one is followed until it returns.",
+        panel=TARGETING,
+        metavar="GLOB",
+        commands=("trace", "functions"),
+    ),
+    Option(
+        ("-a", "--allow"),
+        Takes.MANY,
+        "Further functions to see inside those calls.",
+        panel=TARGETING,
+        metavar="GLOB",
+        commands=("trace", "functions"),
+    ),
+    Option(
+        ("-d", "--deny"),
+        Takes.MANY,
+        "Functions to leave alone; wins over -e and -a.",
+        panel=TARGETING,
+        metavar="GLOB",
+        commands=("trace", "functions"),
+    ),
+    Option(
+        ("-o", "--output"),
+        Takes.ONE,
+        "Record what is seen as well; 'retsnoop-py replay FILE' shows it again.",
+        panel=RUN_MODE,
+        metavar="FILE",
+        place="output",
+        read=partial(file_path, "-o"),
+    ),
+    Option(
+        ("--dry-run",),
+        Takes.FLAG,
+        "Say what would be traced, and touch nothing in the kernel.",
+        panel=RUN_MODE,
+        place="dry_run",
+        keyword="",
+    ),
+    Option(
+        ("--attach",),
+        Takes.ONE,
+        "Attach by this mechanism alone: fsession.multi, kprobe.session, kprobe.multi, "
+        "fentry, kprobe_events or kprobe. Without it: the best that works here, and the "
+        "next best for functions it cannot take.",
+        panel=RUN_MODE,
+        metavar="MECHANISM",
+        commands=("trace", "functions"),
+    ),
+    Option(
+        ("-F", "--fentries"),
+        Takes.FLAG,
+        "The same as --attach=fentry: cheap calls, slow to attach and detach.",
+        panel=RUN_MODE,
+        commands=("trace", "functions"),
+        keyword="",
+    ),
+    Option(
+        ("-M", "--kprobes-multi"),
+        Takes.FLAG,
+        "The same as --attach=kprobe.multi.",
+        panel=RUN_MODE,
+        commands=("trace", "functions"),
+        keyword="",
+    ),
+    Option(
+        ("-K", "--kprobes"),
+        Takes.FLAG,
+        "The same as --attach=kprobe: function by function, slow, works anywhere.",
+        panel=RUN_MODE,
+        commands=("trace", "functions"),
+        keyword="",
+    ),
+    Option(
+        ("--max-functions",),
+        Takes.ONE,
+        "Refuse to attach to more functions than this (10000).",
+        panel=RUN_MODE,
+        metavar="N",
+        place="max_functions",
+        read=values.max_functions,
+    ),
+    Option(
+        ("--no-system-changes",),
+        Takes.FLAG,
+        "Leave /sys/kernel/rcu_expedited alone: where functions are attached one by one it "
+        "is set meanwhile, which makes that faster, and put back.",
+        panel=RUN_MODE,
+    ),
+    Option(
+        ("-E", "--call-stack"),
+        Takes.FLAG,
+        "Show the call stack; the default, unless -T is given.",
+        panel=RUN_MODE,
+        place="views.call_stack",
+        commands=("trace", "replay"),
+    ),
+    Option(
+        ("-T", "--trace"),
+        Takes.FLAG,
+        "Show every traced call inside an entry function's, as a tree. Of successful ones "
+        "as well, unless -E, -x or -Sn is given.",
+        panel=RUN_MODE,
+        place="views.call_trace",
+        commands=("trace", "replay"),
+    ),
+    Option(
+        ("-A", "--capture-args"),
+        Takes.FLAG,
+        "Show the arguments of calls and what injected probes were hit with.",
+        panel=RUN_MODE,
+        place="args.capture",
+        commands=("trace", "replay"),
+        keyword="arguments",
+    ),
+    Option(
+        ("-J", "--inject-probe"),
+        Takes.MANY,
+        "Show hits of this probe inside followed calls: kprobe:NAME+OFF, kprobe:FILE:LINE, "
+        "kretprobe:NAME, tp:CATEGORY:NAME or rawtp:NAME, names with * and ?.",
+        panel=RUN_MODE,
+        metavar="PROBE",
+        place="probes",
+        read=views.probes,
+        keyword="inject",
+    ),
+    Option(
+        ("--path",),
+        Takes.MANY,
+        "Follow each call of these functions block by block: show the way it took (-T), "
+        "where its error was made and which condition decided, with the values. Such "
+        "functions are traced, as with -a.",
+        panel=RUN_MODE,
+        metavar="GLOB",
+        place="paths",
+        read=values.globs,
+    ),
+    Option(
+        ("--max-blocks",),
+        Takes.ONE,
+        "Do not follow functions of more blocks than this (1000).",
+        panel=RUN_MODE,
+        metavar="N",
+        place="max_blocks",
+        read=values.max_blocks,
+    ),
+    Option(
+        ("-B", "--lbr"),
+        Takes.MANY,
+        "Show the last branches the CPU took (LBR): any, any_call, any_return (the "
+        "default), cond, call, ind_call, ind_jump, call_stack, abort_tx, in_tx, no_tx or a "
+        "number.",
+        panel=RUN_MODE,
+        metavar="[=FLAG]",
+        place="views.lbr",
+        read=views.lbr,
+        commands=("trace", "replay"),
+        implied="any_return",
+    ),
+    Option(
+        ("-I", "--interim-stacks"),
+        Takes.FLAG,
+        "Show stacks of calls that still run: chains of failures about to be overwritten, "
+        "and where injected probes are hit.",
+        panel=RUN_MODE,
+        place="views.interim",
+        commands=("trace", "replay"),
+    ),
+    Option(
+        ("--user-stack",),
+        Takes.FLAG,
+        "Show the program's own stack under the kernel's.",
+        panel=RUN_MODE,
+        place="views.user_stack",
+        commands=("trace", "replay"),
+    ),
+    Option(
+        ("--format",),
+        Takes.ONE,
+        "text, or json: one object for each session and line (docs/json.md); CMD's output "
+        "goes to standard error then.",
+        panel=RUN_MODE,
+        metavar="FORMAT",
+        place="views.format",
+        read=views.output_format,
+        commands=("trace", "replay", "explain", "load"),
+        keyword="",
+    ),
+    Option(
+        ("--ascii",),
+        Takes.FLAG,
+        "Draw with ASCII only.",
+        panel=RUN_MODE,
+        place="views.ascii",
+        commands=("trace", "replay"),
+        keyword="",
+    ),
+    Option(
+        ("--count",),
+        Takes.ONE,
+        "Stop after N sessions were shown; CMD goes on untraced.",
+        panel=RUN_MODE,
+        metavar="N",
+        place="stop_count",
+        read=views.count,
+        commands=("trace", "replay"),
+    ),
+    Option(
+        ("--for",),
+        Takes.ONE,
+        "Stop after so long: 500ms, 10s, 5min; CMD goes on untraced.",
+        panel=RUN_MODE,
+        metavar="TIME",
+        place="stop_after_ns",
+        read=_duration("--for", "s"),
+        keyword="duration",
+        dashed=True,
+    ),
+    Option(
+        ("--user",),
+        Takes.ONE,
+        'Run CMD as this user, with its groups and HOME, and trace as root: --user "$USER" '
+        'behind sudo, --user "$SUDO_USER" in a shell that sudo started.',
+        panel=RUN_MODE,
+        metavar="NAME",
+        complete=complete_user,
+    ),
+    Option(
+        ("-p", "--pid"),
+        Takes.MANY,
+        "Only these processes.",
+        panel=FILTERING,
+        metavar="PID",
+        place="filters.pids",
+        read=partial(values.pids, "-p"),
+        commands=("trace", "replay"),
+        dashed=True,
+    ),
+    Option(
+        ("-P", "--no-pid"),
+        Takes.MANY,
+        "Not these processes.",
+        panel=FILTERING,
+        metavar="PID",
+        place="filters.deny_pids",
+        read=partial(values.pids, "-P"),
+        commands=("trace", "replay"),
+        dashed=True,
+    ),
+    Option(
+        ("-n", "--comm"),
+        Takes.MANY,
+        "Only threads of this name; its first 15 bytes count, as in the kernel.",
+        panel=FILTERING,
+        metavar="NAME",
+        place="filters.comms",
+        read=partial(values.comms, "-n"),
+        commands=("trace", "replay"),
+        dashed=True,
+    ),
+    Option(
+        ("-N", "--no-comm"),
+        Takes.MANY,
+        "Not threads of this name.",
+        panel=FILTERING,
+        metavar="NAME",
+        place="filters.deny_comms",
+        read=partial(values.comms, "-N"),
+        commands=("trace", "replay"),
+        dashed=True,
+    ),
+    Option(
+        ("-L", "--longer"),
+        Takes.ONE,
+        "Only calls of an entry function that took at least so long: 500us, 2ms, 1s; a bare"
+        " number is milliseconds.",
+        panel=FILTERING,
+        metavar="TIME",
+        place="filters.longer_ns",
+        read=_duration("-L", "ms"),
+        commands=("trace", "replay"),
+        dashed=True,
+    ),
+    Option(
+        ("-S", "--success-stacks"),
+        Takes.MANY,
+        "Show calls that succeeded as well (-S, -Sy), or failures only (-Sn, the default).",
+        panel=FILTERING,
+        metavar="[=y|n]",
+        commands=("trace", "replay"),
+        implied="y",
+    ),
+    Option(
+        ("-x", "--allow-errors"),
+        Takes.MANY,
+        "Only stacks with this error in them, such as ENOMEM or NULL; any is every error.",
+        panel=FILTERING,
+        metavar="ERROR",
+        commands=("trace", "replay"),
+        complete=complete_error,
+        dashed=True,
+    ),
+    Option(
+        ("-X", "--deny-errors"),
+        Takes.MANY,
+        "No stacks with this error in them.",
+        panel=FILTERING,
+        metavar="ERROR",
+        place="filters.deny_errors",
+        read=values.denied_errors,
+        commands=("trace", "replay"),
+        complete=complete_error,
+        dashed=True,
+    ),
+    Option(
+        ("--json",),
+        Takes.FLAG,
+        "Write one JSON document.",
+        panel=RUN_MODE,
+        commands=("functions", "doctor"),
+        keyword="",
+    ),
+    Option(
+        ("-k", "--kernel"),
+        Takes.ONE,
+        "The kernel's vmlinux with DWARF, where it is not found by itself.",
+        panel=ADVANCED,
+        metavar="PATH",
+        place="kernel_image",
+        read=partial(file_path, "-k"),
+        commands=("trace", "replay", "functions", "doctor"),
+    ),
+    Option(
+        ("-s", "--symbolize"),
+        Takes.ONE,
+        "Show source lines (-s), and inlined functions (-ss), or neither (-sn). By default "
+        "-ss where there is DWARF.",
+        panel=ADVANCED,
+        metavar="[=s|n]",
+        place="symbolize",
+        read=values.symbolize,
+        commands=("trace", "replay"),
+        implied="linenum",
+    ),
+    Option(
+        ("-C", "--config"),
+        Takes.MANY,
+        "Change a finer setting.",
+        panel=EXTRA,
+        metavar="GROUP.KEY=VALUE",
+        commands=("trace", "replay"),
+        complete=complete_setting,
+    ),
+    Option(
+        ("--config-help",),
+        Takes.FLAG,
+        "List those settings.",
+        panel=EXTRA,
+        commands=("trace", "replay"),
+        keyword="",
+    ),
+    Option(
+        ("--debug",),
+        Takes.MANY,
+        "bpf: log to the kernel's trace_pipe. multi-kprobe: name each function that cannot "
+        "be attached. full-lbr: show all branches, tracing's own as well.",
+        panel=EXTRA,
+        metavar="FEATURE",
+        commands=("trace", "replay"),
+    ),
+    Option(
+        ("-v", "--verbose"),
+        Takes.COUNT,
+        "Say more; -vv more still.",
+        panel=USAGE,
+        place="verbose",
+        commands=EVERY,
+    ),
+    Option(
+        ("-V", "--version"),
+        Takes.FLAG,
+        "Print the version; with -v also what this kernel can do.",
+        panel=USAGE,
+        commands=EVERY,
+        keyword="",
+    ),
+    Option(
+        ("-h", "--help"),
+        Takes.FLAG,
+        "Show this help.",
+        panel=USAGE,
+        commands=EVERY,
+        keyword="",
+    ),
+    Option(
+        ("--usage",),
+        Takes.FLAG,
+        "",
+        commands=EVERY,
+        keyword="",
+        hidden=True,
+    ),
+)
+
+
+def options_of(command: str) -> tuple[Option, ...]:
+    """Those that ``command`` takes, in the order of its help."""
+    return tuple([option for option in OPTIONS if command in option.commands])
