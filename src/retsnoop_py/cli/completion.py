@@ -9,8 +9,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from retsnoop_py.cli import doctor, explain, functions, load, replay, trace, typed
+from retsnoop_py.cli.positional import SUB_COMMANDS
 
-_NAMES = ("replay", "functions", "doctor", "explain", "load", "vm")
 _COMMANDS = {
     "trace": trace.COMMAND,
     "replay": replay.COMMAND,
@@ -26,7 +26,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the word in front that people leave out."""
-        if args and args[0] not in _NAMES:
+        if args and args[0] not in SUB_COMMANDS:
             args = ["trace", *args]
         return super().parse_args(ctx, args)
 
@@ -42,7 +42,7 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
         """The names worth completing."""
-        return list(_NAMES)
+        return list(SUB_COMMANDS)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Sub-commands, or the options of trace."""

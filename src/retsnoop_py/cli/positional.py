@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 from retsnoop_py.cli.argv import Normalised, Word
 from retsnoop_py.errors import UsageError
+from retsnoop_py.text import did_you_mean, near_names
 
+#: The first words that are no options of a trace.
+SUB_COMMANDS = ("replay", "functions", "doctor", "explain", "load", "vm")
 _GLOB_OPTIONS = {"entry": "-e", "allow": "-a", "deny": "-d"}
 
 
@@ -43,7 +46,7 @@ def _hint(
             "these are files here: the shell expanded your glob; "
             f"quote it: {_GLOB_OPTIONS[option]} 'GLOB'"
         )
-    if word.text in ("replay", "functions", "doctor", "vm"):
+    if word.text in SUB_COMMANDS:
         return f"a sub-command is the first word: retsnoop-py {word.text} ..."
     if option in ("success-stacks", "symbolize") and word.text in ("y", "n", "s"):
         letter = "S" if option == "success-stacks" else "s"
@@ -55,6 +58,9 @@ def _hint(
 
         command = shlex.join([each.text for each in line.words] + list(line.command or ()))
         return f"a command to run and trace stands behind --: retsnoop-py ... -- {command}"
+    near = did_you_mean([f"retsnoop-py {name}" for name in near_names(word.text, SUB_COMMANDS, 1)])
+    if near and not word.position:
+        return near
     if len(line.words) > 1 or exists(word.text):
         return "if the shell expanded a glob, quote it: -e 'GLOB'; a command stands behind --"
     return f"functions to trace are given with -e ('-e {word.text}'); a command stands behind --"

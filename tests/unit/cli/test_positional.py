@@ -30,6 +30,8 @@ COMMANDS = {"ls", "python3"}
         (["-e", "x", "-s", "s"], "s", "glued to -s: -ss"),
         (["-v", "2"], "2", "say -v, -vv or -vvv"),
         (["-v", "vm", "list"], "vm", "first word: retsnoop-py vm ..."),
+        (["fnctions", "tcp_connect"], "fnctions", "did you mean retsnoop-py functions?"),
+        (["explian"], "explian", "did you mean retsnoop-py explain?"),
     ],
 )
 def test_the_hint_says_what_to_write_instead(words: list[str], word: str, hint: str) -> None:
