@@ -13,6 +13,7 @@ from tests.examples import examples
 from retsnoop_py.vm.machine import Machine
 
 
+@pytest.mark.oldest_and_newest
 def test_a_block_detaches_whatever_ends_it(machine: Machine) -> None:
     done = machine.run([sys.executable, "-m", "tests.live.programs.api"], timeout=240)
     assert done.status == 0, done.err
