@@ -56,6 +56,8 @@ Other commands, each with its own --help:
   retsnoop-py replay FILE                  show a recording again
   retsnoop-py functions GLOB...            what would be traced, or why not
   retsnoop-py doctor                       what this kernel and user can do
+  retsnoop-py explain FILE                 why a BPF program was refused
+  retsnoop-py load OBJECT...               which kernels an object loads on
   retsnoop-py vm run|fetch|list            kernels in virtual machines
 """
 
@@ -65,6 +67,8 @@ Usage: retsnoop-py [-v] [-c PRESET]* [-e GLOB]* [-a GLOB]* [-d GLOB]* [-o FILE] 
        retsnoop-py replay FILE
        retsnoop-py functions GLOB...
        retsnoop-py doctor
+       retsnoop-py explain FILE|-
+       retsnoop-py load OBJECT...
        retsnoop-py vm run|fetch|list
 
 'retsnoop-py --help' explains all options, 'retsnoop-py --config-help' the settings of -C."""
