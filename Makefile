@@ -9,7 +9,7 @@ C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live bench soak lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -51,6 +51,9 @@ bench: build ## measure against retsnoop and others: make bench KERNEL=6.12 RETS
 
 soak: build ## hours of rounds, sessions, kills and damaged input: make soak KERNEL=6.12
 	@$(BIN)/python -m tests.soak inputs $(KERNEL) $(SOAK)
+
+man: build ## man pages: build/man, where pip install takes them from
+	@$(BIN)/python -m retsnoop_py.cli.manual man build/man
 
 lint: build ## ruff, mypy --strict, import contracts, clang-format; BPF for x86_64 and arm64
 	@$(BIN)/ruff check .

@@ -8,17 +8,9 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from retsnoop_py.cli import doctor, explain, functions, load, replay, trace, typed
+from retsnoop_py.cli import help as pages
+from retsnoop_py.cli import trace, typed
 from retsnoop_py.cli.positional import SUB_COMMANDS
-
-_COMMANDS = {
-    "trace": trace.COMMAND,
-    "replay": replay.COMMAND,
-    "functions": functions.COMMAND,
-    "doctor": doctor.COMMAND,
-    "explain": explain.COMMAND,
-    "load": load.COMMAND,
-}
 
 
 class Commands(TyperGroup):
@@ -32,8 +24,9 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
         """The command of that name, None if there is none."""
-        if cmd_name in _COMMANDS:
-            return typed.build(_COMMANDS[cmd_name])
+        known = pages.commands()
+        if cmd_name in known:
+            return typed.build(known[cmd_name])
         if cmd_name == "vm":
             from retsnoop_py.cli import vm
 

@@ -19,12 +19,16 @@ __all__ = ["Argument", "Command", "spec_of", "words_of"]
 
 
 class Argument(Value):
-    """The words that belong to no option: any number of them, or exactly one."""
+    """The words that belong to no option: any number of them, or exactly one.
+
+    ``complete``: the texts that start with one, for the shell.
+    """
 
     metavar: str
     help: str | None = None
     hidden: bool = False
     many: bool = False
+    complete: Callable[[str], list[str]] | None = None
 
 
 class Command(Value):

@@ -124,16 +124,16 @@ def _job(words: list[str]) -> Job:
     name = words[0] if words else ""
     if name == "vm":
         return Job(lambda: _vm(words[1:]), verbose=2 if "-vv" in words else 0)
-    if name == "replay":
-        return _replay(words[1:])
-    if name == "functions":
-        return _functions(words[1:])
-    if name == "doctor":
-        return _doctor(words[1:])
-    if name == "explain":
-        return _explain(words[1:])
-    if name == "load":
-        return _load(words[1:])
+    others = {
+        "replay": _replay,
+        "functions": _functions,
+        "doctor": _doctor,
+        "explain": _explain,
+        "load": _load,
+        "help": _help_on,
+    }
+    if name in others:
+        return others[name](words[1:])
     return _trace(words[1:] if name == "trace" else words)
 
 
@@ -193,7 +193,8 @@ def _asked(command: Command, words: list[str], *, is_replay: bool = False) -> An
     from retsnoop_py.cli.argv import normalise
 
     line = normalise(words, tables.command_table(command, is_replay=is_replay))
-    return _said(line, command) or command.call(line)
+    said = _said(line, command)
+    return command.call(line) if said is None else said
 
 
 def _load(words: list[str]) -> Job:
@@ -201,6 +202,13 @@ def _load(words: list[str]) -> Job:
 
     asked = _asked(load.COMMAND, words)
     return asked if isinstance(asked, Job) else Job(lambda: load.run(asked), asked.verbose)
+
+
+def _help_on(words: list[str]) -> Job:
+    from retsnoop_py.cli import help as pages
+
+    asked = _asked(pages.COMMAND, words)
+    return asked if isinstance(asked, Job) else Job(lambda: pages.run(asked), is_brief=True)
 
 
 def _said(line: Normalised, command: Command) -> Job | None:

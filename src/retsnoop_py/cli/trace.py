@@ -59,6 +59,7 @@ Other commands, each with its own --help:
   retsnoop-py explain FILE                 why a BPF program was refused
   retsnoop-py load OBJECT...               which kernels an object loads on
   retsnoop-py vm run|fetch|list            kernels in virtual machines
+  retsnoop-py help TOPIC                   globs, sessions, filters, ...
 """
 
 _USAGE = """retsnoop-py: find out which function of the Linux kernel returned that error
@@ -70,6 +71,7 @@ Usage: retsnoop-py [-v] [-c PRESET]* [-e GLOB]* [-a GLOB]* [-d GLOB]* [-o FILE] 
        retsnoop-py explain FILE|-
        retsnoop-py load OBJECT...
        retsnoop-py vm run|fetch|list
+       retsnoop-py help [TOPIC]
 
 'retsnoop-py --help' explains all options, 'retsnoop-py --config-help' the settings of -C."""
 

@@ -132,6 +132,7 @@ def _argument(argument: Argument) -> tuple[Any, Any, Any]:
         hidden=argument.hidden,
         show_default=False,
         default_factory=list if argument.many else None,
+        autocompletion=argument.complete,
     )
     return kind, told, inspect.Parameter.empty
 

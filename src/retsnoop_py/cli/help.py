@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``retsnoop-py help [TOPIC]``: pages of docs/ in the terminal, and the help of commands."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.cli.markdown import Block, parse, plain, section
+from retsnoop_py.cli.positional import SUB_COMMANDS
+from retsnoop_py.errors import UsageError
+from retsnoop_py.options.table import OPTIONS, Words
+from retsnoop_py.value import Value
+
+__all__ = ["COMMAND", "TOPICS", "Topic", "commands", "complete", "run", "topic_blocks"]
+
+_PACKAGE = Path(__file__).parents[1]
+#: Columns that lines are wrapped to at the most, and in a pipe.
+_WIDEST = 100
+_PIPE = 80
+
+_TEXT = """
+Show a page about a topic, or the help of a command; without a word, list them.
+
+\b
+Examples:
+  retsnoop-py help
+  retsnoop-py help globs
+  retsnoop-py help exit-status | less
+"""
+
+_USAGE = """Usage: retsnoop-py help [TOPIC]
+
+'retsnoop-py help' lists the topics."""
+
+
+class Topic(Value):
+    """A page: its name, what it is about, its file below docs/; ``sections`` of it, or all."""
+
+    name: str
+    about: str
+    page: str
+    sections: tuple[str, ...] = ()
+
+
+TOPICS: tuple[Topic, ...] = (
+    Topic("globs", "how functions are named", "topics/globs.md"),
+    Topic("sessions", "what is followed, and what is shown of it", "topics/sessions.md"),
+    Topic("filters", "which sessions are shown", "topics/filters.md"),
+    Topic("args", "the arguments of calls (-A)", "arguments.md"),
+    Topic("path", "from the function to the line (--path)", "line.md"),
+    Topic("lbr", "the last branches before the error (-B)", "topics/lbr.md"),
+    Topic("recording", "recording and replaying", "topics/recording.md"),
+    Topic(
+        "load",
+        "on which kernels a BPF object loads",
+        "load.md",
+        ("load", "Which Linux has what", "What has been seen, and what has not"),
+    ),
+    Topic("explain", "why a BPF program was refused", "load.md", ("explain", "Reasons")),
+    Topic("exit-status", "what the exit status means, and signals", "exit-status.md"),
+    Topic("api", "the Python interface", "api.md"),
+)
+
+
+def commands() -> dict[str, Command]:
+    """The commands by their names, trace among them; vm is typer's own."""
+    names = ("trace", *(name for name in SUB_COMMANDS if name not in ("vm", "help")))
+    found = {name: import_module(f"retsnoop_py.cli.{name}").COMMAND for name in names}
+    return {**found, "help": COMMAND}
+
+
+def topic_blocks(topic: Topic) -> list[Block]:
+    """What the page of ``topic`` says."""
+    blocks = parse(_page(topic.page).read_text(encoding="utf-8"))
+    if not topic.sections:
+        return blocks
+    title = f"{topic.name}: {topic.about}"
+    chosen = [Block("heading", title[0].upper() + title[1:], 1)]
+    for number, name in enumerate(topic.sections):
+        chosen += [Block("heading", name, 2)] if number else []
+        chosen += section(blocks, name)
+    return chosen
+
+
+def _page(name: str) -> Path:
+    """In an installed package beside the modules, in a checkout where pages are written."""
+    installed = _PACKAGE / "docs" / name
+    return installed if installed.exists() else _PACKAGE.parents[1] / "docs" / name
+
+
+def request(_: Words, topics: list[str]) -> str | None:
+    """The topic or command the command line asks for. Raises :class:`UsageError`."""
+    if len(topics) > 1:
+        raise UsageError(f"one topic at a time, not {len(topics)}", "retsnoop-py help TOPIC")
+    known = [*(topic.name for topic in TOPICS), *SUB_COMMANDS]
+    if topics and topics[0] not in known:
+        from retsnoop_py.text import did_you_mean, near_names
+
+        near = [f"retsnoop-py help {name}" for name in near_names(topics[0], known)]
+        hint = did_you_mean(near) or "'retsnoop-py help' lists the topics"
+        raise UsageError(f"no help on '{topics[0]}'", hint)
+    return topics[0] if topics else None
+
+
+def run(name: str | None) -> int:
+    """Print what is asked for."""
+    from retsnoop_py.terminal import has_colour, terminal_width
+
+    topic = next((topic for topic in TOPICS if topic.name == name), None)
+    if topic is None and name is not None:
+        return _command_help(name)
+    width = min(terminal_width(sys.stdout) or _PIPE, _WIDEST)
+    blocks = _contents() if topic is None else topic_blocks(topic)
+    for line in plain(blocks, width, bold=has_colour(sys.stdout)):
+        print(line)
+    if topic and topic.name in SUB_COMMANDS:
+        print(f"\nIts options: retsnoop-py {topic.name} --help")
+    return 0
+
+
+def _contents() -> list[Block]:
+    topics = tuple((f"`{topic.name}`", topic.about) for topic in TOPICS)
+    return [
+        Block("paragraph", "`retsnoop-py help TOPIC`, for these topics:"),
+        Block("table", rows=(("", ""), *topics)),
+        Block(
+            "paragraph",
+            "`retsnoop-py --help` has the options of tracing, `retsnoop-py COMMAND --help` those "
+            f"of the commands {', '.join(SUB_COMMANDS)}.",
+        ),
+    ]
+
+
+def _command_help(name: str) -> int:
+    from retsnoop_py.cli import typed
+
+    if name == "vm":
+        from typer.main import get_command
+
+        from retsnoop_py.cli import vm
+
+        return int(typed.call(get_command(vm.app), ["--help"], "retsnoop-py vm") or 0)
+    typed.show_help(commands()[name])
+    return 0
+
+
+def complete(incomplete: str) -> list[str]:
+    """Topics and commands, for the shell."""
+    known = dict.fromkeys([*(topic.name for topic in TOPICS), *SUB_COMMANDS])
+    return [name for name in known if name.startswith(incomplete)]
+
+
+COMMAND = Command(
+    request=request,
+    options=tuple(option for option in OPTIONS if option.name in ("help", "usage")),
+    argument=Argument("[TOPIC]", help="A topic or a command.", many=True, complete=complete),
+    name="retsnoop-py help",
+    synopsis="[TOPIC]",
+    text=_TEXT,
+    usage=_USAGE,
+)
