@@ -1,55 +1,214 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the shell asks for on TAB: a group of all commands, with trace as the unnamed one."""
+"""What the shell asks for on TAB.
+
+The scripts that ``--install-completion`` writes are typer's, and so is the form of the answers.
+What the answers are is read from the options' rows, without typer, whose import takes longer than
+all the rest. ``vm``, and shells other than bash, zsh and fish, are left to typer.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from typer.core import TyperGroup
-from typer.main import get_command
-
-from retsnoop_py.cli import help as pages
-from retsnoop_py.cli import trace, typed
+from retsnoop_py.cli.declare import Command, command_of
 from retsnoop_py.cli.positional import SUB_COMMANDS
+from retsnoop_py.options.table import Option, Takes
+from retsnoop_py.value import Value
+
+__all__ = ["Candidate", "candidates", "run"]
+
+_INSTRUCTION = "_RETSNOOP_PY_COMPLETE"
+_SHELLS = ("bash", "zsh", "fish")
 
 
-class Commands(TyperGroup):
-    """The sub-commands, loaded when needed; any other first word belongs to trace."""
+class Candidate(Value):
+    """A word that may stand there, and what it does."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the word in front that people leave out."""
-        if args and args[0] not in SUB_COMMANDS:
-            args = ["trace", *args]
-        return super().parse_args(ctx, args)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
-        """The command of that name, None if there is none."""
-        known = pages.commands()
-        if cmd_name in known:
-            return typed.build(known[cmd_name])
-        if cmd_name == "vm":
-            from retsnoop_py.cli import vm
-
-            return get_command(vm.app)
-        return None
-
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names worth completing."""
-        return list(SUB_COMMANDS)
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Sub-commands, or the options of trace."""
-        if not incomplete.startswith("-"):
-            return super().shell_complete(ctx, incomplete)
-        command = self.get_command(ctx, "trace")
-        return command.shell_complete(
-            command.make_context("trace", [], parent=ctx, resilient_parsing=True), incomplete
-        )
+    text: str
+    help: str = ""
 
 
 def run() -> int:
-    """Answer the request in the environment; ends the program by :class:`SystemExit`."""
+    """Answer the request in the environment; the exit status."""
+    action, _, shell = os.environ[_INSTRUCTION].partition("_")
+    if action != "complete" or shell not in _SHELLS:
+        return _by_typer()
+    args, incomplete = _asked(shell)
+    if args[:1] == ["vm"]:
+        return _by_typer()
+    found = list(candidates(args, incomplete))
+    if shell == "fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+        return 0 if found else 1
+    text = _FORMS[shell](found)
+    if text:
+        print(text)
+    return 0
+
+
+def candidates(args: Sequence[str], incomplete: str) -> Iterator[Candidate]:
+    """What ``incomplete`` may become behind the words ``args``; nothing leaves it to files."""
+    name = args[0] if args and args[0] in SUB_COMMANDS else "trace"
+    rest = args[1:] if args[:1] == [name] else args
+    if "--" in rest:
+        return
+    command = command_of(name)
+    waiting, start, begun = _waiting(command, rest, incomplete)
+    if waiting is not None:
+        for value in waiting.complete(begun) if waiting.complete else ():
+            yield Candidate(start + value)
+    elif incomplete.startswith("-"):
+        yield from _options(command, incomplete)
+    else:
+        if not args:
+            names = (one for one in SUB_COMMANDS if one.startswith(incomplete))
+            yield from (Candidate(one, _about(one)) for one in names)
+        argument = command.argument
+        if argument is not None and argument.complete is not None:
+            yield from map(Candidate, argument.complete(incomplete))
+
+
+def _about(name: str) -> str:
+    """The first sentence of a command's help."""
+    if name == "vm":  # typer's
+        return "Run commands on other kernels, in virtual machines."
+    return command_of(name).text.strip().partition("\n")[0]
+
+
+def _waiting(
+    command: Command, args: Sequence[str], incomplete: str
+) -> tuple[Option | None, str, str]:
+    """The option that ``incomplete`` is a value of, what is before that, what it begins with.
+
+    bash makes three words of ``--name=value``.
+    """
+    if incomplete == "=" and args:
+        return _long(command, args[-1]), "", ""
+    if args[-1:] == ["="]:
+        return _long(command, args[-2] if len(args) > 1 else ""), "", incomplete
+    name, equals, begun = incomplete.partition("=")
+    if equals and name.startswith("--"):
+        return _long(command, name), f"{name}=", begun
+    if re.match(r"-[^-].", incomplete):
+        option = _short(command, incomplete[1])
+        takes_text = option is not None and option.takes not in (Takes.FLAG, Takes.COUNT)
+        return (option if takes_text else None), incomplete[:2], incomplete[2:]
+    return _behind(command, args[-1] if args else ""), "", incomplete
+
+
+def _behind(command: Command, word: str) -> Option | None:
+    """The option that ``word`` ends with, if the next word is its value."""
+    if word.startswith("--"):
+        option = _long(command, word)
+    elif re.match(r"-[^-]", word):
+        option = None
+        for at, letter in enumerate(word[1:], 1):
+            option = _short(command, letter)
+            if option is None or option.takes not in (Takes.FLAG, Takes.COUNT):
+                option = option if at == len(word) - 1 else None
+                break
+    else:
+        return None
+    if option is None or option.implied is not None:
+        return None
+    return None if option.takes in (Takes.FLAG, Takes.COUNT) else option
+
+
+def _long(command: Command, word: str) -> Option | None:
+    return next((option for option in command.options if word == f"--{option.name}"), None)
+
+
+def _short(command: Command, letter: str) -> Option | None:
+    return next((option for option in command.options if option.short == letter), None)
+
+
+def _options(command: Command, incomplete: str) -> Iterator[Candidate]:
+    for option in command.options:
+        if not option.hidden:
+            for spelling in option.spellings:
+                if spelling.startswith(incomplete):
+                    yield Candidate(spelling, option.help)
+    if command.completion_panel and "--install-completion".startswith(incomplete):
+        yield Candidate("--install-completion", "Install completion for the current shell.")
+
+
+# --- the shells ------------------------------------------------------------------------------
+
+
+def _asked(shell: str) -> tuple[list[str], str]:
+    """The words behind the program's name, and the one to complete."""
+    if shell == "bash":
+        words = _split(os.environ.get("COMP_WORDS", ""))
+        at = int(os.environ.get("COMP_CWORD", "0"))
+        return words[1:at], words[at] if at < len(words) else ""
+    line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    words = _split(line)[1:]
+    if words and not line.endswith(" "):
+        return words[:-1], words[-1]
+    return words, ""
+
+
+def _split(line: str) -> list[str]:
+    """The words of a line whose last quotes may be open."""
+    import shlex
+
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    try:
+        words.extend(lexer)
+    except ValueError:
+        words.append(lexer.token)
+    return words
+
+
+def _bash(found: Sequence[Candidate]) -> str:
+    return "\n".join(one.text for one in found)
+
+
+def _zsh(found: Sequence[Candidate]) -> str:
+    if not found:
+        return "_files"
+    rows = []
+    for one in found:
+        told = f':"{_zsh_text(one.help)}"' if one.help else ""
+        rows.append(f'"{_zsh_text(one.text)}"{told}')
+    return "_arguments '*: :((" + "\n".join(rows) + "))'"
+
+
+def _zsh_text(text: str) -> str:
+    """As it may stand in double quotes within single ones, in a specification of _arguments."""
+    marks = {'"': '""', "'": "''", "$": r"\$", "`": r"\`", ":": r"\\:"}
+    return "".join(marks.get(char, char) for char in text)
+
+
+def _fish(found: Sequence[Candidate]) -> str:
+    return "\n".join(f"{one.text}\t{one.help}" if one.help else one.text for one in found)
+
+
+_FORMS = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+
+
+def _by_typer() -> int:
+    """Let typer answer, for all commands as one group; ends the program by :class:`SystemExit`."""
+    from typer.core import TyperGroup
+    from typer.main import get_command
+
+    from retsnoop_py.cli import typed, vm
+
+    class Commands(TyperGroup):
+        """The sub-commands, made when they are asked for."""
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
+            return get_command(vm.app) if cmd_name == "vm" else typed.build(command_of(cmd_name))
+
+        def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
+            return list(SUB_COMMANDS)
+
     # Building any app with completion is what makes typer know the shells.
-    typed.build(trace.COMMAND, completion=True)
+    typed.build(command_of("trace"), completion=True)
     Commands(name="retsnoop-py", add_help_option=False).main(prog_name="retsnoop-py")
     return 0

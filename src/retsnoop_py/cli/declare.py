@@ -15,7 +15,7 @@ from retsnoop_py.cli.argv import Kind, Normalised, Spec
 from retsnoop_py.options.table import Option, Takes, Words
 from retsnoop_py.value import Value
 
-__all__ = ["Argument", "Command", "spec_of", "words_of"]
+__all__ = ["Argument", "Command", "command_of", "spec_of", "words_of"]
 
 
 class Argument(Value):
@@ -53,6 +53,14 @@ class Command(Value):
         """What ``line`` asks for."""
         words = [*(word.text for word in line.words), *(line.command or ())]
         return self.request(words_of(self.options, line), words)
+
+
+def command_of(name: str) -> Command:
+    """The command called ``name``, "trace" for the one without a name; all but vm, typer's own."""
+    from importlib import import_module
+
+    command: Command = import_module(f"retsnoop_py.cli.{name}").COMMAND
+    return command
 
 
 def spec_of(option: Option) -> Spec:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.settings import listing_settings
-from retsnoop_py.options.table import Words, options_of
+from retsnoop_py.options.table import Words, complete_function, options_of
 from retsnoop_py.settings import Settings
 from retsnoop_py.value import Value
 
@@ -109,7 +109,7 @@ def _show(
 COMMAND = Command(
     request=request,
     options=options_of("functions"),
-    argument=Argument("[GLOB...]", help="As -e.", many=True),
+    argument=Argument("[GLOB...]", help="As -e.", many=True, complete=complete_function),
     name="retsnoop-py functions",
     synopsis="[GLOB...] [OPTIONS]",
     text=_TEXT,

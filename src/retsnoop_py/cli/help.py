@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from pathlib import Path
 
-from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.cli.declare import Argument, Command, command_of
 from retsnoop_py.cli.markdown import Block, parse, plain, section
 from retsnoop_py.cli.positional import SUB_COMMANDS
 from retsnoop_py.errors import UsageError
@@ -68,8 +67,7 @@ TOPICS: tuple[Topic, ...] = (
 def commands() -> dict[str, Command]:
     """The commands by their names, trace among them; vm is typer's own."""
     names = ("trace", *(name for name in SUB_COMMANDS if name not in ("vm", "help")))
-    found = {name: import_module(f"retsnoop_py.cli.{name}").COMMAND for name in names}
-    return {**found, "help": COMMAND}
+    return {name: command_of(name) for name in (*names, "help")}
 
 
 def topic_blocks(topic: Topic) -> list[Block]:

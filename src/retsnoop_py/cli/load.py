@@ -60,6 +60,20 @@ _HERE = "host"
 _GROWTH = 10.0
 _TIMEOUT = 600.0
 
+
+def complete_kernels(incomplete: str) -> list[str]:
+    """Kernels behind the last comma, for the shell."""
+    from retsnoop_py.errors import RetsnoopError
+    from retsnoop_py.vm.catalog import catalog
+
+    before, comma, begun = incomplete.rpartition(",")
+    try:
+        known = [*catalog(), _HERE]
+    except RetsnoopError:  # the command itself will tell
+        known = [_HERE]
+    return [before + comma + name for name in known if name.startswith(begun)]
+
+
 _SHARED = options_of("load")
 #: Of this command alone: those before --format in the help, and those behind it.
 _FIRST = (
@@ -70,6 +84,7 @@ _FIRST = (
         "kernel that runs here. May be repeated.",
         metavar="KERNEL,...",
         panel=TARGETING,
+        complete=complete_kernels,
         commands=("load",),
     ),
     Option(

@@ -71,10 +71,19 @@ def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> in
     return 0
 
 
+def complete(incomplete: str) -> list[str]:
+    """Recordings by the suffix people give them, for the shell; without any it offers files."""
+    from glob import escape
+
+    home, slash, begun = incomplete.rpartition("/")
+    found = Path(home + slash or ".").glob(f"{escape(begun)}*.rsn")
+    return sorted(home + slash + path.name for path in found)
+
+
 COMMAND = Command(
     request=request,
     options=options_of("replay"),
-    argument=Argument("FILE", help="A recording made with -o."),
+    argument=Argument("FILE", help="A recording made with -o.", complete=complete),
     name="retsnoop-py replay",
     synopsis="FILE [OPTIONS]",
     text=_TEXT,

@@ -7,7 +7,7 @@ the keywords of the Python interface are all read from these rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -132,6 +132,26 @@ def complete_error(incomplete: str) -> list[str]:
     return [name for name in ERRNO_NAMES.values() if name.startswith(incomplete)]
 
 
+def complete_function(incomplete: str) -> list[str]:
+    """Functions of the kernel that runs, for the shell."""
+    from retsnoop_py.kernel.symbol_names import functions_starting
+
+    return functions_starting(incomplete)
+
+
+def complete_mechanism(incomplete: str) -> list[str]:
+    """Ways of attaching, for the shell."""
+    from retsnoop_py.mechanism import Mechanism
+
+    names = [one.value for one in Mechanism if one is not Mechanism.AUTO]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
+    known = tuple(names)
+    return lambda incomplete: [name for name in known if name.startswith(incomplete)]
+
+
 def complete_user(incomplete: str) -> list[str]:
     """Names of users, for the shell."""
     import pwd
@@ -169,6 +189,7 @@ OPTIONS: tuple[Option, ...] = (
         panel=TARGETING,
         metavar="GLOB",
         commands=("trace", "functions"),
+        complete=complete_function,
     ),
     Option(
         ("-a", "--allow"),
@@ -177,6 +198,7 @@ OPTIONS: tuple[Option, ...] = (
         panel=TARGETING,
         metavar="GLOB",
         commands=("trace", "functions"),
+        complete=complete_function,
     ),
     Option(
         ("-d", "--deny"),
@@ -185,6 +207,7 @@ OPTIONS: tuple[Option, ...] = (
         panel=TARGETING,
         metavar="GLOB",
         commands=("trace", "functions"),
+        complete=complete_function,
     ),
     Option(
         ("-o", "--output"),
@@ -212,6 +235,7 @@ OPTIONS: tuple[Option, ...] = (
         panel=RUN_MODE,
         metavar="MECHANISM",
         commands=("trace", "functions"),
+        complete=complete_mechanism,
     ),
     Option(
         ("-F", "--fentries"),
@@ -300,6 +324,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="GLOB",
         place="paths",
         read=values.globs,
+        complete=complete_function,
     ),
     Option(
         ("--max-blocks",),
@@ -322,6 +347,7 @@ OPTIONS: tuple[Option, ...] = (
         read=views.lbr,
         commands=("trace", "replay"),
         implied="any_return",
+        complete=_one_of(views.LBR_FLAGS),
     ),
     Option(
         ("-I", "--interim-stacks"),
@@ -351,6 +377,7 @@ OPTIONS: tuple[Option, ...] = (
         read=views.output_format,
         commands=("trace", "replay", "explain", "load"),
         keyword="",
+        complete=_one_of(("text", "json")),
     ),
     Option(
         ("--ascii",),
@@ -533,6 +560,7 @@ OPTIONS: tuple[Option, ...] = (
         panel=EXTRA,
         metavar="FEATURE",
         commands=("trace", "replay"),
+        complete=_one_of(views.DEBUG_FEATURES),
     ),
     Option(
         ("-v", "--verbose"),

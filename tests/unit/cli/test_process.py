@@ -184,6 +184,7 @@ def test_a_plain_run_loads_nothing_that_only_others_need() -> None:
         ("retsnoop-py -x ENOME", {"ENOMEDIUM", "ENOMEM"}),
         ("retsnoop-py -C stacks.d", {"stacks.dec-offs="}),
         ("retsnoop-py -c p", {"perf"}),
+        ("retsnoop-py vm f", {"fetch"}),
     ],
 )
 def test_the_shell_completes(words: str, expected: set[str]) -> None:
