@@ -12,16 +12,19 @@ from typing import Any, NamedTuple
 import pytest
 from typer.main import get_command
 
-from retsnoop_py.cli import doctor, explain, functions, load, main, replay, tables, trace, vm
+from retsnoop_py.api.keywords import TraceOptions
+from retsnoop_py.cli import main, manual, tables, vm
+from retsnoop_py.cli.help import commands
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.load.verifier_rules import RULES
 from retsnoop_py.options.config import KEYS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = [ROOT / name for name in ("src", "tests", "docs", "vmlinux")]
 PROGRAM = "retsnoop-py"
-COMMANDS = [each.COMMAND for each in (trace, replay, functions, doctor, explain, load)]
+COMMANDS = list(commands().values())
 #: Long options of docker, and of our benchmarks' and soak's own programs.
 FOREIGN = {"--cap-add", "--icount", "--write-docs", "--scale"}
 _FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -252,3 +255,29 @@ def test_make_targets_a_page_names_exist() -> None:
         named = [one for one in _spans(text) + list(_block_lines(text)) if one.startswith("make ")]
         for line in named:
             assert line.split()[1] in targets, (page.name, line)
+
+
+def test_the_keywords_of_the_python_interface_are_those_of_its_page() -> None:
+    page = (ROOT / "docs/api.md").read_text()
+    table = page[page.index("| for | keywords |") :].partition("\n\n")[0]
+    listed = set(re.findall(r"`(\w+)`", table)) - {"replay"}
+    for_a_caller = {"on_message", "handle_signals"}
+    assert listed - for_a_caller - set(TraceOptions.__annotations__) == set()
+    assert set(TraceOptions.__annotations__) - listed == set()
+
+
+def test_every_exit_status_of_an_error_is_in_its_page() -> None:
+    page = (ROOT / "docs/exit-status.md").read_text()
+    told = set(map(int, re.findall(r"^\| (\d+) \|", page, re.MULTILINE)))
+    assert {error.exit_status for error in manual.error_classes()} <= told
+
+
+def test_every_reason_of_the_verifier_is_in_its_page() -> None:
+    page = (ROOT / "docs/load.md").read_text()
+    for rule in RULES:
+        assert f"| `{rule.id}` | {rule.category}: {rule.title} |" in page, rule.id
+    code = "".join(path.read_text() for path in (ROOT / "src/retsnoop_py/load").glob("*.py"))
+    table = page[page.index("## Reasons") : page.index("## Which Linux")]
+    for row in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE):
+        for name in re.findall(r"`([^`]+)`", row):
+            assert f'"{name}"' in code, name

@@ -19,7 +19,15 @@ from retsnoop_py.cli.markdown import roff, roff_code, roff_text
 from retsnoop_py.options.config import KEYS
 from retsnoop_py.value import Value
 
-__all__ = ["Entry", "command_page", "man_pages", "option_entries", "reference", "topic_page"]
+__all__ = [
+    "Entry",
+    "command_page",
+    "error_classes",
+    "man_pages",
+    "option_entries",
+    "reference",
+    "topic_page",
+]
 
 _BRIEF = "\b\n"
 
@@ -203,7 +211,7 @@ def _reference() -> Iterator[str]:
         "",
     )
     yield from ("| status | class | |", "| --- | --- | --- |")
-    for error in sorted(_errors(), key=lambda one: one.exit_status):
+    for error in sorted(error_classes(), key=lambda one: one.exit_status):
         told = (error.__doc__ or "").partition("\n")[0]
         yield f"| {error.exit_status} | `{error.__name__}` | {_cell(told)} |"
 
@@ -228,8 +236,8 @@ def _preset_rows() -> Iterator[str]:
         yield f"| `{name}` | {_cell(preset.about)} | {entry} |"
 
 
-def _errors() -> list[type[errors.RetsnoopError]]:
-    """The classes of errors that end with a status, those of vm too."""
+def error_classes() -> list[type[errors.RetsnoopError]]:
+    """Every error that a command can end with, those of vm too."""
     from retsnoop_py.vm import errors as vm_errors
 
     found = {}
