@@ -2,6 +2,7 @@
 """Find out which line of the Linux kernel returned that error.
 
 :func:`trace` follows calls in the running kernel, :func:`replay` shows a recording again,
+:func:`diff` says what fails in one of two recordings only,
 :func:`select` says what would be traced, :func:`doctor` what this machine can do,
 :class:`Machine` boots another kernel, :mod:`retsnoop_py.render` writes sessions as text and JSON.
 docs/api.md has examples. Nothing of it is imported before it is used.
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from retsnoop_py import render
+    from retsnoop_py.api.comparing import diff
     from retsnoop_py.api.runs import Replayed, Run, replay, trace
     from retsnoop_py.api.selecting import doctor, select
     from retsnoop_py.api.sessions import (
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     )
     from retsnoop_py.kernel.functions import Function
     from retsnoop_py.listing.build import Listing
+    from retsnoop_py.render.diff_types import Difference
     from retsnoop_py.vm.machine import Machine
 
 __version__ = "0.1.0"
@@ -56,6 +59,7 @@ __all__ = [
     "CommandNotExecutable",
     "CommandNotFound",
     "DataError",
+    "Difference",
     "Event",
     "Frame",
     "Function",
@@ -76,6 +80,7 @@ __all__ = [
     "UnavailableError",
     "UsageError",
     "__version__",
+    "diff",
     "doctor",
     "render",
     "replay",
@@ -85,6 +90,7 @@ __all__ = [
 
 #: Where each name is, in modules of this package; those of errors are all others.
 _PLACES = {
+    "api.comparing": ("diff",),
     "api.runs": ("Replayed", "Run", "replay", "trace"),
     "api.selecting": ("doctor", "select"),
     "api.sessions": (
@@ -93,6 +99,7 @@ _PLACES = {
     ),
     "kernel.functions": ("Function",),
     "listing.build": ("Listing",),
+    "render.diff_types": ("Difference",),
     "vm.machine": ("Machine",),
 }
 

@@ -16,7 +16,8 @@ The statuses follow sysexits(3) so that a script can tell them apart::
     └── Interrupted            130   Ctrl-C before anything was traced
 
 ``retsnoop-py vm run`` adds its own, see :mod:`retsnoop_py.vm.errors`; ``load`` ends with 2 where
-something was refused and 3 where it is not as expected, which are results, no errors.
+something was refused and 3 where it is not as expected, ``diff`` with 3 where there is a
+difference: these are results, no errors.
 """
 
 from __future__ import annotations

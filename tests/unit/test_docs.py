@@ -102,9 +102,13 @@ def _parse(said: Said) -> None:
             words[at:at] = ["-e", "GLOB"]
         elif not [word for word in words[1:] if not word.startswith("-") and word != "json"]:
             # the word that a sentence leaves out
-            words += {"replay": ["X"], "functions": ["X"], "explain": ["X"], "load": ["X"]}.get(
-                first, []
-            )
+            words += {
+                "replay": ["X"],
+                "functions": ["X"],
+                "explain": ["X"],
+                "load": ["X"],
+                "diff": ["X", "Y"],
+            }.get(first, [])
     _understand(words)
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import OPTIONS, Option, Takes, Words
 
-__all__ = ["Config", "ReplayOptions", "SelectOptions", "TraceOptions", "words"]
+__all__ = ["Config", "DiffOptions", "ReplayOptions", "SelectOptions", "TraceOptions", "words"]
 
 Texts = str | Iterable[str]
 Numbers = int | Iterable[int]
@@ -84,6 +84,15 @@ class ReplayOptions(_ShowOptions, total=False):
     """What to change of what was shown live; ``kernel`` is a vmlinux to look lines up in."""
 
     kernel: str | PathLike[str]
+
+
+class DiffOptions(TypedDict, total=False):
+    """Which sessions of two recordings to compare: as those of a replay."""
+
+    comm: Texts
+    no_comm: Texts
+    allow_errors: Texts
+    deny_errors: Texts
 
 
 class TraceOptions(_ShowOptions, SelectOptions, total=False):

@@ -130,6 +130,7 @@ def _job(words: list[str]) -> Job:
         "doctor": _doctor,
         "explain": _explain,
         "load": _load,
+        "diff": _diff,
         "help": _help_on,
     }
     if name in others:
@@ -202,6 +203,13 @@ def _load(words: list[str]) -> Job:
 
     asked = _asked(load.COMMAND, words)
     return asked if isinstance(asked, Job) else Job(lambda: load.run(asked), asked.verbose)
+
+
+def _diff(words: list[str]) -> Job:
+    from retsnoop_py.cli import diff
+
+    asked = _asked(diff.COMMAND, words, is_replay=True)
+    return asked if isinstance(asked, Job) else Job(lambda: diff.run(asked), asked.verbose)
 
 
 def _help_on(words: list[str]) -> Job:

@@ -58,6 +58,7 @@ Other commands, each with its own --help:
   retsnoop-py doctor                       what this kernel and user can do
   retsnoop-py explain FILE                 why a BPF program was refused
   retsnoop-py load OBJECT...               which kernels an object loads on
+  retsnoop-py diff A.rsn B.rsn             what fails on one kernel only
   retsnoop-py vm run|fetch|list            kernels in virtual machines
   retsnoop-py help TOPIC                   globs, sessions, filters, ...
 """
@@ -70,6 +71,7 @@ Usage: retsnoop-py [-v] [-c PRESET]* [-e GLOB]* [-a GLOB]* [-d GLOB]* [-o FILE] 
        retsnoop-py doctor
        retsnoop-py explain FILE|-
        retsnoop-py load OBJECT...
+       retsnoop-py diff A.rsn B.rsn
        retsnoop-py vm run|fetch|list
        retsnoop-py help [TOPIC]
 

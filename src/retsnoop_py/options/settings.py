@@ -19,7 +19,7 @@ from retsnoop_py.settings import SelectionSettings, Settings
 if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
 
-__all__ = ["listing_settings", "replay_overrides", "trace_settings"]
+__all__ = ["diff_overrides", "listing_settings", "replay_overrides", "trace_settings"]
 
 
 def trace_settings(words: Words) -> Settings:
@@ -82,6 +82,26 @@ def replay_overrides(words: Words) -> ReplayOverrides:
         "views.lbr_full": _full_lbr(words.texts("debug")) or None,
     }
     return ReplayOverrides(**{place.rpartition(".")[2]: value for place, value in placed.items()})
+
+
+def diff_overrides(words: Words) -> ReplayOverrides:
+    """Which sessions of two recordings are compared. Raises :class:`UsageError`.
+
+    Their call trees are wanted, and reports of calls that go on are not.
+    """
+    from retsnoop_py.recording.overrides import ReplayOverrides
+    from retsnoop_py.value import replace
+
+    placed = {place.rpartition(".")[2]: v for place, v in _placed("diff", words).items()}
+    placed.pop("format", None)
+    placed.pop("ascii", None)
+    allowed = _allowed_again(words.texts("allow-errors"))
+    return replace(
+        # those that succeeded are what a failure is compared with, also of one error
+        ReplayOverrides(call_trace=True, interim=False, success=True),
+        allow_errors=allowed,
+        **placed,
+    )
 
 
 def _placed(command: str, words: Words) -> dict[str, Any]:

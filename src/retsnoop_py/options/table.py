@@ -26,7 +26,7 @@ ADVANCED = "ADVANCED"
 EXTRA = "EXTRA CONFIGURATION"
 USAGE = "HELP AND VERSION"
 #: The commands that have options of this table.
-EVERY = ("trace", "replay", "functions", "doctor", "explain", "load")
+EVERY = ("trace", "replay", "functions", "doctor", "explain", "load", "diff")
 
 
 class Takes(Enum):
@@ -375,7 +375,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="FORMAT",
         place="views.format",
         read=views.output_format,
-        commands=("trace", "replay", "explain", "load"),
+        commands=("trace", "replay", "explain", "load", "diff"),
         keyword="",
         complete=_one_of(("text", "json")),
     ),
@@ -385,7 +385,7 @@ OPTIONS: tuple[Option, ...] = (
         "Draw with ASCII only.",
         panel=RUN_MODE,
         place="views.ascii",
-        commands=("trace", "replay"),
+        commands=("trace", "replay", "diff"),
         keyword="",
     ),
     Option(
@@ -448,7 +448,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="NAME",
         place="filters.comms",
         read=partial(values.comms, "-n"),
-        commands=("trace", "replay"),
+        commands=("trace", "replay", "diff"),
         dashed=True,
     ),
     Option(
@@ -459,7 +459,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="NAME",
         place="filters.deny_comms",
         read=partial(values.comms, "-N"),
-        commands=("trace", "replay"),
+        commands=("trace", "replay", "diff"),
         dashed=True,
     ),
     Option(
@@ -489,7 +489,7 @@ OPTIONS: tuple[Option, ...] = (
         "Only stacks with this error in them, such as ENOMEM or NULL; any is every error.",
         panel=FILTERING,
         metavar="ERROR",
-        commands=("trace", "replay"),
+        commands=("trace", "replay", "diff"),
         complete=complete_error,
         dashed=True,
     ),
@@ -501,7 +501,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="ERROR",
         place="filters.deny_errors",
         read=values.denied_errors,
-        commands=("trace", "replay"),
+        commands=("trace", "replay", "diff"),
         complete=complete_error,
         dashed=True,
     ),

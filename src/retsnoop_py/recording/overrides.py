@@ -113,7 +113,9 @@ class ReplayOverrides(Value):
             yield "the recording holds only branches of the kinds its own -B asked for"
 
     def _views(self, live: ViewSettings) -> ViewSettings:
-        changed = self._given("lbr_max", "lbr_full", "format", "ascii", "self_time", "cpu")
+        changed = self._given(
+            "interim", "lbr_max", "lbr_full", "format", "ascii", "self_time", "cpu"
+        )
         if self.call_stack or self.call_trace:
             trace = bool(self.call_trace and live.call_trace)
             changed |= {"call_trace": trace, "call_stack": bool(self.call_stack) or not trace}

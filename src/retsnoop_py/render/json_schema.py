@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from retsnoop_py.load.model import Explained, LoadResult
+from retsnoop_py.render.diff_types import Difference
 from retsnoop_py.render.json_types import VERSION, Session, Summary
 
 _HEAD = {
@@ -22,7 +23,7 @@ _HEAD = {
 def schema() -> dict[str, Any]:
     """The JSON schema of a line."""
     (found,), parts = msgspec.json.schema_components(
-        [Session | Summary | Explained | LoadResult], ref_template="#/$defs/{name}"
+        [Session | Summary | Explained | LoadResult | Difference], ref_template="#/$defs/{name}"
     )
     for part in parts.values():
         part["description"] = inspect.cleandoc(part["description"])

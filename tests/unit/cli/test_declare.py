@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.cli import declare, doctor, explain, functions, replay, tables, trace, typed
+from retsnoop_py.cli import declare, diff, doctor, explain, functions, replay, tables, trace, typed
 from retsnoop_py.cli.argv import normalise
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import EVERY, OPTIONS, Option, Takes, options_of
@@ -19,7 +19,14 @@ TABLE = tables.trace_table()
 PRINTING = ("help", "usage", "version", "config-help", "install-completion", "show-completion")
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 BY_TYPER = typed.build(trace.COMMAND)
-COMMANDS = (trace.COMMAND, replay.COMMAND, functions.COMMAND, doctor.COMMAND, explain.COMMAND)
+COMMANDS = (
+    trace.COMMAND,
+    replay.COMMAND,
+    functions.COMMAND,
+    doctor.COMMAND,
+    explain.COMMAND,
+    diff.COMMAND,
+)
 
 
 def lines() -> st.SearchStrategy[list[str]]:

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Two recordings against each other: what fails in one of them only, and where calls part.
+
+Each recording is read once, from its beginning to its end, and of its sessions only counters are
+kept, one for each different chain, and a few of the call trees it had.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import Counter
+from collections.abc import Iterator
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from retsnoop_py.api.chains import MOST_STEPS, Key, Projection, Steps, plain_name
+from retsnoop_py.api.keywords import DiffOptions, words
+from retsnoop_py.api.tally import Counted, Heard, Tally
+from retsnoop_py.errors import InputError, UsageError
+from retsnoop_py.options.settings import diff_overrides
+from retsnoop_py.render.diff_types import (
+    VERSION,
+    ChainCall,
+    Compared,
+    Departure,
+    DepartureStep,
+    Difference,
+    Failure,
+)
+
+if TYPE_CHECKING:
+    from retsnoop_py.recording.overrides import ReplayOverrides
+    from retsnoop_py.recording.replay import Replay
+    from retsnoop_py.session.facts import StreamFacts
+
+__all__ = ["compare", "diff"]
+
+#: Neighbours that are looked at for the nearest of all call trees: those that go together equally
+#: long stand side by side.
+_NEIGHBOURS = 32
+
+_KINDS = ("tree", "path")
+
+
+def diff(
+    a: str | PathLike[str], b: str | PathLike[str], **options: Unpack[DiffOptions]
+) -> Difference:
+    """What fails in recording ``b`` and not in ``a``, and the other way round.
+
+    ``options`` leave sessions out, as those of ``retsnoop-py diff``. A damaged recording is
+    compared up to the damage, which its ``damage`` tells. Raises InputError if a file cannot be
+    read, DataError if it is no recording, UsageError if both are the same.
+    """
+    said = words(options, DiffOptions.__optional_keys__)
+    return compare(Path(fspath(a)), Path(fspath(b)), diff_overrides(said))
+
+
+def compare(
+    path_a: Path, path_b: Path, overrides: ReplayOverrides, heard: Heard = lambda _: None
+) -> Difference:
+    """The same; ``heard`` is told how many calls have been read."""
+    from retsnoop_py.recording.replay import Replay
+
+    _check_two(path_a, path_b)
+    a, b = Replay(path_a, overrides), Replay(path_b, overrides)
+    names_a, names_b = _names(a.facts), _names(b.facts)
+    projection = Projection(
+        names_a & names_b,
+        _names(a.facts, entries=True) & _names(b.facts, entries=True),
+        same_code=_is_same_code(a.facts, b.facts),
+    )
+    left, right = Tally(projection, heard), Tally(projection, heard)
+    damages = left.read(a), right.read(b)
+    told_a = _compared(path_a, a, left, damages[0], names_a - names_b)
+    told_b = _compared(path_b, b, right, damages[1], names_b - names_a)
+    only_a = [k for k in left.chains if k not in right.chains]
+    only_b = [k for k in right.chains if k not in left.chains]
+    nearest_a, nearest_b = _Departures(left, projection), _Departures(right, projection)
+    return Difference(
+        VERSION,
+        told_a,
+        told_b,
+        tuple(_in_order([_only(k, left, b, right, nearest_b, is_a=True) for k in only_a])),
+        tuple(_in_order([_only(k, right, a, left, nearest_a, is_a=False) for k in only_b])),
+        tuple(_in_order(_in_both(left, right, nearest_a))),
+        tuple(_in_order([_unseen(*one, is_a=True) for one in left.unseen.items()])),
+        tuple(_in_order([_unseen(*one, is_a=False) for one in right.unseen.items()])),
+        left.uncounted + right.uncounted,
+        tuple(_notes(a, b)),
+    )
+
+
+def _check_two(a: Path, b: Path) -> None:
+    try:
+        is_same = a.samefile(b)
+    except OSError as error:
+        raise InputError(
+            f"cannot read {error.filename}: {error.strerror}", "recordings are made with -o FILE"
+        ) from None
+    if is_same:
+        raise UsageError(
+            f"{a} and {b} are the same file: there is nothing to compare",
+            "give two recordings, the one without the failure first: retsnoop-py diff A.rsn B.rsn",
+        )
+
+
+def _names(facts: StreamFacts, *, entries: bool = False) -> frozenset[str]:
+    """The plain names of the functions a run traced, or of its entry functions alone."""
+    return frozenset([plain_name(f.name) for f in facts.functions if f.is_entry or not entries])
+
+
+def _is_same_code(a: StreamFacts, b: StreamFacts) -> bool:
+    """Whether kernel and modules are the same builds, as far as both runs have them."""
+    of_a = {module.name: module.build_id for module in a.modules}
+    modules = [(m.build_id, of_a[m.name]) for m in b.modules if m.name in of_a]
+    return all(one and one == other for one, other in [(a.build_id, b.build_id), *modules])
+
+
+#: The call trees, or ways, of some calls, with how often and with which error (empty: none).
+_Seen = list[tuple[Steps, int, str]]
+
+
+class _Departures:
+    """Finds the calls of a recording that go the same way as others for longest."""
+
+    def __init__(self, tally: Tally, projection: Projection) -> None:
+        self._projection = projection
+        #: By kind and entry function.
+        self._known: dict[tuple[str, str], _Seen] = {}
+        every = [(key[0][0], one) for key, one in tally.chains.items()]
+        for entry, counted in [*every, *tally.successes.items()]:
+            for kind in _KINDS:
+                self._known.setdefault((kind, entry), []).extend(_seen(kind, counted))
+        for known in self._known.values():
+            known.sort()
+
+    def of(self, entry: str, counted: Counted, *, is_a: bool) -> tuple[Departure, ...]:
+        """Where calls of the other recording part from any of this one; ``is_a``: that is A."""
+        known = self._known
+        found = [
+            self._departure(kind, counted, known.get((kind, entry), []), is_a=is_a)
+            for kind in _KINDS
+        ]
+        return tuple([one for one in found if one is not None])
+
+    def between(self, ours: Counted, theirs: Counted) -> tuple[Departure, ...]:
+        """Where calls of B part from those of A with the same chain, of which none is equal."""
+        found = [
+            self._departure(kind, theirs, sorted(_seen(kind, ours)), is_a=False)
+            for kind in _KINDS
+            if not (_kept(kind, ours).keys() & _kept(kind, theirs).keys())
+        ]
+        return tuple([one for one in found if one is not None])
+
+    def _departure(
+        self, kind: str, counted: Counted, known: _Seen, *, is_a: bool
+    ) -> Departure | None:
+        seen = _kept(kind, counted)
+        if not seen or not known:
+            return None
+        steps = seen.most_common(1)[0][0]
+        at = bisect(known, (steps, 0, ""))
+        near = known[max(at - _NEIGHBOURS, 0) : at + _NEIGHBOURS]
+        # of those that go together equally long one that succeeded, else the most frequent
+        equal, _, _, other, error = max(
+            (_equal_steps(steps, other), not error, times, other, error)
+            for other, times, error in near
+        )
+        if equal >= MOST_STEPS or steps == other:
+            return None
+        mine, theirs = self._next(steps, equal), self._next(other, equal)
+        return Departure(
+            "tree" if kind == "tree" else "path",
+            equal,
+            error or None,
+            self._inside(steps[:equal]),
+            mine if is_a else theirs,
+            theirs if is_a else mine,
+        )
+
+    def _inside(self, steps: Steps) -> tuple[DepartureStep, ...]:
+        """The calls that have not returned after ``steps``; of ways the last step."""
+        from msgspec.structs import replace
+
+        running: list[DepartureStep] = []
+        for step in map(self._projection.step, steps):
+            if step.step == "entry":
+                running.append(replace(step, depth=len(running) + 1))
+            elif step.step == "exit":
+                running = running[:-1]
+            else:
+                running = [step]
+        return tuple(running)
+
+    def _next(self, steps: Steps, at: int) -> tuple[DepartureStep, ...]:
+        """What follows: one step, and of a block what was decided behind it."""
+        if at >= len(steps):
+            return (DepartureStep("end"),)
+        first = self._projection.step(steps[at])
+        if first.step != "block":
+            return (first,)
+        behind = (self._projection.step(number) for number in steps[at + 1 :])
+        decided = next((step for step in behind if step.step == "decided"), None)
+        return (first,) if decided is None else (first, decided)
+
+
+def _kept(kind: str, counted: Counted) -> Counter[Steps]:
+    return counted.trees if kind == "tree" else counted.ways
+
+
+def _seen(kind: str, counted: Counted) -> _Seen:
+    return [(steps, times, counted.error) for steps, times in _kept(kind, counted).items()]
+
+
+def _equal_steps(one: Steps, other: Steps) -> int:
+    """How many steps at their beginning are equal."""
+    for at, (mine, theirs) in enumerate(zip(one, other, strict=False)):
+        if mine != theirs:
+            return at
+    return min(len(one), len(other))
+
+
+def _only(
+    key: Key, mine: Tally, other: Replay, theirs: Tally, nearest: _Departures, *, is_a: bool
+) -> Failure:
+    """A chain that only one recording has."""
+    counted, entry = mine.chains[key], key[0][0]
+    same = others = 0
+    for their_key, one in theirs.chains.items():
+        if their_key[0][0] == entry:
+            same += one.count if one.error == counted.error else 0
+            others += one.count if one.error != counted.error else 0
+    succeeded = theirs.successes.get(entry)
+    return Failure(
+        entry,
+        counted.error,
+        counted.count if is_a else 0,
+        0 if is_a else counted.count,
+        counted.calls,
+        same,
+        others,
+        (succeeded.count if succeeded else 0) if other.facts.filters.success else None,
+        nearest.of(entry, counted, is_a=is_a),
+    )
+
+
+def _in_both(left: Tally, right: Tally, nearest_a: _Departures) -> Iterator[Failure]:
+    """The chains that both have, with where they part if no call went the same way."""
+    for key, one in left.chains.items():
+        other = right.chains.get(key)
+        if other is None:
+            continue
+        # of those that are not kept one may have gone the same way
+        is_whole = not (one.has_more or other.has_more)
+        departures = nearest_a.between(one, other) if is_whole else ()
+        yield Failure(
+            key[0][0], one.error, one.count, other.count, other.calls, departures=departures
+        )
+
+
+def _unseen(calls: tuple[ChainCall, ...], counted: Counted, *, is_a: bool) -> Failure:
+    """A chain that the other recording cannot have."""
+    a, b = (counted.count, 0) if is_a else (0, counted.count)
+    return Failure(calls[0].function if calls else "", counted.error, a, b, calls)
+
+
+def _in_order(failures: Iterator[Failure] | list[Failure]) -> list[Failure]:
+    """New errors first, then by entry function and error, the most frequent first."""
+    return sorted(
+        failures,
+        key=lambda one: (
+            *(one.same_error > 0, one.entry, one.error, -max(one.a, one.b)),
+            [(call.function, call.result) for call in one.calls],
+        ),
+    )
+
+
+def _compared(
+    path: Path, recording: Replay, tally: Tally, damage: str | None, only: frozenset[str]
+) -> Compared:
+    facts = recording.facts
+    return Compared(
+        str(path),
+        facts.release,
+        facts.machine,
+        facts.command,
+        len(facts.functions),
+        tally.calls,
+        tally.failed,
+        recording.settings.views.call_trace,
+        tuple(sorted(only)),
+        damage,
+        tuple(tally.warnings),
+    )
+
+
+def _notes(a: Replay, b: Replay) -> Iterator[str]:
+    """What the two cannot tell because they were made in other ways."""
+    one, other = a.settings, b.settings
+    if one.views.call_trace != other.views.call_trace:
+        lacking = "B" if one.views.call_trace else "A"
+        yield f"call trees are not compared: {lacking} was recorded without -T"
+    for option, name in (("-x", "allow_errors"), ("-X", "deny_errors"), ("-L", "longer_ns")):
+        if getattr(one.filters, name) != getattr(other.filters, name):
+            yield f"they were recorded with other {option}: what one left out, it does not have"
+    if a.facts.machine != b.facts.machine:
+        yield f"A is of {a.facts.machine}, B of {b.facts.machine}: entry functions have other names"

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``retsnoop-py diff A.rsn B.rsn``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.errors import DataError, UsageError
+from retsnoop_py.options.settings import diff_overrides
+from retsnoop_py.options.table import Words, options_of
+from retsnoop_py.options.views import output_format
+from retsnoop_py.settings import OutputFormat
+from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from retsnoop_py.recording.overrides import ReplayOverrides
+    from retsnoop_py.render.diff_types import Difference
+
+#: There is a difference: a result, no error. 1 is a bug of ours, 2 is diff(1)'s trouble.
+DIFFERENT = 3
+
+_TEXT = """
+Say what fails in recording B and not in A, and the other way round.
+
+Record the same program twice (-o FILE), on a kernel where it works and on one where it does not, \
+or before and after a change: what differs is shown by entry function, error and chain of failing \
+calls. Addresses, times and the compiler's suffixes (.isra.0) do not matter. Functions that only \
+one of the two traces are left out of the comparison, and named.
+
+With -T in both recordings (or --path) it is shown where a failing call first goes another way \
+than the nearest call of the other recording, be it one that succeeded.
+
+\b
+Examples:
+  retsnoop-py -T -c bpf -o good.rsn -- ./test      on the good kernel
+  retsnoop-py -T -c bpf -o bad.rsn -- ./test       on the bad one
+  retsnoop-py diff good.rsn bad.rsn
+  retsnoop-py diff -x EINVAL good.rsn bad.rsn      this error only
+  retsnoop-py diff -v good.rsn bad.rsn             what fails in both as well
+  retsnoop-py diff --format json good.rsn bad.rsn | jq '.only_b[].entry'
+
+Exit status: 0 for no difference, 3 for any; 64 and more for errors, as 65 for a damaged \
+recording, which is compared up to the damage.
+"""
+
+_USAGE = """Usage: retsnoop-py diff A.rsn B.rsn [-x ERROR]* [-X ERROR]* [-n NAME]* [-v] ...
+
+'retsnoop-py diff --help' explains all options."""
+
+
+class DiffRequest(Value):
+    """Two recordings to compare, and how to tell what differs."""
+
+    a: Path
+    b: Path
+    overrides: ReplayOverrides
+    json: bool
+    ascii: bool
+    verbose: int
+
+
+def request(words: Words, files: list[str]) -> DiffRequest:
+    """What the command line asks for. Raises :class:`UsageError`."""
+    if len(files) != 2:
+        raise UsageError(
+            f"diff needs two recordings, not {len(files)}",
+            "the one without the failure first: retsnoop-py diff A.rsn B.rsn",
+        )
+    return DiffRequest(
+        Path(files[0]),
+        Path(files[1]),
+        diff_overrides(words),
+        output_format(words.text("format")) is OutputFormat.JSON,
+        words.has("ascii"),
+        words.count("verbose"),
+    )
+
+
+def run(asked: DiffRequest) -> int:
+    """Compare them; 0 for no difference, 3 for any.
+
+    Raises InputError, UsageError and DataError, of a damaged one after what is before the damage
+    has been compared and shown.
+    """
+    from retsnoop_py.api.comparing import compare
+    from retsnoop_py.recording.replay import memory_limit
+    from retsnoop_py.terminal import Bar
+
+    bar = Bar("comparing", "calls", sys.stderr)
+    with bar, memory_limit(asked.a), memory_limit(asked.b):
+        found = compare(asked.a, asked.b, asked.overrides, bar.update)
+    _show(found, asked)
+    damages = [side.damage for side in (found.a, found.b) if side.damage]
+    if damages:
+        raise DataError("; ".join(damages), "everything before that byte has been compared")
+    return DIFFERENT if found.found else 0
+
+
+def _show(found: Difference, asked: DiffRequest) -> None:
+    if asked.json:
+        import msgspec
+
+        print(msgspec.json.encode(found).decode())
+        return
+    from retsnoop_py.render.difference import DifferencePage
+    from retsnoop_py.render.marks import Marks
+    from retsnoop_py.render.palette import Palette
+
+    marks = Marks.of(sys.stdout, ascii_only=asked.ascii)
+    page = DifferencePage(Palette.of(sys.stdout), marks, verbose=asked.verbose > 0)
+    for line in page.lines(found):
+        print(line)
+
+
+COMMAND = Command(
+    request=request,
+    options=options_of("diff"),
+    argument=Argument("A.rsn B.rsn", help="Two recordings made with -o.", many=True),
+    name="retsnoop-py diff",
+    synopsis="A.rsn B.rsn [OPTIONS]",
+    text=_TEXT,
+    usage=_USAGE,
+)
