@@ -264,7 +264,7 @@ def test_make_targets_a_page_names_exist() -> None:
 def test_the_keywords_of_the_python_interface_are_those_of_its_page() -> None:
     page = (ROOT / "docs/api.md").read_text()
     table = page[page.index("| for | keywords |") :].partition("\n\n")[0]
-    listed = set(re.findall(r"`(\w+)`", table)) - {"replay"}
+    listed = set(re.findall(r"`(\w+)`", table)) - {"replay", "diff"}
     for_a_caller = {"on_message", "handle_signals"}
     assert listed - for_a_caller - set(TraceOptions.__annotations__) == set()
     assert set(TraceOptions.__annotations__) - listed == set()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.cli.replay import complete
 from retsnoop_py.errors import DataError, UsageError
 from retsnoop_py.options.settings import diff_overrides
 from retsnoop_py.options.table import Words, options_of
@@ -118,7 +119,9 @@ def _show(found: Difference, asked: DiffRequest) -> None:
 COMMAND = Command(
     request=request,
     options=options_of("diff"),
-    argument=Argument("A.rsn B.rsn", help="Two recordings made with -o.", many=True),
+    argument=Argument(
+        "A.rsn B.rsn", help="Two recordings made with -o.", many=True, complete=complete
+    ),
     name="retsnoop-py diff",
     synopsis="A.rsn B.rsn [OPTIONS]",
     text=_TEXT,

@@ -31,6 +31,7 @@ from tests.unit.session.records import (
 import retsnoop_py as rs
 from retsnoop_py.api import tally
 from retsnoop_py.api.chains import plain_name
+from retsnoop_py.cli.completion import candidates
 from retsnoop_py.cli.main import main
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.recording.writer import RecordingWriter
@@ -421,3 +422,10 @@ def test_what_comes_from_a_recording_cannot_write_to_the_terminal(
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert r"map\x1b[2Jcreate" in out
+
+
+def test_the_shell_offers_recordings_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(GOLDEN)
+    for words in (["diff"], ["diff", "5.10.rsn"], ["diff", "-v", "5.10.rsn"]):
+        assert [one.text for one in candidates(words, "6.12-c")] == ["6.12-calls.rsn"]
+    assert "--allow-errors" in {one.text for one in candidates(["diff"], "--a")}

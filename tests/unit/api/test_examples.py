@@ -20,6 +20,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 @pytest.mark.parametrize("code", examples())
 def test_an_example_runs(code: str, tmp_path: Path) -> None:
     shutil.copy(GOLDEN / "6.12.rsn", tmp_path / "failure.rsn")
+    shutil.copy(GOLDEN / "5.10.rsn", tmp_path / "good.rsn")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=tmp_path,
