@@ -75,6 +75,8 @@ class Projection:
         self._same_code = same_code
         self._numbers: dict[tuple[str, str, str], int] = {}
         self._steps: list[DepartureStep] = []
+        self._calls: dict[ChainCall, ChainCall] = {}
+        self._pairs: dict[ChainCall, tuple[str, str]] = {}
 
     def step(self, number: int) -> DepartureStep:
         """The step of that number."""
@@ -89,17 +91,25 @@ class Projection:
             is_part = bool(calls) and calls[-1].function == name and call.function.name != name
             if is_part:  # of its caller, which the compiler split
                 continue
-            result, known = plain_result(call.result), name in self._shared
-            calls.append(ChainCall(name, result, error is not None, known))
+            calls.append(self._call(name, plain_result(call.result), error is not None))
             errors.append(error)
         first = next((at for at, c in enumerate(calls) if c.function in self._entries), len(calls))
         kept = [(c, e) for c, e in zip(calls[first:], errors[first:], strict=True) if c.both]
         return Chain(
             tuple(calls),
-            tuple([(call.function, call.result) for call, _ in kept]),
+            tuple([self._pairs[call] for call, _ in kept]),
             next((error for _, error in kept if error), None),
             next(filter(None, errors), ""),
         )
+
+    def _call(self, name: str, result: str, failed: bool) -> ChainCall:
+        """One object for all equal calls: chains have many, and are kept."""
+        call = ChainCall(name, result, failed, name in self._shared)
+        known = self._calls.get(call)
+        if known is None:
+            known = self._calls[call] = call
+            self._pairs[call] = name, result
+        return known
 
     def tree(self, events: Iterable[Event]) -> Steps | None:
         """The call tree, None where some of it is missing."""

@@ -226,11 +226,8 @@ def _only(
 ) -> Failure:
     """A chain that only one recording has."""
     counted, entry = mine.chains[key], key[0][0]
-    same = others = 0
-    for their_key, one in theirs.chains.items():
-        if their_key[0][0] == entry:
-            same += one.count if one.error == counted.error else 0
-            others += one.count if one.error != counted.error else 0
+    errors = theirs.errors.get(entry, Counter())
+    same = errors[counted.error]
     succeeded = theirs.successes.get(entry)
     return Failure(
         entry,
@@ -239,7 +236,7 @@ def _only(
         0 if is_a else counted.count,
         counted.calls,
         same,
-        others,
+        errors.total() - same,
         (succeeded.count if succeeded else 0) if other.facts.filters.success else None,
         nearest.of(entry, counted, is_a=is_a),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from retsnoop_py.api.chains import Chain, Key, Projection, Steps
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Counted", "Heard", "Tally"]
 
 #: Different chains of a recording that are kept; calls of further ones are only counted.
-_MOST_CHAINS = 50_000
+_MOST_CHAINS = 20_000
 #: Different call trees that are kept of a chain, and steps of all those of a recording.
 _MOST_TREES = 16
 _ALL_STEPS = 1 << 21
@@ -69,6 +70,14 @@ class Tally:
         self.unseen: dict[tuple[ChainCall, ...], Counted] = {}
         self.calls = self.failed = self.uncounted = 0
         self.warnings: list[str] = []
+
+    @cached_property
+    def errors(self) -> dict[str, Counter[str]]:
+        """How many calls of each entry function failed, by their errors; when all is read."""
+        found: dict[str, Counter[str]] = {}
+        for key, counted in self.chains.items():
+            found.setdefault(key[0][0], Counter())[counted.error] += counted.count
+        return found
 
     def read(self, recording: Replay) -> str | None:
         """Count all of it; where and why it is damaged, None if it is not."""
