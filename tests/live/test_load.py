@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Objects made to be refused, loaded on each kernel: verdict, reason and line of every part.
+
+What is to come of a part stands behind the line of its source that has to be named::
+
+    return data[12]; // refused: packet-bounds
+    } arena SEC(".maps"); // refused: map-type-unsupported -6.8
+
+``-6.8``: up to that Linux; ``6.9-``: from it on; all of them otherwise. What has no such remark
+loads everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from tests.live.support import TOOL, series
+
+from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.load import since
+from retsnoop_py.vm.machine import Machine
+
+OBJECTS = Path(__file__).parent / "objects"
+ROOT = Path(__file__).parents[2]
+INCLUDES = (ROOT / "build/libbpf/include", Path("/usr/include/x86_64-linux-gnu"))
+
+FUNCTION = re.compile(r"(?:__attribute__\(\(\w+\)\) )?int (?:BPF_PROG\()?(\w+)\(?")
+MAP = re.compile(r"\} (\w+) SEC\(\"\.maps\"\)|(?:PAGES|TABLE)\((\w+),")
+EXTERN = re.compile(r"extern .*?(\w+)(?:\([^)]*\))? __ksym")
+REMARK = re.compile(r"(attach )?(refused|blocked): ([\w-]+)(?: (-)?(\d+)\.(\d+)(-)?)?")
+
+#: What is found where the program has been followed to its end, at no line of its own.
+WITHOUT_LINE = {"stack-size"}
+ENUMS = (
+    ("helpers", "bpf_func_id", "BPF_FUNC_"),
+    ("map_types", "bpf_map_type", "BPF_MAP_TYPE_"),
+    ("program_types", "bpf_prog_type", "BPF_PROG_TYPE_"),
+    ("attach_types", "bpf_attach_type", "BPF_"),
+)
+
+#: Verdict, reason, and the line that has to be named, 0 where none is.
+Outcome = tuple[str, str, int]
+
+
+def expected(release: tuple[int, int]) -> dict[tuple[str, str, str], Outcome]:
+    """What the remarks in the sources say of each part on this Linux."""
+    found: dict[tuple[str, str, str], Outcome] = {}
+    for source in sorted(OBJECTS.glob("*.bpf.c")):
+        function = ""
+        for number, line in enumerate(source.read_text().splitlines(), 1):
+            code, _, remark = line.partition("// ")
+            kind, name, at = "program", function, number
+            if match := MAP.search(code):
+                kind, name, at = "map", match[1] or match[2], 0
+            elif match := EXTERN.match(code):
+                kind, name, at = "extern", match[1], 0
+            elif match := FUNCTION.match(code):
+                kind, name = "program", match[1]
+                function = name
+            for told in REMARK.finditer(remark):
+                bound = (int(told[5]), int(told[6])) if told[5] else (0, 0)
+                if (told[4] and release > bound) or (told[7] and release < bound):
+                    continue
+                part = "attach" if told[1] else kind
+                line_told = 0 if told[3] in WITHOUT_LINE else at
+                found[source.stem + ".o", part, name] = (told[2], told[3], line_told)
+    return found
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """All objects, compiled where a guest sees them, too."""
+    folder = tmp_path_factory.mktemp("objects")
+    made = []
+    for source in sorted(OBJECTS.glob("*.bpf.c")):
+        made.append(folder / f"{source.stem}.o")
+        argv = ["clang", "-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]
+        argv += [word for path in INCLUDES for word in ("-I", str(path))]
+        argv += ["-D__TARGET_ARCH_x86", "-c", str(source), "-o", str(made[-1])]
+        subprocess.run(argv, check=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def results(machine: Machine, objects: list[Path]) -> list[dict[str, Any]]:
+    """One run over all objects."""
+    words = [TOOL, "load", "--attach", "--format", "json", *map(str, objects)]
+    done = machine.run(words, timeout=300)
+    assert done.status == 2, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def part_of(result: dict[str, Any]) -> tuple[str, str, str]:
+    return Path(result["object"]).name, result["kind"], result.get("name", "")
+
+
+def test_every_part_has_its_verdict_reason_and_line(
+    machine: Machine, results: list[dict[str, Any]]
+) -> None:
+    wanted = expected(series(machine))
+    assert len(wanted) > 40
+    wrong = []
+    for result in results:
+        part = part_of(result)
+        if part == ("btf.bpf.o", "btf", ""):
+            continue
+        verdict, reason, line = wanted.pop(part, ("ok", "", 0))
+        seen = (result["verdict"], result.get("reason", ""))
+        if seen == ("unattached", ""):
+            seen = ("ok", "")
+        told = result.get("source", {}).get("line", 0)
+        if seen != (verdict, reason) or (line and told != line):
+            wrong.append((part, (verdict, reason, line), (*seen, told), result))
+    assert not wrong, "\n".join(map(str, wrong))
+    assert not wanted, "never seen"
+
+
+def test_what_is_said_names_what_matters_here(
+    machine: Machine, results: list[dict[str, Any]]
+) -> None:
+    said = {part_of(one)[1:]: one["explanation"] for one in results if "explanation" in one}
+    release = series(machine)
+    gone = said["program", "field_gone"]
+    assert "struct task_struct.no_such_field" in gone["reason"]
+    assert "bpf_core_field_exists()" in gone["suggestion"]
+    if release >= (6, 7):
+        renamed = said["program", "field_renamed"]
+        assert "struct inode.i_atime.tv_sec" in renamed["reason"]
+        assert "i_atime_sec" in renamed["suggestion"]
+    if release < (5, 17):
+        assert "came with Linux 5.17" in said["program", "helper_of_5_17"]["reason"]
+    if release < (6, 9):
+        assert "BPF_MAP_TYPE_ARENA" in said["map", "arena_of_6_9"]["reason"]
+    lost = said["program", "packet_check_lost"]
+    assert "bpf_xdp_adjust_head()" in lost["reason"]
+    assert [step["role"] for step in lost["evidence"]] == ["made", "lost"]
+    assert lost["place"]["text"] == "return data[12] ? XDP_PASS : XDP_DROP;"
+    assert bool(lost.get("kernel")) is (release >= (7, 3))
+    assert "did you mean 'kprobe/vfs_read'" in said["program", "section_mistyped"]["reason"].lower()
+
+
+def test_this_linux_has_what_since_toml_says(machine: Machine) -> None:
+    """Neither later nor earlier than there; what it does not know yet is no error."""
+    copy = machine.share / "vmlinux.btf"
+    assert machine.run(["cp", "/sys/kernel/btf/vmlinux", str(copy)]).status == 0
+    btf, release = Btf(copy.read_bytes()), series(machine)
+    for kind, enum, prefix in ENUMS:
+        type_id = btf.find(enum, Kind.ENUM)
+        assert type_id is not None, enum
+        here = {name.removeprefix(prefix) for name in btf.enumerators(type_id)}
+        rows = since.table(kind)
+        assert {row.name for row in rows if row.release <= release} <= here
+        assert here.isdisjoint(row.name for row in rows if row.release > release)
+    late = [row.name for row in since.table("kfuncs") if row.release > release]
+    assert not btf.functions(late)
+
+
+def test_instructions_are_counted_and_refused_btf_is_told(results: list[dict[str, Any]]) -> None:
+    seen = {part_of(one): one for one in results}
+    assert seen["btf.bpf.o", "btf", ""]["reason"] == "btf-refused"
+    assert seen["flow.bpf.o", "program", "loop_bounded"]["instructions"] > 300
+    assert seen["limits.bpf.o", "program", "too_large"]["instructions"] > 1_000_000
+    assert seen["limits.bpf.o", "program", "too_large"]["errno"] == "E2BIG"
+
+
+def test_shapes_rights_and_bad_input(machine: Machine, objects: list[Path]) -> None:
+    shape = next(one for one in objects if one.name == "shape.bpf.o")
+    done = machine.run(
+        [TOOL, "load", str(shape), "--set", "old:is_modern=0", "--set", "new:is_modern=1"]
+    )
+    assert done.status == 2, done.err
+    rows = [line.split() for line in done.out.splitlines() if "program by_switch" in line]
+    assert [row[-3:-1] for row in rows] == [["[old]", "ok"], ["[new]", "EINVAL"]], done.out
+    assert "CO-RE relocation" in done.out
+    nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    denied = machine.run([*nobody, "--bounding-set", "-all", TOOL, "load", str(shape)])
+    assert denied.status == 2, denied.err
+    assert "CAP_BPF and CAP_PERFMON are missing" in denied.out
+    assert machine.run([TOOL, "load", str(shape), "--set", "nope=1"]).status == 66
+    assert machine.run([TOOL, "load", "/nowhere.o"]).status == 66
+    broken = machine.share / "broken.bpf.o"
+    broken.write_bytes(shape.read_bytes()[:300])
+    wrong = machine.run([TOOL, "load", str(broken), sys.executable])
+    assert wrong.status == 2, wrong.err
+    assert "Not a BPF object" in wrong.out
+
+
+@pytest.fixture
+def release_without_guest(machine: Machine) -> str:
+    """The kernel's release, the shared guest being down so that one VM is up at a time."""
+    machine.close()
+    return machine.release
+
+
+@pytest.mark.one_kernel
+def test_a_matrix_with_expectations_reports_and_a_baseline(
+    release_without_guest: str, objects: list[Path], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    kernel = request.node.callspec.params["machine"]
+    chosen = [str(one) for one in objects if one.name in ("license.bpf.o", "shape.bpf.o")]
+    expect = tmp_path / "known"
+    expect.write_text(f"{kernel} license.bpf.o helper_for_gpl helper-gpl # on purpose\n")
+    junit = tmp_path / "load.xml"
+    argv = [TOOL, "load", *chosen, "--on", kernel, "--expect", str(expect), "--junit", str(junit)]
+    argv += ["--format", "json", "--logs", str(tmp_path / "logs"), "--github"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["release"] for one in results} == {release_without_guest}
+    (suite,) = ET.parse(junit).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == (str(len(results)), "1")
+    assert "::error file=" in done.stderr
+    log = tmp_path / "logs" / kernel / "license.bpf.o.helper_for_gpl.log"
+    assert "GPL" in log.read_text()
