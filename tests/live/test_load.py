@@ -76,7 +76,7 @@ def expected(release: tuple[int, int]) -> dict[tuple[str, str, str], Outcome]:
 
 @pytest.fixture(scope="session")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """All objects, compiled where a guest sees them, too."""
+    """All objects, compiled before a guest boots: what comes later it may not see."""
     folder = tmp_path_factory.mktemp("objects")
     made = []
     for source in sorted(OBJECTS.glob("*.bpf.c")):
@@ -106,6 +106,9 @@ def test_every_part_has_its_verdict_reason_and_line(
 ) -> None:
     wanted = expected(series(machine))
     assert len(wanted) > 40
+    flags = machine.run(["grep", "-m1", "^flags", "/proc/cpuinfo"]).out.split()
+    if series(machine) >= (7, 2) and "cx16" not in flags:  # see docs/known-issues.md
+        wanted["maps.bpf.o", "map", "arena_of_6_9"] = ("refused", "map-too-large", 0)
     wrong = []
     for result in results:
         part = part_of(result)
@@ -141,7 +144,7 @@ def test_what_is_said_names_what_matters_here(
     lost = said["program", "packet_check_lost"]
     assert "bpf_xdp_adjust_head()" in lost["reason"]
     assert [step["role"] for step in lost["evidence"]] == ["made", "lost"]
-    assert lost["place"]["text"] == "return data[12] ? XDP_PASS : XDP_DROP;"
+    assert lost["place"]["text"].startswith("return data[12] ? XDP_PASS : XDP_DROP;")
     assert bool(lost.get("kernel")) is (release >= (7, 3))
     assert "did you mean 'kprobe/vfs_read'" in said["program", "section_mistyped"]["reason"].lower()
 
@@ -180,7 +183,10 @@ def test_shapes_rights_and_bad_input(machine: Machine, objects: list[Path]) -> N
     assert [row[-3:-1] for row in rows] == [["[old]", "ok"], ["[new]", "EINVAL"]], done.out
     assert "CO-RE relocation" in done.out
     nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-    denied = machine.run([*nobody, "--bounding-set", "-all", TOOL, "load", str(shape)])
+    assert machine.run([*nobody, TOOL, "load", str(shape)]).status == 66, "a folder of root's"
+    readable = "/run/shape.bpf.o"
+    assert machine.run(["install", "-m", "644", str(shape), readable]).status == 0
+    denied = machine.run([*nobody, "--bounding-set", "-all", TOOL, "load", readable])
     assert denied.status == 2, denied.err
     assert "CAP_BPF and CAP_PERFMON are missing" in denied.out
     assert machine.run([TOOL, "load", str(shape), "--set", "nope=1"]).status == 66

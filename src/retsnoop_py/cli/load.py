@@ -261,10 +261,13 @@ def _path(words: Words, name: str) -> Path | None:
 
 
 def _object_path(word: str) -> Path:
-    path = Path(word)
-    if not path.is_file():
-        raise InputError(f"{word}: no such file")
-    return path.absolute()
+    path = Path(word).absolute()
+    try:
+        with path.open("rb"):
+            return path
+    except OSError as err:
+        hint = "it must be a compiled BPF object that this user may read"
+        raise InputError(f"{word}: {err.strerror}", hint) from err
 
 
 def _number(option: str, word: str | None, default: float) -> float:

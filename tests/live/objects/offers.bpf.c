@@ -89,9 +89,9 @@ int field_guarded(void *ctx)
 }
 
 SEC("tp_btf/task_newtask")
-int BPF_PROG(kfunc_of_6_2, struct task_struct *task, __u64 flags) // blocked: kfunc-missing -6.1
+int BPF_PROG(kfunc_of_6_2, struct task_struct *task, __u64 flags)
 {
-	struct task_struct *held = bpf_task_acquire(task);
+	struct task_struct *held = bpf_task_acquire(task); // blocked: kfunc-missing -6.1
 
 	if (held)
 		bpf_task_release(held);
