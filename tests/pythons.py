@@ -156,7 +156,7 @@ class Root:
                 copy = target / name
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(HERE / name, copy)
-        for built in ("build/libbpf", "build/bpf"):
+        for built in ("build/libbpf", "build/bpf", "src/retsnoop_py/bpf"):
             shutil.rmtree(target / built, ignore_errors=True)
             shutil.copytree(HERE / built, target / built)
 
