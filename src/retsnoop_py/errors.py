@@ -15,9 +15,9 @@ The statuses follow sysexits(3) so that a script can tell them apart::
     ├── CommandNotExecutable   126   the command to run cannot be executed
     └── Interrupted            130   Ctrl-C before anything was traced
 
-``retsnoop-py vm run`` adds its own, see :mod:`retsnoop_py.vm.errors`; ``load`` ends with 2 where
-something was refused and 3 where it is not as expected, ``diff`` with 3 where there is a
-difference: these are results, no errors.
+``retsnoop-py vm run`` adds its own, see :mod:`retsnoop_py.vm.errors`; ``load`` and ``--on`` end
+with 2 where something was refused or failed somewhere, these and a trace with 3 where it is not as
+expected, ``diff`` with 3 where there is a difference: these are results, no errors.
 """
 
 from __future__ import annotations

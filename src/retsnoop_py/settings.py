@@ -148,6 +148,18 @@ class ResultSettings(Value):
     no_failure: Path | None = None
 
 
+class VerdictSettings(Value):
+    """Which failures make the exit status: ``--fail-on``, ``--expect``, ``--expect-none``.
+
+    Error numbers, positive; 0 stands for NULL. ``fail_on_any``: all errors but the expected ones.
+    """
+
+    fail_on: frozenset[int] = frozenset()
+    fail_on_any: bool = False
+    expect: frozenset[int] = frozenset()
+    expect_none: bool = False
+
+
 class Settings(Value):
     """The whole command line of a trace or a replay."""
 
@@ -183,3 +195,6 @@ class Settings(Value):
     #: Whether system-wide settings may be changed for a moment to attach and detach faster.
     system_changes: bool = True
     results: ResultSettings = ResultSettings()
+    verdict: VerdictSettings = VerdictSettings()
+    #: Where what came of the run is written as JSON.
+    summary: Path | None = None

@@ -18,6 +18,7 @@ from retsnoop_py.listener import Listener, listening
 from retsnoop_py.options.settings import replay_overrides, trace_settings
 
 if TYPE_CHECKING:
+    from retsnoop_py.capture.run import Ended
     from retsnoop_py.recording.replay import Replay
     from retsnoop_py.session.facts import StreamFacts
     from retsnoop_py.session.report import Report
@@ -143,7 +144,7 @@ class Run:
         self._sink = _Collected(self._told.say)
         self._signals = StopSignals()
         self._handles_signals = handle_signals
-        self._steps: Generator[None, None, int] | None = None
+        self._steps: Generator[None, None, Ended] | None = None
         self._is_over = False
         #: The command's exit status, 128+N if signal N ended it; 0 for a run without one that
         #: ended well, 74 if the recording could not be written. None until the run is over.
@@ -239,7 +240,7 @@ class Run:
             with listening(self._told):
                 next(self._steps)
         except StopIteration as end:
-            self.exit_status = end.value
+            self.exit_status = end.value.exit_status
             self._is_over = True
         except BaseException:
             self._is_over = True

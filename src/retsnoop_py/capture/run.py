@@ -65,16 +65,32 @@ class _Run(Value):
     warnings: tuple[str, ...] = ()
 
 
+class Ended(Value):
+    """How a run ended.
+
+    ``status``: 74 if the recording could not be written, else 0. ``command``: the command's exit
+    status, 128+N if signal N ended it or could not; None without a command.
+    """
+
+    status: int
+    command: int | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """Ours, where nothing else was asked for."""
+        return self.status or self.command or 0
+
+
 def run(
     settings: Settings, make_sink: SinkMaker, signals: StopSignals
-) -> Generator[None, None, int]:
+) -> Generator[None, None, Ended]:
     """Trace as ``settings`` say until they are met, the command ends or somebody says stop.
 
-    Rests when tracing has begun and whenever the sink was given something. Gives the exit status:
-    the command's own, or 0 without a command. A command that outlives the tracing (``--count``,
-    ``--for``) is waited for; one whose run is closed is told to end. ``signals`` may be entered
-    already, or be left alone by who handles signals himself. Raises the errors of
-    :mod:`retsnoop_py.errors`; whatever was attached is detached on every way out.
+    Rests when tracing has begun and whenever the sink was given something. Gives how it ended. A
+    command that outlives the tracing (``--count``, ``--for``) is waited for; one whose run is
+    closed is told to end. ``signals`` may be entered already, or be left alone by who handles
+    signals himself. Raises the errors of :mod:`retsnoop_py.errors`; whatever was attached is
+    detached on every way out.
     """
     require_rights()
     with ExitStack() as stack:
@@ -91,14 +107,14 @@ def run(
                 command.wait_after(signal.SIGTERM, lambda: 2)
             raise
         if command is None:
-            return status
+            return Ended(status)
         if not (signals.requested or command.ended()):
             messages.lifecycle("The command goes on, untraced.")
             command.wait(lambda: bool(signals.requested))
         if signals.requested and not command.wait_after(signals.requested, lambda: signals.count):
             messages.left_alone(command.pid)
-            return status or 128 + signals.requested
-        return status or command.exit_status
+            return Ended(status, 128 + signals.requested)
+        return Ended(status, command.exit_status)
 
 
 @contextmanager

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import InputError, OutputError, UsageError
+from retsnoop_py.options import values
 from retsnoop_py.options.table import (
     EXTRA,
     FILTERING,
+    HOST,
     RUN_MODE,
     TARGETING,
     Option,
@@ -56,37 +58,12 @@ _USAGE = """Usage: retsnoop-py load OBJECT... [--on KERNEL,...] [--attach] [--pr
 #: Exit statuses beside those of errors.
 REFUSED = 2
 UNEXPECTED = 3
-_HERE = "host"
+_HERE = HOST
 _GROWTH = 10.0
-_TIMEOUT = 600.0
 
 
-def complete_kernels(incomplete: str) -> list[str]:
-    """Kernels behind the last comma, for the shell."""
-    from retsnoop_py.errors import RetsnoopError
-    from retsnoop_py.vm.catalog import catalog
-
-    before, comma, begun = incomplete.rpartition(",")
-    try:
-        known = [*catalog(), _HERE]
-    except RetsnoopError:  # the command itself will tell
-        known = [_HERE]
-    return [before + comma + name for name in known if name.startswith(begun)]
-
-
-_SHARED = options_of("load")
-#: Of this command alone: those before --format in the help, and those behind it.
+#: Of this command alone: those behind --on in the help, and those behind --timeout.
 _FIRST = (
-    Option(
-        ("--on",),
-        Takes.MANY,
-        "Load in guests with these kernels: names of 'vm list', bzImages, or host for the "
-        "kernel that runs here. May be repeated.",
-        metavar="KERNEL,...",
-        panel=TARGETING,
-        complete=complete_kernels,
-        commands=("load",),
-    ),
     Option(
         ("--prog",),
         Takes.MANY,
@@ -121,22 +98,6 @@ _FIRST = (
     ),
 )
 _THEN = (
-    Option(
-        ("--jobs",),
-        Takes.ONE,
-        "Guests at a time (one per core).",
-        metavar="N",
-        panel=RUN_MODE,
-        commands=("load",),
-    ),
-    Option(
-        ("--timeout",),
-        Takes.ONE,
-        "For all loads of one kernel (600); a guest that takes longer is given up.",
-        metavar="SECONDS",
-        panel=RUN_MODE,
-        commands=("load",),
-    ),
     Option(
         ("--expect",),
         Takes.ONE,
@@ -202,6 +163,11 @@ _THEN = (
 )
 
 
+_ROWS = {option.name: option for option in options_of("load")}
+_RUNNING = tuple([_ROWS[name] for name in ("format", "jobs", "timeout")])
+_REST = tuple([one for one in _ROWS.values() if one not in _RUNNING and one.name != "on"])
+
+
 class LoadRequest(Value):
     """What to load where, and what to make of it."""
 
@@ -231,22 +197,20 @@ def request(words: Words, objects: list[str]) -> LoadRequest:
         raise UsageError("no object to load", "retsnoop-py load OBJECT.bpf.o [--on KERNEL,...]")
     if form not in (None, "text", "json"):
         raise UsageError(f"unknown --format '{form}'", "text or json")
-    kernels = [name for word in on for name in word.split(",") if name]
-    if on and not kernels:
-        raise UsageError("--on: the name of a kernel is missing", "'retsnoop-py vm list' has them")
+    kernels = values.kernels(on)
     return LoadRequest(
         tuple(_object_path(word) for word in objects),
-        _sharded(tuple(dict.fromkeys(kernels)) or (_HERE,), words.text("shard")),
+        _sharded(kernels or (_HERE,), words.text("shard")),
         tuple(words.texts("prog")),
         tuple(words.texts("map")),
         tuple(words.texts("set")),
         words.has("attach"),
         form == "json",
-        int(_number("--jobs", words.text("jobs"), os.cpu_count() or 1)),
-        _number("--timeout", words.text("timeout"), _TIMEOUT),
+        values.jobs(words.text("jobs")),
+        values.timeout(words.text("timeout")),
         _path(words, "expect"),
         _path(words, "baseline"),
-        _number("--growth", words.text("growth"), _GROWTH),
+        values.positive("--growth", words.text("growth"), _GROWTH),
         _path(words, "junit"),
         words.has("github"),
         Path(logs) if logs else None,
@@ -268,18 +232,6 @@ def _object_path(word: str) -> Path:
     except OSError as err:
         hint = "it must be a compiled BPF object that this user may read"
         raise InputError(f"{word}: {err.strerror}", hint) from err
-
-
-def _number(option: str, word: str | None, default: float) -> float:
-    if word is None:
-        return default
-    try:
-        value = float(word)
-    except ValueError:
-        raise UsageError(f"{option} {word}: not a number") from None
-    if not 0 < value < 1e9:
-        raise UsageError(f"{option} {word}: must be more than 0")
-    return value
 
 
 def _sharded(kernels: tuple[str, ...], shard: str | None) -> tuple[str, ...]:
@@ -349,13 +301,18 @@ def _here(asked: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
 
 
 def _there(asked: LoadRequest, guests: Sequence[str]) -> Iterator[LoadResult]:
-    from retsnoop_py.load.guests import load_in_guests, prepare_kernel
-    from retsnoop_py.terminal import Bar
+    from contextlib import ExitStack, closing
 
-    kernels = [(name, prepare_kernel(name)) for name in guests]
-    with Bar("loading on", "kernels", sys.stderr) as bar:
+    from retsnoop_py.cli.guest_signals import ended_by_signals
+    from retsnoop_py.load.guests import load_in_guests
+    from retsnoop_py.terminal import Bar
+    from retsnoop_py.vm.several import prepare
+
+    with ended_by_signals(), Bar("loading on", "kernels", sys.stderr) as bar, ExitStack() as stack:
+        kernels = prepare(guests)
         bar.update(0, len(kernels))
-        found = load_in_guests(kernels, _argv(asked), asked.jobs, asked.timeout)
+        begun = load_in_guests(kernels, _argv(asked), asked.jobs, asked.timeout)
+        found = stack.enter_context(closing(begun))
         for done, (_, results) in enumerate(found, 1):
             yield from results
             bar.update(done, len(kernels))
@@ -449,7 +406,7 @@ def _status(
 
 COMMAND = Command(
     request=request,
-    options=(*_FIRST, _SHARED[0], *_THEN, *_SHARED[1:]),
+    options=(_ROWS["on"], *_FIRST, *_RUNNING, *_THEN, *_REST),
     argument=Argument("OBJECT...", help="Compiled BPF objects.", many=True),
     name="retsnoop-py load",
     synopsis="OBJECT... [OPTIONS]",

@@ -140,7 +140,7 @@ def _job(words: list[str]) -> Job:
 
 def _trace(words: list[str]) -> Job:
     from retsnoop_py.cli import positional, tables, trace
-    from retsnoop_py.cli.argv import normalise
+    from retsnoop_py.cli.argv import SEE_HELP, normalise
 
     line = normalise(words, tables.trace_table())
     if line.words and line.words[0].text == "replay":
@@ -155,6 +155,14 @@ def _trace(words: list[str]) -> Job:
     if line.command == ():
         raise UsageError("no command behind --", "retsnoop-py ... -- CMD ARG..., or leave -- out")
     settings = trace.COMMAND.call(line)
+    if line.has("on"):
+        from retsnoop_py.cli import on
+
+        asked = on.request(line, settings)
+        return Job(lambda: on.run(asked), settings.verbose)
+    for name in ("jobs", "timeout"):
+        if line.has(name):
+            raise UsageError(f"--{name} is of guests, and there are none without --on", SEE_HELP)
     return Job(lambda: _run_trace(settings), settings.verbose)
 
 

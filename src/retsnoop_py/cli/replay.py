@@ -59,16 +59,19 @@ def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> in
     ``err`` gets the live run's warnings and what was asked for but not captured. Raises
     InputError and DataError; everything before has been written then.
     """
+    from retsnoop_py.cli.verdict import Judge
     from retsnoop_py.recording.replay import Replay, memory_limit
     from retsnoop_py.render.printer import Printer
 
+    judge = Judge(overrides.verdict)
     with memory_limit(path):
         replayed = Replay(path, overrides)
         for sentence in replayed.missing:
             err.write(f"NOTE: {sentence}\n")
-        for _ in replayed.play(lambda facts, settings: Printer(facts, settings, out, err)):
+        sink = judge.caught.sink(lambda facts, settings: Printer(facts, settings, out, err))
+        for _ in replayed.play(sink):
             pass
-    return 0
+    return judge.status(0, None)
 
 
 def complete(incomplete: str) -> list[str]:

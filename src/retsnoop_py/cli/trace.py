@@ -35,6 +35,8 @@ Examples:
   sudo retsnoop-py --user "$USER" -c bpf -- ./loader      ./loader is not root
   retsnoop-py -e '*sys_bpf' -a '*bpf*' -n systemd -x ENOMEM
   retsnoop-py -e tcp_connect -S -L 10      calls over 10 ms, good or bad
+  retsnoop-py --on 5.10,7.2 -c bpf -- ./test.sh     on two kernels, in guests
+  retsnoop-py -c bpf --expect-none -- ./test.sh     status 3 if anything fails
   retsnoop-py functions -c bpf             what would be traced, and how?
   retsnoop-py -c bpf -o bpf.rsn -- CMD     record; to show it again:
   retsnoop-py replay bpf.rsn
@@ -84,21 +86,26 @@ def request(words: Words, _: list[str]) -> Settings:
 
 
 def run(settings: Settings) -> int:
-    """Trace and print until it is over; the exit status. Raises what a live run raises."""
+    """Trace and print until it is over; the exit status. Raises what a live run raises.
+
+    OutputError too if the summary cannot be written.
+    """
     from retsnoop_py.capture.limits import return_large_memory
     from retsnoop_py.capture.run import run as live_run
     from retsnoop_py.capture.signals import StopSignals
+    from retsnoop_py.cli.verdict import Judge
 
     return_large_memory()
     if settings.dry_run:
         return _dry_run(settings)
+    judge = Judge(settings.verdict, settings.summary)
     with StopSignals() as signals:
-        steps = live_run(settings, _printer, signals)
+        steps = live_run(settings, judge.caught.sink(_printer), signals)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                return int(end.value)
+                return judge.status(end.value.status, end.value.command)
 
 
 def _printer(facts: StreamFacts, settings: Settings) -> Printer:

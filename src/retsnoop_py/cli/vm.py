@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retsnoop_py.cli.guest_signals import ended_by_signals, heeded
 from retsnoop_py.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def run(  # noqa: PLR0913 - one parameter per option
         if not folder.is_dir():
             raise UsageError(f"--rw {folder}: not a directory", "create it first")
     chosen = _choose(kernel, modules, debug_info)
-    with _ended_by_signals():
+    with ended_by_signals():
         machine = Machine(chosen, memory=size, cpus=cpus, shares=rw, debug=debug_info)
         with machine:
             if verbose:
@@ -163,7 +164,7 @@ def fetch(
 
     for name in kernels:
         known.known(name)
-    with _ended_by_signals():
+    with ended_by_signals():
         for name in kernels:
             known.fetch(name, debug_info)
     return 0
@@ -253,35 +254,6 @@ def _attend(machine: Machine, argv: list[str], timeout: float | None) -> int:
         return command.wait(timeout, _write).status
 
 
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Until a command runs, the first signal ends what is under way: a download, a boot.
-
-    What was begun is cleared away then; a second signal of the kind does what it does by itself.
-    SIGINT counts although a shell script that started us with ``&`` has it ignored; SIGHUP does
-    not where nohup(1) has.
-    """
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        if number == signal.SIGINT:
-            raise Interrupted("interrupted")
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, stop) for number in _heeded(signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _heeded(*more: signal.Signals) -> list[signal.Signals]:
-    """SIGINT, ``more``, and SIGHUP unless it is ignored."""
-    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    return [signal.SIGINT, *more, *([signal.SIGHUP] if hangs_up else [])]
-
-
 def _write(stream: int, data: bytes) -> None:
     target = sys.stdout if stream == 1 else sys.stderr
     target.buffer.write(data)
@@ -310,7 +282,7 @@ def _signals_passed_to(command: Command) -> Iterator[None]:
             raise Interrupted("interrupted")
         command.send_signal(number)
 
-    numbers = _heeded(signal.SIGTERM, signal.SIGQUIT)
+    numbers = heeded(signal.SIGTERM, signal.SIGQUIT)
     before = {number: signal.signal(number, pass_on) for number in numbers}
     try:
         yield

@@ -4,75 +4,46 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from pathlib import Path
+from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.load.model import VERSION, Explanation, LoadResult
-from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmError, VmTimeout
-from retsnoop_py.vm.kernels import Kernel, ensure, from_path
+from retsnoop_py.vm.errors import KernelCrashed, VmError, VmTimeout
+from retsnoop_py.vm.kernels import Kernel
 from retsnoop_py.vm.machine import Machine
+from retsnoop_py.vm.several import in_guests
 
-__all__ = ["load_in_guests", "prepare_kernel"]
+__all__ = ["load_in_guests"]
 
 #: Lines of a console that tell why a kernel went down.
 _CONSOLE = 12
 
 
-def prepare_kernel(name: str) -> Kernel:
-    """The kernel called so, or the image at that path; fetched if it is not in the cache.
-
-    Raises InputError for one that is not known, UnavailableError where it cannot be fetched.
-    """
-    if "/" in name or Path(name).is_file():
-        return from_path(Path(name).expanduser(), None)
-    return ensure(name)
-
-
 def load_in_guests(
     kernels: Sequence[tuple[str, Kernel]], argv: Sequence[str], jobs: int, timeout: float
-) -> Iterator[tuple[str, list[LoadResult]]]:
+) -> Generator[tuple[str, list[LoadResult]]]:
     """Run ``retsnoop-py load`` with ``argv`` on each kernel, ``jobs`` guests at a time.
 
-    Gives each kernel's results when it is done, in whatever order they come. A guest that does not
-    boot, goes down or takes longer than ``timeout`` seconds is a result of its own.
+    Gives each kernel's results in the order of ``kernels``. A guest that does not boot, goes down
+    or takes longer than ``timeout`` seconds is a result of its own.
     """
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        running: dict[Future[list[LoadResult]], str] = {}
-        stop: list[bool] = []
-        for name, kernel in kernels:
-            running[pool.submit(_one, name, kernel, argv, timeout, stop)] = name
-        try:
-            while running:
-                done, _ = wait(running, return_when=FIRST_COMPLETED, timeout=0.5)
-                for future in done:
-                    yield running.pop(future), future.result()
-        finally:
-            stop.append(True)
-            for future in running:
-                future.cancel()
-
-
-def _one(
-    name: str, kernel: Kernel, argv: Sequence[str], timeout: float, stop: list[bool]
-) -> list[LoadResult]:
-    if stop:
-        return []
     words = [sys.executable, "-m", "retsnoop_py", "load", "--format", "json", *argv]
-    try:
-        with Machine(kernel, cpus=1) as machine:
-            command = machine.start(words)
-            result = command.wait(timeout)
-            return _decoded(name, machine.release, result.stdout, result.err, result.status)
-    except BootFailed as error:
-        return [_kernel_failed(name, kernel.release, "unbooted", error)]
-    except KernelCrashed as error:
+
+    def visit(name: str, machine: Machine) -> list[LoadResult]:
+        result = machine.start(words).wait(timeout)
+        return _decoded(name, machine.release, result.stdout, result.err, result.status)
+
+    return in_guests(kernels, visit, _failed, jobs)
+
+
+def _failed(name: str, kernel: Kernel, error: RetsnoopError) -> list[LoadResult]:
+    if isinstance(error, KernelCrashed):
         return _broken_off(name, kernel.release, "crashed", error)
-    except VmTimeout as error:
+    if isinstance(error, VmTimeout):
         return _broken_off(name, kernel.release, "timeout", error)
+    return [_kernel_failed(name, kernel.release, "unbooted", error)]
 
 
 def _decoded(name: str, release: str, out: bytes, err: str, status: int) -> list[LoadResult]:

@@ -14,7 +14,7 @@ from retsnoop_py.errors import UsageError
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.options import config, values, views
 from retsnoop_py.options.table import Words, options_of
-from retsnoop_py.settings import SelectionSettings, Settings
+from retsnoop_py.settings import SelectionSettings, Settings, VerdictSettings
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
@@ -52,6 +52,7 @@ def trace_settings(words: Words) -> Settings:
             "system_changes": not words.has("no-system-changes"),
             "command": tuple(words.command),
             "user": values.user(words.text("user"), words.command),
+            "verdict": _verdict(words),
         }
     )
 
@@ -80,6 +81,7 @@ def replay_overrides(words: Words) -> ReplayOverrides:
         "filters.success": values.success(words.texts("success-stacks"), errors),
         "filters.allow_errors": _allowed_again(errors),
         "views.lbr_full": _full_lbr(words.texts("debug")) or None,
+        "verdict": _verdict(words),
     }
     return ReplayOverrides(**{place.rpartition(".")[2]: value for place, value in placed.items()})
 
@@ -151,6 +153,13 @@ def _check_preset(name: str) -> None:
 def _mechanism(words: Words) -> Mechanism:
     fentry, multi, single = map(words.has, ("fentries", "kprobes-multi", "kprobes"))
     return values.mechanism(words.text("attach"), fentry=fentry, multi=multi, single=single)
+
+
+def _verdict(words: Words) -> VerdictSettings:
+    """What of the failures makes the exit status."""
+    return values.verdict(
+        words.texts("fail-on"), words.texts("expect"), none=words.has("expect-none")
+    )
 
 
 def _full_lbr(features: Sequence[str]) -> bool:

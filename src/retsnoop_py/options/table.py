@@ -25,6 +25,8 @@ FILTERING = "FILTERING"
 ADVANCED = "ADVANCED"
 EXTRA = "EXTRA CONFIGURATION"
 USAGE = "HELP AND VERSION"
+#: The kernel that runs here, among those of --on.
+HOST = "host"
 #: The commands that have options of this table.
 EVERY = ("trace", "replay", "functions", "doctor", "explain", "load", "diff")
 
@@ -166,6 +168,19 @@ def complete_setting(incomplete: str) -> list[str]:
     return [f"{key.name}=" for key in KEYS if key.name.startswith(incomplete)]
 
 
+def complete_kernels(incomplete: str) -> list[str]:
+    """Kernels behind the last comma, for the shell."""
+    from retsnoop_py.errors import RetsnoopError
+    from retsnoop_py.vm.catalog import catalog
+
+    before, comma, begun = incomplete.rpartition(",")
+    try:
+        known = [*catalog(), HOST]
+    except RetsnoopError:  # the command itself will tell
+        known = [HOST]
+    return [before + comma + name for name in known if name.startswith(begun)]
+
+
 def _duration(option: str, unit: str) -> Callable[[str], int]:
     return lambda text: views.duration_ns(option, text, unit)
 
@@ -208,6 +223,17 @@ OPTIONS: tuple[Option, ...] = (
         metavar="GLOB",
         commands=("trace", "functions"),
         complete=complete_function,
+    ),
+    Option(
+        ("--on",),
+        Takes.MANY,
+        "Do it on each of these kernels, in a guest of its own, and end with one table: names of "
+        "'vm list', bzImages; of load also host, the kernel that runs here. May be repeated.",
+        panel=TARGETING,
+        metavar="KERNEL,...",
+        commands=("trace", "load"),
+        keyword="",
+        complete=complete_kernels,
     ),
     Option(
         ("-o", "--output"),
@@ -419,6 +445,35 @@ OPTIONS: tuple[Option, ...] = (
         complete=complete_user,
     ),
     Option(
+        ("--jobs",),
+        Takes.ONE,
+        "Guests of --on at a time (one per core).",
+        panel=RUN_MODE,
+        metavar="N",
+        commands=("trace", "load"),
+        keyword="",
+    ),
+    Option(
+        ("--timeout",),
+        Takes.ONE,
+        "For everything on one kernel of --on (600); a guest that takes longer is given up.",
+        panel=RUN_MODE,
+        metavar="SECONDS",
+        commands=("trace", "load"),
+        keyword="",
+    ),
+    Option(
+        ("--summary",),
+        Takes.ONE,
+        "Also write what came of the run to FILE: failing sessions by error, losses, CMD's exit "
+        "status, the verdict, as one JSON object (docs/json.md).",
+        panel=RUN_MODE,
+        metavar="FILE",
+        place="summary",
+        read=partial(file_path, "--summary"),
+        keyword="",
+    ),
+    Option(
         ("-p", "--pid"),
         Takes.MANY,
         "Only these processes.",
@@ -504,6 +559,39 @@ OPTIONS: tuple[Option, ...] = (
         commands=("trace", "replay", "diff"),
         complete=complete_error,
         dashed=True,
+    ),
+    Option(
+        ("--fail-on",),
+        Takes.MANY,
+        "Exit status 3 if a session with this error in it is shown; any is every error, but for "
+        "those of --expect. Otherwise the status is CMD's.",
+        panel=FILTERING,
+        metavar="ERROR",
+        commands=("trace", "replay"),
+        keyword="",
+        complete=complete_error,
+        dashed=True,
+    ),
+    Option(
+        ("--expect",),
+        Takes.MANY,
+        "Exit status 3 unless a session with this error in it is shown; 0 if so, also where CMD "
+        "fails.",
+        panel=FILTERING,
+        metavar="ERROR",
+        commands=("trace", "replay"),
+        keyword="",
+        complete=complete_error,
+        dashed=True,
+    ),
+    Option(
+        ("--expect-none",),
+        Takes.FLAG,
+        "Exit status 3 if a failing session is shown, or if anything was lost, so that there may "
+        "have been one. Otherwise the status is CMD's.",
+        panel=FILTERING,
+        commands=("trace", "replay"),
+        keyword="",
     ),
     Option(
         ("--json",),

@@ -10,13 +10,15 @@ from pathlib import Path
 
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.mechanism import Mechanism
-from retsnoop_py.settings import Settings, SymbolizeMode
+from retsnoop_py.settings import Settings, SymbolizeMode, VerdictSettings
 from retsnoop_py.value import Value
 
 #: The kernel's own limit, PID_MAX_LIMIT of include/linux/threads.h.
 _PID_MAX = 4 * 1024 * 1024
 #: TASK_COMM_LEN of the kernel without its NUL; bytes.
 _COMM_BYTES = 15
+#: How long all that is done on one kernel may take.
+_TIMEOUT_S = 600.0
 
 
 def globs(specs: Sequence[str]) -> tuple[str, ...]:
@@ -176,6 +178,53 @@ def denied_errors(values: Sequence[str]) -> frozenset[int]:
     return frozenset(_error("-X", value) for value in values)
 
 
+def kernels(said: Sequence[str]) -> tuple[str, ...]:
+    """The kernels of all ``--on``, each once; none without one. Raises :class:`UsageError`."""
+    found = tuple(dict.fromkeys(name for word in said for name in word.split(",") if name))
+    if said and not found:
+        raise UsageError("--on: the name of a kernel is missing", "'retsnoop-py vm list' has them")
+    return found
+
+
+def jobs(value: str | None) -> int:
+    """``--jobs``; without it a guest per core that we may use. Raises :class:`UsageError`."""
+    return max(1, int(positive("--jobs", value, len(os.sched_getaffinity(0)))))
+
+
+def timeout(value: str | None) -> float:
+    """``--timeout``, in seconds. Raises :class:`UsageError`."""
+    return positive("--timeout", value, _TIMEOUT_S)
+
+
+def positive(option: str, value: str | None, default: float) -> float:
+    """A number, more than 0. Raises :class:`UsageError`."""
+    if value is None:
+        return default
+    try:
+        number = float(value)
+    except ValueError:
+        raise UsageError(f"{option} {value}: not a number") from None
+    if not 0 < number < 1e9:
+        raise UsageError(f"{option} {value}: must be more than 0")
+    return number
+
+
+def verdict(fail_on: Sequence[str], expect: Sequence[str], *, none: bool) -> VerdictSettings:
+    """``--fail-on``, ``--expect`` and ``--expect-none``. Raises :class:`UsageError`."""
+    if none and expect:
+        raise UsageError(
+            f"--expect {expect[0]} and --expect-none contradict each other",
+            "give one of them; '--expect EINVAL --fail-on any' is EINVAL and nothing else",
+        )
+    any_fails = any(one.lower() == "any" for one in fail_on)
+    return VerdictSettings(
+        frozenset(_error("--fail-on", one) for one in fail_on if one.lower() != "any"),
+        any_fails,
+        frozenset(_error("--expect", one) for one in expect),
+        none,
+    )
+
+
 def _error(option: str, text: str) -> int:
     """The number of an error's name, positive, 0 for NULL."""
     from retsnoop_py.kernel.errno import ERRNO_NAMES, by_name
@@ -188,7 +237,7 @@ def _error(option: str, text: str) -> int:
         if number.isdecimal() and int(number) in ERRNO_NAMES:
             hint = f"errors are given by name: {option} {ERRNO_NAMES[int(number)]}"
         elif text.lower() == "any":
-            hint = "only -x takes any"
+            hint = "-x and --fail-on take any"
         raise UsageError(f"{option}: {error.message}", hint) from None
 
 

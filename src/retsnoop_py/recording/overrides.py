@@ -16,6 +16,7 @@ from retsnoop_py.settings import (
     Settings,
     StackSettings,
     SymbolizeMode,
+    VerdictSettings,
     ViewSettings,
 )
 from retsnoop_py.value import Value, replace
@@ -59,6 +60,7 @@ class ReplayOverrides(Value):
     symbolize: SymbolizeMode | None = None
     kernel_image: Path | None = None
     verbose: int = 0
+    verdict: VerdictSettings = VerdictSettings()
 
     def apply(self, facts: StreamFacts) -> Settings:
         """The live run's settings with these in their place."""
@@ -72,6 +74,7 @@ class ReplayOverrides(Value):
             symbolize=self._symbolize(facts.symbolize),
             kernel_image=self.kernel_image,
             verbose=self.verbose,
+            verdict=self.verdict,
         )
 
     def missing(self, facts: StreamFacts) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 
 from retsnoop_py.load.model import Explained, LoadResult
 from retsnoop_py.render.diff_types import Difference
-from retsnoop_py.render.json_types import VERSION, Session, Summary
+from retsnoop_py.render.json_types import VERSION, RunResult, Session, Summary
 
 _HEAD = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -23,7 +23,8 @@ _HEAD = {
 def schema() -> dict[str, Any]:
     """The JSON schema of a line."""
     (found,), parts = msgspec.json.schema_components(
-        [Session | Summary | Explained | LoadResult | Difference], ref_template="#/$defs/{name}"
+        [Session | Summary | RunResult | Explained | LoadResult | Difference],
+        ref_template="#/$defs/{name}",
     )
     for part in parts.values():
         part["description"] = inspect.cleandoc(part["description"])

@@ -340,4 +340,26 @@ class Summary(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     tool_version: str = ""
 
 
-Line = Session | Summary
+class RunResult(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="run"):
+    """What came of a run, on one of several kernels (``on``) or here: ``--summary``, ``--on``.
+
+    ``verdict``: ``ok``; ``failed``: so did CMD; ``unexpected``: what was caught is not as
+    ``--fail-on``, ``--expect`` or ``--expect-none`` have it, ``why`` says what; ``error``: the run
+    could not be made; and of a kernel ``crashed``, ``unbooted``, ``timeout``. ``sessions`` are
+    failing ones, by the error that their entry function returned. ``command_status``: CMD's own,
+    128+N if signal N ended it.
+    """
+
+    version: int
+    verdict: Literal["ok", "failed", "unexpected", "error", "crashed", "unbooted", "timeout"]
+    exit_status: int
+    on: str = ""
+    kernel: str = ""
+    sessions: dict[str, int] = {}
+    lost: dict[str, int] = {}
+    command_status: int | None = None
+    why: tuple[str, ...] = ()
+    recording: str = ""
+
+
+Line = Session | Summary | RunResult

@@ -90,6 +90,11 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
     return lines
 
 
+def losses_of(stats: Mapping[str, int]) -> dict[str, int]:
+    """The counters among ``stats`` that are of something lost, and not zero."""
+    return {name: count for name, count in stats.items() if count and name not in _OTHERS}
+
+
 def running_note(running: Counter[str]) -> Iterator[str]:
     """The line about calls that still ran at the end and are not shown, by their functions."""
     if not running:

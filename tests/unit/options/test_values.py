@@ -136,7 +136,7 @@ def test_an_unknown_error_is_told_its_neighbours(text: str, hint: str) -> None:
 
 
 def test_any_is_for_allowing_only() -> None:
-    assert refused(values.denied_errors, ["any"]).hint == "only -x takes any"
+    assert refused(values.denied_errors, ["any"]).hint == "-x and --fail-on take any"
 
 
 @pytest.mark.parametrize(

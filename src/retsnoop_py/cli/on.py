@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``retsnoop-py --on KERNEL,... -- CMD``: the same run in a guest of each kernel, and a table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Self, TextIO
+
+from retsnoop_py.cli.argv import Normalised
+from retsnoop_py.cli.guest_signals import ended_by_signals
+from retsnoop_py.errors import OutputError, RetsnoopError, UsageError
+from retsnoop_py.options import values
+from retsnoop_py.options.table import HOST
+from retsnoop_py.render.json_types import VERSION, RunResult
+from retsnoop_py.settings import OutputFormat, Settings
+from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from retsnoop_py.vm.kernels import Kernel
+    from retsnoop_py.vm.machine import Machine
+
+__all__ = ["OnRequest", "request", "run"]
+
+#: Exit statuses: something failed somewhere; other failures were caught than should be.
+FAILED = 2
+UNEXPECTED = 3
+#: Options that are for this side.
+_OURS = frozenset({"on", "jobs", "timeout", "output", "summary"})
+#: Those that need the kernel which runs here, or a process of it.
+_NOT_THERE = ("pid", "no-pid", "user", "kernel")
+_OUT, _ERR = 1, 2
+#: Bytes of a guest's output that wait in memory for their turn.
+_IN_MEMORY = 1 << 20
+_SUMMARY, _RECORDING = "summary.json", "run.rsn"
+#: Lines of a console that tell why a kernel went down.
+_CONSOLE = 12
+
+
+class OnRequest(Value):
+    """What to run on which kernels. ``words``: the command line of each guest's own run."""
+
+    settings: Settings
+    kernels: tuple[str, ...]
+    words: tuple[str, ...]
+    jobs: int
+    timeout: float
+
+
+def request(line: Normalised, settings: Settings) -> OnRequest:
+    """What ``line`` asks for, which ``settings`` were made of. Raises :class:`UsageError`."""
+    said: dict[str, list[str]] = {}
+    for name, text in line.options:
+        said.setdefault(name, []).append(text or "")
+    kernels = values.kernels(said["on"])
+    if HOST in kernels:
+        raise UsageError(
+            "--on host: the kernel that runs here is traced without a guest",
+            "leave out --on for it: retsnoop-py ... -- CMD",
+        )
+    for name in _NOT_THERE:
+        if name in said:
+            raise UsageError(
+                f"--{name} says something about this machine, and --on traces in guests",
+                "leave one of them out; in a guest CMD runs as root",
+            )
+    if not settings.command and not settings.dry_run:
+        raise UsageError("--on without a command: nothing would run in the guests", "... -- CMD")
+    kept = [one for one in line.options if one[0] not in _OURS]
+    words = [f"--{name}" if text is None else f"--{name}={text}" for name, text in kept]
+    last = {name: texts[-1] for name, texts in said.items()}
+    return OnRequest(
+        settings,
+        kernels,
+        tuple(words),
+        values.jobs(last.get("jobs")),
+        values.timeout(last.get("timeout")),
+    )
+
+
+def run(asked: OnRequest) -> int:
+    """Run it on each kernel, print what comes under the kernels' names and the table; the status.
+
+    Raises InputError for an unknown kernel, UnavailableError without QEMU or where a kernel cannot
+    be fetched, OutputError where a recording cannot be written.
+    """
+    from retsnoop_py.vm.several import prepare
+
+    is_json = asked.settings.views.format is OutputFormat.JSON
+    _check_folder(asked.settings.output)
+    _check_folder(asked.settings.summary)
+    with ended_by_signals():
+        kernels = prepare(asked.kernels)
+        results = []
+        for result in _results(asked, kernels, is_json=is_json):
+            results.append(result)
+            if is_json:
+                _print_json(result)
+    _write_summary(asked.settings.summary, results)
+    if not is_json:
+        _print_table(results)
+    return _status(results)
+
+
+def _check_folder(path: Path | None) -> None:
+    if path is not None and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise OutputError(f"cannot write {path}", "its folder must exist, and be writable")
+
+
+def _results(
+    asked: OnRequest, kernels: Sequence[tuple[str, Kernel]], *, is_json: bool
+) -> Iterator[RunResult]:
+    from retsnoop_py.vm.several import in_guests
+
+    with _Outlet([name for name, _ in kernels], is_json=is_json) as outlet:
+
+        def visit(name: str, machine: Machine) -> RunResult:
+            return _in_guest(asked, name, machine, outlet)
+
+        def failed(name: str, kernel: Kernel, error: RetsnoopError) -> RunResult:
+            return _lost(name, kernel.release, error, outlet)
+
+        with closing(in_guests(kernels, visit, failed, asked.jobs)) as found:
+            for name, result in found:
+                outlet.end(name)
+                yield result
+
+
+# --- one guest -----------------------------------------------------------------------------------
+
+
+def _in_guest(asked: OnRequest, name: str, machine: Machine, outlet: _Outlet) -> RunResult:
+    """Run it there and fetch what it made, also of a guest that went down meanwhile."""
+    from msgspec.structs import replace
+
+    from retsnoop_py.vm.errors import VmError
+
+    share, settings = machine.share, asked.settings
+    argv = [sys.executable, "-m", "retsnoop_py", *asked.words]
+    if not settings.dry_run:
+        argv.append(f"--summary={share / _SUMMARY}")
+    if settings.output is not None:
+        argv.append(f"--output={share / _RECORDING}")
+    argv += ["--", *settings.command] if settings.command else []
+    passed = ("TERM", "NO_COLOR", "LC_ALL", "TZ")
+    env = {name: os.environ[name] for name in passed if name in os.environ}
+    try:
+        command = machine.start(argv, env=env)
+        status = command.wait(
+            asked.timeout, lambda stream, data: outlet.write(name, stream, data)
+        ).status
+        result = _summary(share / _SUMMARY, name, machine.release, status)
+    except VmError as error:
+        result = _lost(name, machine.release, error, outlet)
+    if settings.output is not None:
+        kept = recording_path(settings.output, name)
+        if _fetch(share / _RECORDING, kept):
+            result = replace(result, recording=str(kept))
+    return result
+
+
+def recording_path(path: Path, kernel: str) -> Path:
+    """Where the recording of ``kernel`` goes: ``bad.rsn`` becomes ``bad.5.10.rsn``."""
+    return path.with_name(f"{path.stem}.{kernel.replace('/', '_')}{path.suffix}")
+
+
+def _open_shared(path: Path) -> BinaryIO | None:
+    """A file that a guest made, which may have put anything there; None for what is no file."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        return None
+    return os.fdopen(handle, "rb")
+
+
+def _fetch(source: Path, target: Path) -> bool:
+    """Copy a file out of the guest's folder; whether it is there. Raises OutputError."""
+    file = _open_shared(source)
+    if file is None:
+        return False
+    with file:
+        try:
+            with target.open("wb") as out:
+                shutil.copyfileobj(file, out)
+        except OSError as error:
+            raise OutputError(f"cannot write {target}: {error.strerror}") from None
+    return True
+
+
+def _summary(path: Path, name: str, release: str, status: int) -> RunResult:
+    """What the run wrote of itself; without that it ended with an error, which it has told."""
+    import msgspec
+
+    file = _open_shared(path)
+    if file is not None:
+        with file:
+            try:
+                found = msgspec.json.decode(file.read(_IN_MEMORY), type=RunResult)
+                return msgspec.structs.replace(found, on=name, kernel=release)
+            except msgspec.MsgspecError:
+                pass  # of a run that could not write it
+    if not status:  # it was a dry one
+        return RunResult(VERSION, "ok", 0, on=name, kernel=release)
+    return RunResult(
+        VERSION,
+        "error",
+        status,
+        on=name,
+        kernel=release,
+        why=(f"retsnoop-py ended with {status}, see above",),
+    )
+
+
+def _lost(name: str, release: str, error: RetsnoopError, outlet: _Outlet) -> RunResult:
+    """A guest that did not boot, went down or did not end; its console goes to who reads on."""
+    from retsnoop_py.vm.errors import KernelCrashed, VmTimeout
+
+    lines = [line for line in (error.hint or "").splitlines() if line.strip()][-_CONSOLE:]
+    text = "\n".join([f"retsnoop-py: {error.message}", *lines])
+    outlet.write(name, _ERR, text.encode(errors="replace") + b"\n")
+    verdict = "unbooted"
+    if isinstance(error, KernelCrashed):
+        verdict = "crashed"
+    elif isinstance(error, VmTimeout):
+        verdict = "timeout"
+    return RunResult(
+        VERSION,
+        verdict,  # type: ignore[arg-type]
+        error.exit_status,
+        on=name,
+        kernel=release,
+        why=(error.message,),
+    )
+
+
+# --- what comes of all ---------------------------------------------------------------------------
+
+
+class _Outlet:
+    """Writes what guests write, one after the other in the order of ``names``.
+
+    That of the guest whose turn it is streams; that of others waits, in a file if it is long.
+    Each begins with the kernel's name. With ``is_json`` each line of standard output gets it.
+    """
+
+    def __init__(self, names: Sequence[str], *, is_json: bool) -> None:
+        self._names = list(names)
+        self._is_json = is_json
+        self._lock = threading.Lock()
+        self._parts: dict[str, tuple[_Waiting, list[tuple[int, int]]]] = {}
+        self._begun = False
+        self._line = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file, _sizes in self._parts.values():
+            file.close()
+
+    def write(self, name: str, stream: int, data: bytes) -> None:
+        """Some output of the guest ``name``; from its own thread."""
+        with self._lock:
+            if self._names[:1] == [name]:
+                self._show(stream, data)
+                return
+            if name not in self._parts:
+                spool: _Waiting = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - kept
+                self._parts[name] = (spool, [])
+            file, sizes = self._parts[name]
+            file.write(data)
+            if sizes and sizes[-1][0] == stream:
+                data_before = sizes.pop()[1]
+                sizes.append((stream, data_before + len(data)))
+            else:
+                sizes.append((stream, len(data)))
+
+    def end(self, name: str) -> None:
+        """Nothing more comes of the guest ``name``, whose turn it was; the next one's begins."""
+        with self._lock:
+            assert self._names[:1] == [name]
+            self._head()
+            self._end_line()
+            del self._names[0]
+            self._begun = False
+            if self._names and self._names[0] in self._parts:
+                file, sizes = self._parts.pop(self._names[0])
+                file.seek(0)
+                for stream, size in sizes:
+                    self._show_all(file, stream, size)
+                file.close()
+
+    def _show_all(self, file: _Waiting, stream: int, size: int) -> None:
+        while size and (data := file.read(min(size, _IN_MEMORY))):
+            self._show(stream, data)
+            size -= len(data)
+
+    def _head(self) -> None:
+        """The kernel's name, once, on each stream that does not go where the other one goes."""
+        if self._begun:
+            return
+        self._begun = True
+        head = f"==> {self._names[0]} <==\n"
+        outs = [sys.stderr] if self._is_json else [sys.stdout]
+        if not self._is_json and not _same_file(sys.stdout, sys.stderr):
+            outs.append(sys.stderr)
+        for out in outs:
+            out.write(head)
+            out.flush()
+
+    def _show(self, stream: int, data: bytes) -> None:
+        self._head()
+        out = sys.stdout if stream == _OUT else sys.stderr
+        if self._is_json and stream == _OUT:
+            data = self._named(data)
+        out.buffer.write(data)
+        out.flush()
+
+    def _named(self, data: bytes) -> bytes:
+        """Whole lines, each an object, with the kernel's name as their first field."""
+        import msgspec
+
+        *lines, self._line = (self._line + data).split(b"\n")
+        name = msgspec.json.encode(self._names[0])
+        return b"".join(
+            b'{"on":' + name + b"," + line[1:] + b"\n" for line in lines if line.startswith(b"{")
+        )
+
+    def _end_line(self) -> None:
+        self._line = b""  # of a guest that went down in the middle of it
+
+
+_Waiting = tempfile.SpooledTemporaryFile[bytes]
+
+
+def _same_file(one: TextIO, other: TextIO) -> bool:
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError):
+        return False
+
+
+def _print_json(result: RunResult) -> None:
+    import msgspec
+
+    print(msgspec.json.encode(result).decode(), flush=True)
+
+
+def _write_summary(path: Path | None, results: Sequence[RunResult]) -> None:
+    """An object a kernel and line."""
+    import msgspec
+
+    if path is None:
+        return
+    try:
+        path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in results))
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _print_table(results: Sequence[RunResult]) -> None:
+    from retsnoop_py.render.palette import Palette
+    from retsnoop_py.render.run_table import run_lines
+
+    print()
+    for line in run_lines(results, Palette.of(sys.stdout)):
+        print(line)
+
+
+def _status(results: Sequence[RunResult]) -> int:
+    verdicts = {one.verdict for one in results}
+    if "unexpected" in verdicts:
+        return UNEXPECTED
+    return 0 if verdicts <= {"ok"} else FAILED

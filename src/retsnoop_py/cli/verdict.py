@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""From what was caught to the exit status of a run: ``--fail-on``, ``--expect``, ``--summary``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retsnoop_py.errors import OutputError
+from retsnoop_py.session.verdict import Caught
+from retsnoop_py.settings import VerdictSettings
+
+if TYPE_CHECKING:
+    from retsnoop_py.render.json_types import RunResult
+
+__all__ = ["UNEXPECTED", "Judge"]
+
+#: The exit status of a run that caught other failures than it should.
+UNEXPECTED = 3
+_BY_SIGNAL = 128
+
+
+class Judge:
+    """Has what a run shows counted (``caught``), and says how the run is to end."""
+
+    def __init__(self, settings: VerdictSettings, summary: Path | None = None) -> None:
+        self.caught = Caught(settings)
+        self._settings = settings
+        self._summary = summary
+
+    def status(self, ours: int, command: int | None) -> int:
+        """Tell what is not as it should be, write the summary, and give the exit status.
+
+        ``ours`` is not 0 if something could not be written; ``command`` the command's. Raises
+        OutputError.
+        """
+        said = self.caught.surprises()
+        for line in said:
+            print(f"retsnoop-py: {line}", file=sys.stderr)
+        status = ours or command or 0
+        if said:
+            status = UNEXPECTED
+        elif self._settings.expect and command is not None and command < _BY_SIGNAL:
+            status = ours
+        if self._summary is not None:
+            self._write(self._summary, said, status, command)
+        return status
+
+    def _write(self, path: Path, said: list[str], status: int, command: int | None) -> None:
+        import msgspec
+
+        result = self._result(said, status, command)
+        try:
+            path.write_bytes(msgspec.json.encode(result) + b"\n")
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror}") from None
+
+    def _result(self, said: list[str], status: int, command: int | None) -> RunResult:
+        from retsnoop_py.render import json_types as to
+
+        facts = self.caught.facts
+        return to.RunResult(
+            to.VERSION,
+            "unexpected" if said else "failed" if status else "ok",
+            status,
+            kernel=facts.release if facts else "",
+            sessions=dict(self.caught.errors.most_common()),
+            lost=self.caught.lost,
+            command_status=command,
+            why=tuple(said),
+        )

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What was caught, counted on its way to who shows it, and whether it is what was asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.losses import losses_of
+from retsnoop_py.session.model import Session, SessionKind
+from retsnoop_py.session.pipeline import Sink, SinkMaker
+from retsnoop_py.session.report import Report
+from retsnoop_py.session.results import error_of
+from retsnoop_py.settings import Settings, VerdictSettings
+from retsnoop_py.text import counted
+
+__all__ = ["Caught"]
+
+#: Of a call that failed without an error number.
+_NULL = "NULL"
+
+
+class Caught:
+    """Counts what goes through :meth:`sink`.
+
+    ``errors``: failing sessions by the error their entry function returned, by its name.
+    ``lost``: counters of losses that are not zero; known at the end of the run.
+    """
+
+    def __init__(self, settings: VerdictSettings) -> None:
+        self.errors: Counter[str] = Counter()
+        self.lost: dict[str, int] = {}
+        #: What the sessions are of; None before the run has begun.
+        self.facts: StreamFacts | None = None
+        self._settings = settings
+        #: Failing sessions with this error in them, and those without any that is expected.
+        self._having: Counter[int] = Counter()
+        self._unexpected: Counter[str] = Counter()
+
+    def sink(self, make_sink: SinkMaker) -> SinkMaker:
+        """The same, and counted."""
+
+        def made(facts: StreamFacts, settings: Settings) -> Sink:
+            self.facts = facts
+            return _Counting(make_sink(facts, settings), self)
+
+        return made
+
+    def add(self, session: Session) -> None:
+        """Count a session that is shown."""
+        if not session.is_error or session.kind is not SessionKind.FINAL:
+            return
+        errors = [error_of(call.function, call.result) for call in session.calls if call.finished]
+        found = [error for error in errors if error is not None]
+        if not found:
+            return
+        name = _name(found[0])
+        self.errors[name] += 1
+        self._having.update(set(found))
+        if self._settings.expect.isdisjoint(found):
+            self._unexpected[name] += 1
+
+    def surprises(self) -> list[str]:
+        """What is not as ``--fail-on``, ``--expect`` and ``--expect-none`` have it; a line each."""
+        wanted = self._settings
+        said = [
+            f"{_name(error)}: caught {counted(self._having[error], 'session')} (--fail-on)"
+            for error in sorted(wanted.fail_on)
+            if self._having[error]
+        ]
+        if wanted.fail_on_any:
+            said += [
+                f"{name}: caught {counted(count, 'session')} (--fail-on any)"
+                for name, count in sorted(self._unexpected.items())
+            ]
+        said += [
+            f"{_name(error)}: not caught (--expect)"
+            for error in sorted(wanted.expect)
+            if not self._having[error]
+        ]
+        if wanted.expect_none:
+            said += [
+                f"{name}: caught {counted(count, 'session')} (--expect-none)"
+                for name, count in sorted(self.errors.items())
+            ]
+            said += [
+                f"{name} {count}: something may have failed unseen (--expect-none)"
+                for name, count in self.lost.items()
+            ]
+        return said
+
+
+class _Counting:
+    """A sink in front of another."""
+
+    def __init__(self, sink: Sink, caught: Caught) -> None:
+        self._sink = sink
+        self._caught = caught
+        self.say = sink.say
+        self.abandon = sink.abandon
+
+    def show(self, reports: Sequence[Report]) -> None:
+        for report in reports:
+            self._caught.add(report.session)
+        self._sink.show(reports)
+
+    def end(self, lost: Mapping[str, int]) -> None:
+        self._caught.lost = losses_of(lost)
+        self._sink.end(lost)
+
+
+def _name(error: int) -> str:
+    return ERRNO_NAMES.get(error, str(error)) if error else _NULL
