@@ -26,7 +26,7 @@ FOLDERS = [ROOT / name for name in ("src", "tests", "docs", "vmlinux")]
 PROGRAM = "retsnoop-py"
 COMMANDS = list(commands().values())
 #: Long options of docker, and of our benchmarks' and soak's own programs.
-FOREIGN = {"--cap-add", "--icount", "--write-docs", "--scale"}
+FOREIGN = {"--cap-add", "--privileged", "--icount", "--write-docs", "--scale"}
 _FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?:^(?: {4,}).*\n)+", re.MULTILINE)
 _SPAN = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")

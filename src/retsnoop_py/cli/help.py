@@ -52,6 +52,7 @@ TOPICS: tuple[Topic, ...] = (
     Topic("path", "from the function to the line (--path)", "line.md"),
     Topic("lbr", "the last branches before the error (-B)", "topics/lbr.md"),
     Topic("recording", "recording and replaying", "topics/recording.md"),
+    Topic("ci", "in a pipeline: GitHub, GitLab, make", "ci.md"),
     Topic("diff", "good kernel, bad kernel: two recordings compared", "diff.md"),
     Topic(
         "load",
