@@ -9,12 +9,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define RSN_KSYMS_PROGRAM "rsn_ksyms"
+
 /* cdef begin */
 /* How a line of a symbol list reads. */
 enum rsn_list {
 	RSN_LIST_KALLSYMS = 0, /* "address type name\t[module]" */
 	RSN_LIST_NAMES = 1, /* "name [module]" */
 	RSN_LIST_ADDRS = 2, /* "address name [module]" */
+	RSN_LIST_KSYMS = 3, /* records of the program in ksyms.c */
+};
+
+/* What stands for the type of a symbol in such a record, and in it: the module's name follows. */
+enum rsn_ksym {
+	RSN_KSYM_DATA = 0,
+	RSN_KSYM_MODULE_DATA = 1,
+	RSN_KSYM_TOO_LONG = 2, /* a name that has no room */
+	RSN_KSYM_IN_MODULE = 128,
+};
+
+/* Where the members of struct kallsym_iter are, and the id of bpf_iter_ksym() in vmlinux' BTF. */
+struct rsn_ksym_layout {
+	uint32_t function;
+	uint16_t value;
+	uint16_t type;
+	uint16_t name;
+	uint16_t module_name;
+	uint16_t exported;
+	uint16_t show_value;
 };
 
 /* One line of a symbol list; name and module are byte offsets into its text. */
@@ -28,7 +50,7 @@ struct rsn_sym {
 	char type; /* nm letter, 0 where the list has none */
 };
 
-/* A list. Of kallsyms it has the functions only, by address; others keep their order. */
+/* A list. Of the kernel's symbols it has the functions only, by address; others keep their order. */
 struct rsn_symtab {
 	char *text; /* names, without anything between them */
 	struct rsn_sym *syms;
@@ -110,6 +132,9 @@ struct rsn_signature {
 
 int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len);
 struct rsn_symtab *rsn_syms_read(int fd, int list, int *err);
+
+/* What reads as RSN_LIST_KSYMS: a file descriptor, or a negative errno. */
+int rsn_ksyms_open(const struct rsn_ksym_layout *at);
 void rsn_syms_free(struct rsn_symtab *tab);
 size_t rsn_syms_upper(const struct rsn_symtab *tab, uint64_t addr);
 size_t rsn_syms_find(const struct rsn_symtab *tab, const char *name, uint32_t *out, size_t max);

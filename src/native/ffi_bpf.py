@@ -24,7 +24,7 @@ HEADERS = (
 )
 SOURCES = (
     *("queue", "reader", "ring", "object", "attach", "probe_events", "expedite", "guard"),
-    *("symtab", "symbols", "match", "btf"),
+    *("symtab", "ksyms", "symbols", "match", "btf"),
     *("fentry", "template", "stop"),
 )
 

@@ -16,6 +16,7 @@
 enum {
 	CHUNK = 64 << 10,
 	FIRST_ROOM = 1 << 10,
+	RECORD_HEAD = 9, /* address and type */
 };
 
 static unsigned int hex_digit(unsigned char c)
@@ -208,9 +209,74 @@ static int add_line(struct rsn_symtab *tab, const char *p, const char *end)
 	return add_symbol(tab, &sym, name, module);
 }
 
+/* The program in ksyms.c sees itself, and is gone as soon as it has been read. */
+static bool is_reader(const char *name, size_t len)
+{
+	static const char own[] = "_" RSN_KSYMS_PROGRAM;
+	const size_t own_len = sizeof(own) - 1;
+
+	return len > own_len && !memcmp(name + len - own_len, own, own_len);
+}
+
+/*
+ * One record of ksyms.c. Returns its end, NULL if there is more of it to come; *err is a negative
+ * errno where it is no use.
+ */
+static const char *add_record(struct rsn_symtab *tab, const char *p, const char *end, int *err)
+{
+	struct rsn_sym sym = {};
+	const char *name = p + RECORD_HEAD, *name_end, *module;
+	unsigned char type;
+
+	if (end - p < RECORD_HEAD)
+		return NULL;
+	memcpy(&sym.addr, p, sizeof(sym.addr));
+	type = p[sizeof(sym.addr)];
+	if (type <= RSN_KSYM_TOO_LONG) {
+		if (type == RSN_KSYM_TOO_LONG)
+			*err = -E2BIG;
+		else if ((type == RSN_KSYM_MODULE_DATA || !has_ended(tab)) && add_end(tab, &sym))
+			*err = -ENOMEM;
+		return name;
+	}
+	name_end = memchr(name, 0, end - name);
+	if (!name_end)
+		return NULL;
+	p = name_end + 1;
+	module = p;
+	if (type & RSN_KSYM_IN_MODULE) {
+		p = memchr(module, 0, end - module);
+		if (!p)
+			return NULL;
+		sym.module_len = p++ - module;
+	}
+	sym.type = type & ~RSN_KSYM_IN_MODULE;
+	sym.name_len = name_end - name;
+	if (sym.module_len && is_reader(name, sym.name_len))
+		return p;
+	if (!is_code(&sym, name, name_end)) {
+		sym.module_len = 0;
+		*err = add_end(tab, &sym) ? -ENOMEM : 0;
+	} else {
+		*err = add_symbol(tab, &sym, name, module) ? -ENOMEM : 0;
+	}
+	return p;
+}
+
+/* Like add_lines(), of records. */
+static ptrdiff_t add_records(struct rsn_symtab *tab, const char *text, size_t len)
+{
+	const char *p = text, *end = text + len, *next;
+	int err = 0;
+
+	while (!err && (next = add_record(tab, p, end, &err)))
+		p = next;
+	return err ? err : end - p;
+}
+
 /*
  * Parses the lines of text. Returns how many bytes are the beginning of a line that has not
- * ended, or -1 if memory ran out.
+ * ended, or -ENOMEM.
  */
 static ptrdiff_t add_lines(struct rsn_symtab *tab, const char *text, size_t len)
 {
@@ -218,7 +284,7 @@ static ptrdiff_t add_lines(struct rsn_symtab *tab, const char *text, size_t len)
 
 	for (; (eol = memchr(p, '\n', end - p)); p = eol + 1)
 		if (add_line(tab, p, eol))
-			return -1;
+			return -ENOMEM;
 	return end - p;
 }
 
@@ -296,9 +362,21 @@ static void shrink(struct rsn_symtab *tab)
 		tab->text = text;
 }
 
+/* At its end the kernel shows the program the last symbol once more, as of another module. */
+static void drop_repeated(struct rsn_symtab *tab)
+{
+	const struct rsn_sym *last = tab->cnt > 1 ? &tab->syms[tab->cnt - 1] : NULL;
+
+	if (last && last->addr == last[-1].addr && last->name_len == last[-1].name_len &&
+	    !memcmp(tab->text + last->name, tab->text + last[-1].name, last->name_len))
+		tab->cnt--;
+}
+
 static int finish(struct rsn_symtab *tab)
 {
-	if (tab->list == RSN_LIST_KALLSYMS) {
+	if (tab->list == RSN_LIST_KSYMS)
+		drop_repeated(tab);
+	if (tab->list == RSN_LIST_KSYMS || tab->list == RSN_LIST_KALLSYMS) {
 		if (sort_syms(tab->syms, tab->cnt))
 			return -ENOMEM;
 		keep_code(tab);
@@ -322,13 +400,16 @@ static int read_lines(struct rsn_symtab *tab, int fd, char *buf)
 			break;
 		tab->bytes += got;
 		got += left;
-		left = add_lines(tab, buf, got);
+		left = tab->list == RSN_LIST_KSYMS ? add_records(tab, buf, got) :
+						     add_lines(tab, buf, got);
 		if (left < 0)
-			return -ENOMEM;
+			return left;
 		if (left == CHUNK)
 			left = 0; /* no line of ours is that long */
 		memmove(buf, buf + got - left, left);
 	}
+	if (tab->list == RSN_LIST_KSYMS)
+		return left ? -EIO : 0;
 	return add_line(tab, buf, buf + left) ? -ENOMEM : 0;
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 
-from tests.live.support import PROGRAMS, PYTHON, errno_of, read_recording, trace
+from tests.live.support import PROGRAMS, PYTHON, errno_of, read_recording, series, trace
 
 from retsnoop_py.vm.machine import Machine
 
@@ -58,3 +58,12 @@ def test_source_paths_select_by_address(machine: Machine) -> None:
     assert result.status == 69
     assert "debug package" in result.err
     assert "Traceback" not in result.err
+
+
+def test_a_program_reads_the_symbols_that_kallsyms_has(machine: Machine) -> None:
+    machine.run(["modprobe", "dummy"])
+    result = machine.run([PYTHON, str(PROGRAMS / "symbols.py")])
+    assert result.status == 0, result.err
+    how, by_text, by_program, differing, _ = result.out.split(None, 4)
+    assert how == ("program" if series(machine) >= (6, 0) else "text")
+    assert (by_text, differing) == (by_program, "0"), result.out

@@ -97,7 +97,7 @@ def run(
         recorder = stack.enter_context(_open_recording(settings.output))
         command = _held(settings, stack)
         with signals.giving_up("choosing functions"):
-            target = choose(settings)
+            target = choose(settings, loading=True)
         try:
             status = yield from _trace(
                 _Run(settings, signals, command, target, recorder, make_sink)
@@ -142,9 +142,12 @@ def _held(settings: Settings, stack: ExitStack) -> Command | None:
     return stack.enter_context(Command(settings.command, aside=aside, user=user))
 
 
-def choose(settings: Settings) -> Target:
-    """What a run is to trace; what was found on the way is told."""
-    target = choose_target(settings)
+def choose(settings: Settings, *, loading: bool = False) -> Target:
+    """What a run is to trace; what was found on the way is told.
+
+    ``loading``: it is about to be traced, so that a BPF program may be loaded already.
+    """
+    target = choose_target(settings, loading=loading)
     messages.images(settings, target.image_report)
     messages.selection(settings, target.selection)
     messages.ordinary(settings, target.ordinary)

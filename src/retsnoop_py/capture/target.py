@@ -66,15 +66,17 @@ class Target(Value):
         return KernelSymbolizer(self.facts, self.symbolize, self.images)
 
 
-def choose_target(settings: Settings, *, prototypes: bool = False) -> Target:
+def choose_target(settings: Settings, *, prototypes: bool = False, loading: bool = False) -> Target:
     """Find images and functions; with ``prototypes``, or if a run shows or records them, these.
+
+    ``loading``: a BPF program may be loaded to read the kernel's symbols.
 
     Raises what :func:`~retsnoop_py.selection.select.select` and
     :func:`~retsnoop_py.probes.choose.choose_probes` raise; UnavailableError on a kernel
     without BTF; InputError where source lines were explicitly asked for and no image has them.
     """
     specs = _specs(settings)
-    facts = KernelFacts()
+    facts = KernelFacts(loading=loading)
     facts.require_btf()
     mode = settings.symbolize
     chosen = settings.selection

@@ -20,11 +20,13 @@ class KernelFacts:
     """The kernel whose /proc and /sys are below ``root``.
 
     Reading a fact the kernel refuses raises :class:`UnavailableError` or
-    :class:`PrivilegeError` with the reason and the next step.
+    :class:`PrivilegeError` with the reason and the next step. ``loading``: what a BPF program
+    reads faster, one may be loaded for; ``root`` is the running kernel's then.
     """
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), *, loading: bool = False) -> None:
         self.root = root
+        self._loading = loading
         self._module_btf: dict[str, Btf | None] = {}
 
     @cached_property
@@ -52,7 +54,8 @@ class KernelFacts:
     @cached_property
     def kallsyms(self) -> Kallsyms:
         """The kernel's symbols."""
-        return Kallsyms(self.root / "proc/kallsyms", self.modules)
+        btf = self.btf if self._loading else None
+        return Kallsyms(self.root / "proc/kallsyms", self.modules, btf)
 
     @cached_property
     def traceable(self) -> Traceable:

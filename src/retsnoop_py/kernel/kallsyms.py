@@ -2,8 +2,8 @@
 """/proc/kallsyms and /proc/modules: the kernel's symbols, by address and by name, and its modules.
 
 The file is parsed in C while it is read, and only its functions stay; one is decoded when
-something asks for it. They are those loaded at that moment: modules' too, and BPF programs and
-trampolines as ``[bpf]``.
+something asks for it. A live run has the same from a BPF program, where the kernel can do that.
+They are those loaded at that moment: modules' too, and BPF programs and trampolines as ``[bpf]``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
+from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.tracefs import Traceable
-from retsnoop_py.libbpf.facts import Functions, ListFormat, SymbolTable
+from retsnoop_py.libbpf.facts import Functions, IteratedSymbols, ListFormat, SymbolTable
 from retsnoop_py.value import Value
 
 __all__ = ["Kallsyms", "Module", "Symbol", "read_modules"]
@@ -22,6 +23,9 @@ __all__ = ["Kallsyms", "Module", "Symbol", "read_modules"]
 #: Bytes a symbol may cover where nothing else ends it: the last [bpf] image, for one.
 _UNBOUNDED = 64 << 10
 _NO_END = (1 << 64) - 1
+#: What the kernel iterates by, and what it shows a program of a symbol.
+_ITERATOR, _ITERATED = "bpf_iter_ksym", "kallsym_iter"
+_MEMBERS = ("value", "type", "name", "module_name", "exported", "show_value")
 
 
 class Module(Value):
@@ -56,15 +60,28 @@ class Symbol(Value):
     module: str | None
 
 
+def _iterator(btf: Btf) -> tuple[int, list[int]] | None:
+    """What :meth:`SymbolTable.iterated` takes; None on kernels before 6.0."""
+    found = btf.find_all((_ITERATOR, _ITERATED), Kind.FUNC, Kind.STRUCT)
+    if len(found) < 2:
+        return None
+    offsets = {member.name: member.bit_offset // 8 for member in btf.members(found[_ITERATED])}
+    if not offsets.keys() >= set(_MEMBERS):
+        return None
+    return found[_ITERATOR], [offsets[name] for name in _MEMBERS]
+
+
 class Kallsyms:
     """The symbols of ``path``; ``modules`` tells where the modules end.
 
-    Raises :class:`UnavailableError` where there is no such file and :class:`PrivilegeError`
-    where the kernel hides the addresses.
+    With ``btf``, the kernel's types, a BPF program reads them where that works. Raises
+    :class:`UnavailableError` where there is no such file and :class:`PrivilegeError` where the
+    kernel hides the addresses.
     """
 
-    def __init__(self, path: Path, modules: Sequence[Module] = ()) -> None:
+    def __init__(self, path: Path, modules: Sequence[Module] = (), btf: Btf | None = None) -> None:
         self._path = path
+        self._iterator = _iterator(btf) if btf is not None else None
         self._module_ends = {m.name: m.address + m.size for m in modules if m.address}
         self.table = self._read()
         self._is_old = False
@@ -80,7 +97,7 @@ class Kallsyms:
 
     def _read(self) -> SymbolTable:
         try:
-            table = SymbolTable(self._path, ListFormat.KALLSYMS)
+            table = self._iterated() or SymbolTable(self._path, ListFormat.KALLSYMS)
         except OSError as err:
             raise UnavailableError(
                 f"cannot read {self._path}: {err.strerror}",
@@ -91,6 +108,15 @@ class Kallsyms:
         if not table.address(len(table) - 1):
             raise self._hidden()
         return table
+
+    def _iterated(self) -> SymbolTable | None:
+        if self._iterator is None:
+            return None
+        try:
+            return IteratedSymbols(*self._iterator)
+        except OSError:
+            self._iterator = None
+            return None
 
     def _update(self) -> None:
         try:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from retsnoop_py._bpf import FFI, CData, Lib
 
 __all__ = [
+    "IteratedSymbols",
     "ListFormat",
     "State",
     "SymbolTable",
@@ -48,6 +49,7 @@ class ListFormat(IntEnum):
     KALLSYMS = 0
     NAMES = 1
     ADDRS = 2
+    KSYMS = 3
 
 
 class State(IntEnum):
@@ -123,16 +125,19 @@ class SymbolTable:
     """
 
     def __init__(self, path: Path, form: ListFormat) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._read(fd, form, str(path))
+
+    def _read(self, fd: int, form: ListFormat, path: str | None) -> None:
         ffi, lib = _native()
         error = ffi.new("int *")
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             table = lib.rsn_syms_read(fd, int(form), error)
         finally:
             os.close(fd)
         if table == ffi.NULL:
             _check_memory(error[0] if error[0] == -errno.ENOMEM else 0)
-            raise OSError(-error[0], os.strerror(-error[0]), str(path))
+            raise OSError(-error[0], os.strerror(-error[0]), path)
         self._table = ffi.gc(table, lib.rsn_syms_free)
         self._count: int = table.cnt
         #: Bytes of the file.
@@ -261,6 +266,22 @@ class SymbolTable:
         return Matches(
             hits[0 : 2 * found : 2], hits[1 : 2 * found : 2], list(counts[0 : len(globs)])
         )
+
+
+class IteratedSymbols(SymbolTable):
+    """The kernel's symbols by a BPF iterator, which takes half of what reading kallsyms does.
+
+    ``function`` is the id of ``bpf_iter_ksym`` in the kernel's BTF; ``offsets``, in bytes, those of
+    value, type, name, module_name, exported and show_value in ``struct kallsym_iter``.
+    Raises OSError where the kernel refuses.
+    """
+
+    def __init__(self, function: int, offsets: Sequence[int]) -> None:
+        ffi, lib = _native()
+        fd = lib.rsn_ksyms_open(ffi.new("struct rsn_ksym_layout *", [function, *offsets]))
+        if fd < 0:
+            raise OSError(-fd, os.strerror(-fd))
+        self._read(fd, ListFormat.KSYMS, None)
 
 
 def btf_index(types: memoryview, layout: bytes) -> array[int]:

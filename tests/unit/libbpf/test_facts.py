@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from array import array
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,3 +118,50 @@ def test_a_line_without_end_is_no_symbol() -> None:
     text = b"0000000000001000 t " + b"x" * 200_000 + b"\n0000000000002000 t good\n"
     table = table_of(text, ListFormat.KALLSYMS)
     assert [table.line(i).name for i in range(len(table))] == [b"good"]
+
+
+def record(address: int, kind: str | int, name: str = "", module: str = "") -> bytes:
+    """What the program in ksyms.c writes of a symbol."""
+    if isinstance(kind, int):
+        return struct.pack("=QB", address, kind)
+    texts = b"".join(text.encode() + b"\0" for text in (name, module) if text)
+    return struct.pack("=QB", address, ord(kind) | (128 if module else 0)) + texts
+
+
+def test_records_of_the_program_read_as_lines_do() -> None:
+    text = (
+        b"ffffffff81000000 T _stext\nffffffff81000000 t first\nffffffff81000010 d data\n"
+        b"ffffffff81000018 D more\nffffffff81000020 t __pfx_second\nffffffff81000030 W second\n"
+        b"ffffffff81000080 T _etext\n"
+        b"ffffffffc0000100 t mine\t[mod]\nffffffffc0000000 d var\t[mod]\n"
+        b"ffffffffc0000010 T exported\t[mod]\nffffffffc0000300 t image\t[bpf]\n"
+    )
+    base, module = 0xFFFFFFFF81000000, 0xFFFFFFFFC0000000
+    records = b"".join(
+        (
+            record(base, "T", "_stext"),
+            record(base, "t", "first"),
+            record(base + 0x10, 0),
+            record(base + 0x18, 0),
+            record(base + 0x20, 0),
+            record(base + 0x30, "W", "second"),
+            record(base + 0x80, "T", "_etext"),
+            record(module + 0x100, "t", "mine", "mod"),
+            record(module, 1),
+            record(module + 0x10, "T", "exported", "mod"),
+            record(module + 0x200, "t", "bpf_prog_0123456789abcdef_rsn_ksyms", "bpf"),
+            record(module + 0x300, "t", "image", "bpf"),
+            record(module + 0x300, "t", "image", "__builtin__kprobes"),  # shown twice at the end
+        )
+    )
+    tables = table_of(text, ListFormat.KALLSYMS), table_of(records, ListFormat.KSYMS)
+    expected, found = ([table.line(i) for i in range(len(table))] for table in tables)
+
+    assert found == expected
+    assert [line.name for line in found][-3:] == [b"exported", b"mine", b"image"]
+
+
+@pytest.mark.parametrize("damage", [record(1, 2), record(1, "t", "cut")[:-1], b"\1\2"])
+def test_records_with_a_name_too_long_or_cut_short_are_refused(damage: bytes) -> None:
+    with pytest.raises(OSError, match=r"too long|Input/output"):
+        table_of(record(1, "t", "first") + damage, ListFormat.KSYMS)
