@@ -11,11 +11,12 @@ Of a process in a container: ``TID/PID 250/250 (7/7 in its PID namespace) (simfa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from retsnoop_py.render.clock import Clock
 from retsnoop_py.render.palette import Palette, paint
-from retsnoop_py.session.losses import session_warnings
+from retsnoop_py.session.losses import may_warn, session_warnings
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.settings import BpfSettings
@@ -49,10 +50,11 @@ class BlockRenderer:
             if shown:
                 lines.append("")
                 lines += shown
-        lines += [
-            paint(printable(warning), self._palette.warning)
-            for warning in session_warnings(report.session, self._bpf)
-        ]
+        if may_warn(report.session):
+            lines += [
+                paint(printable(warning), self._palette.warning)
+                for warning in session_warnings(report.session, self._bpf)
+            ]
         lines += ("", "", "")
         return "\n".join(lines)
 
@@ -62,11 +64,14 @@ class BlockRenderer:
 
     def _header(self, session: Session) -> str:
         time_of = self._clock.time_of_day
-        inside = ""
-        if session.has_other_ids:
-            inside = f" ({session.ns_tid}/{session.ns_tgid} in its PID namespace)"
-        return (
-            f"{time_of(session.start_ns)} -> {time_of(session.emit_ns)}"
-            f" TID/PID {session.tid}/{session.tgid}{inside}"
-            f" ({printable(session.task_comm)}/{printable(session.proc_comm)}):"
-        )
+        who = session.tid, session.tgid, session.ns_tid, session.ns_tgid
+        task = _task(*who, session.task_comm, session.proc_comm)
+        return f"{time_of(session.start_ns)} -> {time_of(session.emit_ns)} TID/PID {task}:"
+
+
+@lru_cache(maxsize=1024)
+def _task(tid: int, tgid: int, ns_tid: int, ns_tgid: int, comm: str, proc_comm: str) -> str:
+    inside = ""
+    if ns_tid and (ns_tid, ns_tgid) != (tid, tgid):
+        inside = f" ({ns_tid}/{ns_tgid} in its PID namespace)"
+    return f"{tid}/{tgid}{inside} ({printable(comm)}/{printable(proc_comm)})"

@@ -24,9 +24,8 @@ class Clock(Value):
 
     def time_of_day(self, monotonic_ns: int) -> str:
         """``HH:MM:SS.uuuuuu``, microseconds truncated."""
-        us = (monotonic_ns + self.realtime_offset_ns) // 1000 + self.utc_offset_s * 1_000_000
-        seconds, us = divmod(us, 1_000_000)
-        return f"{_hours(seconds % _DAY_S)}.{us:06}"
+        us = (monotonic_ns + self.realtime_offset_ns) // 1000
+        return f"{_hours((us // 1_000_000 + self.utc_offset_s) % _DAY_S)}.{us % 1_000_000:06}"
 
     def timestamp(self, monotonic_ns: int) -> str:
         """ISO 8601 with nanoseconds: ``2026-11-21T19:20:11.222836123+01:00``."""

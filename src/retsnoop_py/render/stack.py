@@ -12,9 +12,7 @@ A row is marks, duration, result, symbol and source::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.render.marks import Marks
@@ -38,12 +36,10 @@ _MIN_DURATION = 5
 _BEFORE_DURATION = 3
 _RUNNING = "..."
 #: Sheets with so many rows together are kept; tables of a sheet that differ in their widths, and
-#: results of a function, each forgotten together.
+#: results, each forgotten together.
 _ROOM = 1 << 16
 _MAX_TABLES = 16
-_MAX_RESULTS = 1 << 12
-
-ResultText = Callable[[int], str]
+_MAX_RESULTS = 1 << 14
 
 
 class _Row(NamedTuple):
@@ -82,15 +78,15 @@ class _Sheet:
         self._source = max(display_width(row.source) for row in rows)
         self._tables: dict[tuple[int, int], str] = {}
 
-    def text(self, duration: int, result: int, times: list[int], results: list[str]) -> str:
-        """The rows with these values in columns of these widths."""
+    def text(self, duration: int, result: int, cells: Sequence[int | str]) -> str:
+        """The rows in columns of these widths, with time and result of each finished call."""
         table = self._tables.get((duration, result))
         if table is None:
             if len(self._tables) >= _MAX_TABLES:
                 self._tables.clear()
             rows = [self._line(row, duration, result) for row in self._rows]
             table = self._tables[duration, result] = "\n".join(rows)
-        return table % tuple(chain.from_iterable(zip(times, results, strict=True)))
+        return table % tuple(cells)
 
     def _line(self, row: _Row, duration: int, result: int) -> str:
         time, told = " " * duration, " " * result
@@ -125,24 +121,30 @@ class StackSection:
         self._palette = palette
         self._marks = marks
         self._sheets: BoundedCache[StackShape, _Sheet] = BoundedCache(_ROOM)
-        self._results: dict[int, ResultText] = {}
+        self._results: dict[tuple[int, int], str] = {}
 
     def lines(self, report: Report) -> list[str]:
         """The merged stack, outermost call first; no line ends in blanks."""
         stack = report.stack
         if stack is None or not stack.shape.rows:
             return []
-        sheet = self._sheet(stack.shape)
+        sheet = self._sheets.get(stack.shape) or self._sheet(stack.shape)
         calls = [stack.calls[position] for position in sheet.finished]
-        times = [call.latency_ns // 1000 for call in calls]
-        results = [self._result(call) for call in calls]
-        duration = max(_MIN_DURATION, len(f"{max(times, default=0)}us"))
-        width = max(map(len, results), default=0)
-        if sheet.has_running:
-            width = max(width, len(UNFINISHED))
+        longest, width = 0, len(UNFINISHED) if sheet.has_running else 0
+        cells: list[int | str] = []
+        written = self._results
+        for call in calls:
+            time = call.latency_ns // 1000
+            result = written.get((call.func_id, call.result)) or self._result(call)
+            if longest < time:  # noqa: PLR1730 - max() takes longer
+                longest = time
+            if width < len(result):  # noqa: PLR1730
+                width = len(result)
+            cells += (time, result)
+        duration = max(_MIN_DURATION, len(str(longest)) + len("us"))
         if self._palette.error:
-            results = [self._painted(*one, width) for one in zip(calls, results, strict=True)]
-        text = sheet.text(duration, width, times, results)
+            cells[1::2] = [self._painted(call, self._result(call), width) for call in calls]
+        text = sheet.text(duration, width, cells)
         if self._arguments is None and not report.paths:
             return [text]
         rows = [[line] for line in text.split("\n")]
@@ -193,12 +195,13 @@ class StackSection:
         return known
 
     def _result(self, call: Call) -> str:
-        function = call.function
-        write = self._results.get(id(function))
-        if write is None:
-            write = lru_cache(_MAX_RESULTS)(partial(format_result, function))
-            self._results[id(function)] = write
-        return write(call.result)
+        key = call.func_id, call.result
+        text = self._results.get(key)
+        if text is None:
+            if len(self._results) >= _MAX_RESULTS:
+                self._results.clear()
+            text = self._results[key] = format_result(call.function, call.result)
+        return text
 
     def _cells(self, shape: StackShape, row: ShapeRow) -> Iterator[_Row]:
         """A row's cells and those of a row for each function inlined in it."""

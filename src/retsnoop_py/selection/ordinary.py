@@ -157,14 +157,19 @@ def apply_rules(
     any_wild = any(map(_is_wild, true_here))
     made, reasons = [], {}
     for function in functions:
-        name = _origin(function.name)
+        name = function.name
+        if "." in name:
+            name = _origin(name)
         if any_wild:
             found = [r for r in true_here if r.glob == name or (_is_wild(r) and _matches(r, name))]
         else:
             found = named.get(name, [])
         kept = _effective(function, found) if found else []
+        if not kept:
+            made.append(function)
+            continue
         flags = function.flags | _flags(kept)
-        made.append(replace(function, flags=FuncFlags(flags)) if kept else function)
+        made.append(replace(function, flags=FuncFlags(flags)))
         for rule in kept:
             reasons[f"{rule.result} of '{function.label}' is no failure"] = rule.reason
     return tuple(made), reasons
@@ -180,8 +185,6 @@ def _matches(rule: Rule, name: str) -> bool:
 
 def _origin(name: str) -> str:
     """``name`` without what a compiler has appended to it."""
-    if "." not in name:
-        return name
     return name[: min([at for mark in _VARIANTS if (at := name.find(mark)) >= 0], default=None)]
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum, IntFlag
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -30,6 +30,8 @@ from retsnoop_py.session.trace import Earlier
 
 if TYPE_CHECKING:
     from retsnoop_py.session.arguments import Captured
+    from retsnoop_py.session.model import BranchRecords
+    from retsnoop_py.symbolize.frames import UserAddress
 
 Batch = bytes | memoryview
 
@@ -61,6 +63,9 @@ _ERROR, _DIED, _CALL_SITES, _IGNORED, _STITCH, _PROBE, _EXITING, _RUNNING, _SWIT
     int(flag) for flag in SessionFlags
 )
 _INTERIM = _STITCH | _PROBE
+_UNENDED = _INTERIM | _RUNNING
+_FINAL = SessionKind.FINAL
+_SESSION_RECORD = int(RecordType.SESSION)
 _PARTS = (RecordType.EVENTS, RecordType.BRANCHES, RecordType.USER_STACK)
 
 _SESSION = (
@@ -106,6 +111,11 @@ _MAX_WAITING = 1 << 14
 _MAX_CALLS, _MAX_KSTACK = 256, 1024
 
 
+#: Calling the class itself takes several times as long, and there are many.
+_new_session: Callable[[type[Session], tuple[Any, ...]], Session] = tuple.__new__
+_new_call: Callable[[type[Call], tuple[Any, ...]], Call] = tuple.__new__
+
+
 @lru_cache(maxsize=4096)
 def comm_text(comm: bytes) -> str:
     r"""A task's name as text: up to the first NUL, bytes that are not UTF-8 as ``\xNN``."""
@@ -128,6 +138,8 @@ class Collector:
         self._pick_slot = slot.picker(_SLOT)
         self._plain_slots = tuple(member.name for member in slot.members) == _SLOT
         self._order = session.order
+        #: By how many there are.
+        self._stack_formats: dict[int, struct.Struct] = {}
         self._header = struct.Struct(session.order + "II")
         self._parts = PartStore()
         #: Records by how many parts they need, then as they came.
@@ -173,7 +185,7 @@ class Collector:
             if not head <= size <= end - position:
                 raise _misfit(position, size, end - position)
             complete: Sequence[Session] = ()
-            if kind == RecordType.SESSION:
+            if kind == _SESSION_RECORD:
                 complete = self._session(view, position, size)
             elif self._part_format is not None and kind in _PARTS:
                 complete = self._part(kind, view, position, size)
@@ -297,11 +309,33 @@ class Collector:
         size: int,
         parts: SessionParts,
     ) -> Session:
-        slot_cnt, kstack_cnt, depth, stitch_pos, start_ts, emit_ts, tid, tgid = fields[:8]
-        task_comm, proc_comm, flags, last_seq, dropped, too_deep, lost_exits, lost_entries = fields[
-            8:16
-        ]
-        _, cpu, ns_tid, ns_tgid, pid_ns, proc_tgid, interrupt_pos, missed, missed_in = fields[16:]
+        (
+            slot_cnt,
+            kstack_cnt,
+            depth,
+            stitch_pos,
+            start_ts,
+            emit_ts,
+            tid,
+            tgid,
+            task_comm,
+            proc_comm,
+            flags,
+            last_seq,
+            dropped,
+            too_deep,
+            lost_exits,
+            lost_entries,
+            _,
+            cpu,
+            ns_tid,
+            ns_tgid,
+            pid_ns,
+            proc_tgid,
+            interrupt_pos,
+            missed,
+            missed_in,
+        ) = fields
         slots = position + self._session_format.size
         stack = slots + slot_cnt * self._slot_format.size
         fits = 0 <= slot_cnt <= _MAX_CALLS and 0 <= kstack_cnt <= _MAX_KSTACK
@@ -309,48 +343,68 @@ class Collector:
             raise _damaged(
                 position, f"{slot_cnt} calls and {kstack_cnt} addresses do not fit {size} bytes"
             )
-        events, args = self._events(parts, position)
-        if flags & _INTERIM and parts is not NO_PARTS and parts.earlier is None:
-            parts.earlier = Earlier()
-        return Session(
-            start_ns=start_ts,
-            emit_ns=emit_ts,
-            tid=tid,
-            tgid=tgid,
-            task_comm=comm_text(task_comm),
-            proc_comm=comm_text(proc_comm),
-            is_error=bool(flags & _ERROR),
-            died=bool(flags & _DIED),
-            exiting=bool(flags & _EXITING),
-            ignored=bool(flags & _IGNORED),
-            # A copy: an iterator that holds on to a memoryview in a traceback's reference loop
-            # crashes Python 3.11's garbage collector (gh-77894).
-            calls=self._calls(
-                bytes(view[slots:stack]),
-                (depth, stitch_pos or slot_cnt, interrupt_pos or slot_cnt),
-                position,
-            ),
-            kstack=struct.unpack_from(f"{self._order}{kstack_cnt}Q", view, stack),
-            last_seq=last_seq,
-            dropped=dropped,
-            too_deep=too_deep,
-            lost_exits=lost_exits,
-            lost_entries=lost_entries,
-            call_sites=bool(flags & _CALL_SITES),
-            events=events,
-            args=args,
-            cpu=cpu,
-            ns_tid=ns_tid,
-            ns_tgid=ns_tgid,
-            pid_ns=pid_ns,
-            proc_tgid=proc_tgid,
-            kind=_kind_of(flags) if flags & (_INTERIM | _RUNNING) else SessionKind.FINAL,
-            branches=read_branches(self._order, parts.branches) if parts.branches else None,
-            user_stack=read_user_stack(self._order, parts.user_stack) if parts.user_stack else (),
-            earlier=parts.earlier,
-            missed=self._missed(missed, missed_in, flags, position) if missed else None,
-            paths=parts.paths,
+        # A copy: an iterator that holds on to a memoryview in a traceback's reference loop
+        # crashes Python 3.11's garbage collector (gh-77894).
+        calls = self._calls(
+            bytes(view[slots:stack]),
+            (depth, stitch_pos or slot_cnt, interrupt_pos or slot_cnt),
+            position,
         )
+        kstack = (self._stack_formats.get(kstack_cnt) or self._stack_format(kstack_cnt)).unpack_from
+        events = NO_EVENTS
+        args: Mapping[int, Captured] = parts.args
+        branches: BranchRecords | None = None
+        user_stack: tuple[UserAddress, ...] = ()
+        if parts is not NO_PARTS:
+            events, args = self._events(parts, position)
+            if flags & _INTERIM and parts.earlier is None:
+                parts.earlier = Earlier()
+            if parts.branches:
+                branches = read_branches(self._order, parts.branches)
+            if parts.user_stack:
+                user_stack = read_user_stack(self._order, parts.user_stack)
+        # by position, all of them: a third of the time that names take
+        return _new_session(
+            Session,
+            (
+                start_ts,
+                emit_ts,
+                tid,
+                tgid,
+                comm_text(task_comm),
+                comm_text(proc_comm),
+                flags & _ERROR != 0,
+                flags & _DIED != 0,
+                calls,
+                kstack(view, stack),
+                last_seq,
+                dropped,
+                too_deep,
+                lost_exits,
+                lost_entries,
+                flags & _CALL_SITES != 0,
+                events,
+                args,
+                cpu,
+                _kind_of(flags) if flags & _UNENDED else _FINAL,
+                branches,
+                user_stack,
+                parts.earlier,
+                ns_tid,
+                ns_tgid,
+                pid_ns,
+                proc_tgid,
+                self._missed(missed, missed_in, flags, position) if missed else None,
+                flags & _EXITING != 0,
+                flags & _IGNORED != 0,
+                parts.paths,
+            ),
+        )
+
+    def _stack_format(self, count: int) -> struct.Struct:
+        """So many addresses."""
+        made = self._stack_formats[count] = struct.Struct(f"{self._order}{count}Q")
+        return made
 
     def _missed(self, missed: int, missed_in: int, flags: int, position: int) -> MissedCalls:
         try:
@@ -391,15 +445,18 @@ class Collector:
         try:
             return tuple(
                 [
-                    Call(
-                        functions[func],
-                        func,
-                        seq,
-                        result,
-                        latency,
-                        index >= returned,
-                        index >= stitched,
-                        index >= interrupt,
+                    _new_call(
+                        Call,
+                        (
+                            functions[func],
+                            func,
+                            seq,
+                            result,
+                            latency,
+                            index >= returned,
+                            index >= stitched,
+                            index >= interrupt,
+                        ),
                     )
                     for index, (func, seq, result, latency) in enumerate(rows)
                 ]

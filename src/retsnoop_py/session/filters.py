@@ -37,11 +37,17 @@ class SessionFilter:
         self._deny_comms = frozenset(map(_as_comm, settings.deny_comms))
         self._wants_running = settings.success or interim or bool(settings.longer_ns)
         self._any_error = settings.allow_errors is None and not settings.deny_errors
+        self._any_failure = self._any_error and not (
+            settings.pids or settings.deny_pids or self._comms or self._deny_comms
+        )
+        self._longer_ns = settings.longer_ns
 
     def accepts(self, session: Session) -> bool:
         """Whether to report ``session``."""
-        settings = self._settings
         kind = session.kind
+        if self._any_failure and kind is SessionKind.FINAL and session.is_error:
+            return not self._longer_ns or _duration_ns(session) >= self._longer_ns
+        settings = self._settings
         if kind in (SessionKind.STITCH, SessionKind.PROBE) and not self._interim:
             return False
         if not self._is_followed(session):

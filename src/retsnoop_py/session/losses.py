@@ -25,6 +25,16 @@ _OTHERS = (_DIED, _BARE, _SKIPPED, _RUNNING, _MISSING)
 _MOST_NAMED = 5
 
 
+def may_warn(session: Session) -> bool:
+    """Whether there is a loss in ``session``: most have none."""
+    return (
+        session.dropped + session.too_deep + session.lost_exits + session.lost_entries > 0
+        or session.missed is not None
+        or session.kind is not SessionKind.FINAL
+        or session.died
+    )
+
+
 def session_warnings(session: Session, bpf: BpfSettings) -> Iterator[str]:
     """One line for each kind of loss in ``session``."""
     if session.dropped:

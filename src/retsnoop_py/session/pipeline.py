@@ -236,13 +236,14 @@ class Pipeline:
     def _show(self, sessions: Sequence[Session]) -> None:
         reports = []
         for session in sessions:
-            self._count(session)
+            if session.exiting or session.missed or session.kind is not SessionKind.FINAL:
+                self._count(session)
             if not self._is_shown(session):
                 self._reporter.pass_over(session)
                 continue
             report = self._reporter.report(session)
             if self._unwound and report.stack is not None:
-                self._bare_stacks += report.stack.is_bare
+                self._bare_stacks += report.stack.shape.is_bare
             reports.append(report)
         if reports:
             self._sink.show(reports)

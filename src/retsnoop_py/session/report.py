@@ -79,7 +79,7 @@ class Reporter:
         trace = self._tracer.trace(session) if views.call_trace else None
         paths = self._paths(session) if session.paths else NO_PATH_VIEWS
         if views.lbr is None and not views.user_stack:
-            return Report(session, stack, trace, paths=paths)
+            return Report(session, stack, trace, None, (), paths)
         branches = None
         if views.lbr is not None:
             branches = view_branches(session, self._symbolizer, views, self._stacks)

@@ -10,6 +10,7 @@ Names only help where addresses cannot: the cold part of a function is a symbol 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from retsnoop_py.kernel.functions import Function
@@ -180,6 +181,8 @@ def _match_most(calls: Sequence[Call], frames: Sequence[Resolved]) -> list[int |
 
 #: Shapes with so many rows together are kept.
 _ROOM = 1 << 16
+#: What of a call a shape depends on; of its function the number will do.
+_CALL_KEY = attrgetter("func_id", "finished", "stitched", "interrupt")
 
 
 class ShapeRow(NamedTuple):
@@ -196,11 +199,13 @@ class StackShape:
     ``calls`` are those of one of these stacks.
     """
 
-    __slots__ = ("calls", "rows")
+    __slots__ = ("calls", "is_bare", "rows")
 
     def __init__(self, rows: tuple[ShapeRow, ...], calls: Sequence[Call]) -> None:
         self.rows = rows
         self.calls = calls
+        #: Whether none of the rows is a frame of the kernel's stack.
+        self.is_bare = not any(row.frame and not row.hidden for row in rows)
 
 
 class Stack:
@@ -224,11 +229,6 @@ class Stack:
         for position, frame, hidden in self.shape.rows:
             yield StackRow(None if position is None else calls[position], frame, hidden)
 
-    @property
-    def is_bare(self) -> bool:
-        """Whether none of its rows is a frame of the kernel's stack."""
-        return not any(row.frame and not row.hidden for row in self.shape.rows)
-
 
 class Stacker:
     """Makes stacks, and remembers their shapes."""
@@ -241,11 +241,7 @@ class Stacker:
     def stack(self, session: Session) -> Stack:
         """The merged stack of ``session``."""
         calls = session.calls
-        # A function's identity will do: a stream has one object for each.
-        told = tuple(
-            [(id(call.function), call.finished, call.stitched, call.interrupt) for call in calls]
-        )
-        key = session.kstack, session.call_sites, told
+        key = session.kstack, session.call_sites, tuple(map(_CALL_KEY, calls))
         shape = self._shapes.get(key)
         if shape is None:
             shape = _shape(build_stack(session, self._symbolizer, self._settings), calls)

@@ -33,6 +33,16 @@ _NAMES = r"""
       | kprobe_(?:breakpoint|brk)_handler
       """
 
+#: What the names above begin with, but for underscores: most names do not, and making the pattern
+#: takes as long as showing two hundred sessions.
+_BEGINS = (
+    *("aggr_", "arch_ftrace_", "arch_kretprobe_", "arch_rethook_", "asm_exc_int3", "bpf_get_"),
+    *("bpf_prog_", "bpf_trace_", "bpf_trampoline_", "call_direct_", "do_int3", "exc_int3"),
+    *("fprobe_", "ftrace_", "function_graph_enter", "kprobe_", "kretprobe_", "opt_pre_handler"),
+    *("optimized_callback", "optprobe_template_", "pre_handler_kretprobe", "rethook_"),
+    *("return_to_handler", "trace_call_bpf", "traceiter_", "trampoline_handler"),
+)
+
 #: What kallsyms calls the module of JIT images.
 _BPF_MODULES = ("bpf", "[bpf]")
 
@@ -43,14 +53,14 @@ FENTRY_RETURNS = frozenset((0x5, 0x9, 0x8, 0xC))
 
 @cache
 def _names() -> re.Pattern[str]:
-    """``_NAMES``, made when the first stack comes: a pattern of this size takes a while."""
+    """``_NAMES``, made when it is needed."""
     return re.compile(_NAMES, re.VERBOSE)
 
 
 @lru_cache(maxsize=65536)
 def is_tracing_name(name: str) -> bool:
     """Whether code of this name runs only for tracing."""
-    return _names().fullmatch(name) is not None
+    return name.lstrip("_").startswith(_BEGINS) and _names().fullmatch(name) is not None
 
 
 def is_tracing_frame(frame: Resolved) -> bool:

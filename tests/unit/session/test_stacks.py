@@ -43,8 +43,8 @@ def test_other_calls_or_addresses_are_another_shape() -> None:
 def test_a_stack_of_traced_calls_alone_is_bare() -> None:
     stacker = Stacker(symbols(), StackSettings())
 
-    assert stacker.stack(session(*calls())).is_bare
-    assert not stacker.stack(session(*calls(), kstack=KSTACK)).is_bare
+    assert stacker.stack(session(*calls())).shape.is_bare
+    assert not stacker.stack(session(*calls(), kstack=KSTACK)).shape.is_bare
     assert tuple(Stack.of(stacker.stack(session(*calls())))) == tuple(
         stacker.stack(session(*calls()))
     )
