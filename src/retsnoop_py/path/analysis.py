@@ -60,11 +60,17 @@ class FunctionPaths:
         """What the way means on which the probes of these blocks were hit, in this order."""
         way = follow(self.graph, hits, self.probed, is_cut=is_cut)
         try:
-            decision = decide(self.graph, way, result, self._namer.name_of)
+            decision = self._decide(way, result)
         except (DataError, IndexError, KeyError, ValueError) as error:
             decision = Decision(None, None, f"its code is not understood: {error}")
         blocks = tuple(self.graph.blocks[index].start for index in way.blocks)
         return self._origin(blocks, way, decision)
+
+    def _decide(self, way: Way, result: int) -> Decision:
+        code, lost = self.graph.code, self.graph.lost
+        if lost:
+            return Decision(None, None, f"its code is not understood from {code.offset(lost)} on")
+        return decide(self.graph, way, result, self._namer.name_of)
 
     def _origin(self, blocks: tuple[int, ...], way: Way, decision: Decision) -> Origin:
         returned, decided = decision.returned, decision.decided

@@ -67,11 +67,15 @@ class Block(Value):
 
 
 class Graph:
-    """The blocks of a function in the order of their addresses; ``entry`` is the first's index."""
+    """The blocks of a function in the order of their addresses; ``entry`` is the first's index.
 
-    def __init__(self, code: FunctionCode, blocks: tuple[Block, ...]) -> None:
+    ``lost`` is the address from which on its code, or a part of that, could not be decoded.
+    """
+
+    def __init__(self, code: FunctionCode, blocks: tuple[Block, ...], lost: int = 0) -> None:
         self.code = code
         self.blocks = blocks
+        self.lost = lost
         self._starts = [block.start for block in blocks]
         entry = self.at(code.address)
         self.entry = entry.index if entry else 0
@@ -97,9 +101,17 @@ def cut(code: FunctionCode, decode: Decoder, names: Names) -> Graph:
     runs = [run for part in parts for run in _runs(part, leaders)]
     runs = sorted((run for run in runs if run), key=lambda run: run[0].address)
     starts = {run[0].address: index for index, run in enumerate(runs)}
-    return Graph(
-        code, tuple(_block(index, run, starts, code, names) for index, run in enumerate(runs))
-    )
+    blocks = tuple(_block(index, run, starts, code, names) for index, run in enumerate(runs))
+    return Graph(code, blocks, _lost(code, parts))
+
+
+def _lost(code: FunctionCode, parts: Iterable[list[Insn]]) -> int:
+    """Where decoding ended before the code did; 0 where it did not."""
+    for part, insns in zip(code.parts, parts, strict=True):
+        end = insns[-1].end if insns else part.address
+        if end < part.end:
+            return end
+    return 0
 
 
 def _plain(insn: Insn, names: Names) -> Insn:

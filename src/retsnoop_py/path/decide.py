@@ -15,6 +15,7 @@ from enum import Enum
 from retsnoop_py.path import x86 as machine
 from retsnoop_py.path.blocks import Graph, Names
 from retsnoop_py.path.follow import Way
+from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Reg
 from retsnoop_py.path.values import Flags, Moment, Node, Run, evaluate
 from retsnoop_py.value import Value, replace
@@ -141,7 +142,9 @@ def _origin(graph: Graph, way: Way, run: Run, result: int) -> tuple[Returned, De
     """Where the result was made; what decided it there, if it was no jump."""
     node, choice = run.result, None
     while node.kind == "select":
-        node, choice = _selected(node, result)
+        node, picked = _selected(node, result)
+        if not _is_settled(picked):
+            choice = picked
     at = _block_of(way, run, node)
     ways = len(graph.before[at]) if at is not None else 1
     made, callee = Made.UNKNOWN, None
@@ -201,6 +204,16 @@ def _computed(node: Node) -> Decided | None:
     return None
 
 
+def _is_settled(test: Moment | Decided | None) -> bool:
+    """Whether constants were compared: on this way it could not go elsewhere.
+
+    What was counted up is such a constant, so that of a counted loop, and of what is tried a
+    number of times, not the count decides but what was asked last.
+    """
+    flags = test.flags if test is not None else None
+    return flags is not None and flags.left.kind == "const" and flags.right.kind == "const"
+
+
 def _leaves(node: Node) -> Iterable[Node]:
     if node.kind == "op":
         for one in node.args:
@@ -230,7 +243,7 @@ class _Search:
             if moment.position == len(self._way.blocks) - 1 and not self._leaves_here(moment):
                 continue
             taken = self._taken(moment)
-            if taken is None:
+            if taken is None or _is_settled(moment):
                 continue
             about = self._is_about_result(moment)
             if about and not self._is_check(moment):
@@ -303,9 +316,9 @@ class _Search:
         frame = moment.regs.get("rbp")
         depth = top.value if top is not None and top.kind == "stack" else 0
         base = frame.value if frame is not None and frame.kind == "stack" else None
-        return self._reaches_other(other, _Holders(holders, depth, base))
+        return self._reaches_other(other, Holders(holders, depth, base))
 
-    def _reaches_other(self, start: int, holders: _Holders) -> bool:
+    def _reaches_other(self, start: int, holders: Holders) -> bool:
         """Whether some way from a block reaches a return with another number."""
         waiting = [(start, holders)]
         seen = set(waiting)
@@ -328,7 +341,7 @@ class _Search:
                 return True
         return False
 
-    def _after(self, held: _Holders, insn: Insn) -> _Holders:
+    def _after(self, held: Holders, insn: Insn) -> Holders:
         """Where the result is after an instruction, if it was at ``held`` before."""
         operands, places = insn.operands, held.places
         if insn.flow is Flow.CALL:
@@ -358,7 +371,7 @@ class _Search:
             return operands[0] == operands[1]
         return insn.op == "or" and self._result & _MASK32 == _MASK32 and _minus_one(operands)
 
-    def _moved(self, held: _Holders, insn: Insn) -> _Holders:
+    def _moved(self, held: Holders, insn: Insn) -> Holders:
         target, source = insn.operands
         if isinstance(source, Imm):
             has = _is_result(source.value, self._result) and target.size >= 4
@@ -378,64 +391,3 @@ class _Search:
 
 def _minus_one(operands: Iterable[object]) -> bool:
     return any(isinstance(one, Imm) and one.value == -1 for one in operands)
-
-
-class _Holders(Value):
-    """Registers and stack slots that hold the result.
-
-    ``depth`` and ``frame`` are where stack and frame pointer are, from the stack pointer at the
-    entry; ``frame`` is None where rbp is no frame pointer.
-    """
-
-    places: frozenset[str | int]
-    depth: int
-    frame: int | None
-
-    def slot(self, memory: Mem) -> int | None:
-        """The slot that a memory operand is, if it is one."""
-        if memory.at or memory.segment:
-            return None
-        if memory.base == machine.STACK:
-            return self.depth + memory.disp
-        if memory.base == "rbp" and self.frame is not None:
-            return self.frame + memory.disp
-        return None
-
-    def also(self, place: str | int) -> _Holders:
-        """With one more."""
-        if place in self.places:
-            return self
-        return _Holders(self.places | {place}, self.depth, self.frame)
-
-    def without(self, places: Iterable[str | int]) -> _Holders:
-        """Without some."""
-        left = self.places.difference(places)
-        frame = None if "rbp" in places else self.frame
-        if len(left) == len(self.places) and frame == self.frame:
-            return self
-        return _Holders(left, self.depth, frame)
-
-    def pushed(self, insn: Insn) -> _Holders:
-        """After a push or pop."""
-        operand = insn.operands[0] if insn.operands else None
-        if insn.op == "push":
-            depth = self.depth - 8
-            has = isinstance(operand, Reg) and operand.name in self.places
-            places = self.places | {depth} if has else self.places - {depth}
-            return _Holders(places, depth, self.frame)
-        after = _Holders(self.places, self.depth + 8, self.frame)
-        if not isinstance(operand, Reg):
-            return after
-        return (
-            after.also(operand.name)
-            if self.depth in self.places
-            else after.without((operand.name,))
-        )
-
-    def moved(self, insn: Insn) -> _Holders:
-        """After an addition to the stack pointer."""
-        by = insn.operands[1] if len(insn.operands) == 2 else None
-        if not isinstance(by, Imm) or insn.op not in ("add", "sub"):
-            return self
-        depth = self.depth + (by.value if insn.op == "add" else -by.value)
-        return _Holders(self.places, depth, self.frame)

@@ -16,7 +16,8 @@ from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.path import x86 as machine
 from retsnoop_py.path.blocks import Graph, Names
 from retsnoop_py.path.decide import Decided
-from retsnoop_py.path.insn import Insn, Mem, Reg
+from retsnoop_py.path.holders import Holders
+from retsnoop_py.path.insn import Insn, Mem
 from retsnoop_py.path.values import Flags, Node
 from retsnoop_py.session.paths import OperandText
 
@@ -33,6 +34,8 @@ _MAX_TEXT = 120
 _MAX_NESTING = 12
 #: ``IS_ERR(x)`` is a comparison of the pointer, as an unsigned number, with this.
 _MAX_ERRNO = (-4095, -4096)
+#: Ranges that begin further away from 0 are none that people write, but addresses.
+_MAX_START = 1 << 20
 #: Per-CPU variables that are, or begin with, the running task: 6.2 has pcpu_hot, others theirs.
 _CURRENT = frozenset({"current_task", "pcpu_hot", "const_pcpu_hot"})
 _SIGNS = {
@@ -81,17 +84,14 @@ class Namer:
         self._params: dict[str, _Named] | None = None
         self._kallsyms: bytes | None = None
         self._data: dict[int, str | None] = {}
-        #: (offset, bytes) that the code reads from each parameter, by its register.
+        self._graph: Graph | None = None
+        #: (offset, bytes) that the code reads from a parameter, by its register.
         self._accesses: dict[str, set[tuple[int, int]]] = {}
         self._returns: dict[str, int] = {}
 
     def learn(self, graph: Graph) -> None:
-        """Look at what of its parameters the function reads, which tells a union's variant."""
-        entry = graph.blocks[graph.entry] if graph.blocks else None
-        if entry is None:
-            return
-        for register in machine.ARGUMENTS:
-            self._accesses[register] = set(_accesses(graph, register))
+        """Take the code from which it is told what of a union the function reads."""
+        self._graph = graph
 
     def condition(self, decided: Decided) -> _Condition:
         """What held when it was decided; empty where that cannot be said in C."""
@@ -110,12 +110,15 @@ class Namer:
         for side, node in enumerate((flags.left, flags.right)):
             if node.kind == "const" or side >= len(raw) or (side and node is flags.left):
                 continue
-            named = self._name(node)
+            start = _range_start(flags, decided.condition) if not side else None
+            named = self._name(node if start is None else node.args[0])
+            start = start if named else None
             text = named.text if named else _operand_text(flags.insn, side)
             size = raw[side].size
             signed = bool(named and named.type and self._is_signed(named.type))
             signed = signed or decided.condition in ("s", "ns", "l", "ge", "g", "le")
-            found.append(OperandText(text[:_MAX_TEXT], hit, side, min(size, 8), signed))
+            own = OperandText(text[:_MAX_TEXT], hit, side, min(size, 8), signed, start or 0)
+            found.append(own)
         return tuple(found)
 
     # -- conditions --
@@ -149,6 +152,9 @@ class Namer:
             return None
         if right.kind == "const" and right.value in _MAX_ERRNO and condition in _UNSIGNED:
             return f"IS_ERR({first.text})" if condition in ("a", "ae") else f"!IS_ERR({first.text})"
+        start = _range_start(flags, condition)
+        if start is not None:
+            return self._ranged(flags, condition, start)
         if right.kind == "const":
             value = right.value
             if value < 0 and (condition in _UNSIGNED or value < -4095):
@@ -157,6 +163,19 @@ class Namer:
             if not value and self._is_pointer(first.type):
                 second = _Named("NULL")
         return f"{first.inner} {_SIGNS[condition]} {second.inner}"
+
+    def _ranged(self, flags: Flags, condition: str, start: int) -> str | None:
+        """A range, which compilers ask for by one comparison: `x - 1 > 9` is `x < 1 || x > 10`."""
+        named = self._name(flags.left.args[0])
+        if named is None:
+            return None
+        last = start + (flags.right.value & _MASK >> 64 - 8 * min(flags.size, 8))
+        if condition in ("b", "ae"):
+            last -= 1
+        low, high = (self._constant(one, named.type) for one in (start, last))
+        if condition in ("a", "ae"):
+            return f"{named.inner} < {low} || {named.inner} > {high}"
+        return f"{named.inner} >= {low} && {named.inner} <= {high}"
 
     def _with_zero(self, named: _Named | None, condition: str) -> str | None:
         sign = _SIGNS.get(condition)
@@ -323,6 +342,8 @@ class Namer:
         """Of what a union may be the variants that explain all that the function reads."""
         btf = self._btf()
         assert btf is not None
+        if register not in self._accesses and self._graph is not None and self._graph.blocks:
+            self._accesses[register] = _accesses(self._graph, register)
         accesses = self._accesses.get(register, set())
         best: list[tuple[str, int]] = []
         most = 0
@@ -478,23 +499,37 @@ def _flat(
             yield f"{prefix}{member.name}", at, btf.size_of(member.type_id)
 
 
-def _accesses(graph: Graph, register: str) -> Iterator[tuple[int, int]]:
-    """What code reads through a parameter while it is where the caller put it, or in a copy."""
-    homes = {register}
-    for insn in (one for block in graph.blocks for one in block.insns):
-        for one in insn.operands:
-            through = isinstance(one, Mem) and one.base in homes and not one.at
-            if through and isinstance(one, Mem) and insn.op != "lea" and one.disp >= 0:
-                yield one.disp, one.size
-        source = insn.operands[1] if insn.op == "mov" and len(insn.operands) == 2 else None
-        target = insn.operands[0] if insn.operands else None
-        is_copy = isinstance(source, Reg) and source.name in homes and source.size == 8
-        if is_copy and isinstance(target, Reg) and insn.address < graph.code.address + 64:
-            homes.add(target.name)
-            continue
-        homes.difference_update(insn.writes)
-        if not homes:
-            return
+def _accesses(graph: Graph, register: str) -> set[tuple[int, int]]:
+    """What code reads through a parameter wherever it has been put: offsets and bytes."""
+    found = set()
+    states = {graph.entry: Holders(frozenset((register,)), 0, None)}
+    waiting = [graph.entry]
+    while waiting:
+        block = graph.blocks[waiting.pop()]
+        held = states[block.index]
+        for insn in block.insns:
+            for one in insn.operands if insn.op != "lea" else ():
+                if isinstance(one, Mem) and one.base in held.places and not one.at:
+                    found.add((one.disp, one.size))
+            held = held.after(insn)
+        for following in block.next:
+            before = states.get(following)
+            state = held if before is None else before.common(held)
+            if following >= 0 and state.places and state != before:
+                states[following] = state
+                waiting.append(following)
+    return found
+
+
+def _range_start(flags: Flags, condition: str) -> int | None:
+    """The start of the range a comparison asks for: 1 for an unsigned `x - 1 > 9`."""
+    left, right = flags.left, flags.right
+    if flags.op not in ("cmp", "sub") or condition not in _UNSIGNED or right.kind != "const":
+        return None
+    if left.kind != "op" or left.name != "+" or left.args[1].kind != "const":
+        return None
+    start = -left.args[1].value
+    return start if -_MAX_START < start < _MAX_START else None
 
 
 def _operand_text(insn: Insn, side: int) -> str:

@@ -17,8 +17,8 @@ from retsnoop_py.value import Value
 
 __all__ = ["BlockProbe", "pack_operands", "place_probes", "probe_of"]
 
-#: Bytes at a function's beginning that ftrace may hook, ENDBR64 included.
-_HOOKED = 9
+#: Bytes at a function's beginning that ftrace may hook: those of ENDBR64, and of a call.
+_ENDBR, _CALL = 4, 5
 #: ``struct path_operand`` of ``src/bpf/path.bpf.h``.
 _OPERAND = struct.Struct("=BBBBIq")
 _NOTHING = _OPERAND.pack(0, 0, 0xFF, 0xFF, 0, 0)
@@ -47,11 +47,11 @@ def place_probes(graph: Graph) -> list[BlockProbe]:
 
 def probe_of(graph: Graph, block: Block) -> BlockProbe | None:
     """The probe of ``block``; None where it has no instruction for one."""
-    start = graph.code.address
+    start, end = graph.code.address, _behind_hook(graph)
     usable = [
         insn
         for insn in block.insns
-        if not start <= insn.address < start + _HOOKED and not insn.text.startswith(("endbr", "ud"))
+        if not start <= insn.address < end and not insn.text.startswith(("endbr", "ud"))
     ]
     if not usable:
         return None
@@ -60,6 +60,17 @@ def probe_of(graph: Graph, block: Block) -> BlockProbe | None:
     if compare is not None:
         return BlockProbe(block.index, compare.address, compare, others[:3])
     return BlockProbe(block.index, others[0], None, others[1:4])
+
+
+def _behind_hook(graph: Graph) -> int:
+    """Where a function begins that ftrace may hook: behind the call, or the NOP in its place."""
+    start = graph.code.address
+    block = graph.at(start)
+    for insn in block.insns[:2] if block is not None else ():
+        is_hook = insn.flow is Flow.CALL or insn.text.startswith("nop")
+        if is_hook and insn.size == _CALL and insn.address <= start + _ENDBR:
+            return insn.end
+    return start + _ENDBR + _CALL
 
 
 def _comparison(block: Block, usable: list[Insn]) -> Insn | None:

@@ -15,13 +15,15 @@ import capstone
 
 from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Operand, Reg
 
-__all__ = ["ARGUMENTS", "CLOBBERED", "RESULT", "STACK", "decode"]
+__all__ = ["ARGUMENTS", "CLOBBERED", "RESULT", "STACK", "WORD", "decode"]
 
 #: Registers of the System V ABI: the first six arguments, and what a call may change.
 ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 RESULT = "rax"
 STACK = "rsp"
+#: Bytes of a register.
+WORD = 8
 
 _OPS = {
     **dict.fromkeys(("mov", "movabs"), "mov"),
@@ -69,6 +71,14 @@ _SYNONYMS = {
     "po": "np",
 }
 _CONVERSIONS = {"cdqe": ("rax", 8, 4), "cwde": ("rax", 4, 2)}
+#: UD0, UD1 and UDB; what may stand before the first two: sizes of operand and address, REX.
+_TRAPS = (b"\x0f\xff", b"\x0f\xb9")
+_UDB = b"\xd6"
+_PREFIX_BYTES = (b"\x66", b"\x67", *(bytes([one]) for one in range(0x40, 0x50)))
+#: Values of the fields of ModRM and SIB.
+_IS_REGISTER, _HAS_SIB, _NO_BASE = 3, 4, 5
+#: No instruction has more bytes.
+_LONGEST = 15
 _STOPS = frozenset({"ud0", "ud1", "ud2", "int3", "hlt"})
 _PREFIXES = frozenset({"lock", "rep", "repe", "repne", "notrack", "bnd", "xacquire", "xrelease"})
 _SIZES = {"byte": 1, "word": 2, "dword": 4, "qword": 8, "xmmword": 16}
@@ -254,7 +264,45 @@ def _instruction(raw: tuple[int, int, str, str]) -> Insn:
     )
 
 
+def _trap_size(code: bytes) -> int:
+    """The bytes of the trap that ``code`` begins with, 0 for anything else.
+
+    Linux says WARN() by UD1 with operands since 7.0, by a sanitizer's code before, and UDB in
+    places. Capstone 5 takes UD0 and UD1 for instructions without operands, UDB for none at all.
+    """
+    if code[:1] == _UDB:
+        return 1
+    at = 0
+    while code[at : at + 1] in _PREFIX_BYTES:
+        at += 1
+    if code[at : at + 2] not in _TRAPS or len(code) < at + 3:
+        return 0
+    modrm = code[at + 2]
+    kind, register = modrm >> 6, modrm & 7
+    size = at + 3
+    if kind != _IS_REGISTER and register == _HAS_SIB:
+        base = code[size] & 7 if len(code) > size else 0
+        size += 1 + (4 if not kind and base == _NO_BASE else 0)
+    if (kind, register) == (0, _NO_BASE):
+        size += 4
+    return size + (0, 1, 4, 0)[kind]
+
+
 def decode(code: bytes, address: int) -> list[Insn]:
     """The instructions of ``code``, which lies at ``address``; up to what is none."""
     engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    return [_instruction(raw) for raw in engine.disasm_lite(code, address)]
+    found: list[Insn] = []
+    at = 0
+    while at < len(code):
+        for raw in engine.disasm_lite(code[at:], address + at):
+            if raw[2] in ("ud0", "ud1"):
+                break
+            found.append(_instruction(raw))
+            at += raw[1]
+        size = _trap_size(code[at : at + _LONGEST])
+        if size:
+            found.append(Insn(address + at, size, "ud", "flow", flow=Flow.STOP))
+            at += size
+        if not size:
+            break
+    return found

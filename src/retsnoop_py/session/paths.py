@@ -75,7 +75,8 @@ class OperandText(NamedTuple):
     """An operand of a condition: its name as an expression in C, and where its value is.
 
     ``hit`` is the index of the hit that has it, ``side`` 0 for its left and 1 for its right
-    operand, ``size`` in bytes, ``signed`` how it reads.
+    operand, ``size`` in bytes, ``signed`` how it reads. ``add`` is to be added to what was read:
+    the code compares `x - 1` where the source has `x`.
     """
 
     name: str
@@ -83,6 +84,7 @@ class OperandText(NamedTuple):
     side: int
     size: int
     signed: bool
+    add: int = 0
 
 
 class Condition(NamedTuple):
@@ -188,7 +190,8 @@ def operand_value(operand: OperandText, path: Path) -> int | None:
     hit = path.hits[operand.hit] if 0 <= operand.hit < len(path.hits) else None
     if hit is None or hit.unread >> operand.side & 1:
         return None
-    raw = (hit.right if operand.side else hit.left) & (1 << 8 * operand.size) - 1
+    raw = (hit.right if operand.side else hit.left) + operand.add
+    raw &= (1 << 8 * operand.size) - 1
     if operand.signed and raw >> (8 * operand.size - 1):
         raw -= 1 << 8 * operand.size
     return raw

@@ -243,6 +243,51 @@ out:
 	return err;
 }
 
+CASE int settled(struct attr *attr)
+{
+	int err = 0, undo = 0;
+
+	note(1);
+	if (attr->type == 2) {
+		note(2);
+		undo = 1;
+	}
+	asm volatile("" : "+r"(undo)); /* hides from the compiler what it is */
+	if (attr->key_size != 4) /* decides: settled */
+		err = -EINVAL;
+	else
+		note(3);
+	note(4);
+	if (undo) /* this way it is 0 */
+		return 5;
+	return err;
+}
+
+CASE int tried_again(struct attr *attr)
+{
+	struct attr *one;
+	int tries = 0, err;
+
+again:
+	err = -ENXIO;
+	for (one = attr; one; one = one->next) { /* decides: tried_again */
+		err = 0;
+		if (one->type == 55)
+			break;
+		err = -ENXIO;
+	}
+	if (err) {
+		if (tries < 2) {
+			tries++;
+			note(tries);
+			goto again;
+		}
+		return err;
+	}
+	note(3);
+	return 0;
+}
+
 /* --- following --- */
 
 #define MAX 4096
@@ -314,5 +359,7 @@ int main(void)
 	RUN(inlined, .value_size = 2);
 	RUN(looped, .value_size = 9, .key_size = 3);
 	RUN(spilled, .type = 2);
+	RUN(settled, .type = 1);
+	RUN(tried_again, .type = 1, .next = some);
 	return 0;
 }

@@ -56,6 +56,21 @@ def test_what_other_instructions_change_is_known() -> None:
     assert "rax" in writes["f00fc102"]
 
 
+@pytest.mark.parametrize(
+    "trap",
+    ["0f0b", "0fb9c0", "67480fb93a", "670fb9400c", "0fb98312345678", "0fb904b3", "0fff0412", "d6"],
+)
+def test_what_follows_a_trap_of_any_kind_is_decoded(trap: str) -> None:
+    insns = decode(bytes.fromhex(trap + "b8eaffffff"), START)
+    assert [one.flow for one in insns] == [Flow.STOP, Flow.NEXT]
+    assert insns[1].operands == (Reg("rax", 4), Imm(-22, 4))
+
+
+def test_code_that_is_not_understood_is_told_from_where_on() -> None:
+    assert graph(BRANCHY).lost == 0
+    assert graph("9090060000").lost == START + 2
+
+
 #: test edi,edi; je +6; mov eax,-22; ret; xor eax,eax; ret; int3
 BRANCHY = "85ff7406b8eaffffffc331c0c3cc"
 
@@ -91,6 +106,13 @@ def test_a_block_is_probed_at_what_decides() -> None:
     assert probes[0].address == START + 16
     # what ftrace hooks is never probed: a call is not known before
     assert all(probe.address >= START + 9 for probe in probes)
+
+
+@pytest.mark.parametrize("start", ["f30f1efa0f1f440000", "f30f1efae800100000", "0f1f440000"])
+def test_a_probe_stands_right_behind_what_ftrace_hooks(start: str) -> None:
+    probes = place_probes(graph(start + BRANCHY))
+    assert probes[0].address == START + len(start) // 2
+    assert probes[0].compare is not None
 
 
 def test_operands_are_packed_as_the_bpf_side_has_them() -> None:

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What registers held, in C: names by types, ranges as people write them."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from tests.unit.kernel.btf_writer import BtfWriter
+from tests.unit.path.test_probes import START, graph
+
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.path.decide import decide
+from retsnoop_py.path.follow import follow
+from retsnoop_py.path.names import Namer
+from retsnoop_py.session.paths import Hit, Path, operand_value
+
+EINVAL = -22
+#: xor eax,eax; add rsp,16; ret; mov eax,-22; add rsp,16; ret
+ENDS = "31c04883c410c3b8eaffffff4883c410c3"
+
+
+def types() -> tuple[Btf, int]:
+    """f(int x, union attr *attr); the union's variants differ in what lies at 8."""
+    btf = BtfWriter()
+    word, long = btf.int("u32", 4), btf.int("u64", 8)
+    number = btf.int("int", 4, 1)
+    map_ = btf.struct("", 16, [("type", word, 0), ("key_size", word, 32), ("flags", word, 64)])
+    prog = btf.struct("", 16, [("kind", word, 0), ("insn_cnt", word, 32), ("insns", long, 64)])
+    members = [w for one in (map_, prog) for w in (0, one, 0)]
+    union = btf.add(5, "attr", 16, members, 2)
+    func = btf.func("f", number, [("x", number), ("attr", btf.ptr(union))])
+    return Btf(btf.bytes()), func
+
+
+def told(code: str, left: int) -> tuple[str, list[tuple[str, int | None]]]:
+    """The condition and the operands of the run of ``code`` that took its first jump."""
+    blocks = graph(f"4883ec10{code}{ENDS}")
+    btf, func = types()
+    facts = cast("KernelFacts", SimpleNamespace(btf=btf, root=FilePath("/nowhere")))
+    result = ResultType(ResultKind.INT)
+    function = Function("f", START, 64, FuncFlags(0), result, btf_id=func)
+    namer = Namer(facts, function, {}.get)
+    namer.learn(blocks)
+    way = follow(blocks, [0, 2], range(3))
+    decided = decide(blocks, way, EINVAL, {}.get).decided
+    assert decided is not None
+    path = Path(0, 1, 0, EINVAL, (Hit(0, 0, left, 0),))
+    operands = namer.operands(decided, 0)
+    return namer.condition(decided).text, [(o.name, operand_value(o, path)) for o in operands]
+
+
+@pytest.mark.parametrize(
+    ("code", "left", "condition", "value"),
+    [
+        # lea eax,[rdi-1]; cmp eax,9; ja
+        ("8d47ff83f8097707", 0xFFFFFFFF, "x < 1 || x > 10", 0),
+        # lea eax,[rdi+1000]; cmp eax,2000; ja
+        ("8d87e80300003dd00700007707", 6000, "x < -1000 || x > 1000", 5000),
+        # lea eax,[rdi-5]; cmp eax,2; jb
+        ("8d47fb83f8027207", 1, "x >= 5 && x <= 6", 6),
+        # cmp edi,9; ja
+        ("83ff097707", 10, "x > 9", 10),
+    ],
+)
+def test_a_range_is_told_of_what_the_source_compares(
+    code: str, left: int, condition: str, value: int
+) -> None:
+    assert told(code, left) == (condition, [("x", value)])
+
+
+@pytest.mark.parametrize(
+    ("reads", "name"),
+    [
+        ("8b5008", "attr->key_size"),  # mov edx,[rax+8]
+        ("488b5008", "attr->insn_cnt"),  # mov rdx,[rax+8]
+    ],
+)
+def test_the_variant_of_a_union_is_known_by_what_is_read_of_it(reads: str, name: str) -> None:
+    # mov [rsp],rsi; xor esi,esi; mov rax,[rsp]; READS; cmp dword [rax+4],4; jne
+    code = f"4889342431f6488b0424{reads}837804047507"
+    assert told(code, 8) == (f"{name} != 4", [(name, 8)])
