@@ -22,12 +22,12 @@ enum {
 	MAX_PID_NS_LEVEL = 32, /* linux/pid_namespace.h */
 };
 
-/* What rsn_pids writes of each process that the reader can name. */
+/* What rsn_pids writes of each thread that the reader can name. */
 struct pid_row {
 	__u32 own; /* its id in the reader's namespace */
 	__u32 proc; /* what the reader's /proc calls it, 0 if it does not show it */
 	__u32 kernel; /* its id in the first namespace */
-	__u32 unused;
+	__u32 leads; /* it is the first thread of its process, whose ids are the same */
 };
 
 /* Puts the type into the object's BTF; no map has it. */
@@ -80,7 +80,7 @@ static __always_inline void fill_ids(struct rsn_session *rec, struct task_struct
 		fill_ids_below(rec, tid, BPF_CORE_READ(leader, thread_pid));
 }
 
-/* Tells what every process of the reader's PID namespace is called; runs in the reader. */
+/* Tells what every thread of the reader's PID namespace is called; runs in the reader. */
 SEC("iter/task")
 int rsn_pids(struct bpf_iter__task *ctx)
 {
@@ -89,14 +89,15 @@ int rsn_pids(struct bpf_iter__task *ctx)
 	__u32 own = BPF_CORE_READ(self_pid, level);
 	struct pid_row row = {};
 
-	if (!task || BPF_CORE_READ(task, pid) != BPF_CORE_READ(task, tgid) || own < proc_above)
+	if (!task || own < proc_above)
 		return 0;
 	proc_level = own - proc_above;
 	proc_ns = (__u64)BPF_CORE_READ(upid_at(self_pid, proc_level), ns);
 	pid = BPF_CORE_READ(task, thread_pid);
 	row.own = BPF_CORE_READ(upid_at(pid, own), nr);
 	row.proc = BPF_CORE_READ(upid_at(pid, proc_level), nr);
-	row.kernel = BPF_CORE_READ(task, tgid);
+	row.kernel = BPF_CORE_READ(task, pid);
+	row.leads = row.kernel == BPF_CORE_READ(task, tgid);
 	bpf_seq_write(ctx->meta->seq, &row, sizeof(row));
 	return 0;
 }

@@ -11,14 +11,18 @@ import subprocess
 import pytest
 from tests.live.support import (
     FEW,
+    PROGRAMS,
+    PYTHON,
     TOOL,
     WORKLOAD,
     compiled,
     errno_of,
     read_recording,
     trace,
+    wait_for,
 )
 
+from retsnoop_py.session.model import SessionKind
 from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 
@@ -110,6 +114,33 @@ def test_from_outside_a_process_is_shown_with_both_ids(machine: Machine) -> None
     result = trace(machine, *CALLS, "--", *INSIDE, caller(machine), "1")
     assert result.status == 0, result.err
     assert re.findall(r"TID/PID (\d+)/\1 \(1/1 in its PID namespace\) \(callers", result.out)
+
+
+@pytest.mark.parametrize("wrapper", [INSIDE, INSIDE[:-1]], ids=["own-proc", "proc-above"])
+def test_a_call_that_still_runs_in_a_namespace_is_told(
+    machine: Machine, wrapper: tuple[str, ...]
+) -> None:
+    """Once where /proc is the namespace's own, once where it is that of the one above."""
+    name = f"hangs-{len(wrapper)}"
+    path, ready, release = (machine.share / f"{name}.{end}" for end in ("rsn", "ready", "go"))
+    script = (PYTHON, str(PROGRAMS / "blocked.py"), str(ready), str(release))
+    options = ("-e", "fifo_open", "-TE", "-S", "--count", "1", "-o", str(path))
+    command = machine.start([*wrapper, TOOL, *options, "--", *script])
+    wait_for(lambda: b"goes on, untraced" in command.output()[1], command)
+    release.touch()
+    result = command.wait(120)
+    assert result.status == 0, result.err
+    (running,) = (s for s in read_recording(path).sessions if s.kind is SessionKind.RUNNING)
+    assert running.tid != running.tgid
+    assert 1 < running.ns_tgid < running.ns_tid < running.tid
+    assert (running.proc_tgid == running.ns_tgid) is (wrapper is INSIDE)
+    assert running.pid_ns
+    assert running.task_comm.startswith("python")
+    (block,) = (one for one in result.out.split("\n\n\n") if "Still running" in one)
+    ids = f"{running.tid}/{running.tgid} ({running.ns_tid}/{running.ns_tgid} in its PID namespace)"
+    assert ids in block
+    assert "→ fifo_open" in block
+    assert "do_sys_openat2+" in block
 
 
 #: What a container needs beside its own; README.md names them.

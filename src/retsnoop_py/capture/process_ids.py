@@ -3,12 +3,13 @@
 
 Inside a PID namespace every id that we see, of the held command or behind ``-p``, is one of that
 namespace, and BPF programs go by the kernel's own. A BPF iterator (Linux 5.8) tells what each
-process of our namespace is called in both, and in the namespace that our /proc shows.
+thread of our namespace is called in both, and in the namespace that our /proc shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from retsnoop_py.errors import InputError, UnavailableError
 from retsnoop_py.kernel.btf import Btf
@@ -24,10 +25,12 @@ PROGRAM = "rsn_pids"
 class ProcessIds(Value):
     """The processes of our PID namespace: their ids there, the kernel's, and those in /proc.
 
-    Without ``rows`` we are in the first namespace, and they are all the same.
+    Without ``rows`` we are in the first namespace, and they are all the same. ``threads``: by the
+    kernel's id what /proc calls a thread, of those it shows.
     """
 
     rows: Mapping[int, tuple[int, int]] | None = None
+    threads: Mapping[int, int] = MappingProxyType({})
 
     def kernel_id(self, pid: int) -> int | None:
         """The kernel's id of the process ``pid``; None if there is no such process."""
@@ -38,6 +41,10 @@ class ProcessIds(Value):
     def proc_id(self, pid: int) -> int:
         """What /proc calls the process ``pid``."""
         return pid if self.rows is None or pid not in self.rows else self.rows[pid][1]
+
+    def proc_thread(self, kernel_id: int) -> int | None:
+        """What /proc calls the thread to which the kernel gave this id; None if it shows none."""
+        return kernel_id if self.rows is None else self.threads.get(kernel_id)
 
     def filters(self, given: FilterSettings) -> FilterSettings:
         """``given`` with the kernel's ids. Raises InputError for one that does not exist."""
@@ -68,17 +75,17 @@ def choose_program(obj: BpfObject) -> str | None:
 
 
 def process_ids(obj: BpfObject) -> ProcessIds:
-    """The ids of all processes; after load, of an object of :func:`choose_program`.
+    """The ids as they are now; after load, of an object of :func:`choose_program`.
 
     Raises UnavailableError where the kernel does not tell them.
     """
     if in_first("pid"):
         return ProcessIds()
-    rows = BtfStruct(Btf(obj.btf()), "pid_row").rows(obj.program(PROGRAM).iterate())
-    found = {row["own"]: (row["kernel"], row["proc"]) for row in rows}
+    rows = list(BtfStruct(Btf(obj.btf()), "pid_row").rows(obj.program(PROGRAM).iterate()))
+    found = {row["own"]: (row["kernel"], row["proc"]) for row in rows if row["leads"]}
     if not found:
         raise UnavailableError(
             "this process is in a PID namespace, and the kernel does not tell its own process ids",
             "run retsnoop-py outside of the container, or in one with --pid=host",
         )
-    return ProcessIds(found)
+    return ProcessIds(found, {row["kernel"]: row["proc"] for row in rows if row["proc"]})

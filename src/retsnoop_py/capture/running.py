@@ -17,15 +17,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from retsnoop_py.capture.load import LoadedObject
+from retsnoop_py.capture.process_ids import ProcessIds, process_ids
+from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.kernel.kallsyms import Kallsyms
+from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.session.collector import RecordType, SessionFlags
 from retsnoop_py.session.layouts import Layout, layout_named
 from retsnoop_py.session.object_layouts import btf_layouts
 from retsnoop_py.value import Value
 
 _FRAME = re.compile(r"^\[<0>\] (\S+?)\+0x([0-9a-f]+)/0x([0-9a-f]+)(?: \[(\S+)\])?$", re.MULTILINE)
+_IDS = ("NSpid", "NStgid")
 _SWITCHES = re.compile(r"ctxt_switches:\s+(\d+)")
 _MAX_DEPTH, _COMM_LEN = 64, 16
 #: RSN_MAX_KSTACK of records.h.
@@ -54,12 +58,13 @@ class Seen(Value):
     """
 
     switches: Mapping[tuple[int, int], int]
+    ids: ProcessIds = ProcessIds()
 
 
 class _Thread:
-    """A thread in /proc."""
+    """A thread in /proc, by what that calls it; None for one that it does not show."""
 
-    def __init__(self, tgid: int, tid: int, proc: Path) -> None:
+    def __init__(self, tgid: int | None, tid: int | None, proc: Path) -> None:
         self.folder = proc / str(tgid) / "task" / str(tid)
 
     def _read(self, name: str) -> str:
@@ -67,6 +72,18 @@ class _Thread:
             return (self.folder / name).read_text(errors="backslashreplace")
         except OSError:
             return ""
+
+    def inner_ids(self) -> tuple[int, int, int]:
+        """Thread and process in their own PID namespace, and its inode; zeros in the first one."""
+        status = self._read("status")
+        inner = [re.search(rf"^{name}:.*\s(\d+)$", status, re.MULTILINE) for name in _IDS]
+        if in_first("pid", self.folder) or None in inner:
+            return 0, 0, 0
+        tid, tgid = (int(found[1]) for found in inner if found)
+        try:
+            return tid, tgid, (self.folder / "ns/pid").stat().st_ino
+        except OSError:
+            return 0, 0, 0
 
     def comm(self) -> bytes:
         return self._read("comm").removesuffix("\n").encode(errors="replace")[: _COMM_LEN - 1]
@@ -143,11 +160,24 @@ class RunningCalls:
     def see(self) -> Seen:
         """Who has a session now; to be asked before the gate is closed."""
         seen = {}
-        for place in self._places():
+        places = self._places()
+        ids = self._ids_now() if places else ProcessIds()
+        for place in places:
             fields = self._fields(place)
             tgid, tid, start = (fields[self._field[name]] for name in ("tgid", "tid", "start_ts"))
-            seen[tid, start] = _Thread(tgid, tid, self._proc).switches()
-        return Seen(seen)
+            seen[tid, start] = self._thread(ids, tgid, tid).switches()
+        return Seen(seen, ids)
+
+    def _thread(self, ids: ProcessIds, tgid: int, tid: int) -> _Thread:
+        """The thread that has these ids for the kernel."""
+        return _Thread(ids.proc_thread(tgid), ids.proc_thread(tid), self._proc)
+
+    def _ids_now(self) -> ProcessIds:
+        """What /proc calls the threads that there are by now."""
+        try:
+            return process_ids(self._obj)
+        except RetsnoopError:
+            return ProcessIds({})
 
     def records(self, seen: Seen) -> bytes:
         """The records of all calls that run on, as if the kernel side had sent them."""
@@ -188,7 +218,7 @@ class RunningCalls:
         fields, now = self._fields(place), time.monotonic_ns()
         field = self._field
         tgid, tid, start = (int(fields[field[name]]) for name in ("tgid", "tid", "start_ts"))
-        thread = _Thread(tgid, tid, self._proc)
+        thread = self._thread(seen.ids, tgid, tid)
         depth = min(self._number(place, "depth"), _MAX_DEPTH)
         at = self._offsets["session"]["slots"]
         slots = place.data[at : at + depth * self._slot_size]
@@ -212,7 +242,9 @@ class RunningCalls:
             *(("depth", depth), ("slot_cnt", depth), ("stitch_pos", 0)),
             *(("kstack_cnt", len(kstack)), ("parts", fields[field["parts"]] + bool(events))),
             ("task_comm", thread.comm()),
-            ("proc_comm", _Thread(tgid, tgid, self._proc).comm()),
+            ("proc_comm", self._thread(seen.ids, tgid, tgid).comm()),
+            ("proc_tgid", seen.ids.proc_thread(tgid) or 0),
+            *zip(("ns_tid", "ns_tgid", "pid_ns"), thread.inner_ids(), strict=True),
         ):
             fields[field[name]] = value
         record = self._record.format().pack(*fields)
@@ -233,10 +265,8 @@ class RunningCalls:
         if state == "R":
             return [] if thread.user_ticks() == ticks else None
         frames = thread.stack() if state else []
-        if not frames:
-            return None
         inside = any(_is_frame_of(function, frame) for function in running for frame in frames)
-        if not inside and not (self._is_sure and unmoved == thread.switches()):
+        if not inside and not (state and self._is_sure and unmoved == thread.switches()):
             return None
         addresses = []
         for frame in frames:

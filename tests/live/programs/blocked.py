@@ -18,10 +18,18 @@ folder = Path(tempfile.mkdtemp())
 blocking, failing = folder / "blocking", folder / "failing"
 os.mkfifo(blocking)
 os.mkfifo(failing)
-blocked = threading.Thread(target=lambda: os.close(os.open(blocking, os.O_RDONLY)))
+threads = []
+
+
+def block() -> None:
+    # what /proc calls the thread, which in a PID namespace may be another id than its own
+    threads.append(Path("/proc") / Path("/proc/thread-self").readlink())
+    os.close(os.open(blocking, os.O_RDONLY))
+
+
+blocked = threading.Thread(target=block)
 blocked.start()
-stack = Path(f"/proc/self/task/{blocked.native_id}/stack")
-while "fifo_open" not in stack.read_text():
+while not (threads and "fifo_open" in (threads[0] / "stack").read_text()):
     time.sleep(0.01)
 try:
     os.close(os.open(failing, os.O_WRONLY | os.O_NONBLOCK))
