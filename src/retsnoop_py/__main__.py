@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from retsnoop_py.cli.main import program
+from retsnoop_py.cli.start import program
 
 if __name__ == "__main__":
     program()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The entry point: which command is meant, and how it ends.
+"""Which command is meant, and how it ends.
 
 The command line is turned into values first and the work is done after that, so that an error
 or a broken pipe during a trace is never taken for a mistake on the command line.
@@ -7,26 +7,20 @@ or a broken pipe during a trace is never taken for a mistake on the command line
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from retsnoop_py.errors import RetsnoopError, UsageError
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from retsnoop_py.cli.argv import Normalised
     from retsnoop_py.cli.declare import Command
 
 PROGRAM = "retsnoop-py"
 _COMPLETE = "_RETSNOOP_PY_COMPLETE"
-#: New objects after which Python looks for garbage; 700 of its own make it look 30 times in a
-#: start, a tenth of the time, for what is not there.
-_GC_THRESHOLD = 50_000
 
 
 class Job(Value):
@@ -74,45 +68,6 @@ def _work(job: Job, before_work: Callable[[], None]) -> int:
     before_work()
     with listening(Console()):
         return job.run()
-
-
-def program() -> NoReturn:
-    """The process ``retsnoop-py``: ends it without taking the interpreter apart first.
-
-    That takes as long as detaching, and nothing is left to be done: streams are flushed here,
-    and a sub-command that has more to do at exit raises :class:`SystemExit` itself.
-    """
-    gc.set_threshold(_GC_THRESHOLD)
-    status = main(before_work=_take_sigint)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            pass  # main() has told of it, or nobody is left to be told
-    os._exit(status)
-
-
-def _take_sigint() -> None:
-    """Let SIGINT end us, after what it was to what we start has been remembered.
-
-    Also where it was ignored when we were started. A shell does that to whatever a script starts in
-    the background, since Ctrl-C is for what is in the foreground; `kill -INT` is how the script
-    ends us all the same.
-    """
-    import signal
-
-    from retsnoop_py.capture import inherited
-
-    inherited.remember()
-    signal.signal(signal.SIGINT, _interrupt)
-
-
-def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    """The first SIGINT ends what is going on, the second kills."""
-    import signal
-
-    signal.signal(number, signal.SIG_DFL)
-    raise KeyboardInterrupt
 
 
 def _job(words: list[str]) -> Job:

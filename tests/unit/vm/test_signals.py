@@ -30,7 +30,7 @@ MAIN = """
 import sys
 from retsnoop_py.vm import debian
 debian.find_mirror = lambda: debian.Mirror("http://localhost:9/", ("bookworm",), ("main",))
-from retsnoop_py.cli.main import program
+from retsnoop_py.cli.start import program
 program()
 """
 
