@@ -60,7 +60,7 @@ def _trace(events: list[_Object]) -> Iterator[str]:
             count = event["records"]
             yield f"... {count} record{'' if count == 1 else 's'} told before ..."
         elif event["event"] == "probe":
-            yield f"◎ {event['probe']}{_arguments(event)}"
+            yield f"◎ {_interrupt(event)}{event['probe']}{_arguments(event)}"
         elif event["event"] == "exit":
             yield _returned("←", event)
         elif (after.get("event"), after.get("seq"), after.get("depth"), after.get("function")) == (
@@ -72,13 +72,18 @@ def _trace(events: list[_Object]) -> Iterator[str]:
             skip = True
             yield _returned("↔", after) + _arguments(event)
         else:
-            yield f"→ {event['function']['name']}{_arguments(event)}"
+            yield f"→ {_interrupt(event)}{event['function']['name']}{_arguments(event)}"
+
+
+def _interrupt(event: _Object) -> str:
+    return "↯ " if event.get("interrupt") else ""
 
 
 def _returned(mark: str, event: _Object) -> str:
     took = event.get("duration_ns")
     duration = "..." if took is None else f"{took / 1000:.3f}us"
-    return f"{mark} {event['function']['name']} [{event['result']['text']}] {duration}"
+    name = _interrupt(event) + event["function"]["name"]
+    return f"{mark} {name} [{event['result']['text']}] {duration}"
 
 
 def _branches(value: _Object) -> Iterator[str]:

@@ -12,7 +12,7 @@ from retsnoop_py.cli.replay import show
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.settings import SymbolizeMode
 
-KERNELS = ("5.10", "6.1", "6.12", "7.2")
+KERNELS = ("5.10", "6.1", "6.12", "7.2", "7.3")
 #: Not openat(2): Python itself opens hundreds of files.
 ENTRIES = ("-e", "*_sys_bpf", "-e", "*_sys_mount", "-e", "*_sys_nanosleep")
 FEW = ("bpf-map-key-size-array", "bpf-map-lookup-missing", "bpf-prog-rejected", "bpf-prog-accepted")
