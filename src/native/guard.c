@@ -20,6 +20,9 @@
 
 enum {
 	RETRY_MS = 20,
+	/* Files to write at the end, and what is said of one: its path and its text. */
+	MOST_FILES = 8,
+	FILE_BYTES = 512,
 };
 
 /* Sent instead of a number of pairs: the parent ends in good order. */
@@ -31,6 +34,8 @@ static const char ready = 'r';
 struct errand {
 	unsigned int pairs;
 	bool is_orderly;
+	unsigned int files;
+	char file[MOST_FILES][FILE_BYTES];
 };
 
 static void close_from(unsigned int first)
@@ -62,13 +67,17 @@ static void leave_parent(int socket)
 static struct errand wait_for_parent(void)
 {
 	struct errand errand = { 0 };
+	char said[FILE_BYTES];
 	unsigned int word;
 	ssize_t length;
 
-	while ((length = read(0, &word, sizeof(word))) != 0) {
+	while ((length = read(0, said, sizeof(said))) != 0) {
 		if (length < 0 && errno != EINTR)
 			break;
-		if (length == sizeof(word) && word == farewell)
+		memcpy(&word, said, sizeof(word));
+		if (length > (ssize_t)sizeof(word) && errand.files < MOST_FILES)
+			memcpy(errand.file[errand.files++], said, length);
+		else if (length == sizeof(word) && word == farewell)
 			errand.is_orderly = true;
 		else if (length == sizeof(word))
 			errand.pairs = word;
@@ -133,12 +142,32 @@ static void repair(const char *home, pid_t parent)
 	}
 }
 
+/* Each has a path, a zero, a text and a zero; an empty text is written as a file that is cut. */
+static void restore(const struct errand *errand)
+{
+	const char *path, *text;
+	unsigned int i;
+	int fd;
+
+	for (i = errand->files; i-- > 0;) {
+		path = errand->file[i];
+		text = path + strlen(path) + 1;
+		fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (*text && write(fd, text, strlen(text)) < 0)
+			pause_ms(RETRY_MS);
+		close(fd);
+	}
+}
+
 static void guard(pid_t parent, const char *home, const char *tracefs, const char *owner,
 		  int patience_ms)
 {
 	struct errand errand = wait_for_parent();
 	int hurry = -1;
 
+	restore(&errand);
 	if (owner && errand.pairs) {
 		/* 0.1 ms for each definition instead of 16 */
 		if (home)
@@ -188,6 +217,18 @@ int rsn_guard_start(const char *home, const char *tracefs, const char *owner, in
 int rsn_guard_pairs(int fd, unsigned int count)
 {
 	return send(fd, &count, sizeof(count), MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int rsn_guard_restore(int fd, const char *path, const char *text)
+{
+	size_t head = strlen(path) + 1, length = head + strlen(text) + 1;
+	char said[FILE_BYTES] = { 0 };
+
+	if (length > sizeof(said))
+		return -E2BIG;
+	memcpy(said, path, head);
+	memcpy(said + head, text, length - head);
+	return send(fd, said, length, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 int rsn_guard_finish(int fd, int pid, int wait_ms)

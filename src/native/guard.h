@@ -33,6 +33,12 @@ int rsn_guard_start(const char *home, const char *tracefs, const char *owner, in
 		    int *pid);
 int rsn_guard_pairs(int fd, unsigned int count);
 
+/*
+ * Has it write text to the file path at its end, however that comes; what was said last is written
+ * first. There is room for a few of them: -E2BIG, or another negative errno.
+ */
+int rsn_guard_restore(int fd, const char *path, const char *text);
+
 /* Lets the guard work, and waits for it: 1 if it has finished within so many ms, else 0. */
 int rsn_guard_finish(int fd, int pid, int wait_ms);
 /* cdef end */

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Session,
         StackEntry,
     )
+    from retsnoop_py.api.why import why
     from retsnoop_py.errors import (
         BpfError,
         CommandNotExecutable,
@@ -86,6 +87,7 @@ __all__ = [
     "replay",
     "select",
     "trace",
+    "why",
 ]
 
 #: Where each name is, in modules of this package; those of errors are all others.
@@ -93,6 +95,7 @@ _PLACES = {
     "api.comparing": ("diff",),
     "api.runs": ("Replayed", "Run", "replay", "trace"),
     "api.selecting": ("doctor", "select"),
+    "api.why": ("why",),
     "api.sessions": (
         *("Argument", "Branch", "Branches", "Call", "Event", "Frame", "Lost", "PidNamespace"),
         *("Result", "Session", "StackEntry"),

@@ -185,6 +185,8 @@ class Settings(Value):
     symbolize: SymbolizeMode = SymbolizeMode.AUTO
     kernel_image: Path | None = None
     command: tuple[str, ...] = ()
+    #: Nobody is to see what the command writes: it has been run, and seen, before.
+    quiet_command: bool = False
     #: Whom the command runs as, by name or number; None: as we do.
     user: str | None = None
     output: Path | None = None

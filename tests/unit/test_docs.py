@@ -105,6 +105,7 @@ def _parse(said: Said) -> None:
             words += {
                 "replay": ["X"],
                 "functions": ["X"],
+                "why": ["X"],
                 "explain": ["X"],
                 "load": ["X"],
                 "diff": ["X", "Y"],

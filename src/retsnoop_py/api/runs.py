@@ -179,6 +179,16 @@ class Run:
             raise _not_entered()
         return self._sink.stream.facts
 
+    @property
+    def kernel(self) -> tuple[str, str]:
+        """The release of the kernel and the machine: ``("6.12.0", "x86_64")``."""
+        return self._facts.release, self._facts.machine
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal, or :meth:`stop`, ended it before its time."""
+        return bool(self._signals.requested)
+
     def __enter__(self) -> Self:
         from retsnoop_py.capture.run import run
 

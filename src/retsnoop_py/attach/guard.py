@@ -37,10 +37,10 @@ _EVENT = r"(?m)^[pr]\d*:rsnoop_(\d+_\d+)/(?:in|out)(\d+)_\1 "
 class Guard:
     """A small process that outlives us, whatever kills us, and then cleans up behind us.
 
-    It puts rcu_expedited back, and deletes the definitions of the kprobe events of ``owner`` in
-    ``tracefs``; with ``system_changes`` it sets rcu_expedited for that moment. Events in use are
-    waited for up to ``patience_ms``: the kernel takes 10 ms for each probe of a killed run.
-    Making one raises UnavailableError where there is no room for a process.
+    It puts back rcu_expedited and the files that it is told of, and deletes the definitions of the
+    kprobe events of ``owner`` in ``tracefs``; with ``system_changes`` it sets rcu_expedited for
+    that moment. Events in use are waited for up to ``patience_ms``: the kernel takes 10 ms for each
+    probe of a killed run. Making one raises UnavailableError where there is no room for a process.
     """
 
     def __init__(
@@ -70,10 +70,20 @@ class Guard:
                 "leave that process alone",
             )
 
-    def finish(self) -> bool:
+    def restore(self, path: Path, text: str) -> None:
+        """Have it write ``text`` to a file at its end; the last one that is said is first.
+
+        Raises UnavailableError if it was killed.
+        """
+        if not process.have_restored(self._fd, path, text):
+            raise UnavailableError(
+                f"nobody is there to put {path} back behind this run", "leave retsnoop-guard alone"
+            )
+
+    def finish(self, patience_ms: int = _PATIENCE_MS) -> bool:
         """Let it do its work; False if that takes longer than one cares to wait. Idempotent."""
         fd, self._fd = self._fd, -1
-        return fd < 0 or process.finish_guard(fd, self._pid, _PATIENCE_MS)
+        return fd < 0 or process.finish_guard(fd, self._pid, patience_ms)
 
 
 @contextmanager

@@ -114,15 +114,22 @@ class Command:
     """A child process that is held at its start.
 
     ``aside``: what it writes to standard output goes to standard error, for ours has to hold
-    nothing else. ``user``: whose rights it has, ours without. ``program`` is the path of its file,
-    symbolic links followed. A context manager: leaving it never leaves a held child behind.
+    nothing else. ``quiet``: nobody sees what it writes. ``user``: whose rights it has, ours
+    without. ``program`` is the path of its file, symbolic links followed. A context manager:
+    leaving it never leaves a held child behind.
     """
 
     def __init__(
-        self, command: Sequence[str], *, aside: bool = False, user: User | None = None
+        self,
+        command: Sequence[str],
+        *,
+        aside: bool = False,
+        quiet: bool = False,
+        user: User | None = None,
     ) -> None:
         self._argv = list(command)
         self._aside = aside
+        self._quiet = quiet
         self._user = user
         path = _resolve_as(user, command) if user else resolve(command)
         self.program = os.path.realpath(path)
@@ -153,6 +160,11 @@ class Command:
             variables = environment()
             if self._aside:
                 os.dup2(2, 1)
+            if self._quiet:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, 1)
+                os.dup2(nowhere, 2)
+                os.close(nowhere)
             if self._user:
                 self._user.become()
                 variables.update(self._user.environment)

@@ -139,7 +139,8 @@ def _held(settings: Settings, stack: ExitStack) -> Command | None:
         from retsnoop_py.capture.user import find_user
 
         user = find_user(settings.user)
-    return stack.enter_context(Command(settings.command, aside=aside, user=user))
+    quiet = settings.quiet_command
+    return stack.enter_context(Command(settings.command, aside=aside, quiet=quiet, user=user))
 
 
 def choose(settings: Settings, *, loading: bool = False) -> Target:

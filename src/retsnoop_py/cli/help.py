@@ -49,6 +49,7 @@ TOPICS: tuple[Topic, ...] = (
     Topic("sessions", "what is followed, and what is shown of it", "topics/sessions.md"),
     Topic("filters", "which sessions are shown", "topics/filters.md"),
     Topic("args", "the arguments of calls (-A)", "arguments.md"),
+    Topic("why", "why a command failed: the call, the functions, the condition", "why.md"),
     Topic("path", "from the function to the line (--path)", "line.md"),
     Topic("lbr", "the last branches before the error (-B)", "topics/lbr.md"),
     Topic("recording", "recording and replaying", "topics/recording.md"),

@@ -83,6 +83,7 @@ def _job(words: list[str]) -> Job:
         "replay": _replay,
         "functions": _functions,
         "doctor": _doctor,
+        "why": _why,
         "explain": _explain,
         "load": _load,
         "diff": _diff,
@@ -142,6 +143,13 @@ def _doctor(words: list[str]) -> Job:
 
     asked = _asked(doctor.COMMAND, words)
     return asked if isinstance(asked, Job) else Job(lambda: doctor.run(asked), asked.verbose)
+
+
+def _why(words: list[str]) -> Job:
+    from retsnoop_py.cli import why
+
+    asked = _asked(why.COMMAND, words)
+    return asked if isinstance(asked, Job) else Job(lambda: why.run(asked), asked.verbose)
 
 
 def _explain(words: list[str]) -> Job:

@@ -57,6 +57,11 @@ def tell_guard(fd: int, pairs: int) -> bool:
     return lib.rsn_guard_pairs(fd, pairs) == 0
 
 
+def have_restored(fd: int, path: Path, text: str) -> bool:
+    """Have the guard write ``text`` to a file at its end; False if it is gone, or has no room."""
+    return lib.rsn_guard_restore(fd, _text(path), text.encode()) == 0
+
+
 def finish_guard(fd: int, pid: int, wait_ms: int) -> bool:
     """Let the guard work; whether it has finished within so many ms."""
     return bool(lib.rsn_guard_finish(fd, pid, wait_ms))

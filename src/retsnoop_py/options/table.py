@@ -28,7 +28,7 @@ USAGE = "HELP AND VERSION"
 #: The kernel that runs here, among those of --on.
 HOST = "host"
 #: The commands that have options of this table.
-EVERY = ("trace", "replay", "functions", "doctor", "explain", "load", "diff")
+EVERY = ("trace", "replay", "functions", "doctor", "why", "explain", "load", "diff")
 
 
 class Takes(Enum):
@@ -362,6 +362,22 @@ OPTIONS: tuple[Option, ...] = (
         read=values.max_blocks,
     ),
     Option(
+        ("--syscall",),
+        Takes.MANY,
+        "Explain a call of this system call, by the kernel's name for it: bpf, openat.",
+        panel=FILTERING,
+        metavar="NAME",
+        commands=("why",),
+    ),
+    Option(
+        ("--reruns",),
+        Takes.ONE,
+        "Run CMD again this often at most (2); 0: run it once, and say what can be said from that.",
+        panel=RUN_MODE,
+        metavar="N",
+        commands=("why",),
+    ),
+    Option(
         ("-B", "--lbr"),
         Takes.MANY,
         "Show the last branches the CPU took (LBR): any, any_call, any_return (the "
@@ -401,7 +417,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="FORMAT",
         place="views.format",
         read=views.output_format,
-        commands=("trace", "replay", "explain", "load", "diff"),
+        commands=("trace", "replay", "why", "explain", "load", "diff"),
         keyword="",
         complete=_one_of(("text", "json")),
     ),
@@ -442,6 +458,7 @@ OPTIONS: tuple[Option, ...] = (
         'behind sudo, --user "$SUDO_USER" in a shell that sudo started.',
         panel=RUN_MODE,
         metavar="NAME",
+        commands=("trace", "why"),
         complete=complete_user,
     ),
     Option(
@@ -481,7 +498,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="PID",
         place="filters.pids",
         read=partial(values.pids, "-p"),
-        commands=("trace", "replay"),
+        commands=("trace", "replay", "why"),
         dashed=True,
     ),
     Option(
@@ -544,7 +561,7 @@ OPTIONS: tuple[Option, ...] = (
         "Only stacks with this error in them, such as ENOMEM or NULL; any is every error.",
         panel=FILTERING,
         metavar="ERROR",
-        commands=("trace", "replay", "diff"),
+        commands=("trace", "replay", "why", "diff"),
         complete=complete_error,
         dashed=True,
     ),
@@ -609,7 +626,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="PATH",
         place="kernel_image",
         read=partial(file_path, "-k"),
-        commands=("trace", "replay", "functions", "doctor"),
+        commands=("trace", "replay", "functions", "doctor", "why"),
     ),
     Option(
         ("-s", "--symbolize"),

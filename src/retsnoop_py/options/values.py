@@ -133,6 +133,13 @@ def max_blocks(value: str | None) -> int:
     return int(value)
 
 
+def reruns(value: str) -> int:
+    """``--reruns``. Raises :class:`UsageError`."""
+    if not re.fullmatch(r"[0-9]{1,2}", value):
+        raise UsageError(f"--reruns {value}: not a number of runs, 0 to 99")
+    return int(value)
+
+
 def success(values: Sequence[str], errors: Sequence[str]) -> bool | None:
     """Whether ``-S`` asks for successes, None without it; ``errors`` are the values of ``-x``.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -19,7 +20,15 @@ from retsnoop_py.value import Value
 if TYPE_CHECKING:
     from retsnoop_py.kernel.kallsyms import Kallsyms, Symbol
 
-__all__ = ["CodeSource", "FunctionCode", "Kcore", "Part", "VmlinuxText", "read_function"]
+__all__ = [
+    "CodeSource",
+    "FunctionCode",
+    "Kcore",
+    "Part",
+    "VmlinuxText",
+    "having_number",
+    "read_function",
+]
 
 _PT_LOAD = 1
 _HEADER_BYTES = 64
@@ -172,3 +181,22 @@ def read_function(symbol: Symbol, symbols: Kallsyms, source: CodeSource) -> Func
     if not parts or parts[0].address != symbol.address:
         return None
     return FunctionCode(symbol.name, symbol.module, tuple(parts))
+
+
+def having_number(
+    symbols: Kallsyms, source: CodeSource, names: Iterable[str], number: int
+) -> list[Symbol]:
+    """Those functions (``NAME`` or ``NAME[MODULE]``) whose code has ``number`` in 32 bits in it.
+
+    A number that a function makes is there; so may be what it compares with, and chance.
+    """
+    bits = struct.pack("=i", number)
+    found = []
+    for text in names:
+        name, _, module = text.rstrip("]").partition("[")
+        for symbol in symbols.named(name, module or None):
+            code = read_function(symbol, symbols, source)
+            if code is not None and any(bits in part.code for part in code.parts):
+                found.append(symbol)
+                break
+    return found

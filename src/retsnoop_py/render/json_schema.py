@@ -12,6 +12,7 @@ import msgspec
 from retsnoop_py.load.model import Explained, LoadResult
 from retsnoop_py.render.diff_types import Difference
 from retsnoop_py.render.json_types import VERSION, RunResult, Session, Summary
+from retsnoop_py.render.why_types import Why
 
 _HEAD = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -23,7 +24,7 @@ _HEAD = {
 def schema() -> dict[str, Any]:
     """The JSON schema of a line."""
     (found,), parts = msgspec.json.schema_components(
-        [Session | Summary | RunResult | Explained | LoadResult | Difference],
+        [Session | Summary | RunResult | Explained | LoadResult | Difference | Why],
         ref_template="#/$defs/{name}",
     )
     for part in parts.values():

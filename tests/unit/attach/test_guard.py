@@ -68,3 +68,17 @@ def test_the_next_run_deletes_what_a_killed_one_left(tmp_path: Path) -> None:
 
 def test_a_sweep_with_nothing_to_do_says_nothing(tmp_path: Path) -> None:
     assert sweep(tmp_path, system_changes=False) == []
+
+
+def test_it_puts_files_back_the_last_one_first_even_if_we_are_killed(tmp_path: Path) -> None:
+    (tmp_path / "tracer").write_text("function_graph")
+    (tmp_path / "filter").write_text("f")
+    pid = os.fork()
+    if not pid:
+        guard = Guard(system_changes=False)
+        guard.restore(tmp_path / "filter", "")
+        guard.restore(tmp_path / "tracer", "nop")
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    wait_for(lambda: (tmp_path / "filter").read_text() == "")
+    assert (tmp_path / "tracer").read_text() == "nop"

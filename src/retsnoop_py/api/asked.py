@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What ``why`` is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Self, TypedDict
+
+from retsnoop_py.errors import UsageError
+from retsnoop_py.value import Value
+
+__all__ = ["RERUNS", "Asked", "WhyOptions"]
+
+#: Further runs of a command, where nothing is said.
+RERUNS = 2
+
+
+class WhyOptions(TypedDict, total=False):
+    """Keywords of :func:`retsnoop_py.why`.
+
+    * ``pid``: the next failure of these processes, instead of a command
+    * ``user``: run the command as this user
+    * ``syscall``, ``error``: choose among the calls that fail, by name
+    * ``reruns``: run the command again so often at most (2), its output unseen
+    * ``kernel``: a vmlinux with DWARF
+    """
+
+    pid: int | Iterable[int]
+    user: str
+    syscall: str | Iterable[str]
+    error: str | Iterable[str]
+    reruns: int
+    kernel: str | PathLike[str]
+
+
+class Asked(Value):
+    """What is asked: of ``command``, run as ``user``, or of the processes ``pids``.
+
+    ``syscalls`` and ``errors``, by name, choose among what fails. The command is run again at most
+    ``reruns`` times. ``kernel`` is a vmlinux with DWARF.
+    """
+
+    command: tuple[str, ...] = ()
+    pids: tuple[int, ...] = ()
+    user: str | None = None
+    syscalls: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    reruns: int = RERUNS
+    kernel: Path | None = None
+
+    @classmethod
+    def of(cls, command: Sequence[str], options: WhyOptions) -> Self:
+        """What keywords ask. Raises UsageError for one there is not."""
+        unknown = options.keys() - WhyOptions.__optional_keys__
+        if unknown:
+            raise UsageError(f"{min(unknown)}: no such option", "docs/api.md lists the keywords")
+        pids = options.get("pid", ())
+        kernel = options.get("kernel")
+        return cls(
+            tuple(command),
+            (pids,) if isinstance(pids, int) else tuple(pids),
+            options.get("user"),
+            _names(options.get("syscall", ())),
+            _names(options.get("error", ())),
+            options.get("reruns", RERUNS),
+            None if kernel is None else Path(kernel),
+        )
+
+
+def _names(given: str | Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which system calls of a program failed, and which of these it complains of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from retsnoop_py.api.sessions import Session
+
+__all__ = [
+    "Failing",
+    "FailingCalls",
+    "chain_of",
+    "is_looked_for",
+    "probing_reason",
+    "syscall_globs",
+    "syscall_name",
+]
+
+#: Functions of system calls, by machine.
+_SYSCALLS = {"x86_64": "__x64_sys_*", "aarch64": "__arm64_sys_*"}
+#: Those of 32-bit programs, and the file that is there where the kernel runs these.
+_SYSCALLS_32 = {"x86_64": ("__ia32_*sys_*", Path("/proc/sys/abi/vsyscall32"))}
+_PREFIX = re.compile(r"__[a-z0-9]+_(?:compat_)?sys_")
+#: What the kernel makes of a call that a signal interrupted; the program sees EINTR, or nothing.
+_RESTARTED = ("ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK")
+
+
+def syscall_globs(machine: str, *, compat: bool) -> list[str]:
+    """The functions of this machine's system calls, as globs; with ``compat`` of 32 bits, too."""
+    globs = [_SYSCALLS.get(machine, "__*_sys_*")]
+    if compat and machine in _SYSCALLS_32 and _SYSCALLS_32[machine][1].exists():
+        globs.append(_SYSCALLS_32[machine][0])
+    return globs
+
+
+def syscall_name(function: str) -> str:
+    """The system call that a function of the kernel is for: ``bpf`` of ``__x64_sys_bpf``."""
+    return _PREFIX.sub("", function, count=1)
+
+
+class _Probing(Value):
+    calls: tuple[str, ...]
+    errors: tuple[str, ...]
+    reason: str
+
+
+@lru_cache(1)
+def _rules() -> tuple[tuple[_Probing, ...], tuple[str, ...]]:
+    import tomllib
+
+    text = files(__package__).joinpath("probing.toml").read_text()
+    found = tomllib.loads(text)
+    rules = tuple(
+        _Probing(tuple(row["calls"]), tuple(row["errors"]), row["reason"])
+        for row in found["probing"]
+    )
+    paths = tuple(path for row in found["looked-for"] for path in row["paths"])
+    return rules, paths
+
+
+def probing_reason(syscall: str, error: str) -> str | None:
+    """What such a failing call is for, where it mostly belongs to a program's ordinary work."""
+    for rule in _rules()[0]:
+        if error in rule.errors and any(fnmatchcase(syscall, one) for one in rule.calls):
+            return rule.reason
+    return None
+
+
+def is_looked_for(path: str) -> bool:
+    """Whether a file is one that libraries look for, and not the program itself."""
+    return any(fnmatchcase(path, one) for one in _rules()[1])
+
+
+class Failing:
+    """Calls of ``function`` that failed with ``error``, ``count`` of them by the same chain.
+
+    ``chain`` has the names of the functions that failed, outermost first, ``last`` is the newest
+    one and ``order`` its number among all failures.
+    """
+
+    def __init__(self, function: str, error: str, chain: tuple[str, ...]) -> None:
+        self.function = function
+        self.syscall = syscall_name(function)
+        self.error = error
+        self.chain = chain
+        self.probing = probing_reason(self.syscall, error)
+        self.count = 0
+        self.order = 0
+        self.last: Session | None = None
+
+
+class FailingCalls:
+    """The system calls that failed, while they come."""
+
+    def __init__(self, syscalls: Sequence[str] = (), errors: Sequence[str] = ()) -> None:
+        self._syscalls = syscalls
+        self._errors = errors
+        self._found: dict[tuple[str, str, tuple[str, ...]], Failing] = {}
+        self._order = 0
+
+    def add(self, session: Session) -> Failing | None:
+        """Count one; None if it is no failure that a program sees."""
+        if session.report != "final" or not session.failed or not session.calls:
+            return None
+        first = session.calls[0]
+        if first.error is None or first.error in _RESTARTED:
+            return None
+        key = first.function.name, first.error, chain_of(session)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = Failing(*key)
+        self._order += 1
+        found.count += 1
+        found.order = self._order
+        found.last = session
+        return found
+
+    def __iter__(self) -> Iterator[Failing]:
+        """All of them, that whose last one came last at the end."""
+        return iter(sorted(self._found.values(), key=lambda one: one.order))
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def is_asked_for(self, one: Failing) -> bool:
+        """Whether it is one that the user named, where he named any."""
+        if self._syscalls and one.syscall not in self._syscalls:
+            return False
+        return not self._errors or one.error in self._errors
+
+    def complained_of(self, *, failed: bool) -> Failing | None:
+        """The one that the program complains of: the last that is no probing.
+
+        Of a program that ``failed``, also the last of those that mostly are probing, for want of
+        another; so too where the user named what he means.
+        """
+        asked = [one for one in self if self.is_asked_for(one)]
+        plain = [one for one in asked if one.probing is None]
+        if plain:
+            return plain[-1]
+        if asked and (failed or self._syscalls or self._errors):
+            return asked[-1]
+        return None
+
+
+def chain_of(session: Session) -> tuple[str, ...]:
+    """The functions of a session's deepest chain, as globs that mean them alone."""
+    return tuple(
+        one.function.name + (f"[{one.function.module}]" if one.function.module else "")
+        for one in session.calls
+    )

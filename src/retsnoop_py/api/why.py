@@ -1,0 +1,533 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why a command failed: which system call, which functions below it, which condition.
+
+Nobody has to know a function's name. The command runs several times, each time with what the run
+before told: first every system call is followed, and inside it, where the kernel has a mechanism
+that hooks all functions at once, everything; where it has none, its own tracer lists the functions
+in a second run. Of the call that the command complains of the functions that failed are then
+followed block by block. Where one gives what another one gave that was not followed, that one is
+followed in another run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from os import PathLike
+from typing import TYPE_CHECKING, Unpack
+
+import msgspec
+
+from retsnoop_py.api.asked import Asked, WhyOptions
+from retsnoop_py.api.failing import (
+    Failing,
+    FailingCalls,
+    chain_of,
+    is_looked_for,
+    syscall_globs,
+    syscall_name,
+)
+from retsnoop_py.api.keywords import TraceOptions, words
+from retsnoop_py.api.runs import Run, replay
+from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.options.settings import trace_settings
+from retsnoop_py.render import json_types as to
+from retsnoop_py.render import why_types as told
+from retsnoop_py.value import replace
+
+if TYPE_CHECKING:
+    from retsnoop_py.api.sessions import Session
+
+__all__ = ["Inquiry", "why", "why_recorded"]
+
+#: Never followed: their results are those of what they go back to, or they do not come back.
+_NO_CALLS = ("*_sys_rt_sigreturn", "*_sys_sigreturn", "*_sys_restart_syscall")
+#: All functions of a kernel.
+_MAX_FUNCTIONS = 200_000
+#: Code that is followed block by block in one run, bytes: attaching to a block takes milliseconds.
+_MOST_CODE = 6000
+#: Functions that run inside a call, of which so many of the last are traced.
+_MOST_INSIDE = 500
+#: Sessions of the last run that are kept to choose from.
+_KEPT = 256
+OnText = Callable[[str], None]
+
+
+def why(
+    command: Sequence[str] = (),
+    *,
+    on_step: OnText | None = None,
+    handle_signals: bool = False,
+    **options: Unpack[WhyOptions],
+) -> told.Why:
+    """Why ``command`` failed, as a value of docs/json.md; or the next failure of a process ``pid``.
+
+    ``on_step`` is told what is done, as it is begun; ``handle_signals`` as for :func:`trace`.
+
+    Raises what a live run raises, UsageError for a question about nothing.
+    """
+    asked = Asked.of(command, options)
+    return Inquiry(asked, on_step, handle_signals=handle_signals).answer()
+
+
+def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.Why:
+    """The same of a recording: of its last failure, where functions were followed (``--path``).
+
+    Raises InputError and DataError as :func:`replay` does.
+    """
+    recorded = replay(path, arguments=True)
+    failing = FailingCalls(asked.syscalls, asked.errors) if asked else FailingCalls()
+    for session in recorded:
+        failing.add(session)
+    chosen = failing.complained_of(failed=True)
+    unknown = None if chosen else "no failing call is in this recording"
+    return told.Why(
+        told.VERSION,
+        recorded.kernel,
+        recorded.machine,
+        1,
+        tuple(recorded.command),
+        None,
+        _told(failing, chosen),
+        _Explanation(chosen.last).call() if chosen and chosen.last else None,
+        unknown,
+        tuple(recorded.warnings),
+    )
+
+
+class Inquiry:
+    """The runs that lead to an told."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        on_step: OnText | None = None,
+        *,
+        handle_signals: bool = False,
+    ) -> None:
+        if bool(asked.command) == bool(asked.pids):
+            raise UsageError(
+                "why of what?", "retsnoop-py why -- CMD runs CMD; why -p PID waits for a process"
+            )
+        self._asked = asked
+        self._say = on_step or (lambda _: None)
+        self._handle_signals = handle_signals
+        self._facts = KernelFacts()
+        self._runs = 0
+        self._exit_status: int | None = None
+        self._interrupted = False
+        self._everything = False
+        self._warnings: list[str] = []
+        self._kernel = ("", "")
+
+    def answer(self) -> told.Why:
+        """Run what was asked for until the condition is known, or no further run would tell more.
+
+        Raises what a live run raises.
+        """
+        failing = self._survey()
+        failed = self._exit_status != 0
+        chosen = failing.complained_of(failed=failed)
+        if chosen is None or chosen.last is None:
+            return self._whole(failing, None, None, self._nothing(failing, failed=failed))
+        explanation = _Explanation(chosen.last)
+        again = self._asked.reruns if not self._interrupted else 0
+        unknown: str | None = None
+        chain = chosen.chain
+        if self._everything or not again:
+            follow = self._innermost(chosen.last)
+        else:
+            again -= 1
+            inside, follow = self._inside(chosen)
+            chain = tuple(dict.fromkeys([*chain, *inside]))
+        while again > 0 and follow and not self._interrupted:
+            again -= 1
+            found, unknown = self._follow(chosen, chain, follow)
+            if found is None:
+                break
+            if chosen.probing and not self._asked.syscalls and _looks_for(found):
+                return self._whole(failing, None, None, self._nothing(failing, failed=failed))
+            explanation = _Explanation(found)
+            chain = chain_of(found)
+            follow = self._next(explanation, found, follow)
+        call = explanation.call(unknown or self._why_no_line())
+        return self._whole(failing, chosen, call, None)
+
+    # -- the runs --
+
+    def _inside(self, chosen: Failing) -> tuple[list[str], list[str]]:
+        """A run for kernels without a way to hook everything: what runs inside the chosen call.
+
+        The functions, the newest first, and those to follow: by their code they may have made the
+        error.
+        """
+        from retsnoop_py.attach.function_graph import FunctionGraph
+        from retsnoop_py.capture.command import Command
+
+        if not self._asked.command:
+            return [], [chosen.function]
+        self._say(f"{self._name(self._runs + 1)}: listing the functions inside {chosen.function}")
+        user = None
+        if self._asked.user is not None:
+            from retsnoop_py.capture.user import find_user
+
+            user = find_user(self._asked.user)
+        try:
+            with (
+                Command(self._asked.command, quiet=True, user=user) as command,
+                FunctionGraph(self._facts.root, chosen.function, command.pid) as graph,
+            ):
+                self._runs += 1
+                command.release()
+                command.wait(lambda: False)
+                inside = graph.calls()
+        except UnavailableError as error:
+            self._warnings.append(f"WARNING: {error.message}")
+            return [], [chosen.function]
+        traceable = self._traceable(inside)[:_MOST_INSIDE]
+        return traceable, self._makers(traceable, chosen.error) or [chosen.function]
+
+    def _traceable(self, names: Sequence[str]) -> list[str]:
+        """Those that the selection takes, of the kernel's list."""
+        from retsnoop_py.selection.deny_list import load
+
+        denied = load()
+        return [
+            name
+            for name in names
+            if not any(fnmatchcase(name.partition("[")[0], deny.glob) for deny in denied)
+        ]
+
+    def _makers(self, names: Sequence[str], error: str) -> list[str]:
+        """The functions that have the number of an error in their code, as many as fit a run."""
+        from retsnoop_py.kernel.errno import ERRNO_NAMES
+        from retsnoop_py.path.text import Kcore, having_number
+
+        number = next((one for one, name in ERRNO_NAMES.items() if name == error), None)
+        if number is None:
+            return []
+        symbols = self._facts.kallsyms
+        try:
+            with Kcore(self._facts.root / "proc/kcore") as source:
+                found = having_number(symbols, source, names, -number)
+        except RetsnoopError as problem:
+            self._warnings.append(f"WARNING: {problem.message}")
+            return []
+        room, follow = 2 * _MOST_CODE, []
+        for symbol in found:
+            room -= symbol.size
+            if room < 0:
+                break
+            follow.append(f"{symbol.name}[{symbol.module}]" if symbol.module else symbol.name)
+        return follow
+
+    def _survey(self) -> FailingCalls:
+        """The first run: all that fails."""
+        failing = FailingCalls(self._asked.syscalls, self._asked.errors)
+        everything = self._everything = self._hooks_all()
+        options: TraceOptions = {
+            "entry": syscall_globs(self._facts.machine, compat=everything),
+            "deny": list(_NO_CALLS),
+            "max_functions": _MAX_FUNCTIONS,
+            "symbolize": "none",
+        }
+        if everything:
+            options["allow"] = ["*"]
+        inside = ", and all functions inside" if everything else ""
+        self._say(f"{self._name(1)}: following every system call{inside}")
+        for session in self._run(options, quiet=False):
+            one = failing.add(session)
+            if one is None or self._asked.command:
+                continue
+            if failing.is_asked_for(one) and (one.probing is None or self._asked.errors):
+                break
+        return failing
+
+    def _hooks_all(self) -> bool:
+        """Whether a mechanism is there that hooks all functions at once."""
+        from retsnoop_py.attach.features import Features
+        from retsnoop_py.capture.limits import raise_memlock
+        from retsnoop_py.capture.rights import require_rights
+        from retsnoop_py.mechanism import Mechanism
+
+        require_rights()
+        raise_memlock()
+        features = Features()
+        many = (Mechanism.KPROBE_SESSION, Mechanism.KPROBE_MULTI)
+        return any(features.verdict(one).works for one in many)
+
+    def _follow(
+        self, chosen: Failing, chain: tuple[str, ...], follow: Sequence[str]
+    ) -> tuple[Session | None, str | None]:
+        """Another run, in which functions are followed block by block; its failure, or why not."""
+        names = ", ".join(follow)
+        self._say(f"{self._name(self._runs + 1)}: following {names} block by block")
+        options: TraceOptions = {
+            "entry": [chosen.function],
+            "allow": [*chain, *follow],
+            "path": list(follow),
+            "arguments": True,
+            "user_stack": True,
+            "trace": False,
+        }
+        kept: list[Session] = []
+        try:
+            for session in self._run(options, quiet=True):
+                if not self._is_like(session, chosen):
+                    continue
+                kept = [*kept[1 - _KEPT :], session]
+                if self._asked.pids and session.paths:
+                    break
+        except (InputError, UnavailableError) as error:
+            return None, error.message
+        found = _best(kept, chain)
+        if found is None:
+            return None, "it did not fail again"
+        return found, None
+
+    def _is_like(self, session: Session, chosen: Failing) -> bool:
+        return (
+            session.report == "final"
+            and session.failed
+            and bool(session.calls)
+            and session.calls[0].error == chosen.error
+        )
+
+    def _run(self, options: TraceOptions, *, quiet: bool) -> Iterator[Session]:
+        """A live run's sessions."""
+        asked = self._asked
+        options = {**options, "no_system_changes": False}
+        if asked.command:
+            options["command"] = asked.command
+            if asked.user is not None:
+                options["user"] = asked.user
+        else:
+            options["pid"] = list(asked.pids)
+        if asked.kernel is not None:
+            options["kernel"] = asked.kernel
+        settings = trace_settings(words(options, TraceOptions.__optional_keys__))
+        settings = replace(settings, quiet_command=quiet)
+        run = Run(settings, on_message=self._hear, handle_signals=self._handle_signals)
+        with run:
+            self._runs += 1
+            self._kernel = run.kernel
+            yield from run
+        self._interrupted = run.interrupted
+        if self._exit_status is None and asked.command:
+            self._exit_status = run.exit_status
+
+    def _hear(self, line: str) -> None:
+        is_news = line.startswith("WARNING") and line not in self._warnings
+        if is_news and "take long to attach" not in line:
+            self._warnings.append(line)
+
+    def _name(self, number: int) -> str:
+        return f"run {number}" if self._asked.command else f"step {number}"
+
+    # -- what they told --
+
+    def _innermost(self, session: Session) -> list[str]:
+        """The functions to follow: the innermost one that failed, and callers as far as they fit.
+
+        Not those that only hand a system call on, where there is something below.
+        """
+        names = chain_of(session)
+        inner = [
+            (name, call.function.size)
+            for name, call in zip(names, session.calls, strict=True)
+            if call.error is not None or call.result is None
+        ]
+        found: list[str] = []
+        room = _MOST_CODE
+        for name, size in reversed(inner):
+            room -= size
+            if found and (room < 0 or name == names[0]):
+                break
+            if name not in found:
+                found.append(name)
+        return found
+
+    def _next(
+        self, explanation: _Explanation, session: Session, followed: Sequence[str]
+    ) -> list[str]:
+        """What to follow in a further run; nothing where that would tell no more."""
+        deeper = explanation.asks_of(followed)
+        if deeper:
+            return [*followed, deeper]
+        if explanation.origin() is None:
+            innermost = self._innermost(session)
+            return [] if set(innermost) <= set(followed) else innermost
+        return []
+
+    def _nothing(self, failing: FailingCalls, *, failed: bool) -> str:
+        """Why nothing is explained."""
+        if self._asked.pids:
+            return "no system call failed until it was ended"
+        asked = self._asked.syscalls or self._asked.errors
+        if asked and len(failing):
+            names = ", ".join((*self._asked.syscalls, *self._asked.errors))
+            return f"no call that failed is one of {names}"
+        if failed:
+            but = " but such as programs try at any time" if len(failing) else ""
+            return f"no system call of it failed{but}: it is its own logic that says no"
+        return (
+            "it succeeded, and no system call failed but what programs try in their ordinary work"
+        )
+
+    def _why_no_line(self) -> str | None:
+        if self._interrupted:
+            return "it was ended before the functions could be followed"
+        if self._asked.reruns == 0:
+            return "the condition takes another run (--reruns)"
+        return None
+
+    def _whole(
+        self,
+        failing: FailingCalls,
+        chosen: Failing | None,
+        call: told.ExplainedCall | None,
+        unknown: str | None,
+    ) -> told.Why:
+        release, machine = self._kernel
+        return told.Why(
+            told.VERSION,
+            release,
+            machine,
+            self._runs,
+            self._asked.command,
+            self._exit_status,
+            _told(failing, chosen),
+            call,
+            unknown,
+            tuple(self._warnings),
+        )
+
+
+def _told(failing: FailingCalls, chosen: Failing | None) -> tuple[told.FailedCall, ...]:
+    """All that failed, a row for each call and error."""
+    rows: dict[tuple[str, str], told.FailedCall] = {}
+    for one in failing:
+        key = one.syscall, one.error
+        before = rows.pop(key, None)
+        rows[key] = told.FailedCall(
+            one.syscall,
+            one.function,
+            one.error,
+            one.count + (before.count if before else 0),
+            one.probing,
+            one is chosen or bool(before and before.chosen),
+        )
+    return tuple(rows.values())
+
+
+def _best(sessions: Sequence[Session], chain: tuple[str, ...]) -> Session | None:
+    """The one that is meant: by the same functions as before, not of what libraries look for."""
+    same = [one for one in sessions if chain_of(one) == chain] or [
+        one for one in sessions if chain_of(one)[-1] == chain[-1]
+    ]
+    among = same or list(sessions)
+    own = [one for one in among if not _looks_for(one)]
+    return (own or among)[-1] if among else None
+
+
+def _looks_for(session: Session) -> bool:
+    """Whether a call is about a file that libraries look for."""
+    for argument in session.calls[0].arguments or ():
+        if isinstance(argument.value, str) and is_looked_for(argument.value):
+            return True
+    return False
+
+
+class _Explanation:
+    """What one session says."""
+
+    def __init__(self, session: Session) -> None:
+        self._said = msgspec.json.decode(session.as_json(), type=to.Session)
+        self._call = session.calls[0]
+        self._origins = {one.seq: one for one in self._said.paths}
+
+    def _chain(self) -> list[to.StackEntry]:
+        return [
+            one for one in self._said.stack or () if one.call is not None and not one.call.interrupt
+        ]
+
+    def origin(self) -> to.Origin | None:
+        """Of the call that made the error: as long as a function gives what another one gave."""
+        calls = [one.call for one in self._chain() if one.call is not None]
+        followed = [self._origins.get(call.seq) for call in calls]
+        found: to.Origin | None = None
+        for number, origin in enumerate(followed):
+            if origin is None:
+                continue
+            found = origin
+            following = calls[number + 1] if number + 1 < len(calls) else None
+            if following is None or not _gives(following, origin):
+                break
+        return found
+
+    def asks_of(self, followed: Sequence[str]) -> str | None:
+        """The function that gave the error, where that was not followed yet and has a name."""
+        origin = self.origin()
+        if origin is None or origin.made != "callee":
+            return None
+        name = origin.callee
+        if name is None:  # called through a pointer: the chain knows it, if it is traced
+            chain = [one.call.function for one in self._chain() if one.call is not None]
+            at = chain.index(origin.function) + 1 if origin.function in chain else len(chain)
+            name = chain[at].name if at < len(chain) else None
+        return name if name not in followed else None
+
+    def call(self, unknown: str | None = None) -> told.ExplainedCall:
+        """The call, as it is told."""
+        said, first = self._said, self._call
+        origin = self.origin()
+        chain = [
+            told.FailingChainCall(one.call.function, one.call.result, one.frame)
+            for one in self._chain()
+            if one.call is not None
+        ]
+        arguments = next(
+            (one.call.arguments for one in self._chain() if one.call and one.call.arguments), ()
+        )
+        return told.ExplainedCall(
+            syscall_name(first.function.name),
+            first.error or "",
+            said.tid,
+            said.pid,
+            said.thread,
+            said.process,
+            said.end,
+            tuple(arguments or ()),
+            _user_place(said.user_stack or ()),
+            tuple(_up_to(chain, origin)),
+            origin,
+            None if origin is not None else unknown,
+        )
+
+
+def _gives(inner: to.Call, origin: to.Origin) -> bool:
+    """Whether what a call returned is what ``inner``, which it called, gave."""
+    if origin.made != "callee":
+        return False
+    name = inner.function.name.partition(".")[0]
+    return origin.callee is None or origin.callee.partition(".")[0] == name
+
+
+def _up_to(
+    chain: Sequence[told.FailingChainCall], origin: to.Origin | None
+) -> Iterator[told.FailingChainCall]:
+    """The chain to the function that made the error; what failed below it was of no consequence."""
+    for one in chain:
+        yield one
+        if origin is not None and one.function == origin.function:
+            return
+
+
+def _user_place(stack: Sequence[to.UserFrame]) -> to.Source | None:
+    """The innermost place that is the program's own, of which the source is known."""
+    for frame in reversed(stack):
+        for place in frame.source:
+            if place.file and place.line and "/sysdeps/" not in place.file:
+                return place
+    return None

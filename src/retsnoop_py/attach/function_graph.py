@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which functions run inside calls of one function: by the kernel's own function_graph tracer.
+
+For kernels that have no mechanism of BPF to hook all functions at once. There is one such tracer
+for the whole machine: where somebody uses it, it is left alone, and a guard puts everything back.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Self
+
+from retsnoop_py.attach.guard import Guard
+from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.tracefs import folder_with
+
+__all__ = ["FunctionGraph"]
+
+_TRACER = "function_graph"
+#: A call, be it one that calls others.
+_CALL = re.compile(r"\| +([\w.]+)(?: \[(\w+)\])?\(\)(?:;| \{)")
+#: An interrupt begins, and ends.
+_INTERRUPT, _AFTER = "==========>", "<=========="
+#: How long is waited until everything is put back, ms: the kernel patches all its functions.
+_PATIENCE_MS = 60_000
+
+
+class FunctionGraph:
+    """Calls of ``function`` by the process ``pid`` and those it starts, while this is entered.
+
+    Entering raises UnavailableError where the tracer is missing, in use, or may not be used. A
+    context manager that puts everything back.
+    """
+
+    def __init__(self, root: Path, function: str, pid: int) -> None:
+        folder = folder_with(root, "set_graph_function")
+        if folder is None:
+            raise UnavailableError(
+                "this kernel has no function_graph tracer", "mount tracefs, or use -e and -a"
+            )
+        self._folder = folder
+        self._function = function
+        self._pid = pid
+        self._guard: Guard | None = None
+
+    def __enter__(self) -> Self:
+        used_by = self._read("current_tracer")
+        if used_by != "nop" or "all functions enabled" not in self._read("set_graph_function"):
+            raise UnavailableError(
+                f"the kernel's function tracer is in use ({used_by})",
+                "end that, or name functions with -e and -a",
+            )
+        self._guard = Guard(system_changes=False)
+        try:
+            for name, text, before in (
+                ("trace", "", ""),
+                ("set_ftrace_pid", str(self._pid), ""),
+                ("set_graph_function", self._function, ""),
+                ("options/function-fork", "1", self._read("options/function-fork")),
+                ("tracing_on", "1", self._read("tracing_on")),
+                ("current_tracer", _TRACER, "nop"),
+            ):
+                self._guard.restore(self._folder / name, before)
+                self._write(name, text)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def calls(self) -> list[str]:
+        """The functions that ran in what the kernel kept of the calls, the newest first.
+
+        Each once, as ``NAME`` or ``NAME[MODULE]``; those that run everywhere and often included.
+        """
+        self._write("tracing_on", "0")
+        text = self._read("trace")
+        found: dict[str, None] = {}
+        depth = 0
+        for line in text.splitlines():
+            if _INTERRUPT in line:
+                depth += 1
+            elif _AFTER in line:
+                depth = max(depth - 1, 0)
+            call = None if depth else _CALL.search(line)
+            if call:
+                name, module = call.groups()
+                label = f"{name}[{module}]" if module else name
+                found.pop(label, None)
+                found[label] = None
+        return list(reversed(found))
+
+    def _end(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard:
+            guard.finish(_PATIENCE_MS)
+
+    def _read(self, name: str) -> str:
+        try:
+            return (self._folder / name).read_text().strip()
+        except OSError as error:
+            raise UnavailableError(
+                f"{self._folder}/{name} cannot be read: {error.strerror}", "run as root"
+            ) from error
+
+    def _write(self, name: str, text: str) -> None:
+        try:
+            with (self._folder / name).open("w") as file:
+                file.write(text)
+        except OSError as error:
+            raise UnavailableError(
+                f"{self._folder}/{name} cannot be written: {error.strerror}",
+                "`dmesg` may name a lockdown",
+            ) from error

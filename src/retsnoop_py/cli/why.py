@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``retsnoop-py why [-- CMD]``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retsnoop_py.api.asked import RERUNS, Asked
+from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.cli.replay import complete
+from retsnoop_py.errors import UsageError
+from retsnoop_py.options.table import Words, options_of
+from retsnoop_py.options.values import allowed_errors, pids, reruns, user
+from retsnoop_py.options.views import output_format
+from retsnoop_py.settings import OutputFormat
+from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from retsnoop_py.render.why_types import Why
+
+_TEXT = """
+Say why a command failed: which system call, and which condition in the kernel said no.
+
+CMD is run up to three times, with its output shown once: to find the system call that fails and \
+the functions that failed inside it, and then to follow the innermost of these block by block, to \
+the line and the values. --reruns 0 runs it once and says what can be said from that. So CMD must \
+be something that may run again.
+
+What is explained is the last failing call that is not what programs try in their ordinary work, \
+such as looking for a file along a path; --syscall and -x choose another one. -p waits for the \
+next failure of a running process, and then for the same one again.
+
+\b
+Examples:
+  retsnoop-py why -- ./loader               why does it fail?
+  retsnoop-py why -x EPERM -- ./loader      who said EPERM?
+  retsnoop-py why --syscall bpf -- ./loader which condition in bpf()?
+  sudo retsnoop-py why --user "$USER" -- ./test
+  retsnoop-py why -p 4711                   the next failure of a process
+  retsnoop-py why failure.rsn               of a recording made with --path
+  retsnoop-py why --format json -- ./loader | jq .explained.origin.decided
+
+Exit status: that of CMD's first run; 64 and more for errors of ours.
+"""
+
+_USAGE = """Usage: retsnoop-py why [--syscall NAME] [-x ERROR] [--reruns N] -- CMD ARG...
+       retsnoop-py why -p PID
+       retsnoop-py why RECORDING
+
+'retsnoop-py why --help' explains all options."""
+
+
+class WhyRequest(Value):
+    """What to explain, and how to tell it."""
+
+    what: Asked
+    recording: Path | None
+    json: bool
+    verbose: int
+
+
+def request(words: Words, rest: list[str]) -> WhyRequest:
+    """What the command line asks for. Raises :class:`UsageError`."""
+    processes = pids("-p", words.texts("pid"))
+    command = tuple(words.command)
+    files = rest[: len(rest) - len(command)]
+    if len(files) > 1 or (files and (command or processes)):
+        raise UsageError(
+            f"unexpected word '{files[-1]}'", "a command stands behind --: retsnoop-py why -- CMD"
+        )
+    if sum(map(bool, (command, processes, files))) != 1:
+        raise UsageError(
+            "why of what? Give a command, a process, or a recording",
+            "retsnoop-py why -- CMD, why -p PID, or why FILE.rsn",
+        )
+    errors = tuple(words.texts("allow-errors"))
+    allowed_errors(errors)
+    asked_reruns = words.text("reruns")
+    image = words.text("kernel")
+    what = Asked(
+        command,
+        processes,
+        user(words.text("user"), command),
+        tuple(words.texts("syscall")),
+        tuple(error.upper() for error in errors if error.lower() != "any"),
+        reruns(asked_reruns) if asked_reruns is not None else RERUNS,
+        Path(image) if image else None,
+    )
+    return WhyRequest(
+        what,
+        Path(files[0]) if files else None,
+        output_format(words.text("format")) is OutputFormat.JSON,
+        words.count("verbose"),
+    )
+
+
+def run(asked: WhyRequest) -> int:
+    """Find out and print it; the exit status of CMD. Raises what a live run raises."""
+    found = _answer(asked)
+    if asked.json:
+        import msgspec
+
+        print(msgspec.json.encode(found).decode())
+    else:
+        from retsnoop_py.render.palette import Palette
+        from retsnoop_py.render.why import WhyPage
+
+        for line in WhyPage(Palette.of(sys.stdout), verbose=asked.verbose > 0).lines(found):
+            print(line)
+    return found.exit_status or 0
+
+
+def _answer(asked: WhyRequest) -> Why:
+    from retsnoop_py.api.why import Inquiry, why_recorded
+    from retsnoop_py.listener import current
+
+    if asked.recording is not None:
+        return why_recorded(asked.recording, asked.what)
+    from retsnoop_py.capture.limits import return_large_memory
+
+    return_large_memory()
+    listener = current()
+    found = Inquiry(
+        asked.what, lambda text: listener.say(f"why: {text}"), handle_signals=True
+    ).answer()
+    for text in found.warnings:
+        listener.say(text)
+    return found
+
+
+COMMAND = Command(
+    request=request,
+    options=options_of("why"),
+    argument=Argument("[-- CMD ARG...]", many=True, complete=complete),
+    name="retsnoop-py why",
+    synopsis="[OPTIONS] [-- CMD ARG...]",
+    text=_TEXT,
+    usage=_USAGE,
+)

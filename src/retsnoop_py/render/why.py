@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why a system call failed, as a page.
+
+::
+
+    bpf(BPF_MAP_CREATE) returned EINVAL to loader (PID 4711), at loader.c:88 (create_maps)
+
+        __x64_sys_bpf           kernel/bpf/syscall.c:5784
+        __sys_bpf               kernel/bpf/syscall.c:5661
+        map_create              kernel/bpf/syscall.c:1269
+      ! array_map_alloc_check
+            kernel/bpf/arraymap.c:63:10   returned -EINVAL
+            kernel/bpf/arraymap.c:58:29   because attr->key_size != 4   attr->key_size = 8
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from retsnoop_py.render import json_types as to
+from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.why_types import ExplainedCall, FailedCall, FailingChainCall, Why
+from retsnoop_py.text import counted, display_width, pad, printable
+
+__all__ = ["WhyPage"]
+
+#: What is shown of a call's arguments, in columns.
+_ARGUMENTS = 72
+_SMALL = 10_000
+
+
+class WhyPage:
+    """Writes the page; ``verbose`` also lists what programs try in their ordinary work."""
+
+    def __init__(self, palette: Palette, *, verbose: bool = False) -> None:
+        self._palette = palette
+        self._verbose = verbose
+
+    def lines(self, found: Why) -> Iterator[str]:
+        """The lines of the page; none ends in blanks."""
+        if found.explained is not None:
+            yield from self._explained(found.explained)
+        elif found.unknown:
+            yield printable(f"{_subject(found)}: {found.unknown}")
+        yield from self._failures(found)
+
+    def _explained(self, call: ExplainedCall) -> Iterator[str]:
+        palette = self._palette
+        who = printable(f"{call.process} (PID {call.pid})")
+        if call.tid != call.pid:
+            who += f", thread {printable(call.thread)} (TID {call.tid})"
+        place = ""
+        if call.user is not None:
+            place = printable(f", at {call.user.file}:{call.user.line} ({call.user.function})")
+        name = paint(f"{call.syscall}({_arguments(call.arguments)})", palette.name)
+        yield f"{name} returned {paint(call.error, palette.error)} to {who}{place}"
+        yield ""
+        yield from self._chain(call)
+        if call.origin is None and call.unknown:
+            yield ""
+            yield printable(f"    which condition it was is not known: {call.unknown}")
+
+    def _chain(self, call: ExplainedCall) -> Iterator[str]:
+        width = max((display_width(one.function.name) for one in call.chain), default=0)
+        for one in call.chain[:-1]:
+            row = f"    {pad(printable(one.function.name), width)}   {self._place_of(one)}"
+            yield row.rstrip()
+        for one in call.chain[-1:]:
+            mark = paint("!", self._palette.mark)
+            result = "" if one.result is None or call.origin else f"   returned {one.result.text}"
+            yield f"  {mark} {printable(one.function.name)}{result}"
+        if call.origin is not None:
+            yield from self._origin(call.origin)
+
+    def _place_of(self, call: FailingChainCall) -> str:
+        frame = call.frame
+        if frame is None:
+            return ""
+        if frame.source and frame.source[0].file:
+            inner = frame.source[0]
+            return paint(printable(f"{inner.file}:{inner.line}"), self._palette.source)
+        return paint(f"+{frame.offset:#x}", self._palette.source)
+
+    def _origin(self, origin: to.Origin) -> Iterator[str]:
+        rows = []
+        if origin.returned is not None:
+            rows.append((_code(origin.returned, origin), _returned(origin)))
+        if origin.decided is not None:
+            rows.append((_code(origin.decided.place, origin), _because(origin.decided)))
+        elif origin.unknown:
+            rows.append(("", f"what decided is not known: {origin.unknown}"))
+        width = max((display_width(place) for place, _ in rows), default=0)
+        for place, text in rows:
+            shown = paint(pad(printable(place), width), self._palette.source)
+            yield f"        {shown}   {printable(text)}".rstrip()
+
+    def _failures(self, found: Why) -> Iterator[str]:
+        shown = [
+            one for one in found.failures if self._verbose or one.chosen or one.probing is None
+        ]
+        hidden = [one for one in found.failures if one not in shown]
+        if len(shown) > 1 or (shown and found.explained is None):
+            yield ""
+            yield "System calls that failed:"
+            yield from self._table(shown)
+        if hidden:
+            number = sum(one.count for one in hidden)
+            kinds = ", ".join(f"{one.syscall} {one.error}" for one in hidden[:6])
+            more = ", ..." if len(hidden) > 6 else ""
+            yield ""
+            calls = counted(number, "more call")
+            yield f"{calls} failed as in ordinary work ({kinds}{more}); -v lists them"
+
+    def _table(self, rows: Sequence[FailedCall]) -> Iterator[str]:
+        name = max(display_width(one.syscall) for one in rows)
+        error = max(display_width(one.error) for one in rows)
+        count = max(len(str(one.count)) for one in rows)
+        for one in rows:
+            mark = paint("!", self._palette.mark) if one.chosen else " "
+            kept = (
+                f"  {mark} {pad(one.syscall, name)}  {pad(one.error, error)}  {one.count:>{count}}"
+            )
+            yield f"{kept}  {one.probing or ''}".rstrip()
+
+
+def _subject(found: Why) -> str:
+    return found.command[0] if found.command else "the process"
+
+
+def _arguments(arguments: Sequence[to.Argument]) -> str:
+    """The arguments that fit, those that are small; what a struct holds is in the JSON."""
+    shown: list[str] = []
+    for one in arguments:
+        text = printable(one.text)
+        if not one.name or isinstance(one.value, (dict, list)):
+            text = "..."
+        if display_width(", ".join([*shown, text])) > _ARGUMENTS:
+            text = "..."
+        if not (shown and shown[-1] == "..." == text):
+            shown.append(text)
+    return ", ".join(shown)
+
+
+def _code(place: to.CodePlace, origin: to.Origin) -> str:
+    if not place.file:
+        return f"{origin.function.name}+{place.offset:#x}"
+    text = f"{place.file}:{place.line}"
+    if place.column:
+        text += f":{place.column}"
+    if len(place.inline) > 1:
+        text += f" in {place.inline[0].function}"
+    return text
+
+
+def _returned(origin: to.Origin) -> str:
+    result = origin.result.text
+    callee = f"{origin.callee}()" if origin.callee else "a function called through a pointer"
+    match origin.made:
+        case "callee":
+            return f"returned {result}, which {callee} gave"
+        case "memory":
+            return f"returned {result}, read from memory"
+        case "argument":
+            return f"returned {result}, which its caller gave"
+    if origin.made == "constant" and origin.returned is not None and origin.returned.shared:
+        return f"returned {result} (several returns share this code)"
+    return f"returned {result}"
+
+
+def _because(decided: to.Decision) -> str:
+    text = decided.condition
+    if not text:
+        jumped = {True: ", which jumped", False: ", which did not jump", None: ""}
+        text = f"`{decided.place.instruction}`{jumped[decided.taken]}"
+    values = ", ".join(_values(decided.operands))
+    return f"because {text}" + (f"   {values}" if values else "")
+
+
+def _values(operands: Sequence[to.ConditionOperand]) -> Iterator[str]:
+    for operand in operands:
+        if operand.value is None:
+            yield f"{operand.name} could not be read"
+        else:
+            small = -_SMALL < operand.value < _SMALL
+            yield f"{operand.name} = {operand.value if small else hex(operand.value)}"

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why a system call failed: the line of ``why --format json``, and what its page is made of."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from retsnoop_py.render.json_types import Argument, Frame, Func, Origin, Result, Source
+
+__all__ = ["VERSION", "ExplainedCall", "FailedCall", "FailingChainCall", "Why"]
+
+#: Grows when a field changes its meaning or goes away; new fields may come without that.
+VERSION = 1
+
+
+class FailedCall(Struct, omit_defaults=True, frozen=True):
+    """Calls of one system call that failed with one error, ``count`` of them.
+
+    ``function`` is the kernel's function of it. ``probing`` says what such failures are for, where
+    they mostly belong to a program's ordinary work, as looking for a file along a path.
+    ``chosen``: it is the one that is explained.
+    """
+
+    syscall: str
+    function: str
+    error: str
+    count: int
+    probing: str | None = None
+    chosen: bool = False
+
+
+class FailingChainCall(Struct, omit_defaults=True, frozen=True):
+    """A function of the failing chain: what it returned, and where it called the next one."""
+
+    function: Func
+    result: Result | None = None
+    frame: Frame | None = None
+
+
+class ExplainedCall(Struct, omit_defaults=True, frozen=True):
+    """The call that is explained.
+
+    ``time`` is that of its end, as in sessions. ``user`` is the innermost place in the program
+    itself, which called the library that made the call. ``chain``: the functions that failed,
+    outermost first. ``origin``: the call that made the error, of which ``origin.decided`` says by
+    which condition; missing where no function could be followed.
+    """
+
+    syscall: str
+    error: str
+    tid: int
+    pid: int
+    thread: str
+    process: str
+    time: str
+    arguments: tuple[Argument, ...] = ()
+    user: Source | None = None
+    chain: tuple[FailingChainCall, ...] = ()
+    origin: Origin | None = None
+    unknown: str | None = None
+
+
+class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
+    """Why a command failed, as far as the kernel knows.
+
+    ``runs``: so often the command was run. ``exit_status`` is that of its first run, 128+N if
+    signal N ended it; null for a process that was not started here. ``failures``: all system calls
+    that failed in the first run, in the order in which their last ones came. ``unknown`` says why
+    nothing is explained. ``warnings`` are those of the runs.
+    """
+
+    version: int
+    kernel: str
+    machine: str
+    runs: int
+    command: tuple[str, ...] = ()
+    exit_status: int | None = None
+    failures: tuple[FailedCall, ...] = ()
+    explained: ExplainedCall | None = None
+    unknown: str | None = None
+    warnings: tuple[str, ...] = ()

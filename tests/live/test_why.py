@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``why``: from a command that fails to the condition, with no function named."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+from tests.live.support import TOOL, WORKLOAD, compiled, trace, wait_for
+from tests.live.test_cleanup import assert_back_to, leftovers
+
+from retsnoop_py.vm.kernels import ensure
+from retsnoop_py.vm.machine import Machine
+
+#: What the kernel's own tracer is set to, which `why` uses where nothing else hooks everything.
+TRACER = (
+    *("current_tracer", "set_graph_function", "set_ftrace_pid", "options/function-fork"),
+    *("tracing_on", "set_ftrace_filter"),
+)
+
+
+def why(machine: Machine, *args: str) -> dict[str, Any]:
+    result = trace(machine, "why", "--format", "json", *args, timeout=400)
+    assert result.out, result.err
+    found: dict[str, Any] = json.loads(result.out)
+    assert found["type"] == "why"
+    return found
+
+
+def tracer(machine: Machine) -> str:
+    return machine.run(["tail", *(f"/sys/kernel/tracing/{name}" for name in TRACER)]).out
+
+
+def test_a_failing_bpf_call_is_led_to_its_condition(machine: Machine) -> None:
+    """Through a pointer that no disassembly sees; what the tracer was set to is put back."""
+    before, was_set = leftovers(machine), tracer(machine)
+    argv = [*WORKLOAD, "bpf-map-key-size-array"]
+    result = trace(machine, "why", "--format", "json", "--", *argv, timeout=400)
+    found = json.loads(result.out)
+    call = found["explained"]
+    assert (call["syscall"], call["error"]) == ("bpf", "EINVAL")
+    assert call["arguments"][0]["text"] == "BPF_MAP_CREATE"
+    origin = call["origin"]
+    assert origin["function"]["name"] == "array_map_alloc_check"
+    assert origin["made"] == "constant"
+    # keys of 8 bytes where an array takes 4
+    assert [one["value"] for one in origin["decided"]["operands"]] == [8]
+    assert "key_size" in origin["decided"]["operands"][0]["name"]
+    assert found["runs"] <= 3
+    assert [row["syscall"] for row in found["failures"] if row.get("chosen")] == ["bpf"]
+    assert_back_to(before, machine, patience=60)
+    assert tracer(machine) == was_set
+
+
+@pytest.mark.oldest_and_newest
+def test_a_file_that_is_not_there_is_what_the_command_complains_of(machine: Machine) -> None:
+    """And not what the loader and libraries look for before and after it."""
+    result = trace(machine, "why", "--", "cat", "/nonexistent/x", timeout=400)
+    assert result.status == 1
+    assert "'/nonexistent/x'" in result.out.splitlines()[0], result.out
+    assert "returned ENOENT to cat" in result.out
+    assert "because " in result.out
+    assert result.err.count("No such file or directory") == 1, "its output is seen once"
+
+
+@pytest.mark.one_kernel
+def test_what_fails_without_the_kernel_is_said_to(machine: Machine) -> None:
+    for command, status, text in (
+        ("true", 0, "it succeeded"),
+        ("false", 1, "it is its own logic"),
+    ):
+        result = trace(machine, "why", "--", command, timeout=400)
+        assert result.status == status
+        assert result.out.splitlines()[0].startswith(f"{command}: "), result.out
+        assert text in result.out
+
+
+@pytest.mark.one_kernel
+def test_one_run_says_what_it_can(machine: Machine) -> None:
+    found = why(machine, "--reruns", "0", "--", *WORKLOAD, "bpf-map-key-size-array")
+    assert found["runs"] == 1
+    assert found["explained"]["error"] == "EINVAL"
+    assert "origin" not in found["explained"]
+    assert "--reruns" in found["explained"]["unknown"]
+
+
+@pytest.mark.one_kernel
+def test_a_failure_that_does_not_come_again_is_said_to(machine: Machine) -> None:
+    once = machine.share / "once"
+    folder = machine.share / "there"
+    once.write_text(f"#!/bin/sh\n[ -e {folder} ] && exit 0\nmkdir {folder}\nrmdir /proc\n")
+    once.chmod(0o755)
+    result = trace(machine, "why", "--", str(once), timeout=400)
+    assert result.status == 1
+    assert "rmdir(" in result.out
+    assert "EBUSY" in result.out
+    assert "it did not fail again" in result.out, result.out
+
+
+@pytest.mark.one_kernel
+def test_another_failure_can_be_asked_for(machine: Machine) -> None:
+    script = "rmdir /proc; cat /nonexistent; exit 3"
+    found = why(machine, "--syscall", "rmdir", "--", "sh", "-c", script)
+    assert found["exit_status"] == 3
+    assert (found["explained"]["syscall"], found["explained"]["error"]) == ("rmdir", "EBUSY")
+    assert found["explained"]["process"] == "rmdir"
+
+
+@pytest.mark.one_kernel
+def test_the_next_failure_of_a_running_process(machine: Machine) -> None:
+    script = """
+import os, time
+print(os.getpid(), flush=True)
+while True:
+    try:
+        os.rmdir("/proc")
+    except OSError:
+        time.sleep(1)
+"""
+    process = machine.start(["python3", "-c", script])
+    wait_for(lambda: process.output()[0].endswith(b"\n"), process)
+    pid = process.output()[0].decode().strip()
+    found = why(machine, "-p", pid)
+    machine.run(["kill", pid])
+    process.wait(60)
+    assert (found["explained"]["syscall"], found["explained"]["error"]) == ("rmdir", "EBUSY")
+    assert found["explained"]["pid"] == int(pid)
+    assert found["explained"]["chain"][0]["function"]["name"].endswith("_sys_rmdir")
+
+
+@pytest.mark.one_kernel
+def test_ctrl_c_ends_it_with_what_is_known(machine: Machine) -> None:
+    before = leftovers(machine)
+    script = "rmdir /proc; sleep 1000"
+    command = machine.start([TOOL, "why", "--", "sh", "-c", script])
+    wait_for(lambda: b"rmdir:" in command.output()[1], command)
+    command.send_signal(2)
+    result = command.wait(120)
+    assert "rmdir" in result.out
+    assert "EBUSY" in result.out
+    assert_back_to(before, machine, patience=60)
+
+
+@pytest.mark.one_kernel
+def test_a_recording_of_a_followed_call_is_explained_again(machine: Machine) -> None:
+    recording = machine.share / "path.rsn"
+    argv = ("-e", "*_sys_bpf", "--path", "array_map_alloc_check", "-o", str(recording))
+    trace(machine, *argv, "--", *WORKLOAD, "bpf-map-key-size-array")
+    result = trace(machine, "why", str(recording))
+    assert result.status == 0
+    assert "! array_map_alloc_check" in result.out
+    assert "key_size" in result.out
+
+
+@pytest.mark.one_kernel
+def test_with_debug_information_it_is_the_line(
+    machine: Machine, request: pytest.FixtureRequest
+) -> None:
+    """The lines of `array_map_alloc_check()` in the source of this kernel: see docs/line.md."""
+    vmlinux = ensure(request.node.callspec.params["machine"], debug=True).vmlinux
+    program = compiled(machine, "keysize", "-g", "-O0", "-fno-omit-frame-pointer")
+    result = trace(machine, "why", "-k", str(vmlinux), "--", str(program), timeout=400)
+    assert result.status == 1
+    lines = [shlex.join(line.split()) for line in result.out.splitlines()]
+    head = lines[0]
+    assert "returned EINVAL to keysize" in result.out.splitlines()[0]
+    assert "keysize.c:" in head
+    assert any("kernel/bpf/arraymap.c:58:29" in line for line in lines), result.out
+    assert any("map_create" in line and "kernel/bpf/syscall.c" in line for line in lines)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which of the calls that fail a program complains of."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from retsnoop_py.api.asked import Asked
+from retsnoop_py.api.failing import (
+    FailingCalls,
+    is_looked_for,
+    probing_reason,
+    syscall_name,
+)
+from retsnoop_py.errors import UsageError
+
+
+def call(function: str, error: str | None) -> Any:
+    return SimpleNamespace(function=SimpleNamespace(name=function, module=None), error=error)
+
+
+def session(*calls: Any, report: str = "final", failed: bool = True) -> Any:
+    return SimpleNamespace(calls=calls, report=report, failed=failed)
+
+
+def failing(*said: tuple[str, str], asked: tuple[str, ...] = ()) -> FailingCalls:
+    found = FailingCalls(asked)
+    for name, error in said:
+        found.add(session(call(f"__x64_sys_{name}", error)))
+    return found
+
+
+def test_names_of_system_calls() -> None:
+    assert syscall_name("__x64_sys_bpf") == "bpf"
+    assert syscall_name("__ia32_compat_sys_ioctl") == "ioctl"
+    assert syscall_name("__arm64_sys_openat") == "openat"
+
+
+def test_the_last_that_is_no_probing() -> None:
+    found = failing(("mount", "EPERM"), ("bpf", "EINVAL"), ("openat", "ENOENT"))
+    chosen = found.complained_of(failed=True)
+    assert chosen is not None
+    assert (chosen.syscall, chosen.error) == ("bpf", "EINVAL")
+    assert [one.syscall for one in found] == ["mount", "bpf", "openat"]
+
+
+def test_probing_counts_only_for_want_of_another() -> None:
+    found = failing(("access", "ENOENT"), ("openat", "ENOENT"))
+    assert found.complained_of(failed=False) is None
+    chosen = found.complained_of(failed=True)
+    assert chosen is not None
+    assert chosen.syscall == "openat"
+    asked = failing(("access", "ENOENT"), ("openat", "ENOENT"), asked=("access",))
+    chosen = asked.complained_of(failed=False)
+    assert chosen is not None
+    assert chosen.syscall == "access"
+
+
+def test_what_no_program_sees_is_no_failure() -> None:
+    found = FailingCalls()
+    assert found.add(session(call("__x64_sys_read", "ERESTARTSYS"))) is None
+    assert found.add(session(call("__x64_sys_read", None))) is None
+    assert found.add(session(call("__x64_sys_read", "EIO"), report="running")) is None
+    assert found.add(session(call("__x64_sys_read", "EIO"), failed=False)) is None
+    assert len(found) == 0
+
+
+def test_calls_alike_are_counted_together() -> None:
+    found = failing(("bpf", "EINVAL"), ("bpf", "EINVAL"), ("bpf", "EPERM"))
+    assert [(one.error, one.count) for one in found] == [("EINVAL", 2), ("EPERM", 1)]
+
+
+def test_reasons_for_probing() -> None:
+    assert probing_reason("openat", "ENOENT") == "looks for a file"
+    assert probing_reason("openat", "EACCES") is None
+    assert probing_reason("bpf", "ENOENT") is None
+    assert is_looked_for("/usr/lib/locale/C.utf8/LC_MESSAGES/coreutils.mo")
+    assert is_looked_for("/lib/x86_64-linux-gnu/libc.so.6")
+    assert not is_looked_for("/etc/passwd")
+
+
+def test_a_keyword_that_is_none() -> None:
+    with pytest.raises(UsageError, match="nonsense"):
+        Asked.of((), {"nonsense": 1})  # type: ignore[typeddict-unknown-key]
+    assert Asked.of(("a",), {"pid": 1, "syscall": "bpf"}) == Asked(("a",), (1,), syscalls=("bpf",))

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The page that says why a call failed."""
+
+from __future__ import annotations
+
+from retsnoop_py.render import json_types as to
+from retsnoop_py.render.palette import Palette
+from retsnoop_py.render.why import WhyPage
+from retsnoop_py.render.why_types import (
+    VERSION,
+    ExplainedCall,
+    FailedCall,
+    FailingChainCall,
+    Why,
+)
+
+RESULT = to.Result("0xffffffea", "-EINVAL", -22, "EINVAL")
+CHECK = to.Func("array_map_alloc_check", "0x2")
+ORIGIN = to.Origin(
+    CHECK,
+    3,
+    RESULT,
+    "constant",
+    returned=to.CodePlace("0x9", 9, "", "kernel/bpf/arraymap.c", 63, 10),
+    decided=to.Decision(
+        to.CodePlace("0x5", 5, "", "kernel/bpf/arraymap.c", 58, 29),
+        "attr->key_size != 4",
+        True,
+        (to.ConditionOperand("attr->key_size", 8),),
+    ),
+)
+FRAME = to.Frame(
+    "0x7", "map_create", 31, source=(to.Source("map_create", "kernel/bpf/syscall.c", 1269),)
+)
+CALL = ExplainedCall(
+    "bpf",
+    "EINVAL",
+    4711,
+    4711,
+    "loader",
+    "loader",
+    "",
+    (to.Argument("cmd", "BPF_MAP_CREATE", 0), to.Argument("attr", "{...}", {"x": 1})),
+    to.Source("create_maps", "loader.c", 88),
+    (
+        FailingChainCall(to.Func("map_create", "0x1"), RESULT, FRAME),
+        FailingChainCall(CHECK, RESULT),
+    ),
+    ORIGIN,
+)
+
+
+def page(found: Why, *, verbose: bool = False) -> list[str]:
+    return list(WhyPage(Palette(), verbose=verbose).lines(found))
+
+
+def test_the_call_the_chain_and_the_condition() -> None:
+    who = "loader (PID 4711), at loader.c:88 (create_maps)"
+    assert page(Why(VERSION, "6.12", "x86_64", 2, ("./loader",), 1, explained=CALL)) == [
+        f"bpf(BPF_MAP_CREATE, ...) returned EINVAL to {who}",
+        "",
+        "    map_create              kernel/bpf/syscall.c:1269",
+        "  ! array_map_alloc_check",
+        "        kernel/bpf/arraymap.c:63:10   returned -EINVAL",
+        "        kernel/bpf/arraymap.c:58:29   because attr->key_size != 4   attr->key_size = 8",
+    ]
+
+
+def test_what_programs_try_at_any_time_is_counted() -> None:
+    failures = (
+        FailedCall("openat", "__x64_sys_openat", "ENOENT", 3, "looks for a file"),
+        FailedCall("mount", "__x64_sys_mount", "EPERM", 1),
+        FailedCall("bpf", "__x64_sys_bpf", "EINVAL", 1, chosen=True),
+    )
+    found = Why(VERSION, "", "", 1, ("x",), 1, failures, unknown="it is its own logic")
+    assert page(found) == [
+        "x: it is its own logic",
+        "",
+        "System calls that failed:",
+        "    mount  EPERM   1",
+        "  ! bpf    EINVAL  1",
+        "",
+        "3 more calls failed as in ordinary work (openat ENOENT); -v lists them",
+    ]
+    assert "    openat  ENOENT  3  looks for a file" in page(found, verbose=True)
+
+
+def test_names_cannot_command_the_terminal() -> None:
+    evil = Why(VERSION, "", "", 1, ("\x1b[2J",), 1, unknown="x")
+    assert page(evil) == ["\\x1b[2J: x"]
