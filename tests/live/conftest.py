@@ -27,11 +27,12 @@ ALL = ("5.10", "6.1", "6.12", "7.2", "7.3")
 #: A kernel that runs less where the one behind it is tested as well.
 STANDS_FOR = {"7.2": "7.3"}
 #: What it then runs, by the beginnings of test ids below this folder: what each mechanism takes,
-#: sees and gives back, arguments, calls, each failure of the workload, and its log.
+#: sees and gives back, arguments, calls, each failure of the workload, what decided, and its log.
 CORE = (
     "test_arguments.py::test_arguments_are_what",
     "test_calls.py",
     "test_doctor.py::test_a_mechanism_works",
+    "test_line.py::test_without_debug",
     "test_rungs.py",
     "test_vm.py::test_a_guest_that_mounts",
     "test_vm.py::test_the_kernel_log_is_clean",

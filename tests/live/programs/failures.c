@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * System calls that fail, each for one reason: the truth table of docs/line.md says which line of
- * the kernel's source that is. Prints "NAME ERRNO" for each; with arguments only those so called.
+ * failures NAME...: system calls that fail, each for one reason; failures.toml says which line of
+ * the kernel's source that is. The thread is called like the case. Exits with 1 if all failed as
+ * they should, with 2 and a word about it if one did not. failures --list: all cases.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +56,7 @@ static long prog_load(uint32_t type, uint32_t count, uint32_t flags)
 	attr.prog_type = type;
 	attr.insn_cnt = count;
 	attr.insns = (uintptr_t)insns;
-	attr.license = (uintptr_t)"GPL";
+	attr.license = (uintptr_t) "GPL";
 	attr.prog_flags = flags;
 	return call(bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
 }
@@ -177,169 +179,190 @@ static long a_perf(uint32_t size, uint32_t type, uint64_t sample)
 	return perf_open(&attr, 0);
 }
 
+static long an_open(void)
+{
+	uint64_t how[3] = { ~0ULL };
+
+	return call(openat2, AT_FDCWD, "/", how, sizeof(how));
+}
+
+/* A plain file wherever we run. */
+#define PLAIN "/proc/version"
+
 /* A page of our own, and descriptors made ready before. */
 static char *page;
 static int file, pipes[2], watch, queue;
 
-#define CASES                                                                                      \
-	X(bpf_map_type, map_create(1000, 4, 4, 1, 0))                                              \
-	X(bpf_array_key, map_create(BPF_MAP_TYPE_ARRAY, 8, 4, 1, 0))                               \
-	X(bpf_array_flags, map_create(BPF_MAP_TYPE_ARRAY, 4, 4, 1, BAD))                           \
-	X(bpf_array_entries, map_create(BPF_MAP_TYPE_ARRAY, 4, 4, 0, 0))                           \
-	X(bpf_array_value, map_create(BPF_MAP_TYPE_ARRAY, 4, 0x80000000, 1, 0))                    \
-	X(bpf_hash_key, map_create(BPF_MAP_TYPE_HASH, 0, 4, 1, 0))                                 \
-	X(bpf_ringbuf_key, map_create(BPF_MAP_TYPE_RINGBUF, 1, 0, 4096, 0))                        \
-	X(bpf_ringbuf_entries, map_create(BPF_MAP_TYPE_RINGBUF, 0, 0, 4095, 0))                    \
-	X(bpf_prog_flags, prog_load(BPF_PROG_TYPE_SOCKET_FILTER, 2, BAD))                          \
-	X(bpf_prog_insns, prog_load(BPF_PROG_TYPE_SOCKET_FILTER, 0, 0))                            \
-	X(bpf_prog_type, prog_load(1000, 2, 0))                                                    \
-	X(bpf_command, call(bpf, 1000, page, 16))                                                  \
-	X(timer_clock, a_timer())                                                                  \
-	X(clock_clock, call(clock_gettime, 99, page))                                              \
-	X(sleep_time, a_sleep())                                                                   \
-	X(itimer_time, an_interval())                                                              \
-	X(timerfd_flags, call(timerfd_create, CLOCK_MONOTONIC, BAD))                               \
-	X(timerfd_clock, call(timerfd_create, 99, 0))                                              \
-	X(epoll_flags, call(epoll_create1, BAD))                                                   \
-	X(epoll_file, call(epoll_ctl, queue, EPOLL_CTL_ADD, file, page))                           \
-	X(epoll_self, call(epoll_ctl, queue, EPOLL_CTL_ADD, queue, page))                          \
-	X(epoll_events, call(epoll_wait, queue, page, 0, 0))                                       \
-	X(eventfd_flags, call(eventfd2, 0, BAD))                                                   \
-	X(signalfd_size, call(signalfd4, -1, page, 7, 0))                                          \
-	X(inotify_flags, call(inotify_init1, BAD))                                                 \
-	X(inotify_mask, call(inotify_add_watch, watch, "/", 0))                                    \
-	X(pipe_flags, call(pipe2, page, BAD))                                                      \
-	X(dup_same, call(dup3, file, file, 0))                                                     \
-	X(dup_flags, call(dup3, file, 50, BAD))                                                    \
-	X(fcntl_command, call(fcntl, file, 999, 0))                                                \
-	X(seek_whence, call(lseek, file, 0, 99))                                                   \
-	X(seek_offset, call(lseek, file, -5, SEEK_SET))                                            \
-	X(seek_pipe, call(lseek, pipes[0], 0, SEEK_SET))                                           \
-	X(pread_offset, call(pread64, file, page, 1, -1))                                          \
-	X(read_writeonly, call(read, pipes[1], page, 1))                                           \
-	X(readv_count, call(readv, file, page, 2000))                                              \
-	X(open_flags, call(openat2, AT_FDCWD, "/", page, 24))                                      \
-	X(open_directory, call(openat, AT_FDCWD, "/etc/passwd", O_DIRECTORY))                      \
-	X(open_missing, call(openat, AT_FDCWD, "/proc/no-such-file", 0))                           \
-	X(open_write_dir, call(openat, AT_FDCWD, "/", O_WRONLY))                                   \
-	X(mkdir_exists, call(mkdirat, AT_FDCWD, "/proc", 0))                                       \
-	X(unlink_flags, call(unlinkat, AT_FDCWD, "/x", BAD))                                       \
-	X(rmdir_busy, call(unlinkat, AT_FDCWD, "/proc", AT_REMOVEDIR))                             \
-	X(rename_flags, call(renameat2, AT_FDCWD, "/x", AT_FDCWD, "/y", BAD))                      \
-	X(link_flags, call(linkat, AT_FDCWD, "/x", AT_FDCWD, "/y", BAD))                           \
-	X(readlink_size, call(readlinkat, AT_FDCWD, "/", page, 0))                                 \
-	X(readlink_file, call(readlinkat, AT_FDCWD, "/etc/passwd", page, 9))                       \
-	X(fallocate_length, call(fallocate, file, 0, 0, 0))                                        \
-	X(truncate_length, call(truncate, "/etc/passwd", -1))                                      \
-	X(statx_flags, call(statx, AT_FDCWD, "/", BAD, 0, page))                                   \
-	X(getdents_file, call(getdents64, file, page, 4096))                                       \
-	X(chroot_file, call(chroot, "/etc/passwd"))                                                \
-	X(access_mode, call(faccessat, AT_FDCWD, "/", 99))                                         \
-	X(splice_flags, call(splice, pipes[0], NULL, pipes[1], NULL, 1, BAD))                      \
-	X(copy_flags, call(copy_file_range, file, NULL, file, NULL, 1, 1))                         \
-	X(mmap_length, call(mmap, NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))         \
-	X(mmap_type, call(mmap, NULL, 4096, PROT_READ, MAP_ANONYMOUS, -1, 0))                      \
-	X(mmap_offset, call(mmap, NULL, 4096, PROT_READ, MAP_PRIVATE, file, 1))                    \
-	X(munmap_address, call(munmap, page + 1, 4096))                                            \
-	X(mprotect_address, call(mprotect, page + 1, 4096, PROT_READ))                             \
-	X(madvise_advice, call(madvise, page, 4096, 9999))                                         \
-	X(mremap_flags, call(mremap, page, 4096, 8192, BAD))                                       \
-	X(msync_flags, call(msync, page, 4096, MS_SYNC | MS_ASYNC))                                \
-	X(mlock_flags, call(mlock2, page, 4096, BAD))                                              \
-	X(memfd_flags, call(memfd_create, "x", BAD))                                               \
-	X(mempolicy_mode, call(set_mempolicy, 99, NULL, 0))                                        \
-	X(socket_type, call(socket, AF_INET, 99, 0))                                               \
-	X(socket_family, call(socket, 999, SOCK_STREAM, 0))                                        \
-	X(socket_protocol, call(socket, AF_INET, SOCK_STREAM, 99))                                 \
-	X(socketpair_flags, call(socketpair, AF_UNIX, SOCK_STREAM | BAD, 0, page))                 \
-	X(bind_size, a_bind(4, 0))                                                                 \
-	X(bind_address, a_bind(sizeof(struct sockaddr_in), 0x08080808))                            \
-	X(connect_size, a_connect(1))                                                              \
-	X(listen_datagram, listen(a_socket(SOCK_DGRAM), 1))                                        \
-	X(accept_unlistened, call(accept4, a_socket(SOCK_STREAM), NULL, NULL, 0))                  \
-	X(option_level, an_option(9999, 1, 4))                                                     \
-	X(option_size, an_option(SOL_SOCKET, SO_REUSEADDR, 1))                                     \
-	X(option_name, an_option(IPPROTO_TCP, 9999, 4))                                            \
-	X(shutdown_how, shutdown(a_socket(SOCK_STREAM), 99))                                       \
-	X(kill_signal, call(kill, getpid(), 1000))                                                 \
-	X(tgkill_pid, call(tgkill, -1, 1, 0))                                                      \
-	X(sigaction_kill, a_sigaction(SIGKILL))                                                    \
-	X(sigmask_how, a_mask(99))                                                                 \
-	X(sigaltstack_size, a_stack())                                                             \
-	X(wait_options, call(wait4, -1, NULL, BAD, NULL))                                          \
-	X(waitid_which, call(waitid, 99, 0, page, WEXITED, NULL))                                  \
-	X(unshare_flags, call(unshare, 1))                                                         \
-	X(setns_file, call(setns, file, 0))                                                        \
-	X(clone3_signal, a_clone3())                                                               \
-	X(priority_which, call(setpriority, 99, 0, 0))                                             \
-	X(scheduler_policy, a_policy(99))                                                          \
-	X(affinity_size, call(sched_getaffinity, 0, 1, page))                                      \
-	X(prctl_option, call(prctl, 9999, 0, 0, 0, 0))                                             \
-	X(prctl_dumpable, call(prctl, PR_SET_DUMPABLE, 99, 0, 0, 0))                               \
-	X(limit_order, a_limit())                                                                  \
-	X(limit_resource, call(getrlimit, 999, page))                                              \
-	X(random_flags, call(getrandom, page, 1, BAD))                                             \
-	X(hostname_length, call(sethostname, page, -1))                                            \
-	X(reboot_magic, call(reboot, 1, 2, 3, NULL))                                               \
-	X(uring_entries, uring_setup(0, 0))                                                        \
-	X(uring_flags, uring_setup(1, BAD))                                                        \
-	X(uring_enter_flags, call(io_uring_enter, file, 0, 0, BAD, NULL, 0))                       \
-	X(uring_enter_file, call(io_uring_enter, file, 0, 0, 0, NULL, 0))                          \
-	X(perf_flags, a_perf(0, 0, 0) < 0 ? call(perf_event_open, page, 0, -1, -1, BAD) : 0)       \
-	X(perf_size, a_perf(7, 0, 0))                                                              \
-	X(perf_type, a_perf(64, 9999, 0))                                                          \
-	X(perf_sample, a_perf(64, PERF_TYPE_SOFTWARE, 1ULL << 40))                                 \
-	X(semget_count, call(semget, 0, 1 << 30, 0))                                               \
-	X(semop_count, call(semop, 0, page, 0))                                                    \
-	X(shmget_size, call(shmget, 0, 0, 01600))                                                  \
-	X(shmat_id, call(shmat, -1, NULL, 0))                                                      \
-	X(msgget_key, call(msgget, 0x7263, 0))                                                     \
-	X(msgctl_command, call(msgctl, 0, 999, page))                                              \
-	X(msgsnd_type, call(msgsnd, 0, page, 1, 0))                                                \
-	X(mount_type, mount("none", "/", "no-such-type", 0, NULL))                                 \
-	X(mount_flags, mount("none", "/", NULL, MS_SHARED | MS_PRIVATE, NULL))                     \
-	X(umount_flags, call(umount2, "/", 999))                                                   \
-	X(umount_other, call(umount2, "/etc/passwd", 0))                                           \
-	X(fsopen_flags, call(fsopen, "tmpfs", BAD))                                                \
-	X(open_tree_flags, call(open_tree, AT_FDCWD, "/", BAD))                                    \
-	X(move_mount_flags, call(move_mount, -1, "", -1, "", BAD))                                 \
-	X(pivot_root_same, call(pivot_root, "/", "/"))                                             \
-	X(module_flags, call(finit_module, file, "", 999))                                         \
-	X(module_file, call(finit_module, file, "", 0))                                            \
-	X(module_missing, call(delete_module, "no_such_module", 0))                                \
-	X(key_type, call(add_key, "no-such-type", "x", NULL, 0, -1))                               \
-	X(keyctl_command, call(keyctl, 9999, 0, 0, 0, 0))                                          \
-	X(futex_command, call(futex, page, 100, 0, NULL, NULL, 0))                                 \
-	X(futex_value, call(futex, page, FUTEX_WAIT, 77, NULL, NULL, 0))                           \
-	X(pidfd_flags, call(pidfd_open, getpid(), BAD))                                            \
-	X(pidfd_pid, call(pidfd_open, -1, 0))                                                      \
-	X(seccomp_operation, call(seccomp, 999, 0, NULL))                                          \
-	X(membarrier_command, call(membarrier, 9999, 0, 0))                                        \
-	X(ptrace_pid, call(ptrace, 0x4206, 0x3fffffff, 0, 0))                                      \
-	X(cgroup_control, a_control("/sys/fs/cgroup/cgroup.subtree_control", "+nothing"))          \
-	X(cgroup_procs, a_control("/sys/fs/cgroup/cgroup.procs", "1073741823"))                    \
-	X(sysctl_value, a_control("/proc/sys/kernel/pid_max", "1"))                                \
-	X(oom_value, a_control("/proc/self/oom_score_adj", "5000"))
+#define CASES                                                                                    \
+	X(bpf_map_type, bpf, EINVAL, map_create(1000, 4, 4, 1, 0))                               \
+	X(bpf_array_key, bpf, EINVAL, map_create(BPF_MAP_TYPE_ARRAY, 8, 4, 1, 0))                \
+	X(bpf_array_flags, bpf, EINVAL, map_create(BPF_MAP_TYPE_ARRAY, 4, 4, 1, BAD))            \
+	X(bpf_array_max, bpf, EINVAL, map_create(BPF_MAP_TYPE_ARRAY, 4, 4, 0, 0))                \
+	X(bpf_array_value, bpf, E2BIG, map_create(BPF_MAP_TYPE_ARRAY, 4, 0x80000000, 1, 0))      \
+	X(bpf_hash_key, bpf, EINVAL, map_create(BPF_MAP_TYPE_HASH, 0, 4, 1, 0))                  \
+	X(bpf_ringbuf_key, bpf, EINVAL, map_create(BPF_MAP_TYPE_RINGBUF, 1, 0, 4096, 0))         \
+	X(bpf_ringbuf_max, bpf, EINVAL, map_create(BPF_MAP_TYPE_RINGBUF, 0, 0, 4095, 0))         \
+	X(bpf_prog_flags, bpf, EINVAL, prog_load(BPF_PROG_TYPE_SOCKET_FILTER, 2, BAD))           \
+	X(bpf_prog_insns, bpf, E2BIG, prog_load(BPF_PROG_TYPE_SOCKET_FILTER, 0, 0))              \
+	X(bpf_prog_type, bpf, EINVAL, prog_load(1000, 2, 0))                                     \
+	X(timer_clock, timer_create, EINVAL, a_timer())                                          \
+	X(clock_clock, clock_gettime, EINVAL, call(clock_gettime, 99, page))                     \
+	X(sleep_time, nanosleep, EINVAL, a_sleep())                                              \
+	X(itimer_time, setitimer, EINVAL, an_interval())                                         \
+	X(timerfd_flags, timerfd_create, EINVAL, call(timerfd_create, CLOCK_MONOTONIC, BAD))     \
+	X(timerfd_clock, timerfd_create, EINVAL, call(timerfd_create, 99, 0))                    \
+	X(epoll_flags, epoll_create1, EINVAL, call(epoll_create1, BAD))                          \
+	X(epoll_file, epoll_ctl, EPERM, call(epoll_ctl, queue, EPOLL_CTL_ADD, file, page))       \
+	X(epoll_self, epoll_ctl, EINVAL, call(epoll_ctl, queue, EPOLL_CTL_ADD, queue, page))     \
+	X(epoll_events, epoll_wait, EINVAL, call(epoll_wait, queue, page, 0, 0))                 \
+	X(eventfd_flags, eventfd2, EINVAL, call(eventfd2, 0, BAD))                               \
+	X(signalfd_size, signalfd4, EINVAL, call(signalfd4, -1, page, 7, 0))                     \
+	X(inotify_flags, inotify_init1, EINVAL, call(inotify_init1, BAD))                        \
+	X(inotify_mask, inotify_add_watch, EINVAL, call(inotify_add_watch, watch, "/", 0))       \
+	X(pipe_flags, pipe2, EINVAL, call(pipe2, page, BAD))                                     \
+	X(dup_same, dup3, EINVAL, call(dup3, file, file, 0))                                     \
+	X(dup_flags, dup3, EINVAL, call(dup3, file, 50, BAD))                                    \
+	X(fcntl_command, fcntl, EINVAL, call(fcntl, file, 999, 0))                               \
+	X(seek_whence, lseek, EINVAL, call(lseek, file, 0, 99))                                  \
+	X(seek_offset, lseek, EINVAL, call(lseek, file, -5L, SEEK_SET))                          \
+	X(seek_pipe, lseek, ESPIPE, call(lseek, pipes[0], 0, SEEK_SET))                          \
+	X(pread_offset, pread64, EINVAL, call(pread64, file, page, 1, -1L))                      \
+	X(read_writeonly, read, EBADF, call(read, pipes[1], page, 1))                            \
+	X(readv_count, readv, EINVAL, call(readv, file, page, 2000))                             \
+	X(open_flags, openat2, EINVAL, an_open())                                                \
+	X(open_directory, openat, ENOTDIR, call(openat, AT_FDCWD, PLAIN, O_DIRECTORY))           \
+	X(open_missing, openat, ENOENT, call(openat, AT_FDCWD, "/proc/no-such-file", 0))         \
+	X(open_write_dir, openat, EISDIR, call(openat, AT_FDCWD, "/", O_WRONLY))                 \
+	X(mkdir_exists, mkdirat, EEXIST, call(mkdirat, AT_FDCWD, "/proc/sys", 0))                \
+	X(unlink_flags, unlinkat, EINVAL, call(unlinkat, AT_FDCWD, "/x", BAD))                   \
+	X(rmdir_proc, unlinkat, EPERM, call(unlinkat, AT_FDCWD, "/proc/sys", AT_REMOVEDIR))      \
+	X(rename_flags, renameat2, EINVAL, call(renameat2, AT_FDCWD, "/x", AT_FDCWD, "/y", BAD)) \
+	X(link_flags, linkat, EINVAL, call(linkat, AT_FDCWD, "/x", AT_FDCWD, "/y", BAD))         \
+	X(readlink_size, readlinkat, EINVAL, call(readlinkat, AT_FDCWD, "/", page, 0))           \
+	X(readlink_file, readlinkat, EINVAL, call(readlinkat, AT_FDCWD, PLAIN, page, 9))         \
+	X(allocate_size, fallocate, EINVAL, call(fallocate, file, 0, 0, 0))                      \
+	X(truncate_size, truncate, EINVAL, call(truncate, PLAIN, -1L))                           \
+	X(statx_flags, statx, EINVAL, call(statx, AT_FDCWD, "/", BAD, 0, page))                  \
+	X(getdents_file, getdents64, ENOTDIR, call(getdents64, file, page, 4096))                \
+	X(chroot_file, chroot, ENOTDIR, call(chroot, PLAIN))                                     \
+	X(access_mode, faccessat, EINVAL, call(faccessat, AT_FDCWD, "/", 99))                    \
+	X(splice_flags, splice, EINVAL, call(splice, pipes[0], NULL, pipes[1], NULL, 1, BAD))    \
+	X(copy_flags, copy_file_range, EINVAL,                                                   \
+	  call(copy_file_range, file, NULL, file, NULL, 1, 1))                                   \
+	X(mmap_length, mmap, EINVAL,                                                             \
+	  call(mmap, NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))                    \
+	X(mmap_type, mmap, EINVAL, call(mmap, NULL, 4096, PROT_READ, MAP_ANONYMOUS, -1, 0))      \
+	X(mmap_offset, mmap, EINVAL, call(mmap, NULL, 4096, PROT_READ, MAP_PRIVATE, file, 1))    \
+	X(munmap_address, munmap, EINVAL, call(munmap, page + 1, 4096))                          \
+	X(mprotect_addr, mprotect, EINVAL, call(mprotect, page + 1, 4096, PROT_READ))            \
+	X(mremap_flags, mremap, EINVAL, call(mremap, page, 4096, 8192, BAD))                     \
+	X(msync_flags, msync, EINVAL, call(msync, page, 4096, MS_SYNC | MS_ASYNC))               \
+	X(mlock_flags, mlock2, EINVAL, call(mlock2, page, 4096, BAD))                            \
+	X(memfd_flags, memfd_create, EINVAL, call(memfd_create, "x", BAD))                       \
+	X(mempolicy_mode, set_mempolicy, EINVAL, call(set_mempolicy, 99, NULL, 0))               \
+	X(socket_type, socket, EINVAL, call(socket, AF_INET, 99, 0))                             \
+	X(socket_family, socket, EAFNOSUPPORT, call(socket, 999, SOCK_STREAM, 0))                \
+	X(socket_protocol, socket, EPROTONOSUPPORT, call(socket, AF_INET, SOCK_STREAM, 99))      \
+	X(pair_flags, socketpair, EINVAL, call(socketpair, AF_UNIX, SOCK_STREAM | BAD, 0, page)) \
+	X(bind_size, bind, EINVAL, a_bind(4, 0))                                                 \
+	X(bind_address, bind, EADDRNOTAVAIL, a_bind(sizeof(struct sockaddr_in), 0x08080808))     \
+	X(connect_size, connect, EINVAL, a_connect(1))                                           \
+	X(listen_datagram, listen, EOPNOTSUPP, listen(a_socket(SOCK_DGRAM), 1))                  \
+	X(accept_closed, accept4, EINVAL, call(accept4, a_socket(SOCK_STREAM), NULL, NULL, 0))   \
+	X(option_level, setsockopt, ENOPROTOOPT, an_option(9999, 1, 4))                          \
+	X(option_name, setsockopt, ENOPROTOOPT, an_option(IPPROTO_TCP, 9999, 4))                 \
+	X(shutdown_how, shutdown, EINVAL, shutdown(a_socket(SOCK_STREAM), 99))                   \
+	X(kill_signal, kill, EINVAL, call(kill, getpid(), 1000))                                 \
+	X(tgkill_pid, tgkill, EINVAL, call(tgkill, -1, 1, 0))                                    \
+	X(sigaction_kill, rt_sigaction, EINVAL, a_sigaction(SIGKILL))                            \
+	X(sigmask_how, rt_sigprocmask, EINVAL, a_mask(99))                                       \
+	X(altstack_size, sigaltstack, ENOMEM, a_stack())                                         \
+	X(wait_options, wait4, EINVAL, call(wait4, -1, NULL, 256, NULL))                         \
+	X(waitid_which, waitid, EINVAL, call(waitid, 99, 0, page, WEXITED, NULL))                \
+	X(unshare_flags, unshare, EINVAL, call(unshare, 1))                                      \
+	X(setns_file, setns, EINVAL, call(setns, file, 0))                                       \
+	X(clone_signal, clone3, EINVAL, a_clone3())                                              \
+	X(priority_which, setpriority, EINVAL, call(setpriority, 99, 0, 0))                      \
+	X(sched_policy, sched_setscheduler, EINVAL, a_policy(99))                                \
+	X(affinity_size, sched_getaffinity, EINVAL, call(sched_getaffinity, 0, 1, page))         \
+	X(prctl_option, prctl, EINVAL, call(prctl, 9999, 0, 0, 0, 0))                            \
+	X(prctl_dump, prctl, EINVAL, call(prctl, PR_SET_DUMPABLE, 99, 0, 0, 0))                  \
+	X(limit_order, prlimit64, EINVAL, a_limit())                                             \
+	X(limit_resource, getrlimit, EINVAL, call(getrlimit, 999, page))                         \
+	X(random_flags, getrandom, EINVAL, call(getrandom, page, 1, BAD))                        \
+	X(hostname_size, sethostname, EINVAL, call(sethostname, page, -1))                       \
+	X(reboot_magic, reboot, EINVAL, call(reboot, 1, 2, 3, NULL))                             \
+	X(uring_entries, io_uring_setup, EINVAL, uring_setup(0, 0))                              \
+	X(uring_flags, io_uring_setup, EINVAL, uring_setup(1, BAD))                              \
+	X(uring_flags2, io_uring_enter, EINVAL, call(io_uring_enter, file, 0, 0, BAD, NULL, 0))  \
+	X(uring_file, io_uring_enter, EOPNOTSUPP, call(io_uring_enter, file, 0, 0, 0, NULL, 0))  \
+	X(perf_flags, perf_event_open, EINVAL, call(perf_event_open, page, 0, -1, -1, BAD))      \
+	X(perf_size, perf_event_open, E2BIG, a_perf(7, 0, 0))                                    \
+	X(perf_type, perf_event_open, ENOENT, a_perf(64, 9999, 0))                               \
+	X(perf_sample, perf_event_open, EINVAL, a_perf(64, PERF_TYPE_SOFTWARE, 1ULL << 40))      \
+	X(semget_count, semget, EINVAL, call(semget, 0, 1 << 30, 0))                             \
+	X(semop_count, semop, EINVAL, call(semop, 0, page, 0))                                   \
+	X(shmget_size, shmget, EINVAL, call(shmget, 0, 0, 01600))                                \
+	X(shmat_id, shmat, EINVAL, call(shmat, -1, NULL, 0))                                     \
+	X(msgget_key, msgget, ENOENT, call(msgget, 0x7263, 0))                                   \
+	X(msgctl_command, msgctl, EINVAL, call(msgctl, 0, 999, page))                            \
+	X(msgsnd_type, msgsnd, EINVAL, call(msgsnd, 0, page, 1, 0))                              \
+	X(mount_type, mount, ENODEV, mount("none", "/", "no-such-type", 0, NULL))                \
+	X(mount_flags, mount, EINVAL, mount("none", "/", NULL, MS_SHARED | MS_PRIVATE, NULL))    \
+	X(umount_flags, umount2, EINVAL, call(umount2, "/", 999))                                \
+	X(umount_other, umount2, EINVAL, call(umount2, PLAIN, 0))                                \
+	X(fsopen_flags, fsopen, EINVAL, call(fsopen, "tmpfs", BAD))                              \
+	X(open_tree_flags, open_tree, EINVAL, call(open_tree, AT_FDCWD, "/", BAD))               \
+	X(move_flags, move_mount, EINVAL, call(move_mount, -1, "", -1, "", BAD))                 \
+	X(pivot_root_same, pivot_root, EBUSY, call(pivot_root, "/", "/"))                        \
+	X(module_flags, finit_module, EINVAL, call(finit_module, file, "", 999))                 \
+	X(module_missing, delete_module, ENOENT, call(delete_module, "no_such_module", 0))       \
+	X(key_type, add_key, ENODEV, call(add_key, "no-such-type", "x", NULL, 0, -1))            \
+	X(keyctl_command, keyctl, EOPNOTSUPP, call(keyctl, 9999, 0, 0, 0, 0))                    \
+	X(futex_command, futex, ENOSYS, call(futex, page, 100, 0, NULL, NULL, 0))                \
+	X(futex_value, futex, EAGAIN, call(futex, page, FUTEX_WAIT, 77, NULL, NULL, 0))          \
+	X(pidfd_flags, pidfd_open, EINVAL, call(pidfd_open, getpid(), BAD))                      \
+	X(pidfd_pid, pidfd_open, EINVAL, call(pidfd_open, -1, 0))                                \
+	X(seccomp_op, seccomp, EINVAL, call(seccomp, 999, 0, NULL))                              \
+	X(membarrier, membarrier, EINVAL, call(membarrier, 9999, 0, 0))                          \
+	X(ptrace_pid, ptrace, ESRCH, call(ptrace, 0x4206, 0x3fffffff, 0, 0))                     \
+	X(cgroup_control, write, EINVAL,                                                         \
+	  a_control("/sys/fs/cgroup/cgroup.subtree_control", "+nothing"))                        \
+	X(cgroup_procs, write, ESRCH, a_control("/sys/fs/cgroup/cgroup.procs", "1073741823"))    \
+	X(sysctl_value, write, EINVAL, a_control("/proc/sys/kernel/pid_max", "1"))               \
+	X(oom_value, write, EINVAL, a_control("/proc/self/oom_score_adj", "5000"))
 
 int main(int argc, char **argv)
 {
+	bool list = argc == 2 && !strcmp(argv[1], "--list"), known = false;
+	int wrong = 0;
+
 	page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	file = open("/etc/passwd", O_RDONLY);
+	file = memfd_create("plain", 0);
 	watch = syscall(__NR_inotify_init1, 0);
 	queue = epoll_create1(0);
-	if (pipe(pipes) || page == MAP_FAILED || file < 0)
-		return 1;
-	memset(page, 0, 8192);
-#define X(name, expression)                                                                        \
-	if (argc < 2 || strstr(argv[1], "," #name ",")) {                                          \
-		memset(page, 0, 64);                                                               \
-		if (!strcmp(#name, "open_flags"))                                                  \
-			memset(page, 0xff, 8);                                                     \
-		prctl(PR_SET_NAME, #name, 0, 0, 0);                                                \
-		errno = 0;                                                                         \
-		long result = (long)(expression);                                                  \
-		printf("%s %d\n", #name, result == -1 ? errno : 0);                                \
+	if (page == MAP_FAILED || file < 0 || ftruncate(file, 4096) || pipe(pipes))
+		return 3;
+	for (int i = 1; i < argc; i++) {
+		known = list;
+#define X(name, syscall, error, expression)                                 \
+	if (list) {                                                         \
+		printf("%s %s %s\n", #name, #syscall, #error);              \
+	} else if (!strcmp(argv[i], #name)) {                               \
+		known = true;                                               \
+		prctl(PR_SET_NAME, #name, 0, 0, 0);                         \
+		errno = 0;                                                  \
+		if ((long)(expression) != -1 || errno != error) {           \
+			fprintf(stderr, "%s: errno is %d\n", #name, errno); \
+			wrong = errno ? errno : -1;                         \
+		}                                                           \
 	}
-	CASES
-	return 0;
+		CASES
+		if (!known) {
+			fprintf(stderr, "%s: no such case\n", argv[i]);
+			return 3;
+		}
+		memset(page, 0, 64);
+	}
+	return list ? 0 : wrong ? 2 : 1;
 }
