@@ -40,10 +40,17 @@ STRUCTS: dict[str, tuple[str, ...]] = {
     "pid_namespace": ("ns",),
     "upid": ("nr", "ns"),
     "pid": ("level", "numbers"),
-    "task_struct": ("stack", "pid", "tgid", "group_leader", "thread_pid", "comm"),
+    "task_struct": (
+        *("stack", "pid", "tgid", "group_leader", "thread_pid", "nvcsw", "nivcsw", "comm"),
+        *("files", "signal"),
+    ),
     "bpf_iter_meta": ("seq",),
     "bpf_iter__task": ("meta", "task"),
     "kprobe": ("addr",),
+}
+
+# What is the same on every kernel: the loader would go through all of the kernel's types for each.
+FIXED: dict[str, tuple[str, ...]] = {
     "bpf_raw_tracepoint_args": ("args",),
 }
 
@@ -91,9 +98,9 @@ HEADER = """\
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 """
 
-FOOTER = """
-#pragma clang attribute pop
+MIDDLE = "#pragma clang attribute pop"
 
+FOOTER = """
 #endif
 """
 
@@ -210,7 +217,7 @@ def pick_values(one: Type, names: Sequence[str]) -> list[tuple[str, int]]:
 
 def render(types: Types, arch: str) -> str:
     """The header for one architecture."""
-    kept = {**STRUCTS, **REGISTERS[arch]}
+    kept = {**STRUCTS, **REGISTERS[arch], **FIXED}
     members = {
         name: [one for one in types.members(types.named("STRUCT", name)) if one["name"] in wanted]
         for name, wanted in kept.items()
@@ -232,6 +239,8 @@ def render(types: Types, arch: str) -> str:
     parts += [render_enum(name, values) for name, values in enums.items()]
     parts += [f"struct {name};" for name in forward]
     for name, row in members.items():
+        if name in FIXED and MIDDLE not in parts:
+            parts.append(MIDDLE)
         body = "".join(f"\t{types.declare(one['type_id'], one['name'])};\n" for one in row)
         parts.append(f"struct {name} {{\n{body}}};")
     return HEADER.format(arch=arch) + "\n" + "\n\n".join(parts) + "\n" + FOOTER

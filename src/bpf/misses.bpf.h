@@ -36,27 +36,16 @@ struct bpf_prog_stats___rsn {
 	struct miss_number misses; /* u64_stats_t; since Linux 5.12 */
 } __attribute__((preserve_access_index));
 
-struct bpf_prog___rsn {
-	struct bpf_prog_stats___rsn *stats;
-} __attribute__((preserve_access_index));
-
-struct file___rsn {
-	struct bpf_prog___rsn *private_data;
-} __attribute__((preserve_access_index));
-
-struct fdtable___rsn {
-	struct file___rsn **fd;
-} __attribute__((preserve_access_index));
-
-struct files_struct___rsn {
-	struct fdtable___rsn *fdt;
-} __attribute__((preserve_access_index));
-
-struct task_struct___rsn {
-	unsigned long nvcsw;
-	unsigned long nivcsw;
-	struct files_struct___rsn *files;
-} __attribute__((preserve_access_index));
+/*
+ * Where those members are that lead from a task_struct to the counts of a program behind one of its
+ * file descriptors. The loader finds them all at once; libbpf would go through all of the kernel's
+ * types for each struct, a twentieth of a start.
+ */
+const volatile __u32 task_files_at = 0;
+const volatile __u32 files_fdt_at = 0;
+const volatile __u32 fdtable_fd_at = 0;
+const volatile __u32 file_private_at = 0;
+const volatile __u32 prog_stats_at = 0;
 
 /* Of each CPU, how far its variables are from where they are declared. */
 extern const unsigned long this_cpu_off __weak __ksym;
@@ -97,10 +86,10 @@ static __always_inline __u64 misses_now(const struct miss_counts *of)
 /* How often the running thread gave its CPU away. */
 static __always_inline __u64 switches_of(__u64 task)
 {
-	struct task_struct___rsn *thread = (struct task_struct___rsn *)task;
+	struct task_struct *thread = (struct task_struct *)task;
 
 	if (bpf_ksym_exists(bpf_rdonly_cast)) {
-		thread = bpf_rdonly_cast(thread, bpf_core_type_id_kernel(struct task_struct___rsn));
+		thread = bpf_rdonly_cast(thread, bpf_core_type_id_kernel(struct task_struct));
 		return thread->nvcsw + thread->nivcsw;
 	}
 	return BPF_CORE_READ(thread, nvcsw) + BPF_CORE_READ(thread, nivcsw);
@@ -157,6 +146,14 @@ static __always_inline void misses_take(struct session *s)
 		misses_add(s);
 }
 
+static __always_inline __u64 pointer_at(__u64 address)
+{
+	__u64 pointer = 0;
+
+	bpf_probe_read_kernel(&pointer, sizeof(pointer), (void *)address);
+	return pointer;
+}
+
 /*
  * Run by user space (BPF_PROG_TEST_RUN) in its own process: finds where a CPU counts the misses of
  * a program. Arguments: the program's file descriptor, its number among ours, the CPU.
@@ -164,22 +161,19 @@ static __always_inline void misses_take(struct session *s)
 SEC("raw_tp")
 int rsn_find_misses(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct task_struct___rsn *task = (struct task_struct___rsn *)bpf_get_current_task();
-	__u64 fd = ctx->args[0], number = ctx->args[1], cpu = ctx->args[2];
+	__u64 fd = ctx->args[0], number = ctx->args[1], cpu = ctx->args[2], files, file, stats;
 	const unsigned long *offset;
-	struct file___rsn **files, *file = NULL;
-	struct bpf_prog_stats___rsn *stats;
 
-	if (!bpf_core_field_exists(struct bpf_prog___rsn, stats) || number >= RSN_MISS_PROGRAMS ||
-	    cpu >= RSN_MISS_CPUS)
+	if (number >= RSN_MISS_PROGRAMS || cpu >= RSN_MISS_CPUS)
 		return 0;
 	offset = bpf_ksym_exists(&this_cpu_off) ? bpf_per_cpu_ptr(&this_cpu_off, cpu) : NULL;
 	if (!offset)
 		return 0;
-	files = BPF_CORE_READ(task, files, fdt, fd);
-	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
-	stats = BPF_CORE_READ(file, private_data, stats);
-	misses_at(cpu)->stats[number & (RSN_MISS_PROGRAMS - 1)] = (__u64)stats + *offset;
+	files = pointer_at(bpf_get_current_task() + task_files_at);
+	files = pointer_at(pointer_at(files + files_fdt_at) + fdtable_fd_at);
+	file = pointer_at(files + fd * sizeof(file));
+	stats = pointer_at(pointer_at(file + file_private_at) + prog_stats_at);
+	misses_at(cpu)->stats[number & (RSN_MISS_PROGRAMS - 1)] = stats + *offset;
 	return 0;
 }
 

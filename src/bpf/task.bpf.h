@@ -5,13 +5,10 @@
 
 #include "session.bpf.h"
 
-struct task_struct___group {
-	struct signal_struct *signal; /* the process: its threads share it, also across an execve */
-} __attribute__((preserve_access_index));
-
-static __always_inline __u64 group_of(void *task)
+/* The process of a thread: its threads share it, also across an execve. */
+static __always_inline __u64 group_of(struct task_struct *task)
 {
-	return (__u64)BPF_CORE_READ((struct task_struct___group *)task, signal);
+	return (__u64)BPF_CORE_READ(task, signal);
 }
 
 /*

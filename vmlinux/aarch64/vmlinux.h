@@ -49,6 +49,10 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
+struct files_struct;
+
+struct signal_struct;
+
 struct seq_file;
 
 struct ns_common {
@@ -75,7 +79,11 @@ struct task_struct {
 	pid_t tgid;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
+	long unsigned int nvcsw;
+	long unsigned int nivcsw;
 	char comm[16];
+	struct files_struct *files;
+	struct signal_struct *signal;
 };
 
 struct bpf_iter_meta {
@@ -91,10 +99,6 @@ struct kprobe {
 	kprobe_opcode_t *addr;
 };
 
-struct bpf_raw_tracepoint_args {
-	__u64 args[0];
-};
-
 struct user_pt_regs {
 	__u64 regs[31];
 	__u64 sp;
@@ -102,5 +106,9 @@ struct user_pt_regs {
 };
 
 #pragma clang attribute pop
+
+struct bpf_raw_tracepoint_args {
+	__u64 args[0];
+};
 
 #endif

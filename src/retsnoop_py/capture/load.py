@@ -108,7 +108,9 @@ def load(
     is_perf = _choose_perf_buffer(settings, features)
     obj = BpfObject(path)
     try:
-        counted = _counted(plan, features, probes)
+        counted = _counted(plan, features, probes) if facts.program_counts else []
+        for name, place in (facts.program_counts or {}).items():
+            obj.set_global(".rodata", name, place)
         _choose_programs(obj, plan, settings, probes)
         obj.program(COUNTED_BY).set_autoload(bool(counted))
         obj.set_global(".rodata", "miss_programs", len(counted))

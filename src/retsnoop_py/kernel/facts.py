@@ -9,11 +9,19 @@ from pathlib import Path
 
 from retsnoop_py.errors import DataError, PrivilegeError, UnavailableError
 from retsnoop_py.kernel import notes
-from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.kallsyms import Kallsyms, Module, read_modules
 from retsnoop_py.kernel.tracefs import KprobeBlacklist, Traceable
 
 __all__ = ["KernelFacts"]
+
+_TO_COUNTS = {
+    "task_files_at": ("task_struct", "files"),
+    "files_fdt_at": ("files_struct", "fdt"),
+    "fdtable_fd_at": ("fdtable", "fd"),
+    "file_private_at": ("file", "private_data"),
+    "prog_stats_at": ("bpf_prog", "stats"),
+}
 
 
 class KernelFacts:
@@ -74,8 +82,29 @@ class KernelFacts:
         """The address ranges kprobes may not touch."""
         return KprobeBlacklist(self.root / "sys/kernel/debug/kprobes/blacklist")
 
+    @cached_property
+    def program_counts(self) -> dict[str, int] | None:
+        """Where the members are, in bytes, that lead from a thread to a program's counts.
+
+        Names are those of ``src/bpf/misses.bpf.h``. None on kernels that keep no such counts in
+        the program itself (before 5.12), or without BTF.
+        """
+        if self.btf is None:
+            return None
+        found = self.btf.find_all({struct for struct, _ in _TO_COUNTS.values()}, Kind.STRUCT)
+        places = {}
+        for name, (struct, wanted) in _TO_COUNTS.items():
+            members = self.btf.members(found[struct]) if struct in found else ()
+            place = next((one.bit_offset // 8 for one in members if one.name == wanted), None)
+            if place is None:
+                return None
+            places[name] = place
+        return places
+
     def drop_lists(self) -> None:
         """Free what only choosing functions takes; asked for again, it is read again."""
+        if "btf" in self.__dict__:
+            _ = self.program_counts  # loading takes this of the types
         for name in ("traceable", "kprobe_blacklist", "btf"):
             self.__dict__.pop(name, None)
         self._module_btf.clear()

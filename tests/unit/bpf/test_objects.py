@@ -77,6 +77,11 @@ SETTINGS = {
     "keep_call_sites": 1,
     "stack_bytes": 4,
     "miss_programs": 4,
+    "task_files_at": 4,
+    "files_fdt_at": 4,
+    "fdtable_fd_at": 4,
+    "file_private_at": 4,
+    "prog_stats_at": 4,
 }
 
 
