@@ -63,6 +63,8 @@ int bpf_program__fd(const struct bpf_program *prog);
 int bpf_program__set_autoload(struct bpf_program *prog, bool autoload);
 int bpf_program__set_type(struct bpf_program *prog, int type);
 int bpf_program__set_expected_attach_type(struct bpf_program *prog, int type);
+int bpf_program__set_attach_target(struct bpf_program *prog, int attach_prog_fd,
+                                   const char *attach_func_name);
 int bpf_program__type(const struct bpf_program *prog);
 int bpf_program__set_log_buf(struct bpf_program *prog, char *log_buf, size_t log_size);
 int bpf_program__set_log_level(struct bpf_program *prog, __u32 log_level);

@@ -31,8 +31,8 @@ OBJECTS = Path(__file__).parent / "objects"
 ROOT = Path(__file__).parents[2]
 INCLUDES = (ROOT / "build/libbpf/include", Path("/usr/include/x86_64-linux-gnu"))
 
-FUNCTION = re.compile(r"(?:__attribute__\(\(\w+\)\) )?int (?:BPF_PROG\()?(\w+)\(?")
-MAP = re.compile(r"\} (\w+) SEC\(\"\.maps\"\)|(?:PAGES|TABLE)\((\w+),")
+FUNCTION = re.compile(r"(?:__attribute__\(\(\w+\)\) )?(?:int|__u32|void) (?:BPF_PROG\()?(\w+)\(?")
+MAP = re.compile(r"\} (\w+) SEC\(\"\.maps\"\)|(?:PAGES|TABLE)\((\w+),|struct \w+_ops (\w+) = \{")
 EXTERN = re.compile(r"extern .*?(\w+)(?:\([^)]*\))? __ksym")
 REMARK = re.compile(r"(attach )?(refused|blocked): ([\w-]+)(?: (-)?(\d+)\.(\d+)(-)?)?")
 
@@ -58,7 +58,7 @@ def expected(release: tuple[int, int]) -> dict[tuple[str, str, str], Outcome]:
             code, _, remark = line.partition("// ")
             kind, name, at = "program", function, number
             if match := MAP.search(code):
-                kind, name, at = "map", match[1] or match[2], 0
+                kind, name, at = "map", match[1] or match[2] or match[3], 0
             elif match := EXTERN.match(code):
                 kind, name, at = "extern", match[1], 0
             elif match := FUNCTION.match(code):
@@ -94,7 +94,8 @@ def results(machine: Machine, objects: list[Path]) -> list[dict[str, Any]]:
     words = [TOOL, "load", "--attach", "--format", "json", *map(str, objects)]
     done = machine.run(words, timeout=300)
     assert done.status == 2, done.err
-    return [json.loads(line) for line in done.out.splitlines()]
+    told = [json.loads(line) for line in done.out.splitlines()]
+    return list({(*part_of(one), one.get("shape", "")): one for one in told}.values())
 
 
 def part_of(result: dict[str, Any]) -> tuple[str, str, str]:
@@ -105,7 +106,7 @@ def test_every_part_has_its_verdict_reason_and_line(
     machine: Machine, results: list[dict[str, Any]]
 ) -> None:
     wanted = expected(series(machine))
-    assert len(wanted) > 40
+    assert len(wanted) > 60
     flags = machine.run(["grep", "-m1", "^flags", "/proc/cpuinfo"]).out.split()
     if series(machine) >= (7, 2) and "cx16" not in flags:  # see docs/known-issues.md
         wanted["maps.bpf.o", "map", "arena_of_6_9"] = ("refused", "map-too-large", 0)
@@ -171,6 +172,38 @@ def test_instructions_are_counted_and_refused_btf_is_told(results: list[dict[str
     assert seen["flow.bpf.o", "program", "loop_bounded"]["instructions"] > 300
     assert seen["limits.bpf.o", "program", "too_large"]["instructions"] > 1_000_000
     assert seen["limits.bpf.o", "program", "too_large"]["errno"] == "E2BIG"
+
+
+def test_where_the_kernel_writes_nothing_its_own_functions_are_told(
+    results: list[dict[str, Any]],
+) -> None:
+    said = {part_of(one)[1:]: one["explanation"] for one in results if "explanation" in one}
+    assert said["map", "array_key"]["chain"][-1].startswith("array_map_alloc_check  [EINVAL]")
+    assert said["map", "trie_without_flag"]["chain"][-1].endswith("  [EINVAL]")
+    assert "[ENOENT]" in said["attach", "raw_tracepoint_missing"]["chain"][-1]
+    # where the verifier has told why, there is no need of that
+    assert "chain" not in said["program", "packet_unchecked"]
+
+
+@pytest.mark.oldest_and_newest
+def test_memory_that_may_be_locked_is_told_where_it_counts(
+    machine: Machine, objects: list[Path]
+) -> None:
+    maps = next(one for one in objects if one.name == "maps.bpf.o")
+    limited = ["prlimit", "--memlock=65536:65536", "setpriv", "--bounding-set", "-sys_resource"]
+    words = ["load", str(maps), "--map", "spacious", "--no-trace", "--format", "json"]
+    done = machine.run([*limited, TOOL, *words])
+    told = [json.loads(line) for line in done.out.splitlines()]
+    (spacious,) = [one for one in told if one.get("name") == "spacious"]
+    assert (spacious.get("reason") == "rights-memlock") is (series(machine) < (5, 11)), spacious
+
+
+def test_nothing_is_pinned_and_nothing_pinned_is_used(
+    machine: Machine, results: list[dict[str, Any]]
+) -> None:
+    (pinned,) = [one for one in results if one.get("name") == "pinned_by_name"]
+    assert pinned["verdict"] == "ok"
+    assert "pinned_by_name" not in machine.run(["ls", "/sys/fs/bpf"]).out
 
 
 def test_shapes_rights_and_bad_input(machine: Machine, objects: list[Path]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from retsnoop_py.vm.machine import Machine
 
 #: Fails in mount(2) on each kernel, and ends with 7.
 FAILS = "uname -r; mount /nonexistent /mnt 2>/dev/null; exit 7"
+CLOSES = "try: os.close(999)\nexcept OSError: pass\n"
 TRACED = ["-e", "*sys_mount", "-a", "path_mount"]
 
 
@@ -136,6 +138,11 @@ def test_an_interrupt_ends_all_guests(parked: list[str]) -> None:
     assert not [row for row in _processes() if row[0] in guests]
 
 
+def series_of(release: str) -> tuple[int, int]:
+    major, minor, *_ = release.split(".")
+    return int(major), int(minor)
+
+
 def _processes() -> Iterator[tuple[int, int, str]]:
     """Process id, parent and name of all that are not dead."""
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -146,3 +153,29 @@ def _processes() -> Iterator[tuple[int, int, str]]:
         name, _, rest = rest.rpartition(") ")
         if rest[0] != "Z":
             yield int(pid), int(rest.split()[1]), name
+
+
+@pytest.mark.one_kernel
+def test_diff_tells_what_only_the_older_kernel_refuses(parked: list[str], tmp_path: Path) -> None:
+    """memfd_create(2) takes MFD_NOEXEC_SEAL since Linux 6.3, and refuses flags it does not know."""
+    code = f"import os\ntry: os.memfd_create('x', 8)\nexcept OSError: pass\n{CLOSES}"
+    argv = [TOOL, "--on", ",".join(parked), "-T", "-e", "*_sys_memfd_create", "-e", "*_sys_close"]
+    argv += ["-o", str(tmp_path / "x.rsn"), "--", sys.executable, "-c", code]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    first, last = (tmp_path / f"x.{name}.rsn" for name in (parked[0], parked[-1]))
+    if first == last:
+        last = tmp_path / "same.rsn"
+        last.write_bytes(first.read_bytes())
+    compared = [TOOL, "diff", "--format", "json", str(first), str(last)]
+    found = subprocess.run(compared, capture_output=True, text=True, timeout=60, check=False)
+    told = json.loads(found.stdout)
+    releases = [series_of(kernels.ensure(name).release) for name in (parked[0], parked[-1])]
+    differ = releases[0] < (6, 3) <= releases[1]
+    assert found.returncode == (3 if differ else 0), found.stderr
+    assert [one["error"] for one in told.get("only_a", ())] == ["EINVAL"] * differ
+    assert not told.get("only_b")
+    if differ:
+        assert told["only_a"][0]["entry"].endswith("sys_memfd_create")
+    both = [one for one in told.get("both", ()) if one["error"] == "EBADF"]
+    assert [one["entry"].rpartition("_")[2] for one in both] == ["close"]

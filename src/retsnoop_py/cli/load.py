@@ -147,6 +147,14 @@ _THEN = (
         commands=("load",),
     ),
     Option(
+        ("--no-trace",),
+        Takes.FLAG,
+        "Do not trace the kernel where it refuses something without a word; that takes a second "
+        "load, and some seconds.",
+        panel=EXTRA,
+        commands=("load",),
+    ),
+    Option(
         ("--keep-logs",),
         Takes.FLAG,
         hidden=True,
@@ -187,6 +195,7 @@ class LoadRequest(Value):
     github: bool
     logs: Path | None
     keep_logs: bool
+    traces: bool
     verbose: int
 
 
@@ -215,6 +224,7 @@ def request(words: Words, objects: list[str]) -> LoadRequest:
         words.has("github"),
         Path(logs) if logs else None,
         words.has("keep-logs") or logs is not None,
+        not words.has("no-trace"),
         words.count("verbose"),
     )
 
@@ -251,11 +261,12 @@ def run(asked: LoadRequest) -> int:
     shapes = parse_shapes(asked.settings)
     wanted = read_expectations(asked.expect) if asked.expect else None  # before all the work
     _check(asked, shapes)
-    results: list[LoadResult] = []
+    found: dict[tuple[str, ...], LoadResult] = {}
     for result in _results(asked, shapes):
-        results.append(result)
+        found[result.part] = result
         if asked.json:
             _print_json(result, keep_log=asked.logs is None)
+    results = list(found.values())
     order = {kernel: number for number, kernel in enumerate(asked.kernels)}
     results.sort(key=lambda one: order.get(one.kernel, len(order)))
     why = reasons(results)
@@ -294,10 +305,24 @@ def _here(asked: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
     from retsnoop_py.load.trial import TrialRequest, try_object
 
     raise_memlock()
-    trial = TrialRequest(_HERE, asked.programs, asked.maps, asked.attach, asked.keep_logs)
+    trial = TrialRequest(
+        _HERE, asked.programs, asked.maps, asked.attach, asked.objects, asked.keep_logs
+    )
+    wordless = []
     for path in asked.objects:
         for shape in shapes:
-            yield from try_object(path, shape, trial)
+            for result in try_object(path, shape, trial):
+                yield result
+                wordless += [result] if result.is_wordless else []
+    if wordless and asked.traces:
+        from retsnoop_py.cli.load_chain import with_chains
+
+        # those of freplace programs need the others
+        names = {one.object for one in wordless}
+        objects = [path for path in asked.objects if str(path) in names]
+        if any(one.section.startswith("freplace") for one in wordless):
+            objects = list(asked.objects)
+        yield from with_chains(wordless, [*_argv(asked, objects), "--no-trace"])
 
 
 def _there(asked: LoadRequest, guests: Sequence[str]) -> Iterator[LoadResult]:
@@ -311,21 +336,22 @@ def _there(asked: LoadRequest, guests: Sequence[str]) -> Iterator[LoadResult]:
     with ended_by_signals(), Bar("loading on", "kernels", sys.stderr) as bar, ExitStack() as stack:
         kernels = prepare(guests)
         bar.update(0, len(kernels))
-        begun = load_in_guests(kernels, _argv(asked), asked.jobs, asked.timeout)
+        begun = load_in_guests(kernels, _argv(asked, asked.objects), asked.jobs, asked.timeout)
         found = stack.enter_context(closing(begun))
         for done, (_, results) in enumerate(found, 1):
             yield from results
             bar.update(done, len(kernels))
 
 
-def _argv(asked: LoadRequest) -> list[str]:
-    """The words of the same asked in a guest."""
-    words = [str(path) for path in asked.objects]
+def _argv(asked: LoadRequest, objects: Sequence[Path]) -> list[str]:
+    """The words of the same asked of another process, of ``objects``."""
+    words = [str(path) for path in objects]
     words += [word for name in asked.programs for word in ("--prog", name)]
     words += [word for name in asked.maps for word in ("--map", name)]
     words += [word for each in asked.settings for word in ("--set", each)]
     words += ["--attach"] if asked.attach else []
     words += ["--keep-logs"] if asked.keep_logs else []
+    words += [] if asked.traces else ["--no-trace"]
     return words
 
 

@@ -148,6 +148,11 @@ class Program:
         return check(f"bpf_program__fd({self.name})", lib.bpf_program__fd(self.handle))
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether the kernel has it."""
+        return int(lib.bpf_program__fd(self.handle)) >= 0
+
+    @property
     def kind(self) -> int:
         """Its type, of ``enum bpf_prog_type``; 0 where libbpf does not know the section."""
         return int(lib.bpf_program__type(self.handle))
@@ -182,6 +187,13 @@ class Program:
         check(
             "bpf_program__set_expected_attach_type",
             lib.bpf_program__set_expected_attach_type(self.handle, attach_type),
+        )
+
+    def replace(self, fd: int, function: str) -> None:
+        """Say before load that it takes the place of ``function`` of the loaded program ``fd``."""
+        check(
+            f"bpf_program__set_attach_target({self.name}, {function})",
+            lib.bpf_program__set_attach_target(self.handle, fd, function.encode()),
         )
 
     def run(self, *args: int) -> None:

@@ -71,13 +71,14 @@ def _decoded(name: str, release: str, out: bytes, err: str, status: int) -> list
 
 def _results(name: str, release: str, out: bytes) -> list[LoadResult]:
     decoder: Callable[[bytes], LoadResult] = msgspec.json.Decoder(LoadResult).decode
-    found = []
+    found: dict[tuple[str, ...], LoadResult] = {}
     for line in out.splitlines():
         try:
-            found.append(msgspec.structs.replace(decoder(line), kernel=name, release=release))
+            result = msgspec.structs.replace(decoder(line), kernel=name, release=release)
         except msgspec.DecodeError:
             continue  # the last line of a guest that went down
-    return found
+        found[result.part] = result  # one that comes again says more
+    return list(found.values())
 
 
 def _broken_off(name: str, release: str, verdict: str, error: VmError) -> list[LoadResult]:

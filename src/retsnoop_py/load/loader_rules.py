@@ -12,7 +12,7 @@ from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.load import since
 from retsnoop_py.load.model import Explanation
 
-__all__ = ["errno_in", "explain_errno", "explain_line", "explain_map"]
+__all__ = ["errno_in", "explain_errno", "explain_line", "explain_map", "explain_replacement"]
 
 _ENVIRONMENT = "Environment"
 _SUPPORT = "Kernel Support"
@@ -97,6 +97,15 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|failed to find BTF (?:ID )?for extern '(?P<name4>\w+)'",
         "The object refers to {name}, which this kernel does not have.",
         "Declare it __weak and compare its address with NULL before it is used.",
+    ),
+    (
+        "struct-ops-missing",
+        f"{_SUPPORT}: Table of functions",
+        r"struct_ops init_kern: struct (?P<name>\w+) is not found in kernel BTF"
+        r"|struct_ops (?P<name2>\w+): .*(?:is not found|not supported)",
+        "The object has a table of functions (struct_ops) of struct {name}, which this kernel does"
+        " not have: it is younger, or was configured without it.",
+        "Require that kernel, or leave the table out there (bpf_map__set_autocreate()).",
     ),
     (
         "attach-target-missing",
@@ -205,6 +214,15 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|failed to (?:init|parse) (?:bss|legacy|user|BTF)?\s?(?:map|maps)|legacy map definitions)(?P<why>.*)",
         "libbpf does not understand the definition of map {name}{why}.",
         'Define it as a struct in SEC(".maps"); the form struct bpf_map_def went with libbpf 1.0.',
+    ),
+    (
+        "map-definition",
+        f"{_OBJECT}: Map definition",
+        r"bad map relo against '(?P<name>[^']+)' in section '(?P<section>[^']+)'",
+        "The program refers to map {name} in section '{section}', and libbpf 1.0 and later knows maps"
+        " in .maps only.",
+        'Define it as a struct in SEC(".maps"); who has only this file loads it with the tool that it'
+        " came with, or with libbpf 0.8.",
     ),
     (
         "map-pinned",
@@ -520,4 +538,16 @@ def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
         f"The kernel returned {errno or 'an error'} for {label}, and there is no log.",
         "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
         line,
+    )
+
+
+def explain_replacement(function: str) -> Explanation:
+    """Of a program that replaces ``function`` of another one, which is not at hand."""
+    return _explanation(
+        "freplace-target",
+        f"{_SUPPORT}: Attach target",
+        f"The program takes the place of {function}() of another program, and no object here has a"
+        " program that calls a global function of that name, and loads.",
+        "Give the object with that program as well: the function must not be static or inlined.",
+        "",
     )

@@ -44,6 +44,7 @@ class Explanation(Struct, omit_defaults=True, frozen=True):
 
     ``id`` is stable. ``title`` is ``Category: what`` as Linux 7.3 has it. ``words`` are the
     decisive lines of the log; ``kernel``: the block the kernel itself wrote (7.3), where it did.
+    ``chain``: where there is no log, the calls in the kernel that failed, outermost first.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Explanation(Struct, omit_defaults=True, frozen=True):
     suggestion: str = ""
     words: tuple[str, ...] = ()
     kernel: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()
     place: Place | None = None
     instruction: str = ""
     evidence: tuple[Evidence, ...] = ()
@@ -92,9 +94,28 @@ class LoadResult(Struct, omit_defaults=True, frozen=True, tag_field="type", tag=
     source: Place | None = None
     instructions: int | None = None
     seconds: float = 0.0
+    #: When it was refused: two times of CLOCK_MONOTONIC, in ns, between which that was.
+    span: tuple[int, int] | None = None
     explanation: Explanation | None = None
     #: The verifier's whole log, where logs were asked for.
     log: str = ""
+
+    @property
+    def part(self) -> tuple[str, ...]:
+        """Which part this is of, in which shape, on which kernel."""
+        return (self.kernel, self.object, self.kind, self.name, self.shape)
+
+    @property
+    def is_wordless(self) -> bool:
+        """Whether the kernel refused it and wrote nothing: where it failed is in no log."""
+        why = self.explanation
+        return (
+            self.verdict == "refused"
+            and self.span is not None
+            and why is not None
+            and not (why.kernel or why.instruction)
+            and all(word.startswith("libbpf:") for word in why.words)
+        )
 
     @property
     def is_failure(self) -> bool:

@@ -213,6 +213,26 @@ class ObjectFile:
                 found.add(symbol.name)
         return found if self._layout(program) else None
 
+    def has_function(self, program: str, function: str) -> bool:
+        """Whether ``program`` calls the global function of this name, itself or by others."""
+        return any(
+            symbol.name == function and symbol.kind == _STT_FUNC and symbol.bind == _GLOBAL
+            for _, section, start in self._layout(program)[1:]
+            for symbol in self.symbols
+            if (self._numbers.get(symbol.section, ""), symbol.value) == (section, start)
+        )
+
+    def tables_of(self, struct: str) -> list[str]:
+        """Its struct_ops maps that are of this struct."""
+        btf = self.btf
+        sections = self.data_sections()
+        return [
+            name
+            for section in (".struct_ops", ".struct_ops.link")
+            for name, (_, _, type_id) in sections.get(section, {}).items()
+            if btf is not None and btf.type(type_id).name == struct
+        ]
+
     def _referred(self, program: str) -> Iterator[Symbol]:
         functions = {
             (self._numbers.get(s.section, ""), s.value): s.size

@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -24,7 +25,13 @@ from retsnoop_py.libbpf.object import BpfMap, BpfObject, Program, VerifierLog, s
 from retsnoop_py.load import since
 from retsnoop_py.load.denied import why_denied
 from retsnoop_py.load.diagnose import diagnose
-from retsnoop_py.load.loader_rules import errno_in, explain_errno, explain_line, explain_map
+from retsnoop_py.load.loader_rules import (
+    errno_in,
+    explain_errno,
+    explain_line,
+    explain_map,
+    explain_replacement,
+)
 from retsnoop_py.load.log_lines import Segment, segments
 from retsnoop_py.load.model import VERSION, Explanation, LoadResult
 from retsnoop_py.load.object_file import ObjectFile
@@ -54,7 +61,29 @@ _EXTERN = re.compile(
 _TARGET = re.compile(r"type ID of '([^']+)'")
 _PROG = re.compile(r"prog '([^']+)'")
 _MAP = re.compile(r"map '([^']+)': failed to create")
+_TABLE = re.compile(r"struct_ops init_kern: struct (\w+) is not found in kernel BTF")
+_FREPLACE = "freplace/"
 _UNATTACHED = frozenset({errno.EOPNOTSUPP, errno.ESRCH, 524})
+
+#: enum libbpf_errno of libbpf's libbpf.h, from 4000 on; no errno of the kernel's.
+_LIBBPF_ERRORS = dict(
+    enumerate(
+        [
+            "LIBELF",
+            "FORMAT",
+            "KVERSION",
+            "ENDIAN",
+            "INTERNAL",
+            "RELOC",
+            "LOAD",
+            "VERIFY",
+            "PROG2BIG",
+            "KVER",
+            "PROGTYPE",
+        ],
+        4000,
+    )
+)
 
 Kind = Literal["object", "btf", "map", "extern", "program", "attach", "kernel"]
 Verdict = Literal["ok", "refused", "blocked", "unattached"]
@@ -67,6 +96,8 @@ class TrialRequest(Value):
     programs: tuple[str, ...] = ()
     maps: tuple[str, ...] = ()
     attach: bool = False
+    #: Objects with programs that those of others replace functions of (freplace).
+    beside: tuple[Path, ...] = ()
     keep_logs: bool = False
 
 
@@ -85,8 +116,8 @@ def try_object(path: Path, shape: Shape, request: TrialRequest) -> Iterator[Load
         why = Explanation("elf", "Object File: Not a BPF object", error.message, error.hint or "")
         yield _with(base, "object", "refused", "", why=why, shape=shape.name)
         return
-    with _Copy(path, target) as copy:
-        yield from _Trial(copy, target, shape, request, base).results()
+    with _Copy(path, target) as copy, _Replaced(request.beside) as replaced:
+        yield from _Trial(copy, target, shape, request, base, replaced).results()
 
 
 def _kernel_btf() -> Btf | None:
@@ -148,18 +179,66 @@ class _Copy:
         return True
 
 
+class _Replaced:
+    """Loaded programs of other objects, of which programs here take the place of functions."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._opened = ExitStack()
+        self._fds: dict[str, int | None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def fd(self, function: str) -> int | None:
+        """The program that calls ``function``; None where no object has one that loads."""
+        if function not in self._fds:
+            found = (self._load(path, function) for path in self._paths)
+            self._fds[function] = next((fd for fd in found if fd is not None), None)
+        return self._fds[function]
+
+    def _load(self, path: Path, function: str) -> int | None:
+        try:
+            target = ObjectFile(path)
+            opened = BpfObject(path)
+        except (BpfError, DataError):
+            return None  # which that object's own results tell
+        with ExitStack() as stack:
+            stack.callback(opened.close)
+            names = [one.name for one in opened.programs()]
+            name = next((one for one in names if target.has_function(one, function)), None)
+            if name is None:
+                return None
+            for one in opened.maps():
+                one.unpin()
+            for program in opened.programs():
+                program.set_autoload(program.name == name)
+            try:
+                opened.load()
+            except BpfError:
+                return None
+            self._opened.push(stack.pop_all())
+            return opened.program(name).fd
+
+
 class _Attempt(Value):
     """How one load ended: what libbpf said, the verifier's log of each program, attach errors.
 
-    ``maps``: those that were to be created, in their order.
+    ``maps``: those that were to be created, in their order. ``unloaded``: programs that libbpf left
+    out although they were wanted, since no table of functions that is there has them.
     """
 
     error: int
     said: str
     logs: dict[str, str]
     seconds: float
-    attached: dict[str, tuple[int, str]]
+    attached: dict[str, tuple[int, str, tuple[int, int]]]
     maps: tuple[str, ...]
+    unloaded: frozenset[str] = frozenset()
+    span: tuple[int, int] = (0, 0)
 
     def before(self, name: str) -> set[str]:
         """The maps that were created before map ``name`` was tried."""
@@ -176,7 +255,9 @@ class _Trial:
         shape: Shape,
         request: TrialRequest,
         base: LoadResult,
+        replaced: _Replaced,
     ) -> None:
+        self._replaced = replaced
         self._copy = copy
         self._target = target
         self._shape = shape
@@ -250,28 +331,37 @@ class _Trial:
                 why = explain_line(line) or explain_errno(_name(attempt.error), name, line)
                 self._refused_externs[name] = why
                 return self._result("extern", "refused", name, errno=_name(attempt.error), why=why)
+            table = _TABLE.search(line)
+            for name in self._target.tables_of(table[1]) if table else ():
+                if name not in self._refused_maps:
+                    return self._refuse_map(name, attempt, line)
             made = _MAP.search(line)
             if made and made[1] not in self._refused_maps:
                 self._made_maps |= attempt.before(made[1])
-                return self._refuse_map(made[1], attempt.error, line)
+                return self._refuse_map(made[1], attempt, line)
         return None
 
-    def _refuse_map(self, name: str, error: int, line: str) -> LoadResult:
+    def _refuse_map(self, name: str, attempt: _Attempt, line: str) -> LoadResult:
+        error = attempt.error
         with BpfObject(self._copy.path) as opened:
             one = next((each for each in opened.maps() if each.name == name), None)
             facts = (one.kind, one.flags, one.max_entries) if one else (0, 0, -1)
         if error == errno.EPERM:
             why = why_denied(self._release)
+        elif one is not None and one.kind == _STRUCT_OPS:
+            why = explain_line(line) or explain_errno(_name(error), f"map '{name}'", line)
         else:
             kind, flags, entries = facts
             why = explain_map(name, _name(error), kind, flags, entries, self._release, line)
         self._refused_maps[name] = why
-        return self._result("map", "refused", name, errno=_name(error), why=why)
+        return self._result("map", "refused", name, errno=_name(error), why=why, span=attempt.span)
 
     # -- programs --
 
     def _programs(self, chosen: Sequence[tuple[str, str]]) -> Iterator[LoadResult]:
         """Load them together, time and again with what comes behind the one that was refused."""
+        yield from self._without_target(chosen)
+        chosen = [row for row in chosen if self._has_target(row[1])]
         for start in range(0, len(chosen), _TOGETHER):
             rest = list(chosen[start : start + _TOGETHER])
             loaded: list[tuple[str, str]] = []
@@ -289,6 +379,18 @@ class _Trial:
                 rest = rest[at + 1 :]
             if self._request.attach and loaded:
                 yield from self._attach(loaded)
+
+    def _has_target(self, section: str) -> bool:
+        function = section.removeprefix(_FREPLACE)
+        return function == section or self._replaced.fd(function) is not None
+
+    def _without_target(self, chosen: Sequence[tuple[str, str]]) -> Iterator[LoadResult]:
+        for name, section in chosen:
+            if not self._has_target(section):
+                why = explain_replacement(section.removeprefix(_FREPLACE))
+                yield self._result(
+                    "program", "refused", name, section=section, why=self._placed(why, name)
+                )
 
     @staticmethod
     def _failed_at(rest: Sequence[tuple[str, str]], attempt: _Attempt) -> int:
@@ -308,6 +410,11 @@ class _Trial:
             why = self._placed(self._refused_externs[refused[0]], name)
             yield self._result("program", "blocked", name, section=section, why=why)
             return
+        tables = [one for one in self._refused_maps.values() if one.id == "struct-ops-missing"]
+        if name in attempt.unloaded and tables:
+            why = self._placed(tables[0], name)
+            yield self._result("program", "blocked", name, section=section, why=why)
+            return
         log = _program_log(attempt.logs.get(name, ""))
         loaded.append(row)
         yield self._result("program", "ok", name, section=section, instructions=log.processed)
@@ -322,7 +429,7 @@ class _Trial:
             return
         short = attempt.logs.get(name, "")
         full = attempt
-        if short and attempt.seconds < _PATIENCE:
+        if attempt.seconds < _PATIENCE:
             again = self._load([name], _FULL)
             if again.error and again.error != errno.ENOSPC:
                 full = again
@@ -337,6 +444,7 @@ class _Trial:
             why=why,
             instructions=log.processed,
             seconds=round(attempt.seconds, 3),
+            span=attempt.span,
             source=self._target.function_place(name),
             log=full.logs.get(name, "")[-_MAX_KEPT_LOG:] if self._request.keep_logs else "",
         )
@@ -359,7 +467,8 @@ class _Trial:
         """Load what loads once more, and attach each of it."""
         attempt = self._load([name for name, _ in rows], attach=True)
         for name, section in rows:
-            error, said = attempt.attached.get(name, (attempt.error, attempt.said))
+            missing = (attempt.error, attempt.said, attempt.span)
+            error, said, span = attempt.attached.get(name, missing)
             if not error:
                 yield self._result("attach", "ok", name, section=section)
             elif error in _UNATTACHED and not _says_why(said):
@@ -372,6 +481,7 @@ class _Trial:
                     section=section,
                     errno=_name(error),
                     why=self._loader_reason(said, error, name),
+                    span=span,
                     source=self._target.function_place(name),
                 )
 
@@ -443,11 +553,12 @@ class _Trial:
         """Load the object with ``wanted`` of its programs, and without what was refused."""
         logs: dict[str, VerifierLog] = {}
         size = _LARGE_LOG if level == _FULL else _SMALL_LOG
-        attached: dict[str, tuple[int, str]] = {}
+        attached: dict[str, tuple[int, str, tuple[int, int]]] = {}
         take_log()
-        begin = time.monotonic()
+        begin = time.monotonic_ns()
         error, said = 0, ""
         maps: list[str] = []
+        unloaded: frozenset[str] = frozenset()
         try:
             with BpfObject(self._copy.path) as opened:
                 maps = self._prepare(opened.maps(), wanted)
@@ -458,16 +569,26 @@ class _Trial:
                     program.set_autoload(is_wanted)
                     if is_wanted:
                         logs[program.name] = program.keep_log(size, level)
+                        self._replace(program)
                         chosen.append(program)
                 opened.load()
                 said = take_log()
+                unloaded = frozenset(one.name for one in chosen if not one.is_loaded)
                 if attach:
                     attached = {one.name: _attach(one) for one in chosen}
         except BpfError as failure:
             error, said = failure.errno or errno.EINVAL, failure.log
-        seconds = time.monotonic() - begin
+        span = (begin, time.monotonic_ns())
+        seconds = (span[1] - span[0]) / 1e9
         texts = {name: log.text for name, log in logs.items()}
-        return _Attempt(error, said, texts, seconds, attached, tuple(maps))
+        return _Attempt(error, said, texts, seconds, attached, tuple(maps), unloaded, span)
+
+    def _replace(self, program: Program) -> None:
+        function = program.section.removeprefix(_FREPLACE)
+        if function != program.section:
+            fd = self._replaced.fd(function)
+            assert fd is not None
+            program.replace(fd, function)
 
     def _prepare(self, maps: Sequence[BpfMap], wanted: Sequence[str]) -> list[str]:
         """Have only those maps created that are needed: some take gigabytes, or long."""
@@ -495,13 +616,15 @@ class _Trial:
         return found
 
 
-def _attach(program: Program) -> tuple[int, str]:
-    """Attach and detach; the errno, 0 if it worked, and what libbpf said."""
+def _attach(program: Program) -> tuple[int, str, tuple[int, int]]:
+    """Attach and detach; the errno, 0 if it worked, what libbpf said, and when that was."""
+    begin = time.monotonic_ns()
+    error, said = 0, ""
     try:
         program.attach().close()
-    except BpfError as error:
-        return error.errno or errno.EINVAL, error.log
-    return 0, ""
+    except BpfError as failure:
+        error, said = failure.errno or errno.EINVAL, failure.log
+    return error, said, (begin, time.monotonic_ns())
 
 
 def _says_why(said: str) -> bool:
@@ -516,4 +639,6 @@ def _program_log(text: str) -> ProgramLog:
 
 
 def _name(number: int) -> str:
+    if number in _LIBBPF_ERRORS:
+        return f"LIBBPF_{_LIBBPF_ERRORS[number]}"
     return ERRNO_NAMES.get(number, str(number))

@@ -320,7 +320,7 @@ RULES: tuple[Rule, ...] = (
         "pointer-arithmetic",
         _REGISTER,
         "Pointer arithmetic",
-        r"R(?P<r>\d+) pointer arithmetic (?:on (?P<kind>\S+) )?prohibited"
+        r"R(?P<r>\d+) pointer arithmetic (?:on (?P<kind>\S+) |with \S+ operator )?prohibited"
         r"|R(?P<r2>\d+) (?:32-bit pointer arithmetic|bitwise operator .* on pointer) prohibited"
         r"|R(?P<r3>\d+) pointer [-+*/%&|^<>=]+ (?:operation )?(?:pointer )?prohibited"
         r"|R(?P<r4>\d+) partial copy of pointer|dereference of modified (?P<kind2>\S+) ptr"
@@ -428,6 +428,7 @@ RULES: tuple[Rule, ...] = (
         "Attach target",
         r"attach_btf_id (?P<id>\d+) is (?:not|invalid).*|[Aa]ttach(?:ing|ment)? (?:to|btf).*not .*"
         r"|(?P<name>\w+)\(\) is not (?:modifiable|sleepable)|Cannot (?:replace|extend|recursively).*"
+        r"|\S+ has \d+ args while \S+ has \d+ args|Return type \S+ of \S+ doesn't match type.*"
         r"|bpf_lsm_\w+ .*not|Tracing programs must provide btf_id.*|LSM programs must .*"
         r"|[Kk]ernel doesn't have required BTF.*|The address of function (?P<address>\w+) cannot .*",
         "The program cannot be attached to what it names: {words}.",

@@ -55,6 +55,11 @@ def explanation_lines(why: Explanation, palette: Palette, width: int = 0) -> Ite
         yield ""
         yield "At:"
         yield from _at(why.place, why.instruction, palette)
+    if why.chain:
+        yield ""
+        yield "In the kernel:"
+        for line in why.chain:
+            yield _line(f"  {line}")
     if why.evidence:
         yield ""
         yield "Causal path:"

@@ -194,3 +194,52 @@ int bounds_kept(struct xdp_md *ctx)
 		return XDP_DROP;
 	return data[12] ? XDP_PASS : XDP_DROP;
 }
+
+SEC("raw_tp/sys_enter")
+__attribute__((naked)) int stack_unset(void)
+{
+	asm volatile("r1 = 0; *(u64 *)(r10 - 8) = r1; r2 = r10; r2 += -16;" // refused: stack-uninitialised -6.2
+		     "r1 = %[table] ll; call %[lookup]; r0 = 0; exit" ::[table] "i"(&table),
+		     [lookup] "i"(BPF_FUNC_map_lookup_elem));
+}
+
+SEC("raw_tp/sys_enter")
+__attribute__((naked)) int stack_misaligned(void)
+{
+	asm volatile("r1 = 0; *(u64 *)(r10 - 9) = r1; r0 = 0; exit"); // refused: misaligned
+}
+
+SEC("raw_tp/sys_enter")
+__attribute__((naked)) int pointer_multiplied(void)
+{
+	asm volatile("r1 *= 2; r0 = 0; exit"); // refused: pointer-arithmetic
+}
+
+SEC("raw_tp/sys_enter")
+int lookup_passed_unchecked(void *ctx)
+{
+	struct padded key = {};
+	__u64 *value = bpf_map_lookup_elem(&table, &key);
+
+	bpf_map_update_elem(&table, &key, value, 0); // refused: pointer-or-null
+	return 0;
+}
+
+SEC("raw_tp/sys_enter")
+int map_of_another_type(void *ctx)
+{
+	bpf_ringbuf_output(&table, &(__u64){ 1 }, 8, 0); // refused: argument-type
+	return 0;
+}
+
+SEC("tp_btf/task_newtask")
+int struct_left(__u64 *ctx)
+{
+	return *(volatile __u64 *)(ctx[0] + 1000000); // refused: btf-access
+}
+
+SEC("tp_btf/task_newtask")
+int argument_missing(__u64 *ctx)
+{
+	return ctx[7] != 0; // refused: context-access
+}

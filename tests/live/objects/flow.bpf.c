@@ -116,3 +116,25 @@ int loop_bounded(void *ctx)
 		sum += bpf_get_prandom_u32();
 	return sum;
 }
+
+SEC("raw_tp/sys_enter")
+__attribute__((naked)) int jump_outside(void)
+{
+	asm volatile(".8byte 0x640005; r0 = 0; exit"); // refused: jump-outside
+}
+
+SEC("raw_tp/sys_enter")
+__attribute__((naked)) int instruction_of_none(void)
+{
+	asm volatile("r0 = 0; .8byte 0x8f; exit"); // refused: instruction-unknown
+}
+
+/* Atomic operations that give the old value came with 5.12. */
+SEC("raw_tp/sys_enter")
+int atomic_of_5_12(void *ctx) // refused: instruction-unknown -5.11
+{
+	__u32 key = 0;
+	__u64 *count = bpf_map_lookup_elem(&counts, &key);
+
+	return count ? __sync_fetch_and_add(count, 1) : 0;
+}

@@ -20,6 +20,8 @@
 /* libbpf rounds this one up. */
 PAGES(ring_odd, BPF_MAP_TYPE_RINGBUF, 5000);
 TABLE(plain, BPF_MAP_TYPE_HASH, 16, 0);
+/* More than the 64 KiB that may be locked by default, which counts before 5.11. */
+TABLE(spacious, BPF_MAP_TYPE_HASH, 4096, 0);
 TABLE(too_large, BPF_MAP_TYPE_HASH, 0x3fffffff, 0); // refused: map-too-large
 TABLE(array_huge, BPF_MAP_TYPE_ARRAY, 0x3fffffff, 0); // refused: map-too-large
 TABLE(empty, BPF_MAP_TYPE_HASH, 0, 0); // refused: map-size

@@ -169,3 +169,52 @@ int message_unattached(struct sk_msg_md *ctx)
 {
 	return 1;
 }
+
+SEC("raw_tp/sys_enter")
+int kfunc_of_6_4(void *ctx)
+{
+	struct bpf_iter_num it;
+	int *at, sum = 0;
+
+	bpf_iter_num_new(&it, 0, 1000); // refused: kfunc-missing -6.3
+	while ((at = bpf_iter_num_next(&it)))
+		sum += *at;
+	bpf_iter_num_destroy(&it);
+	return sum;
+}
+
+SEC("lsm/no_such_hook")
+int hook_missing(void *ctx)
+{
+	return 0; // refused: attach-target-missing
+}
+
+SEC("tp_btf/no_such_tracepoint")
+int tracepoint_of_none(void *ctx)
+{
+	return 0; // refused: attach-target-missing
+}
+
+SEC("iter/no_such_iterator")
+int iterator_missing(void *ctx)
+{
+	return 0; // refused: attach-target-missing
+}
+
+SEC("fmod_ret/vfs_read")
+int not_modifiable(void *ctx)
+{
+	return 0; // refused: attach-target
+}
+
+SEC("raw_tp/no_such_tracepoint")
+int raw_tracepoint_missing(void *ctx)
+{
+	return 0; // attach refused: tracepoint-missing
+}
+
+SEC("kprobe/do_int3")
+int kprobe_closed(void *ctx)
+{
+	return 0; // attach refused: kprobe-target
+}
