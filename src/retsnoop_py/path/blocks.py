@@ -118,7 +118,8 @@ def _plain(insn: Insn, names: Names) -> Insn:
     """``insn`` without the thunks it goes through."""
     if insn.flow not in (Flow.JUMP, Flow.CALL) or not insn.target:
         return insn
-    name = names(insn.target) or ""
+    # code that also runs before the kernel is where it was linked has further names (7.3)
+    name = (names(insn.target) or "").removeprefix("__pi_")
     if insn.flow is Flow.JUMP and name.startswith(_RETURN_THUNKS):
         return insn._replace(flow=Flow.RETURN, target=0)
     if name.startswith(_INDIRECT_THUNKS):

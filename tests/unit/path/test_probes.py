@@ -90,9 +90,10 @@ def test_a_return_thunk_is_a_return_and_a_foreign_jump_a_tail_call() -> None:
     assert (block.exit, block.callee) == ("tail", "other")
 
 
-def test_a_call_through_a_thunk_reads_its_register() -> None:
+@pytest.mark.parametrize("prefix", ["", "__pi_"])
+def test_a_call_through_a_thunk_reads_its_register(prefix: str) -> None:
     call = "e8" + struct.pack("<i", 0x1000 - 12 - 5).hex() + "c3"
-    names = {START + 0x1000: "__x86_indirect_thunk_r11"}
+    names = {START + 0x1000: f"{prefix}__x86_indirect_thunk_r11"}
     block = graph("90" * 12 + call, names).blocks[0]
     insn = next(one for one in block.insns if one.flow is Flow.CALL)
     assert (insn.target, insn.operands) == (0, (Reg("r11", 8),))
