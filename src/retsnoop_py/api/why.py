@@ -48,7 +48,7 @@ _MAX_FUNCTIONS = 200_000
 #: Code that is followed block by block in one run, bytes: attaching to a block takes milliseconds.
 _MOST_CODE = 6000
 #: Functions that run inside a call, of which so many of the last are traced.
-_MOST_INSIDE = 500
+_MOST_INSIDE = 250
 #: Sessions of the last run that are kept to choose from.
 _KEPT = 256
 OnText = Callable[[str], None]
@@ -214,7 +214,7 @@ class Inquiry:
         except RetsnoopError as problem:
             self._warnings.append(f"WARNING: {problem.message}")
             return []
-        room, follow = 2 * _MOST_CODE, []
+        room, follow = _MOST_CODE, []
         for symbol in found:
             room -= symbol.size
             if room < 0:

@@ -18,10 +18,13 @@ from retsnoop_py.kernel.tracefs import folder_with
 __all__ = ["FunctionGraph"]
 
 _TRACER = "function_graph"
-#: A call, be it one that calls others.
-_CALL = re.compile(r"\| +([\w.]+)(?: \[(\w+)\])?\(\)(?:;| \{)")
-#: An interrupt begins, and ends.
-_INTERRUPT, _AFTER = "==========>", "<=========="
+#: A call, behind as many blanks as it is deep, be it one that calls others.
+_CALL = re.compile(r"\|( +)([\w.]+)(?: \[(\w+)\])?\(\)(?:;| \{)")
+#: What interrupts and the scheduler run, in the middle of whatever the call was doing.
+_ELSEWHERE = re.compile(
+    r"(?:__)?(?:sysvec_|asm_|common_interrupt|irq_enter|irq_exit|do_softirq|handle_softirqs)"
+    r"|(?:__)?schedule$|preempt_schedule|__cond_resched$|_cond_resched$"
+)
 #: How long is waited until everything is put back, ms: the kernel patches all its functions.
 _PATIENCE_MS = 60_000
 
@@ -79,15 +82,13 @@ class FunctionGraph:
         self._write("tracing_on", "0")
         text = self._read("trace")
         found: dict[str, None] = {}
-        depth = 0
-        for line in text.splitlines():
-            if _INTERRUPT in line:
-                depth += 1
-            elif _AFTER in line:
-                depth = max(depth - 1, 0)
-            call = None if depth else _CALL.search(line)
-            if call:
-                name, module = call.groups()
+        outside = 0  # the depth of a call whose callees do not belong to ours
+        for blanks, name, module in _CALL.findall(text):
+            depth = len(blanks)
+            if outside and depth > outside:
+                continue
+            outside = depth if _ELSEWHERE.match(name) else 0
+            if not outside:
                 label = f"{name}[{module}]" if module else name
                 found.pop(label, None)
                 found[label] = None

@@ -35,9 +35,9 @@ def prepare(names: Sequence[str]) -> list[tuple[str, Kernel]]:
     Nothing is fetched where one of them is not known. Raises InputError for that, DataError for a
     file that is no image, UnavailableError where one cannot be fetched, or without QEMU.
     """
+    images = {name: _image(name) for name in names}
     find_qemu()
     find_busybox()
-    images = {name: _image(name) for name in names}
     return [(name, image or ensure(name)) for name, image in images.items()]
 
 

@@ -23,6 +23,11 @@ GRAPH = """\
  0)               |      irq_enter_rcu() {
  0)   0.500 us    |        tick_irq_enter();
  0)   0.700 us    |      }
+ 0)               |      __sysvec_apic_timer_interrupt() {
+ 0)               |        hrtimer_interrupt() {
+ 0)   0.500 us    |          __hrtimer_run_queues();
+ 0)   0.700 us    |        }
+ 0)   0.700 us    |      }
  0)   <========== |
  0)               |      map_create() {
  0)   0.600 us    |        nft_check [nf_tables]();
