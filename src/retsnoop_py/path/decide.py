@@ -181,8 +181,22 @@ def _selected(node: Node, result: int) -> tuple[Node, Decided | None]:
             return Node("unknown", node.step, node.at), None
     if not fits[0]:
         condition = _OPPOSITE.get(condition, "")
-    chosen = new if fits[0] else old
+    chosen, other = (new, old) if fits[0] else (old, new)
+    if _failure_of(node.flags, _OPPOSITE.get(condition, "")) is other:
+        return chosen, None
     return chosen, Decided(node.at, node.step, condition, node.flags, taken=fits[0])
+
+
+def _failure_of(flags: Flags | None, condition: str) -> Node | None:
+    """What a called function gave, where ``condition`` says that it had failed.
+
+    To return that instead is to fail as well.
+    """
+    if flags is None or condition not in ("ne", "s", "l") or flags.left.kind != "call":
+        return None
+    of_itself = flags.op == "test" and flags.left is flags.right
+    with_zero = flags.op == "cmp" and flags.right.kind == "const" and not flags.right.value
+    return flags.left if of_itself or with_zero else None
 
 
 def _computed(node: Node) -> Decided | None:
@@ -306,11 +320,15 @@ class _Search:
         if other < 0:
             return bool(block.exit) and not taken  # a tail call gives what it likes
         node = self._returned.node
+        condition = moment.insn.condition
+        failure = _failure_of(moment.flags, _OPPOSITE.get(condition, "") if taken else condition)
         holders = frozenset(
             place
             for places in (moment.regs, moment.slots)
             for place, one in places.items()
-            if one is node or (one.kind == "const" and _is_result(one.value, self._result))
+            if one is node
+            or one is failure
+            or (one.kind == "const" and _is_result(one.value, self._result))
         )
         top = moment.regs.get(machine.STACK)
         frame = moment.regs.get("rbp")

@@ -288,6 +288,21 @@ again:
 	return 0;
 }
 
+CASE int kept(struct attr *attr)
+{
+	int err = 0, closed;
+
+	note(1);
+	if (attr->key_size != 4) /* decides: kept */
+		err = -EINVAL;
+	else
+		note(2);
+	closed = helper(attr->value_size);
+	if (closed) /* would have been a failure, too */
+		err = closed;
+	return err;
+}
+
 /* --- following --- */
 
 #define MAX 4096
@@ -361,5 +376,6 @@ int main(void)
 	RUN(spilled, .type = 2);
 	RUN(settled, .type = 1);
 	RUN(tried_again, .type = 1, .next = some);
+	RUN(kept, .key_size = 8);
 	return 0;
 }
