@@ -124,6 +124,15 @@ def test_every_case_of_the_program_is_in_the_table(machine: Machine) -> None:
 
 @pytest.mark.one_kernel
 def test_the_line_that_decided_is_that_of_the_source(machine: Machine) -> None:
+    if series(machine) == (6, 12):
+        hold_to_the_table(machine)
+        return
+    # another kernel was chosen, and the table is of this one
+    with Machine("6.12") as guest:
+        hold_to_the_table(guest)
+
+
+def hold_to_the_table(machine: Machine) -> None:
     vmlinux = ensure("6.12", debug=True).vmlinux
     assert vmlinux is not None
     names = tuple(CASES)
