@@ -76,7 +76,7 @@ def test_a_deleted_program_with_a_fifo_of_its_name_has_symbols(machine: Machine)
     """What runs is read, not what has its name; and nobody waits for a FIFO."""
     program = compiled(machine, "callers", *FLAGS)
     options = ("-e", "*_sys_ioctl", "--user-stack", "--format", "json", "--user", "nobody")
-    tool = shlex.join([TOOL, *options, "--", "/proc/self/fd/9", str(CALLS)])
+    tool = shlex.join([TOOL, *options, "--", "/proc/self/fd/9", str(CALLS), "2"])
     script = f"cp {program} x && exec 9<x && rm x && mkfifo 'x (deleted)' && exec {tool}"
     result = machine.run(["sh", "-c", f"cd /run && {script}"])
     assert result.status == 0, result.err
