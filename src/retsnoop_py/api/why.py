@@ -97,7 +97,7 @@ def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.
 
 
 class Inquiry:
-    """The runs that lead to an told."""
+    """The runs that lead to an answer."""
 
     def __init__(
         self,
