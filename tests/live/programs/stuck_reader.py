@@ -16,6 +16,8 @@ from pathlib import Path
 
 TRACING = Path("/sys/kernel/debug/tracing")
 PATIENCE = 30
+#: Signals within a tenth of a second are one request.
+BETWEEN = 0.3
 
 
 def probes() -> int:
@@ -47,12 +49,13 @@ while command.poll() is None:
     command.send_signal(int(sys.argv[1]))
     sent += 1
     deadline = time.monotonic() + PATIENCE
-    while command.poll() is None and (probes() > before or not blocked(command.pid)):
-        if time.monotonic() > deadline:
+    # A signal that is not yet delivered leaves it blocked: only what it brings about is waited for.
+    while command.poll() is None and time.monotonic() < deadline:
+        if not detached and probes() <= before and blocked(command.pid):
+            detached = sent
+            time.sleep(BETWEEN)
             break
         time.sleep(0.05)
-    if probes() <= before and not detached:
-        detached = sent
 out, err = command.communicate()
 print(
     json.dumps(
