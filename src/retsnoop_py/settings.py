@@ -184,6 +184,8 @@ class Settings(Value):
     mechanism: Mechanism = Mechanism.AUTO
     symbolize: SymbolizeMode = SymbolizeMode.AUTO
     kernel_image: Path | None = None
+    #: The kernel's source tree, for the text of lines.
+    source: Path | None = None
     command: tuple[str, ...] = ()
     #: Nobody is to see what the command writes: it has been run, and seen, before.
     quiet_command: bool = False

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,6 +156,16 @@ def test_a_recording_of_a_followed_call_is_explained_again(machine: Machine) -> 
     assert "key_size" in result.out
 
 
+def numbered_source(machine: Machine) -> Path:
+    """A tree with the file that is asked for; nobody's source, but each line knows its number."""
+    root = machine.share / "linux"
+    (root / "kernel/bpf").mkdir(parents=True)
+    (root / "Makefile").write_text("VERSION = 1\n")
+    text = "".join(f"\tthe text of line {number}\n" for number in range(1, 1001))
+    (root / "kernel/bpf/arraymap.c").write_text(text)
+    return root
+
+
 @pytest.mark.one_kernel
 def test_with_debug_information_it_is_the_line(
     machine: Machine, request: pytest.FixtureRequest
@@ -161,12 +173,19 @@ def test_with_debug_information_it_is_the_line(
     """The lines of `array_map_alloc_check()` in the source of this kernel: see docs/line.md."""
     vmlinux = ensure(request.node.callspec.params["machine"], debug=True).vmlinux
     program = compiled(machine, "keysize", "-g", "-O0", "-fno-omit-frame-pointer")
-    result = trace(machine, "why", "-k", str(vmlinux), "--", str(program), timeout=400)
+    source = numbered_source(machine)
+    options = ("-k", str(vmlinux), "--source", str(source))
+    result = trace(machine, "why", *options, "--", str(program), timeout=400)
     assert result.status == 1
+    assert "lines may be other ones" in result.err, "the tree says that it is of Linux 1"
     lines = [shlex.join(line.split()) for line in result.out.splitlines()]
     head = lines[0]
     assert "returned EINVAL to keysize" in result.out.splitlines()[0]
     assert "keysize.c:" in head
     place = "arraymap.c:58:29" if series(machine) == (6, 12) else "arraymap.c:"
     assert any(f"kernel/bpf/{place}" in line for line in lines), result.out
+    told = re.search(r"kernel/bpf/arraymap\.c:(\d+):\d+   because .*\n +(\d+) \| (.*)", result.out)
+    assert told is not None, result.out
+    assert told[1] == told[2]
+    assert told[3] == f"the text of line {told[1]}"
     assert any("map_create" in line and "kernel/bpf/syscall.c" in line for line in lines)

@@ -24,7 +24,7 @@ class WhyOptions(TypedDict, total=False):
     * ``user``: run the command as this user
     * ``syscall``, ``error``: choose among the calls that fail, by name
     * ``reruns``: run the command again so often at most (2), its output unseen
-    * ``kernel``: a vmlinux with DWARF
+    * ``kernel``: a vmlinux with DWARF; ``source``: the kernel's source tree
     """
 
     pid: int | Iterable[int]
@@ -33,13 +33,14 @@ class WhyOptions(TypedDict, total=False):
     error: str | Iterable[str]
     reruns: int
     kernel: str | PathLike[str]
+    source: str | PathLike[str]
 
 
 class Asked(Value):
     """What is asked: of ``command``, run as ``user``, or of the processes ``pids``.
 
     ``syscalls`` and ``errors``, by name, choose among what fails. The command is run again at most
-    ``reruns`` times. ``kernel`` is a vmlinux with DWARF.
+    ``reruns`` times. ``kernel`` is a vmlinux with DWARF, ``source`` the kernel's source tree.
     """
 
     command: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ class Asked(Value):
     errors: tuple[str, ...] = ()
     reruns: int = RERUNS
     kernel: Path | None = None
+    source: Path | None = None
 
     @classmethod
     def of(cls, command: Sequence[str], options: WhyOptions) -> Self:
@@ -57,7 +59,7 @@ class Asked(Value):
         if unknown:
             raise UsageError(f"{min(unknown)}: no such option", "docs/api.md lists the keywords")
         pids = options.get("pid", ())
-        kernel = options.get("kernel")
+        kernel, source = options.get("kernel"), options.get("source")
         return cls(
             tuple(command),
             (pids,) if isinstance(pids, int) else tuple(pids),
@@ -66,6 +68,7 @@ class Asked(Value):
             _names(options.get("error", ())),
             options.get("reruns", RERUNS),
             None if kernel is None else Path(kernel),
+            None if source is None else Path(source),
         )
 
 

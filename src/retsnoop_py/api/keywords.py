@@ -55,6 +55,7 @@ class _ShowOptions(TypedDict, total=False):
     * ``interim_stacks``: reports of calls that still run
     * ``user_stack``: the program's own stack
     * ``symbolize``: ``"inlines"``, ``"linenum"`` or ``"none"``
+    * ``source``: the kernel's source tree, for the text of lines that returned an error
     * ``count``: end after so many sessions
     * ``config``: finer settings
     """
@@ -75,6 +76,7 @@ class _ShowOptions(TypedDict, total=False):
     interim_stacks: bool
     user_stack: bool
     symbolize: str
+    source: str | PathLike[str]
     count: int
     config: Config
     debug: Texts

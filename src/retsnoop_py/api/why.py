@@ -27,7 +27,7 @@ from retsnoop_py.api.failing import (
     syscall_globs,
     syscall_name,
 )
-from retsnoop_py.api.keywords import TraceOptions, words
+from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.runs import Run, replay
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.facts import KernelFacts
@@ -76,7 +76,12 @@ def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.
 
     Raises InputError and DataError as :func:`replay` does.
     """
-    recorded = replay(path, arguments=True)
+    options: ReplayOptions = {"arguments": True}
+    if asked is not None and asked.kernel is not None:
+        options["kernel"] = asked.kernel
+    if asked is not None and asked.source is not None:
+        options["source"] = asked.source
+    recorded = replay(path, **options)
     failing = FailingCalls(asked.syscalls, asked.errors) if asked else FailingCalls()
     for session in recorded:
         failing.add(session)
@@ -306,6 +311,8 @@ class Inquiry:
             options["pid"] = list(asked.pids)
         if asked.kernel is not None:
             options["kernel"] = asked.kernel
+        if asked.source is not None:
+            options["source"] = asked.source
         settings = trace_settings(words(options, TraceOptions.__optional_keys__))
         settings = replace(settings, quiet_command=quiet)
         run = Run(settings, on_message=self._hear, handle_signals=self._handle_signals)

@@ -35,6 +35,7 @@ from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.listener import current
 from retsnoop_py.settings import OutputFormat, Settings
+from retsnoop_py.symbolize.paths import SourceTree
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ def choose(settings: Settings, *, loading: bool = False) -> Target:
     messages.selection(settings, target.selection)
     messages.ordinary(settings, target.ordinary)
     messages.probes(settings, target.probes)
+    if settings.source is not None:
+        messages.warn(SourceTree(settings.source).notice(target.facts.release))
     return target
 
 

@@ -12,7 +12,7 @@ from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.cli.replay import complete
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import Words, options_of
-from retsnoop_py.options.values import allowed_errors, pids, reruns, user
+from retsnoop_py.options.values import allowed_errors, pids, reruns, source_tree, user
 from retsnoop_py.options.views import output_format
 from retsnoop_py.settings import OutputFormat
 from retsnoop_py.value import Value
@@ -87,6 +87,7 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
         tuple(error.upper() for error in errors if error.lower() != "any"),
         reruns(asked_reruns) if asked_reruns is not None else RERUNS,
         Path(image) if image else None,
+        source_tree(words.text("source")),
     )
     return WhyRequest(
         what,

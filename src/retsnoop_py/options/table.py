@@ -629,6 +629,17 @@ OPTIONS: tuple[Option, ...] = (
         commands=("trace", "replay", "functions", "doctor", "why"),
     ),
     Option(
+        ("--source",),
+        Takes.ONE,
+        "The kernel's source tree: below the place that returned an error its line is shown. "
+        "Without this, /lib/modules/RELEASE/source where that is there.",
+        panel=ADVANCED,
+        metavar="DIR",
+        place="source",
+        read=values.source_tree,
+        commands=("trace", "replay", "why"),
+    ),
+    Option(
         ("-s", "--symbolize"),
         Takes.ONE,
         "Show source lines (-s), and inlined functions (-ss), or neither (-sn). By default "

@@ -133,6 +133,19 @@ def max_blocks(value: str | None) -> int:
     return int(value)
 
 
+def source_tree(value: str | None) -> Path | None:
+    """``--source``. Raises :class:`UsageError`, InputError for what is no tree of the kernel's."""
+    if value is None:
+        return None
+    root = Path(value)
+    if not value or not (root / "Makefile").is_file() or not (root / "kernel").is_dir():
+        raise InputError(
+            f"--source {value}: there is no source tree of Linux",
+            "give the folder that has kernel/, fs/ and Makefile in it",
+        )
+    return root
+
+
 def reruns(value: str) -> int:
     """``--reruns``. Raises :class:`UsageError`."""
     if not re.fullmatch(r"[0-9]{1,2}", value):

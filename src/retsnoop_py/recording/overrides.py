@@ -19,6 +19,7 @@ from retsnoop_py.settings import (
     VerdictSettings,
     ViewSettings,
 )
+from retsnoop_py.symbolize.paths import SourceTree
 from retsnoop_py.value import Value, replace
 
 
@@ -59,6 +60,7 @@ class ReplayOverrides(Value):
     stop_count: int = 0
     symbolize: SymbolizeMode | None = None
     kernel_image: Path | None = None
+    source: Path | None = None
     verbose: int = 0
     verdict: VerdictSettings = VerdictSettings()
 
@@ -73,6 +75,7 @@ class ReplayOverrides(Value):
             stop_count=self.stop_count,
             symbolize=self._symbolize(facts.symbolize),
             kernel_image=self.kernel_image,
+            source=self.source,
             verbose=self.verbose,
             verdict=self.verdict,
         )
@@ -97,6 +100,9 @@ class ReplayOverrides(Value):
                 f"the recording holds {_HELD[facts.symbolize]};"
                 " give its kernel image with -k to look them up again"
             )
+        if self.source is not None:
+            notice = SourceTree(self.source).notice(facts.release)
+            said += [notice] if notice else []
         return said
 
     def _missing_views(self, facts: StreamFacts) -> Iterator[str]:

@@ -203,6 +203,9 @@ class CodePlace(Struct, omit_defaults=True, frozen=True, gc=False):
     """An instruction: its address, and what DWARF says of it, innermost function first.
 
     ``file``, ``line`` and ``column`` are those of ``inline[0]``; without DWARF they are missing.
+    ``offset`` counts from ``symbol`` where that is not the function itself but a part of it.
+    ``text`` is that line, where the kernel's source is there (``--source``). ``shared``: several
+    returns share this code.
     """
 
     address: str
@@ -213,6 +216,8 @@ class CodePlace(Struct, omit_defaults=True, frozen=True, gc=False):
     column: int = 0
     inline: tuple[Source, ...] = ()
     shared: bool = False
+    symbol: str | None = None
+    text: str | None = None
 
 
 class ConditionOperand(Struct, omit_defaults=True, frozen=True, gc=False):

@@ -15,16 +15,16 @@ from retsnoop_py.render import json_types as to
 from retsnoop_py.render.clock import Clock
 from retsnoop_py.render.json_trace import TraceEncoder
 from retsnoop_py.render.places import source_chain
-from retsnoop_py.render.result import format_result
+from retsnoop_py.render.result import encode_result
 from retsnoop_py.render.user_stack import user_mode
 from retsnoop_py.session.branches import BranchView
 from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import Call, Session, SessionKind, StackRow
 from retsnoop_py.session.report import PathView, Report
-from retsnoop_py.session.results import error_of, number_of
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
+from retsnoop_py.symbolize.paths import SourceTree
 from retsnoop_py.text import printable
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _REPORTS: dict[SessionKind, Literal["final", "stitch", "probe", "running"]] = {
     SessionKind.RUNNING: "running",
 }
 _NO_LOSS = to.SessionLost()
-_BITS_64 = (1 << 64) - 1
 
 
 class JsonRenderer:
@@ -54,6 +53,7 @@ class JsonRenderer:
         if self._mode is SymbolizeMode.AUTO:
             self._mode = facts.symbolize
         self._user_mode = user_mode(facts, settings)
+        self._source = SourceTree(settings.source, facts.release)
         self._bpf = facts.bpf
         self._clock = Clock(facts.realtime_offset_ns, facts.utc_offset_s)
         self._functions = [_function(function) for function in facts.functions]
@@ -110,11 +110,11 @@ class JsonRenderer:
         return None
 
     def _origin(self, view: PathView) -> to.Origin:
-        from retsnoop_py.render.json_origin import encode_origin
+        from retsnoop_py.render.origin import encode_origin
 
         number = view.path.id
         result = self._result(number, view.path.result)
-        return encode_origin(view, self._functions[number], result, self._mode)
+        return encode_origin(view, self._functions[number], result, self._mode, self._source)
 
     def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:
         """The last line: counters by name, and everything that was said on stderr."""
@@ -216,14 +216,7 @@ class JsonRenderer:
         )
 
     def _result_of(self, number: int, register: int) -> to.Result:
-        function = self._facts.functions[number]
-        error = error_of(function, register)
-        return to.Result(
-            hex(register & _BITS_64),
-            format_result(function, register)[1:-1],
-            number_of(function, register),
-            None if error is None else ERRNO_NAMES.get(error, str(error)) if error else "NULL",
-        )
+        return encode_result(self._facts.functions[number], register)
 
 
 def _reader(facts: StreamFacts, settings: Settings) -> ArgumentReader | None:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where a call's result was made and what decided it, and the way to there, as text.
+"""Where a call's result was made and what decided it, and the way to there: as objects and as text.
 
 ::
 
     kernel/bpf/arraymap.c:63:10   returned -EINVAL
+        63 | return -EINVAL;
     kernel/bpf/arraymap.c:58:29   because attr->key_size != 4   attr->key_size = 8
+        58 | if (attr->max_entries == 0 || attr->key_size != 4 ||
 
-Without DWARF the places are those of the code: ``array_map_alloc_check+0x98``.
+Without DWARF the places are those of the code: ``array_map_alloc_check+0x98``; without the source
+tree there are no lines of it.
 """
 
 from __future__ import annotations
@@ -14,15 +17,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from retsnoop_py.kernel.functions import Function
+from retsnoop_py.render import json_types as to
 from retsnoop_py.render.palette import Palette, paint
-from retsnoop_py.render.result import format_result
-from retsnoop_py.session.paths import Condition, Path, operand_value
+from retsnoop_py.render.places import source_chain
+from retsnoop_py.render.result import encode_result
+from retsnoop_py.session.paths import Place, operand_value
 from retsnoop_py.session.report import PathView
-from retsnoop_py.symbolize.frames import Resolved
+from retsnoop_py.settings import SymbolizeMode
+from retsnoop_py.symbolize.paths import SourceTree
 from retsnoop_py.text import display_width, pad, printable
 
-__all__ = ["OriginRows", "place_text"]
+__all__ = ["OriginRows", "encode_origin", "origin_lines"]
 
+_NO_SOURCE = SourceTree(None)
 #: Longer cycles of a loop are not looked for, in rows.
 _MAX_CYCLE = 16
 _SMALL = 10_000
@@ -31,66 +38,74 @@ _SMALL = 10_000
 class OriginRows:
     """Writes what is below a call; ``functions`` by their ids."""
 
-    def __init__(self, functions: Sequence[Function], palette: Palette) -> None:
+    def __init__(
+        self, functions: Sequence[Function], palette: Palette, source: SourceTree = _NO_SOURCE
+    ) -> None:
         self._functions = functions
         self._palette = palette
+        self._source = source
 
     def below(self, view: PathView | None, indent: int) -> list[str]:
         """The rows about where a result was made; none where nothing is known of it."""
         if view is None:
             return []
-        rows = list(self._rows(view))
-        width = max((display_width(place) for place, _ in rows), default=0)
-        return [
-            f"{' ' * indent}{paint(pad(place, width), self._palette.source)}   {text}".rstrip()
-            for place, text in rows
-        ]
-
-    def _rows(self, view: PathView) -> Iterator[tuple[str, str]]:
-        origin = view.origin
-        function = self._functions[view.path.id]
-        if origin.returned is not None:
-            yield self._place(view, origin.returned.address), _returned(view, function)
-        if origin.decided is not None:
-            yield self._place(view, origin.decided.address), _because(view)
-        elif origin.unknown:
-            yield "", f"what decided is not known: {printable(origin.unknown)}"
-
-    def _place(self, view: PathView, address: int) -> str:
-        return place_text(view.resolve(address), self._functions[view.path.id].name)
+        short = view._replace(origin=view.origin._replace(blocks=()))
+        return list(origin_lines(self._encode(short), indent, self._palette))
 
     def way(self, view: PathView | None, indent: int, mark: str) -> list[str]:
         """The rows of the way itself: a source line each, repetitions folded."""
         if view is None:
             return []
-        name = self._functions[view.path.id].name
-        places = [place_text(view.resolve(address), name) for address in view.origin.blocks]
+        origin = self._encode(view)
+        places = [place_text(place, origin.function.name) for place in origin.path]
         rows = [
             text for at, text in enumerate(places) if text and (not at or places[at - 1] != text)
         ]
         before = " " * indent
         lines = []
-        if view.path.earlier:
-            lines.append(f"{before}... {view.path.earlier} blocks before ...")
+        if origin.earlier:
+            lines.append(f"{before}... {origin.earlier} blocks before ...")
         for text, times in fold(rows):
             again = f"  (x{times})" if times > 1 else ""
             lines.append(f"{before}{mark} {paint(text, self._palette.source)}{again}")
         return lines
 
+    def _encode(self, view: PathView) -> to.Origin:
+        function = self._functions[view.path.id]
+        named = to.Func(function.name, hex(function.address), function.module)
+        result = encode_result(function, view.path.result)
+        return encode_origin(view, named, result, SymbolizeMode.INLINES, self._source)
 
-def place_text(resolved: Resolved, function: str) -> str:
+
+def origin_lines(origin: to.Origin, indent: int, palette: Palette) -> Iterator[str]:
+    """Where the result was made, and what decided it, with the lines of the source below each."""
+    rows: list[tuple[str, str, to.CodePlace | None]] = []
+    if origin.returned is not None:
+        place = origin.returned
+        rows.append((place_text(place, origin.function.name), _returned(origin), place))
+    if origin.decided is not None:
+        place = origin.decided.place
+        rows.append((place_text(place, origin.function.name), _because(origin.decided), place))
+    elif origin.unknown:
+        rows.append(("", f"what decided is not known: {printable(origin.unknown)}", None))
+    width = max((display_width(where) for where, _, _ in rows), default=0)
+    before = " " * indent
+    for where, text, at in rows:
+        yield f"{before}{paint(pad(where, width), palette.source)}   {text}".rstrip()
+        if at is not None and at.text is not None:
+            yield f"{before}{at.line:>8} | {printable(at.text.strip())}"
+
+
+def place_text(place: to.CodePlace, function: str) -> str:
     """A place in ``function`` as file, line and column, with what is inlined there."""
-    frames = resolved.frames
-    if not frames or not frames[-1].file:
-        return printable(f"{resolved.name}+{resolved.offset:#x}" if resolved.name else "")
-    inner = frames[-1]
-    place = f"{inner.file}:{inner.line}"
-    if inner.column:
-        place += f":{inner.column}"
-    plain = function.partition(".")[0]
-    if len(frames) > 1 and inner.function != plain:
-        place += f" in {inner.function}"
-    return printable(place)
+    if not place.file:
+        return printable(f"{place.symbol or function}+{place.offset:#x}")
+    text = f"{place.file}:{place.line}"
+    if place.column:
+        text += f":{place.column}"
+    if len(place.inline) > 1 and place.inline[0].function != function.partition(".")[0]:
+        text += f" in {place.inline[0].function}"
+    return printable(text)
 
 
 def fold(rows: Sequence[str]) -> list[tuple[str, int]]:
@@ -121,11 +136,10 @@ def _cycle(rows: Sequence[str], at: int) -> tuple[int, int]:
     return best
 
 
-def _returned(view: PathView, function: Function) -> str:
-    origin = view.origin
-    result = format_result(function, view.path.result)[1:-1]
+def _returned(origin: to.Origin) -> str:
+    result = origin.result.text
     callee = f"{origin.callee}()" if origin.callee else "a function called through a pointer"
-    shared = origin.returned is not None and origin.returned.note == "shared"
+    shared = origin.returned is not None and origin.returned.shared
     match origin.made:
         case "callee":
             return printable(f"returned {result}, which {callee} gave")
@@ -138,25 +152,75 @@ def _returned(view: PathView, function: Function) -> str:
     return f"returned {result}"
 
 
-def _because(view: PathView) -> str:
-    origin, condition = view.origin, view.origin.condition
-    assert origin.decided is not None
-    if condition is None:
-        return f"because {printable(origin.decided.insn)}"
-    text = condition.text
+def _because(decided: to.Decision) -> str:
+    text = decided.condition
     if not text:
         jumped = {True: ", which jumped", False: ", which did not jump", None: ""}
-        text = f"`{origin.decided.insn}`{jumped[condition.taken]}"
-    values = ", ".join(values_text(condition, view.path))
+        text = f"`{decided.place.instruction}`{jumped[decided.taken]}"
+    values = ", ".join(_values(decided.operands))
     return printable(f"because {text}" + (f"   {values}" if values else ""))
 
 
-def values_text(condition: Condition, path: Path) -> Iterator[str]:
-    """``name = value`` for each operand."""
-    for operand in condition.operands:
-        value = operand_value(operand, path)
-        if value is None:
+def _values(operands: Sequence[to.ConditionOperand]) -> Iterator[str]:
+    for operand in operands:
+        if operand.value is None:
             yield f"{operand.name} could not be read"
         else:
-            shown = str(value) if -_SMALL < value < _SMALL else hex(value)
-            yield f"{operand.name} = {shown}"
+            small = -_SMALL < operand.value < _SMALL
+            yield f"{operand.name} = {operand.value if small else hex(operand.value)}"
+
+
+def encode_origin(
+    view: PathView,
+    function: to.Func,
+    result: to.Result,
+    mode: SymbolizeMode,
+    source: SourceTree = _NO_SOURCE,
+) -> to.Origin:
+    """What is known of one call of ``function``; ``mode`` decides how much of DWARF is told."""
+    origin = view.origin
+
+    def place_of(place: Place, text: SourceTree = _NO_SOURCE) -> to.CodePlace:
+        resolved = view.resolve(place.address)
+        chain = tuple([to.Source(*level) for level in reversed(source_chain(resolved, mode))])
+        inner = chain[0] if chain else None
+        return to.CodePlace(
+            hex(place.address),
+            resolved.offset,
+            place.insn,
+            inner.file if inner else None,
+            inner.line if inner else 0,
+            inner.column if inner else 0,
+            chain,
+            place.note == "shared",
+            resolved.name if resolved.name != function.name else None,
+            text.line(inner.file, inner.line) if inner and inner.file else None,
+        )
+
+    decision = None
+    if origin.decided is not None:
+        condition = origin.condition
+        decision = to.Decision(
+            place_of(origin.decided, source),
+            (condition.text or None) if condition else None,
+            condition.taken if condition else None,
+            tuple(
+                [
+                    to.ConditionOperand(one.name, operand_value(one, view.path))
+                    for one in (condition.operands if condition else ())
+                ]
+            ),
+            origin.decided.note == "check",
+        )
+    return to.Origin(
+        function,
+        view.path.seq,
+        result,
+        origin.made,
+        origin.callee,
+        None if origin.returned is None else place_of(origin.returned, source),
+        decision,
+        tuple([place_of(Place(address, "")) for address in origin.blocks]),
+        view.path.earlier,
+        origin.unknown,
+    )

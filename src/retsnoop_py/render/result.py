@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
-from retsnoop_py.session.results import MAX_ERRNO, value_of, width_of
+from retsnoop_py.session.results import MAX_ERRNO, error_of, number_of, value_of, width_of
 from retsnoop_py.text import printable
+
+if TYPE_CHECKING:
+    from retsnoop_py.render import json_types as to
 
 UNFINISHED = "[...]"
 
 _PTR = int(FuncFlags.PTR)
 _CANT_FAIL = int(FuncFlags.CANT_FAIL)
+_BITS_64 = (1 << 64) - 1
 
 # Numbers outside are rather bit patterns: they are written in hex.
 _DECIMAL_MIN = -(1 << 30)
@@ -58,3 +64,16 @@ def _error_number(function: Function, value: int, width: int) -> int | None:
     if value >= 1 << 63:
         value -= 1 << 64
     return -value if -MAX_ERRNO <= value < 0 else None
+
+
+def encode_result(function: Function, register: int) -> to.Result:
+    """The same as an object of JSON."""
+    from retsnoop_py.render import json_types as to
+
+    error = error_of(function, register)
+    return to.Result(
+        hex(register & _BITS_64),
+        format_result(function, register)[1:-1],
+        number_of(function, register),
+        None if error is None else ERRNO_NAMES.get(error, str(error)) if error else "NULL",
+    )

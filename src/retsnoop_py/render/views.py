@@ -47,7 +47,7 @@ def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO | None) -
     mode = facts.symbolize if settings.symbolize is SymbolizeMode.AUTO else settings.symbolize
     sections: list[Section] = []
     arguments = _arguments(facts, settings, marks)
-    origins = _origins(facts, palette)
+    origins = _origins(facts, settings, palette)
     if views.call_trace:
         from retsnoop_py.render.calls import CallsSection
 
@@ -68,12 +68,13 @@ def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO | None) -
     return BlockRenderer(sections, facts.bpf, clock, palette)
 
 
-def _origins(facts: StreamFacts, palette: Palette) -> OriginRows | None:
+def _origins(facts: StreamFacts, settings: Settings, palette: Palette) -> OriginRows | None:
     if not facts.paths:
         return None
     from retsnoop_py.render.origin import OriginRows
+    from retsnoop_py.symbolize.paths import SourceTree
 
-    return OriginRows(facts.functions, palette)
+    return OriginRows(facts.functions, palette, SourceTree(settings.source, facts.release))
 
 
 def _arguments(facts: StreamFacts, settings: Settings, marks: Marks) -> ArgumentRows | None:

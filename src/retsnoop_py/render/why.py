@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from retsnoop_py.render import json_types as to
+from retsnoop_py.render.origin import origin_lines
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.why_types import ExplainedCall, FailedCall, FailingChainCall, Why
 from retsnoop_py.text import counted, display_width, pad, printable
@@ -26,7 +27,6 @@ __all__ = ["WhyPage"]
 
 #: What is shown of a call's arguments, in columns.
 _ARGUMENTS = 72
-_SMALL = 10_000
 
 
 class WhyPage:
@@ -70,7 +70,7 @@ class WhyPage:
             result = "" if one.result is None or call.origin else f"   returned {one.result.text}"
             yield f"  {mark} {printable(one.function.name)}{result}"
         if call.origin is not None:
-            yield from self._origin(call.origin)
+            yield from origin_lines(call.origin, 8, self._palette)
 
     def _place_of(self, call: FailingChainCall) -> str:
         frame = call.frame
@@ -80,19 +80,6 @@ class WhyPage:
             inner = frame.source[0]
             return paint(printable(f"{inner.file}:{inner.line}"), self._palette.source)
         return paint(f"+{frame.offset:#x}", self._palette.source)
-
-    def _origin(self, origin: to.Origin) -> Iterator[str]:
-        rows = []
-        if origin.returned is not None:
-            rows.append((_code(origin.returned, origin), _returned(origin)))
-        if origin.decided is not None:
-            rows.append((_code(origin.decided.place, origin), _because(origin.decided)))
-        elif origin.unknown:
-            rows.append(("", f"what decided is not known: {origin.unknown}"))
-        width = max((display_width(place) for place, _ in rows), default=0)
-        for place, text in rows:
-            shown = paint(pad(printable(place), width), self._palette.source)
-            yield f"        {shown}   {printable(text)}".rstrip()
 
     def _failures(self, found: Why) -> Iterator[str]:
         shown = [
@@ -139,47 +126,3 @@ def _arguments(arguments: Sequence[to.Argument]) -> str:
         if not (shown and shown[-1] == "..." == text):
             shown.append(text)
     return ", ".join(shown)
-
-
-def _code(place: to.CodePlace, origin: to.Origin) -> str:
-    if not place.file:
-        return f"{origin.function.name}+{place.offset:#x}"
-    text = f"{place.file}:{place.line}"
-    if place.column:
-        text += f":{place.column}"
-    if len(place.inline) > 1:
-        text += f" in {place.inline[0].function}"
-    return text
-
-
-def _returned(origin: to.Origin) -> str:
-    result = origin.result.text
-    callee = f"{origin.callee}()" if origin.callee else "a function called through a pointer"
-    match origin.made:
-        case "callee":
-            return f"returned {result}, which {callee} gave"
-        case "memory":
-            return f"returned {result}, read from memory"
-        case "argument":
-            return f"returned {result}, which its caller gave"
-    if origin.made == "constant" and origin.returned is not None and origin.returned.shared:
-        return f"returned {result} (several returns share this code)"
-    return f"returned {result}"
-
-
-def _because(decided: to.Decision) -> str:
-    text = decided.condition
-    if not text:
-        jumped = {True: ", which jumped", False: ", which did not jump", None: ""}
-        text = f"`{decided.place.instruction}`{jumped[decided.taken]}"
-    values = ", ".join(_values(decided.operands))
-    return f"because {text}" + (f"   {values}" if values else "")
-
-
-def _values(operands: Sequence[to.ConditionOperand]) -> Iterator[str]:
-    for operand in operands:
-        if operand.value is None:
-            yield f"{operand.name} could not be read"
-        else:
-            small = -_SMALL < operand.value < _SMALL
-            yield f"{operand.name} = {operand.value if small else hex(operand.value)}"

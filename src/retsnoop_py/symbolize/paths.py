@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Source file names as kernel people write them: relative to the root of the source tree.
+"""Source files of the kernel: their names as kernel people write them, and their lines.
 
-DWARF has them in many ways, depending on how the kernel was built::
+Names are relative to the root of the source tree. DWARF has them in many ways, depending on how the
+kernel was built::
 
     in the tree         comp_dir /src/linux              name kernel/bpf/syscall.c
     make O=build        comp_dir /src/build              name ../linux/kernel/bpf/syscall.c
@@ -16,9 +17,11 @@ root, which comp_dir helps to find.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
-__all__ = ["SourcePaths", "source_root"]
+__all__ = ["SourcePaths", "SourceTree", "source_root"]
 
 #: Directories at the top of the kernel's source tree.
 _TOP = frozenset(
@@ -29,6 +32,12 @@ _TOP = frozenset(
     ]
 )
 
+#: Where `make modules_install` says that a kernel was built.
+_INSTALLED = "/lib/modules/{release}/source"
+_VERSION = re.compile(r"^(VERSION|PATCHLEVEL|SUBLEVEL) *= *([0-9]+)", re.MULTILINE)
+#: No file of the kernel is as large, and no more files are kept in memory.
+_MAX_BYTES = 16 << 20
+_MAX_FILES = 64
 #: Every vmlinux has this unit.
 _LANDMARK = "init/main.c"
 
@@ -108,3 +117,62 @@ def _climbed(path: str) -> str:
     while path.startswith("../"):
         path = path[3:]
     return path
+
+
+class SourceTree:
+    """The lines of the kernel's source in ``root``, or where kernel ``release`` was built here.
+
+    Nothing of it is read before a line is asked for.
+    """
+
+    def __init__(self, root: Path | None, release: str = "") -> None:
+        self._root = root
+        if root is None and release:
+            self._root = Path(_INSTALLED.format(release=release))
+        self._files: dict[str, list[str]] = {}
+
+    def line(self, file: str, number: int) -> str | None:
+        """Line ``number``, from 1, of a file named as :class:`SourcePaths` gives it.
+
+        None where the tree does not have it.
+        """
+        if self._root is None or number < 1:
+            return None
+        lines = self._files.get(file)
+        if lines is None:
+            if len(self._files) >= _MAX_FILES:
+                self._files.clear()
+            lines = self._files[file] = self._read(file)
+        return lines[number - 1] if number <= len(lines) else None
+
+    def _read(self, file: str) -> list[str]:
+        assert self._root is not None
+        name = posixpath.normpath(file)
+        if name.startswith(("/", "../")):  # a recording says so; it has no business elsewhere
+            return []
+        path = self._root / name
+        try:
+            if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+                return []
+            return path.read_text(errors="replace").split("\n")
+        except OSError:
+            return []
+
+    def notice(self, release: str) -> str | None:
+        """A sentence where the tree is of another version than kernel ``release``.
+
+        By its Makefile; a release whose third number is 0, as Ubuntu's are, tells only two.
+        """
+        try:
+            found = dict(_VERSION.findall((self._root or Path()).joinpath("Makefile").read_text()))
+        except OSError:
+            return None
+        own = [found.get(name, "0") for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
+        theirs = re.findall(r"[0-9]+", release)[:3]
+        length = 3 if len(theirs) > 2 and theirs[2] != "0" else 2
+        if own[:length] == theirs[:length]:
+            return None
+        return (
+            f"the source in {self._root} is of Linux {'.'.join(own)}, the kernel is {release}: "
+            "lines may be other ones"
+        )

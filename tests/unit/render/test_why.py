@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from retsnoop_py.render import json_types as to
+from retsnoop_py.render.origin import origin_lines
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.render.why import WhyPage
 from retsnoop_py.render.why_types import (
@@ -63,6 +64,15 @@ def test_the_call_the_chain_and_the_condition() -> None:
         "  ! array_map_alloc_check",
         "        kernel/bpf/arraymap.c:63:10   returned -EINVAL",
         "        kernel/bpf/arraymap.c:58:29   because attr->key_size != 4   attr->key_size = 8",
+    ]
+
+
+def test_the_line_of_the_source_is_below_its_place() -> None:
+    place = to.CodePlace("0x5", 5, "", "kernel/bpf/arraymap.c", 58, 29, text="\tif (a || b)  ")
+    origin = to.Origin(CHECK, 3, RESULT, "constant", decided=to.Decision(place, "a", True))
+    assert list(origin_lines(origin, 8, Palette())) == [
+        "        kernel/bpf/arraymap.c:58:29   because a",
+        "              58 | if (a || b)",
     ]
 
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from retsnoop_py.symbolize.paths import SourcePaths, source_root
+from retsnoop_py.errors import InputError
+from retsnoop_py.options.values import source_tree
+from retsnoop_py.symbolize.paths import SourcePaths, SourceTree, source_root
 
 DEBIAN = "debian/build/build_amd64_none_cloud-amd64"
 
@@ -55,3 +57,50 @@ def test_a_tree_far_from_its_build_directory_is_known_by_its_first_unit():
 def test_relative_names_have_no_source_root():
     assert source_root([("init/main.c", DEBIAN)]) is None
     assert source_root([]) is None
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A source tree of Linux 6.12.107 with one file."""
+    (tmp_path / "kernel").mkdir()
+    (tmp_path / "kernel/fork.c").write_text("int a;\n\treturn -EINVAL;\n")
+    (tmp_path / "Makefile").write_text("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 107\nNAME = x\n")
+    return tmp_path
+
+
+def test_a_line_of_the_source(tree):
+    source = SourceTree(tree)
+    assert source.line("kernel/fork.c", 2) == "\treturn -EINVAL;"
+    assert source.line("kernel/fork.c", 0) is None
+    assert source.line("kernel/fork.c", 400) is None
+    assert source.line("mm/slub.c", 1) is None
+    assert SourceTree(None).line("kernel/fork.c", 1) is None
+
+
+def test_a_recording_cannot_have_other_files_shown(tree):
+    (tree.parent / "secret").write_text("x\n")
+    for name in ("../secret", str(tree.parent / "secret"), "kernel/../../secret"):
+        assert SourceTree(tree).line(name, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("release", "told"),
+    [
+        ("6.12.107+deb13-cloud-amd64", False),
+        ("6.12.0-45-generic", False),
+        ("6.12.90", True),
+        ("6.1.0-50-cloud-amd64", True),
+    ],
+)
+def test_a_tree_of_another_version_is_told(tree, release, told):
+    notice = SourceTree(tree).notice(release)
+    assert bool(notice) == told
+    if notice:
+        assert f"is of Linux 6.12.107, the kernel is {release}" in notice
+
+
+def test_what_is_no_source_tree_is_refused(tree):
+    assert source_tree(str(tree)) == tree
+    for value in ("", str(tree / "kernel"), "/nonexistent"):
+        with pytest.raises(InputError):
+            source_tree(value)
