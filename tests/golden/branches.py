@@ -15,15 +15,15 @@ from pathlib import Path
 from retsnoop_py.recording.format import (
     FrameKind,
     decode_end,
-    decode_facts,
+    decode_header,
     decode_symbols,
 )
 from retsnoop_py.recording.reader import read_frames
 from retsnoop_py.recording.writer import RecordingWriter
 from retsnoop_py.session.collector import Collector, RecordType
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.layouts import Layout, layout_named
 from retsnoop_py.session.model import Session
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.symbolize.frames import Resolved
 from retsnoop_py.value import replace
 
@@ -43,10 +43,10 @@ Known = dict[int, Resolved]
 def with_branches(source: Path, target: Path) -> None:
     """Write the recording ``source`` with branches to ``target``."""
     frames = list(read_frames(source))
-    facts = decode_facts(frames[0].payload)
-    live = replace(facts, views=replace(facts.views, lbr=RETURNS))
+    header = decode_header(frames[0].payload)
+    live = replace(header, views=replace(header.views, lbr=RETURNS))
     known: Known = {}
-    collector = Collector(facts.functions, facts.layouts)
+    collector = Collector(header.functions, header.layouts)
     with RecordingWriter(target) as writer:
         writer.start(live)
         for frame in frames:
@@ -55,35 +55,35 @@ def with_branches(source: Path, target: Path) -> None:
                 known.update((resolved.address, resolved) for _, resolved in symbols)
                 writer.write(symbols, b"")
             elif frame.kind == FrameKind.RECORDS:
-                batch = b"".join(_records(facts, collector, frame.payload, known))
+                batch = b"".join(_records(header, collector, frame.payload, known))
                 writer.write([(False, resolved) for resolved in known.values()], batch)
             elif frame.kind == FrameKind.END:
                 writer.end(decode_end(frame.payload).stats)
 
 
 def _records(
-    facts: StreamFacts, collector: Collector, batch: bytes, known: Known
+    header: StreamHeader, collector: Collector, batch: bytes, known: Known
 ) -> Iterator[bytes]:
     """The records of a batch, before that of each session its branches."""
-    layout = layout_named(facts.layouts, "rsn_session")
+    layout = layout_named(header.layouts, "rsn_session")
     position = 0
     while position < len(batch):
         _, size = struct.unpack_from("<II", batch, position)
         record = bytearray(batch[position : position + (size + 7 & ~7)])
         for session in collector.feed(bytes(record)):
-            yield _branches(facts, session, known)
+            yield _branches(header, session, known)
             _count_part(layout, record)
         yield bytes(record)
         position += len(record)
 
 
-def _branches(facts: StreamFacts, session: Session, known: Known) -> bytes:
+def _branches(header: StreamHeader, session: Session, known: Known) -> bytes:
     innermost = session.calls[-1].function
     left = innermost.address + _RETURN
     known[left] = Resolved(left, innermost.name, _RETURN, innermost.address, innermost.module)
     ways = [*_TRACING, *pairwise((left, *session.kstack))]
     payload = b"".join(struct.pack("<QQQ", *way, 0) for way in ways[:32])
-    head = layout_named(facts.layouts, "rsn_part")
+    head = layout_named(header.layouts, "rsn_part")
     fields = {
         "type": int(RecordType.BRANCHES),
         "size": head.size + len(payload),

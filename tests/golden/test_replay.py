@@ -11,7 +11,7 @@ import pytest
 from tests.golden.json_text import words_of_json, words_of_text
 from tests.golden.views import CALLERS, KERNELS, VIEWS, recordings, replay_text, stem
 
-from retsnoop_py.recording.format import decode_facts
+from retsnoop_py.recording.format import decode_header
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.reader import read_frames
 from retsnoop_py.settings import OutputFormat
@@ -38,7 +38,7 @@ def test_text_and_json_tell_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", recordings())
 def test_no_recording_names_a_path_of_where_it_was_made(name: str) -> None:
     frames = list(read_frames(HERE / f"{name}.rsn"))
-    assert decode_facts(frames[0].payload).command[0] in ("python", CALLERS)
+    assert decode_header(frames[0].payload).command[0] in ("python", CALLERS)
     for frame in frames:
         assert not re.search(rb"/(home|root|work|tmp)/", frame.payload)
 

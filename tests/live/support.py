@@ -15,11 +15,11 @@ import pytest
 from retsnoop_py.errors import DataError
 from retsnoop_py.recording.format import FrameKind, decode_end
 from retsnoop_py.recording.reader import Frame, read_frames
-from retsnoop_py.recording.replay import read_facts
+from retsnoop_py.recording.replay import read_header
 from retsnoop_py.session.collector import Collector
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.results import error_of
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.vm.command import Command
 from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
@@ -43,7 +43,7 @@ FEW = ("-e", "*_sys_bpf", "-a", "map_create", "-a", "array_map_alloc_check")
 class Recording:
     """A recording read whole; ``stats`` is None if its end is missing."""
 
-    facts: StreamFacts
+    header: StreamHeader
     sessions: list[Session]
     stats: dict[str, int] | None
 
@@ -54,8 +54,8 @@ def read_recording(path: Path, *, cut: bool = False) -> Recording:
     ``cut``: the run was killed, so the end is missing.
     """
     frames = until_the_cut(path) if cut else read_frames(path)
-    facts = read_facts(path, frames)
-    collector = Collector(facts.functions, facts.layouts)
+    header = read_header(path, frames)
+    collector = Collector(header.functions, header.layouts)
     sessions: list[Session] = []
     stats = None
     for frame in frames:
@@ -63,7 +63,7 @@ def read_recording(path: Path, *, cut: bool = False) -> Recording:
             sessions += collector.feed(frame.payload)
         elif frame.kind == FrameKind.END:
             stats = dict(decode_end(frame.payload).stats)
-    return Recording(facts, sessions, stats)
+    return Recording(header, sessions, stats)
 
 
 def until_the_cut(path: Path) -> Iterator[Frame]:

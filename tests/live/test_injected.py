@@ -39,7 +39,7 @@ def hits(machine: Machine, *args: str, status: int = 0) -> Counter[str]:
     recording = read_recording(path)
     assert recording.stats is not None
     assert not any(recording.stats.values()), recording.stats
-    labels = recording.facts.probes
+    labels = recording.header.probes
     found = Counter(dict.fromkeys(labels, 0))
     for session in recording.sessions:
         seqs = list(session.events.seqs)

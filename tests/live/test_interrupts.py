@@ -44,7 +44,7 @@ def test_a_null_in_a_softirq_is_not_where_the_callers_error_came_from(
     assert recording.stats is not None
     assert not any(recording.stats.values()), recording.stats
     assert [errno_of(session) for session in recording.sessions] == [errno.ECONNREFUSED] * CONNECTS
-    functions = recording.facts.functions
+    functions = recording.header.functions
     for session in recording.sessions:
         assert [call.function.name for call in session.calls] == ["__sys_connect"]
         assert not session.lost_exits + session.lost_entries

@@ -90,7 +90,7 @@ def test_failures_are_caught_and_nothing_is_left(mechanism: Mechanism, machine: 
     recording = read_recording(path)
     assert recording.stats is not None
     assert not any(recording.stats.values()), recording.stats
-    traced = {function.name for function in recording.facts.functions}
+    traced = {function.name for function in recording.header.functions}
     assert len(recording.sessions) == len(SOME), result.out
     for session, case in zip(recording.sessions, SOME, strict=True):
         assert_ends_as_it_must(session, case, traced)

@@ -22,8 +22,8 @@ def test_a_function_of_a_module_is_traced(machine: Machine) -> None:
     assert [errno_of(session) for session in recording.sessions] == [errno.EADDRNOTAVAIL]
     function = recording.sessions[0].calls[0].function
     assert (function.name, function.module) == ("dummy_validate", "dummy")
-    assert [module.name for module in recording.facts.modules] == ["dummy"]
-    assert recording.facts.modules[0].build_id
+    assert [module.name for module in recording.header.modules] == ["dummy"]
+    assert recording.header.modules[0].build_id
 
 
 def test_a_glob_without_a_module_matches_modules_too(machine: Machine) -> None:
@@ -47,7 +47,7 @@ def test_functions_of_one_name_are_told_apart_by_address(machine: Machine) -> No
         return
     assert result.status == 0, result.err
     hooks = sorted(int(line.split()[0], 16) for line in listed.out.splitlines())
-    traced = sorted(function.address for function in read_recording(path).facts.functions)
+    traced = sorted(function.address for function in read_recording(path).header.functions)
     assert len(traced) == len(hooks) > 2
     assert all(0 <= hook - address <= 32 for hook, address in zip(hooks, traced, strict=True))
 

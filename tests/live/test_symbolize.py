@@ -178,7 +178,7 @@ def test_a_source_path_traces_what_was_compiled_from_it(machine: Machine, vmlinu
     traced = trace(machine, *run)
     assert traced.status == 0, traced.err
     recording = read_recording(path)
-    names = {function.name for function in recording.facts.functions if not function.is_entry}
+    names = {function.name for function in recording.header.functions if not function.is_entry}
     assert {"array_map_alloc", "array_map_alloc_check", "fd_array_map_alloc_check"} <= names
     assert not [name for name in names if name.startswith(("htab_", "ringbuf_", "bpf_prog_"))]
     assert [session.calls[-1].function.name for session in recording.sessions] == [
@@ -201,7 +201,7 @@ def test_a_probe_on_a_source_line_is_hit_as_often_as_that_runs(
     traced = trace(machine, *options, "-o", str(path), "--", *failing)
     assert traced.status == 0, traced.err
     recording = read_recording(path)
-    labels = recording.facts.probes
+    labels = recording.header.probes
     events = [event for session in recording.sessions for event in session.events.each()]
     hits = Counter(labels[event.id] for event in events if event.kind == EventKind.PROBE)
     assert hits[f"kprobe:{function}+0x0 ({place})"] == times

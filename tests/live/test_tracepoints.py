@@ -38,16 +38,16 @@ def found_at_probes(machine: Machine, *args: str) -> tuple[tuple[str, ...], list
     result = trace(machine, "-T", "-S", "-A", "-o", str(path), *args)
     assert result.status == 0, result.err
     recording = read_recording(path)
-    facts = recording.facts
-    assert facts.arguments is not None
-    reader = ArgumentReader(facts.arguments)
+    header = recording.header
+    assert header.arguments is not None
+    reader = ArgumentReader(header.arguments)
     found = []
     for session in recording.sessions:
         for event in session.events.each():
             if event.kind == EventKind.PROBE:
                 told = reader.arguments(session, event.seq) or []
-                found.append((facts.probes[event.id], {name: text for name, text, _, _ in told}))
-    return facts.probes, found
+                found.append((header.probes[event.id], {name: text for name, text, _, _ in told}))
+    return header.probes, found
 
 
 def test_a_dynamic_string_is_what_was_executed(machine: Machine) -> None:

@@ -69,7 +69,7 @@ def test_that_no_branches_are_recorded_is_told_once_with_the_reason(
     assert told[0].startswith("WARNING: no branches are shown (-B): ")
     assert re.search(r"no PMU of the CPU|has no bpf_get_branch_snapshot", told[0])
     assert all(session.branches is None for session in run[1].sessions)
-    assert run[1].facts.views.lbr is None
+    assert run[1].header.views.lbr is None
 
 
 def test_a_deleted_program_with_a_fifo_of_its_name_has_symbols(machine: Machine) -> None:

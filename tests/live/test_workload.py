@@ -62,7 +62,7 @@ def test_each_failing_bpf_call_is_reported_once_and_in_order(
     run: tuple[Result, Recording],
 ) -> None:
     _, recording = run
-    traced = {function.name for function in recording.facts.functions}
+    traced = {function.name for function in recording.header.functions}
     sessions = [s for s in recording.sessions if s.calls[0].function.name.endswith("sys_bpf")]
     errors = [errno.errorcode.get(errno_of(s) or 0) for s in sessions]
     assert len(sessions) == len(BPF_CASES), errors
@@ -73,7 +73,7 @@ def test_each_failing_bpf_call_is_reported_once_and_in_order(
 @pytest.mark.parametrize("case", OTHER_CASES, ids=lambda case: case.name)
 def test_a_failure_outside_bpf_is_reported(case: Case, run: tuple[Result, Recording]) -> None:
     _, recording = run
-    traced = {function.name for function in recording.facts.functions}
+    traced = {function.name for function in recording.header.functions}
     last_bpf = max(
         s.emit_ns for s in recording.sessions if s.calls[0].function.name.endswith("sys_bpf")
     )

@@ -32,7 +32,7 @@ from retsnoop_py.render.diff_types import (
 if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
     from retsnoop_py.recording.replay import Replay
-    from retsnoop_py.session.facts import StreamFacts
+    from retsnoop_py.session.stream_header import StreamHeader
 
 __all__ = ["compare", "diff"]
 
@@ -64,11 +64,11 @@ def compare(
 
     _check_two(path_a, path_b)
     a, b = Replay(path_a, overrides), Replay(path_b, overrides)
-    names_a, names_b = _names(a.facts), _names(b.facts)
+    names_a, names_b = _names(a.header), _names(b.header)
     projection = Projection(
         names_a & names_b,
-        _names(a.facts, entries=True) & _names(b.facts, entries=True),
-        same_code=_is_same_code(a.facts, b.facts),
+        _names(a.header, entries=True) & _names(b.header, entries=True),
+        same_code=_is_same_code(a.header, b.header),
     )
     left, right = Tally(projection, heard), Tally(projection, heard)
     damages = left.read(a), right.read(b)
@@ -105,12 +105,12 @@ def _check_two(a: Path, b: Path) -> None:
         )
 
 
-def _names(facts: StreamFacts, *, entries: bool = False) -> frozenset[str]:
+def _names(header: StreamHeader, *, entries: bool = False) -> frozenset[str]:
     """The plain names of the functions a run traced, or of its entry functions alone."""
-    return frozenset([plain_name(f.name) for f in facts.functions if f.is_entry or not entries])
+    return frozenset([plain_name(f.name) for f in header.functions if f.is_entry or not entries])
 
 
-def _is_same_code(a: StreamFacts, b: StreamFacts) -> bool:
+def _is_same_code(a: StreamHeader, b: StreamHeader) -> bool:
     """Whether kernel and modules are the same builds, as far as both runs have them."""
     of_a = {module.name: module.build_id for module in a.modules}
     modules = [(m.build_id, of_a[m.name]) for m in b.modules if m.name in of_a]
@@ -237,7 +237,7 @@ def _only(
         counted.calls,
         same,
         errors.total() - same,
-        (succeeded.count if succeeded else 0) if other.facts.filters.success else None,
+        (succeeded.count if succeeded else 0) if other.header.filters.success else None,
         nearest.of(entry, counted, is_a=is_a),
     )
 
@@ -276,13 +276,13 @@ def _in_order(failures: Iterator[Failure] | list[Failure]) -> list[Failure]:
 def _compared(
     path: Path, recording: Replay, tally: Tally, damage: str | None, only: frozenset[str]
 ) -> Compared:
-    facts = recording.facts
+    header = recording.header
     return Compared(
         str(path),
-        facts.release,
-        facts.machine,
-        facts.command,
-        len(facts.functions),
+        header.release,
+        header.machine,
+        header.command,
+        len(header.functions),
         tally.calls,
         tally.failed,
         recording.settings.views.call_trace,
@@ -301,5 +301,6 @@ def _notes(a: Replay, b: Replay) -> Iterator[str]:
     for option, name in (("-x", "allow_errors"), ("-X", "deny_errors"), ("-L", "longer_ns")):
         if getattr(one.filters, name) != getattr(other.filters, name):
             yield f"they were recorded with other {option}: what one left out, it does not have"
-    if a.facts.machine != b.facts.machine:
-        yield f"A is of {a.facts.machine}, B of {b.facts.machine}: entry functions have other names"
+    if a.header.machine != b.header.machine:
+        told = f"A is of {a.header.machine}, B of {b.header.machine}"
+        yield f"{told}: entry functions have other names"

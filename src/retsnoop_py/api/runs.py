@@ -20,8 +20,8 @@ from retsnoop_py.options.settings import replay_overrides, trace_settings
 if TYPE_CHECKING:
     from retsnoop_py.capture.run import Ended
     from retsnoop_py.recording.replay import Replay
-    from retsnoop_py.session.facts import StreamFacts
     from retsnoop_py.session.report import Report
+    from retsnoop_py.session.stream_header import StreamHeader
     from retsnoop_py.settings import Settings
 
 __all__ = ["Replayed", "Run", "replay", "trace"]
@@ -73,9 +73,9 @@ class _Collected:
         self.stream: Stream | None = None
         self._waiting: list[Session] = []
 
-    def begin(self, facts: StreamFacts, settings: Settings) -> _Collected:
+    def begin(self, header: StreamHeader, settings: Settings) -> _Collected:
         """What the sessions that come are of."""
-        self.stream = Stream(facts, settings)
+        self.stream = Stream(header, settings)
         return self
 
     def show(self, reports: Sequence[Report]) -> None:
@@ -166,23 +166,23 @@ class Run:
     @property
     def functions(self) -> tuple[Function, ...]:
         """The functions that are traced."""
-        return self._facts.functions
+        return self._header.functions
 
     @property
     def mechanism(self) -> str:
         """How they are hooked: ``kprobe.session`` or ``kprobe.multi, kprobe_events``."""
-        return self._facts.mechanism
+        return self._header.mechanism
 
     @property
-    def _facts(self) -> StreamFacts:
+    def _header(self) -> StreamHeader:
         if self._sink.stream is None:
             raise _not_entered()
-        return self._sink.stream.facts
+        return self._sink.stream.header
 
     @property
     def kernel(self) -> tuple[str, str]:
         """The release of the kernel and the machine: ``("6.12.0", "x86_64")``."""
-        return self._facts.release, self._facts.machine
+        return self._header.release, self._header.machine
 
     @property
     def interrupted(self) -> bool:
@@ -279,11 +279,11 @@ class Replayed:
         self._again = recorded.again
         self._told = _Told(None)
         self._sink = _Collected(self._told.say)
-        self.kernel = recorded.facts.release
-        self.machine = recorded.facts.machine
-        self.mechanism = recorded.facts.mechanism
-        self.functions = recorded.facts.functions
-        self.command = recorded.facts.command
+        self.kernel = recorded.header.release
+        self.machine = recorded.header.machine
+        self.mechanism = recorded.header.mechanism
+        self.functions = recorded.header.functions
+        self.command = recorded.header.command
         self.notes = tuple(recorded.missing)
 
     @property

@@ -14,9 +14,8 @@ from retsnoop_py.render.result import format_result
 from retsnoop_py.render.user_stack import user_mode
 from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import Call as TracedCall
-from retsnoop_py.session.model import SessionKind
+from retsnoop_py.session.model import RowKind, SessionKind, Trace, TraceRow
 from retsnoop_py.session.results import error_of, number_of
-from retsnoop_py.session.trace import RowKind, Trace, TraceRow
 from retsnoop_py.settings import OutputFormat, Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 from retsnoop_py.value import replace
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from retsnoop_py.render.json_types import Origin
     from retsnoop_py.render.jsonl import JsonRenderer
     from retsnoop_py.render.views import Renderer
-    from retsnoop_py.session.facts import StreamFacts
     from retsnoop_py.session.report import Report
+    from retsnoop_py.session.stream_header import StreamHeader
 
 __all__ = [
     "Argument",
@@ -199,12 +198,12 @@ class PidNamespace(NamedTuple):
 class Stream:
     """What the sessions of a run share: its functions, what is shown, how it is written."""
 
-    def __init__(self, facts: StreamFacts, settings: Settings) -> None:
-        self.facts = facts
+    def __init__(self, header: StreamHeader, settings: Settings) -> None:
+        self.header = header
         self.settings = settings
         mode = settings.symbolize
-        self.mode = facts.symbolize if mode is SymbolizeMode.AUTO else mode
-        self.user_mode = user_mode(facts, settings)
+        self.mode = header.symbolize if mode is SymbolizeMode.AUTO else mode
+        self.user_mode = user_mode(header, settings)
         self._renderers: dict[tuple[OutputFormat, bool], Renderer] = {}
 
     def text(self, report: Report, form: OutputFormat, *, ascii_only: bool) -> str:
@@ -214,7 +213,7 @@ class Stream:
             from retsnoop_py.render.views import renderer
 
             views = replace(self.settings.views, format=form, ascii=ascii_only)
-            made = renderer(self.facts, replace(self.settings, views=views))
+            made = renderer(self.header, replace(self.settings, views=views))
             self._renderers[form, ascii_only] = made
         return made.session(report)
 
@@ -223,21 +222,21 @@ class Stream:
         """Makes the objects of JSON."""
         from retsnoop_py.render.jsonl import JsonRenderer
 
-        return JsonRenderer(self.facts, self.settings)
+        return JsonRenderer(self.header, self.settings)
 
     @cached_property
     def reader(self) -> ArgumentReader | None:
         """Reads captured arguments; None where none are captured."""
-        if not self.settings.args.capture or self.facts.arguments is None:
+        if not self.settings.args.capture or self.header.arguments is None:
             return None
         from retsnoop_py.render.args.read import ArgumentReader
 
-        return ArgumentReader(self.facts.arguments, raw_pointers=self.settings.args.raw_pointers)
+        return ArgumentReader(self.header.arguments, raw_pointers=self.settings.args.raw_pointers)
 
     @cached_property
     def offset_ns(self) -> int:
         """CLOCK_REALTIME minus CLOCK_MONOTONIC when the run began, ns."""
-        return self.facts.realtime_offset_ns
+        return self.header.realtime_offset_ns
 
 
 class Session:
@@ -293,7 +292,7 @@ class Session:
     def _time(self, monotonic_ns: int) -> datetime:
         from datetime import datetime, timedelta, timezone
 
-        zone = timezone(timedelta(seconds=self._stream.facts.utc_offset_s))
+        zone = timezone(timedelta(seconds=self._stream.header.utc_offset_s))
         microseconds = (monotonic_ns + self._stream.offset_ns) // 1000
         return datetime.fromtimestamp(0, zone) + timedelta(microseconds=microseconds)
 
@@ -383,7 +382,7 @@ class Session:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What text has under the session: what is missing, in words."""
-        return tuple(session_warnings(self._report.session, self._stream.facts.bpf))
+        return tuple(session_warnings(self._report.session, self._stream.header.bpf))
 
     def as_text(self, *, ascii_only: bool = False) -> str:
         """The block that the command line writes."""
@@ -430,8 +429,8 @@ class Session:
     def _event(
         self, trace: Trace, row: TraceRow, at: int, kind: Literal["entry", "exit", "probe"]
     ) -> Event:
-        events, facts, is_exit = trace.events, self._stream.facts, kind == "exit"
-        function = None if kind == "probe" else facts.functions[row.id]
+        events, header, is_exit = trace.events, self._stream.header, kind == "exit"
+        function = None if kind == "probe" else header.functions[row.id]
         return Event(
             kind,
             events.seqs[at],
@@ -439,7 +438,7 @@ class Session:
             row.depth,
             events.cpus[at],
             function,
-            facts.probe_name(row.id) if function is None else None,
+            header.probe_name(row.id) if function is None else None,
             _result(function, events.results[at]) if function and is_exit else None,
             trace.duration_ns(row) if is_exit else None,
             trace.self_ns(row) if is_exit else None,

@@ -19,8 +19,8 @@ from retsnoop_py.session.caches import BoundedCache
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.replay import Replay
-    from retsnoop_py.session.facts import StreamFacts
     from retsnoop_py.session.report import Report
+    from retsnoop_py.session.stream_header import StreamHeader
     from retsnoop_py.settings import Settings
 
 __all__ = ["Counted", "Heard", "Tally"]
@@ -88,9 +88,9 @@ class Tally:
             return error.message
         return None
 
-    def begin(self, facts: StreamFacts, settings: Settings) -> Tally:
+    def begin(self, header: StreamHeader, settings: Settings) -> Tally:
         """What the sessions that come are of."""
-        self._stream = Stream(facts, settings)
+        self._stream = Stream(header, settings)
         return self
 
     def show(self, reports: Sequence[Report]) -> None:

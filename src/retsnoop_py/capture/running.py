@@ -24,8 +24,7 @@ from retsnoop_py.kernel.functions import Function
 from retsnoop_py.kernel.kallsyms import Kallsyms
 from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.session.collector import RecordType, SessionFlags
-from retsnoop_py.session.layouts import Layout, layout_named
-from retsnoop_py.session.object_layouts import btf_layouts
+from retsnoop_py.session.layouts import Layout, btf_layouts, layout_named
 from retsnoop_py.value import Value
 
 _FRAME = re.compile(r"^\[<0>\] (\S+?)\+0x([0-9a-f]+)/0x([0-9a-f]+)(?: \[(\S+)\])?$", re.MULTILINE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The live end of a stream: the facts a reader of it needs, and where the records go."""
+"""The live end of a stream: the header that a reader of it needs, and where the records go."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from retsnoop_py.capture.target import Target
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf.reader import ReaderStats
-from retsnoop_py.session.facts import (
+from retsnoop_py.session.layouts import btf_layouts, layout_named
+from retsnoop_py.session.pipeline import Pipeline, SinkMaker
+from retsnoop_py.session.stream_header import (
     ModuleFacts,
-    StreamFacts,
+    StreamHeader,
     realtime_offset_ns,
     utc_offset_s,
 )
-from retsnoop_py.session.layouts import layout_named
-from retsnoop_py.session.object_layouts import btf_layouts
-from retsnoop_py.session.pipeline import Pipeline, SinkMaker
 from retsnoop_py.settings import Settings, SymbolizeMode
 
 if TYPE_CHECKING:
@@ -41,10 +40,10 @@ class WholeRecorder:
         self._writer = writer
         self._held = held
 
-    def start(self, facts: StreamFacts) -> None:
+    def start(self, header: StreamHeader) -> None:
         """What the recording begins with."""
         with self._held():
-            self._writer.start(facts)
+            self._writer.start(header)
 
     def write(
         self,
@@ -72,10 +71,10 @@ class Stream:
     """Raw records in, sessions and a recording out."""
 
     def __init__(
-        self, facts: StreamFacts, pipeline: Pipeline, users: ProcessSymbolizer | None = None
+        self, header: StreamHeader, pipeline: Pipeline, users: ProcessSymbolizer | None = None
     ) -> None:
         self._users = users
-        self._stats_layout = layout_named(facts.layouts, "rsn_stats")
+        self._stats_layout = layout_named(header.layouts, "rsn_stats")
         self._pipeline = pipeline
         self.parts = pipeline.parts
         self.feed_running = pipeline.feed_running
@@ -126,14 +125,14 @@ def open_stream(  # noqa: PLR0913 - all that a run has comes together here
     """The stream of a run whose functions are attached, by ``mechanism`` in words."""
     with ExitStack() as stack:
         target.facts.kallsyms.outdate()  # our own programs are among the symbols now
-        facts = _stream_facts(settings, target, mechanism, loaded)
+        header = _stream_header(settings, target, mechanism, loaded)
         symbolizer = stack.enter_context(target.symbolizer())
         if recorder is not None:
-            recorder.start(facts)
+            recorder.start(header)
         users = stack.enter_context(_users(settings)) if settings.views.user_stack else None
-        sink = make_sink(facts, settings)
-        pipeline = Pipeline(facts, settings, symbolizer, sink, recorder, users, origins)
-        stream = Stream(facts, pipeline, users)
+        sink = make_sink(header, settings)
+        pipeline = Pipeline(header, settings, symbolizer, sink, recorder, users, origins)
+        stream = Stream(header, pipeline, users)
         yield stream
         for text in (*target.image_warnings, *(users.warnings if users else ())):
             stream.warn(text)
@@ -145,12 +144,12 @@ def _users(settings: Settings) -> ProcessSymbolizer:
     return ProcessSymbolizer(lines=settings.symbolize is not SymbolizeMode.NONE)
 
 
-def _stream_facts(
+def _stream_header(
     settings: Settings, target: Target, mechanism: str, loaded: LoadedObject
-) -> StreamFacts:
+) -> StreamHeader:
     kernel = target.facts
     functions = target.selection.functions
-    return StreamFacts(
+    return StreamHeader(
         functions=tuple(functions),
         layouts=btf_layouts(Btf(loaded.obj.btf())),
         realtime_offset_ns=realtime_offset_ns(),

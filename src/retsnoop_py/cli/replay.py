@@ -68,7 +68,7 @@ def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> in
         replayed = Replay(path, overrides)
         for sentence in replayed.missing:
             err.write(f"NOTE: {sentence}\n")
-        sink = judge.caught.sink(lambda facts, settings: Printer(facts, settings, out, err))
+        sink = judge.caught.sink(lambda header, settings: Printer(header, settings, out, err))
         for _ in replayed.play(sink):
             pass
     return judge.status(0, None)

@@ -18,7 +18,7 @@ from retsnoop_py.settings import Settings
 if TYPE_CHECKING:
     from retsnoop_py.capture.target import Target
     from retsnoop_py.render.printer import Printer
-    from retsnoop_py.session.facts import StreamFacts
+    from retsnoop_py.session.stream_header import StreamHeader
 
 _TEXT = """
 Find out which function of the Linux kernel returned that error.
@@ -108,10 +108,10 @@ def run(settings: Settings) -> int:
                 return judge.status(end.value.status, end.value.command)
 
 
-def _printer(facts: StreamFacts, settings: Settings) -> Printer:
+def _printer(header: StreamHeader, settings: Settings) -> Printer:
     from retsnoop_py.render.printer import Printer
 
-    return Printer(facts, settings, sys.stdout, sys.stderr)
+    return Printer(header, settings, sys.stdout, sys.stderr)
 
 
 def _dry_run(settings: Settings) -> int:

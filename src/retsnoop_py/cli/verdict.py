@@ -59,12 +59,12 @@ class Judge:
     def _result(self, said: list[str], status: int, command: int | None) -> RunResult:
         from retsnoop_py.render import json_types as to
 
-        facts = self.caught.facts
+        header = self.caught.header
         return to.RunResult(
             to.VERSION,
             "unexpected" if said else "failed" if status else "ok",
             status,
-            kernel=facts.release if facts else "",
+            kernel=header.release if header else "",
             sessions=dict(self.caught.errors.most_common()),
             lost=self.caught.lost,
             command_status=command,

@@ -26,8 +26,8 @@ import msgspec
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.session.collector import Batch
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.paths import Origin, OriginKey
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.symbolize.frames import Resolved, UserKey
 from retsnoop_py.value import Value, replace
 
@@ -68,7 +68,7 @@ _COMPRESS_BELOW = 768 << 10
 class FrameKind(IntEnum):
     """What a frame holds."""
 
-    #: :class:`StreamFacts`, JSON.
+    #: :class:`StreamHeader`, JSON.
     FACTS = 1
     #: MessagePack: a list of [is_return, :class:`Resolved`].
     SYMBOLS = 2
@@ -129,14 +129,14 @@ def unpack_payload(kind: int, payload: bytes, room: int = MAX_PAYLOAD) -> tuple[
     return kind & ~_COMPRESSED, plain
 
 
-def encode_facts(facts: StreamFacts) -> bytes:
+def encode_header(header: StreamHeader) -> bytes:
     """The payload of a FACTS frame."""
     # Arguments may hold bytes that are not UTF-8, which JSON cannot.
     command = tuple(
         arg.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        for arg in facts.command
+        for arg in header.command
     )
-    return msgspec.json.encode(replace(facts, command=command), enc_hook=_fields)
+    return msgspec.json.encode(replace(header, command=command), enc_hook=_fields)
 
 
 def encode_symbols(symbols: Sequence[tuple[bool, Resolved]]) -> bytes:
@@ -190,29 +190,29 @@ def _types(kind: type[Value]) -> dict[str, Any]:
     return typing.get_type_hints(kind, localns={"ArgumentFacts": ArgumentFacts})
 
 
-_FACTS = msgspec.json.Decoder(StreamFacts, dec_hook=_from_fields)
+_FACTS = msgspec.json.Decoder(StreamHeader, dec_hook=_from_fields)
 _SYMBOLS = msgspec.msgpack.Decoder(list[tuple[bool, Resolved]])
 _USER_SYMBOLS = msgspec.msgpack.Decoder(list[tuple[UserKey, Resolved]])
 _ORIGINS = msgspec.msgpack.Decoder(list[tuple[OriginKey, Origin]])
 _END = msgspec.json.Decoder(RunEnd)
 
 
-def decode_facts(payload: bytes) -> StreamFacts:
+def decode_header(payload: bytes) -> StreamHeader:
     """Raises DataError if the payload is not that of a FACTS frame, or cannot be true."""
-    facts = _decode(_FACTS, payload)
-    _check(facts)
-    return facts
+    header = _decode(_FACTS, payload)
+    _check(header)
+    return header
 
 
-def _check(facts: StreamFacts) -> None:
+def _check(header: StreamHeader) -> None:
     """Raise DataError for numbers that no run has written, and that nothing here expects."""
-    if abs(facts.realtime_offset_ns) >= _MAX_TIME_NS or abs(facts.utc_offset_s) > _DAY_S:
+    if abs(header.realtime_offset_ns) >= _MAX_TIME_NS or abs(header.utc_offset_s) > _DAY_S:
         raise DataError("its clock makes no sense")
-    if facts.args.width < 0 or facts.bpf.ringbuf_size < 0 or facts.bpf.sessions_size < 0:
+    if header.args.width < 0 or header.bpf.ringbuf_size < 0 or header.bpf.sessions_size < 0:
         raise DataError("its settings make no sense")
-    _check_names(function.name for function in facts.functions)
-    if facts.arguments is not None:
-        _check_arguments(facts.arguments)
+    _check_names(function.name for function in header.functions)
+    if header.arguments is not None:
+        _check_arguments(header.arguments)
 
 
 def _check_arguments(facts: ArgumentFacts) -> None:

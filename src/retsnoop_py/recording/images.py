@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from retsnoop_py.recording.symbols import RecordedSymbolizer
-from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
 from retsnoop_py.symbolize.kernel import KernelSymbolizer
@@ -38,14 +38,14 @@ class ImageSymbolizer:
 
 @contextmanager
 def image_symbolizer(
-    facts: StreamFacts, image: Path, mode: SymbolizeMode, recorded: RecordedSymbolizer
+    header: StreamHeader, image: Path, mode: SymbolizeMode, recorded: RecordedSymbolizer
 ) -> Iterator[ImageSymbolizer]:
     """A symbolizer over the kernel image at ``image``.
 
     Raises InputError or DataError if it is missing, without DWARF, or not of the kernel that
     was recorded.
     """
-    recorded_facts = _RecordedFacts(facts, recorded)
+    recorded_facts = _RecordedFacts(header, recorded)
     with KernelImages(recorded_facts, image) as images:
         symbolizer = KernelSymbolizer(recorded_facts, mode, images)
         yield ImageSymbolizer(recorded, symbolizer, images)
@@ -81,11 +81,11 @@ class _RecordedFacts:
     root = Path("/")
     modules: tuple[_RecordedSymbol, ...] = ()
 
-    def __init__(self, facts: StreamFacts, recorded: RecordedSymbolizer) -> None:
-        self.release = facts.release
-        self.build_id = facts.build_id
-        self.kallsyms = _RecordedSymbols(facts.stext, recorded)
-        self._module_build_ids = {module.name: module.build_id for module in facts.modules}
+    def __init__(self, header: StreamHeader, recorded: RecordedSymbolizer) -> None:
+        self.release = header.release
+        self.build_id = header.build_id
+        self.kallsyms = _RecordedSymbols(header.stext, recorded)
+        self._module_build_ids = {module.name: module.build_id for module in header.modules}
 
     def module_build_id(self, name: str) -> str | None:
         return self._module_build_ids.get(name)

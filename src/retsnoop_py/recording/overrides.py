@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import (
     ArgMode,
     ArgSettings,
@@ -64,26 +64,26 @@ class ReplayOverrides(Value):
     verbose: int = 0
     verdict: VerdictSettings = VerdictSettings()
 
-    def apply(self, facts: StreamFacts) -> Settings:
+    def apply(self, header: StreamHeader) -> Settings:
         """The live run's settings with these in their place."""
         return Settings(
-            filters=self._filters(facts.filters),
-            stacks=self._stacks(facts.stacks),
-            views=self._views(facts.views),
-            args=self._args(facts.args),
-            bpf=facts.bpf,
+            filters=self._filters(header.filters),
+            stacks=self._stacks(header.stacks),
+            views=self._views(header.views),
+            args=self._args(header.args),
+            bpf=header.bpf,
             stop_count=self.stop_count,
-            symbolize=self._symbolize(facts.symbolize),
+            symbolize=self._symbolize(header.symbolize),
             kernel_image=self.kernel_image,
             source=self.source,
             verbose=self.verbose,
             verdict=self.verdict,
         )
 
-    def missing(self, facts: StreamFacts) -> list[str]:
+    def missing(self, header: StreamHeader) -> list[str]:
         """One sentence for each thing asked for that the live run did not capture."""
-        live = facts.filters
-        wanted = self.apply(facts)
+        live = header.filters
+        wanted = self.apply(header)
         said = []
         if wanted.filters.success and not live.success:
             said.append("the recording holds failing sessions only: it was made without -S")
@@ -94,26 +94,26 @@ class ReplayOverrides(Value):
             )
         if _wider(self.pids, live.pids) or _wider(self.comms, live.comms):
             said.append("the recording holds only the processes its own -p and -n let through")
-        said += self._missing_views(facts)
-        if wanted.kernel_image is None and _richer(wanted.symbolize, facts.symbolize):
+        said += self._missing_views(header)
+        if wanted.kernel_image is None and _richer(wanted.symbolize, header.symbolize):
             said.append(
-                f"the recording holds {_HELD[facts.symbolize]};"
+                f"the recording holds {_HELD[header.symbolize]};"
                 " give its kernel image with -k to look them up again"
             )
         if self.source is not None:
-            notice = SourceTree(self.source).notice(facts.release)
+            notice = SourceTree(self.source).notice(header.release)
             said += [notice] if notice else []
         return said
 
-    def _missing_views(self, facts: StreamFacts) -> Iterator[str]:
-        live = facts.views
+    def _missing_views(self, header: StreamHeader) -> Iterator[str]:
+        live = header.views
         lacks = {
             ("no call trace", "-T"): self.call_trace and not live.call_trace,
             ("no kernel stacks", "-E"): self.call_stack and not live.call_stack,
             ("no interim stacks", "-I"): self.interim and not live.interim,
             ("no branches", "-B"): self.lbr is not None and live.lbr is None,
             ("no user stacks", "--user-stack"): self.user_stack and not live.user_stack,
-            ("no arguments", "-A"): self.capture and not facts.args.capture,
+            ("no arguments", "-A"): self.capture and not header.args.capture,
         }
         for (what, option), is_missing in lacks.items():
             if is_missing:

@@ -12,7 +12,7 @@ from retsnoop_py.errors import DataError
 from retsnoop_py.recording.format import (
     FrameKind,
     decode_end,
-    decode_facts,
+    decode_header,
     decode_origins,
     decode_symbols,
     decode_user_symbols,
@@ -22,12 +22,12 @@ from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.reader import Frame, damaged, read_frames
 from retsnoop_py.recording.symbols import RecordedSymbolizer
 from retsnoop_py.session.collector import Collector
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.pipeline import Pipeline, Sink, SinkMaker
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Symbolizer
 
-__all__ = ["Replay", "ReplayOverrides", "memory_limit", "read_facts"]
+__all__ = ["Replay", "ReplayOverrides", "memory_limit", "read_header"]
 
 #: Bytes of memory that a replay may take, and for each byte of its file.
 _MEMORY = 500 << 20
@@ -37,7 +37,7 @@ _MEMORY_PER_BYTE = 64
 class Replay:
     """The recording at ``path``, shown as its live run was, changed by ``overrides``.
 
-    ``facts`` are those of the live run, ``settings`` what is shown now, ``missing`` has a sentence
+    ``header`` are those of the live run, ``settings`` what is shown now, ``missing`` has a sentence
     for each thing that was asked for and is not in the recording. Raises InputError and DataError
     as :func:`read_frames`.
     """
@@ -46,9 +46,9 @@ class Replay:
         self._path = path
         self._overrides = overrides
         self._frames = read_frames(path)
-        self.facts = read_facts(path, self._frames)
-        self.settings = overrides.apply(self.facts)
-        self.missing = overrides.missing(self.facts)
+        self.header = read_header(path, self._frames)
+        self.settings = overrides.apply(self.header)
+        self.missing = overrides.missing(self.header)
 
     def again(self) -> Replay:
         """The same from its beginning."""
@@ -61,10 +61,10 @@ class Replay:
         make no sense; everything before has been shown then.
         """
         symbols = RecordedSymbolizer()
-        sink = make_sink(self.facts, self.settings)
-        with _symbolizer(self.facts, self.settings, symbols, sink) as symbolizer:
+        sink = make_sink(self.header, self.settings)
+        with _symbolizer(self.header, self.settings, symbols, sink) as symbolizer:
             pipeline = Pipeline(
-                self.facts, self.settings, symbolizer, sink, users=symbols, origins=symbols
+                self.header, self.settings, symbolizer, sink, users=symbols, origins=symbols
             )
             for frame in self._frames:
                 try:
@@ -111,22 +111,22 @@ def _data_limit(path: Path) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (old, most))
 
 
-def read_facts(path: Path, frames: Iterator[Frame]) -> StreamFacts:
+def read_header(path: Path, frames: Iterator[Frame]) -> StreamHeader:
     """The facts a recording starts with. Raises DataError if it does not."""
     frame = next(frames)
     if frame.kind != FrameKind.FACTS:
         raise damaged(path, frame.offset, "it does not start with the facts of its kernel")
     try:
-        facts = decode_facts(frame.payload)
-        Collector(facts.functions, facts.layouts)
+        header = decode_header(frame.payload)
+        Collector(header.functions, header.layouts)
     except DataError as error:
         raise damaged(path, frame.offset, error.message) from None
-    return facts
+    return header
 
 
 @contextmanager
 def _symbolizer(
-    facts: StreamFacts, settings: Settings, symbols: RecordedSymbolizer, sink: Sink
+    header: StreamHeader, settings: Settings, symbols: RecordedSymbolizer, sink: Sink
 ) -> Iterator[Symbolizer]:
     if settings.kernel_image is None:
         yield symbols
@@ -134,7 +134,7 @@ def _symbolizer(
     from retsnoop_py.recording.images import image_symbolizer
 
     image, mode = settings.kernel_image, settings.symbolize
-    with image_symbolizer(facts, image, mode, symbols) as symbolizer:
+    with image_symbolizer(header, image, mode, symbols) as symbolizer:
         yield symbolizer
         for warning in symbolizer.warnings:
             sink.say(f"WARNING: {warning}")

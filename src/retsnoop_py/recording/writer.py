@@ -19,7 +19,7 @@ from retsnoop_py.errors import OutputError
 from retsnoop_py.recording.format import (
     FrameKind,
     encode_end,
-    encode_facts,
+    encode_header,
     encode_origins,
     encode_symbols,
     encode_user_symbols,
@@ -27,8 +27,8 @@ from retsnoop_py.recording.format import (
     pack_frame,
 )
 from retsnoop_py.session.collector import Batch
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.paths import Origin, OriginKey
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.symbolize.frames import Resolved, UserKey
 
 # Recordings tell kernel addresses and what processes do: for their owner only.
@@ -62,7 +62,7 @@ class RecordingWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start(self, facts: StreamFacts) -> None:
+    def start(self, header: StreamHeader) -> None:
         """Replace what the file held by the beginning of this recording.
 
         Raises OutputError.
@@ -72,7 +72,7 @@ class RecordingWriter:
             os.ftruncate(self._fd, 0)
         except OSError as err:
             raise self._fail(err) from err
-        self._append(file_header() + pack_frame(FrameKind.FACTS, encode_facts(facts)))
+        self._append(file_header() + pack_frame(FrameKind.FACTS, encode_header(header)))
 
     def write(
         self,

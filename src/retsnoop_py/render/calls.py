@@ -24,11 +24,10 @@ from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.result import format_result
 from retsnoop_py.render.sheet import CPU, DURATION, RESULT, SELF, Sheet
 from retsnoop_py.session.caches import BoundedCache
-from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.session.model import Session
+from retsnoop_py.session.model import RowKind, Session, Shape, Trace, TraceRow
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
-from retsnoop_py.session.trace import RowKind, Shape, Trace, TraceRow
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import ViewSettings
 from retsnoop_py.text import counted, pad, printable
 
@@ -50,7 +49,7 @@ class CallsSection:
 
     def __init__(
         self,
-        facts: StreamFacts,
+        header: StreamHeader,
         views: ViewSettings,
         palette: Palette,
         marks: Marks,
@@ -59,9 +58,9 @@ class CallsSection:
     ) -> None:
         self._arguments = arguments
         self._origins = origins
-        self._functions = facts.functions
-        self._names = [printable(function.name) for function in facts.functions]
-        self._probe_name = facts.probe_name
+        self._functions = header.functions
+        self._names = [printable(function.name) for function in header.functions]
+        self._probe_name = header.probe_name
         self._palette = palette
         self._marks = marks
         self._titles = [DURATION, *[SELF] * views.self_time, *[CPU] * views.cpu]

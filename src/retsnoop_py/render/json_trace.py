@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from retsnoop_py.render import json_types as to
 from retsnoop_py.session.caches import BoundedCache
-from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.session.model import Session
-from retsnoop_py.session.trace import RowKind, Shape, Trace, TraceRow
+from retsnoop_py.session.model import RowKind, Session, Shape, Trace, TraceRow
+from retsnoop_py.session.stream_header import StreamHeader
 
 #: So many steps of shapes are kept.
 _ROOM = 1 << 15
@@ -46,13 +45,13 @@ class TraceEncoder:
 
     def __init__(
         self,
-        facts: StreamFacts,
+        header: StreamHeader,
         functions: Sequence[to.Func],
         result: Callable[[int, int], to.Result],
         arguments: Arguments | None,
     ) -> None:
         self._functions = functions
-        self._probe_name = facts.probe_name
+        self._probe_name = header.probe_name
         self._result = result
         self._arguments = arguments
         self._steps: BoundedCache[Shape, list[_Step]] = BoundedCache(_ROOM)

@@ -17,11 +17,10 @@ from retsnoop_py.render.json_trace import TraceEncoder
 from retsnoop_py.render.places import source_chain
 from retsnoop_py.render.result import encode_result
 from retsnoop_py.render.user_stack import user_mode
-from retsnoop_py.session.branches import BranchView
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import Call, Session, SessionKind, StackRow
-from retsnoop_py.session.report import PathView, Report
+from retsnoop_py.session.report import BranchView, PathView, Report
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
 from retsnoop_py.symbolize.paths import SourceTree
@@ -46,25 +45,25 @@ class JsonRenderer:
     What a terminal would obey is escaped always.
     """
 
-    def __init__(self, facts: StreamFacts, settings: Settings, out: TextIO | None = None) -> None:
-        self._facts = facts
+    def __init__(self, header: StreamHeader, settings: Settings, out: TextIO | None = None) -> None:
+        self._header = header
         self._views = settings.views
         self._mode = settings.symbolize
         if self._mode is SymbolizeMode.AUTO:
-            self._mode = facts.symbolize
-        self._user_mode = user_mode(facts, settings)
-        self._source = SourceTree(settings.source, facts.release)
-        self._bpf = facts.bpf
-        self._clock = Clock(facts.realtime_offset_ns, facts.utc_offset_s)
-        self._functions = [_function(function) for function in facts.functions]
+            self._mode = header.symbolize
+        self._user_mode = user_mode(header, settings)
+        self._source = SourceTree(settings.source, header.release)
+        self._bpf = header.bpf
+        self._clock = Clock(header.realtime_offset_ns, header.utc_offset_s)
+        self._functions = [_function(function) for function in header.functions]
         self._result = lru_cache(_MAX_RESULTS)(self._result_of)
         self._frames: dict[tuple[int, bool], tuple[Resolved, to.Frame]] = {}
         encoding = (getattr(out, "encoding", None) or "utf-8").lower()
         self._escape = self._views.ascii or not encoding.startswith("utf")
         self._shown = 0
-        self._reader = _reader(facts, settings)
+        self._reader = _reader(header, settings)
         arguments = None if self._reader is None else self._arguments
-        self._traces = TraceEncoder(facts, self._functions, self._result, arguments)
+        self._traces = TraceEncoder(header, self._functions, self._result, arguments)
 
     def session(self, report: Report) -> str:
         """One session, with its line's end."""
@@ -118,17 +117,17 @@ class JsonRenderer:
 
     def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:
         """The last line: counters by name, and everything that was said on stderr."""
-        facts = self._facts
+        header = self._header
         return self._line(
             to.Summary(
                 version=to.VERSION,
                 sessions=self._shown,
                 lost=dict(lost),
                 warnings=tuple(warnings),
-                kernel=facts.release,
-                machine=facts.machine,
-                mechanism=facts.mechanism,
-                tool_version=facts.tool_version,
+                kernel=header.release,
+                machine=header.machine,
+                mechanism=header.mechanism,
+                tool_version=header.tool_version,
             )
         )
 
@@ -216,15 +215,15 @@ class JsonRenderer:
         )
 
     def _result_of(self, number: int, register: int) -> to.Result:
-        return encode_result(self._facts.functions[number], register)
+        return encode_result(self._header.functions[number], register)
 
 
-def _reader(facts: StreamFacts, settings: Settings) -> ArgumentReader | None:
-    if not settings.args.capture or facts.arguments is None:
+def _reader(header: StreamHeader, settings: Settings) -> ArgumentReader | None:
+    if not settings.args.capture or header.arguments is None:
         return None
     from retsnoop_py.render.args.read import ArgumentReader
 
-    return ArgumentReader(facts.arguments, raw_pointers=settings.args.raw_pointers)
+    return ArgumentReader(header.arguments, raw_pointers=settings.args.raw_pointers)
 
 
 def _function(function: Function) -> to.Func:

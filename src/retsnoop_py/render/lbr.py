@@ -15,8 +15,7 @@ from typing import NamedTuple
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.places import Place, Places
-from retsnoop_py.session.branches import BranchRow
-from retsnoop_py.session.report import Report
+from retsnoop_py.session.report import BranchRow, Report
 from retsnoop_py.settings import StackSettings, SymbolizeMode
 from retsnoop_py.text import display_width, pad
 

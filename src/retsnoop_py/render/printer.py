@@ -10,8 +10,8 @@ from typing import TextIO
 
 from retsnoop_py.errors import OutputError
 from retsnoop_py.render.views import renderer
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.report import Report
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings
 from retsnoop_py.terminal import takes_more
 from retsnoop_py.text import printable
@@ -26,10 +26,10 @@ class Printer:
     written, BrokenPipeError if nobody reads it any more.
     """
 
-    def __init__(self, facts: StreamFacts, settings: Settings, out: TextIO, err: TextIO) -> None:
+    def __init__(self, header: StreamHeader, settings: Settings, out: TextIO, err: TextIO) -> None:
         self._out = out
         self._err = err
-        self._renderer = renderer(facts, settings, out)
+        self._renderer = renderer(header, settings, out)
         self._said: list[str] = []
         #: Whether a text is being written: it may be cut where that was interrupted.
         self._is_writing = False

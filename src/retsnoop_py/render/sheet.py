@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from retsnoop_py.session.trace import RowKind, Shape, TraceRow
+from retsnoop_py.session.model import RowKind, Shape, TraceRow
 from retsnoop_py.text import display_width, pad
 
 CALLS, RESULT, DURATION, SELF, CPU = "FUNCTION CALLS", "RESULT", "DURATION", "SELF", "CPU"

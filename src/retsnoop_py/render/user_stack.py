@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.places import Places
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.report import Report
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings, StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
 from retsnoop_py.text import display_width, pad, printable
@@ -51,9 +51,9 @@ class UserStackSection:
         return f"{_INDENT}{pad(row[0], symbol)}  {painted}{gap}{row[2]}".rstrip()
 
 
-def user_mode(facts: StreamFacts, settings: Settings) -> SymbolizeMode:
+def user_mode(header: StreamHeader, settings: Settings) -> SymbolizeMode:
     """Programs may have source lines where the kernel has none, and the run could do no other."""
     mode = settings.symbolize
-    if mode is SymbolizeMode.AUTO or (mode is facts.symbolize is SymbolizeMode.NONE):
+    if mode is SymbolizeMode.AUTO or (mode is header.symbolize is SymbolizeMode.NONE):
         return SymbolizeMode.INLINES
     return mode

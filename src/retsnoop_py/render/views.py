@@ -10,8 +10,8 @@ from retsnoop_py.render.block import BlockRenderer, Section
 from retsnoop_py.render.clock import Clock
 from retsnoop_py.render.marks import Marks
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.report import Report
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import OutputFormat, Settings, SymbolizeMode
 
 if TYPE_CHECKING:
@@ -31,27 +31,27 @@ class Renderer(Protocol):
         ...
 
 
-def renderer(facts: StreamFacts, settings: Settings, out: TextIO | None = None) -> Renderer:
+def renderer(header: StreamHeader, settings: Settings, out: TextIO | None = None) -> Renderer:
     """The renderer that ``settings`` ask for, for the stream ``out``, or for text as such."""
     if settings.views.format is OutputFormat.JSON:
         from retsnoop_py.render.jsonl import JsonRenderer
 
-        return JsonRenderer(facts, settings, out)
-    return _text_renderer(facts, settings, out)
+        return JsonRenderer(header, settings, out)
+    return _text_renderer(header, settings, out)
 
 
-def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO | None) -> BlockRenderer:
+def _text_renderer(header: StreamHeader, settings: Settings, out: TextIO | None) -> BlockRenderer:
     views = settings.views
     palette = Palette.of(out) if out is not None else Palette()
     marks = Marks.of(out, ascii_only=views.ascii)
-    mode = facts.symbolize if settings.symbolize is SymbolizeMode.AUTO else settings.symbolize
+    mode = header.symbolize if settings.symbolize is SymbolizeMode.AUTO else settings.symbolize
     sections: list[Section] = []
-    arguments = _arguments(facts, settings, marks)
-    origins = _origins(facts, settings, palette)
+    arguments = _arguments(header, settings, marks)
+    origins = _origins(header, settings, palette)
     if views.call_trace:
         from retsnoop_py.render.calls import CallsSection
 
-        sections.append(CallsSection(facts, views, palette, marks, arguments, origins))
+        sections.append(CallsSection(header, views, palette, marks, arguments, origins))
     if views.lbr is not None:
         from retsnoop_py.render.lbr import BranchSection
 
@@ -63,23 +63,23 @@ def _text_renderer(facts: StreamFacts, settings: Settings, out: TextIO | None) -
     if views.user_stack:
         from retsnoop_py.render.user_stack import UserStackSection, user_mode
 
-        sections.append(UserStackSection(settings.stacks, user_mode(facts, settings), palette))
-    clock = Clock(facts.realtime_offset_ns, facts.utc_offset_s)
-    return BlockRenderer(sections, facts.bpf, clock, palette)
+        sections.append(UserStackSection(settings.stacks, user_mode(header, settings), palette))
+    clock = Clock(header.realtime_offset_ns, header.utc_offset_s)
+    return BlockRenderer(sections, header.bpf, clock, palette)
 
 
-def _origins(facts: StreamFacts, settings: Settings, palette: Palette) -> OriginRows | None:
-    if not facts.paths:
+def _origins(header: StreamHeader, settings: Settings, palette: Palette) -> OriginRows | None:
+    if not header.paths:
         return None
     from retsnoop_py.render.origin import OriginRows
     from retsnoop_py.symbolize.paths import SourceTree
 
-    return OriginRows(facts.functions, palette, SourceTree(settings.source, facts.release))
+    return OriginRows(header.functions, palette, SourceTree(settings.source, header.release))
 
 
-def _arguments(facts: StreamFacts, settings: Settings, marks: Marks) -> ArgumentRows | None:
-    if not settings.args.capture or facts.arguments is None:
+def _arguments(header: StreamHeader, settings: Settings, marks: Marks) -> ArgumentRows | None:
+    if not settings.args.capture or header.arguments is None:
         return None
     from retsnoop_py.render.args.rows import ArgumentRows
 
-    return ArgumentRows(facts, settings.args, marks)
+    return ArgumentRows(header, settings.args, marks)

@@ -14,23 +14,29 @@ from typing import TYPE_CHECKING, Any
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.session.events import EventDecoder
-from retsnoop_py.session.layouts import Layout, layout_named
-from retsnoop_py.session.model import NO_EVENTS, Call, Events, MissedCalls, Session, SessionKind
-from retsnoop_py.session.parts import (
+from retsnoop_py.session.events import (
     NO_PARTS,
     Branches,
+    EventDecoder,
     Key,
     PartStore,
     SessionParts,
     read_branches,
     read_user_stack,
 )
-from retsnoop_py.session.trace import Earlier
+from retsnoop_py.session.layouts import Layout, layout_named
+from retsnoop_py.session.model import (
+    NO_EVENTS,
+    Call,
+    Earlier,
+    Events,
+    MissedCalls,
+    Session,
+    SessionKind,
+)
 
 if TYPE_CHECKING:
-    from retsnoop_py.session.arguments import Captured
-    from retsnoop_py.session.model import BranchRecords
+    from retsnoop_py.session.model import BranchRecords, Captured
     from retsnoop_py.symbolize.frames import UserAddress
 
 Batch = bytes | memoryview

@@ -6,22 +6,123 @@ A live run and a replay both come through here, so they show the same.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from retsnoop_py.errors import DataError, OutputError
 from retsnoop_py.session.caches import Symbol, SymbolCache, UserSymbol, UserSymbolCache
-from retsnoop_py.session.collector import Batch, Collector
-from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.session.filters import SessionFilter
+from retsnoop_py.session.collector import Batch, Collector, comm_text
 from retsnoop_py.session.losses import loss_summary, running_note
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.paths import KnownOrigins, Origin, OriginKey, Origins
 from retsnoop_py.session.report import Report, Reporter
+from retsnoop_py.session.results import error_of
 from retsnoop_py.session.stacks import is_inside
-from retsnoop_py.settings import Settings
+from retsnoop_py.session.stream_header import StreamHeader
+from retsnoop_py.settings import FilterSettings, Settings
 from retsnoop_py.symbolize.frames import Symbolizer, UserSymbolizer
+
+#: TASK_COMM_LEN - 1: the kernel cuts names to this many bytes.
+_COMM_BYTES = 15
+
+
+class SessionFilter:
+    """:class:`FilterSettings` as a test of sessions; without ``interim`` of ended ones.
+
+    The kernel side has decided on processes, duration and success already; the same conditions
+    are here so that a replay can narrow them. Error filters are only here. They look at every
+    recorded call of a failing session, as retsnoop's do, with these differences:
+
+    - a result counts by its own type: ``+22`` is not EINVAL, a pointer is 64 bits wide;
+    - NULL is an error of functions that return a pointer, whatever the upper half holds;
+    - a call that has not returned has no result.
+
+    Where an injected probe was hit is reported whatever the session's results are so far. A call
+    that still runs when tracing ends has neither failed nor succeeded: it is reported to who asks
+    for successes (``-S``), for calls that go on (``-I``) or for long ones (``-L``).
+    """
+
+    def __init__(self, settings: FilterSettings, *, interim: bool = True) -> None:
+        self._settings = settings
+        self._interim = interim
+        self._comms = frozenset(map(_as_comm, settings.comms))
+        self._deny_comms = frozenset(map(_as_comm, settings.deny_comms))
+        self._wants_running = settings.success or interim or bool(settings.longer_ns)
+        self._any_error = settings.allow_errors is None and not settings.deny_errors
+        self._any_failure = self._any_error and not (
+            settings.pids or settings.deny_pids or self._comms or self._deny_comms
+        )
+        self._longer_ns = settings.longer_ns
+
+    def accepts(self, session: Session) -> bool:
+        """Whether to report ``session``."""
+        kind = session.kind
+        if self._any_failure and kind is SessionKind.FINAL and session.is_error:
+            return not self._longer_ns or _duration_ns(session) >= self._longer_ns
+        settings = self._settings
+        if kind in (SessionKind.STITCH, SessionKind.PROBE) and not self._interim:
+            return False
+        if not self._is_followed(session):
+            return False
+        if settings.longer_ns and _duration_ns(session) < settings.longer_ns:
+            return False
+        if kind is SessionKind.PROBE:
+            return True
+        if kind is SessionKind.RUNNING:
+            return self._wants_running
+        if not session.is_error:
+            return settings.success
+        return self._any_error or self._accepts_errors(session)
+
+    def only_counts(self, session: Session) -> bool:
+        """Whether ``session`` is a call that still runs, and nobody asks for such."""
+        is_running = session.kind is SessionKind.RUNNING
+        return is_running and not self._wants_running and self._is_followed(session)
+
+    def _is_followed(self, session: Session) -> bool:
+        settings = self._settings
+        return _passes(session.tgid, settings.pids, settings.deny_pids) and _passes(
+            session.task_comm, self._comms, self._deny_comms
+        )
+
+    def _accepts_errors(self, session: Session) -> bool:
+        allow, deny = self._settings.allow_errors, self._settings.deny_errors
+        allowed = False
+        for call in session.calls:
+            error = error_of(call.function, call.result) if call.finished else None
+            if error is None:
+                continue
+            if error in deny:
+                return False
+            allowed = allowed or allow is None or error in allow
+        return allowed
+
+
+def accepts(session: Session, settings: FilterSettings) -> bool:
+    """Whether ``settings`` let ``session`` through; for many sessions, keep a filter."""
+    return SessionFilter(settings).accepts(session)
+
+
+def _passes(
+    value: object,
+    allow: tuple[object, ...] | frozenset[str],
+    deny: tuple[object, ...] | frozenset[str],
+) -> bool:
+    return value not in deny and (not allow or value in allow)
+
+
+def _duration_ns(session: Session) -> int:
+    """The entry function's latency; up to now where it has not returned."""
+    if session.calls and session.calls[0].finished:
+        return session.calls[0].latency_ns
+    return session.emit_ns - session.start_ns
+
+
+def _as_comm(name: str) -> str:
+    return comm_text(os.fsencode(name)[:_COMM_BYTES])
+
 
 #: Batches are worked on in parts of this many bytes: output starts early, memory stays small.
 _PART_BYTES = 1 << 16
@@ -44,7 +145,7 @@ class Sink(Protocol):
 
 
 #: Makes the sink of a stream when what is known of it, and what is to be shown, is settled.
-SinkMaker = Callable[[StreamFacts, Settings], Sink]
+SinkMaker = Callable[[StreamHeader, Settings], Sink]
 
 
 class Recorder(Protocol):
@@ -69,14 +170,14 @@ class Recorder(Protocol):
 class Pipeline:
     """Takes raw batches and hands their sessions to ``sink``, and what is missing.
 
-    ``settings`` says what to show, ``facts`` what the batches mean. Once as many sessions as
+    ``settings`` says what to show, ``header`` what the batches mean. Once as many sessions as
     ``stop_count`` allows have been shown, it is ``done``: what comes after them is neither shown
-    nor recorded. Raises DataError if the layouts in ``facts`` do not describe the records.
+    nor recorded. Raises DataError if the layouts in ``header`` do not describe the records.
     """
 
     def __init__(  # noqa: PLR0913 - where everything meets
         self,
-        facts: StreamFacts,
+        header: StreamHeader,
         settings: Settings,
         symbolizer: Symbolizer,
         sink: Sink,
@@ -84,14 +185,14 @@ class Pipeline:
         users: UserSymbolizer | None = None,
         origins: Origins | None = None,
     ) -> None:
-        self._collector = Collector(facts.functions, facts.layouts)
+        self._collector = Collector(header.functions, header.layouts)
         self._filter = SessionFilter(settings.filters, interim=settings.views.interim)
         self._symbols = SymbolCache(symbolizer)
         self._users = UserSymbolCache(users)
         self._origins = KnownOrigins(origins)
         self._reporter = Reporter(settings, self._symbols, self._users, self._origins)
         # else a replay may show the traced calls, and it is no wonder that there are no others
-        self._unwound = facts.views.call_stack and settings.views.call_stack
+        self._unwound = header.views.call_stack and settings.views.call_stack
         self._bare_stacks = 0
         self._exited: Counter[bool] = Counter()
         self._running: Counter[str] = Counter()

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.losses import losses_of
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.pipeline import Sink, SinkMaker
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings, VerdictSettings
 from retsnoop_py.text import counted
 
@@ -33,7 +33,7 @@ class Caught:
         self.errors: Counter[str] = Counter()
         self.lost: dict[str, int] = {}
         #: What the sessions are of; None before the run has begun.
-        self.facts: StreamFacts | None = None
+        self.header: StreamHeader | None = None
         self._settings = settings
         #: Failing sessions with this error in them, and those without any that is expected.
         self._having: Counter[int] = Counter()
@@ -42,9 +42,9 @@ class Caught:
     def sink(self, make_sink: SinkMaker) -> SinkMaker:
         """The same, and counted."""
 
-        def made(facts: StreamFacts, settings: Settings) -> Sink:
-            self.facts = facts
-            return _Counting(make_sink(facts, settings), self)
+        def made(header: StreamHeader, settings: Settings) -> Sink:
+            self.header = header
+            return _Counting(make_sink(header, settings), self)
 
         return made
 

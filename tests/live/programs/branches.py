@@ -22,7 +22,7 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.libbpf.reader import Reader
 from retsnoop_py.selection.select import select
 from retsnoop_py.session.collector import Collector
-from retsnoop_py.session.object_layouts import btf_layouts
+from retsnoop_py.session.layouts import btf_layouts
 from retsnoop_py.settings import (
     FilterSettings,
     Mechanism,

@@ -19,8 +19,7 @@ from retsnoop_py.probes.context import ContextPlanner
 from retsnoop_py.probes.spec import Probe, parse
 from retsnoop_py.render.args.node import inline
 from retsnoop_py.render.args.read import ArgumentReader
-from retsnoop_py.session.arguments import Captured, CapturedValue
-from retsnoop_py.session.model import EventKind
+from retsnoop_py.session.model import Captured, CapturedValue, EventKind
 
 BASE = 0xFFFFFFFF81000000
 FIELDS = """\

@@ -18,14 +18,14 @@ from retsnoop_py.recording.format import (
     FRAME_HEADER,
     FrameKind,
     encode_end,
-    encode_facts,
+    encode_header,
     encode_symbols,
     file_header,
     pack_frame,
 )
 from retsnoop_py.recording.reader import read_frames
 
-FACTS = pack_frame(FrameKind.FACTS, encode_facts(facts()))
+FACTS = pack_frame(FrameKind.FACTS, encode_header(facts()))
 RECORDS = pack_frame(FrameKind.RECORDS, failing_session())
 END = pack_frame(FrameKind.END, encode_end({}))
 
@@ -108,7 +108,7 @@ def test_frames_that_are_whole_but_make_no_sense_are_a_data_error(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_facts_that_make_no_sense_are_a_data_error(tmp_path: Path, data: st.DataObject) -> None:
-    values = msgspec.json.decode(encode_facts(facts()))
+    values = msgspec.json.decode(encode_header(facts()))
     where: object = values
     while True:
         keys = list(where) if isinstance(where, dict) else list(range(len(where)))  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ from retsnoop_py.recording.format import (
     FRAME_HEADER,
     FrameKind,
     checksum_of,
-    encode_facts,
+    encode_header,
     encode_symbols,
 )
 from retsnoop_py.settings import ArgSettings
@@ -53,7 +53,7 @@ def shown(path: Path, frames: list[Frame], view: str = "all") -> Shown:
 
 
 def facts_frame(**changes: object) -> Frame:
-    return Frame(FrameKind.FACTS, encode_facts(facts(**changes)))
+    return Frame(FrameKind.FACTS, encode_header(facts(**changes)))
 
 
 def session(**values: Any) -> Frame:

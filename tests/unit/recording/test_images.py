@@ -13,7 +13,7 @@ from tests.unit.session.records import INT, facts, function, printing, raw_sessi
 from retsnoop_py.errors import DataError
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.writer import RecordingWriter
-from retsnoop_py.session.facts import StreamFacts
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.kernel import KernelSymbolizer
 from retsnoop_py.symbolize.sources import KernelImages
@@ -21,7 +21,7 @@ from retsnoop_py.symbolize.sources import KernelImages
 PLACE = "boot/vmlinux-6.12.0-test"
 
 
-def live(tree, path: Path, mode: SymbolizeMode) -> tuple[StreamFacts, str]:
+def live(tree, path: Path, mode: SymbolizeMode) -> tuple[StreamHeader, str]:
     """A run on the little kernel that saw calls from all over it; its facts and its output."""
     kernel = tree.facts
     found = kernel.kallsyms.named("start_kernel")[0]

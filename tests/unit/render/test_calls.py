@@ -12,9 +12,8 @@ from tests.unit.session.records import INT, LONG, PTR, VOID, facts, function, se
 from retsnoop_py.render.calls import CallsSection
 from retsnoop_py.render.marks import ASCII, Marks
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.session.model import Event, EventKind, Events
+from retsnoop_py.session.model import Event, EventKind, Events, Tracer
 from retsnoop_py.session.report import Report
-from retsnoop_py.session.trace import Tracer
 from retsnoop_py.settings import ViewSettings
 
 NAMES = {

@@ -7,8 +7,7 @@ from tests.unit.session.records import session
 
 from retsnoop_py.render.lbr import BranchSection
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.session.branches import BranchRow, BranchView
-from retsnoop_py.session.report import Report
+from retsnoop_py.session.report import BranchRow, BranchView, Report
 from retsnoop_py.settings import StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 

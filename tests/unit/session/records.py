@@ -13,11 +13,10 @@ from typing import TextIO
 from retsnoop_py.kernel.flags import flags_for
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.render.printer import Printer
-from retsnoop_py.session.arguments import CapturedValue
-from retsnoop_py.session.facts import StreamFacts
 from retsnoop_py.session.layouts import RECORD_STRUCTS, Layout, Member
-from retsnoop_py.session.model import Call, EventKind, Session
+from retsnoop_py.session.model import Call, CapturedValue, EventKind, Session
 from retsnoop_py.session.pipeline import Pipeline, Recorder
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame, Symbolizer, UserSymbolizer
 
@@ -260,7 +259,7 @@ def symbols() -> Symbols:
     return Symbols(*SYMBOLS, sources=SOURCES)
 
 
-def facts(**changes: object) -> StreamFacts:
+def facts(**changes: object) -> StreamHeader:
     """Facts of a run that traced :data:`FUNCTIONS`, one hour ahead of UTC."""
     values: dict[str, object] = {
         "functions": FUNCTIONS,
@@ -269,7 +268,7 @@ def facts(**changes: object) -> StreamFacts:
         "utc_offset_s": 3600,
         "release": "6.12.107",
     }
-    return StreamFacts(**(values | changes))  # type: ignore[arg-type]
+    return StreamHeader(**(values | changes))  # type: ignore[arg-type]
 
 
 def session_part(kind: int, payload: bytes, cnt: int, start_ts: int = 10_000_000_000) -> bytes:
@@ -295,7 +294,7 @@ def raw_user_stack(*frames: tuple[int, str, int]) -> bytes:
 
 
 def printing(
-    stream: StreamFacts,
+    stream: StreamHeader,
     settings: Settings,
     symbolizer: Symbolizer,
     out: TextIO,

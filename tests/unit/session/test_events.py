@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Events and parts out of raw records, whole and damaged."""
+"""Events, captured arguments and other parts out of raw records, whole and damaged."""
 
 from __future__ import annotations
 
@@ -17,22 +17,39 @@ from tests.unit.session.records import (
     FUNCTIONS,
     KSTACK,
     LAYOUTS,
+    captured_item,
     facts,
+    failing_session,
     pack,
     printing,
+    raw_branches,
     raw_events,
+    raw_part,
     raw_session,
+    raw_user_stack,
+    session_part,
     symbols,
     traced_session,
 )
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.session.collector import Collector
-from retsnoop_py.session.events import EventDecoder
+from retsnoop_py.session.events import EventDecoder, Items, PartStore
 from retsnoop_py.session.layouts import Layout
-from retsnoop_py.session.model import NO_EVENTS, EventKind, Events, Session
-from retsnoop_py.session.parts import PartStore
+from retsnoop_py.session.model import (
+    NO_EVENTS,
+    Branch,
+    BranchRecords,
+    Captured,
+    CapturedValue,
+    EventKind,
+    Events,
+    Session,
+    SessionKind,
+)
+from retsnoop_py.session.pipeline import SessionFilter
 from retsnoop_py.settings import FilterSettings, OutputFormat, Settings, ViewSettings
+from retsnoop_py.symbolize.frames import UserAddress
 
 PART, EVENT = len(pack("rsn_part")), len(pack("rsn_event"))
 BEHIND = struct.Struct("<HBB")
@@ -194,3 +211,153 @@ def test_a_damaged_stream_is_shown_up_to_the_damage(
     assert all(line == line.rstrip() for line in lines)
     if form is OutputFormat.JSON:
         assert all(json.loads(line)["type"] for line in lines[:-1])
+
+
+VALUES = (
+    CapturedValue(b"\5" + bytes(7)),
+    CapturedValue(b"\1" * 8, b"text\0"),
+    CapturedValue(bytes(8)),
+    CapturedValue(b"\2" * 8, b"", 14),
+    CapturedValue(b"", b"", 28),
+    CapturedValue(b"\3" * 16),
+)
+
+
+def test_values_come_back_as_they_were_captured() -> None:
+    item = captured_item(VALUES, id=2, seq=7)
+    assert Items(LAYOUTS).read(item) == (7, Captured(4, 2, VALUES))
+
+
+def test_no_values() -> None:
+    assert Items(LAYOUTS).read(captured_item((), id=1, seq=3)) == (3, Captured(4, 1, ()))
+
+
+@given(st.data())
+def test_a_damaged_item_is_an_error_or_read(data: st.DataObject) -> None:
+    item = bytearray(captured_item(VALUES, id=2, seq=7))
+    for _ in range(data.draw(st.integers(1, 4))):
+        item[data.draw(st.integers(0, len(item) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(item)))
+    try:
+        Items(LAYOUTS).read(bytes(item[:cut]))
+    except DataError:
+        pass
+
+
+def test_a_session_has_what_was_captured_at_its_events() -> None:
+    head = {"start_ts": 10_000_000_000, "tid": 7}
+    part = raw_part(captured_item(VALUES, id=0, seq=1) + captured_item((), id=1, seq=2), **head)
+    (session,) = Collector(FUNCTIONS, LAYOUTS).feed(part + failing_session(parts=1))
+    assert session.args == {1: Captured(4, 0, VALUES), 2: Captured(4, 1, ())}
+
+
+def test_a_cut_item_in_a_part_is_damage() -> None:
+    item = captured_item(VALUES, id=0, seq=1)
+    short = struct.pack("<H", 24) + item[2:24]
+    part = raw_part(short, start_ts=10_000_000_000, tid=7)
+    with pytest.raises(DataError, match="do not fit"):
+        Collector(FUNCTIONS, LAYOUTS).feed(part + failing_session(parts=1))
+
+
+START = 10_000_000_000
+STITCH, PROBE, IGNORED = 16, 32, 8
+BUILD_ID = "ab" * 20
+
+
+def collect(*records: bytes) -> list[Session]:
+    collector = Collector(FUNCTIONS, LAYOUTS)
+    return [*collector.feed(b"".join(records)), *collector.rest()]
+
+
+def test_branches_are_those_of_the_next_record() -> None:
+    first, last = collect(
+        raw_branches((1, 2), (3, 4)),
+        failing_session(flags=1 | STITCH, parts=1),
+        failing_session(parts=1),
+    )
+
+    assert first.branches == BranchRecords(0, (Branch(1, 2), Branch(3, 4)))
+    assert last.branches is None
+
+
+def test_a_cpu_that_gave_no_branches_says_why() -> None:
+    (session,) = collect(raw_branches(error=2), failing_session(parts=1))
+
+    assert session.branches == BranchRecords(2)
+
+
+def test_a_user_stack_is_that_of_all_reports_of_the_session() -> None:
+    frames = ((1, BUILD_ID, 0x1234), (2, "", 0x7F0012345678), (0, "", 0))
+    sessions = collect(
+        raw_user_stack(*frames),
+        failing_session(flags=PROBE, parts=1),
+        failing_session(parts=1),
+    )
+
+    expected = (UserAddress(BUILD_ID, 0x1234), UserAddress("", 0x7F0012345678))
+    assert [session.user_stack for session in sessions] == [expected, expected]
+
+
+@pytest.mark.parametrize("kind", [3, 4])
+def test_what_is_no_whole_entry_is_left_out(kind: int) -> None:
+    (session,) = collect(session_part(kind, b"\1" * 47, 1), failing_session(parts=1))
+
+    assert len(session.branches.branches if session.branches else session.user_stack) == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"), [(1, SessionKind.FINAL), (17, SessionKind.STITCH), (32, SessionKind.PROBE)]
+)
+def test_a_record_tells_why_it_was_sent(flags: int, kind: SessionKind) -> None:
+    (session,) = collect(failing_session(flags=flags, depth=1))
+
+    assert session.kind is kind
+
+
+def test_reports_of_one_session_wait_for_their_own_parts() -> None:
+    events = raw_events(START, 7, *EVENTS[:3]), raw_events(START, 7, *EVENTS[3:], first=4)
+    sessions = collect(
+        failing_session(flags=1 | STITCH, depth=1, parts=1, last_seq=3),
+        failing_session(parts=2),
+        *events,
+    )
+
+    assert [session.kind for session in sessions] == [SessionKind.STITCH, SessionKind.FINAL]
+    assert [len(session.events.seqs) for session in sessions] == [3, len(EVENTS) - 3]
+
+
+def test_what_is_still_missing_at_the_end_is_done_without() -> None:
+    sessions = collect(
+        failing_session(flags=1 | STITCH, parts=1), failing_session(parts=2), raw_branches((1, 2))
+    )
+
+    assert [session.branches is None for session in sessions] == [False, True]
+
+
+def test_parts_of_an_ignored_session_are_forgotten() -> None:
+    sessions = collect(
+        raw_branches((1, 2)), failing_session(flags=IGNORED), failing_session(parts=1)
+    )
+
+    assert [session.branches for session in sessions] == [None]
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings", "reported"),
+    [
+        (STITCH, FilterSettings(), False),
+        (STITCH, FilterSettings(success=True), True),
+        (PROBE, FilterSettings(), True),
+        (PROBE, FilterSettings(deny_errors=frozenset({12})), True),
+        (PROBE, FilterSettings(deny_pids=(6,)), False),
+        (PROBE, FilterSettings(longer_ns=200_000), False),
+        (1 | STITCH, FilterSettings(deny_errors=frozenset({12})), False),
+    ],
+)
+def test_filters_of_errors_do_not_concern_hits_of_probes(
+    flags: int, settings: FilterSettings, reported: bool
+) -> None:
+    (session,) = collect(failing_session(flags=flags, depth=0))
+
+    assert SessionFilter(settings).accepts(session) is reported
+    assert not SessionFilter(settings, interim=False).accepts(session)

@@ -20,8 +20,8 @@ from retsnoop_py.render.args.decode import Decoder
 from retsnoop_py.render.args.node import CUT, Group, Leaf, Node, Plain, inline, plain_of
 from retsnoop_py.render.args.text import number, pointer
 from retsnoop_py.render.args.varargs import known_conversions, text_of, vararg
-from retsnoop_py.session.arguments import NO_ROOM, Captured, CapturedValue
-from retsnoop_py.session.model import EventKind, Session
+from retsnoop_py.session.events import NO_ROOM
+from retsnoop_py.session.model import Captured, CapturedValue, EventKind, Session
 
 __all__ = ["ArgumentReader", "Shown"]
 

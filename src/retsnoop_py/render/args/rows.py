@@ -11,9 +11,8 @@ from retsnoop_py.render.args.node import CUT, block, inline
 from retsnoop_py.render.args.read import ArgumentReader, Shown
 from retsnoop_py.render.args.text import cut_to
 from retsnoop_py.render.marks import Marks
-from retsnoop_py.session.facts import StreamFacts
-from retsnoop_py.session.model import Call, Session
-from retsnoop_py.session.trace import RowKind, Trace, TraceRow
+from retsnoop_py.session.model import Call, RowKind, Session, Trace, TraceRow
+from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import ArgMode, ArgSettings
 from retsnoop_py.text import printable
 
@@ -32,9 +31,9 @@ class Event(NamedTuple):
 class ArgumentRows:
     """Writes arguments as text. They are on a row of their call, or on lines below it."""
 
-    def __init__(self, facts: StreamFacts, settings: ArgSettings, marks: Marks) -> None:
+    def __init__(self, header: StreamHeader, settings: ArgSettings, marks: Marks) -> None:
         self.reader = ArgumentReader(
-            facts.arguments or ArgumentFacts(), raw_pointers=settings.raw_pointers
+            header.arguments or ArgumentFacts(), raw_pointers=settings.raw_pointers
         )
         self._settings = settings
         self._marks = marks

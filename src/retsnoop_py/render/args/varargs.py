@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from retsnoop_py.render.args.node import Leaf, Node
 from retsnoop_py.render.args.text import number, plain_text, pointer, quoted
-from retsnoop_py.session.arguments import CapturedValue
+from retsnoop_py.session.model import CapturedValue
 
 __all__ = ["conversions", "vararg"]
 

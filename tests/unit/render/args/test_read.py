@@ -20,8 +20,7 @@ from retsnoop_py.render.args.read import ArgumentReader
 from retsnoop_py.render.args.rows import ArgumentRows, Event
 from retsnoop_py.render.args.varargs import conversions
 from retsnoop_py.render.marks import ASCII, Marks
-from retsnoop_py.session.arguments import Captured, CapturedValue
-from retsnoop_py.session.model import EventKind, Session
+from retsnoop_py.session.model import Captured, CapturedValue, EventKind, Session
 from retsnoop_py.settings import ArgMode, ArgSettings
 
 TYPES = (

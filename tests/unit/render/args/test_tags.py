@@ -15,12 +15,11 @@ from retsnoop_py.kernel.arguments.semantics import Semantics, load_semantics
 from retsnoop_py.kernel.arguments.specs import Limits, by_prototype
 from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
-from retsnoop_py.recording.format import decode_facts, encode_facts
+from retsnoop_py.recording.format import decode_header, encode_header
 from retsnoop_py.render.args.decode import Decoder
 from retsnoop_py.render.args.node import Plain, inline
 from retsnoop_py.render.args.read import ArgumentReader
-from retsnoop_py.session.arguments import Captured, CapturedValue
-from retsnoop_py.session.model import EventKind
+from retsnoop_py.session.model import Captured, CapturedValue, EventKind
 
 ADDRESS = 0xFFFF888000001000
 Member = tuple[str, int, int]
@@ -95,7 +94,7 @@ class Kernel:
         btf, table = self.table(semantics)
         got = by_prototype(btf, func, "x86_64", Limits(), table).arguments
         told = ArgumentFacts((got,), (), tuple(table.types), tuple(table.tags))
-        read = decode_facts(encode_facts(facts(arguments=told))).arguments
+        read = decode_header(encode_header(facts(arguments=told))).arguments
         assert read == told
         subject = session(args={1: Captured(EventKind.ARGS, 0, values)})
         found = ArgumentReader(told).arguments(subject, 1)

@@ -10,7 +10,7 @@ from retsnoop_py.capture.load import OBJECTS
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.libbpf.object import BpfObject
-from retsnoop_py.session.object_layouts import btf_layouts
+from retsnoop_py.session.layouts import btf_layouts
 
 
 def object_btf() -> Btf:

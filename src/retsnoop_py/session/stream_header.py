@@ -30,7 +30,7 @@ class ModuleFacts(Value):
     build_id: str | None = None
 
 
-class StreamFacts(Value):
+class StreamHeader(Value):
     """The kernel, the functions traced and the settings of the run that makes the records.
 
     ``functions`` is indexed by the function id of the records. ``realtime_offset_ns`` is

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from tests.unit.session.records import ALLOC, FUNCTIONS, KSTACK, call, session, symbols
 
-from retsnoop_py.session.branches import BranchView, view_branches
 from retsnoop_py.session.model import Branch, BranchRecords, Session
+from retsnoop_py.session.report import BranchView, view_branches
 from retsnoop_py.settings import StackSettings, ViewSettings
 
 #: Newest first: two of tracing, then into and out of the innermost traced function.
