@@ -9,7 +9,7 @@ C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man site lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -30,7 +30,7 @@ build: ## everything up to a working .venv/bin/retsnoop-py
 demo: build ## catch the errors of failing bpf() calls, here or in a VM
 	@$(BIN)/python tests/demo.py
 
-test: lint test-unit test-golden test-python ## build, lint, all tests on all kernels and Pythons
+test: lint site test-unit test-golden test-python ## build, lint, the site, all tests on all kernels and Pythons
 	@$(MAKE) --no-print-directory test-live KERNEL="$(KERNELS)"
 
 test-unit: build ## tests of the parts; no privileges, no network
@@ -54,6 +54,9 @@ soak: build ## hours of rounds, sessions, kills and damaged input: make soak KER
 
 man: build ## man pages: build/man, where pip install takes them from
 	@$(BIN)/python -m retsnoop_py.cli.manual man build/man
+
+site: build ## the pages of docs/ as a site: build/site/index.html
+	@$(PYTHON) build.py site
 
 lint: build ## ruff, mypy --strict, import contracts, clang-format; BPF for x86_64 and arm64
 	@$(BIN)/ruff check .

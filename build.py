@@ -380,6 +380,35 @@ def _pip_install(python: Path) -> None:
     run([*pip, "--no-deps", "--no-build-isolation", "-e", "."])
 
 
+# --- site: docs/ as pages for a browser ---------------------------------------------------------
+
+
+def build_site() -> None:
+    """Make build/site of docs/ by Sphinx; a warning, such as of a link to nowhere, is an error.
+
+    Sphinx has an environment of its own: it brings thirty packages that nothing else here needs.
+    """
+    import tomllib
+
+    home = BUILD / "site-venv"
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = wanted["project"]["optional-dependencies"]["docs"]
+    stamp, value = home / "stamp", " ".join([platform.python_version(), *packages])
+    if not is_stamped(stamp, value):
+        say("pip", "what makes the site")
+        run([sys.executable, "-m", "venv", "--clear", "--without-pip", home])
+        pip = [str(VENV / "bin" / "python"), "-m", "pip", "--python", str(home / "bin" / "python")]
+        quietly = ("-q", "--disable-pip-version-check", "--no-compile")
+        run([*pip, "install", *quietly, *packages])
+        stamp.write_text(value)
+    say("site", "build/site")
+    # all pages anew: what another page says of one is not noticed otherwise
+    shutil.rmtree(BUILD / "site", ignore_errors=True)
+    strictly = ("-q", "-n", "-W", "--keep-going", "-E")
+    pages = (BUILD / "site-doctrees", ROOT / "docs", BUILD / "site")
+    run([str(home / "bin" / "sphinx-build"), *strictly, "-d", *map(str, pages)])
+
+
 # --- the command line ---------------------------------------------------------------------------
 
 
@@ -418,6 +447,7 @@ def parser() -> argparse.ArgumentParser:
     bpf = steps.add_parser("bpf", help="compile src/bpf/*.bpf.c into src/retsnoop_py/bpf")
     bpf.add_argument("--arch", help="x86_64 or arm64; another than this machine's: build/bpf only")
     steps.add_parser("venv", help="make .venv with retsnoop-py installed in place, and dev tools")
+    steps.add_parser("site", help="docs/ as a site below build/site; needs .venv")
     return top
 
 
@@ -432,7 +462,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 1
     options = parser().parse_args(argv)
-    steps = {"all": build_all, "deps": install_deps, "libbpf": libbpf_paths, "venv": build_venv}
+    steps = {
+        "all": build_all,
+        "deps": install_deps,
+        "libbpf": libbpf_paths,
+        "venv": build_venv,
+        "site": build_site,
+    }
     try:
         with locked():
             if options.step == "bpf":

@@ -25,8 +25,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 FOLDERS = [ROOT / name for name in ("src", "tests", "docs", "vmlinux")]
 PROGRAM = "retsnoop-py"
 COMMANDS = list(commands().values())
-#: Long options of docker, and of our benchmarks' and soak's own programs.
-FOREIGN = {"--cap-add", "--privileged", "--icount", "--write-docs", "--scale"}
+#: Long options of docker, of bpfsnoop, and of our benchmarks' and soak's own programs.
+FOREIGN = {"--filter-arg", "--cap-add", "--privileged", "--icount", "--write-docs", "--scale"}
 _FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?:^(?: {4,}).*\n)+", re.MULTILINE)
 _SPAN = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")

@@ -214,6 +214,25 @@ def _reference() -> Iterator[str]:
     for error in sorted(error_classes(), key=lambda one: one.exit_status):
         told = (error.__doc__ or "").partition("\n")[0]
         yield f"| {error.exit_status} | `{error.__name__}` | {_cell(told)} |"
+    yield from ("", "## The recording file", "", *_recording_file())
+
+
+def _recording_file() -> Iterator[str]:
+    """The format as the code that writes it says it."""
+    import inspect
+    import re
+
+    from retsnoop_py.recording import format as recording
+
+    about, _, drawn, told = (inspect.getdoc(recording) or "").split("\n\n")
+    yield from (about, "", "```", inspect.cleandoc(drawn), "```", "")
+    yield from (" ".join(told.split()), "", f"This is version {recording.VERSION}.", "")
+    yield from ("| kind | frame | payload |", "| --- | --- | --- |")
+    said = re.findall(r"#: (.*)\n +(\w+) = ", inspect.getsource(recording.FrameKind))
+    names = {name: text for text, name in said}
+    for kind in recording.FrameKind:
+        text = re.sub(r":\w+:`(\w+)`", r"`\1`", names[kind.name])
+        yield f"| {kind.value} | {kind.name} | {_cell(text)} |"
 
 
 def _option_table(entries: list[Entry]) -> Iterator[str]:
