@@ -244,9 +244,13 @@ def _choose(kernel: str, modules: Path | None, debug_info: bool) -> str | Kernel
 
 def _attend(machine: Machine, argv: list[str], timeout: float | None) -> int:
     """Run ``argv``, pass its output, input and signals on; gives its exit status."""
+    from retsnoop_py.vm.machine import BASE_ENV
+
     feed = not sys.stdin.isatty() if sys.stdin else False
     passed = ("TERM", "COLUMNS", "LINES", "NO_COLOR", "LC_ALL", "TZ")
     env = {name: os.environ[name] for name in passed if name in os.environ}
+    # so that `retsnoop-py` is found in the guest where it is not installed for everybody
+    env["PATH"] = f"{BASE_ENV['PATH']}:{Path(sys.argv[0]).resolve().parent}"
     command = machine.start(argv, env=env, live_stdin=feed)
     if feed:
         threading.Thread(target=_feed, args=(machine,), daemon=True).start()
