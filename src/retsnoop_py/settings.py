@@ -173,6 +173,10 @@ class Settings(Value):
     probes: tuple[str, ...] = ()
     #: Globs of functions through which the way of each call is followed.
     paths: tuple[str, ...] = ()
+    #: Follow the innermost function of each failing chain, once it was seen to fail.
+    pinpoint: bool = False
+    #: For that, run the command again so often at most.
+    reruns: int = 2
     #: More blocks of one function than this are not followed.
     max_blocks: int = 1000
     #: Stop after so many reported sessions, and after so many ns of tracing; 0 for neither.
@@ -202,3 +206,8 @@ class Settings(Value):
     verdict: VerdictSettings = VerdictSettings()
     #: Where what came of the run is written as JSON.
     summary: Path | None = None
+
+    @property
+    def follows(self) -> bool:
+        """Whether calls are followed block by block."""
+        return bool(self.paths) or self.pinpoint

@@ -103,7 +103,9 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
     * ``command``: run this, and trace it and what it starts; ``user``: as this user
     * ``duration``: end after so long
     * ``inject_probe``, also ``inject``: probes to show hits of
-    * ``path``: functions to follow block by block, of no more than ``max_blocks`` blocks
+    * ``path``: functions to follow block by block, of no more than ``max_blocks`` blocks;
+      ``pinpoint``: the innermost ones of chains that failed, with ``command`` by running that again
+      ``reruns`` times at most
     * ``output``: write a recording
     * ``max_functions``: refuse more (10,000)
     * ``no_system_changes``: leave /sys/kernel/rcu_expedited alone
@@ -117,6 +119,8 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
     inject: Texts
     path: Texts
     max_blocks: int
+    pinpoint: bool
+    reruns: int
     output: str | PathLike[str]
     max_functions: int
     no_system_changes: bool

@@ -127,7 +127,7 @@ def load(
             configure_arguments(
                 obj, settings.args, plan, settings.bpf.sessions_size, len(captures.probes)
             )
-        if settings.paths:
+        if settings.follows:
             from retsnoop_py.capture.paths import configure_paths
 
             configure_paths(obj, settings.bpf.sessions_size)
@@ -168,7 +168,7 @@ def _choose_programs(
         from retsnoop_py.attach.injected import programs_of
 
         wanted |= programs_of(probes)
-    if settings.paths:
+    if settings.follows:
         wanted.add("rsn_block")
     namer = choose_program(obj)
     if namer:
@@ -222,7 +222,7 @@ def _configure(obj: BpfObject, settings: Settings, *, is_perf: bool) -> None:
         events.set_max_entries(room)
         obj.set_global(".rodata", "wake_bytes", min(room // 4, _WAKE_BYTES))
     obj.map("sessions").set_max_entries(settings.bpf.sessions_size)
-    if settings.views.call_trace or settings.args.capture or settings.paths:
+    if settings.views.call_trace or settings.args.capture or settings.follows:
         obj.map("logs").set_max_entries(settings.bpf.sessions_size)
     for name, is_used in (
         ("interims", settings.views.interim),

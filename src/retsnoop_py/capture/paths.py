@@ -88,7 +88,7 @@ class PathProbes:
         return list(found)
 
     def read(self, ids: Sequence[int], max_blocks: int) -> None:
-        """Read the code of functions; before anything is attached, which changes it.
+        """Read the code of functions.
 
         Raises PrivilegeError or UnavailableError where the kernel's code cannot be read.
         """
@@ -100,11 +100,11 @@ class PathProbes:
             try:
                 paths = read_paths(self._facts, function, source)
             except RetsnoopError as error:
-                self.said.append(f"--path: {function.label}: {error.message}")
+                self.said.append(f"{function.label}: {error.message}")
                 continue
             if len(paths.graph.blocks) > max_blocks:
                 self.said.append(
-                    f"--path: {function.label} has {len(paths.graph.blocks)} blocks, more than "
+                    f"{function.label} has {len(paths.graph.blocks)} blocks, more than "
                     f"{max_blocks}: --max-blocks {len(paths.graph.blocks)} follows it"
                 )
                 continue
@@ -140,6 +140,11 @@ class PathProbes:
                     f"the kernel takes no probe in {paths.function.label}",
                     "choose another function",
                 )
+
+    def follows(self, number: int) -> bool:
+        """Whether a function, by its id, is followed."""
+        paths = self._followed.get(number)
+        return paths is not None and bool(paths.probed)
 
     def origin(self, path: Path) -> Origin | None:
         """See :class:`retsnoop_py.session.paths.Origins`."""

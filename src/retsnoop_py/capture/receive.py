@@ -30,12 +30,15 @@ from retsnoop_py.value import Value, replace
 if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes
     from retsnoop_py.capture.paths import PathProbes
+    from retsnoop_py.capture.pinpoint import Pinpoint
     from retsnoop_py.capture.running import RunningCalls
     from retsnoop_py.capture.stream import Stream
 
 #: How long to wait for records before looking at signals and the command, in ms.
 _WAIT_MS = 100
 _WAIT_COMMAND_MS = 20
+#: After so many waits without a record there are none: the reader comes by ten times a second.
+_SETTLED = 3
 #: So many bytes of records are printed in a moment.
 _LITTLE = 1 << 20
 _PATIENCE = "Still detaching. One more signal ends retsnoop-py at once.\n"
@@ -58,6 +61,7 @@ class Hooks(Value):
     #: By their ids.
     functions: tuple[Function, ...]
     paths: PathProbes | None = None
+    pinpoint: Pinpoint | None = None
 
     def misses(self, before: Sequence[Miss]) -> Misses:
         """Calls that no program saw, but for those of ``before``; to be had before detaching."""
@@ -100,7 +104,8 @@ class Hooks(Value):
 class Reception:
     """Receives and shows what ``hooks`` bring, until it is enough, or somebody says stop.
 
-    ``command`` is let go in between; ``open_stream`` gives where the records go.
+    ``command`` is let go in between; ``open_stream`` gives where the records go; ``again`` the
+    command once more, where ``--pinpoint`` has it run again.
     """
 
     def __init__(
@@ -110,12 +115,14 @@ class Reception:
         hooks: Hooks,
         command: Command | None,
         open_stream: Callable[[], AbstractContextManager[Stream]],
+        again: Callable[[], Command],
     ) -> None:
         self._settings = settings
         self._signals = signals
         self._hooks = hooks
         self._command = command
         self._open_stream = open_stream
+        self._again = again
         self._ended = self._detaching = False
         self._before: Sequence[Miss] = ()
         self._misses = Misses()
@@ -195,7 +202,8 @@ class Reception:
                 self._command.release()
                 stream.see(self._hooks.loaded.ids.proc_id(self._command.pid))
             yield from self._rest()
-            yield from self._read_until_stopped(stream)
+            yield from self._read_until_stopped(stream, self._command)
+            yield from self._run_again(stream)
         finally:
             with self._signals.held():
                 self._end()
@@ -209,8 +217,49 @@ class Reception:
         with self._signals.held():
             self._detach()
 
-    def _read_until_stopped(self, stream: Stream) -> Iterator[None]:
-        command, stopping = self._command, self._signals.stopping
+    def _run_again(self, stream: Stream) -> Iterator[None]:
+        """Run the command again while there are failures of which more can be had that way."""
+        pinpoint = self._hooks.pinpoint
+        if pinpoint is None or self._command is None:
+            return
+        for number in range(self._settings.reruns):
+            yield from self._settle(stream)
+            if not pinpoint.is_waiting or stream.done or self._signals.stopping():
+                return
+            pinpoint.only_news = True
+            messages.say(f"--pinpoint: run {number + 2} of the command, for the lines.")
+            with self._again() as command:
+                self._hooks.loaded.add_to_tree(command.pid)
+                command.release()
+                stream.see(self._hooks.loaded.ids.proc_id(command.pid))
+                yield from self._read_until_stopped(stream, command)
+        yield from self._settle(stream)
+        if pinpoint.is_waiting and not self._signals.stopping():
+            messages.say("--pinpoint: what has no line did not fail again in the same way.")
+
+    def _settle(self, stream: Stream) -> Iterator[None]:
+        """Show what the kernel's buffer holds, and follow what was seen to fail."""
+        empty = 0
+        while empty < _SETTLED and not self._signals.stopping():
+            data = self._reader.take(_WAIT_MS)
+            empty = 0 if data else empty + 1
+            for _ in stream.parts(data or b""):
+                yield from self._rest()
+        self._pinpoint()
+
+    def _pinpoint(self) -> None:
+        """Follow what was seen to fail; a signal's action must not meet a half of that."""
+        pinpoint = self._hooks.pinpoint
+        if pinpoint is None or self._ended:
+            return
+        with self._signals.postponed():
+            pinpoint.follow()
+        for text in pinpoint.said:
+            messages.warn(text)
+        pinpoint.said.clear()
+
+    def _read_until_stopped(self, stream: Stream, command: Command | None) -> Iterator[None]:
+        stopping = self._signals.stopping
         wait_ms = _WAIT_COMMAND_MS if command is not None else _WAIT_MS
         limit_ns = self._settings.stop_after_ns
         deadline = time.monotonic() + (limit_ns / 1e9 if limit_ns else math.inf)
@@ -218,6 +267,7 @@ class Reception:
             data = self._reader.take(int(min(wait_ms, left * 1000 + 1)))
             for _ in stream.parts(data or b""):
                 yield from self._rest()
+            self._pinpoint()
             if stream.done or (command is not None and command.ended()):
                 return
 

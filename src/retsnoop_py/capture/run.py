@@ -133,6 +133,11 @@ def _open_recording(path: Path | None) -> Iterator[RecordingWriter | None]:
 def _held(settings: Settings, stack: ExitStack) -> Command | None:
     if not settings.command:
         return None
+    return stack.enter_context(_command(settings, quiet=settings.quiet_command))
+
+
+def _command(settings: Settings, *, quiet: bool) -> Command:
+    """The command, to be entered; ``quiet``: nobody sees what it writes."""
     # a program that reads JSON cannot tell what is not ours
     aside = settings.views.format is OutputFormat.JSON
     user = None
@@ -140,8 +145,7 @@ def _held(settings: Settings, stack: ExitStack) -> Command | None:
         from retsnoop_py.capture.user import find_user
 
         user = find_user(settings.user)
-    quiet = settings.quiet_command
-    return stack.enter_context(Command(settings.command, aside=aside, quiet=quiet, user=user))
+    return Command(settings.command, aside=aside, quiet=quiet, user=user)
 
 
 def choose(settings: Settings, *, loading: bool = False) -> Target:
@@ -183,7 +187,14 @@ def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> Generator[No
     signals.patience = _PATIENCE
     hooks = _attach(run, plan, features)
     signals.patience = ""
-    reception = Reception(settings, signals, hooks, command, lambda: _open_stream(run, hooks))
+    reception = Reception(
+        settings,
+        signals,
+        hooks,
+        command,
+        lambda: _open_stream(run, hooks),
+        lambda: _command(settings, quiet=True),
+    )
     try:
         messages.attached(settings, hooks.attached, plan, time.monotonic() - started)
         if hooks.injected:
@@ -208,7 +219,14 @@ def _open_stream(run: _Run, hooks: Hooks) -> Iterator[Stream]:
     recorder = WholeRecorder(run.recorder, run.signals.held) if run.recorder else None
     settings = replace(run.settings, filters=hooks.loaded.filters)
     with open_stream(
-        settings, run.target, by, hooks.loaded, recorder, run.make_sink, hooks.paths
+        settings,
+        run.target,
+        by,
+        hooks.loaded,
+        recorder,
+        run.make_sink,
+        hooks.paths,
+        hooks.pinpoint.see if hooks.pinpoint else None,
     ) as stream:
         for text in run.warnings:
             stream.warn(text)
@@ -260,12 +278,17 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
         )
         injected = paths = None
         try:
-            paths = _read_paths(run, plan) if settings.paths else None
+            paths = _read_paths(run, plan) if settings.follows else None
             injected = _inject(probes, context) if probes else None
             attached = attach(plan, context)
             if paths:
                 paths.attach(context)
-            return Hooks(loaded, attached, context, injected, plan.functions, paths)
+            pinpoint = None
+            if paths and settings.pinpoint:
+                from retsnoop_py.capture.pinpoint import Pinpoint
+
+                pinpoint = Pinpoint(plan.functions, paths, context, settings.max_blocks)
+            return Hooks(loaded, attached, context, injected, plan.functions, paths, pinpoint)
         except BaseException:
             if paths:
                 paths.close()
@@ -287,7 +310,8 @@ def _read_paths(run: _Run, plan: AttachPlan) -> PathProbes:
         paths.close()
         raise
     for text in paths.said:
-        messages.warn(text)
+        messages.warn(f"--path: {text}")
+    paths.said.clear()
     return paths
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from retsnoop_py.recording.writer import RecordingWriter
     from retsnoop_py.session.caches import Symbol, UserSymbol
     from retsnoop_py.session.collector import Batch
+    from retsnoop_py.session.model import Session
     from retsnoop_py.session.paths import Origin, OriginKey, Origins
     from retsnoop_py.symbolize.user import ProcessSymbolizer
 
@@ -121,6 +122,7 @@ def open_stream(  # noqa: PLR0913 - all that a run has comes together here
     recorder: WholeRecorder | None,
     make_sink: SinkMaker,
     origins: Origins | None = None,
+    accept: Callable[[Session], bool] | None = None,
 ) -> Iterator[Stream]:
     """The stream of a run whose functions are attached, by ``mechanism`` in words."""
     with ExitStack() as stack:
@@ -130,9 +132,15 @@ def open_stream(  # noqa: PLR0913 - all that a run has comes together here
         if recorder is not None:
             recorder.start(header)
         users = stack.enter_context(_users(settings)) if settings.views.user_stack else None
+<<<<<<< HEAD
         sink = make_sink(header, settings)
         pipeline = Pipeline(header, settings, symbolizer, sink, recorder, users, origins)
         stream = Stream(header, pipeline, users)
+=======
+        sink = make_sink(facts, settings)
+        pipeline = Pipeline(facts, settings, symbolizer, sink, recorder, users, origins, accept)
+        stream = Stream(facts, pipeline, users)
+>>>>>>> 0691d1f (trace: --pinpoint says by which condition each failing chain failed, without naming a function)
         yield stream
         for text in (*target.image_warnings, *(users.warnings if users else ())):
             stream.warn(text)
@@ -171,7 +179,7 @@ def _stream_header(
         arguments=target.captures.facts if target.captures else None,
         bpf=settings.bpf,
         symbolize=target.symbolize,
-        paths=settings.paths,
+        paths=settings.paths or (("*",) if settings.pinpoint else ()),
     )
 
 

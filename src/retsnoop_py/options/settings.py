@@ -31,6 +31,11 @@ def trace_settings(words: Words) -> Settings:
             f"-p {pids[0]} with a command: of a command only its own processes are traced",
             "leave out -p; or leave out -- CMD, and run CMD elsewhere",
         )
+    if words.text("reruns") is not None and not words.has("pinpoint"):
+        raise UsageError(
+            "--reruns says how often CMD may run again, and nothing has it run again",
+            "add --pinpoint",
+        )
     features = views.debug(words.texts("debug"))
     trace, call_stack = words.has("trace"), words.has("call-stack")
     # a trace without -E is of all calls, stacks are of failures

@@ -353,6 +353,15 @@ OPTIONS: tuple[Option, ...] = (
         complete=complete_function,
     ),
     Option(
+        ("--pinpoint",),
+        Takes.FLAG,
+        "Say by which condition each distinct chain failed: the innermost function of a chain is "
+        "followed once it has failed, so its next failure tells. With -- CMD, CMD IS RUN AGAIN, at "
+        "most --reruns times, and only what is new of that is shown.",
+        panel=RUN_MODE,
+        place="pinpoint",
+    ),
+    Option(
         ("--max-blocks",),
         Takes.ONE,
         "Do not follow functions of more blocks than this (1000).",
@@ -372,10 +381,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--reruns",),
         Takes.ONE,
-        "Run CMD again this often at most (2); 0: run it once, and say what can be said from that.",
+        "For why and --pinpoint: run CMD again this often at most (2); 0: run it once, and say "
+        "what can be said from that.",
         panel=RUN_MODE,
         metavar="N",
-        commands=("why",),
+        place="reruns",
+        read=values.reruns,
+        commands=("trace", "why"),
     ),
     Option(
         ("-B", "--lbr"),

@@ -33,6 +33,10 @@ __all__ = [
 _PT_LOAD = 1
 _HEADER_BYTES = 64
 _SEGMENT = struct.Struct("=IIQQQQQQ")
+#: What a function may begin with, and how ftrace calls from it and leaves it when it does not.
+_ENDBR64 = b"\xf3\x0f\x1e\xfa"
+_CALL = b"\xe8"
+_NOP = b"\x0f\x1f\x44\x00\x00"
 #: No function of a kernel is longer, in bytes.
 _MAX_FUNCTION = 1 << 18
 
@@ -176,11 +180,24 @@ def read_function(symbol: Symbol, symbols: Kallsyms, source: CodeSource) -> Func
     # of namesakes nobody can tell whose the cold parts are
     for one in (symbol, *(cold if len(cold) == 1 else ())):
         code = source.read(one.address, min(one.size, _MAX_FUNCTION))
+        if one is symbol:
+            code = _without_tracer(code)
         if code:
             parts.append(Part(one.address, code))
     if not parts or parts[0].address != symbol.address:
         return None
     return FunctionCode(symbol.name, symbol.module, tuple(parts))
+
+
+def _without_tracer(code: bytes) -> bytes:
+    """The code of a function without the call of the tracer that hooks it: a NOP again.
+
+    Of its own it calls nothing first; a function that cannot be hooked is not followed.
+    """
+    at = len(_ENDBR64) if code.startswith(_ENDBR64) else 0
+    if code[at : at + 1] != _CALL:
+        return code
+    return code[:at] + _NOP + code[at + len(_NOP) :]
 
 
 def having_number(

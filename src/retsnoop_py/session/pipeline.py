@@ -184,6 +184,7 @@ class Pipeline:
         recorder: Recorder | None = None,
         users: UserSymbolizer | None = None,
         origins: Origins | None = None,
+        accept: Callable[[Session], bool] | None = None,
     ) -> None:
         self._collector = Collector(header.functions, header.layouts)
         self._filter = SessionFilter(settings.filters, interim=settings.views.interim)
@@ -198,6 +199,8 @@ class Pipeline:
         self._running: Counter[str] = Counter()
         self._missing_calls = 0
         self._settings = settings
+        #: Is told of each session that is to be shown, and has the last word.
+        self._accept = accept
         self._recorder = recorder
         self._sink = sink
         #: 74 once the recording could not be written, else 0: for a run that ends well otherwise.
@@ -339,7 +342,7 @@ class Pipeline:
         for session in sessions:
             if session.exiting or session.missed or session.kind is not SessionKind.FINAL:
                 self._count(session)
-            if not self._is_shown(session):
+            if not self._is_shown(session) or (self._accept and not self._accept(session)):
                 self._reporter.pass_over(session)
                 continue
             report = self._reporter.report(session)
