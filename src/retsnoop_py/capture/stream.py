@@ -132,15 +132,9 @@ def open_stream(  # noqa: PLR0913 - all that a run has comes together here
         if recorder is not None:
             recorder.start(header)
         users = stack.enter_context(_users(settings)) if settings.views.user_stack else None
-<<<<<<< HEAD
         sink = make_sink(header, settings)
-        pipeline = Pipeline(header, settings, symbolizer, sink, recorder, users, origins)
+        pipeline = Pipeline(header, settings, symbolizer, sink, recorder, users, origins, accept)
         stream = Stream(header, pipeline, users)
-=======
-        sink = make_sink(facts, settings)
-        pipeline = Pipeline(facts, settings, symbolizer, sink, recorder, users, origins, accept)
-        stream = Stream(facts, pipeline, users)
->>>>>>> 0691d1f (trace: --pinpoint says by which condition each failing chain failed, without naming a function)
         yield stream
         for text in (*target.image_warnings, *(users.warnings if users else ())):
             stream.warn(text)
