@@ -65,11 +65,13 @@ static __always_inline struct path_ring *block_ring(struct session *s, __u64 tas
 		rings->start_ts = s->rec.start_ts;
 		rings->task = task;
 		for (int i = 0; i < PATH_CALLS; i++)
-			rings->rings[i].cnt = 0;
+			rings->rings[i].cnt = rings->rings[i].seq = 0;
 	}
 	ring = path_ring_at(rings, depth);
-	if (ring->seq != slot->seq)
+	if (ring->seq != slot->seq) {
+		ring->taken = ring->seq > slot->seq;
 		ring->cnt = 0;
+	}
 	ring->seq = slot->seq;
 	return ring;
 }

@@ -10,7 +10,7 @@
 #include "log.bpf.h"
 
 enum {
-	PATH_CALLS = 4, /* rings of a session; a call's is that of its depth, modulo */
+	PATH_CALLS = 16, /* rings of a session; a call's is that of its depth, modulo */
 	PATH_NO_REGISTER = 0xff,
 };
 
@@ -41,6 +41,7 @@ struct path_probe {
 struct path_ring {
 	__u32 seq; /* of the call */
 	__u32 cnt; /* hits, those that were overwritten included */
+	__u64 taken; /* from the call, by one that it made: hits before are lost */
 	struct rsn_hit hits[RSN_PATH_HITS];
 };
 
@@ -106,7 +107,7 @@ static __noinline int path_log(void *ctx, struct session *s, __s64 result)
 	item->cnt = cnt;
 	item->id = slot_at(s, depth)->func_id;
 	item->seq = ring->seq;
-	item->earlier = ring->cnt - cnt;
+	item->earlier = ring->cnt - cnt + ring->taken;
 	item->result = result;
 	bpf_probe_read_kernel(item + 1, size, ring->hits);
 	ring->cnt = 0;

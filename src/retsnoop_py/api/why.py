@@ -514,7 +514,12 @@ class _Explanation:
 
 
 def _gives(inner: to.Call, origin: to.Origin) -> bool:
-    """Whether what a call returned is what ``inner``, which it called, gave."""
+    """Whether what a call returned is what ``inner``, which it called, gave.
+
+    Where its way does not tell, that both returned the same error has to do.
+    """
+    if origin.made == "unknown":
+        return inner.result is not None and inner.result.error == origin.result.error
     if origin.made != "callee":
         return False
     name = inner.function.name.partition(".")[0]

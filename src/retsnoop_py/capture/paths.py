@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PathProbes", "configure_paths"]
 
-#: Sessions whose ways are kept at a time, of 6 KiB each.
-_SESSIONS = 1024
+#: Sessions whose ways are kept at a time, of 25 KiB each.
+_SESSIONS = 512
 #: Bytes of an item of the log: its header and 64 hits.
 _ITEM_BYTES = 24 + 64 * 24
 
