@@ -53,6 +53,8 @@ DEBIAN_PACKAGES = (
     ("zstd", "unpacks kernel modules"),
     ("mmdebstrap", "make test-python runs the newest Python in a chroot"),
     ("crun", "starts the container of a live test"),
+    ("zsh", "a test presses TAB in it"),
+    ("fish", "a test presses TAB in it"),
 )
 
 LIBBPF_VERSION = "1.5.0"

@@ -37,11 +37,14 @@ def run() -> int:
     if action != "complete" or shell not in _SHELLS:
         return _by_typer()
     args, incomplete = _asked(shell)
-    if args[:1] == ["vm"]:
+    asked = _of_vm(args, incomplete) if args[:1] == ["vm"] else candidates(args, incomplete)
+    if asked is None:
         return _by_typer()
-    found = list(candidates(args, incomplete))
+    found = list(asked)
     if shell == "fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return 0 if found else 1
+    if shell == "bash":
+        found = _behind_colon(found, incomplete)
     text = _FORMS[shell](found)
     if text:
         print(text)
@@ -57,8 +60,7 @@ def candidates(args: Sequence[str], incomplete: str) -> Iterator[Candidate]:
     command = command_of(name)
     waiting, start, begun = _waiting(command, rest, incomplete)
     if waiting is not None:
-        for value in waiting.complete(begun) if waiting.complete else ():
-            yield Candidate(start + value)
+        yield from (Candidate(start + value) for value in _values(waiting, begun, rest))
     elif incomplete.startswith("-"):
         yield from _options(command, incomplete)
     else:
@@ -68,6 +70,21 @@ def candidates(args: Sequence[str], incomplete: str) -> Iterator[Candidate]:
         argument = command.argument
         if argument is not None and argument.complete is not None:
             yield from map(Candidate, argument.complete(incomplete))
+
+
+def _values(option: Option, begun: str, words: Sequence[str]) -> Sequence[str]:
+    if option.complete_among is not None:
+        return option.complete_among(begun, words)
+    return option.complete(begun) if option.complete is not None else ()
+
+
+def _of_vm(args: Sequence[str], incomplete: str) -> Iterator[Candidate] | None:
+    """Kernels, which are what is asked for most; None: typer knows."""
+    if args[-1] == "--kernel" or (args[1:2] == ["fetch"] and not incomplete.startswith("-")):
+        from retsnoop_py.options.table import HOST, complete_kernels
+
+        return (Candidate(one) for one in complete_kernels(incomplete) if one != HOST)
+    return None
 
 
 def _about(name: str) -> str:
@@ -142,12 +159,36 @@ def _asked(shell: str) -> tuple[list[str], str]:
     if shell == "bash":
         words = _split(os.environ.get("COMP_WORDS", ""))
         at = int(os.environ.get("COMP_CWORD", "0"))
-        return words[1:at], words[at] if at < len(words) else ""
+        *before, incomplete = _rejoined([*words[1:at], words[at] if at < len(words) else ""])
+        return before, incomplete
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
     words = _split(line)[1:]
     if words and not line.endswith(" "):
         return words[:-1], words[-1]
     return words, ""
+
+
+def _rejoined(words: Sequence[str]) -> list[str]:
+    """The words as they were typed: bash makes three of ``tp:sched``, and two of ``:kernel``."""
+    found: list[str] = []
+    is_open = False
+    for word in words:
+        if word == ":" and found and not found[-1].startswith("-"):
+            found[-1] += word
+            is_open = True
+        elif is_open or (word and found and found[-1] == ":"):
+            found[-1] += word
+            is_open = False
+        else:
+            found.append(word)
+    return found
+
+
+def _behind_colon(found: Sequence[Candidate], incomplete: str) -> list[Candidate]:
+    """What bash replaces is what stands behind the last colon."""
+    known = incomplete.rpartition(":")
+    start = len(known[0] + known[1])
+    return [Candidate(one.text[start:], one.help) for one in found]
 
 
 def _split(line: str) -> list[str]:

@@ -62,6 +62,27 @@ _HERE = HOST
 _GROWTH = 10.0
 
 
+def complete(incomplete: str) -> list[str]:
+    """Objects by their suffix, for the shell; without any it offers files."""
+    from retsnoop_py.options.live import files_named
+
+    return files_named(incomplete, ".o")
+
+
+def complete_program(incomplete: str, words: Sequence[str]) -> list[str]:
+    """Programs of the objects on the line, for the shell."""
+    from retsnoop_py.options.live import object_symbols
+
+    return [name for name in object_symbols(words) if name.startswith(incomplete)]
+
+
+def complete_map(incomplete: str, words: Sequence[str]) -> list[str]:
+    """Maps of the objects on the line, for the shell."""
+    from retsnoop_py.options.live import object_symbols
+
+    return [name for name in object_symbols(words, ".maps") if name.startswith(incomplete)]
+
+
 #: Of this command alone: those behind --on in the help, and those behind --timeout.
 _FIRST = (
     Option(
@@ -71,6 +92,7 @@ _FIRST = (
         metavar="NAME",
         panel=TARGETING,
         commands=("load",),
+        complete_among=complete_program,
     ),
     Option(
         ("--map",),
@@ -79,6 +101,7 @@ _FIRST = (
         metavar="NAME",
         panel=TARGETING,
         commands=("load",),
+        complete_among=complete_map,
     ),
     Option(
         ("--set",),
@@ -433,7 +456,7 @@ def _status(
 COMMAND = Command(
     request=request,
     options=(_ROWS["on"], *_FIRST, *_RUNNING, *_THEN, *_REST),
-    argument=Argument("OBJECT...", help="Compiled BPF objects.", many=True),
+    argument=Argument("OBJECT...", help="Compiled BPF objects.", many=True, complete=complete),
     name="retsnoop-py load",
     synopsis="OBJECT... [OPTIONS]",
     text=_TEXT,

@@ -7,7 +7,6 @@ or a broken pipe during a trace is never taken for a mistake on the command line
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from retsnoop_py.cli.declare import Command
 
 PROGRAM = "retsnoop-py"
-_COMPLETE = "_RETSNOOP_PY_COMPLETE"
 
 
 class Job(Value):
@@ -72,10 +70,6 @@ def _work(job: Job, before_work: Callable[[], None]) -> int:
 
 def _job(words: list[str]) -> Job:
     """Understand the command line."""
-    if os.environ.get(_COMPLETE):
-        from retsnoop_py.cli import completion
-
-        return Job(completion.run)
     name = words[0] if words else ""
     if name == "vm":
         return Job(lambda: _vm(words[1:]), verbose=2 if "-vv" in words else 0)

@@ -76,11 +76,9 @@ def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> in
 
 def complete(incomplete: str) -> list[str]:
     """Recordings by the suffix people give them, for the shell; without any it offers files."""
-    from glob import escape
+    from retsnoop_py.options.live import files_named
 
-    home, slash, begun = incomplete.rpartition("/")
-    found = Path(home + slash or ".").glob(f"{escape(begun)}*.rsn")
-    return sorted(home + slash + path.name for path in found)
+    return files_named(incomplete, ".rsn")
 
 
 COMMAND = Command(

@@ -32,6 +32,8 @@ def program() -> NoReturn:
     if sys.argv[1:] in (["--version"], ["-V"]) and _say_version():
         os._exit(0)
     gc.set_threshold(_GC_THRESHOLD)
+    if os.environ.get("_RETSNOOP_PY_COMPLETE"):
+        os._exit(_complete())
     from retsnoop_py.cli.main import main
 
     status = main(before_work=_take_sigint)
@@ -41,6 +43,20 @@ def program() -> NoReturn:
         except OSError:
             pass  # main() has told of it, or nobody is left to be told
     os._exit(status)
+
+
+def _complete() -> int:
+    """Answer the shell; what goes wrong must not be written into the line that is typed."""
+    from retsnoop_py.cli import completion
+
+    try:
+        status = completion.run()
+        sys.stdout.flush()
+    except Exception:
+        if os.environ.get("RETSNOOP_DEBUG"):
+            raise
+        return 1
+    return status
 
 
 def _say_version() -> bool:

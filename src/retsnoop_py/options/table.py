@@ -54,7 +54,8 @@ class Option(Value):
     * ``read``: makes a value of its text or texts, raises UsageError or InputError
     * ``commands``: which take it
     * ``keyword``: another name in Python than the long one; empty: it is not for Python
-    * ``complete``: the texts that start with one, for the shell
+    * ``complete``: the texts that start with one, for the shell; ``complete_among``: those that do,
+      where the other words of the line say what there is
     * ``implied``: what it means without a text, which then has to be glued
     * ``dashed``: a separate text may start with ``-``
     """
@@ -69,6 +70,7 @@ class Option(Value):
     commands: tuple[str, ...] = ("trace",)
     keyword: str | None = None
     complete: Callable[[str], list[str]] | None = None
+    complete_among: Callable[[str, Sequence[str]], list[str]] | None = None
     implied: str | None = None
     dashed: bool = False
     hidden: bool = False
@@ -135,10 +137,51 @@ def complete_error(incomplete: str) -> list[str]:
 
 
 def complete_function(incomplete: str) -> list[str]:
-    """Functions of the kernel that runs, for the shell."""
-    from retsnoop_py.kernel.symbol_names import functions_starting
+    """Functions of the kernel that runs, and behind a colon its source files, for the shell."""
+    from retsnoop_py.options import live
 
-    return functions_starting(incomplete)
+    if incomplete.startswith(":"):
+        return [f":{path}" for path in live.source_files_starting(incomplete[1:])]
+    return live.functions_starting(incomplete)
+
+
+def complete_probe(incomplete: str) -> list[str]:
+    """What -J takes, for the shell: functions, source files and tracepoints."""
+    from retsnoop_py.options import live
+
+    kind, colon, begun = incomplete.partition(":")
+    if not colon:
+        # two of a kind, so that a shell stops behind the colon that they share
+        forms = "kprobe:NAME kprobe:FILE:LINE kretprobe:NAME kretprobe:GLOB tp:CATEGORY:NAME "
+        forms += "tp:CATEGORY:GLOB rawtp:NAME rawtp:GLOB"
+        return [form for form in forms.split() if form.startswith(kind)]
+    if kind == "tp":
+        found = live.tracepoints_starting(begun)
+    elif kind == "rawtp":
+        names = {one.partition(":")[2] for one in live.tracepoints_starting("")}
+        found = sorted(name for name in names if name.startswith(begun))
+    elif "/" in begun:
+        found = [f"{path}:" for path in live.source_files_starting(begun)]
+    else:
+        found = live.functions_starting(begun)
+    return [f"{kind}:{one}" for one in found]
+
+
+def complete_pid(incomplete: str) -> list[str]:
+    """Processes, for the shell."""
+    found = [path.name for path in Path("/proc").iterdir() if path.name.isdecimal()]
+    return sorted((one for one in found if one.startswith(incomplete)), key=int)
+
+
+def complete_comm(incomplete: str) -> list[str]:
+    """Names of the processes there are, for the shell."""
+    names = set()
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            names.add(path.read_text(errors="replace").rstrip("\n"))
+        except OSError:
+            continue  # it is gone
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def complete_mechanism(incomplete: str) -> list[str]:
@@ -339,6 +382,7 @@ OPTIONS: tuple[Option, ...] = (
         place="probes",
         read=views.probes,
         keyword="inject",
+        complete=complete_probe,
     ),
     Option(
         ("--path",),
@@ -512,6 +556,7 @@ OPTIONS: tuple[Option, ...] = (
         read=partial(values.pids, "-p"),
         commands=("trace", "replay", "why"),
         dashed=True,
+        complete=complete_pid,
     ),
     Option(
         ("-P", "--no-pid"),
@@ -523,6 +568,7 @@ OPTIONS: tuple[Option, ...] = (
         read=partial(values.pids, "-P"),
         commands=("trace", "replay"),
         dashed=True,
+        complete=complete_pid,
     ),
     Option(
         ("-n", "--comm"),
@@ -534,6 +580,7 @@ OPTIONS: tuple[Option, ...] = (
         read=partial(values.comms, "-n"),
         commands=("trace", "replay", "diff"),
         dashed=True,
+        complete=complete_comm,
     ),
     Option(
         ("-N", "--no-comm"),
@@ -545,6 +592,7 @@ OPTIONS: tuple[Option, ...] = (
         read=partial(values.comms, "-N"),
         commands=("trace", "replay", "diff"),
         dashed=True,
+        complete=complete_comm,
     ),
     Option(
         ("-L", "--longer"),

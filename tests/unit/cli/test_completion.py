@@ -12,7 +12,8 @@ import pytest
 
 from retsnoop_py.cli import completion
 from retsnoop_py.cli.completion import Candidate, candidates
-from retsnoop_py.kernel.symbol_names import functions_starting
+from retsnoop_py.options import live
+from retsnoop_py.options.live import functions_starting
 
 KALLSYMS = """\
 0000000000000000 T bpf_check
@@ -49,6 +50,59 @@ def test_functions_are_those_that_can_be_traced_where_that_may_be_read(tmp_path:
     write(tmp_path, "sys/kernel/tracing/available_filter_functions", TRACEABLE)
     assert functions_starting("bpf_ch", tmp_path) == ["bpf_check"]
     assert functions_starting("nft_", tmp_path) == ["nft_do_chain[nf_tables]"]
+
+
+def test_functions_are_kept_for_this_boot_with_these_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write(tmp_path, "proc/kallsyms", KALLSYMS)
+    write(tmp_path, "proc/sys/kernel/random/boot_id", "one\n")
+    write(tmp_path, "proc/modules", "nf_tables 1 0 - Live 0x0\n")
+    assert functions_starting("nft", tmp_path) == ["nft_do_chain[nf_tables]"]
+    write(tmp_path, "proc/kallsyms", KALLSYMS.replace("nft_do", "nft_undo"))
+    assert functions_starting("nft", tmp_path) == ["nft_do_chain[nf_tables]"], "kept"
+    assert functions_starting("zzz", tmp_path) == []
+    write(tmp_path, "proc/modules", "nf_tables 1 0 - Live 0x0\nxfs 1 0 - Live 0x0\n")
+    assert functions_starting("nft", tmp_path) == ["nft_undo_chain[nf_tables]"], "a module came"
+    assert len(list((tmp_path / "cache/retsnoop-py/names").iterdir())) == 1
+    kept = next((tmp_path / "cache/retsnoop-py/names").iterdir())
+    kept.write_text("\nnft_half")
+    assert functions_starting("nft", tmp_path) == ["nft_undo_chain[nf_tables]"], "damaged"
+
+
+def test_a_cache_that_cannot_be_written_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    write(tmp_path, "proc/kallsyms", KALLSYMS)
+    write(tmp_path, "proc/sys/kernel/random/boot_id", "one\n")
+    write(tmp_path, "proc/modules", "")
+    assert functions_starting("nft", tmp_path) == ["nft_do_chain[nf_tables]"]
+
+
+def test_tracepoints_are_those_of_tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = "sched:sched_switch\nsched:sched_wakeup\nnfs:nfs_open\n"
+    write(tmp_path, "sys/kernel/tracing/available_events", events)
+    found = live.tracepoints_starting
+    monkeypatch.setattr(live, "tracepoints_starting", lambda begun: found(begun, tmp_path))
+    assert texts("-J tp:sched:sched_w") == ["tp:sched:sched_wakeup"]
+    assert texts("-J rawtp:nfs") == ["rawtp:nfs_open"]
+    # a shell goes as far as the two have in common, and stops behind the colon
+    assert texts("-J tp") == ["tp:CATEGORY:NAME", "tp:CATEGORY:GLOB"]
+
+
+def test_programs_and_maps_are_those_of_the_objects_on_the_line(tmp_path: Path) -> None:
+    objects = Path(live.__file__).parents[1] / "bpf"
+    path = next(objects.glob("*.bpf.o"))
+    assert path.name in " ".join(texts(f"load {objects}/"))
+    programs = texts(f"load {path} --prog ")
+    assert len(programs) > 10
+    assert all(name.isidentifier() for name in programs)
+    maps = texts(f"load {path} --map ")
+    assert maps
+    assert not set(maps) & set(programs)
+    assert texts("load /nonexistent --prog ") == []
 
 
 @pytest.mark.parametrize("begun", ["", "b", "bpf*", ":kernel", "@file"])
@@ -116,11 +170,25 @@ def test_each_shell_gets_its_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMP_WORDS", "retsnoop-py -e 'bpf")
     monkeypatch.setenv("COMP_CWORD", "2")
     assert completion._asked("bash") == (["-e"], "bpf")
+    for words, expected in (
+        ("retsnoop-py\n-J\ntp\n:\nsched\n:\nsw", (["-J"], "tp:sched:sw")),
+        ("retsnoop-py\n-J\ntp\n:", (["-J"], "tp:")),
+        ("retsnoop-py\n-a\n:\nkernel/b", (["-a"], ":kernel/b")),
+        ("retsnoop-py\n-a\n:", (["-a"], ":")),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count("\n")))
+        assert completion._asked("bash") == expected
+    answer = [Candidate("tp:sched:sched_switch")]
+    assert completion._behind_colon(answer, "tp:sched:sw") == [Candidate("sched_switch")]
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "retsnoop-py -c ")
     assert completion._asked("zsh") == (["-c"], "")
 
 
-@pytest.mark.parametrize("words", ["retsnoop-py -e bpf_che", "retsnoop-py load x --on 7"])
+@pytest.mark.parametrize(
+    "words",
+    ["retsnoop-py -e bpf_che", "retsnoop-py load x --on 7", "retsnoop-py vm run --kernel 7"],
+)
 def test_nothing_slow_is_imported_for_it(words: str) -> None:
     environment = {
         **os.environ,
@@ -132,4 +200,4 @@ def test_nothing_slow_is_imported_for_it(words: str) -> None:
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "retsnoop_py.cli.completion" in imported
-    assert not imported & {"typer", "rich", "capstone"}
+    assert not imported & {"typer", "rich", "capstone", "retsnoop_py.cli.main"}
