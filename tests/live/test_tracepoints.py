@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
+import pytest
 from tests.live.support import PROGRAMS, PYTHON, read_recording, trace
 
 from retsnoop_py.render.args.read import ArgumentReader
@@ -80,3 +82,15 @@ def test_tracepoints_of_a_module_are_hit_and_tell(machine: Machine) -> None:
         else:  # before Linux 5.11 modules have no BTF
             assert told[""] == "(its first argument: no BTF tells of others)"
             assert told["arg0"] == HERE
+
+
+@pytest.mark.one_kernel
+def test_list_knows_fields_and_prototypes(machine: Machine) -> None:
+    listed = trace(machine, "list", "tracepoints", "sched:*switch", "-v").out.splitlines()
+    assert listed[0] == "tp:sched:sched_switch"
+    assert "    pid_t prev_pid" in listed
+    found = json.loads(trace(machine, "list", "functions", "vfs_readlin?", "--json").out)
+    assert found["release"] == machine.release
+    (function,) = found["functions"]
+    assert function["name"] == "vfs_readlink"
+    assert function["prototype"].startswith("int vfs_readlink(struct dentry *dentry, ")

@@ -76,6 +76,7 @@ def _job(words: list[str]) -> Job:
     others = {
         "replay": _replay,
         "functions": _functions,
+        "list": _list,
         "doctor": _doctor,
         "why": _why,
         "explain": _explain,
@@ -130,6 +131,13 @@ def _functions(words: list[str]) -> Job:
 
     asked = _asked(functions.COMMAND, words)
     return asked if isinstance(asked, Job) else Job(lambda: functions.run(asked), asked.verbose)
+
+
+def _list(words: list[str]) -> Job:
+    from retsnoop_py.cli import list as lists
+
+    asked = _asked(lists.COMMAND, words)
+    return asked if isinstance(asked, Job) else Job(lambda: lists.run(asked), asked.verbose)
 
 
 def _doctor(words: list[str]) -> Job:

@@ -11,7 +11,10 @@ from retsnoop_py.errors import UsageError
 from retsnoop_py.text import did_you_mean, near_names
 
 #: The first words that are no options of a trace.
-SUB_COMMANDS = ("replay", "functions", "doctor", "why", "explain", "load", "diff", "vm", "help")
+SUB_COMMANDS = (
+    *("why", "list", "functions", "doctor", "replay", "diff"),
+    *("load", "explain", "vm", "help"),
+)
 _GLOB_OPTIONS = {"entry": "-e", "allow": "-a", "deny": "-d"}
 
 

@@ -55,6 +55,8 @@ Most options can be repeated. A PID is a process, a NAME that of a thread.
 
 \b
 Other commands, each with its own --help:
+  retsnoop-py why -- CMD                   why a command fails, nothing named
+  retsnoop-py list [WHAT]                  what there is to trace
   retsnoop-py replay FILE                  show a recording again
   retsnoop-py functions GLOB...            what would be traced, or why not
   retsnoop-py doctor                       what this kernel and user can do
@@ -68,6 +70,8 @@ Other commands, each with its own --help:
 _USAGE = """retsnoop-py: find out which function of the Linux kernel returned that error
 
 Usage: retsnoop-py [-v] [-c PRESET]* [-e GLOB]* [-a GLOB]* [-d GLOB]* [-o FILE] [-- CMD ARG...]
+       retsnoop-py why -- CMD ARG...
+       retsnoop-py list [functions|tracepoints|presets] [GLOB...]
        retsnoop-py replay FILE
        retsnoop-py functions GLOB...
        retsnoop-py doctor

@@ -15,7 +15,9 @@ from pathlib import Path
 
 __all__ = [
     "FEWEST",
+    "can_tell_traceable",
     "files_named",
+    "functions",
     "functions_starting",
     "object_symbols",
     "source_files_starting",
@@ -44,6 +46,24 @@ def functions_starting(prefix: str, root: Path = Path("/")) -> list[str]:
     if len(prefix) < FEWEST or not re.fullmatch(r"[\w.]+", prefix):
         return []
     return _starting(prefix, "functions", _boot(root), lambda: _functions(root))
+
+
+def functions(root: Path = Path("/")) -> list[str]:
+    """All functions that can be traced, by their names and modules, sorted.
+
+    Raises UnavailableError where neither of the kernel's lists can be read.
+    """
+    found = _names("functions", _boot(root), lambda: _functions(root)).decode().split()
+    if not found:
+        from retsnoop_py.errors import UnavailableError
+
+        raise UnavailableError(f"{root / _SYMBOLS} cannot be read", "mount /proc")
+    return found
+
+
+def can_tell_traceable(root: Path = Path("/")) -> bool:
+    """Whether the kernel shows which of its functions can be traced."""
+    return os.access(root / _TRACEABLE, os.R_OK)
 
 
 def _functions(root: Path) -> Iterable[str]:
@@ -141,7 +161,20 @@ def object_symbols(paths: Iterable[str], section: str | None = None) -> list[str
 def _starting(
     prefix: str, kind: str, state: str | None, read: Callable[[], Iterable[str]]
 ) -> list[str]:
-    """The names that start with ``prefix``, of those kept for ``state``, or of what ``read`` gives.
+    """The names that start with ``prefix``."""
+    text = _names(kind, state, read)
+    start = text.find(b"\n" + prefix.encode()) + 1
+    if not start:
+        return []
+    # sorted, so they stand together, and the last of them is before what follows them all
+    end, step = start, b"\n" + prefix.encode()
+    while end < len(text) and text.startswith(step, end - 1):
+        end = text.index(b"\n", end) + 1
+    return text[start:end].decode().split()
+
+
+def _names(kind: str, state: str | None, read: Callable[[], Iterable[str]]) -> bytes:
+    """The names kept for ``state``, or else those ``read`` gives, a line each behind a newline.
 
     Without a state nothing is kept.
     """
@@ -150,14 +183,7 @@ def _starting(
         text = b"\n" + "".join(f"{name}\n" for name in sorted(read())).encode()
         if state and len(text) > 1:
             _keep(kind, state, text)
-    start = text.find(b"\n" + prefix.encode()) + 1
-    if not start:
-        return []
-    # sorted, so they stand together, and the last of them is before what follows them all
-    end, step = start, b"\n" + prefix.encode()
-    while text.startswith(step, end - 1):
-        end = text.index(b"\n", end) + 1
-    return text[start:end].decode().split()
+    return text
 
 
 def _boot(root: Path) -> str | None:

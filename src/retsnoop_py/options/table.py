@@ -28,7 +28,7 @@ USAGE = "HELP AND VERSION"
 #: The kernel that runs here, among those of --on.
 HOST = "host"
 #: The commands that have options of this table.
-EVERY = ("trace", "replay", "functions", "doctor", "why", "explain", "load", "diff")
+EVERY = ("trace", "replay", "functions", "list", "doctor", "why", "explain", "load", "diff")
 
 
 class Takes(Enum):
@@ -675,7 +675,7 @@ OPTIONS: tuple[Option, ...] = (
         Takes.FLAG,
         "Write one JSON document.",
         panel=RUN_MODE,
-        commands=("functions", "doctor"),
+        commands=("functions", "list", "doctor"),
         keyword="",
     ),
     Option(

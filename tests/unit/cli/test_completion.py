@@ -81,6 +81,19 @@ def test_a_cache_that_cannot_be_written_is_none(
     assert functions_starting("nft", tmp_path) == ["nft_do_chain[nf_tables]"]
 
 
+def test_source_files_are_kept_for_this_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(live, "_build", lambda root: "abc")
+    listed = [["kernel/fork.c", "kernel/bpf/core.c", "mm/mmap.c"], []]
+    monkeypatch.setattr(live, "_source_files", lambda root: listed.pop(0))
+    assert texts("-a :kernel/b") == [":kernel/bpf/core.c"]
+    assert texts("-a :") == [":kernel/bpf/core.c", ":kernel/fork.c", ":mm/mmap.c"]
+    assert texts("-J kprobe:kernel/f") == ["kprobe:kernel/fork.c:"]
+    assert texts("-a :zzz") == []
+
+
 def test_tracepoints_are_those_of_tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = "sched:sched_switch\nsched:sched_wakeup\nnfs:nfs_open\n"
     write(tmp_path, "sys/kernel/tracing/available_events", events)
@@ -130,7 +143,8 @@ def test_what_is_no_beginning_of_a_name_has_no_functions(begun: str, tmp_path: P
         ("load x --on 7.3", ["7.3", "7.3-full"]),
         ("help glo", ["globs"]),
         ("-C fmt.c", ["fmt.cpu="]),
-        ("l", ["load"]),
+        ("l", ["list", "load"]),
+        ("list t", ["tracepoints"]),
         ("-e x l", []),
         ("-c bpf -- re", []),
         ("-o ", []),

@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.cli import declare, diff, doctor, explain, functions, replay, tables, trace, typed
+from retsnoop_py.cli import (
+    declare,
+    diff,
+    doctor,
+    explain,
+    functions,
+    replay,
+    tables,
+    trace,
+    typed,
+)
+from retsnoop_py.cli import (
+    list as lists,
+)
 from retsnoop_py.cli.argv import normalise
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import EVERY, OPTIONS, Option, Takes, options_of
@@ -24,6 +37,7 @@ COMMANDS = (
     replay.COMMAND,
     functions.COMMAND,
     doctor.COMMAND,
+    lists.COMMAND,
     explain.COMMAND,
     diff.COMMAND,
 )

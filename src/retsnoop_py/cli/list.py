@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``retsnoop-py list [WHAT] [GLOB...]``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.errors import InputError, UsageError
+from retsnoop_py.options.table import Words, options_of
+from retsnoop_py.value import Value
+
+_TEXT = """
+List what there is to trace on the running kernel: functions (-e, -a), tracepoints (-J) and \
+presets (-c).
+
+A GLOB is one of names, where * is any text and ? any one character; tracepoints are \
+CATEGORY:NAME, functions of a module NAME[MODULE]. Without a GLOB all are listed, without WHAT \
+how many there are. With -v functions have their prototypes, tracepoints their fields and \
+presets their globs. 'retsnoop-py functions' says more about a few functions: by which mechanism \
+each would be traced, and why not.
+
+\b
+Examples:
+  retsnoop-py list
+  retsnoop-py list tracepoints 'sched:*switch' -v      its fields
+  retsnoop-py list functions '*[nf_tables]'
+  retsnoop-py list presets -v
+  retsnoop-py list tracepoints 'nfs:*' --json | jq -r '.tracepoints[].name'
+"""
+
+_USAGE = """Usage: retsnoop-py list [functions|tracepoints|presets] [GLOB...] [-v] [--json]
+
+'retsnoop-py list --help' explains it."""
+
+_KINDS = ("functions", "tracepoints", "presets")
+
+
+class ListRequest(Value):
+    """What to list: ``kind`` is None for how many there are of each."""
+
+    kind: str | None
+    globs: tuple[str, ...]
+    json: bool
+    verbose: int
+
+
+class Item(Value):
+    """A thing with a name, and what -v tells of it, a line each; ``told`` is that for JSON."""
+
+    name: str
+    more: tuple[str, ...]
+    told: dict[str, Any]
+
+
+def request(words: Words, rest: list[str]) -> ListRequest:
+    """What the command line asks for. Raises :class:`UsageError`."""
+    kind = rest[0] if rest else None
+    if kind is not None and kind not in _KINDS:
+        from retsnoop_py.text import did_you_mean, near_names
+
+        near = did_you_mean([f"retsnoop-py list {one}" for one in near_names(kind, _KINDS, 1)])
+        hint = near or f"there are {', '.join(_KINDS)}; for one glob: retsnoop-py functions GLOB"
+        raise UsageError(f"'{kind}' cannot be listed", hint)
+    return ListRequest(kind, tuple(rest[1:]), words.has("json"), words.count("verbose"))
+
+
+def run(asked: ListRequest) -> int:
+    """Print the list.
+
+    Raises InputError where no name matches, and what the kernel's own lists raise that cannot be
+    read.
+    """
+    if asked.kind is None:
+        return _show_counts(asked)
+    found = _LISTS[asked.kind](asked.globs, verbose=asked.verbose > 0 or asked.json)
+    if not found:
+        raise InputError(
+            f"none of this kernel's {asked.kind} match {' '.join(asked.globs)}"
+            if asked.globs
+            else f"there are no {asked.kind}",
+            f"'retsnoop-py list {asked.kind}' lists all",
+        )
+    if asked.json:
+        _print_json({asked.kind: [{"name": one.name, **one.told} for one in found]})
+        return 0
+    for one in found:
+        print(one.name if asked.kind != "presets" else f"{one.name}\t{one.told['about']}")
+        if asked.verbose:
+            for line in one.more:
+                print(f"    {line}")
+    return 0
+
+
+def _show_counts(asked: ListRequest) -> int:
+    """How many there are of each; what cannot be read is said, and the rest counted."""
+    from retsnoop_py.errors import RetsnoopError
+    from retsnoop_py.text import counted
+
+    counts: dict[str, int | str] = {}
+    for kind in _KINDS:
+        try:
+            counts[kind] = len(_LISTS[kind]((), verbose=False))
+        except RetsnoopError as error:
+            counts[kind] = error.message
+    if asked.json:
+        _print_json(counts)
+        return 0
+    for kind, count in counts.items():
+        if isinstance(count, int):
+            print(f"{counted(count, kind[:-1]):<20}  retsnoop-py list {kind} [GLOB...]")
+        else:
+            print(f"{kind}: {count}")
+    return 0
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    import json
+
+    from retsnoop_py.kernel.facts import KernelFacts
+
+    json.dump({"release": KernelFacts().release, **document}, sys.stdout, indent=1)
+    print()
+
+
+def _matches(globs: Sequence[str], name: str) -> bool:
+    from retsnoop_py.libbpf.facts import glob_match
+
+    return not globs or any(glob_match(glob, name) for glob in globs)
+
+
+def _functions(globs: Sequence[str], *, verbose: bool) -> list[Item]:
+    from retsnoop_py.options.live import can_tell_traceable, functions
+
+    names = [name for name in functions() if _matches(globs, name)]
+    if not can_tell_traceable():
+        print("NOTE: which of the functions can be traced is shown to root only", file=sys.stderr)
+    told = _prototypes(names) if verbose else {}
+    return [
+        Item(name, (told[name],) if name in told else (), {"prototype": told.get(name)})
+        for name in names
+    ]
+
+
+def _prototypes(names: Sequence[str]) -> dict[str, str]:
+    """Of those that BTF knows, by ``NAME`` or ``NAME[MODULE]``."""
+    from retsnoop_py.kernel.facts import KernelFacts
+
+    facts, found = KernelFacts(), {}
+    by_module: dict[str, list[str]] = {}
+    for name in names:
+        function, _, module = name.removesuffix("]").partition("[")
+        by_module.setdefault(module, []).append(function)
+    for module, functions in by_module.items():
+        btf = facts.module_btf(module) if module else facts.btf
+        if btf is not None:
+            for function, number in btf.functions(functions).items():
+                label = f"{function}[{module}]" if module else function
+                found[label] = btf.prototype(number)[1]
+    return found
+
+
+def _tracepoints(globs: Sequence[str], *, verbose: bool) -> list[Item]:
+    from retsnoop_py.errors import UnavailableError
+    from retsnoop_py.kernel.tracepoints import Tracepoint, Tracepoints, parse_format
+
+    known = Tracepoints()
+    wanted = [glob.removeprefix("tp:") for glob in globs]
+    found = []
+    for category in known.categories():
+        for name in known.names(category):
+            if not _matches(wanted, f"{category}:{name}"):
+                continue
+            fields = []
+            if verbose:
+                try:
+                    fields = list(parse_format(known.format_of(Tracepoint(category, name))))
+                except UnavailableError:
+                    continue  # its module was unloaded meanwhile
+            rows = [
+                {"name": one.name, "type": one.type + ("[]" if one.is_array else "")}
+                for one in fields
+            ]
+            lines = tuple(f"{row['type']} {row['name']}".strip() for row in rows)
+            found.append(Item(f"tp:{category}:{name}", lines, {"fields": rows}))
+    return found
+
+
+def _presets(globs: Sequence[str], *, verbose: bool) -> list[Item]:
+    from retsnoop_py.selection import presets
+
+    found = []
+    for name in filter(lambda one: _matches(globs, one), presets.names()):
+        preset = presets.load(name)
+        parts = {"-e": preset.entry, "-a": preset.allow, "-d": preset.deny}
+        lines = tuple(f"{option} {' '.join(each)}" for option, each in parts.items() if each)
+        fields = {"about": preset.about, "entry": list(preset.entry)}
+        fields |= {"allow": list(preset.allow), "deny": list(preset.deny)}
+        found.append(Item(name, lines if verbose else (), fields))
+    return found
+
+
+_LISTS = {"functions": _functions, "tracepoints": _tracepoints, "presets": _presets}
+
+
+def complete(incomplete: str) -> Iterator[str]:
+    """What can be listed, for the shell."""
+    return (kind for kind in _KINDS if kind.startswith(incomplete))
+
+
+COMMAND = Command(
+    request=request,
+    options=options_of("list"),
+    argument=Argument(
+        "[WHAT] [GLOB...]",
+        help="functions, tracepoints or presets; of these, those that match.",
+        many=True,
+        complete=lambda incomplete: list(complete(incomplete)),
+    ),
+    name="retsnoop-py list",
+    synopsis="[WHAT] [GLOB...] [OPTIONS]",
+    text=_TEXT,
+    usage=_USAGE,
+)
