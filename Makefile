@@ -9,7 +9,7 @@ C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man site lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man site wheel test-wheel lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -58,10 +58,16 @@ man: build ## man pages: build/man, where pip install takes them from
 site: build ## the pages of docs/ as a site: build/site/index.html
 	@$(PYTHON) build.py site
 
+wheel: build ## wheels for x86_64 and aarch64, and the source distribution: dist/
+	@$(BIN)/python -m release.wheel
+
+test-wheel: wheel ## what is in dist/, in an empty venv, and traces with it: make test-wheel KERNEL=6.12
+	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release
+
 lint: build ## ruff, mypy --strict, import contracts, clang-format; BPF for x86_64 and arm64
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy --strict src
+	@$(BIN)/mypy --strict src release
 	@$(BIN)/python -m tests.dependencies
 	@$(BIN)/lint-imports --no-logo --no-cache
 	@clang-format --dry-run -Werror $(C_FILES)
@@ -74,7 +80,7 @@ format: build ## let ruff and clang-format rewrite the sources
 	@clang-format -i $(C_FILES)
 
 clean: ## remove what was built, but not .venv
-	rm -rf build dist src/*.egg-info src/retsnoop_py/*.so src/retsnoop_py/bpf/*.bpf.o
+	rm -rf build dist src/*.egg-info src/retsnoop_py/*.so src/retsnoop_py/bpf
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 distclean: clean ## remove .venv too

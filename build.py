@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build"
 VENV = ROOT / ".venv"
 PACKAGE = ROOT / "src" / "retsnoop_py"
+#: Sources that a source distribution brings along.
+VENDOR = ROOT / "vendor"
 MIN_PYTHON = (3, 11)
 
 # The one list of what the system must have: (Debian package, what it is for).
@@ -57,8 +59,8 @@ DEBIAN_PACKAGES = (
     ("fish", "a test presses TAB in it"),
 )
 
+SOURCE_SUITE = "trixie"  # a stable suite keeps its versions
 LIBBPF_VERSION = "1.5.0"
-LIBBPF_SUITE = "trixie"  # a stable suite keeps its versions
 LIBBPF_TARBALL = f"libbpf_{LIBBPF_VERSION}.orig.tar.gz"
 LIBBPF_SHA256 = "53492aff6dd47e4da04ef5e672d753b9743848bdb38e9d90eafbe190b7983c44"
 # LIBBPF_API marks symbols as visible whatever -fvisibility says, so it is emptied: another libbpf
@@ -174,26 +176,31 @@ def install_deps() -> None:
 # --- libbpf: a static archive and its headers ---------------------------------------------------
 
 
-def libbpf_tarball() -> Path:
-    """libbpf's source as Debian has it, from the cache or the machine's mirror, checked."""
+def debian_source(package: str, name: str, wanted: str) -> Path:
+    """File ``name`` of a source package of Debian's, from the cache or the machine's mirror.
+
+    ``wanted`` is its SHA-256. Raises BuildError where it cannot be had or is another file.
+    """
     sys.path.insert(0, str(ROOT / "src"))
     from retsnoop_py.errors import RetsnoopError
     from retsnoop_py.vm.debian import AptRoot, cache_root
 
-    tarball = cache_root() / "sources" / LIBBPF_TARBALL
-    if tarball.is_file() and sha256(tarball) == LIBBPF_SHA256:
-        return tarball
-    say("fetch", f"libbpf {LIBBPF_VERSION} source from Debian {LIBBPF_SUITE}")
+    tarball = cache_root() / "sources" / name
+    for known in (VENDOR / name, tarball):
+        if known.is_file() and sha256(known) == wanted:
+            return known
+    say("fetch", f"source of {package} from Debian {SOURCE_SUITE}")
+    instead = ", or use the system's: RETSNOOP_LIBBPF=system make build"
     try:
-        AptRoot(LIBBPF_SUITE).source("libbpf", tarball.parent)
+        AptRoot(SOURCE_SUITE).source(package, tarball.parent)
     except RetsnoopError as error:
         raise BuildError(
-            f"cannot fetch the source of libbpf: {error.message}\nPut {LIBBPF_TARBALL} into "
-            f"{tarball.parent}, or use the system's: RETSNOOP_LIBBPF=system make build"
+            f"cannot fetch the source of {package}: {error.message}\nPut {name} into "
+            f"{tarball.parent}{instead if package == 'libbpf' else ''}"
         ) from error
     if not tarball.is_file():
-        raise BuildError(f"Debian {LIBBPF_SUITE} no longer has {LIBBPF_TARBALL}")
-    if sha256(tarball) != LIBBPF_SHA256:
+        raise BuildError(f"Debian {SOURCE_SUITE} no longer has {name}")
+    if sha256(tarball) != wanted:
         raise BuildError(f"{tarball} is not the file build.py expects: its SHA-256 differs")
     return tarball
 
@@ -211,7 +218,7 @@ def build_libbpf() -> LibbpfPaths:
     stamp, value = home / "stamp", f"{LIBBPF_SHA256} {LIBBPF_CFLAGS}"
     if archive.is_file() and is_stamped(stamp, value):
         return paths
-    tarball = libbpf_tarball()
+    tarball = debian_source("libbpf", LIBBPF_TARBALL, LIBBPF_SHA256)
     say("libbpf", f"{LIBBPF_VERSION}, static")
     shutil.rmtree(home, ignore_errors=True)
     source = home / "source"
@@ -322,9 +329,10 @@ def _compile_bpf(source: Path, home: Path, flags: Sequence[str], shared: str) ->
 
 def _install_bpf(made: Sequence[Path]) -> None:
     """Have exactly these objects in the package; unchanged ones are left alone."""
-    target = PACKAGE / "bpf"
-    target.mkdir(exist_ok=True)
-    for stale in set(target.glob("*.bpf.o")) - {target / path.name for path in made}:
+    home = PACKAGE / "bpf"
+    target = home / made[0].parent.name
+    target.mkdir(parents=True, exist_ok=True)
+    for stale in set(home.rglob("*.bpf.o")) - {target / path.name for path in made}:
         stale.unlink()
     for path in made:
         copy = target / path.name

@@ -115,7 +115,7 @@ def test_machines_have_several_names() -> None:
 
 def test_bpf_is_compiled_when_a_source_or_header_changed_and_only_then(checkout: Path) -> None:
     [made] = build.build_bpf()
-    packaged = checkout / "src/retsnoop_py/bpf/tiny.bpf.o"
+    packaged = checkout / "src/retsnoop_py/bpf" / os.uname().machine / "tiny.bpf.o"
     assert packaged.read_bytes() == made.read_bytes()
 
     before = made.stat().st_mtime_ns, packaged.stat().st_mtime_ns
@@ -144,11 +144,13 @@ def test_a_bpf_object_keeps_btf_and_tells_nothing_of_this_machine(checkout: Path
 
 
 def test_the_object_of_a_deleted_source_leaves_the_package(checkout: Path) -> None:
-    stale = checkout / "src/retsnoop_py/bpf/gone.bpf.o"
-    stale.parent.mkdir()
+    home = checkout / "src/retsnoop_py/bpf"
+    stale = home / os.uname().machine / "gone.bpf.o"
+    stale.parent.mkdir(parents=True)
     stale.touch()
+    (home / "of-an-earlier-version.bpf.o").touch()
     build.build_bpf()
-    assert [path.name for path in stale.parent.iterdir()] == ["tiny.bpf.o"]
+    assert [path.name for path in home.rglob("*.bpf.o")] == ["tiny.bpf.o"]
 
 
 def test_another_architecture_stays_out_of_the_package(checkout: Path) -> None:
@@ -207,7 +209,7 @@ def test_a_tarball_with_another_checksum_is_never_used(
     cached.parent.mkdir(parents=True)
     cached.write_text("cut short")
     with pytest.raises(build.BuildError, match="SHA-256 differs"):
-        build.libbpf_tarball()
+        build.debian_source("libbpf", build.LIBBPF_TARBALL, build.LIBBPF_SHA256)
     assert fetches == ["trixie/libbpf"]
 
 

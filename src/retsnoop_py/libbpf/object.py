@@ -21,8 +21,8 @@ from retsnoop_py.errors import BpfError
 if TYPE_CHECKING:
     from retsnoop_py._bpf import Buffer, CData
 
-#: Where the compiled BPF objects lie.
-OBJECTS = Path(__file__).resolve().parent.parent / "bpf"
+#: Where the BPF objects compiled for this machine lie; wheels have those of other machines, too.
+OBJECTS = Path(__file__).resolve().parent.parent / "bpf" / os.uname().machine
 #: errno values at which the reason is most often a missing right.
 _DENIED = frozenset({1, 13})
 #: How libbpf introduces what the verifier said.

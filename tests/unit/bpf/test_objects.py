@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-import retsnoop_py
 from retsnoop_py.attach.injected import WAYS
 from retsnoop_py.capture import load, process_ids
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.btf_struct import BtfStruct
 from retsnoop_py.kernel.functions import FuncFlags
+from retsnoop_py.libbpf.object import OBJECTS
 from retsnoop_py.mechanism import Mechanism
 
-OBJECTS = Path(retsnoop_py.__file__).parent / "bpf"
 MAPS = {
     "events",
     "sessions",

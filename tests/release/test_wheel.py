@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What ``make wheel`` left in dist/: what it needs, what is inside, and that it traces.
+
+RETSNOOP_KERNELS names the kernel of the guest.
+"""
+
+from __future__ import annotations
+
+import email
+import errno
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import build
+import pytest
+from elftools.elf.elffile import ELFFile
+from release.libraries import SOURCES
+from release.wheel import DIST, build_sdist
+
+from retsnoop_py.workload.cases import CASES
+
+MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
+HOST = os.uname().machine
+LIMIT = 6_000_000
+KERNEL = (os.environ.get("RETSNOOP_KERNELS") or "6.12").split()[-1]
+#: Nothing of a compiler, of headers, or of another Python.
+BARE = {"PATH": "/nonexistent", "LC_ALL": "C.UTF-8", "HOME": os.environ["HOME"]}
+
+
+def made(machine: str) -> Path:
+    [wheel] = DIST.glob(f"retsnoop_py-*-cp311-abi3-manylinux_2_28_{machine}.whl")
+    return wheel
+
+
+def run(*words: str | Path, env: dict[str, str] | None = None) -> str:
+    argv = [str(word) for word in words]
+    done = subprocess.run(argv, capture_output=True, text=True, env=env, check=False)
+    assert not done.returncode, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(params=MACHINES)
+def wheel(request: pytest.FixtureRequest) -> Path:
+    if not list(DIST.glob(f"*_{request.param}.whl")) and request.param != HOST:
+        pytest.skip(f"no wheel for {request.param} was made")
+    return made(request.param)
+
+
+def test_auditwheel_finds_nothing_but_glibc_2_28(wheel: Path) -> None:
+    machine = wheel.stem.removesuffix(".whl").rpartition("manylinux_2_28_")[2]
+    said = " ".join(run(sys.executable, "-m", "auditwheel", "show", wheel).split())
+    assert f'is consistent with the following platform tag: "manylinux_2_28_{machine}"' in said
+    assert wheel.stat().st_size < LIMIT
+
+
+def test_extensions_are_of_the_machine_and_show_one_function(wheel: Path, tmp_path: Path) -> None:
+    machine = wheel.stem.rpartition("manylinux_2_28_")[2]
+    with zipfile.ZipFile(wheel) as archive:
+        extensions = [name for name in archive.namelist() if name.endswith(".so")]
+        objects = {name for name in archive.namelist() if name.endswith(".bpf.o")}
+        archive.extractall(tmp_path)
+    assert sorted(extensions) == ["retsnoop_py/_bpf.abi3.so", "retsnoop_py/_dwarf.abi3.so"]
+    assert objects == {f"retsnoop_py/bpf/{one}/trace.bpf.o" for one in MACHINES}
+    for name in extensions:
+        with (tmp_path / name).open("rb") as handle:
+            elf = ELFFile(handle)
+            assert elf["e_machine"] == MACHINES[machine]
+            needed = {
+                tag.needed for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")
+            }
+            table = elf.get_section_by_name(".dynsym")
+            shown = {
+                symbol.name
+                for symbol in table.iter_symbols()
+                if symbol["st_shndx"] != "SHN_UNDEF" and symbol["st_info"]["bind"] != "STB_LOCAL"
+            }
+        # another libelf or zstd in the same process must not take over our calls, nor ours its
+        assert shown == {f"PyInit_{Path(name).name.split('.')[0]}"}
+        assert {one.split(".")[0] for one in needed} <= {
+            *("libc", "libpthread", "libdl", "ld-linux-x86-64", "ld-linux-aarch64"),
+        }
+
+
+def test_the_licences_of_what_is_inside_are_shipped(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        home = next(name for name in archive.namelist() if name.endswith("/METADATA"))
+        told = email.message_from_bytes(archive.read(home))
+        shipped = {
+            name.removeprefix(home.removesuffix("METADATA") + "licenses/"): archive.read(name)
+            for name in archive.namelist()
+            if "/licenses/" in name
+        }
+    assert set(told.get_all("License-File") or ()) == set(shipped)
+    for name, one in SOURCES.items():
+        assert one.licence in told["License-Expression"]
+        for text in one.texts:
+            assert len(shipped[f"licences/{name}/{text}"]) > 20
+    readme = shipped["licences/README.md"].decode()
+    assert all(one.sha256 in readme for one in SOURCES.values())
+    assert "How to relink with another elfutils" in readme
+    assert "LICENSE" in shipped
+
+
+@pytest.fixture(scope="module")
+def venv() -> Path:
+    """An empty venv with the wheel for this machine, below build/, which guests see."""
+    home = build.BUILD / "wheel-venv"
+    shutil.rmtree(home, ignore_errors=True)
+    run(sys.executable, "-m", "venv", home)
+    pip = [home / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    env = dict(os.environ, PATH="/nonexistent", PYTHONPATH="")
+    run(*pip, "--only-binary=:all:", made(HOST), env=env)
+    return home
+
+
+def test_in_an_empty_venv_it_tells_version_and_checks(venv: Path) -> None:
+    version = made(HOST).name.split("-")[1]
+    tool = venv / "bin/retsnoop-py"
+    assert run(tool, "--version", env=BARE) == f"retsnoop-py {version}\n"
+    done = subprocess.run([tool, "doctor", "--json"], capture_output=True, env=BARE, check=False)
+    told = json.loads(done.stdout)
+    assert told["kernel"]["machine"] == HOST
+    assert done.returncode == told["exit_status"], done.stderr
+    script = "import retsnoop_py._bpf, retsnoop_py._dwarf; print(retsnoop_py._dwarf.__file__)"
+    where = run(venv / "bin/python", "-c", script, env=BARE)
+    assert where.startswith(str(venv / "lib"))
+
+
+def test_in_an_empty_venv_it_traces(venv: Path) -> None:
+    """bpf-map-too-large in a guest, by the wheel's own tool: down to the function that refused."""
+    tool, python = venv / "bin/retsnoop-py", venv / "bin/python"
+    words = [sys.executable, "-m", "retsnoop_py", "vm", "run", "--kernel", KERNEL, "--"]
+    [case] = [one for one in CASES if one.name == "bpf-map-too-large"]
+    words += [tool, "-e", "*_sys_bpf"]
+    words += [word for one in case.outcomes for name in one.deepest for word in ("-a", name)]
+    words += ["--format", "json", "--", python, "-m", "retsnoop_py.workload", "--quiet"]
+    said = run(*words, "bpf-map-too-large")
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    [session] = [line for line in lines if line["type"] == "session"]
+    chain = [row["call"] for row in session["stack"] if "call" in row]
+    expected = {errno.errorcode[one.errno]: one.deepest for one in case.outcomes}
+    assert chain[0]["function"]["name"] == "__x64_sys_bpf" or HOST != "x86_64"
+    assert chain[-1]["function"]["name"] in expected[chain[0]["result"]["error"]]
+
+
+@pytest.mark.parametrize("room", ["symbolize", "libbpf", "kernel"])
+def test_the_checkouts_tests_pass_with_it(venv: Path, room: str) -> None:
+    """DWARF, ELF and BTF by the libraries inside; pytest comes into the venv for that."""
+    told = tomllib.loads((build.ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        one
+        for one in told["optional-dependencies"]["dev"]
+        if one.startswith(("pytest>", "hypothesis>", "pyelftools>"))
+    ]
+    assert len(wanted) == 3
+    run(venv / "bin/python", "-m", "pip", "install", "-q", *wanted)
+    script = "import retsnoop_py, sys; print(retsnoop_py.__file__)"
+    assert run(venv / "bin/python", "-c", script).startswith(str(venv / "lib"))
+    said = run(
+        venv / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/unit/{room}"
+    )
+    assert re.search(r"^\d+ passed", said, re.MULTILINE), said
+
+
+def test_the_sdist_builds_without_a_network(tmp_path: Path) -> None:
+    """With what `python3 build.py deps` names, cffi and setuptools, as its libbpf is inside."""
+    [sdist] = DIST.glob("retsnoop_py-*.tar.gz")
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps"]
+    env = dict(os.environ, XDG_CACHE_HOME=str(tmp_path / "empty"))
+    offline = ["unshare", "--net", *pip, "--no-build-isolation", "--no-index", "-w", tmp_path]
+    run(*offline, sdist, env=env)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert "retsnoop_py/_dwarf.abi3.so" in archive.namelist()
+        assert f"retsnoop_py/bpf/{HOST}/trace.bpf.o" in archive.namelist()
+
+
+def test_two_source_distributions_are_the_same_bytes() -> None:
+    [first] = DIST.glob("retsnoop_py-*.tar.gz")
+    before = first.read_bytes()
+    assert build_sdist().read_bytes() == before
+    with tarfile.open(first) as archive:
+        assert {member.uname for member in archive} == {"root"}
