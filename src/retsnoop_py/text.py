@@ -51,11 +51,24 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Those of ``known`` that ``name`` may have been meant to be, the nearest first."""
-    from difflib import get_close_matches
+#: How much less like a word another one may be that is offered as well.
+_ALIKE = 0.1
 
-    return get_close_matches(name, list(known), n=most)
+
+def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Those of ``known`` that ``name`` may have been meant to be, the nearest first.
+
+    Others beside the nearest only if they are about as near.
+    """
+    from difflib import SequenceMatcher, get_close_matches
+
+    found = get_close_matches(name, list(known), n=most)
+    matcher = SequenceMatcher(b=name)
+    ratios = []
+    for one in found:
+        matcher.set_seq1(one)
+        ratios.append(matcher.ratio())
+    return [one for one, ratio in zip(found, ratios, strict=True) if ratio > ratios[0] - _ALIKE]
 
 
 def did_you_mean(names: Sequence[str]) -> str | None:

@@ -104,6 +104,7 @@ def test_options_may_stand_behind_a_word() -> None:
         (["--con", "x"], "--con is ambiguous: --config, --config-help", "write one of them out"),
         (["--kprobe"], "--kprobe is ambiguous: --kprobes, --kprobes-multi", "write one"),
         (["--entri", "x"], "unknown option --entri", "did you mean --entry or"),
+        (["--entyr", "x"], "unknown option --entyr", "did you mean --entry?"),
         (["--zzz"], "unknown option --zzz", "retsnoop-py --help"),
         (["-Z"], "unknown option -Z", "retsnoop-py --help"),
         (["-vZ"], "unknown option -Z in '-vZ'", "retsnoop-py --help"),

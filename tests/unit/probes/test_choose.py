@@ -165,7 +165,7 @@ def test_what_does_not_exist_names_what_does(tree: Tree) -> None:
         (
             "rawtp:sched_swich",
             "'sched_swich' is no raw tracepoint",
-            "did you mean rawtp:sched_switch or rawtp:sched_waking?",
+            "did you mean rawtp:sched_switch?",
         ),
     ):
         assert refusal(tree, text) == (
