@@ -129,15 +129,6 @@ def test_a_glob_the_shell_expanded_is_recognised(machine: Machine) -> None:
     assert "the shell expanded your glob; quote it" in only_error(several)
 
 
-@pytest.mark.parametrize(("preset", "call"), [("bpf", "_sys_bpf"), ("perf", "perf_event_open")])
-def test_a_preset_finds_its_functions(preset: str, call: str, machine: Machine) -> None:
-    result = trace(machine, "-c", preset, "--dry-run", "-v")
-    assert result.status == 0, result.err
-    assert len(result.out.splitlines()) > 80
-    entries = [line for line in result.err.splitlines() if "marked as an entry" in line]
-    assert any(call in line for line in entries), entries
-
-
 @pytest.mark.oldest_and_newest
 def test_the_perf_preset_catches_a_failing_perf_event_open(machine: Machine) -> None:
     path = machine.share / "perf.rsn"

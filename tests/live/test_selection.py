@@ -4,9 +4,22 @@
 from __future__ import annotations
 
 import errno
+import json
+from collections import Counter
 
-from tests.live.support import PROGRAMS, PYTHON, errno_of, read_recording, series, trace
+import pytest
+from tests.live.support import (
+    PROGRAMS,
+    PYTHON,
+    TOOL,
+    compiled,
+    errno_of,
+    read_recording,
+    series,
+    trace,
+)
 
+from retsnoop_py.selection.presets import names
 from retsnoop_py.vm.machine import Machine
 
 TRACING = "/sys/kernel/tracing/available_filter_functions"
@@ -35,12 +48,12 @@ def test_a_glob_without_a_module_matches_modules_too(machine: Machine) -> None:
 def test_functions_of_one_name_are_told_apart_by_address(machine: Machine) -> None:
     """The kernel's own list of addresses, where it has one, says which can be traced."""
     path = machine.share / "same.rsn"
-    names = "t_start|s_start"
+    same = "t_start|s_start"
     select = ("-e", "t_start", "-a", "s_start", "-o", str(path))
     result = trace(machine, *select, "--", "true")
-    listed = machine.run(["grep", "-E", f"^[0-9a-f]+ ({names})$", f"{TRACING}_addrs"])
+    listed = machine.run(["grep", "-E", f"^[0-9a-f]+ ({same})$", f"{TRACING}_addrs"])
     if listed.status == 2:  # before 6.5 there is no such list: ambiguous names are left out
-        counts = machine.run(["grep", "-cE", f" ({names})$", "/proc/kallsyms"])
+        counts = machine.run(["grep", "-cE", f" ({same})$", "/proc/kallsyms"])
         assert int(counts.out) > 2
         assert result.status == 66
         assert "several functions have this name" in result.err
@@ -67,3 +80,53 @@ def test_a_program_reads_the_symbols_that_kallsyms_has(machine: Machine) -> None
     how, by_text, by_program, differing, _ = result.out.split(None, 4)
     assert how == ("program" if series(machine) >= (6, 0) else "text")
     assert (by_text, differing) == (by_program, "0"), result.out
+
+
+def test_every_preset_finds_its_functions(machine: Machine) -> None:
+    """An entry function at least, and more to see inside than a few that any glob matches."""
+    script = "".join(f"{TOOL} functions -c {name} | cut -f1; echo {name}\n" for name in names())
+    result = machine.run(["sh", "-c", script], timeout=300)
+    found = Counter[str]()
+    checked = []
+    for line in result.out.splitlines():
+        if line in names():
+            assert found["entry"] >= 1, (line, found)
+            assert found["traced"] > 30, (line, found)
+            checked.append(line)
+            found.clear()
+        else:
+            found[line] += 1
+    assert checked == names(), result.err
+
+
+#: Presets, and failures of programs/failures.c that they are to catch.
+CAUGHT = {
+    "btf": "bpf_prog_flags",
+    "cgroup": "cgroup_procs",
+    "io_uring": "uring_entries",
+    "module": "module_missing",
+    "mount": "mount_type",
+    "open": "open_missing",
+    "perf": "perf_size",
+    "socket": "option_name",
+}
+
+
+@pytest.mark.one_kernel
+def test_presets_catch_what_they_are_for(machine: Machine) -> None:
+    presets = [word for name in CAUGHT for word in ("-c", name)]
+    cases = sorted(CAUGHT.values())
+    program = str(compiled(machine, "failures"))
+    result = trace(machine, *presets, "--format", "json", "--", program, *cases, timeout=400)
+    assert result.status == 1, result.err
+    sessions = [json.loads(line) for line in result.out.splitlines()]
+    threads = {one["thread"] for one in sessions if one["type"] == "session"}
+    assert set(cases) <= threads, threads
+
+
+@pytest.mark.one_kernel
+def test_the_lsm_preset_says_who_refused(machine: Machine) -> None:
+    command = ["setpriv", "--bounding-set=-sys_chroot", "--inh-caps=-sys_chroot", "chroot", "/"]
+    result = trace(machine, "-c", "lsm", "-x", "EPERM", "--", *command, timeout=400)
+    assert "ns_capable" in result.out, result.out + result.err
+    assert "cap_capable" in result.out

@@ -233,7 +233,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-c", "--case"),
         Takes.MANY,
-        "Ready-made -e, -a and -d for a subject: bpf or perf. More may be added to it.",
+        "Ready-made -e, -a and -d for a subject: bpf, mount, open, socket, lsm (who said EPERM?) "
+        "...; docs/reference.md lists them. More may be added to it.",
         panel=TARGETING,
         metavar="PRESET",
         commands=("trace", "functions"),

@@ -14,6 +14,7 @@ from retsnoop_py.cli import completion
 from retsnoop_py.cli.completion import Candidate, candidates
 from retsnoop_py.options import live
 from retsnoop_py.options.live import functions_starting
+from retsnoop_py.selection import presets
 
 KALLSYMS = """\
 0000000000000000 T bpf_check
@@ -107,8 +108,8 @@ def test_tracepoints_are_those_of_tracefs(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_programs_and_maps_are_those_of_the_objects_on_the_line(tmp_path: Path) -> None:
     objects = Path(live.__file__).parents[1] / "bpf"
-    path = next(objects.glob("*.bpf.o"))
-    assert path.name in " ".join(texts(f"load {objects}/"))
+    path = next(objects.rglob("*.bpf.o"))
+    assert path.name in " ".join(texts(f"load {path.parent}/"))
     programs = texts(f"load {path} --prog ")
     assert len(programs) > 10
     assert all(name.isidentifier() for name in programs)
@@ -127,13 +128,13 @@ def test_what_is_no_beginning_of_a_name_has_no_functions(begun: str, tmp_path: P
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("-c ", ["bpf", "perf"]),
-        ("--case ", ["bpf", "perf"]),
-        ("--case = b", ["bpf"]),
-        ("--case =", ["bpf", "perf"]),
-        ("--case=b", ["--case=bpf"]),
-        ("-vTc ", ["bpf", "perf"]),
-        ("-cb", ["-cbpf"]),
+        ("-c ", presets.names()),
+        ("--case ", presets.names()),
+        ("--case = m", ["module", "mount"]),
+        ("--case =", presets.names()),
+        ("--case=pe", ["--case=perf"]),
+        ("-vTc ", presets.names()),
+        ("-cpe", ["-cperf"]),
         ("-Bind", ["-Bind_call", "-Bind_jump"]),
         ("-x ENOMEM", ["ENOMEM"]),
         ("--attach kprobe.", ["kprobe.session", "kprobe.multi"]),

@@ -178,7 +178,7 @@ def test_the_exit_status_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> 
         ("-a x", "no entry functions", "give -e GLOB"),
         ("-e @/dev/null", "no entry functions", "give -e GLOB"),
         ("-e x --", "no command behind --", "leave -- out"),
-        ("-c nope", "-c nope: no such preset", "bpf, perf"),
+        ("-c nope", "-c nope: no such preset", "bpf, bpf-attach, btf"),
         ("-e x -x EFOO", "-x: unknown error name 'EFOO'", ""),
         ("-e x -p abc", "-p abc: not a process id", "a name goes to -n"),
         ("-e x -C nonsense", "-C nonsense: not of the form", "--config-help"),

@@ -178,7 +178,7 @@ def test_a_plain_run_loads_nothing_that_only_others_need() -> None:
         ("retsnoop-py replay f --sym", {"--symbolize"}),
         ("retsnoop-py fu", {"functions"}),
         ("retsnoop-py functions x --att", {"--attach"}),
-        ("retsnoop-py functions -c b", {"bpf"}),
+        ("retsnoop-py functions -c pe", {"perf"}),
         ("retsnoop-py do", {"doctor"}),
         ("retsnoop-py doctor --js", {"--json"}),
         ("retsnoop-py -x ENOME", {"ENOMEDIUM", "ENOMEM"}),
