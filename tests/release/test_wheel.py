@@ -23,11 +23,19 @@ import build
 import pytest
 from elftools.elf.elffile import ELFFile
 from release.libraries import SOURCES
-from release.wheel import DIST, build_sdist
+from release.wheel import DIST, build_sdist, build_wheel
 
+from retsnoop_py.vm.debian import AptRoot
 from retsnoop_py.workload.cases import CASES
 
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
+DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+#: Debian 12's Python, for a machine that is not this one.
+PYTHON_PACKAGES = (
+    *("libc6", "libpython3.11-minimal", "libpython3.11-stdlib", "python3.11-minimal", "zlib1g"),
+    *("libexpat1", "libffi8", "libssl3", "libbz2-1.0", "liblzma5", "libgcc-s1", "libstdc++6"),
+    *("libcrypt1", "libuuid1"),
+)
 HOST = os.uname().machine
 LIMIT = 6_000_000
 KERNEL = (os.environ.get("RETSNOOP_KERNELS") or "6.12").split()[-1]
@@ -170,6 +178,52 @@ def test_the_checkouts_tests_pass_with_it(venv: Path, room: str) -> None:
     assert re.search(r"^\d+ passed", said, re.MULTILINE), said
 
 
+@pytest.fixture(scope="module")
+def foreign(venv: Path) -> list[str | Path]:
+    """The start of a command line: the other machine's Python, with its wheel, in QEMU."""
+    other = next(machine for machine in MACHINES if machine != HOST)
+    home = build.BUILD / "foreign"
+    root, site, emulator = home / "root", home / "site", home / "emulator"
+    for folder in (root, site):
+        shutil.rmtree(folder, ignore_errors=True)
+    theirs = AptRoot("bookworm", cache=home, arch=DEBIAN[other])
+    for package in PYTHON_PACKAGES:
+        run("dpkg", "-x", theirs.download(package, home / "debs"), root)
+    ours = AptRoot("bookworm", cache=emulator, arch=DEBIAN[HOST])
+    run("dpkg", "-x", ours.download("qemu-user-static", emulator), emulator)
+    platforms = [f"--platform=manylinux_2_{minor}_{other}" for minor in (28, 17)]
+    pip = [venv / "bin/python", "-m", "pip", "install", "-q", *platforms, "--python-version=3.11"]
+    run(*pip, "--only-binary=:all:", "--no-compile", "--target", site, made(other))
+    python = next((root / "usr/bin").glob("python3.[0-9]*"))
+    given = [f"PYTHONPATH={site}", f"PYTHONHOME={root / 'usr'}", "PYTHONDONTWRITEBYTECODE=1"]
+    settings = [word for one in given for word in ("-E", one)]
+    return [emulator / f"usr/bin/qemu-{other}-static", "-L", root, *settings, python]
+
+
+def test_the_other_machines_wheel_replays_and_reads_dwarf(
+    foreign: list[str | Path], venv: Path, tmp_path: Path
+) -> None:
+    recording = build.ROOT / "tests/golden/6.12.rsn"
+    env = dict(os.environ, TZ="UTC")
+    said = run(*foreign, "-m", "retsnoop_py", "replay", recording, env=env)
+    assert said == run(venv / "bin/retsnoop-py", "replay", recording, env=env)
+    (tmp_path / "tiny.c").write_text("int main(int argc, char **argv)\n{\n\treturn argc * 3;\n}\n")
+    script = (
+        "import os, sys; from pathlib import Path; "
+        "from retsnoop_py.libbpf.dwarf import DwarfImage; "
+        "image = DwarfImage(Path(sys.argv[1])); place = image.lookup(int(sys.argv[2], 16)); "
+        "print(os.uname().machine, place.frames[0].function, place.frames[0].line)"
+    )
+    for packed in ("none", "zlib"):
+        program = tmp_path / packed
+        run("gcc", "-O1", "-g", f"-gz={packed}", "-o", program, tmp_path / "tiny.c")
+        [main] = [line for line in run("nm", program).splitlines() if line.endswith(" T main")]
+        said = run(*foreign, "-c", script, program, main.split()[0])
+        machine, *place = said.split()
+        assert machine != HOST
+        assert place == ["main", "3"]
+
+
 def test_the_sdist_builds_without_a_network(tmp_path: Path) -> None:
     """With what `python3 build.py deps` names, cffi and setuptools, as its libbpf is inside."""
     [sdist] = DIST.glob("retsnoop_py-*.tar.gz")
@@ -183,9 +237,12 @@ def test_the_sdist_builds_without_a_network(tmp_path: Path) -> None:
         assert f"retsnoop_py/bpf/{HOST}/trace.bpf.o" in archive.namelist()
 
 
-def test_two_source_distributions_are_the_same_bytes() -> None:
-    [first] = DIST.glob("retsnoop_py-*.tar.gz")
-    before = first.read_bytes()
-    assert build_sdist().read_bytes() == before
-    with tarfile.open(first) as archive:
+def test_two_builds_are_the_same_bytes() -> None:
+    made_by_first = [build_wheel(HOST, build_sdist()), *DIST.glob("retsnoop_py-*.tar.gz")]
+    before = [path.read_bytes() for path in made_by_first]
+    for path in (build.ROOT / "README.md", build.PACKAGE / "__init__.py"):
+        path.touch()  # a checkout has times of its own
+    build_wheel(HOST, build_sdist())
+    assert [path.read_bytes() for path in made_by_first] == before
+    with tarfile.open(made_by_first[1]) as archive:
         assert {member.uname for member in archive} == {"root"}
