@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from retsnoop_py.kernel.functions import Function
     from retsnoop_py.listing.build import Listing
-    from retsnoop_py.render.diff_types import Difference
+    from retsnoop_py.render.difference import Difference
     from retsnoop_py.vm.machine import Machine
 
 __version__ = "0.1.0"
@@ -102,7 +102,7 @@ _PLACES = {
     ),
     "kernel.functions": ("Function",),
     "listing.build": ("Listing",),
-    "render.diff_types": ("Difference",),
+    "render.difference": ("Difference",),
     "vm.machine": ("Machine",),
 }
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.render.clock import Clock
+from retsnoop_py.render.block import Clock
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.text import display_width, pad, printable
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from retsnoop_py.api.sessions import Event, Result, Session
-from retsnoop_py.render.diff_types import ChainCall, DepartureStep
+from retsnoop_py.render.difference import ChainCall, DepartureStep
 from retsnoop_py.render.json_types import CodePlace, Origin
 
 __all__ = ["MOST_STEPS", "Chain", "Projection", "Steps", "plain_name", "plain_result"]
@@ -35,7 +35,7 @@ def plain_name(name: str) -> str:
 
 
 def plain_result(result: Result | None) -> str:
-    """What of a result says the same in every run: see :mod:`retsnoop_py.render.diff_types`."""
+    """What of a result says the same in every run: see :mod:`retsnoop_py.render.difference`."""
     if result is None:
         return _UNFINISHED
     text = result.text

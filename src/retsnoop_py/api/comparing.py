@@ -19,7 +19,7 @@ from retsnoop_py.api.keywords import DiffOptions, words
 from retsnoop_py.api.tally import Counted, Heard, Tally
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.options.settings import diff_overrides
-from retsnoop_py.render.diff_types import (
+from retsnoop_py.render.difference import (
     VERSION,
     ChainCall,
     Compared,

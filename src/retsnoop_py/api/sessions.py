@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.render.places import source_chain
+from retsnoop_py.render.address_format import source_chain, user_mode
 from retsnoop_py.render.result import format_result
-from retsnoop_py.render.user_stack import user_mode
 from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import Call as TracedCall
 from retsnoop_py.session.model import RowKind, SessionKind, Trace, TraceRow
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from retsnoop_py.render.args.read import ArgumentReader
     from retsnoop_py.render.json_types import Origin
     from retsnoop_py.render.jsonl import JsonRenderer
-    from retsnoop_py.render.views import Renderer
+    from retsnoop_py.render.renderers import Renderer
     from retsnoop_py.session.report import Report
     from retsnoop_py.session.stream_header import StreamHeader
 
@@ -210,7 +209,7 @@ class Stream:
         """A session as the command line would write it."""
         made = self._renderers.get((form, ascii_only))
         if made is None:
-            from retsnoop_py.render.views import renderer
+            from retsnoop_py.render.renderers import renderer
 
             views = replace(self.settings.views, format=form, ascii=ascii_only)
             made = renderer(self.header, replace(self.settings, views=views))

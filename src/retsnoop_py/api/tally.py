@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from retsnoop_py.api.chains import Chain, Key, Projection, Steps
 from retsnoop_py.api.sessions import Session, Stream
 from retsnoop_py.errors import DataError
-from retsnoop_py.render.diff_types import ChainCall
+from retsnoop_py.render.difference import ChainCall
 from retsnoop_py.session.caches import BoundedCache
 
 if TYPE_CHECKING:

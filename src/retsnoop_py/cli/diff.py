@@ -18,7 +18,7 @@ from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
-    from retsnoop_py.render.diff_types import Difference
+    from retsnoop_py.render.difference import Difference
 
 #: There is a difference: a result, no error. 1 is a bug of ours, 2 is diff(1)'s trouble.
 DIFFERENT = 3
@@ -107,11 +107,10 @@ def _show(found: Difference, asked: DiffRequest) -> None:
         print(msgspec.json.encode(found).decode())
         return
     from retsnoop_py.render.difference import DifferencePage
-    from retsnoop_py.render.marks import Marks
-    from retsnoop_py.render.palette import Palette
+    from retsnoop_py.render.palette import Glyphs, Palette
 
-    marks = Marks.of(sys.stdout, ascii_only=asked.ascii)
-    page = DifferencePage(Palette.of(sys.stdout), marks, verbose=asked.verbose > 0)
+    glyphs = Glyphs.of(sys.stdout, ascii_only=asked.ascii)
+    page = DifferencePage(Palette.of(sys.stdout), glyphs, verbose=asked.verbose > 0)
     for line in page.lines(found):
         print(line)
 

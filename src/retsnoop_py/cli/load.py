@@ -386,8 +386,13 @@ def _print_json(result: LoadResult, *, keep_log: bool) -> None:
 
 
 def _tell(asked: LoadRequest, results: Sequence[LoadResult], why: Sequence[Reason]) -> None:
-    from retsnoop_py.render.load_matrix import matrix_lines, matrix_rows, reason_lines
-    from retsnoop_py.render.load_reports import github_lines, github_summary
+    from retsnoop_py.render.load_results import (
+        github_lines,
+        github_summary,
+        matrix_lines,
+        matrix_rows,
+        reason_lines,
+    )
     from retsnoop_py.render.palette import Palette
     from retsnoop_py.terminal import terminal_width
 
@@ -417,7 +422,7 @@ def _append(path: Path, text: str) -> None:
 
 
 def _write_files(asked: LoadRequest, results: Sequence[LoadResult]) -> None:
-    from retsnoop_py.render.load_reports import junit
+    from retsnoop_py.render.load_results import junit
 
     try:
         if asked.junit:

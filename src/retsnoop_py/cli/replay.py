@@ -61,7 +61,7 @@ def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> in
     """
     from retsnoop_py.cli.verdict import Judge
     from retsnoop_py.recording.replay import Replay, memory_limit
-    from retsnoop_py.render.printer import Printer
+    from retsnoop_py.render.renderers import Printer
 
     judge = Judge(overrides.verdict)
     with memory_limit(path):

@@ -17,7 +17,7 @@ from retsnoop_py.settings import Settings
 
 if TYPE_CHECKING:
     from retsnoop_py.capture.target import Target
-    from retsnoop_py.render.printer import Printer
+    from retsnoop_py.render.renderers import Printer
     from retsnoop_py.session.stream_header import StreamHeader
 
 _TEXT = """
@@ -113,7 +113,7 @@ def run(settings: Settings) -> int:
 
 
 def _printer(header: StreamHeader, settings: Settings) -> Printer:
-    from retsnoop_py.render.printer import Printer
+    from retsnoop_py.render.renderers import Printer
 
     return Printer(header, settings, sys.stdout, sys.stderr)
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The call trace view: every traced call of a session, as a tree.
 
+What is equal for all traces of a shape is put together once. A trace is then a single ``%`` of a
+ready-made text: there may be hundreds of thousands.
+
 ::
 
     FUNCTION CALLS                RESULT      DURATION
@@ -15,25 +18,127 @@ injected probe, ``↯`` what an interrupt of the thread does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
-from retsnoop_py.render.marks import Marks
-from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.palette import Glyphs, Palette, paint
 from retsnoop_py.render.result import format_result
-from retsnoop_py.render.sheet import CPU, DURATION, RESULT, SELF, Sheet
 from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.model import RowKind, Session, Shape, Trace, TraceRow
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.results import error_of
 from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import ViewSettings
-from retsnoop_py.text import counted, pad, printable
+from retsnoop_py.text import counted, display_width, pad, printable
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows
     from retsnoop_py.render.origin import OriginRows
+
+
+CALLS, RESULT, DURATION, SELF, CPU = "FUNCTION CALLS", "RESULT", "DURATION", "SELF", "CPU"
+UNKNOWN = "..."
+#: Tables of a shape that differ in the widths of their columns; they are forgotten together.
+_MAX_TABLES = 16
+
+Values = Sequence[Any]
+
+
+class TraceTable:
+    """Lays out the traces of one shape.
+
+    The cells that differ from trace to trace, column by column: ``returns``, the rows with a
+    result; ``timed``, those with a duration (also without callees: ``own``); ``placed``, those
+    that have a CPU. ``titles`` names the columns behind the result; ``width`` is the first one's.
+    """
+
+    def __init__(self, shape: Shape, labels: Sequence[str], titles: Sequence[str]) -> None:
+        self.shape = shape
+        self.returns = [row for row in shape.rows if _returns(row)]
+        self.timed = [row for row in self.returns if row.began is not None]
+        #: Of these: function and event, and the two events of a duration.
+        self.results = [(row.id, row.event) for row in self.returns]
+        self.spans = [(row.event, row.began) for row in self.returns if row.began is not None]
+        self.own = [row for row in self.timed if row.inner is not None] if SELF in titles else []
+        self.placed = [row for row in shape.rows if _happens(row)] if CPU in titles else []
+        self._titles = titles
+        self.width = max(len(CALLS), *map(display_width, labels))
+        self._labels = [pad(label, self.width) for label in labels]
+        self._tables: dict[tuple[int, ...], tuple[str, Callable[[Values], tuple[Any, ...]]]] = {}
+
+    def text(self, widths: tuple[int, ...], values: Values) -> str:
+        """The table: ``values`` are the cells of the four lists above, one after another.
+
+        ``widths`` are those of the result and of the columns behind it.
+        """
+        known = self._tables.get(widths)
+        if known is None:
+            if len(self._tables) >= _MAX_TABLES:
+                self._tables.clear()
+            known = self._tables[widths] = self._table(widths)
+        table, pick = known
+        return table % pick(values)
+
+    def _table(self, widths: Sequence[int]) -> tuple[str, Callable[[Values], tuple[Any, ...]]]:
+        """A text to fill in, and what puts the values into its order."""
+        lines = [
+            _line(CALLS.ljust(self.width), RESULT, self._titles, widths),
+            _line("-" * self.width, "-" * widths[0], ["-" * n for n in widths[1:]], widths),
+        ]
+        start = 0
+        numbers = []
+        for rows in (self.returns, self.timed, self.own, self.placed):
+            numbers.append({id(row): start + index for index, row in enumerate(rows)})
+            start += len(rows)
+        results, times, own, cpus = numbers
+        cells = {DURATION: times, SELF: own, CPU: cpus}
+        order: list[int] = []
+        for label, row in zip(self._labels, self.shape.rows, strict=True):
+            result = UNKNOWN if row.kind is RowKind.GAP else ""
+            if id(row) in results:
+                order.append(results[id(row)])
+                result = f"%-{widths[0]}s"
+            words = []
+            for title, width in zip(self._titles, widths[1:], strict=True):
+                number = cells[title].get(id(row))
+                if number is not None:
+                    order.append(number)
+                    words.append(f"%{width}s" if title == CPU else f"%{width - 2}.3fus")
+                else:
+                    words.append(_constant(row, title).rjust(width))
+            if not _returns(row):
+                result = result.ljust(widths[0])
+            line = f"{label.replace('%', '%%')}   {result}  {'  '.join(words)}"
+            lines.append(line.rstrip())
+        return "\n".join(lines), _picker(order)
+
+
+def _line(label: str, result: str, titles: Sequence[str], widths: Sequence[int]) -> str:
+    words = [title.rjust(width) for title, width in zip(titles, widths[1:], strict=True)]
+    return f"{label}   {result.ljust(widths[0])}  {'  '.join(words)}"
+
+
+def _returns(row: TraceRow) -> bool:
+    return row.kind in (RowKind.EXIT, RowKind.LEAF)
+
+
+def _happens(row: TraceRow) -> bool:
+    return row.kind not in (RowKind.GAP, RowKind.EARLIER)
+
+
+def _constant(row: TraceRow, title: str) -> str:
+    """A cell without a value: of a call, blank; else the value is not known."""
+    unknown = row.kind is RowKind.GAP or (_returns(row) and title != CPU)
+    return UNKNOWN if unknown else ""
+
+
+def _picker(order: Sequence[int]) -> Callable[[Values], tuple[Any, ...]]:
+    if len(order) > 1:
+        return itemgetter(*order)
+    return lambda values: tuple(values[index] for index in order)
+
 
 _CONTEXT = "CONTEXT"
 _INDENT = "    "
@@ -52,7 +157,7 @@ class CallsSection:
         header: StreamHeader,
         views: ViewSettings,
         palette: Palette,
-        marks: Marks,
+        glyphs: Glyphs,
         arguments: ArgumentRows | None = None,
         origins: OriginRows | None = None,
     ) -> None:
@@ -62,9 +167,9 @@ class CallsSection:
         self._names = [printable(function.name) for function in header.functions]
         self._probe_name = header.probe_name
         self._palette = palette
-        self._marks = marks
+        self._glyphs = glyphs
         self._titles = [DURATION, *[SELF] * views.self_time, *[CPU] * views.cpu]
-        self._sheets: BoundedCache[Shape, Sheet] = BoundedCache(_ROOM)
+        self._tables: BoundedCache[Shape, TraceTable] = BoundedCache(_ROOM)
         self._result = lru_cache(_MAX_RESULTS)(self._result_of)
 
     def lines(self, report: Report) -> list[str]:
@@ -72,28 +177,28 @@ class CallsSection:
         trace = report.trace
         if trace is None or not trace.shape.rows:
             return []
-        sheet = self._sheet(trace.shape)
+        table = self._table(trace.shape)
         registers, times, result_of = trace.events.results, trace.events.times_ns, self._result
-        results = [result_of(function, registers[event]) for function, event in sheet.results]
-        took = [(times[event] - times[began]) / 1000 for event, began in sheet.spans]
+        results = [result_of(function, registers[event]) for function, event in table.results]
+        took = [(times[event] - times[began]) / 1000 for event, began in table.spans]
         widths = [max(map(len, (RESULT, *results))), _time_width(DURATION, took)]
-        values: list[object] = [*self._painted(trace, sheet, results, widths[0]), *took]
+        values: list[object] = [*self._painted(trace, table, results, widths[0]), *took]
         if SELF in self._titles:
-            own = [(trace.self_ns(row) or 0) / 1000 for row in sheet.own]
+            own = [(trace.self_ns(row) or 0) / 1000 for row in table.own]
             widths.append(_time_width(SELF, own))
             values += own
         if CPU in self._titles:
-            cpus = [self._cpu(trace, row) for row in sheet.placed]
+            cpus = [self._cpu(trace, row) for row in table.placed]
             widths.append(max(map(len, (CPU, *cpus))))
             values += cpus
-        text = sheet.text(tuple(widths), values)
+        text = table.text(tuple(widths), values)
         if self._arguments is None and not report.paths:
             return [text]
         lines = text.split("\n")
         rows = [[line] for line in lines[2:]]
         head = lines[:2]
         if self._arguments is not None:
-            head, rows = self._with_arguments(report.session, trace, head, rows, sheet.width)
+            head, rows = self._with_arguments(report.session, trace, head, rows, table.width)
         if report.paths and self._origins is not None:
             self._add_paths(report, trace, rows)
         return [*head, *(line for found in rows for line in found)]
@@ -107,7 +212,7 @@ class CallsSection:
                 continue
             view = report.paths.get(seqs[row.began])
             indent = len(_INDENT) * min(row.depth, _MAX_LEVELS)
-            lines.extend(self._origins.way(view, indent, self._marks.block))
+            lines.extend(self._origins.way(view, indent, self._glyphs.block))
             lines.extend(self._origins.below(view, indent))
 
     def _with_arguments(
@@ -132,27 +237,29 @@ class CallsSection:
             ]
         return head, [[row, *arguments.below(session, event, width + 1)] for event, (row,) in pairs]
 
-    def _sheet(self, shape: Shape) -> Sheet:
-        known = self._sheets.get(shape)
+    def _table(self, shape: Shape) -> TraceTable:
+        known = self._tables.get(shape)
         if known is None:
-            known = Sheet(shape, [self._label(row) for row in shape.rows], self._titles)
-            self._sheets.keep(shape, known, len(shape.rows))
+            known = TraceTable(shape, [self._label(row) for row in shape.rows], self._titles)
+            self._tables.keep(shape, known, len(shape.rows))
         return known
 
     def _label(self, row: TraceRow) -> str:
-        marks, level = self._marks, row.depth - 1
+        glyphs, level = self._glyphs, row.depth - 1
         records = counted(row.missing, "record")
         if row.kind is RowKind.EARLIER:
             return f"... {records} told before ..."
         if row.kind is RowKind.GAP:
-            mark, text, level = marks.gap, f"... missing {records} ...", row.depth
+            mark, text, level = glyphs.gap, f"... missing {records} ...", row.depth
         elif row.kind is RowKind.PROBE:
-            mark, text, level = marks.probe, printable(self._probe_name(row.id)), row.depth
+            mark, text, level = glyphs.probe, printable(self._probe_name(row.id)), row.depth
         else:
-            mark = {RowKind.ENTRY: marks.entry, RowKind.EXIT: marks.exit}.get(row.kind, marks.leaf)
+            mark = {RowKind.ENTRY: glyphs.entry, RowKind.EXIT: glyphs.exit}.get(
+                row.kind, glyphs.leaf
+            )
             text = self._names[row.id]
         if row.interrupt:
-            text = f"{marks.interrupt} {text}"
+            text = f"{glyphs.interrupt} {text}"
         if level >= _MAX_LEVELS:
             text, level = f"{text} (depth {level + 1})", _MAX_LEVELS
         return f"{_INDENT * level}{mark} {text}"
@@ -160,7 +267,9 @@ class CallsSection:
     def _result_of(self, function: int, register: int) -> str:
         return format_result(self._functions[function], register)
 
-    def _painted(self, trace: Trace, sheet: Sheet, results: list[str], width: int) -> Sequence[str]:
+    def _painted(
+        self, trace: Trace, table: TraceTable, results: list[str], width: int
+    ) -> Sequence[str]:
         """The results, those of failures in colour if there is any."""
         if not self._palette.error:
             return results
@@ -169,14 +278,14 @@ class CallsSection:
             paint(text.ljust(width), self._palette.error)
             if error_of(functions[row.id], registers[row.event]) is not None
             else text
-            for row, text in zip(sheet.returns, results, strict=True)
+            for row, text in zip(table.returns, results, strict=True)
         ]
 
     def _cpu(self, trace: Trace, row: TraceRow) -> str:
         cpus = trace.events.cpus
         cpu = cpus[row.event]
         if row.kind is RowKind.LEAF and row.began is not None and cpus[row.began] != cpu:
-            return f"{cpus[row.began]}{self._marks.entry}{cpu}"
+            return f"{cpus[row.began]}{self._glyphs.entry}{cpu}"
         return str(cpu)
 
 

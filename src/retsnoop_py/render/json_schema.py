@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from retsnoop_py.load.model import Explained, LoadResult
-from retsnoop_py.render.diff_types import Difference
+from retsnoop_py.render.difference import Difference
 from retsnoop_py.render.json_types import VERSION, RunResult, Session, Summary
 from retsnoop_py.render.why_types import Why
 

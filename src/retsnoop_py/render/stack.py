@@ -1,41 +1,54 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The call stack view.
+"""Stacks as text: the calls and kernel frames, the program's own, the branches before.
 
-A row is marks, duration, result, symbol and source::
+A row of the call stack is marks, duration, result, symbol and source::
 
        73us [-ENOMEM]  __x64_sys_bpf+0x1a  (kernel/bpf/syscall.c:5067)
     !⌇  2us [NULL]     bpf_map_alloc_percpu
 
 ``!`` marks a call without a kernel frame, ``⌇`` one stitched from an earlier chain of failures,
 ``↯`` one that an interrupt made.
+
+The program's own stack goes down to the call into the kernel::
+
+    User stack:
+        main+0x3f   (loader.c:10)  /usr/bin/loader
+        bpf+0x1d                   /usr/lib/x86_64-linux-gnu/libbpf.so.1
+
+Of the branches the CPU took last (LBR) the oldest comes first, the newest is number 0::
+
+    [#07] _copy_from_user+0x2f (lib/usercopy.c:21)  ->  __sys_bpf+0xcc (kernel/bpf/syscall.c)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from retsnoop_py.render.marks import Marks
-from retsnoop_py.render.palette import Palette, paint
-from retsnoop_py.render.places import Places
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.render.address_format import AddressFormat, AddressText
+from retsnoop_py.render.palette import Glyphs, Palette, paint
 from retsnoop_py.render.result import UNFINISHED, format_result
 from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.model import Call, Session
-from retsnoop_py.session.report import Report
+from retsnoop_py.session.report import BranchRow, Report
 from retsnoop_py.session.results import error_of
 from retsnoop_py.session.stacks import ShapeRow, Stack, StackShape
 from retsnoop_py.settings import StackSettings, SymbolizeMode
+from retsnoop_py.symbolize.frames import Resolved
 from retsnoop_py.text import display_width, pad, printable
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows
     from retsnoop_py.render.origin import OriginRows
 
+
 _MIN_DURATION = 5
-#: Marks and a blank.
+#: Glyphs and a blank.
 _BEFORE_DURATION = 3
 _RUNNING = "..."
-#: Sheets with so many rows together are kept; tables of a sheet that differ in their widths, and
+#: Tables with so many rows together are kept; texts of a table that differ in their widths, and
 #: results, each forgotten together.
 _ROOM = 1 << 16
 _MAX_TABLES = 16
@@ -51,7 +64,7 @@ class _Row(NamedTuple):
     call: int | None = None
 
 
-class _Sheet:
+class _StackTable:
     """The rows of the stacks of one shape, put together but for times and results.
 
     ``calls`` has the position of each row's call, ``finished`` those of calls that have returned.
@@ -111,16 +124,16 @@ class StackSection:
         stacks: StackSettings,
         symbolize: SymbolizeMode,
         palette: Palette,
-        marks: Marks,
+        glyphs: Glyphs,
         arguments: ArgumentRows | None = None,
         origins: OriginRows | None = None,
     ) -> None:
-        self._places = Places(stacks, symbolize)
+        self._addresses = AddressFormat(stacks, symbolize)
         self._origins = origins
         self._arguments = arguments
         self._palette = palette
-        self._marks = marks
-        self._sheets: BoundedCache[StackShape, _Sheet] = BoundedCache(_ROOM)
+        self._glyphs = glyphs
+        self._tables: BoundedCache[StackShape, _StackTable] = BoundedCache(_ROOM)
         self._results: dict[tuple[int, int], str] = {}
 
     def lines(self, report: Report) -> list[str]:
@@ -128,9 +141,9 @@ class StackSection:
         stack = report.stack
         if stack is None or not stack.shape.rows:
             return []
-        sheet = self._sheets.get(stack.shape) or self._sheet(stack.shape)
-        calls = [stack.calls[position] for position in sheet.finished]
-        longest, width = 0, len(UNFINISHED) if sheet.has_running else 0
+        table = self._tables.get(stack.shape) or self._table(stack.shape)
+        calls = [stack.calls[position] for position in table.finished]
+        longest, width = 0, len(UNFINISHED) if table.has_running else 0
         cells: list[int | str] = []
         written = self._results
         for call in calls:
@@ -144,7 +157,7 @@ class StackSection:
         duration = max(_MIN_DURATION, len(str(longest)) + len("us"))
         if self._palette.error:
             cells[1::2] = [self._painted(call, self._result(call), width) for call in calls]
-        text = sheet.text(duration, width, cells)
+        text = table.text(duration, width, cells)
         if self._arguments is None and not report.paths:
             return [text]
         rows = [[line] for line in text.split("\n")]
@@ -160,7 +173,7 @@ class StackSection:
         """Below each call what its way says."""
         assert self._origins is not None
         indent = _BEFORE_DURATION + duration + 1
-        for position, lines in zip(self._sheet(stack.shape).calls, rows, strict=True):
+        for position, lines in zip(self._table(stack.shape).calls, rows, strict=True):
             if position is not None:
                 view = report.paths.get(stack.calls[position].seq)
                 lines.extend(self._origins.below(view, indent))
@@ -173,7 +186,7 @@ class StackSection:
         assert arguments is not None
         indent = _BEFORE_DURATION + duration + 1
         found: list[list[str]] = []
-        for position, (line,) in zip(self._sheet(stack.shape).calls, rows, strict=True):
+        for position, (line,) in zip(self._table(stack.shape).calls, rows, strict=True):
             event = None if position is None else arguments.of_call(stack.calls[position])
             if arguments.on_row:
                 found.append([arguments.behind(session, event, line)])
@@ -185,13 +198,13 @@ class StackSection:
         failed = error_of(call.function, call.result) is not None
         return paint(text.ljust(width), self._palette.error) if failed else text
 
-    def _sheet(self, shape: StackShape) -> _Sheet:
-        known = self._sheets.get(shape)
+    def _table(self, shape: StackShape) -> _StackTable:
+        known = self._tables.get(shape)
         if known is None:
             rows = [cells for row in shape.rows for cells in self._cells(shape, row)]
             padded = self._arguments is not None and self._arguments.on_row
-            known = _Sheet(shape, rows, self._palette, padded=padded)
-            self._sheets.keep(shape, known, len(rows))
+            known = _StackTable(shape, rows, self._palette, padded=padded)
+            self._tables.keep(shape, known, len(rows))
         return known
 
     def _result(self, call: Call) -> str:
@@ -208,17 +221,111 @@ class StackSection:
         marks, call = "  ", None if row.call is None else shape.calls[row.call]
         if call is not None:
             marks = ("!" if row.frame is None else " ") + (
-                self._marks.stitched
+                self._glyphs.stitched
                 if call.stitched
-                else self._marks.interrupt
+                else self._glyphs.interrupt
                 if call.interrupt
                 else " "
             )
         if row.frame is not None:
-            symbol, source, inlined = self._places.of(row.frame, is_hidden=row.hidden)
+            symbol, source, inlined = self._addresses.of(row.frame, is_hidden=row.hidden)
         else:
             assert call is not None
-            symbol, source, inlined = self._places.indent + printable(call.function.name), "", ()
+            symbol, source, inlined = self._addresses.indent + printable(call.function.name), "", ()
         yield _Row(marks, symbol, source, row.call)
         for symbol, source in inlined:
             yield _Row("  ", symbol, source)
+
+
+_TITLE = "User stack:"
+_INDENT = "    "
+
+
+class UserStackSection:
+    """Writes user stacks as text, outermost function first."""
+
+    def __init__(self, stacks: StackSettings, symbolize: SymbolizeMode, palette: Palette) -> None:
+        self._addresses = AddressFormat(stacks, symbolize, lead="")
+        self._palette = palette
+
+    def lines(self, report: Report) -> list[str]:
+        """The stack; nothing if there is none."""
+        rows = [cells for frame in report.user_stack for cells in self._cells(frame)]
+        if not rows:
+            return []
+        symbol, source = (max(display_width(row[column]) for row in rows) for column in (0, 1))
+        return [_TITLE, *(self._line(row, symbol, source) for row in rows)]
+
+    def _cells(self, frame: Resolved) -> Iterator[tuple[str, str, str]]:
+        place = self._addresses.of(frame)
+        yield place.symbol, place.source, printable(frame.module or "")
+        for symbol, source in place.inlined:
+            yield symbol, source, ""
+
+    def _line(self, row: tuple[str, str, str], symbol: int, source: int) -> str:
+        painted = paint(row[1], self._palette.source) + " " * (source - display_width(row[1]))
+        gap = "  " if source else ""
+        return f"{_INDENT}{pad(row[0], symbol)}  {painted}{gap}{row[2]}".rstrip()
+
+
+_LOST = "LBR data was dropped and is missing in this sample!"
+_IRRELEVANT = "[LBR] No relevant LBR data were captured, showing unfiltered LBR stack!"
+_NOTHING = ("", "")
+
+
+class _Line(NamedTuple):
+    """The cells of one line: a branch, or what is inlined at its ends."""
+
+    number: str
+    source: tuple[str, str]
+    arrow: str
+    target: tuple[str, str]
+
+
+class BranchSection:
+    """Writes branches as text. ``symbolize`` is what the run could do, never ``AUTO``."""
+
+    def __init__(self, stacks: StackSettings, symbolize: SymbolizeMode, palette: Palette) -> None:
+        self._addresses = AddressFormat(stacks, symbolize, lead="")
+        self._palette = palette
+
+    def lines(self, report: Report) -> list[str]:
+        """The branches; or why there are none."""
+        view = report.branches
+        if view is None:
+            return []
+        if view.lost:
+            return [paint(_LOST, self._palette.warning)]
+        if view.error:
+            name = ERRNO_NAMES.get(view.error)
+            known = f" ({name})" if name else ""
+            return [f"Failed to capture LBR entries: -{view.error}{known}"]
+        lines = list(self._columns([line for row in view.rows for line in self._cells(row)]))
+        return lines if view.relevant else [*lines, _IRRELEVANT]
+
+    def _cells(self, row: BranchRow) -> Iterator[_Line]:
+        number, arrow = f"[#{row.number:02}] ", "->"
+        ends = (_levels(self._addresses.of(end)) for end in (row.source, row.target))
+        for source, target in zip_longest(*ends, fillvalue=_NOTHING):
+            yield _Line(number, source, arrow, target)
+            number, arrow = " " * len(number), "  "
+
+    def _columns(self, lines: Sequence[_Line]) -> Iterator[str]:
+        widths = [
+            max((display_width(cell) for cell in column), default=0)
+            for column in zip(*((*line.source, *line.target) for line in lines), strict=True)
+        ]
+        for line in lines:
+            source, target = line.source, line.target
+            yield (
+                f"{line.number}{pad(source[0], widths[0])} {self._source(source[1], widths[1])}"
+                f"  {line.arrow}  {pad(target[0], widths[2])} {self._source(target[1], 0)}"
+            ).rstrip()
+
+    def _source(self, text: str, width: int) -> str:
+        return paint(text, self._palette.source) + " " * max(width - display_width(text), 0)
+
+
+def _levels(place: AddressText) -> list[tuple[str, str]]:
+    """The lines of one end of a branch: where it is, and what is inlined there."""
+    return [(place.symbol, place.source), *place.inlined]

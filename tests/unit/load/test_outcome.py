@@ -14,8 +14,14 @@ from retsnoop_py.errors import DataError, InputError, UsageError
 from retsnoop_py.load.model import VERSION, Explanation, LoadResult, Place
 from retsnoop_py.load.outcome import compare, expected, read_expectations, reasons
 from retsnoop_py.load.shape import Shape, parse_shapes
-from retsnoop_py.render.load_matrix import matrix_lines, matrix_rows, reason_lines
-from retsnoop_py.render.load_reports import github_lines, github_summary, junit
+from retsnoop_py.render.load_results import (
+    github_lines,
+    github_summary,
+    junit,
+    matrix_lines,
+    matrix_rows,
+    reason_lines,
+)
 from retsnoop_py.render.palette import Palette
 
 PLACE = Place("return *p;", "a,b.bpf.c", 42, 9, "on_open")

@@ -10,8 +10,7 @@ import pytest
 from tests.unit.session.records import INT, LONG, PTR, VOID, facts, function, session
 
 from retsnoop_py.render.calls import CallsSection
-from retsnoop_py.render.marks import ASCII, Marks
-from retsnoop_py.render.palette import Palette
+from retsnoop_py.render.palette import ASCII, Glyphs, Palette
 from retsnoop_py.session.model import Event, EventKind, Events, Tracer
 from retsnoop_py.session.report import Report
 from retsnoop_py.settings import ViewSettings
@@ -34,7 +33,7 @@ def lines(
     times: Sequence[int] = (),
     *,
     cpus: Sequence[int] = (),
-    marks: Marks | None = None,
+    marks: Glyphs | None = None,
     lost: Sequence[int] = (),
     palette: Palette | None = None,
     **views: bool,
@@ -57,7 +56,7 @@ def lines(
         facts(functions=FUNCTIONS, probes=PROBES),
         ViewSettings(call_trace=True, **views),
         palette or Palette(),
-        marks or Marks(),
+        marks or Glyphs(),
     )
     subject = session(events=Events.of(rows), last_seq=len(told))
     found = section.lines(Report(subject, None, Tracer().trace(subject)))
@@ -156,8 +155,8 @@ def test_sixty_four_levels_are_indented_and_deeper_ones_say_their_depth() -> Non
     assert len({len(line) for line in shown if line.endswith("us")}) == 1
 
 
-@pytest.mark.parametrize("marks", [Marks(), ASCII])
-def test_no_line_ends_in_blanks(marks: Marks) -> None:
+@pytest.mark.parametrize("marks", [Glyphs(), ASCII])
+def test_no_line_ends_in_blanks(marks: Glyphs) -> None:
     shown = lines(TREE, TIMES, marks=marks, lost=(3, 7), self_time=True, cpu=True)
 
     assert all(line == line.rstrip() for line in shown)
@@ -173,9 +172,9 @@ def test_failures_are_coloured_and_nothing_else_changes() -> None:
 def test_an_output_that_cannot_encode_the_marks_gets_ascii() -> None:
     latin = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
 
-    assert Marks.of(latin) == ASCII
-    assert Marks.of(io.StringIO()) == Marks()
-    assert Marks.of(io.StringIO(), ascii_only=True) == ASCII
+    assert Glyphs.of(latin) == ASCII
+    assert Glyphs.of(io.StringIO()) == Glyphs()
+    assert Glyphs.of(io.StringIO(), ascii_only=True) == ASCII
 
 
 def test_what_an_interrupt_does_is_marked() -> None:
@@ -186,7 +185,7 @@ def test_what_an_interrupt_does_is_marked() -> None:
     )
     subject = session(events=events, last_seq=len(told))
     section = CallsSection(
-        facts(functions=FUNCTIONS, probes=PROBES), ViewSettings(), Palette(), Marks()
+        facts(functions=FUNCTIONS, probes=PROBES), ViewSettings(), Palette(), Glyphs()
     )
     (text,) = section.lines(Report(subject, None, Tracer().trace(subject)))
     rows = [line.split("  [")[0].rstrip() for line in text.split("\n")[2:]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from tests.unit.session.records import session
 
-from retsnoop_py.render.lbr import BranchSection
 from retsnoop_py.render.palette import Palette
+from retsnoop_py.render.stack import BranchSection
 from retsnoop_py.session.report import BranchRow, BranchView, Report
 from retsnoop_py.settings import StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame

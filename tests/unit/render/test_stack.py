@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.session.records import INT, LONG, PTR, call, function, session
 
-from retsnoop_py.render.block import BlockRenderer
-from retsnoop_py.render.clock import Clock
-from retsnoop_py.render.marks import ASCII, Marks
-from retsnoop_py.render.palette import Palette
+from retsnoop_py.render.block import BlockRenderer, Clock
+from retsnoop_py.render.palette import ASCII, Glyphs, Palette
 from retsnoop_py.render.stack import StackSection
 from retsnoop_py.session.model import Call, Session, StackRow
 from retsnoop_py.session.report import Report
@@ -27,11 +25,11 @@ HEADER = "22:13:21.000000 -> 22:13:22.000000 TID/PID 250/240 (worker/loader):"
 def renderer(
     mode: SymbolizeMode = SymbolizeMode.INLINES,
     palette: Palette | None = None,
-    marks: Marks | None = None,
+    marks: Glyphs | None = None,
     **stacks: bool,
 ) -> BlockRenderer:
     palette = palette or Palette()
-    section = StackSection(StackSettings(**stacks), mode, palette, marks or Marks())
+    section = StackSection(StackSettings(**stacks), mode, palette, marks or Glyphs())
     clock = Clock(1_700_000_000_000_000_000, 0)
     return BlockRenderer([section], BpfSettings(ringbuf_size=1 << 20), clock, palette)
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.session.records import facts, session
 
+from retsnoop_py.render.address_format import user_mode
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.render.user_stack import UserStackSection, user_mode
+from retsnoop_py.render.stack import UserStackSection
 from retsnoop_py.session.report import Report
 from retsnoop_py.settings import Settings, StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame

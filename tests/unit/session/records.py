@@ -12,7 +12,7 @@ from typing import TextIO
 
 from retsnoop_py.kernel.flags import flags_for
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
-from retsnoop_py.render.printer import Printer
+from retsnoop_py.render.renderers import Printer
 from retsnoop_py.session.layouts import RECORD_STRUCTS, Layout, Member
 from retsnoop_py.session.model import Call, CapturedValue, EventKind, Session
 from retsnoop_py.session.pipeline import Pipeline, Recorder

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from retsnoop_py.kernel.arguments.model import Choice, DataKind, DataType, Field, IntFlags, Tag
-from retsnoop_py.render.args import known
-from retsnoop_py.render.args.node import CUT, Group, Leaf, Node
-from retsnoop_py.render.args.text import number, plain_text, pointer, quoted
+from retsnoop_py.render.args import kernel_types
+from retsnoop_py.render.args.node import CUT, Group, Leaf, Node, number, plain_text, pointer, quoted
 
 __all__ = ["Decoder"]
 
@@ -82,7 +81,7 @@ class Decoder:
 
     def _tagged(self, index: int, kind: DataType, data: bytes, depth: int, meant: Meant) -> Node:
         """A struct or union; of its unions only what their tags choose."""
-        special = known.struct(kind, data)
+        special = kernel_types.struct(kind, data)
         if special is not None:
             return special
         for tag, choices in self._tags.get(index, ()):
@@ -128,7 +127,7 @@ class Decoder:
                 members.append((field.name, member))
         if chosen is not None and data[end:].strip(b"\0"):
             members.append(_behind(data, end))
-        if kind.alias in known.WRAPPERS and len(kind.fields) == 1 and not is_cut:
+        if kind.alias in kernel_types.WRAPPERS and len(kind.fields) == 1 and not is_cut:
             return (
                 members[0][1] if members else self._node(kind.fields[0].type, data, "", depth + 1)
             )
@@ -174,10 +173,10 @@ class Decoder:
         if element is None or not element.size:
             return Group((), is_array=True)
         if element.flags & IntFlags.CHAR:
-            if known.is_comm(data, name):
+            if kernel_types.is_comm(data, name):
                 data = data.partition(b"\0")[0]
             return _text(data, is_cut=is_cut)
-        mac = known.mac(kind, element, data)
+        mac = kernel_types.mac(kind, element, data)
         if mac is not None:
             return mac
         # zeros at the end say nothing that the type does not
@@ -217,18 +216,20 @@ def _behind(data: bytes, end: int) -> tuple[str, Leaf]:
 def scalar(kind: DataType, value: int, bits: int, name: str) -> Leaf:
     """A number of ``bits`` bits, unsigned as it was read, by its type."""
     if kind.kind == DataKind.PTR:
-        return known.sentinel(kind, value) or Leaf(pointer(value), f"{value:#x}" if value else None)
+        return kernel_types.sentinel(kind, value) or Leaf(
+            pointer(value), f"{value:#x}" if value else None
+        )
     if kind.kind in (DataKind.FLOAT, DataKind.OTHER):
         return Leaf(f"{value:#x}", f"{value:#x}")
     if kind.flags & IntFlags.BOOL and value <= 1:
         return Leaf("true" if value else "false", bool(value))
-    special = known.scalar(kind, value, name)
+    special = kernel_types.scalar(kind, value, name)
     if special is not None:
         return special
     if kind.flags & IntFlags.SIGNED and bits and value >> (bits - 1):
         value -= 1 << bits
     if kind.kind == DataKind.ENUM:
-        return known.enum(kind, value)
+        return kernel_types.enum(kind, value)
     if kind.flags & IntFlags.CHAR and 0 <= value < 128 and chr(value).isprintable():
         return Leaf(quoted(bytes([value])), value)
     return Leaf(number(value, bits), value)

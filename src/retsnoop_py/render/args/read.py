@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What was captured at an event, by name: the one reading that text and JSON share."""
+"""What was captured at an event, by name: the one reading that text and JSON share.
+
+Of arguments behind a format its conversions tell how many there are, and what each is.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,15 +19,84 @@ from retsnoop_py.kernel.arguments.model import (
     Role,
 )
 from retsnoop_py.kernel.errno import ERRNO_NAMES
-from retsnoop_py.render.args import known
+from retsnoop_py.render.args import kernel_types
 from retsnoop_py.render.args.decode import Decoder
-from retsnoop_py.render.args.node import CUT, Group, Leaf, Node, Plain, inline, plain_of
-from retsnoop_py.render.args.text import number, pointer
-from retsnoop_py.render.args.varargs import known_conversions, text_of, vararg
+from retsnoop_py.render.args.node import (
+    CUT,
+    Group,
+    Leaf,
+    Node,
+    Plain,
+    inline,
+    number,
+    plain_of,
+    plain_text,
+    pointer,
+    quoted,
+)
 from retsnoop_py.session.events import NO_ROOM
 from retsnoop_py.session.model import Captured, CapturedValue, EventKind, Session
 
-__all__ = ["ArgumentReader", "Shown"]
+_CONVERSION = re.compile(
+    r"%(?P<percent>%)|%[-+ #0]*(?P<width>\*|\d*)(?:\.(?P<precision>\*|-?\d*))?"
+    r"(?P<length>hh|h|ll|l|z|t|j|L|q)?(?P<type>p[A-Za-z0-9]*|[a-zA-Z])"
+)
+_BITS = {"hh": 8, "h": 16, "": 32}
+_STAR = "d"
+
+
+def conversions(text: str) -> list[str]:
+    """One entry for each argument a format takes: length and type of its conversion, ``ld``.
+
+    A width or a precision of ``*`` takes an argument of its own.
+    """
+    return [one for match in _CONVERSION.finditer(text) for one in _takes(match)]
+
+
+def _takes(match: re.Match[str]) -> Iterator[str]:
+    if match["percent"]:
+        return
+    for given in (match["width"], match["precision"]):
+        if given == "*":
+            yield _STAR
+    kind = match["type"]
+    yield (match["length"] or "") + ("p" if kind.startswith("p") else kind)
+
+
+def vararg(value: CapturedValue, conversion: str) -> Node:
+    """One such argument; an unknown ``conversion`` (empty) shows the whole register."""
+    raw = int.from_bytes(value.value, "little")
+    kind, length = conversion[-1:], conversion[:-1]
+    if kind == "s" or (not kind and value.data):
+        return text_of(value.data, raw)
+    bits = _BITS.get(length, 64) if kind else 64
+    cut = raw & ((1 << bits) - 1)
+    if kind == "p":
+        return Leaf(pointer(raw), f"{raw:#x}" if raw else None)
+    if kind in ("d", "i") and cut >> (bits - 1):
+        cut -= 1 << bits
+    if kind in ("x", "X"):
+        return Leaf(f"{cut:#x}", cut)
+    if kind == "c" and chr(cut & 0x7F).isprintable() and cut == cut & 0x7F:
+        return Leaf(quoted(bytes([cut])), cut)
+    return Leaf(number(cut, bits), cut)
+
+
+def text_of(data: bytes, address: int) -> Node:
+    """Text that was captured with its NUL; without one it was cut. Else where it is."""
+    if not data:
+        return Leaf(pointer(address), f"{address:#x}" if address else None)
+    is_cut = not data.endswith(b"\0")
+    text = data if is_cut else data[:-1]
+    return Leaf(quoted(text, is_cut=is_cut), plain_text(text, is_cut=is_cut))
+
+
+def known_conversions(previous: Sequence[CapturedValue]) -> list[str] | None:
+    """What the format, the last of the arguments before, takes; None if it was not captured."""
+    if not previous or not previous[-1].data:
+        return None
+    return conversions(previous[-1].data.rstrip(b"\0").decode("latin-1"))
+
 
 #: Calls with equal arguments come in bursts.
 _MAX_KEPT = 1 << 12
@@ -125,14 +198,14 @@ class ArgumentReader:
         kind = self._decoder.type(told.arguments[index].target)
         if kind is None or not value.data:
             return value
-        if kind.name in known.OWN_SIZES:
-            offset, least = known.OWN_SIZES[kind.name]
+        if kind.name in kernel_types.OWN_SIZES:
+            offset, least = kernel_types.OWN_SIZES[kind.name]
             told_size = int.from_bytes(value.data[offset : offset + 4], "little")
             return _only(value, told_size or least, kind.size)
-        if known.is_socket_address(kind):
-            names = known.ADDRESS_SIZES
-        elif kind.name in known.EXTENSIBLE:
-            names = known.SIZES
+        if kernel_types.is_socket_address(kind):
+            names = kernel_types.ADDRESS_SIZES
+        elif kind.name in kernel_types.EXTENSIBLE:
+            names = kernel_types.SIZES
         else:
             return value
         for position, argument in enumerate(told.arguments[index:], index):

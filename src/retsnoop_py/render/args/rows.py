@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from retsnoop_py.kernel.arguments.model import ArgumentFacts
-from retsnoop_py.render.args.node import CUT, block, inline
+from retsnoop_py.render.args.node import CUT, block, cut_to, inline
 from retsnoop_py.render.args.read import ArgumentReader, Shown
-from retsnoop_py.render.args.text import cut_to
-from retsnoop_py.render.marks import Marks
+from retsnoop_py.render.palette import Glyphs
 from retsnoop_py.session.model import Call, RowKind, Session, Trace, TraceRow
 from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import ArgMode, ArgSettings
@@ -31,12 +30,12 @@ class Event(NamedTuple):
 class ArgumentRows:
     """Writes arguments as text. They are on a row of their call, or on lines below it."""
 
-    def __init__(self, header: StreamHeader, settings: ArgSettings, marks: Marks) -> None:
+    def __init__(self, header: StreamHeader, settings: ArgSettings, glyphs: Glyphs) -> None:
         self.reader = ArgumentReader(
             header.arguments or ArgumentFacts(), raw_pointers=settings.raw_pointers
         )
         self._settings = settings
-        self._marks = marks
+        self._glyphs = glyphs
         #: Whether they are on the row itself, else below.
         self.on_row = settings.mode is ArgMode.COMPACT
 
@@ -82,8 +81,8 @@ class ArgumentRows:
 
     def _lines(self, shown: Shown) -> Iterator[str]:
         name = printable(shown.name)
-        start = f"{self._marks.argument} {name} = " if name else ""
-        start = start or f"{self._marks.argument} "
+        start = f"{self._glyphs.argument} {name} = " if name else ""
+        start = start or f"{self._glyphs.argument} "
         if self._settings.mode is not ArgMode.VERBOSE:
             yield start + self._value(shown)
             return
@@ -95,7 +94,7 @@ class ArgumentRows:
     def _value(self, shown: Shown) -> str:
         """The value in one line, within the width that values may have."""
         text = self._marked(inline(shown.node))
-        return cut_to(text, self._settings.width, self._marks.cut) if shown.name else text
+        return cut_to(text, self._settings.width, self._glyphs.cut) if shown.name else text
 
     def _marked(self, text: str) -> str:
         """A line with the mark of this output where something was cut.
@@ -103,6 +102,6 @@ class ArgumentRows:
         Names of members and constants are in it, which a recording may have made up.
         """
         text = printable(text)
-        if self._marks.cut == CUT:
+        if self._glyphs.cut == CUT:
             return text
-        return text.replace(CUT, self._marks.cut).encode("ascii", "backslashreplace").decode()
+        return text.replace(CUT, self._glyphs.cut).encode("ascii", "backslashreplace").decode()

@@ -14,7 +14,6 @@ from tests.unit.kernel.btf_writer import BOOL, CHAR, SIGNED, BtfWriter
 from retsnoop_py.kernel.arguments.model import Choice, DataKind, DataType, Field, Tag
 from retsnoop_py.kernel.arguments.types import KNOWN_ALIASES, TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
-from retsnoop_py.render.args import known
 from retsnoop_py.render.args.decode import Decoder
 from retsnoop_py.render.args.node import block, inline, plain_of
 
@@ -358,4 +357,4 @@ def test_over_several_lines(w: BtfWriter) -> None:
 
 
 def test_every_typedef_that_a_capture_keeps_has_a_reader() -> None:
-    assert set(known._SCALARS) == KNOWN_ALIASES
+    assert set(kernel_types._SCALARS) == KNOWN_ALIASES

@@ -16,10 +16,9 @@ from retsnoop_py.kernel.arguments.model import (
     IntFlags,
     Role,
 )
-from retsnoop_py.render.args.read import ArgumentReader
+from retsnoop_py.render.args.read import ArgumentReader, conversions
 from retsnoop_py.render.args.rows import ArgumentRows, Event
-from retsnoop_py.render.args.varargs import conversions
-from retsnoop_py.render.marks import ASCII, Marks
+from retsnoop_py.render.palette import ASCII, Glyphs
 from retsnoop_py.session.model import Captured, CapturedValue, EventKind, Session
 from retsnoop_py.settings import ArgMode, ArgSettings
 
@@ -188,9 +187,9 @@ KNOWN = told(TEXT, PAIR)
 SUBJECT = given(CapturedValue(POINTER, b"a-long-text\0"), CapturedValue(POINTER, FIVE))
 
 
-def rows(marks: Marks | None = None, **settings: object) -> ArgumentRows:
+def rows(marks: Glyphs | None = None, **settings: object) -> ArgumentRows:
     args = ArgSettings(capture=True, **settings)  # type: ignore[arg-type]
-    return ArgumentRows(facts(arguments=KNOWN), args, marks or Marks())
+    return ArgumentRows(facts(arguments=KNOWN), args, marks or Glyphs())
 
 
 HERE = Event(1, True)

@@ -6,14 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from retsnoop_py.settings import StackSettings, SymbolizeMode
+from retsnoop_py.session.caches import BoundedCache
+from retsnoop_py.session.stream_header import StreamHeader
+from retsnoop_py.settings import Settings, StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 from retsnoop_py.text import printable
 
 _DIGITS = 16
+#: Texts of so many addresses are kept.
+_MAX_KNOWN = 1 << 15
 
 
-class Place(NamedTuple):
+class AddressText(NamedTuple):
     """The texts of one address; ``inlined`` has a symbol and a source for each further row."""
 
     symbol: str
@@ -21,7 +25,7 @@ class Place(NamedTuple):
     inlined: tuple[tuple[str, str], ...] = ()
 
 
-class Places:
+class AddressFormat:
     """Writes addresses, each one once: the same come back in most sessions.
 
     ``symbolize`` is never ``AUTO``. ``lead`` stands in front of the address itself, where that is
@@ -34,18 +38,19 @@ class Places:
         self._lead = lead
         #: As wide as the address before a symbol.
         self.indent = " " * (len(lead) + _DIGITS + 1) if stacks.emit_addrs else ""
-        self._known: dict[tuple[int, bool], tuple[Resolved, Place]] = {}
+        self._known: BoundedCache[tuple[int, bool], tuple[Resolved, AddressText]] = BoundedCache(
+            _MAX_KNOWN
+        )
 
-    def of(self, frame: Resolved, *, is_hidden: bool = False) -> Place:
+    def of(self, frame: Resolved, *, is_hidden: bool = False) -> AddressText:
         """The texts of ``frame``."""
         known = self._known.get((id(frame), is_hidden))
         if known is None:
             # The frame is kept, so that its id stays its own.
-            known = frame, self._place(frame, is_hidden)
-            self._known[id(frame), is_hidden] = known
+            known = self._known.keep((id(frame), is_hidden), (frame, self._text(frame, is_hidden)))
         return known[1]
 
-    def _place(self, frame: Resolved, is_hidden: bool) -> Place:
+    def _text(self, frame: Resolved, is_hidden: bool) -> AddressText:
         chain = () if is_hidden else source_chain(frame, self._symbolize)
         source = ""
         if chain:
@@ -54,7 +59,7 @@ class Places:
         inlined = tuple(
             (f"{self.indent}. {printable(level.function)}", _source(level)) for level in chain[1:]
         )
-        return Place(self._symbol(frame, is_hidden), source, inlined)
+        return AddressText(self._symbol(frame, is_hidden), source, inlined)
 
     def _symbol(self, frame: Resolved, is_hidden: bool) -> str:
         if frame.name is None:
@@ -66,6 +71,14 @@ class Places:
         if not self._settings.emit_addrs:
             return text
         return f"{'~' if is_hidden else self._lead}{frame.address:0{_DIGITS}x} {text}"
+
+
+def user_mode(header: StreamHeader, settings: Settings) -> SymbolizeMode:
+    """Programs may have source lines where the kernel has none, and the run could do no other."""
+    mode = settings.symbolize
+    if mode is SymbolizeMode.AUTO or (mode is header.symbolize is SymbolizeMode.NONE):
+        return SymbolizeMode.INLINES
+    return mode
 
 
 def source_chain(frame: Resolved, symbolize: SymbolizeMode) -> Sequence[SourceFrame]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.render.args.text import cut_to
+from retsnoop_py.render.args.node import cut_to
 from retsnoop_py.text import display_width
 
 

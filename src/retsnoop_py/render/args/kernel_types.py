@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from retsnoop_py.kernel.arguments.model import DataKind, DataType
-from retsnoop_py.render.args.node import Leaf
-from retsnoop_py.render.args.text import number, plain_text, quoted
+from retsnoop_py.render.args.node import Leaf, number, plain_text, quoted
 
 __all__ = [
     "ADDRESS_SIZES",
