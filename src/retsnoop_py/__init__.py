@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from retsnoop_py.kernel.functions import Function
-    from retsnoop_py.listing.build import Listing
+    from retsnoop_py.listing import Listing
     from retsnoop_py.render.difference import Difference
     from retsnoop_py.vm.machine import Machine
 
@@ -101,7 +101,7 @@ _PLACES = {
         *("Result", "Session", "StackEntry"),
     ),
     "kernel.functions": ("Function",),
-    "listing.build": ("Listing",),
+    "listing": ("Listing",),
     "render.difference": ("Difference",),
     "vm.machine": ("Machine",),
 }

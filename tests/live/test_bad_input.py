@@ -26,7 +26,7 @@ from tests.live.support import (
 )
 from tests.live.test_cleanup import leftovers
 
-from retsnoop_py.kernel.notes import build_id
+from retsnoop_py.kernel.elf_file import build_id
 from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine, kernel_problems
 

@@ -37,7 +37,7 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.kernel import KernelSymbolizer
 from retsnoop_py.symbolize.sources import KernelImages
-from retsnoop_py.symbolize.units import CompileUnits
+from retsnoop_py.symbolize.kernel import CompileUnits
 
 facts = KernelFacts()
 images = KernelImages(facts, Path(sys.argv[1]))

@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 from retsnoop_py.api.keywords import TraceOptions
-from retsnoop_py.cli import main, manual, tables, vm
+from retsnoop_py.cli import declare, main, manual, vm
 from retsnoop_py.cli.help import commands
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
@@ -234,7 +234,7 @@ def test_settings_a_page_names_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_long_options_a_page_names_exist(page: Path) -> None:
     known = {f"--{spec.long}" for command in COMMANDS for spec in _specs(command)}
-    known |= {f"--{name}" for name in tables.trace_table().long}
+    known |= {f"--{name}" for name in declare.trace_table().long}
     group: Any = get_command(vm.app)
     known |= {name for each in group.commands.values() for one in each.params for name in one.opts}
     for span in _spans(page.read_text()):
@@ -244,7 +244,7 @@ def test_long_options_a_page_names_exist(page: Path) -> None:
 
 
 def _specs(command: Any) -> Any:
-    return tables.command_table(command).specs
+    return declare.command_table(command).specs
 
 
 def test_errors_a_page_names_are_errors() -> None:

@@ -14,9 +14,17 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from retsnoop_py.api.chains import MOST_STEPS, Key, Projection, Steps, plain_name
 from retsnoop_py.api.keywords import DiffOptions, words
-from retsnoop_py.api.tally import Counted, Heard, Tally
+from retsnoop_py.api.tally import (
+    MOST_STEPS,
+    Counted,
+    Heard,
+    Key,
+    Projection,
+    Steps,
+    Tally,
+    plain_name,
+)
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.options.settings import diff_overrides
 from retsnoop_py.render.difference import (

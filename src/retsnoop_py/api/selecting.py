@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from retsnoop_py.api.keywords import SelectOptions, words
 from retsnoop_py.capture import messages
-from retsnoop_py.capture.limits import raise_memlock
-from retsnoop_py.capture.rights import require_rights
+from retsnoop_py.capture.rights import raise_memlock, require_rights
 from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import PrivilegeError
 from retsnoop_py.kernel.btf import Kind
-from retsnoop_py.listing.build import Listing, build
+from retsnoop_py.listing import Listing, build
 from retsnoop_py.options.settings import listing_settings
 from retsnoop_py.settings import Settings
 
@@ -38,7 +37,7 @@ def select(**options: Unpack[SelectOptions]) -> Listing:
 
 def list_functions(settings: Settings) -> Listing:
     """:func:`select` for settings."""
-    from retsnoop_py.symbolize.units import SourceFiles
+    from retsnoop_py.symbolize.kernel import SourceFiles
 
     target = choose_target(settings, prototypes=True)
     try:

@@ -175,7 +175,7 @@ class Inquiry:
         self._say(f"{self._name(self._runs + 1)}: listing the functions inside {chosen.function}")
         user = None
         if self._asked.user is not None:
-            from retsnoop_py.capture.user import find_user
+            from retsnoop_py.capture.command import find_user
 
             user = find_user(self._asked.user)
         try:
@@ -252,8 +252,7 @@ class Inquiry:
     def _hooks_all(self) -> bool:
         """Whether a mechanism is there that hooks all functions at once."""
         from retsnoop_py.attach.features import Features
-        from retsnoop_py.capture.limits import raise_memlock
-        from retsnoop_py.capture.rights import require_rights
+        from retsnoop_py.capture.rights import raise_memlock, require_rights
         from retsnoop_py.mechanism import Mechanism
 
         require_rights()

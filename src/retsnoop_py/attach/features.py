@@ -55,37 +55,37 @@ class Features:
     @cached_property
     def ringbuf(self) -> bool:
         """The BPF ring buffer (5.8)."""
-        from retsnoop_py.libbpf import trials
+        from retsnoop_py.libbpf import links
 
-        return trials.has_map(trials.MAP_RINGBUF)
+        return links.has_map(links.MAP_RINGBUF)
 
     @cached_property
     def func_ip(self) -> bool:
         """``bpf_get_func_ip()`` (9b99edcae5c8, 5.15)."""
-        from retsnoop_py.libbpf import trials
+        from retsnoop_py.libbpf import links
 
-        return trials.has_helper(trials.FUNC_GET_FUNC_IP)
+        return links.has_helper(links.FUNC_GET_FUNC_IP)
 
     @cached_property
     def cookie(self) -> bool:
         """Attach cookies of perf events (7adfc6c9b315, 5.15)."""
-        from retsnoop_py.libbpf import trials
+        from retsnoop_py.libbpf import links
 
-        return trials.has_helper(trials.FUNC_GET_ATTACH_COOKIE)
+        return links.has_helper(links.FUNC_GET_ATTACH_COOKIE)
 
     @cached_property
     def raw_cookie(self) -> bool:
         """Attach cookies of raw tracepoints (68ca5d4eebb8, 6.10)."""
-        from retsnoop_py.libbpf import trials
+        from retsnoop_py.libbpf import links
 
-        return trials.has_helper(trials.FUNC_GET_ATTACH_COOKIE, trials.PROG_RAW_TRACEPOINT)
+        return links.has_helper(links.FUNC_GET_ATTACH_COOKIE, links.PROG_RAW_TRACEPOINT)
 
     @cached_property
     def branch_snapshot(self) -> bool:
         """``bpf_get_branch_snapshot()`` (5.16)."""
-        from retsnoop_py.libbpf import trials
+        from retsnoop_py.libbpf import links
 
-        return trials.has_helper(trials.FUNC_GET_BRANCH_SNAPSHOT)
+        return links.has_helper(links.FUNC_GET_BRANCH_SNAPSHOT)
 
     def verdict(self, mechanism: Mechanism) -> Verdict:
         """Whether ``mechanism`` works here; tried once."""

@@ -11,7 +11,7 @@ from retsnoop_py.attach.multi import TRAMPOLINE_BUSY
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
 from retsnoop_py.kernel.func_signature import Signature, SignatureFlags, read_signatures
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.libbpf import links, trials
+from retsnoop_py.libbpf import links
 
 #: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
 _CHUNK = 4
@@ -40,7 +40,7 @@ class FentryAttachment:
     @classmethod
     def trial(cls, features: Features) -> int | str:
         """Loads a program and attaches none: letting go of one takes long on old kernels."""
-        return trials.fentry(features.btf_id or 0)
+        return links.fentry(features.btf_id or 0)
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
         self._plan = plan

@@ -10,7 +10,7 @@ from typing import Self
 
 from retsnoop_py.attach.features import Features
 from retsnoop_py.kernel.errno import ERRNO_NAMES
-from retsnoop_py.libbpf import trials
+from retsnoop_py.libbpf import links
 
 #: PERF_SAMPLE_BRANCH_KERNEL and, of that, ANY.
 _KERNEL = 1 << 1
@@ -51,7 +51,7 @@ class BranchEvents:
     def _open(self, flags: int, cpus: list[int]) -> None:
         failed: dict[int, int] = {}
         for cpu in cpus:
-            fd = trials.open_branches(cpu, flags)
+            fd = links.open_branches(cpu, flags)
             if fd >= 0:
                 self._fds.append(fd)
             elif fd != -errno.ENODEV:  # gone offline since
@@ -59,7 +59,7 @@ class BranchEvents:
         if not failed:
             return
         cpu, error = next(iter(failed.items()))
-        reason = _reason(error, flags, any_works=trials.branches(cpu, ANY_IN_KERNEL) == 0)
+        reason = _reason(error, flags, any_works=links.branches(cpu, ANY_IN_KERNEL) == 0)
         where = "no branches are shown (-B)"
         if self._fds:
             where = f"no branches are shown (-B) of CPU {', '.join(map(str, failed))}"

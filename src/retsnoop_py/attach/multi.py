@@ -17,7 +17,7 @@ from typing import ClassVar
 from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
 from retsnoop_py.errors import BpfError, UnavailableError
-from retsnoop_py.libbpf import links, trials
+from retsnoop_py.libbpf import links
 from retsnoop_py.libbpf.object import FdLink, Link
 from retsnoop_py.mechanism import Mechanism
 
@@ -128,7 +128,7 @@ class FprobeAttachment(MultiAttachment):
     @classmethod
     def trial(cls, _: Features) -> int | str:
         """Hooks nothing: see ``rsn_try_kprobe_multi`` of ``src/native/attach.h``."""
-        return trials.kprobe_multi(session=cls.mechanism is Mechanism.KPROBE_SESSION)
+        return links.kprobe_multi(session=cls.mechanism is Mechanism.KPROBE_SESSION)
 
     def _link_misses(self) -> int:
         return sum(links.unhooked(link.fd) for link in self._links)
@@ -193,7 +193,7 @@ class FsessionMultiAttachment(MultiAttachment):
     @classmethod
     def trial(cls, features: Features) -> int | str:
         """Hooks ``vfs_read`` for an instant."""
-        return trials.fsession_multi(features.btf_id or 0)
+        return links.fsession_multi(features.btf_id or 0)
 
     def _link(self, ids: Sequence[int]) -> list[FdLink]:
         program = self._context.obj.program("rsn_fsession")

@@ -12,22 +12,75 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import NoReturn, Self
 
 from retsnoop_py.capture.inherited import environment, inherited
 from retsnoop_py.errors import (
     CommandNotExecutable,
     CommandNotFound,
+    InputError,
     PrivilegeError,
     RetsnoopError,
 )
+from retsnoop_py.value import Value
 
-if TYPE_CHECKING:
-    from retsnoop_py.capture.user import User
+
+class User(Value):
+    """A user as passwd and group know it; ``groups`` are all of them, the first its own."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+    shell: str
+
+    def become(self) -> None:
+        """Take the user's ids and groups, for good. Raises OSError where we may not."""
+        os.setgroups(self.groups)
+        os.setresgid(self.gid, self.gid, self.gid)
+        os.setresuid(self.uid, self.uid, self.uid)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that say who somebody is; all others stay as they are."""
+        return {
+            "HOME": self.home,
+            "SHELL": self.shell,
+            "USER": self.name,
+            "LOGNAME": self.name,
+        }
+
+
+def find_user(name: str) -> User:
+    """The user of that name, or of that number. Raises InputError if there is none."""
+    try:
+        known = pwd.getpwnam(name)
+    except KeyError:
+        known = _by_number(name)
+    return User(
+        name=known.pw_name,
+        uid=known.pw_uid,
+        gid=known.pw_gid,
+        groups=tuple(os.getgrouplist(known.pw_name, known.pw_gid)),
+        home=known.pw_dir,
+        shell=known.pw_shell or "/bin/sh",
+    )
+
+
+def _by_number(text: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwuid(int(text) if text.isascii() and text.isdecimal() else -1)
+    except (KeyError, OverflowError):
+        raise InputError(
+            f"--user {text}: there is no such user", "`getent passwd` lists those there are"
+        ) from None
+
 
 #: Seconds a child may take to end by itself after Ctrl-C before the signal is passed on.
 _GRACE = 0.5

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Opening a BPF object, telling it what the user asked for, and loading it."""
+"""Opening a BPF object, telling it what the user asked for, and loading it.
+
+That includes what to capture of each function's arguments, and with ``--debug bpf`` what functions
+are called: the programs then log every traced call and return to the kernel's trace_pipe.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,112 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.plan import AttachPlan
-from retsnoop_py.capture.arguments import configure_arguments, fill_arguments
 from retsnoop_py.capture.process_ids import ProcessIds, choose_program, process_ids
-from retsnoop_py.errors import RetsnoopError, UnavailableError
+from retsnoop_py.errors import RetsnoopError, UnavailableError, UsageError
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.btf_struct import BtfStruct, constants
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.functions import Function, ResultKind
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject, Link, MapType
-from retsnoop_py.settings import FilterSettings, Settings, TransportKind
+from retsnoop_py.settings import ArgSettings, FilterSettings, Settings, TransportKind
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.arguments.plan import CapturePlan
     from retsnoop_py.probes.spec import Probe
+
+
+#: An item tells its size in 16 bits, its header included.
+_MOST = 65_000
+#: Bytes an item can have besides what the limits count: ARGS_HEAD of args.bpf.h, the value of the
+#: last argument, and padding.
+_BESIDES = 80 + 16 + 8
+#: Bytes of kernel memory the logs of all sessions may take.
+_MOST_MEMORY = 1 << 30
+
+
+def configure_arguments(
+    obj: BpfObject, settings: ArgSettings, plan: AttachPlan, sessions: int, probes: int = 0
+) -> None:
+    """Before load: limits, and the size of the maps; the log's elements hold the largest item.
+
+    ``sessions`` and ``probes`` are numbers: of those at a time, and of the injected ones.
+
+    Raises UsageError if the logs of so many ``sessions`` were larger than any sane machine has.
+    """
+    total, data = min(settings.max_total, _MOST), max(settings.max_sized, settings.max_str)
+    log_bytes = int.from_bytes(obj.global_bytes(".rodata", "log_bytes")[:], "little")
+    more = -(-(_BESIDES + total + data) // 8) * 8
+    on_trampolines = _on_trampolines(plan)
+    count = len(plan.functions)
+    plans = count * (2 if on_trampolines else 1)
+    for name, value in (
+        ("capture_args", 1),
+        ("args_max_total", total),
+        ("args_max_data", data),
+        ("args_context_plans", count if on_trampolines else 0),
+        ("args_probe_plans", plans),
+        ("log_bytes", log_bytes + more),
+    ):
+        obj.set_global(".rodata", name, value)
+    logs = obj.map("logs")
+    size = logs.value_size + more
+    if size * sessions > _MOST_MEMORY:
+        raise UsageError(
+            f"arguments of {sessions} sessions at a time would take {size * sessions >> 20} MiB"
+            " of kernel memory",
+            "lower -C bpf.sessions-size or -C args.max-total-args-size",
+        )
+    logs.set_value_size(size)
+    obj.map("args_plans").set_max_entries(plans + probes)
+
+
+def fill_arguments(obj: BpfObject, captures: CapturePlan, plan: AttachPlan) -> None:
+    """After load: what to capture of each function and injected probe."""
+    packed = captures.packed(Btf(obj.btf()), trampolines=_on_trampolines(plan))
+    obj.map("args_plans").update_many(
+        [(struct.pack("=I", index), one) for index, one in enumerate(packed)]
+    )
+
+
+def _on_trampolines(plan: AttachPlan) -> bool:
+    return any(mechanism.row.by_btf for mechanism in plan.mechanisms)
+
+
+#: How each kind of result is written, by ``enum debug_result``; others are DEBUG_INT or DEBUG_LONG.
+_RESULTS = {
+    ResultKind.VOID: "DEBUG_VOID",
+    ResultKind.BOOL: "DEBUG_BOOL",
+    ResultKind.PTR: "DEBUG_PTR",
+}
+
+
+def configure_log(obj: BpfObject, functions: Sequence[Function]) -> None:
+    """Before load: make the programs log, and room for what ``functions`` are called."""
+    obj.set_global(".rodata", "debug_log", 1)
+    obj.map("debug_funcs").set_max_entries(max(len(functions), 1))
+
+
+def fill_log(obj: BpfObject, functions: Sequence[Function]) -> None:
+    """After load: what each function is called and returns, by its id."""
+    btf = Btf(obj.btf())
+    row, numbers = BtfStruct(btf, "debug_func"), constants(btf, "debug_result")
+    pack, room = row.packer("name", "result"), row.lengths["name"] - 1  # its NUL
+    obj.map("debug_funcs").update_many(
+        [
+            (
+                struct.pack("=I", number),
+                pack(function.name.encode()[:room], numbers[_result_of(function)]),
+            )
+            for number, function in enumerate(functions)
+        ]
+    )
+
+
+def _result_of(function: Function) -> str:
+    result = function.result
+    return _RESULTS.get(result.kind, "DEBUG_LONG" if result.size > 4 else "DEBUG_INT")
+
 
 _OBJECT = "trace.bpf.o"
 _COMM_LEN = 16
@@ -132,13 +231,9 @@ def load(
 
             configure_paths(obj, settings.bpf.sessions_size)
         if settings.debug_bpf:
-            from retsnoop_py.capture.debug import configure_log
-
             configure_log(obj, plan.functions)
         obj.load()
         if settings.debug_bpf:
-            from retsnoop_py.capture.debug import fill_log
-
             fill_log(obj, plan.functions)
         _find_misses(obj, counted)
         ids = process_ids(obj)

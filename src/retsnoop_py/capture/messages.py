@@ -10,8 +10,8 @@ from retsnoop_py.attach.mass_attacher import Attached
 from retsnoop_py.attach.plan import AttachPlan, Miss
 from retsnoop_py.kernel.functions import FuncFlags
 from retsnoop_py.listener import current
+from retsnoop_py.selection.explain import report, warnings
 from retsnoop_py.selection.model import Selection
-from retsnoop_py.selection.report import report, warnings
 from retsnoop_py.settings import Settings
 from retsnoop_py.text import counted
 

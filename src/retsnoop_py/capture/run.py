@@ -20,14 +20,14 @@ from retsnoop_py.attach.mass_attacher import attach
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, make_plan, slow_attach
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
-from retsnoop_py.capture.limits import (
-    raise_files,
-    raise_memlock,
-    reserved_files,
-)
 from retsnoop_py.capture.load import load
 from retsnoop_py.capture.receive import Hooks, Reception
-from retsnoop_py.capture.rights import require_rights
+from retsnoop_py.capture.rights import (
+    raise_files,
+    raise_memlock,
+    require_rights,
+    reserved_files,
+)
 from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import Interrupted, UsageError
@@ -142,7 +142,7 @@ def _command(settings: Settings, *, quiet: bool) -> Command:
     aside = settings.views.format is OutputFormat.JSON
     user = None
     if settings.user is not None:
-        from retsnoop_py.capture.user import find_user
+        from retsnoop_py.capture.command import find_user
 
         user = find_user(settings.user)
     return Command(settings.command, aside=aside, quiet=quiet, user=user)

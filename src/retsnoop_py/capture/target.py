@@ -20,9 +20,8 @@ from retsnoop_py.value import Value, replace
 if TYPE_CHECKING:
     from retsnoop_py.kernel.arguments.plan import CapturePlan
     from retsnoop_py.probes.spec import Probe, ProbeSpec
-    from retsnoop_py.symbolize.kernel import KernelSymbolizer
+    from retsnoop_py.symbolize.kernel import CompileUnits, KernelSymbolizer
     from retsnoop_py.symbolize.sources import KernelImages
-    from retsnoop_py.symbolize.units import CompileUnits
 
 
 class Target(Value):
@@ -152,13 +151,12 @@ def _specs(settings: Settings) -> list[ProbeSpec]:
 def _probes(
     specs: Sequence[ProbeSpec], facts: KernelFacts, images: KernelImages | None
 ) -> tuple[Probe, ...]:
-    from retsnoop_py.probes.choose import choose_probes
-    from retsnoop_py.probes.lines import SourceLines
+    from retsnoop_py.probes.choose import SourceLines, choose_probes
 
     return choose_probes(specs, facts, SourceLines(images))
 
 
 def _units(images: KernelImages) -> CompileUnits:
-    from retsnoop_py.symbolize.units import CompileUnits
+    from retsnoop_py.symbolize.kernel import CompileUnits
 
     return CompileUnits(images)

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import Command, command_of
-from retsnoop_py.cli.positional import SUB_COMMANDS
 from retsnoop_py.options.table import Option, Takes
 from retsnoop_py.value import Value
 

@@ -12,7 +12,7 @@ from retsnoop_py.cli.replay import complete
 from retsnoop_py.errors import DataError, UsageError
 from retsnoop_py.options.settings import diff_overrides
 from retsnoop_py.options.table import Words, options_of
-from retsnoop_py.options.views import output_format
+from retsnoop_py.options.values import output_format
 from retsnoop_py.settings import OutputFormat
 from retsnoop_py.value import Value
 

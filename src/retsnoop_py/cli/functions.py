@@ -18,7 +18,7 @@ from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.errors import InputError
-    from retsnoop_py.listing.build import Listing
+    from retsnoop_py.listing import Listing
 
 _TEXT = """
 List the functions that a trace with these options would trace, and by which mechanism; and \
@@ -73,7 +73,7 @@ def run(asked: FunctionsRequest) -> int:
     """Print the list. Raises what a trace would raise where nothing can be traced."""
     from retsnoop_py.api.selecting import list_functions
     from retsnoop_py.kernel.facts import KernelFacts
-    from retsnoop_py.listing.build import Listing, left_out
+    from retsnoop_py.listing import Listing, left_out
     from retsnoop_py.selection.explain import NoMatch
 
     release = KernelFacts().release
@@ -89,20 +89,20 @@ def run(asked: FunctionsRequest) -> int:
 def _show(
     asked: FunctionsRequest, listing: Listing, release: str, error: InputError | None = None
 ) -> None:
-    from retsnoop_py.listing import text
+    from retsnoop_py import listing as listed
     from retsnoop_py.render.palette import Palette
 
     width = shutil.get_terminal_size().columns
     if asked.json:
         print(listing.as_json(release, error).decode())
     elif sys.stdout.isatty():
-        for line in text.groups(listing, width, Palette.of(sys.stdout)):
+        for line in listed.groups(listing, width, Palette.of(sys.stdout)):
             print(line)
     else:
-        for line in text.columns(listing):
+        for line in listed.columns(listing):
             print(line)
     sys.stdout.flush()
-    for line in text.advice(listing, width if sys.stderr.isatty() else 0):
+    for line in listed.advice(listing, width if sys.stderr.isatty() else 0):
         print(line, file=sys.stderr)
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import Argument, Command, command_of
 from retsnoop_py.cli.markdown import Block, parse, plain, section
-from retsnoop_py.cli.positional import SUB_COMMANDS
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import OPTIONS, Words
 from retsnoop_py.value import Value

@@ -324,7 +324,7 @@ def _results(asked: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult
 
 
 def _here(asked: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
-    from retsnoop_py.capture.limits import raise_memlock
+    from retsnoop_py.capture.rights import raise_memlock
     from retsnoop_py.load.trial import TrialRequest, try_object
 
     raise_memlock()
@@ -354,7 +354,7 @@ def _there(asked: LoadRequest, guests: Sequence[str]) -> Iterator[LoadResult]:
     from retsnoop_py.cli.guest_signals import ended_by_signals
     from retsnoop_py.load.guests import load_in_guests
     from retsnoop_py.terminal import Bar
-    from retsnoop_py.vm.several import prepare
+    from retsnoop_py.vm.machine import prepare
 
     with ended_by_signals(), Bar("loading on", "kernels", sys.stderr) as bar, ExitStack() as stack:
         kernels = prepare(guests)

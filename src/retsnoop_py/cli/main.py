@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None, before_work: Callable[[], None] = la
 
 def _work(job: Job, before_work: Callable[[], None]) -> int:
     """Do what takes a while, and have what is told meanwhile shown on standard error."""
-    from retsnoop_py.cli.console import Console
+    from retsnoop_py.cli.report import Console
     from retsnoop_py.listener import listening
 
     before_work()
@@ -90,10 +90,10 @@ def _job(words: list[str]) -> Job:
 
 
 def _trace(words: list[str]) -> Job:
-    from retsnoop_py.cli import positional, tables, trace
+    from retsnoop_py.cli import argv, declare, trace
     from retsnoop_py.cli.argv import SEE_HELP, normalise
 
-    line = normalise(words, tables.trace_table())
+    line = normalise(words, declare.trace_table())
     if line.words and line.words[0].text == "replay":
         at = line.words[0].position
         return _replay(words[:at] + words[at + 1 :])
@@ -102,7 +102,7 @@ def _trace(words: list[str]) -> Job:
     said = _said(line, trace.COMMAND)
     if said:
         return said
-    positional.refuse_words(line)
+    argv.refuse_words(line)
     if line.command == ():
         raise UsageError("no command behind --", "retsnoop-py ... -- CMD ARG..., or leave -- out")
     settings = trace.COMMAND.call(line)
@@ -163,10 +163,10 @@ def _explain(words: list[str]) -> Job:
 
 def _asked(command: Command, words: list[str], *, is_replay: bool = False) -> Any:
     """What ``words`` ask of ``command``, or the job of an option that only prints something."""
-    from retsnoop_py.cli import tables
+    from retsnoop_py.cli import declare
     from retsnoop_py.cli.argv import normalise
 
-    line = normalise(words, tables.command_table(command, is_replay=is_replay))
+    line = normalise(words, declare.command_table(command, is_replay=is_replay))
     said = _said(line, command)
     return command.call(line) if said is None else said
 

@@ -247,10 +247,10 @@ def _cell(text: str) -> str:
 
 
 def _preset_rows() -> Iterator[str]:
-    from retsnoop_py.selection import presets
+    from retsnoop_py.selection import globs
 
-    for name in presets.names():
-        preset = presets.load(name)
+    for name in globs.names():
+        preset = globs.load(name)
         entry = ", ".join(f"`{glob}`" for glob in preset.entry)
         yield f"| `{name}` | {_cell(preset.about)} | {entry} |"
 

@@ -130,7 +130,7 @@ def run(asked: OnRequest) -> int:
     Raises InputError for an unknown kernel, UnavailableError without QEMU or where a kernel cannot
     be fetched, OutputError where a recording cannot be written.
     """
-    from retsnoop_py.vm.several import prepare
+    from retsnoop_py.vm.machine import prepare
 
     is_json = asked.settings.views.format is OutputFormat.JSON
     _check_folder(asked.settings.output)
@@ -156,7 +156,7 @@ def _check_folder(path: Path | None) -> None:
 def _results(
     asked: OnRequest, kernels: Sequence[tuple[str, Kernel]], *, is_json: bool
 ) -> Iterator[RunResult]:
-    from retsnoop_py.vm.several import in_guests
+    from retsnoop_py.vm.machine import in_guests
 
     with _Outlet([name for name, _ in kernels], is_json=is_json) as outlet:
 

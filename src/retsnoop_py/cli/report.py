@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How a run ends that does not end well: one message, the next step, a documented status."""
+"""What a run tells people, on stderr: stdout holds the results and nothing else.
+
+One that does not end well ends with one message, the next step and a documented status.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import errno
 import io
 import os
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from retsnoop_py.errors import BpfError, Interrupted, OutputError, RetsnoopError
+from retsnoop_py.listener import Listener, Progress
 
 #: What a shell reports for a program that SIGPIPE killed.
 BROKEN_PIPE = 141
@@ -123,3 +128,25 @@ def _abandon_stdout() -> None:
     """Let Python's own flush at exit succeed: what is buffered has no reader any more."""
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+class Console(Listener):
+    """Shows everything on standard error."""
+
+    def say(self, line: str) -> None:
+        """One line, at once."""
+        print(line, file=sys.stderr, flush=True)
+
+    def say_aside(self, text: str) -> None:
+        """What cannot be written without waiting is left out."""
+        from retsnoop_py.terminal import Aside
+
+        Aside(sys.stderr).write(text)
+
+    def progress(
+        self, what: str, unit: str = "functions", *, is_aside: bool = False
+    ) -> AbstractContextManager[Progress]:
+        """A bar, or lines in a pipe; nothing in the first second."""
+        from retsnoop_py.terminal import Aside, Bar
+
+        return Bar(what, unit, Aside(sys.stderr) if is_aside else sys.stderr)

@@ -94,7 +94,7 @@ def run(settings: Settings) -> int:
 
     OutputError too if the summary cannot be written.
     """
-    from retsnoop_py.capture.limits import return_large_memory
+    from retsnoop_py.capture.rights import return_large_memory
     from retsnoop_py.capture.run import run as live_run
     from retsnoop_py.capture.signals import StopSignals
     from retsnoop_py.cli.verdict import Judge

@@ -12,8 +12,14 @@ from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.cli.replay import complete
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import Words, options_of
-from retsnoop_py.options.values import allowed_errors, pids, reruns, source_tree, user
-from retsnoop_py.options.views import output_format
+from retsnoop_py.options.values import (
+    allowed_errors,
+    output_format,
+    pids,
+    reruns,
+    source_tree,
+    user,
+)
 from retsnoop_py.settings import OutputFormat
 from retsnoop_py.value import Value
 
@@ -119,7 +125,7 @@ def _answer(asked: WhyRequest) -> Why:
 
     if asked.recording is not None:
         return why_recorded(asked.recording, asked.what)
-    from retsnoop_py.capture.limits import return_large_memory
+    from retsnoop_py.capture.rights import return_large_memory
 
     return_large_memory()
     listener = current()

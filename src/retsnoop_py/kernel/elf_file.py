@@ -15,14 +15,52 @@ import os
 import stat
 import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.kernel import notes
 from retsnoop_py.value import Value
 
-__all__ = ["MAX_NAME", "ElfFile", "Section", "noted_build_id", "open_regular", "string_at"]
+_HEADER = struct.Struct("=III")
+_NT_GNU_BUILD_ID = 3
+
+
+class Note(Value):
+    """One note: whose it is (``GNU``, ``Linux`` ...), its type there, its contents."""
+
+    owner: str
+    type: int
+    data: bytes
+
+
+def walk(data: bytes) -> Iterator[Note]:
+    """All notes of a section or file; sections merged by the linker are walked through.
+
+    Stops at the first thing that is not a note.
+    """
+    offset = 0
+    while offset + _HEADER.size <= len(data):
+        name_size, data_size, type_ = _HEADER.unpack_from(data, offset)
+        if not name_size:
+            offset += 4  # no note is without an owner: padding between merged sections
+            continue
+        name_at = offset + _HEADER.size
+        data_at = name_at + (name_size + 3 & ~3)
+        offset = data_at + (data_size + 3 & ~3)
+        if data_at + data_size > len(data):
+            return
+        owner = data[name_at : name_at + name_size].rstrip(b"\0").decode(errors="replace")
+        yield Note(owner, type_, data[data_at : data_at + data_size])
+
+
+def build_id(data: bytes) -> str | None:
+    """The GNU build id among the notes, in hex; it need not be the first of them."""
+    for note in walk(data):
+        if note.owner == "GNU" and note.type == _NT_GNU_BUILD_ID and note.data:
+            return note.data.hex()
+    return None
+
 
 #: No name is longer; those of programs that are, C++ can make some, end here.
 MAX_NAME = 4096
@@ -99,7 +137,7 @@ def noted_build_id(fd: int) -> str | None:
     ):
         if kind == _PT_NOTE and seen < _MAX_NOTES:
             seen += 1
-            found = notes.build_id(page[offset : offset + size])
+            found = build_id(page[offset : offset + size])
             if found and len(found) <= _MAX_BUILD_ID:
                 return found
     return None
@@ -226,7 +264,7 @@ class ElfFile:
         sections = [s for s in self.sections.values() if s.type == _SHT_NOTE]
         for section in sections[:_MAX_NOTES]:
             size = min(section.size, _MAX_NOTE_BYTES)
-            found = notes.build_id(self._pread(section.offset, size, "notes"))
+            found = build_id(self._pread(section.offset, size, "notes"))
             if found and len(found) <= _MAX_BUILD_ID:
                 return found
         return None

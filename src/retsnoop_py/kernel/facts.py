@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from retsnoop_py.errors import DataError, PrivilegeError, UnavailableError
-from retsnoop_py.kernel import notes
+from retsnoop_py.kernel import elf_file
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.kallsyms import Kallsyms, Module, read_modules
 from retsnoop_py.kernel.tracefs import KprobeBlacklist, Traceable
@@ -164,7 +164,7 @@ class KernelFacts:
     @staticmethod
     def _build_id(path: Path) -> str | None:
         try:
-            return notes.build_id(path.read_bytes())
+            return elf_file.build_id(path.read_bytes())
         except OSError:
             return None
 

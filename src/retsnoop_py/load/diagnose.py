@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.load import since
 from retsnoop_py.load.model import Evidence, Explanation, Place
-from retsnoop_py.load.path_state import Insn, ValueHistory
-from retsnoop_py.load.read_log import ProgramLog, register_state
+from retsnoop_py.load.read_log import Insn, ProgramLog, ValueHistory, register_state
 from retsnoop_py.load.verifier_rules import RULES, Rule
 from retsnoop_py.value import replace
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 from retsnoop_py.load.diagnose import diagnose
 from retsnoop_py.load.loader_rules import errno_in, explain_errno, explain_line
-from retsnoop_py.load.log_lines import Lines, Segment, segments
 from retsnoop_py.load.model import VERSION, Explained, Explanation
 from retsnoop_py.load.object_file import ObjectFile
-from retsnoop_py.load.read_log import read_log
+from retsnoop_py.load.read_log import Lines, Segment, read_log, segments
 
 __all__ = ["explain_log"]
 

@@ -12,8 +12,7 @@ from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.load.model import VERSION, Explanation, LoadResult
 from retsnoop_py.vm.errors import KernelCrashed, VmError, VmTimeout
 from retsnoop_py.vm.kernels import Kernel
-from retsnoop_py.vm.machine import Machine
-from retsnoop_py.vm.several import in_guests
+from retsnoop_py.vm.machine import Machine, in_guests
 
 __all__ = ["load_in_guests"]
 

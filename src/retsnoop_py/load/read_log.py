@@ -1,15 +1,287 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A segment of a log, read: whose it is, what was said last and where the program was then."""
+"""A verifier's log from anywhere, read: whose it is, what was said last, the way to there.
+
+A verifier log reaches people through libbpf, bpftool, Go and Rust loaders, systemd, container
+engines and CI pages, each of which adds colours, time stamps, names, or quotes the whole of it
+as one string.
+
+The verifier prints instructions in the order it follows them and goes back to a branch with
+``from A to B``. Here that order is followed again, for one question: where does the value in a
+register come from, what changed it since, what checked it last.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
-from retsnoop_py.load.log_lines import Segment
-from retsnoop_py.load.path_state import Insn, PathState, SourceLine
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
 
-__all__ = ["ProgramLog", "read_log", "register_state"]
+#: Bytes of one line that are looked at; the verifier's own are below 1 KiB, a quoted log is one.
+_MAX_LINE = 1 << 20
+#: Characters of a line that are kept, once a quotation is taken apart: the longest states.
+_MAX_TEXT = 4096
+#: Bytes of one program's log that are kept: its end says why, its beginning is left out.
+_MAX_SEGMENT = 2 << 20
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
+_LOGFMT = re.compile(r'\b(?:msg|error|err)="((?:[^"\\]|\\.)*)"')
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
+_PREFIX = re.compile(
+    r"(?:"
+    rf"\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?\]?:?\s"  # ISO 8601, Go's log
+    rf"|[A-Z][a-z]{{2}}\s+\d+\s{_CLOCK}\s\S+\s[^\s:]+:\s?"  # syslog, journalctl
+    rf"|\[?{_CLOCK}\]?\s"
+    r"|\[\s*\d+\.\d+\]\s"  # dmesg
+    r"|[IWEF]\d{4}\s[\d:.]+\s+\d+\s\S+:\d+\]\s"  # klog
+    r"|(?:\[)?(?:DEBUG|INFO|WARN|WARNING|ERROR|TRACE)(?:\])?:?\s+"
+    r"|[A-Za-z][\w./-]*\s*\|\s"  # docker compose
+    r"|##\[\w+\]"  # GitHub's annotations
+    r"|>(?!>)\s?"  # a quotation
+    r"|(?:libbpf|bpf):\s(?=\S)"
+    r")"
+)
+_MOST_PREFIXES = 5
+#: What only a verifier's log has, inside a string that quotes the whole of it.
+_QUOTED = re.compile(r"\\n\\?t?\s*(?:\d+: \([0-9a-f]{2}\)|processed \d+ insns|R\d+ )")
+
+
+class Lines(Protocol):
+    """What lines are read from: a binary file, say."""
+
+    def readline(self, size: int, /) -> bytes:
+        """The next line, no more than ``size`` bytes of it; nothing at the end."""
+
+
+class Segment(Value):
+    """Lines that belong together: one program's log, or what stands between two.
+
+    ``first``: the number of its first line in the input, from 1. ``dropped``: lines left out of
+    its beginning. ``bytes``: of all of it.
+    """
+
+    first: int
+    lines: tuple[str, ...]
+    dropped: int
+    bytes: int
+
+
+def clean(line: str) -> str:
+    """``line`` without colours, time stamps and the like; its indentation stays."""
+    if "\x1b" in line or "\r" in line:
+        line = _ANSI.sub("", line)
+    if "msg=" in line:
+        told = _LOGFMT.findall(line)
+        if told:
+            line = ": ".join(told).replace('\\"', '"')
+    for _ in range(_MOST_PREFIXES):
+        found = _PREFIX.match(line.lstrip())
+        if found is None or not found.end():
+            break
+        line = line.lstrip()[found.end() :]
+    return line.rstrip()
+
+
+def _unquoted(line: str) -> list[str]:
+    """The lines of a log that somebody wrote as one string, its line ends escaped."""
+    if "\\n" not in line or not _QUOTED.search(line):
+        return [line]
+    return line.replace("\\t", "\t").replace('\\"', '"').split("\\n")
+
+
+def _raw_lines(stream: Lines) -> Iterator[bytes]:
+    while line := stream.readline(_MAX_LINE):
+        yield line
+
+
+def _ends(line: bytes) -> bool:
+    """Whether a program's log ends with this line."""
+    return (
+        (b"processed " in line and b" insns" in line)
+        or (b"-- END " in line and b"LOG" in line)
+        or b"line(s) omitted)" in line  # cilium/ebpf's summary is one line
+    )
+
+
+def _begins(line: bytes) -> bool:
+    return b"BEGIN " in line and b" LOG" in line
+
+
+def segments(stream: Lines) -> Iterator[Segment]:
+    """The input cut where one program's log ends and another begins.
+
+    Whatever the input's length, no more than two segments' worth of it is in memory.
+    """
+    kept: deque[bytes] = deque()
+    size = held = dropped = 0
+    first = 1
+    for number, raw in enumerate(_raw_lines(stream), 1):
+        if kept and _begins(raw):
+            yield _segment(kept, first, dropped, size)
+            kept, size, held, dropped, first = deque(), 0, 0, 0, number
+        kept.append(raw)
+        size += len(raw)
+        held += len(raw)
+        while held > _MAX_SEGMENT and len(kept) > 1:
+            held -= len(kept.popleft())
+            dropped += 1
+        if _ends(raw):
+            yield _segment(kept, first, dropped, size)
+            kept, size, held, dropped, first = deque(), 0, 0, 0, number + 1
+    if kept:
+        yield _segment(kept, first, dropped, size)
+
+
+def _segment(lines: Iterable[bytes], first: int, dropped: int, size: int) -> Segment:
+    cleaned = [
+        clean(line[:_MAX_TEXT])
+        for raw in lines
+        for line in _unquoted(raw.decode(errors="replace").rstrip("\n"))
+    ]
+    return Segment(first, tuple(cleaned), dropped, size)
+
+
+#: Branches remembered; those that are gone back to are recent ones mostly.
+_MAX_BRANCHES = 4096
+#: Helpers after which pointers into the packet are pointers no more, as the kernel's
+#: ``bpf_helper_changes_pkt_data`` in net/core/filter.c has them.
+_CHANGES_PACKET = re.compile(
+    r"bpf_(?:skb_(?:vlan_push|vlan_pop|store_bytes|change_\w+|pull_data|adjust_room)"
+    r"|clone_redirect"
+    r"|l[34]_csum_replace|xdp_adjust_\w+|msg_(?:pull|push|pop)_data|lwt_\w+|tcp_\w+|"
+    r"(?:store|reserve)_hdr_opt)"
+)
+
+_COPY = re.compile(r"[rw](\d+) = \(?(?:s\d+\))?[rw](\d+)$")
+_LOAD = re.compile(r"[rw](\d+) = \*\([us]\d+ \*\)\(r(\d+) ?([+-]\d+)\)")
+_SPILL = re.compile(r"\*\(u64 \*\)\(r10 ?(-\d+)\) = r(\d+)")
+_CALL = re.compile(r"call (?:(\w+)#(-?\d+)|(\d+)|(pc[+-]\d+|\w+))")
+_SET = re.compile(r"[rw](\d+) = (.+)")
+_CHANGE = re.compile(r"[rw](\d+) (?:[-+*/%|&^]|<<|>>|s>>|s/|s%)= ")
+_BRANCH = re.compile(r"if [rw](\d+) \S+ (?:[rw](\d+)|\S+) goto")
+
+
+class SourceLine(Value):
+    """A line of the program's source, as the log quotes it."""
+
+    text: str
+    file: str = ""
+    line: int = 0
+
+
+class Insn(Value):
+    """An instruction the verifier followed."""
+
+    index: int
+    text: str
+    source: SourceLine | None = None
+
+
+class ValueHistory(Value):
+    """Of the value in a register or on the stack: what made, changed and checked it last."""
+
+    made: Insn | None = None
+    changed: Insn | None = None
+    checked: Insn | None = None
+
+
+_UNKNOWN = ValueHistory()
+
+
+class PathState:
+    """Registers and stack along the way the log follows, as they are before its last instruction.
+
+    That is the one that is refused.
+    """
+
+    def __init__(self) -> None:
+        self.registers: dict[int, ValueHistory] = {}
+        self.slots: dict[int, ValueHistory] = {}
+        self.last: Insn | None = None
+        #: The last call that made pointers into the packet invalid.
+        self.packet_changed: Insn | None = None
+        #: The last load from each register's memory: of ``ctx->data`` for one.
+        self.acquired: dict[str, Insn] = {}
+        self.visits: Counter[SourceLine] = Counter()
+        self._branches: dict[int, tuple[dict[int, ValueHistory], dict[int, ValueHistory]]] = {}
+
+    def go_back(self, index: int) -> None:
+        """The log goes on at the other side of the branch at ``index``."""
+        if self.last is not None:
+            self._take(self.last)
+            self.last = None
+        kept = self._branches.get(index)
+        if kept is not None:
+            self.registers, self.slots = dict(kept[0]), dict(kept[1])
+
+    def follow(self, insn: Insn) -> None:
+        """One more instruction, which means that the one before was taken."""
+        before, self.last = self.last, insn
+        if insn.source is not None:
+            self.visits[insn.source] += 1
+        if before is not None:
+            self._take(before)
+
+    def _take(self, insn: Insn) -> None:
+        text = insn.text
+        if text.startswith("if "):
+            self._branch(insn)
+        elif text.startswith("call"):
+            self._call(insn)
+        elif text.startswith("*("):
+            found = _SPILL.match(text)
+            if found:
+                self.slots[int(found[1])] = self.registers.get(int(found[2]), _UNKNOWN)
+        else:
+            self._assign(insn)
+
+    def _assign(self, insn: Insn) -> None:
+        text = insn.text
+        registers = self.registers
+        if found := _COPY.match(text):
+            registers[int(found[1])] = registers.get(int(found[2]), _UNKNOWN)
+        elif found := _LOAD.match(text):
+            made = ValueHistory(made=insn)
+            if found[2] == "10":
+                made = self.slots.get(int(found[3]), made)
+            registers[int(found[1])] = made
+        elif found := _CHANGE.match(text):
+            number = int(found[1])
+            registers[number] = replace(registers.get(number, _UNKNOWN), changed=insn)
+        elif found := _SET.match(text):
+            registers[int(found[1])] = ValueHistory(made=insn)
+
+    def _call(self, insn: Insn) -> None:
+        for number in range(6):
+            self.registers.pop(number, None)
+        self.registers[0] = ValueHistory(made=insn)
+        found = _CALL.match(insn.text)
+        name = found[1] if found else None
+        if name:
+            self.acquired[name] = insn
+            if _CHANGES_PACKET.match(name):
+                self.packet_changed = insn
+
+    def _branch(self, insn: Insn) -> None:
+        if len(self._branches) > _MAX_BRANCHES:
+            self._branches.clear()
+        found = _BRANCH.match(insn.text)
+        for number in filter(None, found.groups() if found else ()):
+            known = self.registers.get(int(number), _UNKNOWN)
+            self.registers[int(number)] = replace(known, checked=insn)
+        self._branches[insn.index] = dict(self.registers), dict(self.slots)
+
+    def history(self, register: int) -> ValueHistory:
+        """That of ``register``; checks of copies of the same value count."""
+        own = self.registers.get(register, _UNKNOWN)
+        if own.checked is None and own.made is not None:
+            for other in [*self.registers.values(), *self.slots.values()]:
+                if other.made is own.made and other.checked is not None:
+                    return replace(own, checked=other.checked)
+        return own
+
 
 _INSN = re.compile(r"(\d+): (?:\([0-9a-f]{2}\) |(?=<invalid ))(.*)")
 #: What stands behind an instruction: the registers it left, since 5.18 on the same line.

@@ -32,10 +32,9 @@ from retsnoop_py.load.loader_rules import (
     explain_map,
     explain_replacement,
 )
-from retsnoop_py.load.log_lines import Segment, segments
 from retsnoop_py.load.model import VERSION, Explanation, LoadResult
 from retsnoop_py.load.object_file import ObjectFile
-from retsnoop_py.load.read_log import ProgramLog, read_log
+from retsnoop_py.load.read_log import ProgramLog, Segment, read_log, segments
 from retsnoop_py.load.shape import Shape
 from retsnoop_py.value import Value
 

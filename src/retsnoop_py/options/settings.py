@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from retsnoop_py.errors import UsageError
 from retsnoop_py.mechanism import Mechanism
-from retsnoop_py.options import config, values, views
+from retsnoop_py.options import config, values
 from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.settings import SelectionSettings, Settings, VerdictSettings
 
@@ -36,7 +36,7 @@ def trace_settings(words: Words) -> Settings:
             "--reruns says how often CMD may run again, and nothing has it run again",
             "add --pinpoint",
         )
-    features = views.debug(words.texts("debug"))
+    features = values.debug(words.texts("debug"))
     trace, call_stack = words.has("trace"), words.has("call-stack")
     # a trace without -E is of all calls, stacks are of failures
     success = values.success(words.texts("success-stacks"), errors)
@@ -130,15 +130,15 @@ def _put_all(placed: dict[str, Any]) -> Settings:
 
 def _selection(words: Words) -> SelectionSettings:
     """Which functions. Raises :class:`UsageError`, or :class:`InputError` for ``@FILE``."""
-    entry, presets, paths = (words.texts(name) for name in ("entry", "case", "path"))
-    for name in presets:
+    entry, globs, paths = (words.texts(name) for name in ("entry", "case", "path"))
+    for name in globs:
         _check_preset(name)
     chosen = SelectionSettings(
         # who names nothing else wants to see the calls of these very functions
-        entry=values.globs(entry if entry or presets else paths),
+        entry=values.globs(entry if entry or globs else paths),
         allow=values.globs([*words.texts("allow"), *paths]),
         deny=values.globs(words.texts("deny")),
-        presets=tuple(dict.fromkeys(presets)),
+        presets=tuple(dict.fromkeys(globs)),
     )
     if not (chosen.entry or chosen.presets):
         raise UsageError(
@@ -149,10 +149,10 @@ def _selection(words: Words) -> SelectionSettings:
 
 
 def _check_preset(name: str) -> None:
-    from retsnoop_py.selection import presets
+    from retsnoop_py.selection import globs
 
-    if name not in presets.names():
-        raise UsageError(f"-c {name}: no such preset", f"there are {', '.join(presets.names())}")
+    if name not in globs.names():
+        raise UsageError(f"-c {name}: no such preset", f"there are {', '.join(globs.names())}")
 
 
 def _mechanism(words: Words) -> Mechanism:
@@ -168,7 +168,7 @@ def _verdict(words: Words) -> VerdictSettings:
 
 
 def _full_lbr(features: Sequence[str]) -> bool:
-    for feature in views.debug(features) - {"full-lbr"}:
+    for feature in values.debug(features) - {"full-lbr"}:
         raise UsageError(
             f"--debug {feature} concerns tracing, and a recording is already traced",
             "a replay takes --debug full-lbr",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from retsnoop_py.errors import UsageError
-from retsnoop_py.options import values, views
+from retsnoop_py.options import values
 from retsnoop_py.value import Value
 
 __all__ = ["OPTIONS", "Option", "Takes", "Words", "file_path", "options_of"]
@@ -124,9 +124,9 @@ def file_path(option: str, value: str | None) -> Path | None:
 
 def complete_preset(incomplete: str) -> list[str]:
     """Presets, for the shell."""
-    from retsnoop_py.selection import presets
+    from retsnoop_py.selection import globs
 
-    return [name for name in presets.names() if name.startswith(incomplete)]
+    return [name for name in globs.names() if name.startswith(incomplete)]
 
 
 def complete_error(incomplete: str) -> list[str]:
@@ -225,7 +225,7 @@ def complete_kernels(incomplete: str) -> list[str]:
 
 
 def _duration(option: str, unit: str) -> Callable[[str], int]:
-    return lambda text: views.duration_ns(option, text, unit)
+    return lambda text: values.duration_ns(option, text, unit)
 
 
 #: In the order of the help.
@@ -381,7 +381,7 @@ OPTIONS: tuple[Option, ...] = (
         panel=RUN_MODE,
         metavar="PROBE",
         place="probes",
-        read=views.probes,
+        read=values.probes,
         keyword="inject",
         complete=complete_probe,
     ),
@@ -443,10 +443,10 @@ OPTIONS: tuple[Option, ...] = (
         panel=RUN_MODE,
         metavar="[=FLAG]",
         place="views.lbr",
-        read=views.lbr,
+        read=values.lbr,
         commands=("trace", "replay"),
         implied="any_return",
-        complete=_one_of(views.LBR_FLAGS),
+        complete=_one_of(values.LBR_FLAGS),
     ),
     Option(
         ("-I", "--interim-stacks"),
@@ -473,7 +473,7 @@ OPTIONS: tuple[Option, ...] = (
         panel=RUN_MODE,
         metavar="FORMAT",
         place="views.format",
-        read=views.output_format,
+        read=values.output_format,
         commands=("trace", "replay", "why", "explain", "load", "diff"),
         keyword="",
         complete=_one_of(("text", "json")),
@@ -494,7 +494,7 @@ OPTIONS: tuple[Option, ...] = (
         panel=RUN_MODE,
         metavar="N",
         place="stop_count",
-        read=views.count,
+        read=values.count,
         commands=("trace", "replay"),
     ),
     Option(
@@ -737,7 +737,7 @@ OPTIONS: tuple[Option, ...] = (
         panel=EXTRA,
         metavar="FEATURE",
         commands=("trace", "replay"),
-        complete=_one_of(views.DEBUG_FEATURES),
+        complete=_one_of(values.DEBUG_FEATURES),
     ),
     Option(
         ("-v", "--verbose"),

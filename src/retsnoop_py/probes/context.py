@@ -18,6 +18,7 @@ from retsnoop_py.kernel.arguments.model import (
     IntFlags,
     Role,
 )
+from retsnoop_py.kernel.arguments.plan import add_by_name, find_type
 from retsnoop_py.kernel.arguments.specs import (
     MAX_PARAMETERS,
     MAX_SPECS,
@@ -27,11 +28,10 @@ from retsnoop_py.kernel.arguments.specs import (
     Spec,
     Target,
 )
-from retsnoop_py.kernel.arguments.syscalls import add_by_name, find_type
 from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Param
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.tracepoints import TraceField, Tracepoint, Tracepoints, parse_format
+from retsnoop_py.kernel.tracefs import TraceField, Tracepoint, Tracepoints, parse_format
 from retsnoop_py.probes.spec import Probe
 
 __all__ = ["ContextPlanner"]

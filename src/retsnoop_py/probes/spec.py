@@ -11,7 +11,7 @@ import re
 from enum import Enum
 
 from retsnoop_py.errors import UsageError
-from retsnoop_py.kernel.tracepoints import Tracepoint
+from retsnoop_py.kernel.tracefs import Tracepoint
 from retsnoop_py.value import Value
 
 __all__ = ["Probe", "ProbeKind", "ProbeSpec", "parse"]

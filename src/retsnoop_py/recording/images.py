@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from retsnoop_py.recording.symbols import RecordedSymbolizer
+from retsnoop_py.recording.reader import RecordedSymbolizer
 from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved

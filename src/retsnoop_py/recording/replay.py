@@ -19,8 +19,7 @@ from retsnoop_py.recording.format import (
     decode_warning,
 )
 from retsnoop_py.recording.overrides import ReplayOverrides
-from retsnoop_py.recording.reader import Frame, damaged, read_frames
-from retsnoop_py.recording.symbols import RecordedSymbolizer
+from retsnoop_py.recording.reader import Frame, RecordedSymbolizer, damaged, read_frames
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.pipeline import Pipeline, Sink, SinkMaker
 from retsnoop_py.session.stream_header import StreamHeader

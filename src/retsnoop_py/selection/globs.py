@@ -5,6 +5,8 @@
 ``*`` is any text and ``?`` any one character; without ``[MOD]`` functions of vmlinux and of
 every module match, with it only those of matching modules. ``:PATH`` matches source files,
 ``@FILE`` stands for the globs in a file, separated by white space.
+
+Presets are ready-made sets of them, each a file in ``presets/``.
 """
 
 from __future__ import annotations
@@ -15,8 +17,6 @@ from pathlib import Path
 
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.value import Value
-
-__all__ = ["NameGlob", "PathGlob", "expand", "parse"]
 
 _WITH_MODULE = r"(?P<name>[^\[\s]+)\s*\[(?P<module>[^\]]+)\]"
 _QUOTE = "quote it, or the shell replaces it by file names"
@@ -97,3 +97,36 @@ def _read_globs(path: Path) -> list[str]:
                 "source paths and further files go on the command line",
             )
     return tokens
+
+
+_FOLDER = Path(__file__).with_name("presets")
+
+
+class Preset(Value):
+    """A set of globs for a part of the kernel.
+
+    ``entry_otherwise`` is for kernels that can trace nothing that ``entry`` matches.
+    """
+
+    name: str
+    about: str
+    entry: tuple[str, ...]
+    allow: tuple[str, ...]
+    deny: tuple[str, ...]
+    entry_otherwise: tuple[str, ...] = ()
+
+
+def names() -> list[str]:
+    """The presets there are."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> Preset:
+    """The preset called ``name``; raises :class:`UsageError` if there is none."""
+    if name not in names():
+        raise UsageError(f"unknown preset '{name}'", f"there are: {', '.join(names())}")
+    import tomllib
+
+    data = tomllib.loads((_FOLDER / f"{name}.toml").read_text())
+    lists = ("entry", "allow", "deny", "entry_otherwise")
+    return Preset(name, data["about"], *(tuple(data.get(key, ())) for key in lists))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from retsnoop_py.errors import UsageError
-from retsnoop_py.selection import deny_list, globs, presets
+from retsnoop_py.selection import deny_list, globs
 from retsnoop_py.selection.globs import NameGlob, PathGlob
 from retsnoop_py.selection.model import Reason
 from retsnoop_py.settings import SelectionSettings
@@ -68,7 +68,7 @@ def make_plan(settings: SelectionSettings) -> Plan:
 
     Raises :class:`UsageError` for a bad glob, an unknown preset, or no entry glob at all.
     """
-    chosen = [presets.load(name) for name in settings.presets]
+    chosen = [globs.load(name) for name in settings.presets]
     entry = [_entry(spec, "-e") for spec in settings.entry]
     allow = [Asked(globs.parse(spec), "-a") for spec in settings.allow]
     denied = [_denied(spec, Reason.DENIED) for spec in settings.deny]

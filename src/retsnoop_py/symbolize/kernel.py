@@ -1,19 +1,189 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kernel addresses resolved live: the name by kallsyms, the source lines by DWARF."""
+"""Kernel addresses resolved live: the name by kallsyms, source lines and files by DWARF.
+
+Which code was compiled from which file (``:kernel/bpf/*.c`` stands for such code) is told in
+address ranges, not names: names miss every ``.isra`` and ``.constprop`` clone and catch unrelated
+functions of the same name in other files.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError
+from retsnoop_py.libbpf.dwarf import CompileUnit
 from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
-from retsnoop_py.symbolize.sources import KernelImages, SourceFacts, Symbol
+from retsnoop_py.symbolize.sources import KernelImages, PlacedImage, SourceFacts, Symbol
 
 if TYPE_CHECKING:
     from retsnoop_py.libbpf.dwarf import Location
 
-__all__ = ["KernelSymbolizer"]
+
+class CompileUnits:
+    """The compile units of vmlinux and of the loaded modules whose debug files are found."""
+
+    def __init__(self, images: KernelImages) -> None:
+        self._images = images
+        self._units: dict[str, list[tuple[str, tuple[tuple[int, int], ...]]]] = {}
+
+    def functions_in(self, pattern: str) -> list[tuple[int, int]]:
+        """The runtime address ranges [low, high) compiled from files that match ``pattern``.
+
+        ``pattern`` is a glob on paths relative to the kernel's source root, with or without the
+        leading ``:``. Raises InputError for a malformed one, UnavailableError where there is no
+        vmlinux with DWARF to ask.
+        """
+        pattern = pattern.removeprefix(":")
+        matcher = compile_pattern(pattern)
+        vmlinux = self._images.vmlinux()
+        if vmlinux is None:
+            raise UnavailableError(
+                f"source path :{pattern} needs a kernel image with DWARF, and none was found",
+                "install the kernel's debug package, set DEBUGINFOD_URLS, or give -k VMLINUX; "
+                "-v shows where it was looked for",
+            )
+        ranges = self._matching("", vmlinux, matcher)
+        literal = max(re.split(r"\[[^]]*\]|[*?]", pattern), key=len).encode()
+        for module in self._images.loaded_modules():
+            # a name with /../ in it, as kvm's have, changes when it is normalised
+            if self._images.module_mentions(module, literal, b"/../"):
+                image = self._images.module(module)
+                ranges += self._matching(module, image, matcher) if image else []
+        return sorted(ranges)
+
+    def _matching(
+        self, name: str, image: PlacedImage, matcher: re.Pattern[str]
+    ) -> list[tuple[int, int]]:
+        if name not in self._units:
+            self._units[name] = self._list(name, image)
+        bias = image.bias
+        return [
+            (low + bias, high + bias)
+            for path, ranges in self._units[name]
+            if matcher.fullmatch(path)
+            for low, high in ranges
+        ]
+
+    def _list(self, name: str, image: PlacedImage) -> list[tuple[str, tuple[tuple[int, int], ...]]]:
+        relative = self._images.paths.relative
+        try:
+            units = image.dwarf.units()
+        except RetsnoopError as error:
+            of = f" of module {name}" if name else ""
+            self._images.warn(f"source files{of} cannot be listed: {error.message}")
+            return []
+        return [(relative(unit.name, unit.comp_dir), unit.ranges) for unit in units if unit.ranges]
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """A path glob as a regular expression for ``fullmatch``.
+
+    ``*`` and ``?`` also match ``/``; ``[abc]``, ``[a-z]`` and ``[!a]`` are character classes;
+    ``**/`` is any number of directories. Raises InputError for a class that does not end.
+    """
+    out: list[str] = []
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        if pattern.startswith("**/", at) and (at == 0 or pattern[at - 1] == "/"):
+            out.append("(?:.*/)?")
+            at += 3
+            continue
+        if char == "[":
+            end = pattern.find("]", at + 3 if pattern.startswith("[!", at) else at + 2)
+            if end < 0:
+                raise InputError(
+                    f"source path :{pattern} has a [ without its ]",
+                    "write [[] for a bracket itself",
+                )
+            out.append(_character_class(pattern[at + 1 : end]))
+            at = end
+        else:
+            out.append({"*": ".*", "?": "."}.get(char) or re.escape(char))
+        at += 1
+    return re.compile("".join(out), re.DOTALL)
+
+
+def _character_class(body: str) -> str:
+    negated = body.startswith("!")
+    body = body[1:] if negated else body
+    parts: list[str] = []
+    at = 0
+    while at < len(body):
+        if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
+            low, high = sorted((body[at], body[at + 2]))
+            parts.append(f"{re.escape(low)}-{re.escape(high)}")
+            at += 3
+        else:
+            parts.append(re.escape(body[at]))
+            at += 1
+    return f"[{'^' if negated else ''}{''.join(parts)}]"
+
+
+# --- the other way: the file of a function ------------------------------------------------------
+
+
+class _Image(NamedTuple):
+    """An image's code, ascending: where each range of a unit starts and ends, and the unit."""
+
+    bias: int
+    starts: list[int]
+    ends: list[int]
+    units: list[CompileUnit]
+
+
+class SourceFiles:
+    """Asks the compile units of ``images``, vmlinux's and those of modules asked for."""
+
+    def __init__(self, images: KernelImages) -> None:
+        self._images = images
+        self._known: dict[str | None, _Image | None] = {}
+
+    def file_of(self, address: int, module: str | None) -> str | None:
+        """The file with the code at ``address``, relative to the kernel's source.
+
+        None where no image has it.
+        """
+        if module not in self._known:
+            self._known[module] = self._read(module)
+        image = self._known[module]
+        if image is None:
+            return None
+        linked = address - image.bias
+        index = bisect_right(image.starts, linked) - 1
+        if index < 0 or linked >= image.ends[index]:
+            return None
+        unit = image.units[index]
+        return self._images.paths.relative(unit.name, unit.comp_dir)
+
+    def _read(self, module: str | None) -> _Image | None:
+        images = self._images
+        placed = images.vmlinux() if module is None else images.module(module)
+        if placed is None:
+            return None
+        try:
+            return _ordered(placed)
+        except RetsnoopError as error:
+            images.warn(f"some source files are missing: {error.message}")
+            return None
+
+
+def _ordered(placed: PlacedImage) -> _Image:
+    spans = sorted(
+        ((low, high, number), unit)
+        for number, unit in enumerate(placed.dwarf.units())
+        for low, high in unit.ranges
+    )
+    return _Image(
+        placed.bias,
+        [low for (low, _, _), _ in spans],
+        [high for (_, high, _), _ in spans],
+        [unit for _, unit in spans],
+    )
+
 
 #: Answers kept; a trace meets a few thousand addresses, a broken one must not eat the memory.
 _CACHE_MAX = 1 << 16

@@ -26,8 +26,7 @@ from typing import NamedTuple, Self
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.elf_file import noted_build_id, open_regular
 from retsnoop_py.symbolize.frames import Resolved, UserAddress
-from retsnoop_py.symbolize.isolated import ProgramReader
-from retsnoop_py.symbolize.programs import debug_file
+from retsnoop_py.symbolize.isolated import ProgramReader, debug_file
 
 __all__ = ["ProcessSymbolizer"]
 

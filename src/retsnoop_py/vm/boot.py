@@ -23,7 +23,7 @@ from retsnoop_py.errors import UnavailableError
 from retsnoop_py.vm import initrd, kernels, qemu, read_only
 from retsnoop_py.vm.command import Channel
 from retsnoop_py.vm.debian import undisturbed
-from retsnoop_py.vm.modules import ModuleTree
+from retsnoop_py.vm.initrd import ModuleTree
 
 __all__ = ["LANES", "Host", "capabilities_to_drop", "plan_modules", "view_obstacle"]
 

@@ -29,7 +29,7 @@ from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
 from retsnoop_py.vm.catalog import DEFAULT, KnownKernel, catalog, known, user_file
 from retsnoop_py.vm.debian import AptRoot, cache_root, locked, run_tool
-from retsnoop_py.vm.modules import write_index, write_kmod_index
+from retsnoop_py.vm.initrd import write_index, write_kmod_index
 
 __all__ = [
     "DEFAULT",

@@ -15,8 +15,8 @@ from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.attach.mass_attacher import attach
 from retsnoop_py.attach.plan import AttachContext, make_plan
-from retsnoop_py.capture.limits import raise_memlock
 from retsnoop_py.capture.load import load
+from retsnoop_py.capture.rights import raise_memlock
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.libbpf.reader import Reader
@@ -30,7 +30,7 @@ from retsnoop_py.settings import (
     Settings,
     ViewSettings,
 )
-from retsnoop_py.workload.syscalls import MapType, map_create
+from retsnoop_py.workload.cases import MapType, map_create
 
 settings = Settings(
     selection=SelectionSettings(entry=("*_sys_bpf",), allow=tuple(sys.argv[1:])),

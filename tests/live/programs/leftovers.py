@@ -8,7 +8,7 @@ import json
 import struct
 from pathlib import Path
 
-from retsnoop_py.workload.syscalls import syscall
+from retsnoop_py.workload.cases import syscall
 
 TRACING = Path("/sys/kernel/debug/tracing")
 #: enum bpf_cmd: how the kernel lists programs, maps and links.

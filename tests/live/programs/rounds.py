@@ -16,15 +16,15 @@ from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.attach.mass_attacher import attach
 from retsnoop_py.attach.plan import AttachContext, make_plan
-from retsnoop_py.capture.limits import raise_files, raise_memlock
 from retsnoop_py.capture.load import load
+from retsnoop_py.capture.rights import raise_files, raise_memlock
 from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.libbpf.reader import Reader
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.selection.select import select
 from retsnoop_py.settings import SelectionSettings, Settings
-from retsnoop_py.workload.syscalls import MapType, map_create
+from retsnoop_py.workload.cases import MapType, map_create
 
 rounds, mechanism = int(sys.argv[1]), Mechanism(sys.argv[2])
 settings = Settings(

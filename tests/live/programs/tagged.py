@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 
-from retsnoop_py.workload.syscalls import bpf
+from retsnoop_py.workload.cases import bpf
 
 LINK_CREATE, TRACE_ITER, BAD_FD = 28, 28, 9999
 #: Of x86-64 and arm64 alike.

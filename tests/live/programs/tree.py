@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 
-from retsnoop_py.workload.syscalls import MapType, map_create
+from retsnoop_py.workload.cases import MapType, map_create
 
 
 def fail() -> None:

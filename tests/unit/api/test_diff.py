@@ -30,7 +30,7 @@ from tests.unit.session.records import (
 
 import retsnoop_py as rs
 from retsnoop_py.api import tally
-from retsnoop_py.api.chains import plain_name
+from retsnoop_py.api.tally import plain_name
 from retsnoop_py.cli.completion import candidates
 from retsnoop_py.cli.main import main
 from retsnoop_py.kernel.functions import Function

@@ -11,7 +11,7 @@ import pytest
 
 import retsnoop_py as rs
 from retsnoop_py.api.keywords import TraceOptions, words
-from retsnoop_py.cli import tables, trace
+from retsnoop_py.cli import declare, trace
 from retsnoop_py.cli.argv import normalise
 from retsnoop_py.options.settings import trace_settings
 from retsnoop_py.settings import Settings
@@ -22,7 +22,7 @@ def said(**options: Any) -> Settings:
 
 
 def typed(line: str) -> Settings:
-    settings = trace.COMMAND.call(normalise(line.split(), tables.trace_table()))
+    settings = trace.COMMAND.call(normalise(line.split(), declare.trace_table()))
     assert isinstance(settings, Settings)
     return settings
 

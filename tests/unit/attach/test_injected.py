@@ -12,7 +12,7 @@ import pytest
 from retsnoop_py.attach.injected import InjectedProbes, programs_of, refused
 from retsnoop_py.attach.plan import AttachContext
 from retsnoop_py.errors import InputError, PrivilegeError, RetsnoopError, UnavailableError
-from retsnoop_py.kernel.tracepoints import Tracepoint
+from retsnoop_py.kernel.tracefs import Tracepoint
 from retsnoop_py.probes.spec import Probe, parse
 
 

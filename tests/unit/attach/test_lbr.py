@@ -11,7 +11,7 @@ import pytest
 
 from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.lbr import BranchEvents, online_cpus
-from retsnoop_py.libbpf import trials
+from retsnoop_py.libbpf import links
 
 RETURNS = 1 << 5 | 1 << 1
 ANY = 1 << 3 | 1 << 1
@@ -33,7 +33,7 @@ class Cpus:
 def events(
     cpus: Cpus, monkeypatch: pytest.MonkeyPatch, root: Path, online: str = "0-2", *, helper: bool
 ) -> BranchEvents:
-    monkeypatch.setattr(trials, "lib", cpus)
+    monkeypatch.setattr(links, "lib", cpus)
     path = root / "sys/devices/system/cpu/online"
     path.parent.mkdir(parents=True)
     path.write_text(online + "\n")

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The command is held until it is let go, and its end is told as a shell tells it."""
+"""The command is held until it is let go, and its end is told as a shell tells it.
+
+--user: who that is. What becomes of it is seen in tests/live/test_user.py, as root.
+"""
 
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -12,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from retsnoop_py.capture.command import Command
-from retsnoop_py.errors import CommandNotExecutable, CommandNotFound
+from retsnoop_py.capture.command import Command, find_user
+from retsnoop_py.errors import CommandNotExecutable, CommandNotFound, InputError
 
 
 def finish(command: Command) -> int:
@@ -67,7 +71,7 @@ import resource, sys
 from retsnoop_py.capture import inherited
 inherited.remember()
 from retsnoop_py.capture.command import Command
-from retsnoop_py.capture.limits import raise_files, raise_memlock
+from retsnoop_py.capture.rights import raise_files, raise_memlock
 from retsnoop_py.capture.signals import StopSignals
 with StopSignals(), Command(sys.argv[1:]) as command:
     raise_memlock()
@@ -199,3 +203,24 @@ def test_its_output_can_be_kept_away_from_ours(capfd: pytest.CaptureFixture[str]
             command.wait(lambda: False)
     out, err = capfd.readouterr()
     assert (out, err) == ("False\n", "True\n")
+
+
+def test_a_user_is_found_by_name_and_by_number() -> None:
+    known = pwd.getpwuid(os.getuid())
+    user = find_user(known.pw_name)
+    assert user == find_user(str(known.pw_uid))
+    assert (user.uid, user.gid) == (known.pw_uid, known.pw_gid)
+    assert known.pw_gid in user.groups
+    assert user.environment == {
+        "HOME": known.pw_dir,
+        "SHELL": known.pw_shell,
+        "USER": known.pw_name,
+        "LOGNAME": known.pw_name,
+    }
+
+
+@pytest.mark.parametrize("name", ["no-such-user", "-1", "4294967294", "99999999999999999999", "٣"])
+def test_one_that_does_not_exist_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"--user {name}: there is no such user") as caught:
+        find_user(name)
+    assert caught.value.exit_status == 66

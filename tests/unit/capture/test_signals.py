@@ -14,7 +14,7 @@ import pytest
 HEAD = """
 import hashlib, os, signal, threading, time
 from retsnoop_py.capture.signals import Dropped, StopSignals
-from retsnoop_py.cli.console import Console
+from retsnoop_py.cli.report import Console
 from retsnoop_py.errors import Interrupted
 from retsnoop_py.listener import listening
 

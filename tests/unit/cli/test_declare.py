@@ -7,27 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.cli import (
-    declare,
-    diff,
-    doctor,
-    explain,
-    functions,
-    replay,
-    tables,
-    trace,
-    typed,
-)
-from retsnoop_py.cli import (
-    list as lists,
-)
+from retsnoop_py.cli import declare, diff, doctor, explain, functions, replay, trace, typed
+from retsnoop_py.cli import list as lists
 from retsnoop_py.cli.argv import normalise
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import EVERY, OPTIONS, Option, Takes, options_of
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.settings import Settings
 
-TABLE = tables.trace_table()
+TABLE = declare.trace_table()
 #: Options that end a run before any values are made.
 PRINTING = ("help", "usage", "version", "config-help", "install-completion", "show-completion")
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
@@ -83,7 +71,7 @@ def test_every_option_of_a_trace_arrives() -> None:
 
 
 def test_a_single_word_is_a_value() -> None:
-    table = tables.command_table(replay.COMMAND, is_replay=True)
+    table = declare.command_table(replay.COMMAND, is_replay=True)
     assert str(replay.COMMAND.call(normalise(["a.rsn", "-v"], table)).path) == "a.rsn"
     assert str(replay.COMMAND.call(normalise(["--", "-a"], table)).path) == "-a"
     with pytest.raises(UsageError, match="needs one recording, not 2"):

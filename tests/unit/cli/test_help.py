@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.cli import manual
+from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.help import TOPICS, Topic, commands, complete, topic_blocks
 from retsnoop_py.cli.main import main
 from retsnoop_py.cli.markdown import Block, parse, plain, roff, section
-from retsnoop_py.cli.positional import SUB_COMMANDS
 from retsnoop_py.options.config import KEYS
 from retsnoop_py.text import display_width
 

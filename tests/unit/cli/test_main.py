@@ -318,12 +318,12 @@ def test_help_in_a_pipe_is_plain_grouped_and_fits(capsys: pytest.CaptureFixture[
 
 
 def test_functions_takes_what_tracing_takes(tmp_path: Path) -> None:
-    from retsnoop_py.cli import functions, tables
+    from retsnoop_py.cli import declare, functions
     from retsnoop_py.cli.argv import normalise
 
     globs = tmp_path / "globs"
     globs.write_text("one\ntwo")
-    table = tables.command_table(functions.COMMAND)
+    table = declare.command_table(functions.COMMAND)
     line = normalise(
         ["a", "-e", "b", f"@{globs}", "-ac", "-d", "d", "-c", "bpf", "-F", "--json", "-vk", "x"],
         table,

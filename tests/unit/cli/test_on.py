@@ -10,8 +10,8 @@ import pytest
 
 from retsnoop_py.cli import on, trace
 from retsnoop_py.cli.argv import normalise
+from retsnoop_py.cli.declare import trace_table
 from retsnoop_py.cli.on import run_lines
-from retsnoop_py.cli.tables import trace_table
 from retsnoop_py.cli.verdict import Judge
 from retsnoop_py.errors import InputError, OutputError, UsageError
 from retsnoop_py.render.json_types import VERSION, RunResult

@@ -151,7 +151,7 @@ NOT_ON_THE_USUAL_PATH = """
     http urllib.request ssl email logging threading
     retsnoop_py.recording retsnoop_py.cli.typed retsnoop_py.cli.vm retsnoop_py.vm
     retsnoop_py.cli.doctor retsnoop_py.diagnosis retsnoop_py.cli.functions retsnoop_py.listing
-    retsnoop_py._dwarf retsnoop_py.libbpf.dwarf retsnoop_py.symbolize.units
+    retsnoop_py._dwarf retsnoop_py.libbpf.dwarf retsnoop_py.symbolize.kernel
 """
 
 

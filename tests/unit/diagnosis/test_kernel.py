@@ -8,8 +8,7 @@ import pytest
 from tests.unit.diagnosis.host import RELEASE, FakeHost, by_key
 
 from retsnoop_py.diagnosis.bpf import mechanisms
-from retsnoop_py.diagnosis.config import OPTIONS, config
-from retsnoop_py.diagnosis.kernel import cpu, kernel
+from retsnoop_py.diagnosis.kernel import OPTIONS, config, cpu, kernel
 from retsnoop_py.diagnosis.model import Answer, Check
 
 

@@ -14,7 +14,7 @@ from tests.unit.symbolize.elf_writer import BUILD_ID as ELF_BUILD_ID
 from tests.unit.symbolize.elf_writer import PROGBITS, Part, note, program
 
 from retsnoop_py import terminal
-from retsnoop_py.cli.console import Console
+from retsnoop_py.cli.report import Console
 from retsnoop_py.kernel import debuginfod
 from retsnoop_py.kernel.debuginfod import Debuginfod
 from retsnoop_py.kernel.images import find_image

@@ -10,8 +10,8 @@ from tests.unit.kernel.btf_writer import SIGNED, BtfWriter
 from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.errors import DataError, UnavailableError
+from retsnoop_py.kernel.elf_file import build_id, walk
 from retsnoop_py.kernel.kallsyms import Module
-from retsnoop_py.kernel.notes import build_id, walk
 
 BUILD_ID = bytes(range(20))
 

@@ -191,7 +191,7 @@ def test_an_image_cut_short_is_told(vmlinux, tmp_path):
 
 def test_the_native_part_is_loaded_with_the_first_image_only():
     code = (
-        "import sys, retsnoop_py.symbolize.kernel, retsnoop_py.symbolize.units\n"
+        "import sys, retsnoop_py.symbolize.kernel, retsnoop_py.symbolize.kernel\n"
         "print('retsnoop_py._dwarf' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,8 +12,8 @@ import pytest
 
 from retsnoop_py.cli import main as entry
 from retsnoop_py.load.explain import explain_log
-from retsnoop_py.load.log_lines import segments
 from retsnoop_py.load.model import Explained
+from retsnoop_py.load.read_log import segments
 
 #: Messages as kernels print them: the id of the reason, and what the explanation has to name.
 MESSAGES = [

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.errors import InputError, UnavailableError, UsageError
-from retsnoop_py.kernel.tracepoints import Tracepoint
+from retsnoop_py.kernel.tracefs import Tracepoint
 from retsnoop_py.probes.choose import MOST_PROBES, choose_probes
 from retsnoop_py.probes.spec import Probe, parse
 

@@ -14,7 +14,7 @@ from retsnoop_py.kernel.arguments.model import ArgumentFacts, Role
 from retsnoop_py.kernel.arguments.plan import CapturePlan, plan_captures
 from retsnoop_py.kernel.arguments.specs import MAX_SPECS, Limits, Spec, Target
 from retsnoop_py.kernel.btf import Btf, Kind
-from retsnoop_py.kernel.tracepoints import Tracepoint
+from retsnoop_py.kernel.tracefs import Tracepoint
 from retsnoop_py.probes.context import ContextPlanner
 from retsnoop_py.probes.spec import Probe, parse
 from retsnoop_py.render.args.node import inline

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.conftest import KASLR, MAIN, SYSCALL, Tree
 
 from retsnoop_py.errors import InputError, UnavailableError
-from retsnoop_py.probes.lines import SourceLines
+from retsnoop_py.probes.choose import SourceLines
 from retsnoop_py.symbolize.sources import KernelImages
 
 

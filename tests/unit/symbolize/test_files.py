@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.unit.conftest import KASLR, MODULE, Tree, symbols
 
+from retsnoop_py.symbolize.kernel import SourceFiles
 from retsnoop_py.symbolize.sources import KernelImages
-from retsnoop_py.symbolize.units import SourceFiles
 
 
 def test_functions_are_told_apart_by_the_file_they_come_from(tree: Tree) -> None:

@@ -1,23 +1,149 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What to capture of each traced function: made from facts, before anything is loaded."""
+"""What to capture of each traced function: made from facts, before anything is loaded.
+
+Of a system call the arguments are in the registers of the process, which its wrapper is given.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from retsnoop_py.kernel.arguments.calling_convention import REGISTERS
 from retsnoop_py.kernel.arguments.model import ArgumentFacts
 from retsnoop_py.kernel.arguments.semantics import load_semantics
-from retsnoop_py.kernel.arguments.specs import Capture, Limits, by_prototype, plan_packer, registers
-from retsnoop_py.kernel.arguments.syscalls import syscall_capture, syscall_name
+from retsnoop_py.kernel.arguments.specs import (
+    Builder,
+    Capture,
+    Limits,
+    Spec,
+    by_prototype,
+    plan_packer,
+    registers,
+)
 from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import Function
+from retsnoop_py.kernel.tracefs import TRACEFS
 from retsnoop_py.value import Value
 
-__all__ = ["CapturePlan", "plan_captures"]
+#: ``__x64_sys_bpf`` and its like, by the wrapper's ABI.
+_WRAPPER = re.compile(r"__(x64|ia32|arm64)_((?:compat_)?sys)_(\w+)")
+#: Where ``struct pt_regs`` has the arguments (uapi/asm/ptrace.h), in bytes.
+_OFFSETS = {
+    "x64": (112, 104, 96, 56, 72, 64),  # di, si, dx, r10, r8, r9
+    "ia32": (40, 88, 96, 104, 112, 32),  # bx, cx, dx, si, di, bp
+    "arm64": (0, 8, 16, 24, 32, 40),  # x0 to x5
+}
+_FORMAT = "events/syscalls/sys_enter_{}/format"
+_FIELD = re.compile(r"\sfield:(.+?)\s*(\w+);\s*offset:(\d+);")
+#: What strings are copied to for who reads the event (Linux 7.x): no arguments.
+_COPIES = "__data_loc"
+#: The fields every event has end here.
+_COMMON_END = 16
+_QUALIFIERS = re.compile(r"\b(?:const|volatile|__user|__force|restrict)\b")
+_TAGS = {"struct": Kind.STRUCT, "union": Kind.UNION, "enum": Kind.ENUM}
+#: How BTF spells what C spells otherwise.
+_SPELLINGS = {
+    "long": "long int",
+    "unsigned long": "long unsigned int",
+    "unsigned": "unsigned int",
+    "short": "short int",
+    "unsigned short": "short unsigned int",
+    "long long": "long long int",
+    "unsigned long long": "long long unsigned int",
+}
+
+
+def syscall_name(function: str) -> str | None:
+    """The system call that ``function`` is the wrapper of, None if it is none."""
+    match = _WRAPPER.fullmatch(function)
+    return match and match[3]
+
+
+def syscall_capture(
+    root: Path, btf: Btf, function: str, limits: Limits, types: TypeTable
+) -> Capture:
+    """The system call's own arguments; their bare registers where nothing tells of them.
+
+    ``root`` is above the sys/ that tracefs is mounted in.
+    """
+    match = _WRAPPER.fullmatch(function)
+    assert match is not None
+    abi, kind, name = match.groups()
+    places = [Spec(0, hops=(offset,)) for offset in _OFFSETS[abi]]
+    builder = Builder(btf, limits, types, function)
+    body = btf.find(f"__do_{kind}_{name}", Kind.FUNC)
+    if body is not None:
+        for place, (word, type_id) in zip(places, btf.params(btf.type(body).arg), strict=False):
+            _add(builder, btf, word, type_id, place)
+        return builder.capture()
+    fields = _fields(root, name) if kind == "sys" else None
+    if fields is None:
+        for index, place in enumerate(places):
+            builder.register(f"arg{index}", "", [place, place])
+        captured = builder.capture()
+        note = f"sys_{name}: its types are not known"
+        return captured._replace(arguments=captured.arguments._replace(note=note))
+    for place, (text, word) in zip(places, fields, strict=False):
+        add_by_name(builder, btf, text, word, place)
+    return builder.capture()
+
+
+def _add(builder: Builder, btf: Btf, name: str, type_id: int, place: Spec) -> None:
+    type_ = btf.resolve(type_id)
+    spelled = btf.declare(type_id)
+    if type_.kind is Kind.PTR:
+        builder.pointer(name, type_.arg, spelled, [place, place])
+    else:
+        builder.value(name, type_id, spelled, [place, place])
+
+
+def add_by_name(builder: Builder, btf: Btf, text: str, name: str, place: Spec) -> None:
+    """An argument whose type is known as a text, such as ``const char *``."""
+    plain = " ".join(_QUALIFIERS.sub(" ", text).replace("*", " * ").split())
+    base = plain.rstrip("* ")
+    stars = plain.count("*")
+    type_id = 0 if base == "void" or stars > 1 else find_type(btf, base)
+    if stars and type_id is not None:
+        builder.pointer(name, type_id, text, [place, place])
+    elif type_id:
+        builder.value(name, type_id, text, [place, place])
+    else:
+        builder.register(name, text, [place, place])
+
+
+def find_type(btf: Btf, base: str) -> int | None:
+    """The type that C calls ``base``: no pointer, and nothing about const.
+
+    Of a module's BTF its own types come before those of the kernel.
+    """
+    tag, _, name = base.rpartition(" ")
+    kinds = (_TAGS[tag],) if tag in _TAGS else (Kind.INT, Kind.TYPEDEF)
+    word = name if tag in _TAGS else _SPELLINGS.get(base, base)
+    found = btf.find(word, *kinds)
+    if found is None and btf.base is not None:
+        return btf.base.find(word, *kinds)
+    return found
+
+
+def _fields(root: Path, name: str) -> list[tuple[str, str]] | None:
+    """Type and name of each argument by the call's event in tracefs; None where there is none."""
+    for folder in TRACEFS:
+        try:
+            text = (root / folder / _FORMAT.format(name)).read_text()
+        except OSError:
+            continue
+        found = _FIELD.findall(text)
+        return [
+            (kind, word)
+            for kind, word, offset in found
+            if int(offset) >= _COMMON_END and not kind.startswith(_COPIES)
+        ]
+    return None
+
 
 #: What compilers append to a copy of a function whose parameters they changed.
 _CLONE = re.compile(r"\.(?:isra|constprop|part|cold)\b.*")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What to capture of a function's arguments: by its prototype, or its bare registers."""
+"""What to capture of a function's arguments: by its prototype, or its bare registers.
+
+Of kernel objects that is their name: what people call a file, a thread or a device by.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,79 @@ from retsnoop_py.kernel.arguments.calling_convention import (
     places,
 )
 from retsnoop_py.kernel.arguments.model import Argument, CallArguments, DataKind, DataType, Role
-from retsnoop_py.kernel.arguments.names import NAMED, name_path
 from retsnoop_py.kernel.arguments.types import TypeTable, natural_alignment
-from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Param
+from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Param, Type
 from retsnoop_py.kernel.btf_struct import BtfStruct
 from retsnoop_py.value import Value
 
-__all__ = [
-    "MAX_SPECS",
-    "Builder",
-    "Capture",
-    "Limits",
-    "Spec",
-    "Target",
-    "by_prototype",
-    "plan_packer",
-    "registers",
-]
+#: From a struct to the text, one member after another; all but the last are pointers or names of
+#: members within members.
+NAMED: dict[str, tuple[str, ...]] = {
+    "file": ("f_path.dentry", "d_name.name"),
+    "path": ("dentry", "d_name.name"),
+    "dentry": ("d_name.name",),
+    "qstr": ("name",),
+    "filename": ("name",),
+    "linux_binprm": ("filename",),
+    "task_struct": ("comm",),
+    "net_device": ("name",),
+    "super_block": ("s_id",),
+    "module": ("name",),
+    "file_system_type": ("name",),
+    "kernfs_node": ("name",),
+    "kmem_cache": ("name",),
+    "kobject": ("name",),
+    "device": ("kobj.name",),
+    "gendisk": ("disk_name",),
+    "bpf_map": ("name",),
+    "bpf_prog": ("aux", "name"),
+    "cgroup": ("kn", "name"),
+}
+
+
+def name_path(
+    btf: Btf, struct_id: int, members: tuple[str, ...]
+) -> tuple[tuple[int, ...], int] | None:
+    """How to get from a struct to its name: pointers to follow, by offset, and a last offset.
+
+    None where this kernel keeps it elsewhere. All offsets are in bytes.
+    """
+    hops: list[int] = []
+    type_ = btf.resolve(struct_id)
+    for position, dotted in enumerate(members):
+        offset = 0
+        for name in dotted.split("."):
+            found = _member(btf, type_, name)
+            if found is None:
+                return None
+            offset, type_ = offset + found[0], found[1]
+        if type_.kind is Kind.ARRAY and position == len(members) - 1:
+            return tuple(hops), offset
+        if type_.kind is not Kind.PTR:
+            return None
+        hops.append(offset)
+        type_ = btf.resolve(type_.arg)
+    return tuple(hops), 0
+
+
+def _member(btf: Btf, type_: Type, name: str, depth: int = 0) -> tuple[int, Type] | None:
+    """Offset in bytes and type of a member, also one of an anonymous struct or union within."""
+    if type_.kind not in (Kind.STRUCT, Kind.UNION) or depth > _DEEPEST:
+        return None
+    for member in btf.members(type_.id):
+        inner = btf.resolve(member.type_id)
+        offset = member.bit_offset // 8
+        if member.name == name:
+            return offset, inner
+        if not member.name:
+            below = _member(btf, inner, name, depth + 1)
+            if below is not None:
+                return offset + below[0], below[1]
+    return None
+
+
+_DEEPEST = 8
+
 
 #: ARGS_MAX and ARGS_HOPS of src/bpf/args.bpf.h.
 MAX_SPECS = 16

@@ -11,6 +11,7 @@ from tests.unit.kernel.btf_writer import SIGNED, BtfWriter
 
 from retsnoop_py.kernel.arguments.calling_convention import STACK_SLOT
 from retsnoop_py.kernel.arguments.model import DataKind, DataType, Role
+from retsnoop_py.kernel.arguments.plan import syscall_capture, syscall_name
 from retsnoop_py.kernel.arguments.specs import (
     MAX_SPECS,
     Capture,
@@ -21,7 +22,6 @@ from retsnoop_py.kernel.arguments.specs import (
     plan_packer,
     registers,
 )
-from retsnoop_py.kernel.arguments.syscalls import syscall_capture, syscall_name
 from retsnoop_py.kernel.arguments.types import TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.btf_struct import constants

@@ -14,6 +14,7 @@ from tests.unit.kernel.btf_writer import BOOL, CHAR, SIGNED, BtfWriter
 from retsnoop_py.kernel.arguments.model import Choice, DataKind, DataType, Field, Tag
 from retsnoop_py.kernel.arguments.types import KNOWN_ALIASES, TypeTable
 from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.render.args import kernel_types
 from retsnoop_py.render.args.decode import Decoder
 from retsnoop_py.render.args.node import block, inline, plain_of
 

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A list of functions, for people and for JSON: from a selection, an attach plan and images."""
+"""A list of functions, for people and for JSON: from a selection, an attach plan and images.
+
+A list of functions for a terminal, in groups, and for a pipe, in columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,13 +16,17 @@ from retsnoop_py import __version__
 from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.render.palette import Palette
 from retsnoop_py.selection.explain import near_names
 from retsnoop_py.selection.globs import NameGlob, parse
 from retsnoop_py.selection.model import Rejection, Role, Selection
 from retsnoop_py.selection.ordinary import ordinary_results
-from retsnoop_py.symbolize.units import SourceFiles
+from retsnoop_py.symbolize.kernel import SourceFiles
+from retsnoop_py.text import counted
 
-__all__ = ["LeftOut", "Listed", "Listing", "Near", "build", "left_out"]
+if TYPE_CHECKING:
+    from retsnoop_py.terminal import Cell
+
 
 #: Where a glob comes from that the user wrote.
 _OWN = ("-e", "-a")
@@ -169,3 +178,93 @@ def _near(facts: KernelFacts, selection: Selection) -> Iterable[Near]:
             others = tuple(name for name in names if name not in listed)
             if others or nothing:
                 yield Near(glob=glob.spec, names=others, copies=not nothing)
+
+
+#: Columns from which on a source file stands beside its function.
+_BESIDE = 100
+
+
+def columns(listing: Listing) -> Iterator[str]:
+    """A line per function, tabs between: status, name, module, mechanism, source, and a text.
+
+    The status is ``entry``, ``traced`` or ``left-out``, the text the prototype or, of what is
+    left out, the reason. ``-`` stands for nothing.
+    """
+    for function in listing.functions:
+        status = "entry" if function.entry else "traced"
+        fields = (function.module, function.mechanism, function.source, function.prototype)
+        yield "\t".join((status, function.name, *(field or "-" for field in fields)))
+    for refused in listing.left_out:
+        yield "\t".join(("left-out", refused.name, refused.module or "-", "-", "-", refused.text))
+
+
+def groups(listing: Listing, width: int, palette: Palette) -> Iterator[str]:
+    """For people: what each mechanism takes, then what is left out by reason; ``width`` columns."""
+    by_mechanism: dict[str | None, list[Listed]] = {}
+    for function in listing.functions:
+        by_mechanism.setdefault(function.mechanism, []).append(function)
+    for mechanism, functions in by_mechanism.items():
+        how = f"by {mechanism}" if mechanism else "(by which mechanism cannot be told here)"
+        yield f"{counted(len(functions), 'function')} traced {how}:"
+        yield from _table(functions, width, palette)
+        yield ""
+    by_reason: dict[str, list[LeftOut]] = {}
+    for refused in listing.left_out:
+        by_reason.setdefault(refused.text, []).append(refused)
+    for reason, left in by_reason.items():
+        yield from _wrap(f"{counted(len(left), 'function')} left out: {reason}", width, "", "  ")
+        names = ", ".join(refused.label.replace(" ", "\0") for refused in left)
+        yield from (line.replace("\0", " ") for line in _wrap(names, width, "  ", "  "))
+        yield ""
+
+
+def advice(listing: Listing, width: int = 0) -> Iterator[str]:
+    """What a glob may have meant, and what cannot be told; in ``width`` columns unless 0."""
+    for line in _advice(listing):
+        yield from _wrap(line, width, "", "  ") if width else (line,)
+
+
+def _advice(listing: Listing) -> Iterator[str]:
+    for near in listing.near:
+        names = ", ".join(near.names)
+        if near.copies:
+            yield f"'{near.glob}' has copies made by the compiler that are not traced: {names}"
+        elif names:
+            yield f"'{near.glob}' matches no kernel function; did you mean {names}?"
+        else:
+            yield f"'{near.glob}' matches no kernel function"
+    yield from listing.notes
+
+
+def _table(functions: list[Listed], width: int, palette: Palette) -> Iterator[str]:
+    """As a header file has them, entry functions first, with the file beside or below."""
+    from retsnoop_py.terminal import Column, table_lines
+
+    functions = sorted(functions, key=lambda function: not function.entry)
+    is_beside = width >= _BESIDE and any(function.source for function in functions)
+    rows: list[tuple[Cell, ...]] = []
+    for function in functions:
+        told = function.prototype or f"{function.name} (no prototype in BTF)"
+        if function.module:
+            told += f" [{function.module}]"
+        source = function.source or ""
+        beside: tuple[Cell, ...] = (told, (source, "dim"))
+        mark = ("entry" if function.entry else "",) if functions[0].entry else ()
+        rows.append((*mark, *(beside if is_beside else (f"{told}\n{source}".rstrip(),))))
+    marked = [Column()] if functions[0].entry else []
+    columns = [*marked, Column(ratio=2), *([Column(ratio=1)] if is_beside else [])]
+    names = {function.name for function in functions}
+    colour = bool(palette.name)
+    lines = table_lines(columns, rows, max(width - 2, 40), colour=colour, bold=names)
+    yield from (f"  {line}" for line in lines)
+
+
+def _wrap(text: str, width: int, first: str, other: str) -> Iterable[str]:
+    return textwrap.wrap(
+        text,
+        max(width, 60),
+        initial_indent=first,
+        subsequent_indent=other,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.selection.kernels import Kernel, btf
 
+from retsnoop_py.selection.explain import report, warnings
 from retsnoop_py.selection.model import Selection
-from retsnoop_py.selection.report import report, warnings
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from tests.unit.selection.kernels import Kernel, btf
 
 from retsnoop_py.attach.plan import AttachPlan, Refusal, RungPlan
 from retsnoop_py.errors import InputError
-from retsnoop_py.listing import text
-from retsnoop_py.listing.build import LeftOut, Listed, Listing, build, left_out
+from retsnoop_py.listing import LeftOut, Listed, Listing, advice, build, columns, groups, left_out
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.selection.explain import NoMatch
@@ -61,7 +60,7 @@ def test_each_function_has_its_mechanism_and_prototype(kernel: Kernel) -> None:
 def test_without_a_plan_the_mechanism_is_open(kernel: Kernel) -> None:
     (function,) = listing(kernel, ["__sys_bpf"]).functions
     assert function.mechanism is None
-    shown = "\n".join(text.groups(Listing(functions=(function,)), 80, Palette()))
+    shown = "\n".join(groups(Listing(functions=(function,)), 80, Palette()))
     assert shown.startswith("1 function traced (by which mechanism cannot be told here):")
 
 
@@ -78,7 +77,7 @@ def test_what_no_mechanism_can_take_is_left_out_with_the_others(kernel: Kernel) 
 
 def test_copies_of_a_function_and_near_names_are_offered(kernel: Kernel) -> None:
     made = listing(kernel, ["__sys_bpf"], ["map_check", "array_map_free", "lonly_one", "zzz"])
-    told = list(text.advice(made))
+    told = list(advice(made))
     assert told == [
         "'map_check' has copies made by the compiler that are not traced: map_check.constprop.0",
         "'array_map_free' matches no kernel function; did you mean array_map_free.isra.0?",
@@ -95,7 +94,7 @@ def test_copies_that_are_chosen_too_are_not_offered(kernel: Kernel) -> None:
 def test_what_is_never_traced_is_not_offered(kernel: Kernel) -> None:
     kernel.add("bpf_get_current_comm")
     made = listing(kernel, ["__sys_bpf"], ["bpf_get_current_com"])
-    assert list(text.advice(made)) == ["'bpf_get_current_com' matches no kernel function"]
+    assert list(advice(made)) == ["'bpf_get_current_com' matches no kernel function"]
 
 
 def test_what_was_refused_comes_with_the_error(kernel: Kernel) -> None:
@@ -138,7 +137,7 @@ LISTING = Listing(functions=FUNCTIONS, left_out=LEFT_OUT)
 
 
 def test_a_pipe_gets_six_columns() -> None:
-    rows = [line.split("\t") for line in text.columns(LISTING)]
+    rows = [line.split("\t") for line in columns(LISTING)]
     assert rows == [
         ["entry", "do_it", "-", "kprobe.multi", "kernel/it.c", FUNCTIONS[0].prototype],
         ["traced", "no_prototype", "mod", "kprobe.multi", "-", "-"],
@@ -148,7 +147,7 @@ def test_a_pipe_gets_six_columns() -> None:
 
 
 def test_a_terminal_gets_groups_that_fit() -> None:
-    shown = list(text.groups(LISTING, 60, Palette()))
+    shown = list(groups(LISTING, 60, Palette()))
     assert shown == [
         "2 functions traced by kprobe.multi:",
         "  entry  int do_it(struct a_rather_long_name *first, const",
@@ -163,14 +162,14 @@ def test_a_terminal_gets_groups_that_fit() -> None:
 
 
 def test_entry_functions_come_first_on_a_terminal() -> None:
-    shown = list(text.groups(Listing(functions=FUNCTIONS[::-1]), 120, Palette()))
+    shown = list(groups(Listing(functions=FUNCTIONS[::-1]), 120, Palette()))
     assert shown[1].startswith("  entry  int do_it(")
-    only = list(text.groups(Listing(functions=FUNCTIONS[1:]), 120, Palette()))
+    only = list(groups(Listing(functions=FUNCTIONS[1:]), 120, Palette()))
     assert only[1] == "  no_prototype (no prototype in BTF) [mod]"
 
 
 def test_names_and_files_stand_out_on_a_terminal() -> None:
-    shown = "\n".join(text.groups(LISTING, 120, Palette(source="2", name="1")))
+    shown = "\n".join(groups(LISTING, 120, Palette(source="2", name="1")))
     assert "entry  int \x1b[1mdo_it\x1b[0m(struct" in shown
     assert "\x1b[1mno_prototype\x1b[0m (no" in shown
     assert "\x1b[2mkernel/it.c\x1b[0m" in shown

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.session.records import FUNCTIONS
 
 from retsnoop_py.attach.plan import AttachPlan, RungPlan
-from retsnoop_py.capture.arguments import configure_arguments
+from retsnoop_py.capture.load import configure_arguments
 from retsnoop_py.errors import UsageError
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.mechanism import Mechanism
