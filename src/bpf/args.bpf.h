@@ -93,11 +93,11 @@ static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 add
 	__u64 size = plan->size, left;
 	long err;
 
-	size = opaque(size < room ? size : room);
+	size = barrier_value(size < room ? size : room);
 	if (!size || size > args_max_data)
 		return -NO_ROOM;
 	if (plan->target == ARG_BYTES || plan->target == ARG_LOCATED) {
-		left = opaque(ARGS_PAGE - address % ARGS_PAGE);
+		left = barrier_value(ARGS_PAGE - address % ARGS_PAGE);
 		err = read_bytes(to, size, address);
 		/* the page behind may be missing: what is asked for may be more than there is */
 		if (err && left < size && left <= args_max_data && !is_kernel_address(address)) {
@@ -147,7 +147,7 @@ __noinline int arg_take(__u32 place, __u32 item_at, __u32 plan_index, __u32 i)
 	arg = (struct rsn_arg *)(item + sizeof(struct rsn_args)) + i;
 	arg->value = 0;
 	arg->data = -NO_ROOM;
-	at = opaque(log->source.at);
+	at = barrier_value(log->source.at);
 	if (at > end)
 		return 0;
 	value = log->source.slots[plan->slot & ARGS_SP];

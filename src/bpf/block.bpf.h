@@ -41,7 +41,7 @@ static __noinline int block_operand(struct pt_regs *ctx, const struct path_opera
 	}
 	if (operand->index != PATH_NO_REGISTER)
 		address += block_register(ctx, operand->index) * operand->scale;
-	size = opaque(size);
+	size = barrier_value(size);
 	if (!size || size > sizeof(*value))
 		return -1;
 	return bpf_probe_read_kernel(value, size, (void *)address);

@@ -121,7 +121,7 @@ static __noinline int branches_keep(struct session *s)
 static __always_inline void branches_send(void *ctx, struct session *s, struct branches *branches,
 					  __s64 cnt)
 {
-	__u64 sent = opaque(cnt > 0 ? cnt : 0);
+	__u64 sent = barrier_value(cnt > 0 ? cnt : 0);
 
 	if (sent > RSN_MAX_BRANCHES)
 		sent = RSN_MAX_BRANCHES;

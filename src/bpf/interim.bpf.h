@@ -57,7 +57,7 @@ static __always_inline void interim_make(struct interim *it, struct session *s, 
 /* Sends a record that is made, unless the session had not lasted long enough. */
 static __always_inline void interim_send(void *ctx, struct session *s, struct interim *it)
 {
-	__u64 size = opaque(it->rec.size);
+	__u64 size = barrier_value(it->rec.size);
 
 	if (size > sizeof(*it) || it->rec.emit_ts - it->rec.start_ts < duration_ns)
 		return;
@@ -119,7 +119,7 @@ static __always_inline __u64 running_kstack(void *ctx, struct session *s, __u64 
 {
 	const __u64 most = keep_call_sites ? RSN_MAX_KSTACK / 3 : RSN_MAX_KSTACK;
 	long got = bpf_get_stack(ctx, kstack, most * sizeof(*kstack), 0);
-	__u64 cnt = opaque(got > 0 ? got / sizeof(*kstack) : 0);
+	__u64 cnt = barrier_value(got > 0 ? got / sizeof(*kstack) : 0);
 
 	if (cnt > most)
 		cnt = most;

@@ -71,7 +71,7 @@ static __always_inline struct log *log_of(struct session *s)
 static __noinline int log_flush(void *ctx, struct session *s)
 {
 	struct log *log = log_of(s);
-	__u64 used = opaque(s->log.bytes);
+	__u64 used = barrier_value(s->log.bytes);
 
 	if (!log || !used || used > log_bytes)
 		return 0;
@@ -95,7 +95,7 @@ static __always_inline void *log_room(void *ctx, struct session *s, __u32 size)
 	log = log_of(s);
 	if (!log)
 		return NULL;
-	used = opaque(s->log.bytes) & (RSN_LOG_BYTES - 1);
+	used = barrier_value(s->log.bytes) & (RSN_LOG_BYTES - 1);
 	s->log.bytes = used + size;
 	s->log.events++;
 	return log->data + used;

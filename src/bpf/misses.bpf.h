@@ -70,7 +70,7 @@ static __always_inline __u64 misses_of(__u64 address)
 
 static __always_inline struct miss_counts *misses_at(__u32 cpu)
 {
-	return &miss_counts[opaque(cpu) & (RSN_MISS_CPUS - 1)];
+	return &miss_counts[barrier_value(cpu) & (RSN_MISS_CPUS - 1)];
 }
 
 static __always_inline __u64 misses_now(const struct miss_counts *of)

@@ -96,7 +96,7 @@ static __noinline int path_log(void *ctx, struct session *s, __s64 result)
 	if (!ring->cnt || ring->seq != slot_at(s, depth)->seq)
 		return 0;
 	cnt = ring->cnt < RSN_PATH_HITS ? ring->cnt : RSN_PATH_HITS;
-	size = opaque(cnt * sizeof(struct rsn_hit));
+	size = barrier_value(cnt * sizeof(struct rsn_hit));
 	if (size > sizeof(ring->hits))
 		return 0;
 	item = log_room(ctx, s, sizeof(*item) + size);

@@ -25,7 +25,7 @@ static __always_inline void fill_identity(struct rsn_session *rec)
 /* Which kernel stack goes with what compose() makes. */
 static __always_inline __u64 kstack_used(struct session *s)
 {
-	return opaque(s->kstack_now ^ chain_continues(s)) & 1;
+	return barrier_value(s->kstack_now ^ chain_continues(s)) & 1;
 }
 
 /*
@@ -35,7 +35,7 @@ static __always_inline __u64 kstack_used(struct session *s)
  */
 static __noinline __u64 compose(struct rsn_session *rec, struct rsn_slot *slots, struct session *s)
 {
-	__u64 kstack = kstack_used(s), kstack_cnt = opaque(s->kstack_cnt[kstack]), tail;
+	__u64 kstack = kstack_used(s), kstack_cnt = barrier_value(s->kstack_cnt[kstack]), tail;
 	__u32 end = s->max_depth;
 
 	rec->stitch_pos = 0;

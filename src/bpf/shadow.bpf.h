@@ -63,17 +63,17 @@ struct {
 	__type(value, struct session);
 } sessions SEC(".maps");
 
-/* Keeps the compiler from assuming what it knows about v, so that a check of it survives. */
-static __always_inline __u64 opaque(__u64 v)
+/* v, of which the compiler assumes nothing from here on, so that a check of it survives. */
+static __always_inline __u64 barrier_value(__u64 v)
 {
-	asm volatile("" : "+r"(v));
+	barrier_var(v);
 	return v;
 }
 
 /* An index below RSN_MAX_DEPTH, bounded where the verifier sees it. */
 static __always_inline __u64 slot_index(__u64 i)
 {
-	return opaque(i) & (RSN_MAX_DEPTH - 1);
+	return barrier_value(i) & (RSN_MAX_DEPTH - 1);
 }
 
 static __always_inline struct rsn_slot *slot_at(struct session *s, __u64 i)
@@ -184,7 +184,7 @@ static __noinline __u32 stack_from_sites(struct session *s, __u64 *kstack)
 	for (int i = 0; i < RSN_MAX_DEPTH && i < depth; i++)
 		kstack[i] = s->sites[slot_index(depth - 1 - i)];
 	if (outer > known) {
-		outer = opaque(outer - known) & (ARRAY_SIZE(s->outer) - 1);
+		outer = barrier_value(outer - known) & (ARRAY_SIZE(s->outer) - 1);
 		bpf_probe_read_kernel(&kstack[slot_index(depth - 1) + 1], outer * sizeof(__u64),
 				      &s->outer[known]);
 		depth += outer;

@@ -43,7 +43,7 @@ static __noinline int user_stack_send(void *ctx, struct session *s)
 	s->user_stack_sent = true;
 	bytes = bpf_get_stack(ctx, stack->frames, sizeof(stack->frames),
 			      BPF_F_USER_STACK | BPF_F_USER_BUILD_ID);
-	size = opaque(bytes > 0 ? bytes : 0);
+	size = barrier_value(bytes > 0 ? bytes : 0);
 	if (!size || size > sizeof(stack->frames))
 		return 0;
 	part_send(ctx, &s->rec, &stack->part, RSN_RECORD_USER_STACK,

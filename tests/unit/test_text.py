@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retsnoop_py.render.block import Clock
 from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.session.stream_header import Clock
 from retsnoop_py.text import display_width, pad, printable
 
 

@@ -245,9 +245,28 @@ def _completion_option(line: Normalised) -> int:
 
 
 def _version(verbose: int) -> int:
-    from retsnoop_py.cli import version
+    """Print the version; with ``verbose`` a report of the kernel's features, found by trying.
 
-    return version.show(verbose)
+    Raises :class:`PrivilegeError` where they cannot be tried.
+    """
+    from retsnoop_py import __version__
+
+    print(f"retsnoop-py {__version__}", flush=True)
+    if verbose:
+        from retsnoop_py.attach.features import Features
+        from retsnoop_py.errors import PrivilegeError
+
+        features = Features()
+        # To one who may not ask, every answer is no.
+        if os.geteuid() and not features.ringbuf:
+            raise PrivilegeError(
+                "what this kernel can do cannot be tried without privileges", "run it as root"
+            )
+        print("Feature detection:")
+        for label, value in features.lines():
+            shown = ("no", "yes")[value] if isinstance(value, bool) else value
+            print(f"\t{label}: {shown}")
+    return 0
 
 
 def _config_help() -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What BPF helpers return, as made by ``python -m retsnoop_py.kernel.helpers``."""
+"""What BPF helpers return, as made by ``python -m retsnoop_py.kernel.flags``."""
 
 from __future__ import annotations
 

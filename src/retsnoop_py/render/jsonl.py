@@ -13,7 +13,6 @@ from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.address_format import source_chain, user_mode
-from retsnoop_py.render.block import Clock
 from retsnoop_py.render.result import encode_result
 from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.losses import session_warnings
@@ -28,7 +27,7 @@ from retsnoop_py.session.model import (
     TraceRow,
 )
 from retsnoop_py.session.report import BranchView, PathView, Report
-from retsnoop_py.session.stream_header import StreamHeader
+from retsnoop_py.session.stream_header import Clock, StreamHeader
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
 from retsnoop_py.symbolize.paths import SourceTree

@@ -1,26 +1,89 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is written of a session, and where: an object, or a block of sections as retsnoop's are."""
+"""What is written of a session, and where: an object, or a block of sections as retsnoop's are.
+
+A block has a header, an empty line before each section, and warnings::
+
+    12:31:43.934858 -> 12:31:43.935952 TID/PID 250/250 (simfail/simfail):
+
+Of a process in a container: ``TID/PID 250/250 (7/7 in its PID namespace) (simfail/simfail):``
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from retsnoop_py.errors import OutputError
 from retsnoop_py.render.address_format import user_mode
-from retsnoop_py.render.block import BlockRenderer, Clock, Section
-from retsnoop_py.render.palette import Glyphs, Palette
+from retsnoop_py.render.palette import Glyphs, Palette, paint
+from retsnoop_py.session.losses import may_warn, session_warnings
+from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report
-from retsnoop_py.session.stream_header import StreamHeader
-from retsnoop_py.settings import OutputFormat, Settings, SymbolizeMode
+from retsnoop_py.session.stream_header import Clock, StreamHeader
+from retsnoop_py.settings import BpfSettings, OutputFormat, Settings, SymbolizeMode
 from retsnoop_py.terminal import takes_more
 from retsnoop_py.text import printable
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.rows import ArgumentRows
     from retsnoop_py.render.origin import OriginRows
+
+
+class Section(Protocol):
+    """One view of a session: call trace, branches, call stack."""
+
+    def lines(self, report: Report) -> Iterable[str]:
+        """Its lines, none of which ends in blanks; without any it is left out."""
+        ...
+
+
+class BlockRenderer:
+    """Writes sessions as blocks of ``sections``, in their order."""
+
+    def __init__(
+        self, sections: Sequence[Section], bpf: BpfSettings, clock: Clock, palette: Palette
+    ) -> None:
+        self._sections = sections
+        self._bpf = bpf
+        self._clock = clock
+        self._palette = palette
+
+    def session(self, report: Report) -> str:
+        """One session, with two empty lines behind it."""
+        lines = [self._header(report.session)]
+        for section in self._sections:
+            shown = section.lines(report)
+            if shown:
+                lines.append("")
+                lines += shown
+        if may_warn(report.session):
+            lines += [
+                paint(printable(warning), self._palette.warning)
+                for warning in session_warnings(report.session, self._bpf)
+            ]
+        lines += ("", "", "")
+        return "\n".join(lines)
+
+    def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:  # noqa: ARG002
+        """Nothing: text has it on stderr."""
+        return ""
+
+    def _header(self, session: Session) -> str:
+        time_of = self._clock.time_of_day
+        who = session.tid, session.tgid, session.ns_tid, session.ns_tgid
+        task = _task(*who, session.task_comm, session.proc_comm)
+        return f"{time_of(session.start_ns)} -> {time_of(session.emit_ns)} TID/PID {task}:"
+
+
+@lru_cache(maxsize=1024)
+def _task(tid: int, tgid: int, ns_tid: int, ns_tgid: int, comm: str, proc_comm: str) -> str:
+    inside = ""
+    if ns_tid and (ns_tid, ns_tgid) != (tid, tgid):
+        inside = f" ({ns_tid}/{ns_tgid} in its PID namespace)"
+    return f"{tid}/{tgid}{inside} ({printable(comm)}/{printable(proc_comm)})"
 
 
 class Renderer(Protocol):

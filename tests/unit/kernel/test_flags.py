@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.attach.fentry import COUNT_SHIFT
-from retsnoop_py.kernel.flags import flags_for, result_for
+from retsnoop_py.kernel.flags import (
+    HELPER_LIST,
+    flags_for,
+    helper_result,
+    parse_header,
+    result_for,
+    to_python,
+)
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, ResultKind, ResultType
-from retsnoop_py.kernel.helpers import HELPER_LIST, helper_result, parse_header, to_python
 from retsnoop_py.session.results import MAX_ERRNO
 
 ROOT = Path(__file__).parents[3]

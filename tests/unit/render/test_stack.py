@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.session.records import INT, LONG, PTR, call, function, session
 
-from retsnoop_py.render.block import BlockRenderer, Clock
 from retsnoop_py.render.palette import ASCII, Glyphs, Palette
+from retsnoop_py.render.renderers import BlockRenderer, Clock
 from retsnoop_py.render.stack import StackSection
 from retsnoop_py.session.model import Call, Session, StackRow
 from retsnoop_py.session.report import Report
