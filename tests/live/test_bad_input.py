@@ -27,8 +27,8 @@ from tests.live.support import (
 from tests.live.test_cleanup import leftovers
 
 from retsnoop_py.kernel.elf_file import build_id
-from retsnoop_py.vm.errors import Result
-from retsnoop_py.vm.machine import Machine, kernel_problems
+from retsnoop_py.vm.errors import Result, kernel_problems
+from retsnoop_py.vm.machine import Machine
 
 ENTRY = ("-e", "*_sys_bpf")
 FAILING = (*WORKLOAD, "bpf-map-bad-flags")

@@ -22,7 +22,8 @@ from tests.live.support import (
     wait_for,
 )
 
-from retsnoop_py.vm.machine import Machine, kernel_problems
+from retsnoop_py.vm.errors import kernel_problems
+from retsnoop_py.vm.machine import Machine
 
 #: Enough single kprobes to take seconds to attach.
 MANY = ("-v", "-K", "-e", "*_sys_bpf", "-a", "bpf_map_*", "-a", "array_map_*", "-a", "bpf_prog_*")

@@ -14,8 +14,8 @@ from tests.live.test_bad_input import NOBODY, hiding
 from tests.live.test_cleanup import assert_back_to, leftovers
 
 from retsnoop_py.mechanism import Mechanism
-from retsnoop_py.vm.errors import Result
-from retsnoop_py.vm.machine import Machine, kernel_problems
+from retsnoop_py.vm.errors import Result, kernel_problems
+from retsnoop_py.vm.machine import Machine
 
 MECHANISMS = [one.value for one in Mechanism if one is not Mechanism.AUTO]
 BY_KPROBES = ("kprobe_events", "kprobe")

@@ -25,7 +25,8 @@ from tests.live.support import (
 )
 
 from retsnoop_py.vm.command import Command
-from retsnoop_py.vm.machine import Machine, kernel_problems
+from retsnoop_py.vm.errors import kernel_problems
+from retsnoop_py.vm.machine import Machine
 
 FORCED = "--attach=kprobe_events"
 #: Single kprobes, enough of them to change rcu_expedited for.

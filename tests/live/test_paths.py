@@ -11,8 +11,9 @@ import pytest
 from tests.live.support import TOOL, WORKLOAD, compiled, series, start_trace, trace
 from tests.live.test_cleanup import assert_back_to, leftovers
 
+from retsnoop_py.vm.errors import kernel_problems
 from retsnoop_py.vm.kernels import ensure
-from retsnoop_py.vm.machine import Machine, kernel_problems
+from retsnoop_py.vm.machine import Machine
 
 CHECK = "array_map_alloc_check"
 #: Seconds in a guest; much longer than it takes, for the machine may be busy.

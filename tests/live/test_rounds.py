@@ -11,7 +11,8 @@ from tests.live.test_cleanup import assert_back_to, leftovers
 from tests.live.test_rungs import rungs_on, works_here
 
 from retsnoop_py.mechanism import Mechanism
-from retsnoop_py.vm.machine import Machine, kernel_problems
+from retsnoop_py.vm.errors import kernel_problems
+from retsnoop_py.vm.machine import Machine
 
 #: Rounds in all, shared by the mechanisms: fewer of those whose rounds take long. Where there are
 #: no others, most are for kprobe_events.

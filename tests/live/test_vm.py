@@ -15,8 +15,8 @@ import pytest
 
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.vm import kernels, qemu, read_only
-from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmTimeout
-from retsnoop_py.vm.machine import Machine, kernel_problems
+from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmTimeout, kernel_problems
+from retsnoop_py.vm.machine import Machine
 
 SLEEPER = """
 import time

@@ -15,7 +15,8 @@ from tests.live.test_cleanup import assert_back_to, leftovers
 from tests.soak.results import Outcome
 
 from retsnoop_py.mechanism import LADDER, Mechanism
-from retsnoop_py.vm.machine import Machine, kernel_problems
+from retsnoop_py.vm.errors import kernel_problems
+from retsnoop_py.vm.machine import Machine
 
 KILLS = Path(__file__).parent / "kills.py"
 #: What each round attaches to, beside the entry functions.

@@ -7,6 +7,7 @@ or a broken pipe during a trace is never taken for a mistake on the command line
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any

@@ -203,7 +203,7 @@ def _boot(root: Path) -> str | None:
 
 
 def _build(root: Path) -> str | None:
-    from retsnoop_py.kernel.notes import build_id
+    from retsnoop_py.kernel.elf_file import build_id
 
     try:
         return build_id((root / "sys/kernel/notes").read_bytes())
