@@ -164,7 +164,7 @@ def _prototypes(names: Sequence[str]) -> dict[str, str]:
 
 def _tracepoints(globs: Sequence[str], *, verbose: bool) -> list[Item]:
     from retsnoop_py.errors import UnavailableError
-    from retsnoop_py.kernel.tracepoints import Tracepoint, Tracepoints, parse_format
+    from retsnoop_py.kernel.tracefs import Tracepoint, Tracepoints, parse_format
 
     known = Tracepoints()
     wanted = [glob.removeprefix("tp:") for glob in globs]
@@ -189,11 +189,11 @@ def _tracepoints(globs: Sequence[str], *, verbose: bool) -> list[Item]:
 
 
 def _presets(globs: Sequence[str], *, verbose: bool) -> list[Item]:
-    from retsnoop_py.selection import presets
+    from retsnoop_py.selection import globs as globs_of_presets
 
     found = []
-    for name in filter(lambda one: _matches(globs, one), presets.names()):
-        preset = presets.load(name)
+    for name in filter(lambda one: _matches(globs, one), globs_of_presets.names()):
+        preset = globs_of_presets.load(name)
         parts = {"-e": preset.entry, "-a": preset.allow, "-d": preset.deny}
         lines = tuple(f"{option} {' '.join(each)}" for option, each in parts.items() if each)
         fields = {"about": preset.about, "entry": list(preset.entry)}

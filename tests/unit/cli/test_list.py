@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.cli.main import main
-from retsnoop_py.kernel import tracepoints
-from retsnoop_py.selection import presets
+from retsnoop_py.kernel import tracefs
+from retsnoop_py.selection import globs
 
 FORMAT = """\
 name: sched_switch
@@ -31,8 +31,8 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder.mkdir(parents=True)
         (folder / "enable").touch()
         (folder / "format").write_text(FORMAT)
-    rooted = functools.partial(tracepoints.Tracepoints, tmp_path)
-    monkeypatch.setattr(tracepoints, "Tracepoints", rooted)
+    rooted = functools.partial(tracefs.Tracepoints, tmp_path)
+    monkeypatch.setattr(tracefs, "Tracepoints", rooted)
 
 
 @pytest.mark.usefixtures("events")
@@ -81,4 +81,4 @@ def test_without_a_word_there_are_numbers(capsys: pytest.CaptureFixture[str]) ->
     assert main(["list"]) == 0
     told = capsys.readouterr().out
     assert "3 tracepoints" in told
-    assert f"{len(presets.names())} presets" in told
+    assert f"{len(globs.names())} presets" in told
