@@ -19,7 +19,7 @@ from tests.live.support import (
     trace,
 )
 
-from retsnoop_py.selection.presets import names
+from retsnoop_py.selection.globs import preset_names
 from retsnoop_py.vm.machine import Machine
 
 TRACING = "/sys/kernel/tracing/available_filter_functions"
@@ -84,19 +84,21 @@ def test_a_program_reads_the_symbols_that_kallsyms_has(machine: Machine) -> None
 
 def test_every_preset_finds_its_functions(machine: Machine) -> None:
     """An entry function at least, and more to see inside than a few that any glob matches."""
-    script = "".join(f"{TOOL} functions -c {name} | cut -f1; echo {name}\n" for name in names())
+    script = "".join(
+        f"{TOOL} functions -c {name} | cut -f1; echo {name}\n" for name in preset_names()
+    )
     result = machine.run(["sh", "-c", script], timeout=300)
     found = Counter[str]()
     checked = []
     for line in result.out.splitlines():
-        if line in names():
+        if line in preset_names():
             assert found["entry"] >= 1, (line, found)
             assert found["traced"] > 30, (line, found)
             checked.append(line)
             found.clear()
         else:
             found[line] += 1
-    assert checked == names(), result.err
+    assert checked == preset_names(), result.err
 
 
 #: Presets, and failures of programs/failures.c that they are to catch.

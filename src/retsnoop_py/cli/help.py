@@ -136,15 +136,15 @@ def _contents() -> list[Block]:
 
 
 def _command_help(name: str) -> int:
-    from retsnoop_py.cli import typed
-
     if name == "vm":
         from typer.main import get_command
 
-        from retsnoop_py.cli import vm
+        from retsnoop_py.cli import typed, vm
 
         return int(typed.call(get_command(vm.app), ["--help"], "retsnoop-py vm") or 0)
-    typed.show_help(commands()[name])
+    from retsnoop_py.cli.plain_help import show_help
+
+    show_help(commands()[name])
     return 0
 
 

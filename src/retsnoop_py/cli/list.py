@@ -189,11 +189,11 @@ def _tracepoints(globs: Sequence[str], *, verbose: bool) -> list[Item]:
 
 
 def _presets(globs: Sequence[str], *, verbose: bool) -> list[Item]:
-    from retsnoop_py.selection import globs as globs_of_presets
+    from retsnoop_py.selection.globs import load_preset, preset_names
 
     found = []
-    for name in filter(lambda one: _matches(globs, one), globs_of_presets.names()):
-        preset = globs_of_presets.load(name)
+    for name in filter(lambda one: _matches(globs, one), preset_names()):
+        preset = load_preset(name)
         parts = {"-e": preset.entry, "-a": preset.allow, "-d": preset.deny}
         lines = tuple(f"{option} {' '.join(each)}" for option, each in parts.items() if each)
         fields = {"about": preset.about, "entry": list(preset.entry)}

@@ -231,9 +231,9 @@ def _vm(words: list[str]) -> int:
 
 
 def _help(command: Command) -> int:
-    from retsnoop_py.cli import typed
+    from retsnoop_py.cli.plain_help import show_help
 
-    typed.show_help(command)
+    show_help(command)
     return 0
 
 

@@ -249,8 +249,8 @@ def _cell(text: str) -> str:
 def _preset_rows() -> Iterator[str]:
     from retsnoop_py.selection import globs
 
-    for name in globs.names():
-        preset = globs.load(name)
+    for name in globs.preset_names():
+        preset = globs.load_preset(name)
         entry = ", ".join(f"`{glob}`" for glob in preset.entry)
         yield f"| `{name}` | {_cell(preset.about)} | {entry} |"
 

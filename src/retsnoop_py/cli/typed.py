@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""typer, as far as it is used: ``--help`` and completion; sub-commands that are typer's own.
+"""typer, as far as it is used: help on a terminal, completion, sub-commands that are typer's own.
 
-A run has no use for it: see :mod:`retsnoop_py.cli.declare`.
-
-Help is rich's panels on a terminal and plain text of the same groups anywhere else.
+A run has no use for it, nor has help in plain text: see
+:mod:`retsnoop_py.cli.declare` and :mod:`retsnoop_py.cli.plain_help`.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -23,29 +20,15 @@ from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import Option, Takes
 
 
-class GroupedCommand(TyperCommand):
-    """A command whose plain help keeps the groups that rich shows as panels."""
+class SynopsisCommand(TyperCommand):
+    """A command whose usage line is written by hand."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
         """What stands behind the name in the usage line."""
         return [self.options_metavar or ""]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write one section per group, in the order of the signature."""
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            row = param.get_help_record(ctx)
-            if row:
-                # An optional value is glued to its option, which click cannot say.
-                names = row[0].replace(" [=", "[=")
-                title = getattr(param, "rich_help_panel", None) or "ARGUMENTS"
-                groups.setdefault(title, []).append((names, row[1]))
-        for title, rows in groups.items():
-            with formatter.section(title):
-                formatter.write_dl(rows)
 
-
-def build(command: Command, *, rich: bool = False, completion: bool = False) -> TyperCommand:
+def build(command: Command, *, completion: bool = False) -> TyperCommand:
     """The typer command for ``command``.
 
     ``--help`` is an option of the function's own, so that it stands in a group.
@@ -53,13 +36,13 @@ def build(command: Command, *, rich: bool = False, completion: bool = False) -> 
     """
     app = typer.Typer(
         add_completion=completion,
-        rich_markup_mode="rich" if rich else None,
+        rich_markup_mode="rich",
         pretty_exceptions_enable=False,
     )
     app.command(
-        cls=GroupedCommand,
-        # Backspace keeps lines as they are for click; rich does so anyway.
-        help=command.text.replace("\b\n", "") if rich else command.text,
+        cls=SynopsisCommand,
+        # Rich keeps lines as they are without being told.
+        help=command.text.replace("\b\n", ""),
         add_help_option=False,
         options_metavar=command.synopsis,
     )(_for_typer(command))
@@ -152,21 +135,12 @@ def call(command: Any, argv: Sequence[str], name: str) -> Any:
         raise UsageError(told().rstrip("."), f"'{name} --help' lists the options") from None
 
 
-def show_help(command: Command) -> None:
-    """Print the help of ``command`` to standard output."""
+def show_panels(command: Command) -> None:
+    """Print the help of ``command`` to standard output, as rich's panels."""
     panel = command.completion_panel
-    built = build(command, rich=_on_terminal(), completion=panel is not None)
+    built = build(command, completion=panel is not None)
     for param in built.params:
         if param.name in ("install_completion", "show_completion"):
             param.rich_help_panel = panel  # type: ignore[attr-defined]
             param.hidden = param.name == "show_completion"  # type: ignore[attr-defined]
-    context = typer.Context(built, info_name=command.name, max_content_width=100)
-    written = built.get_help(context)
-    # Rich has printed by then and leaves nothing to write.
-    if written:
-        print(written)
-
-
-def _on_terminal() -> bool:
-    """Whether help may use boxes and colours."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    built.get_help(typer.Context(built, info_name=command.name, max_content_width=100))

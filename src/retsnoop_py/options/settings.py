@@ -151,8 +151,10 @@ def _selection(words: Words) -> SelectionSettings:
 def _check_preset(name: str) -> None:
     from retsnoop_py.selection import globs
 
-    if name not in globs.names():
-        raise UsageError(f"-c {name}: no such preset", f"there are {', '.join(globs.names())}")
+    if name not in globs.preset_names():
+        raise UsageError(
+            f"-c {name}: no such preset", f"there are {', '.join(globs.preset_names())}"
+        )
 
 
 def _mechanism(words: Words) -> Mechanism:

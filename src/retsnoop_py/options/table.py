@@ -126,7 +126,7 @@ def complete_preset(incomplete: str) -> list[str]:
     """Presets, for the shell."""
     from retsnoop_py.selection import globs
 
-    return [name for name in globs.names() if name.startswith(incomplete)]
+    return [name for name in globs.preset_names() if name.startswith(incomplete)]
 
 
 def complete_error(incomplete: str) -> list[str]:

@@ -116,15 +116,15 @@ class Preset(Value):
     entry_otherwise: tuple[str, ...] = ()
 
 
-def names() -> list[str]:
+def preset_names() -> list[str]:
     """The presets there are."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
-def load(name: str) -> Preset:
+def load_preset(name: str) -> Preset:
     """The preset called ``name``; raises :class:`UsageError` if there is none."""
-    if name not in names():
-        raise UsageError(f"unknown preset '{name}'", f"there are: {', '.join(names())}")
+    if name not in preset_names():
+        raise UsageError(f"unknown preset '{name}'", f"there are: {', '.join(preset_names())}")
     import tomllib
 
     data = tomllib.loads((_FOLDER / f"{name}.toml").read_text())

@@ -87,7 +87,7 @@ def make_plan(settings: SelectionSettings) -> Plan:
 
     Raises :class:`UsageError` for a bad glob, an unknown preset, or no entry glob at all.
     """
-    chosen = [globs.load(name) for name in settings.presets]
+    chosen = [globs.load_preset(name) for name in settings.presets]
     entry = [_entry(spec, "-e") for spec in settings.entry]
     allow = [Asked(globs.parse(spec), "-a") for spec in settings.allow]
     denied = [_denied(spec, Reason.DENIED) for spec in settings.deny]

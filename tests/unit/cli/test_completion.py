@@ -14,7 +14,7 @@ from retsnoop_py.cli import completion
 from retsnoop_py.cli.completion import Candidate, candidates
 from retsnoop_py.options import live
 from retsnoop_py.options.live import functions_starting
-from retsnoop_py.selection import presets
+from retsnoop_py.selection.globs import preset_names
 
 KALLSYMS = """\
 0000000000000000 T bpf_check
@@ -128,12 +128,12 @@ def test_what_is_no_beginning_of_a_name_has_no_functions(begun: str, tmp_path: P
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("-c ", presets.names()),
-        ("--case ", presets.names()),
+        ("-c ", preset_names()),
+        ("--case ", preset_names()),
         ("--case = m", ["module", "mount"]),
-        ("--case =", presets.names()),
+        ("--case =", preset_names()),
         ("--case=pe", ["--case=perf"]),
-        ("-vTc ", presets.names()),
+        ("-vTc ", preset_names()),
         ("-cpe", ["-cperf"]),
         ("-Bind", ["-Bind_call", "-Bind_jump"]),
         ("-x ENOMEM", ["ENOMEM"]),

@@ -81,4 +81,4 @@ def test_without_a_word_there_are_numbers(capsys: pytest.CaptureFixture[str]) ->
     assert main(["list"]) == 0
     told = capsys.readouterr().out
     assert "3 tracepoints" in told
-    assert f"{len(globs.names())} presets" in told
+    assert f"{len(globs.preset_names())} presets" in told

@@ -77,9 +77,9 @@ def test_a_file_of_globs_holds_function_globs_only(tmp_path: Path, token: str) -
 
 
 def test_presets_are_valid_globs() -> None:
-    assert {"bpf", "lsm", "mount", "perf", "socket"} <= set(globs.names())
-    for name in globs.names():
-        preset = globs.load(name)
+    assert {"bpf", "lsm", "mount", "perf", "socket"} <= set(globs.preset_names())
+    for name in globs.preset_names():
+        preset = globs.load_preset(name)
         assert preset.about
         assert preset.entry
         for spec in (*preset.entry, *preset.allow, *preset.deny):
@@ -87,12 +87,12 @@ def test_presets_are_valid_globs() -> None:
 
 
 def test_the_perf_preset_starts_at_functions_that_exist() -> None:
-    assert globs.load("perf").entry == ("*_sys_perf_event_open", "perf_ioctl")
+    assert globs.load_preset("perf").entry == ("*_sys_perf_event_open", "perf_ioctl")
 
 
 def test_an_unknown_preset_names_those_there_are() -> None:
     with pytest.raises(UsageError, match="unknown preset 'x'") as caught:
-        globs.load("x")
+        globs.load_preset("x")
     assert "bpf, bpf-attach, btf" in (caught.value.hint or "")
 
 

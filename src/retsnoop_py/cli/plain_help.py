@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The help of a command: rich's panels on a terminal, plain text of the same groups anywhere else.
+
+The text is made of the options' rows, without typer, whose import takes longer than all the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from retsnoop_py.cli.declare import Command
+from retsnoop_py.options.table import Option
+
+__all__ = ["help_text", "show_help"]
+
+#: Columns of help at the most, and at least.
+_WIDEST, _NARROWEST = 100, 50
+_IN_A_PIPE = 80
+#: Columns of an option's spellings beyond which its text begins in a line of its own.
+_MOST_NAMES = 30
+#: Columns that this text has at least.
+_LEAST_TEXT = 10
+#: The option that typer brings along.
+_INSTALL = ("--install-completion", "Install completion for the current shell.")
+
+
+def show_help(command: Command) -> None:
+    """Print the help of ``command``: panels on a terminal, and plain text anywhere else."""
+    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        from retsnoop_py.cli import typed
+
+        typed.show_panels(command)
+    else:
+        columns = _columns()
+        print(help_text(command, max(min(columns, _WIDEST) - 2, _NARROWEST)))
+
+
+def _columns() -> int:
+    """As shutil.get_terminal_size() has it; its import takes a tenth of the time of a start."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isascii() and said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _IN_A_PIPE
+    except (OSError, ValueError):
+        return _IN_A_PIPE
+
+
+def help_text(command: Command, width: int) -> str:
+    """The help of ``command`` as plain text of so many columns, its options in groups."""
+    lines = _wrapped(f"Usage: {command.name} ", command.synopsis, width)
+    for paragraph in command.text.strip("\n").split("\n\n"):
+        first, *rest = paragraph.split("\n")
+        # a backspace keeps the lines of a paragraph as they are
+        kept = [f"  {line}".rstrip() for line in rest]
+        lines += ["", *(kept if first == "\b" else _wrapped("  ", " ".join([first, *rest]), width))]
+    groups: dict[str, list[tuple[str, str]]] = {}
+    words = command.argument
+    if words is not None and not words.hidden and words.help:
+        needed = "" if words.many else "  [required]"
+        groups["ARGUMENTS"] = [(words.metavar, words.help + needed)]
+    for option in command.options:
+        if not option.hidden:
+            groups.setdefault(option.panel, []).append((_spelled(option), option.help))
+    if command.completion_panel is not None:
+        groups[command.completion_panel].append(_INSTALL)
+    for title, rows in groups.items():
+        lines += ["", f"{title}:"]
+        second = min(max(len(names) for names, _ in rows), _MOST_NAMES) + 2
+        for names, text in rows:
+            told = _wrapped("", text, max(width - second - 2, _LEAST_TEXT))
+            if len(names) > second - 2:
+                told.insert(0, "")
+            lines.append(f"  {names:{second}}{told[0]}".rstrip())
+            lines += [f"  {'':{second}}{line}" for line in told[1:]]
+    return "\n".join(lines)
+
+
+def _spelled(option: Option) -> str:
+    """How an option is written, the letter first; an optional text is glued to it."""
+    names = ", ".join(sorted(option.spellings, key=lambda one: one.startswith("--")))
+    gap = "" if not option.metavar or option.metavar.startswith("[=") else " "
+    return f"{names}{gap}{option.metavar}"
+
+
+def _wrapped(before: str, text: str, width: int) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, width, initial_indent=before, subsequent_indent=" " * len(before))
