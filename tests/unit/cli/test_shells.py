@@ -45,6 +45,8 @@ class Shell:
             "XDG_CACHE_HOME": str(folder / "cache"),
             "TERM": "dumb",
             "PS1": "$ ",
+            # from 4.1 on fish asks the terminal what it is, and waits for an answer
+            "fish_features": "no-query-term",
         }
         self.pid, self.terminal = pty.fork()
         if not self.pid:
