@@ -80,6 +80,18 @@ def test_what_fails_without_the_kernel_is_said_to(machine: Machine) -> None:
 
 
 @pytest.mark.one_kernel
+def test_a_failure_below_many_functions_is_led_to_the_innermost(machine: Machine) -> None:
+    """setsockopt(2) of an option that TCP does not have: six functions pass the error on."""
+    found = why(machine, "--", str(compiled(machine, "failures")), "option_name")
+    call = found["explained"]
+    assert (call["syscall"], call["error"]) == ("setsockopt", "ENOPROTOOPT")
+    origin = call["origin"]
+    assert origin["function"]["name"] == "do_tcp_setsockopt"
+    assert [one["value"] for one in origin["decided"]["operands"]] == [9999]
+    assert len(call["chain"]) > 4
+
+
+@pytest.mark.one_kernel
 def test_one_run_says_what_it_can(machine: Machine) -> None:
     found = why(machine, "--reruns", "0", "--", *WORKLOAD, "bpf-map-key-size-array")
     assert found["runs"] == 1
