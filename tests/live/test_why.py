@@ -92,6 +92,21 @@ def test_a_failure_below_many_functions_is_led_to_the_innermost(machine: Machine
 
 
 @pytest.mark.one_kernel
+def test_what_the_condition_tested_is_followed_as_well(machine: Machine) -> None:
+    """sched_setattr(2) asks a function that says yes or no, and does not fail itself."""
+    runtime, deadline = 5_000_000, 4_000_000
+    numbers = ("--sched-runtime", str(runtime), "--sched-deadline", str(deadline))
+    command = ("chrt", "--deadline", *numbers, "--sched-period", "10000000", "0", "true")
+    call = why(machine, "--", *command)["explained"]
+    assert (call["syscall"], call["error"]) == ("sched_setattr", "EINVAL")
+    assert call["origin"]["decided"]["operands"] == [{"name": "__checkparam_dl()", "value": 0}]
+    (inner,) = call["tested"]
+    assert inner["function"]["name"] == "__checkparam_dl"
+    values = {one["value"] for one in inner["decided"]["operands"]}
+    assert values == {runtime, deadline}
+
+
+@pytest.mark.one_kernel
 def test_one_run_says_what_it_can(machine: Machine) -> None:
     found = why(machine, "--reruns", "0", "--", *WORKLOAD, "bpf-map-key-size-array")
     assert found["runs"] == 1

@@ -16,23 +16,20 @@ from fnmatch import fnmatchcase
 from os import PathLike
 from typing import TYPE_CHECKING, Unpack
 
-import msgspec
-
 from retsnoop_py.api.asked import Asked, WhyOptions
+from retsnoop_py.api.explanation import Explanation
 from retsnoop_py.api.failing import (
     Failing,
     FailingCalls,
     chain_of,
     is_looked_for,
     syscall_globs,
-    syscall_name,
 )
 from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.runs import Run, replay
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.options.settings import trace_settings
-from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
 from retsnoop_py.value import replace
 
@@ -95,7 +92,7 @@ def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.
         tuple(recorded.command),
         None,
         _told(failing, chosen),
-        _Explanation(chosen.last).call() if chosen and chosen.last else None,
+        Explanation.of(chosen.last).call() if chosen and chosen.last else None,
         unknown,
         tuple(recorded.warnings),
     )
@@ -136,7 +133,7 @@ class Inquiry:
         chosen = failing.complained_of(failed=failed)
         if chosen is None or chosen.last is None:
             return self._whole(failing, None, None, self._nothing(failing, failed=failed))
-        explanation = _Explanation(chosen.last)
+        explanation = Explanation.of(chosen.last)
         again = self._asked.reruns if not self._interrupted else 0
         unknown: str | None = None
         chain = chosen.chain
@@ -153,7 +150,7 @@ class Inquiry:
                 break
             if chosen.probing and not self._asked.syscalls and _looks_for(found):
                 return self._whole(failing, None, None, self._nothing(failing, failed=failed))
-            explanation = _Explanation(found)
+            explanation = Explanation.of(found)
             chain = chain_of(found)
             follow = self._next(explanation, found, follow)
         call = explanation.call(unknown or self._why_no_line())
@@ -355,10 +352,10 @@ class Inquiry:
         return found
 
     def _next(
-        self, explanation: _Explanation, session: Session, followed: Sequence[str]
+        self, explanation: Explanation, session: Session, followed: Sequence[str]
     ) -> list[str]:
         """What to follow in a further run; nothing where that would tell no more."""
-        deeper = explanation.asks_of(followed)
+        deeper = explanation.asks_of(followed) or explanation.tests(followed)
         if deeper:
             return [*followed, deeper]
         if explanation.origin() is None:
@@ -443,102 +440,3 @@ def _looks_for(session: Session) -> bool:
         if isinstance(argument.value, str) and is_looked_for(argument.value):
             return True
     return False
-
-
-class _Explanation:
-    """What one session says."""
-
-    def __init__(self, session: Session) -> None:
-        self._said = msgspec.json.decode(session.as_json(), type=to.Session)
-        self._call = session.calls[0]
-        self._origins = {one.seq: one for one in self._said.paths}
-
-    def _chain(self) -> list[to.StackEntry]:
-        return [
-            one for one in self._said.stack or () if one.call is not None and not one.call.interrupt
-        ]
-
-    def origin(self) -> to.Origin | None:
-        """Of the call that made the error: as long as a function gives what another one gave."""
-        calls = [one.call for one in self._chain() if one.call is not None]
-        followed = [self._origins.get(call.seq) for call in calls]
-        found: to.Origin | None = None
-        for number, origin in enumerate(followed):
-            if origin is None:
-                continue
-            found = origin
-            following = calls[number + 1] if number + 1 < len(calls) else None
-            if following is None or not _gives(following, origin):
-                break
-        return found
-
-    def asks_of(self, followed: Sequence[str]) -> str | None:
-        """The function that gave the error, where that was not followed yet and has a name."""
-        origin = self.origin()
-        if origin is None or origin.made != "callee":
-            return None
-        name = origin.callee
-        if name is None:  # called through a pointer: the chain knows it, if it is traced
-            chain = [one.call.function for one in self._chain() if one.call is not None]
-            at = chain.index(origin.function) + 1 if origin.function in chain else len(chain)
-            name = chain[at].name if at < len(chain) else None
-        return name if name not in followed else None
-
-    def call(self, unknown: str | None = None) -> told.ExplainedCall:
-        """The call, as it is told."""
-        said, first = self._said, self._call
-        origin = self.origin()
-        chain = [
-            told.FailingChainCall(one.call.function, one.call.result, one.frame)
-            for one in self._chain()
-            if one.call is not None
-        ]
-        arguments = next(
-            (one.call.arguments for one in self._chain() if one.call and one.call.arguments), ()
-        )
-        return told.ExplainedCall(
-            syscall_name(first.function.name),
-            first.error or "",
-            said.tid,
-            said.pid,
-            said.thread,
-            said.process,
-            said.end,
-            tuple(arguments or ()),
-            _user_place(said.user_stack or ()),
-            tuple(_up_to(chain, origin)),
-            origin,
-            None if origin is not None else unknown,
-        )
-
-
-def _gives(inner: to.Call, origin: to.Origin) -> bool:
-    """Whether what a call returned is what ``inner``, which it called, gave.
-
-    Where its way does not tell, that both returned the same error has to do.
-    """
-    if origin.made == "unknown":
-        return inner.result is not None and inner.result.error == origin.result.error
-    if origin.made != "callee":
-        return False
-    name = inner.function.name.partition(".")[0]
-    return origin.callee is None or origin.callee.partition(".")[0] == name
-
-
-def _up_to(
-    chain: Sequence[told.FailingChainCall], origin: to.Origin | None
-) -> Iterator[told.FailingChainCall]:
-    """The chain to the function that made the error; what failed below it was of no consequence."""
-    for one in chain:
-        yield one
-        if origin is not None and one.function == origin.function:
-            return
-
-
-def _user_place(stack: Sequence[to.UserFrame]) -> to.Source | None:
-    """The innermost place that is the program's own, of which the source is known."""
-    for frame in reversed(stack):
-        for place in frame.source:
-            if place.file and place.line and "/sysdeps/" not in place.file:
-                return place
-    return None

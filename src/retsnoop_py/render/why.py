@@ -71,6 +71,9 @@ class WhyPage:
             yield f"  {mark} {printable(one.function.name)}{result}"
         if call.origin is not None:
             yield from origin_lines(call.origin, 8, self._palette)
+        for inner in call.tested:
+            yield f"    {printable(inner.function.name)}"
+            yield from origin_lines(inner, 8, self._palette)
 
     def _place_of(self, call: FailingChainCall) -> str:
         frame = call.frame

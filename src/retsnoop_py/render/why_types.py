@@ -43,7 +43,8 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     ``time`` is that of its end, as in sessions. ``user`` is the innermost place in the program
     itself, which called the library that made the call. ``chain``: the functions that failed,
     outermost first. ``origin``: the call that made the error, of which ``origin.decided`` says by
-    which condition; missing where no function could be followed.
+    which condition; missing where no function could be followed. ``tested``: of calls whose results
+    that condition tested why they gave them, from the outer one to the inner.
     """
 
     syscall: str
@@ -57,6 +58,7 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     user: Source | None = None
     chain: tuple[FailingChainCall, ...] = ()
     origin: Origin | None = None
+    tested: tuple[Origin, ...] = ()
     unknown: str | None = None
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.origin import origin_lines
 from retsnoop_py.render.palette import Palette
@@ -64,6 +66,17 @@ def test_the_call_the_chain_and_the_condition() -> None:
         "  ! array_map_alloc_check",
         "        kernel/bpf/arraymap.c:63:10   returned -EINVAL",
         "        kernel/bpf/arraymap.c:58:29   because attr->key_size != 4   attr->key_size = 8",
+    ]
+
+
+def test_what_the_condition_tested_is_below_it() -> None:
+    decided = to.Decision(to.CodePlace("0x7", 7, ""), "attr->deadline < attr->runtime", True)
+    result = to.Result("0x0", "false", 0)
+    inner = to.Origin(to.Func("is_valid", "0x3"), 4, result, "constant", decided=decided)
+    found = page(Why(VERSION, "", "", 3, ("x",), 1, explained=replace(CALL, tested=(inner,))))
+    assert found[-2:] == [
+        "    is_valid",
+        "        is_valid+0x7   because attr->deadline < attr->runtime",
     ]
 
 

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What one session, whose functions were followed, says of why its call failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from retsnoop_py.api.failing import syscall_name
+from retsnoop_py.render import json_types as to
+from retsnoop_py.render import why_types as told
+
+if TYPE_CHECKING:
+    from retsnoop_py.api.sessions import Session
+
+__all__ = ["Explanation"]
+
+
+class Explanation:
+    """What the session ``said`` says of its outermost call, of ``function``, giving ``error``."""
+
+    def __init__(self, said: to.Session, function: str, error: str) -> None:
+        self._said = said
+        self._function = function
+        self._error = error
+        self._origins = {one.seq: one for one in said.paths}
+
+    @classmethod
+    def of(cls, session: Session) -> Self:
+        """That of a session."""
+        first = session.calls[0]
+        said = msgspec.json.decode(session.as_json(), type=to.Session)
+        return cls(said, first.function.name, first.error or "")
+
+    def _chain(self) -> list[to.StackEntry]:
+        return [
+            one for one in self._said.stack or () if one.call is not None and not one.call.interrupt
+        ]
+
+    def origin(self) -> to.Origin | None:
+        """Of the call that made the error: as long as a function gives what another one gave."""
+        calls = [one.call for one in self._chain() if one.call is not None]
+        followed = [self._origins.get(call.seq) for call in calls]
+        found: to.Origin | None = None
+        for number, origin in enumerate(followed):
+            if origin is None:
+                continue
+            found = origin
+            following = calls[number + 1] if number + 1 < len(calls) else None
+            if following is None or not _gives(following, origin):
+                break
+        return found
+
+    def asks_of(self, followed: Sequence[str]) -> str | None:
+        """The function that gave the error, where that was not followed yet and has a name."""
+        origin = self.origin()
+        if origin is None or origin.made != "callee":
+            return None
+        name = origin.callee
+        if name is None:  # called through a pointer: the chain knows it, if it is traced
+            chain = [one.call.function for one in self._chain() if one.call is not None]
+            at = chain.index(origin.function) + 1 if origin.function in chain else len(chain)
+            name = chain[at].name if at < len(chain) else None
+        return name if name not in followed else None
+
+    def tested(self) -> tuple[to.Origin, ...]:
+        """The calls whose results the condition tested, from outside in, as far as followed."""
+        found: list[to.Origin] = []
+        origin = self.origin()
+        while origin is not None:
+            name = _tested_name(origin)
+            inside = [
+                one
+                for one in self._said.paths
+                if _plain(one.function.name) == name and one.seq > origin.seq and one not in found
+            ]
+            origin = inside[-1] if name and inside else None
+            found += [origin] if origin else []
+        return tuple(found)
+
+    def tests(self, followed: Sequence[str]) -> str | None:
+        """The function whose result the innermost known condition tests, if not followed yet."""
+        known = (self.origin(), *self.tested())
+        name = _tested_name(known[-1]) if known[-1] else None
+        return name if name and name not in map(_plain, followed) else None
+
+    def call(self, unknown: str | None = None) -> told.ExplainedCall:
+        """The call, as it is told."""
+        said = self._said
+        origin = self.origin()
+        chain = [
+            told.FailingChainCall(one.call.function, one.call.result, one.frame)
+            for one in self._chain()
+            if one.call is not None
+        ]
+        arguments = next(
+            (one.call.arguments for one in self._chain() if one.call and one.call.arguments), ()
+        )
+        return told.ExplainedCall(
+            syscall_name(self._function),
+            self._error,
+            said.tid,
+            said.pid,
+            said.thread,
+            said.process,
+            said.end,
+            tuple(arguments or ()),
+            _user_place(said.user_stack or ()),
+            tuple(_up_to(chain, origin)),
+            origin,
+            self.tested(),
+            None if origin is not None else unknown,
+        )
+
+
+def _plain(function: str) -> str:
+    """Its name without what the compiler added."""
+    return function.partition(".")[0]
+
+
+def _tested_name(origin: to.Origin) -> str | None:
+    """The function whose result decided, where that says yes or no and is no pointer."""
+    decided = origin.decided
+    if decided is None or decided.check or (decided.condition or "NULL").endswith("NULL"):
+        return None
+    names = [one.name for one in decided.operands]
+    called = [one[:-2] for one in names if one.endswith("()") and one[:-2].isidentifier()]
+    return _plain(called[0]) if len(names) == len(called) == 1 else None
+
+
+def _gives(inner: to.Call, origin: to.Origin) -> bool:
+    """Whether what a call returned is what ``inner``, which it called, gave.
+
+    Where its way does not tell, that both returned the same error has to do.
+    """
+    if origin.made == "unknown":
+        return inner.result is not None and inner.result.error == origin.result.error
+    if origin.made != "callee":
+        return False
+    name = inner.function.name.partition(".")[0]
+    return origin.callee is None or origin.callee.partition(".")[0] == name
+
+
+def _up_to(
+    chain: Sequence[told.FailingChainCall], origin: to.Origin | None
+) -> Iterator[told.FailingChainCall]:
+    """The chain to the function that made the error; what failed below it was of no consequence."""
+    for one in chain:
+        yield one
+        if origin is not None and one.function == origin.function:
+            return
+
+
+def _user_place(stack: Sequence[to.UserFrame]) -> to.Source | None:
+    """The innermost place that is the program's own, of which the source is known."""
+    for frame in reversed(stack):
+        for place in frame.source:
+            if place.file and place.line and "/sysdeps/" not in place.file:
+                return place
+    return None

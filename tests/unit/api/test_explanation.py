@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a session says of why its call failed: which call made the error, and what it tested."""
+
+from __future__ import annotations
+
+from retsnoop_py.api.explanation import Explanation
+from retsnoop_py.render import json_types as to
+
+EINVAL = to.Result("0xffffffea", "-EINVAL", -22, "EINVAL")
+NO = to.Result("0x0", "false", 0)
+PLACE = to.CodePlace("0x5", 5, "")
+
+
+def func(name: str) -> to.Func:
+    return to.Func(name, "0x1")
+
+
+def origin(
+    name: str, seq: int, made: str, *operands: str, result: to.Result = EINVAL, **more: str
+) -> to.Origin:
+    """That of call ``seq``, decided by a condition of these operands."""
+    condition = f"{operands[0]} == {more.pop('against', '0')}" if operands else None
+    named = tuple([to.ConditionOperand(one, 0) for one in operands])
+    decided = to.Decision(PLACE, condition, True, named) if operands else None
+    return to.Origin(func(name), seq, result, made, more.get("callee"), decided=decided)
+
+
+def explanation(*paths: to.Origin, chain: tuple[str, ...]) -> Explanation:
+    """Of a session whose failing ``chain`` has the events 1, 2, ..."""
+    stack = [
+        to.StackEntry(to.Call(func(name), seq, EINVAL, 1)) for seq, name in enumerate(chain, 1)
+    ]
+    session = to.Session(1, "", "", 0, 0, 1, 1, "x", "x", 0, True, stack=stack, paths=paths)
+    return Explanation(session, chain[0], "EINVAL")
+
+
+def test_the_error_is_made_where_no_function_below_gave_it() -> None:
+    found = explanation(
+        origin("outer", 1, "callee", callee="inner"),
+        origin("inner", 2, "constant", "attr->size"),
+        origin("cleanup", 3, "constant", "other"),
+        chain=("outer", "inner", "cleanup"),
+    )
+    made = found.origin()
+    assert made is not None
+    assert made.function.name == "inner"
+    assert [one.function.name for one in found.call().chain] == ["outer", "inner"]
+
+
+def test_where_a_way_does_not_tell_the_same_error_below_does() -> None:
+    found = explanation(
+        origin("outer", 1, "unknown"),
+        origin("inner", 2, "constant", "attr->size"),
+        chain=("outer", "inner"),
+    )
+    made = found.origin()
+    assert made is not None
+    assert made.function.name == "inner"
+
+
+def test_a_function_that_gave_it_and_was_not_followed_is_asked_for() -> None:
+    found = explanation(origin("outer", 1, "callee", callee="inner"), chain=("outer",))
+    assert found.asks_of(["outer"]) == "inner"
+    assert found.asks_of(["outer", "inner"]) is None
+
+
+def test_the_function_whose_yes_or_no_decided_is_asked_for_and_then_told() -> None:
+    outer = origin("outer", 1, "constant", "is_valid()")
+    before = explanation(outer, chain=("outer",))
+    assert before.tests(["outer"]) == "is_valid"
+    assert before.tested() == ()
+    inner = origin("is_valid", 2, "constant", "attr->size", result=NO)
+    earlier = origin("is_valid", 0, "constant", "another", result=NO)
+    after = explanation(earlier, outer, inner, chain=("outer",))
+    assert after.tests(["outer", "is_valid"]) is None
+    assert after.call().tested == (inner,)
+    assert after.call().origin == outer
+
+
+def test_a_pointer_that_was_not_found_is_reason_enough() -> None:
+    found = explanation(origin("outer", 1, "constant", "find()", against="NULL"), chain=("outer",))
+    assert found.tests(["outer"]) is None
+
+
+def test_a_function_that_calls_itself_is_told_once_for_each_call() -> None:
+    outer = origin("walk", 1, "constant", "walk()")
+    inner = origin("walk", 2, "constant", "walk()", result=NO)
+    found = explanation(outer, inner, chain=("walk",))
+    assert found.tested() == (inner,)
+    assert found.tests(["walk"]) is None
