@@ -107,6 +107,18 @@ def test_what_the_condition_tested_is_followed_as_well(machine: Machine) -> None
 
 
 @pytest.mark.one_kernel
+def test_what_the_kernel_said_meanwhile_is_told(machine: Machine) -> None:
+    """What dmesg(1) would have, of this call alone; other messages come all the time."""
+    noise = "while :; do echo noise > /dev/kmsg; sleep 0.2; done & "
+    script = noise + "mount -t ext4 /dev/null /mnt; status=$?; kill $!; exit $status"
+    call = why(machine, "--syscall", "mount", "--", "sh", "-c", script)["explained"]
+    assert call["error"] == "ENOTBLK"
+    said = [(one["source"], one["text"]) for one in call["said"]]
+    assert said == [("printk:console", "/dev/null: Can't lookup blockdev")]
+    assert call["origin"]["function"]["name"] == "lookup_bdev"
+
+
+@pytest.mark.one_kernel
 def test_one_run_says_what_it_can(machine: Machine) -> None:
     found = why(machine, "--reruns", "0", "--", *WORKLOAD, "bpf-map-key-size-array")
     assert found["runs"] == 1

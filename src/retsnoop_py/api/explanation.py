@@ -15,7 +15,10 @@ from retsnoop_py.render import why_types as told
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
 
-__all__ = ["Explanation"]
+__all__ = ["WORDS", "Explanation"]
+
+#: Tracepoints at which the kernel says something in words, and the field that has them.
+WORDS = {"printk:console": "msg", "netlink:netlink_extack": "msg"}
 
 
 class Explanation:
@@ -86,6 +89,17 @@ class Explanation:
         name = _tested_name(known[-1]) if known[-1] else None
         return name if name and name not in map(_plain, followed) else None
 
+    def _messages(self) -> Iterator[told.KernelMessage]:
+        """What the kernel said in the call, by the tracepoints that have its words."""
+        for event in self._said.trace or ():
+            if not isinstance(event, to.ProbeHit) or event.interrupt:
+                continue
+            source = event.probe.partition(":")[2]
+            member = WORDS.get(source)
+            for argument in event.arguments or ():
+                if argument.name == member and isinstance(argument.value, str):
+                    yield told.KernelMessage(source, argument.value.strip())
+
     def call(self, unknown: str | None = None) -> told.ExplainedCall:
         """The call, as it is told."""
         said = self._said
@@ -111,6 +125,7 @@ class Explanation:
             tuple(_up_to(chain, origin)),
             origin,
             self.tested(),
+            tuple(self._messages()),
             None if origin is not None else unknown,
         )
 

@@ -17,7 +17,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Unpack
 
 from retsnoop_py.api.asked import Asked, WhyOptions
-from retsnoop_py.api.explanation import Explanation
+from retsnoop_py.api.explanation import WORDS, Explanation
 from retsnoop_py.api.failing import (
     Failing,
     FailingCalls,
@@ -29,6 +29,7 @@ from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.runs import Run, replay
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.tracefs import Tracepoints
 from retsnoop_py.options.settings import trace_settings
 from retsnoop_py.render import why_types as told
 from retsnoop_py.value import replace
@@ -270,7 +271,10 @@ class Inquiry:
             "path": list(follow),
             "arguments": True,
             "user_stack": True,
-            "trace": False,
+            # the kernel's own words are events of the trace
+            "call_stack": True,
+            "trace": True,
+            "inject": self._words(),
         }
         kept: list[Session] = []
         try:
@@ -286,6 +290,15 @@ class Inquiry:
         if found is None:
             return None, "it did not fail again"
         return found, None
+
+    def _words(self) -> list[str]:
+        """The tracepoints at which this kernel says something in words."""
+        there = Tracepoints(self._facts.root)
+        places = (source.split(":") for source in WORDS)
+        try:
+            return [f"tp:{group}:{name}" for group, name in places if name in there.names(group)]
+        except RetsnoopError:
+            return []
 
     def _is_like(self, session: Session, chosen: Failing) -> bool:
         return (

@@ -56,6 +56,10 @@ class WhyPage:
         yield f"{name} returned {paint(call.error, palette.error)} to {who}{place}"
         yield ""
         yield from self._chain(call)
+        if call.said:
+            yield ""
+            for message in call.said:
+                yield printable(f"    the kernel said: {message.text}")
         if call.origin is None and call.unknown:
             yield ""
             yield printable(f"    which condition it was is not known: {call.unknown}")

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from retsnoop_py.render.json_types import Argument, Frame, Func, Origin, Result, Source
 
-__all__ = ["VERSION", "ExplainedCall", "FailedCall", "FailingChainCall", "Why"]
+__all__ = ["VERSION", "ExplainedCall", "FailedCall", "FailingChainCall", "KernelMessage", "Why"]
 
 #: Grows when a field changes its meaning or goes away; new fields may come without that.
 VERSION = 1
@@ -37,6 +37,13 @@ class FailingChainCall(Struct, omit_defaults=True, frozen=True):
     frame: Frame | None = None
 
 
+class KernelMessage(Struct, omit_defaults=True, frozen=True):
+    """What the kernel said while the call ran: by the tracepoint ``source``, formatted."""
+
+    source: str
+    text: str
+
+
 class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     """The call that is explained.
 
@@ -45,6 +52,7 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     outermost first. ``origin``: the call that made the error, of which ``origin.decided`` says by
     which condition; missing where no function could be followed. ``tested``: of calls whose results
     that condition tested why they gave them, from the outer one to the inner.
+    ``said``: messages of the kernel meanwhile.
     """
 
     syscall: str
@@ -59,6 +67,7 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     chain: tuple[FailingChainCall, ...] = ()
     origin: Origin | None = None
     tested: tuple[Origin, ...] = ()
+    said: tuple[KernelMessage, ...] = ()
     unknown: str | None = None
 
 

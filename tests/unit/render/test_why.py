@@ -14,6 +14,7 @@ from retsnoop_py.render.why_types import (
     ExplainedCall,
     FailedCall,
     FailingChainCall,
+    KernelMessage,
     Why,
 )
 
@@ -78,6 +79,12 @@ def test_what_the_condition_tested_is_below_it() -> None:
         "    is_valid",
         "        is_valid+0x7   because attr->deadline < attr->runtime",
     ]
+
+
+def test_what_the_kernel_said_is_below_the_condition() -> None:
+    said = (KernelMessage("printk:console", "bad magic\x1b"),)
+    found = page(Why(VERSION, "", "", 3, ("x",), 1, explained=replace(CALL, said=said)))
+    assert found[-2:] == ["", "    the kernel said: bad magic\\x1b"]
 
 
 def test_the_line_of_the_source_is_below_its_place() -> None:
