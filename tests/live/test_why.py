@@ -119,6 +119,18 @@ def test_what_the_kernel_said_meanwhile_is_told(machine: Machine) -> None:
 
 
 @pytest.mark.one_kernel
+def test_a_netlink_request_that_fails_is_found(machine: Machine) -> None:
+    """The system call that sends it succeeds; the error is in the answer, with a text."""
+    found = why(machine, "--", "ip", "link", "add", "name", "x", "type", "bogus")
+    assert found["exit_status"] == 2
+    call = found["explained"]
+    assert (call["syscall"], call["error"]) == ("rtnetlink_rcv_msg", "EOPNOTSUPP")
+    names = [one["function"]["name"] for one in call["chain"]]
+    assert "rtnl_newlink" in names, names
+    assert call["said"][-1]["text"] == "Unknown device type"
+
+
+@pytest.mark.one_kernel
 def test_one_run_says_what_it_can(machine: Machine) -> None:
     found = why(machine, "--reruns", "0", "--", *WORKLOAD, "bpf-map-key-size-array")
     assert found["runs"] == 1

@@ -11,7 +11,7 @@ followed in another run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from os import PathLike
 from typing import TYPE_CHECKING, Unpack
@@ -41,6 +41,8 @@ __all__ = ["Inquiry", "why", "why_recorded"]
 
 #: Never followed: their results are those of what they go back to, or they do not come back.
 _NO_CALLS = ("*_sys_rt_sigreturn", "*_sys_sigreturn", "*_sys_restart_syscall")
+#: What handles a netlink request: its result goes into the answer, and sending it succeeds.
+_REQUESTS = ("*_rcv_msg", "audit_receive_msg")
 #: All functions of a kernel.
 _MAX_FUNCTIONS = 200_000
 #: Code that is followed block by block in one run, bytes: attaching to a block takes milliseconds.
@@ -121,6 +123,7 @@ class Inquiry:
         self._exit_status: int | None = None
         self._interrupted = False
         self._everything = False
+        self._complained_of: Failing | None = None
         self._warnings: list[str] = []
         self._kernel = ("", "")
 
@@ -129,33 +132,52 @@ class Inquiry:
 
         Raises what a live run raises.
         """
-        failing = self._survey()
+        failing = list(self._survey())
         failed = self._exit_status != 0
-        chosen = failing.complained_of(failed=failed)
-        if chosen is None or chosen.last is None:
+        chosen = self._complained_of
+        if failed and (chosen is None or chosen.probing) and self._may_ask_netlink():
+            failing += self._survey(netlink=True)
+            chosen = self._complained_of or chosen
+        explained = self._explain(chosen) if chosen is not None else None
+        if explained is None:
             return self._whole(failing, None, None, self._nothing(failing, failed=failed))
+        return self._whole(failing, chosen, explained, None)
+
+    def _explain(self, chosen: Failing) -> told.ExplainedCall | None:
+        """The condition, as far as further runs get; None for a file that libraries look for."""
+        assert chosen.last is not None
         explanation = Explanation.of(chosen.last)
-        again = self._asked.reruns if not self._interrupted else 0
         unknown: str | None = None
         chain = chosen.chain
-        if self._everything or not again:
+        if self._everything or not self._again:
             follow = self._innermost(chosen.last)
         else:
-            again -= 1
             inside, follow = self._inside(chosen)
             chain = tuple(dict.fromkeys([*chain, *inside]))
-        while again > 0 and follow and not self._interrupted:
-            again -= 1
+        while self._again and follow:
             found, unknown = self._follow(chosen, chain, follow)
             if found is None:
                 break
             if chosen.probing and not self._asked.syscalls and _looks_for(found):
-                return self._whole(failing, None, None, self._nothing(failing, failed=failed))
+                return None
             explanation = Explanation.of(found)
             chain = chain_of(found)
             follow = self._next(explanation, found, follow)
-        call = explanation.call(unknown or self._why_no_line())
-        return self._whole(failing, chosen, call, None)
+        return explanation.call(unknown or self._why_no_line())
+
+    @property
+    def _again(self) -> int:
+        """How often more it may be run."""
+        return 0 if self._interrupted else max(self._asked.reruns + 1 - self._runs, 0)
+
+    def _may_ask_netlink(self) -> bool:
+        """Whether requests are looked at that fail although the system call does not.
+
+        That takes a run, which elsewhere the functions inside a system call need.
+        """
+        asked = self._asked
+        is_open = not (asked.syscalls or asked.errors)
+        return bool(asked.command and self._again > 1 and self._everything and is_open)
 
     # -- the runs --
 
@@ -225,12 +247,19 @@ class Inquiry:
             follow.append(f"{symbol.name}[{symbol.module}]" if symbol.module else symbol.name)
         return follow
 
-    def _survey(self) -> FailingCalls:
-        """The first run: all that fails."""
+    def _survey(self, *, netlink: bool = False) -> FailingCalls:
+        """The first run: all system calls that fail, or netlink requests.
+
+        ``_complained_of`` is then the one that the command complains of.
+        """
         failing = FailingCalls(self._asked.syscalls, self._asked.errors)
         everything = self._everything = self._hooks_all()
         options: TraceOptions = {
-            "entry": syscall_globs(self._facts.machine, compat=everything),
+            "entry": (
+                list(_REQUESTS)
+                if netlink
+                else syscall_globs(self._facts.machine, compat=everything)
+            ),
             "deny": list(_NO_CALLS),
             "max_functions": _MAX_FUNCTIONS,
             "symbolize": "none",
@@ -238,13 +267,15 @@ class Inquiry:
         if everything:
             options["allow"] = ["*"]
         inside = ", and all functions inside" if everything else ""
-        self._say(f"{self._name(1)}: following every system call{inside}")
-        for session in self._run(options, quiet=False):
+        what = "netlink requests" if netlink else "every system call"
+        self._say(f"{self._name(self._runs + 1)}: following {what}{inside}")
+        for session in self._run(options, quiet=netlink):
             one = failing.add(session)
             if one is None or self._asked.command:
                 continue
             if failing.is_asked_for(one) and (one.probing is None or self._asked.errors):
                 break
+        self._complained_of = failing.complained_of(failed=self._exit_status != 0)
         return failing
 
     def _hooks_all(self) -> bool:
@@ -376,7 +407,7 @@ class Inquiry:
             return [] if set(innermost) <= set(followed) else innermost
         return []
 
-    def _nothing(self, failing: FailingCalls, *, failed: bool) -> str:
+    def _nothing(self, failing: Sequence[Failing], *, failed: bool) -> str:
         """Why nothing is explained."""
         if self._asked.pids:
             return "no system call failed until it was ended"
@@ -400,7 +431,7 @@ class Inquiry:
 
     def _whole(
         self,
-        failing: FailingCalls,
+        failing: Sequence[Failing],
         chosen: Failing | None,
         call: told.ExplainedCall | None,
         unknown: str | None,
@@ -420,7 +451,7 @@ class Inquiry:
         )
 
 
-def _told(failing: FailingCalls, chosen: Failing | None) -> tuple[told.FailedCall, ...]:
+def _told(failing: Iterable[Failing], chosen: Failing | None) -> tuple[told.FailedCall, ...]:
     """All that failed, a row for each call and error."""
     rows: dict[tuple[str, str], told.FailedCall] = {}
     for one in failing:
