@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import errno
 import json
-from collections import Counter
 
 import pytest
 from tests.live.support import (
     PROGRAMS,
     PYTHON,
-    TOOL,
     compiled,
     errno_of,
     read_recording,
@@ -84,21 +82,19 @@ def test_a_program_reads_the_symbols_that_kallsyms_has(machine: Machine) -> None
 
 def test_every_preset_finds_its_functions(machine: Machine) -> None:
     """An entry function at least, and more to see inside than a few that any glob matches."""
-    script = "".join(
-        f"{TOOL} functions -c {name} | cut -f1; echo {name}\n" for name in preset_names()
-    )
-    result = machine.run(["sh", "-c", script], timeout=300)
-    found = Counter[str]()
-    checked = []
-    for line in result.out.splitlines():
-        if line in preset_names():
-            assert found["entry"] >= 1, (line, found)
-            assert found["traced"] > 30, (line, found)
-            checked.append(line)
-            found.clear()
-        else:
-            found[line] += 1
-    assert checked == preset_names(), result.err
+    script = f"""
+import retsnoop_py as rs
+for name in {preset_names()}:
+    functions = rs.select(preset=[name]).functions
+    print(name, sum(one.entry for one in functions), len(functions))
+"""
+    result = machine.run([PYTHON, "-c", script], timeout=300)
+    assert result.status == 0, result.err
+    found = [line.split() for line in result.out.splitlines()]
+    assert [name for name, _, _ in found] == preset_names()
+    for name, entries, count in found:
+        assert int(entries) >= 1, name
+        assert int(count) > 30, name
 
 
 #: Presets, and failures of programs/failures.c that they are to catch.
