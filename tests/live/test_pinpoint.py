@@ -88,3 +88,19 @@ def test_further_runs_without_a_reason_are_refused(machine: Machine) -> None:
     result = trace(machine, "--reruns", "1", *FEW, "--", "true")
     assert result.status == 64
     assert "add --pinpoint" in result.err
+
+
+@pytest.mark.one_kernel
+def test_a_signal_ends_a_further_run_as_well(machine: Machine) -> None:
+    before = leftovers(machine)
+    flag = machine.share / "first"
+    failing = f"{compiled(machine, 'failures')} bpf_array_key"
+    script = f"[ -e {flag} ] && exec sleep 4711; touch {flag}; {failing}"
+    tracer = machine.start([TOOL, "--pinpoint", *FEW, "--", "sh", "-c", script])
+    wait_for(lambda: b"run 2 of the command" in tracer.output()[1], tracer)
+    wait_for(lambda: machine.run(["pgrep", "-f", "^sleep 4711"]).status == 0, tracer)
+    tracer.send_signal(15)
+    result = tracer.wait(60)
+    assert result.status == 1, result.err
+    assert machine.run(["pgrep", "-f", "^sleep 4711"]).status == 1
+    assert_back_to(before, machine, patience=60)

@@ -8,6 +8,7 @@ by the signal itself, in the middle of whatever is being printed.
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -127,6 +128,8 @@ class Reception:
         self._before: Sequence[Miss] = ()
         self._misses = Misses()
         self._gate_closed = False
+        #: When tracing is over, by time.monotonic().
+        self._deadline = math.inf
         #: Records of the calls that still ran when the gate was closed.
         self._running = b""
         #: How long detaching took; 0: it was not told that it began.
@@ -202,6 +205,8 @@ class Reception:
                 self._command.release()
                 stream.see(self._hooks.loaded.ids.proc_id(self._command.pid))
             yield from self._rest()
+            if self._settings.stop_after_ns:
+                self._deadline = time.monotonic() + self._settings.stop_after_ns / 1e9
             yield from self._read_until_stopped(stream, self._command)
             yield from self._run_again(stream)
         finally:
@@ -220,22 +225,38 @@ class Reception:
     def _run_again(self, stream: Stream) -> Iterator[None]:
         """Run the command again while there are failures of which more can be had that way."""
         pinpoint = self._hooks.pinpoint
-        if pinpoint is None or self._command is None:
+        if pinpoint is None or self._command is None or not self._command.ended():
             return
         for number in range(self._settings.reruns):
             yield from self._settle(stream)
-            if not pinpoint.is_waiting or stream.done or self._signals.stopping():
+            if not pinpoint.is_waiting or self._is_enough(stream):
                 return
             pinpoint.only_news = True
             messages.say(f"--pinpoint: run {number + 2} of the command, for the lines.")
             with self._again() as command:
                 self._hooks.loaded.add_to_tree(command.pid)
                 command.release()
-                stream.see(self._hooks.loaded.ids.proc_id(command.pid))
-                yield from self._read_until_stopped(stream, command)
+                try:
+                    stream.see(self._hooks.loaded.ids.proc_id(command.pid))
+                    yield from self._read_until_stopped(stream, command)
+                finally:
+                    self._end_again(command)
         yield from self._settle(stream)
-        if pinpoint.is_waiting and not self._signals.stopping():
+        if pinpoint.is_waiting and not self._is_enough(stream):
             messages.say("--pinpoint: what has no line did not fail again in the same way.")
+
+    def _end_again(self, command: Command) -> None:
+        """Have a further run of the command end, where nobody needs more of it."""
+        asked = self._signals.requested
+        if not command.ended() and not command.wait_after(
+            asked or signal.SIGTERM, lambda: self._signals.count if asked else 2
+        ):
+            messages.left_alone(command.pid)
+
+    def _is_enough(self, stream: Stream) -> bool:
+        """Whether nothing more is to be traced."""
+        over = time.monotonic() >= self._deadline
+        return over or stream.done or self._signals.stopping()
 
     def _settle(self, stream: Stream) -> Iterator[None]:
         """Show what the kernel's buffer holds, and follow what was seen to fail."""
@@ -261,9 +282,7 @@ class Reception:
     def _read_until_stopped(self, stream: Stream, command: Command | None) -> Iterator[None]:
         stopping = self._signals.stopping
         wait_ms = _WAIT_COMMAND_MS if command is not None else _WAIT_MS
-        limit_ns = self._settings.stop_after_ns
-        deadline = time.monotonic() + (limit_ns / 1e9 if limit_ns else math.inf)
-        while not stopping() and (left := deadline - time.monotonic()) > 0:
+        while not stopping() and (left := self._deadline - time.monotonic()) > 0:
             data = self._reader.take(int(min(wait_ms, left * 1000 + 1)))
             for _ in stream.parts(data or b""):
                 yield from self._rest()
