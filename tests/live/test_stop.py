@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
-from tests.live.support import FEW, WORKLOAD, compiled, read_recording, trace
+from tests.live.support import FEW, TOOL, WORKLOAD, compiled, read_recording, trace
 
 from retsnoop_py.vm.machine import Machine
 
@@ -25,8 +26,13 @@ def test_exactly_so_many_sessions_are_shown_and_the_command_goes_on(machine: Mac
 
 
 def test_what_waits_in_a_file_is_shown_in_order(machine: Machine) -> None:
-    wait = ("-C", "bpf.queue-size=1", "-T", "-v")
-    result = trace(machine, *FEW, *wait, "--", str(compiled(machine, "burst")), "1", "997")
+    # what the first 600 calls print does not fit into a pipe, so the rest waits until it is read
+    burst, done = compiled(machine, "burst"), machine.share / "bursts-done"
+    calls = f"{burst} 1 600 >/dev/null; {burst} 1 397 >/dev/null; sleep 1; touch {done}"
+    options = (*FEW, "-C", "bpf.queue-size=1", "-T", "-v")
+    tool = shlex.join([TOOL, *options, "--", "sh", "-c", calls])
+    reader = f"{{ until [ -e {done} ]; do sleep 0.1; done; cat; }}"
+    result = machine.run(["bash", "-o", "pipefail", "-c", f"{tool} | {reader}"], timeout=180)
     assert result.status == 0, result.err
     starts = re.findall(r"^(\S+) -> \S+ TID/PID ", result.out, re.MULTILINE)
     assert len(starts) == 997

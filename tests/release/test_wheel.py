@@ -57,8 +57,6 @@ def run(*words: str | Path, env: dict[str, str] | None = None) -> str:
 
 @pytest.fixture(params=MACHINES)
 def wheel(request: pytest.FixtureRequest) -> Path:
-    if not list(DIST.glob(f"*_{request.param}.whl")) and request.param != HOST:
-        pytest.skip(f"no wheel for {request.param} was made")
     return made(request.param)
 
 

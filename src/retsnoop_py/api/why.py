@@ -123,7 +123,6 @@ class Inquiry:
         self._exit_status: int | None = None
         self._interrupted = False
         self._everything = False
-        self._complained_of: Failing | None = None
         self._warnings: list[str] = []
         self._kernel = ("", "")
 
@@ -132,12 +131,13 @@ class Inquiry:
 
         Raises what a live run raises.
         """
-        failing = list(self._survey())
-        failed = self._exit_status != 0
-        chosen = self._complained_of
+        survey = self._survey()
+        failing, failed = list(survey), self._exit_status != 0
+        chosen = survey.complained_of(failed=failed)
         if failed and (chosen is None or chosen.probing) and self._may_ask_netlink():
-            failing += self._survey(netlink=True)
-            chosen = self._complained_of or chosen
+            requests = self._survey(netlink=True)
+            failing += requests
+            chosen = requests.complained_of(failed=True) or chosen
         explained = self._explain(chosen) if chosen is not None else None
         if explained is None:
             return self._whole(failing, None, None, self._nothing(failing, failed=failed))
@@ -248,10 +248,7 @@ class Inquiry:
         return follow
 
     def _survey(self, *, netlink: bool = False) -> FailingCalls:
-        """The first run: all system calls that fail, or netlink requests.
-
-        ``_complained_of`` is then the one that the command complains of.
-        """
+        """A run that finds what fails: system calls, or ``netlink`` requests."""
         failing = FailingCalls(self._asked.syscalls, self._asked.errors)
         everything = self._everything = self._hooks_all()
         options: TraceOptions = {
@@ -275,7 +272,6 @@ class Inquiry:
                 continue
             if failing.is_asked_for(one) and (one.probing is None or self._asked.errors):
                 break
-        self._complained_of = failing.complained_of(failed=self._exit_status != 0)
         return failing
 
     def _hooks_all(self) -> bool:
