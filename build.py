@@ -12,9 +12,11 @@ import argparse
 import contextlib
 import fcntl
 import hashlib
+import io
 import json
 import os
 import platform
+import runpy
 import shutil
 import subprocess
 import sys
@@ -49,7 +51,8 @@ DEBIAN_PACKAGES = (
     ("python3-venv", "makes .venv"),
     ("elfutils", "debuginfo tools the symbolizer is tested against"),
     ("bpftool", "dumps kernel types, and shows that nothing is left behind"),
-    ("qemu-system-x86", "boots kernels for vm, demo and live tests"),
+    ("qemu-system-x86", "boots x86-64 kernels for vm, demo and live tests"),
+    ("qemu-system-arm", "boots arm64 kernels for the same"),
     ("qemu-system-common", "has virtiofsd up to Debian 12"),
     ("busybox-static", "the guest's first program"),
     ("zstd", "unpacks kernel modules"),
@@ -58,6 +61,9 @@ DEBIAN_PACKAGES = (
     ("zsh", "a test presses TAB in it"),
     ("fish", "a test presses TAB in it"),
 )
+
+#: The compiler for guests of the other architecture, by this machine's.
+CROSS_COMPILERS = {"x86_64": "gcc-aarch64-linux-gnu", "aarch64": "gcc-x86-64-linux-gnu"}
 
 SOURCE_SUITE = "trixie"  # a stable suite keeps its versions
 LIBBPF_VERSION = "1.5.0"
@@ -126,11 +132,12 @@ def is_stamped(stamp: Path, value: str) -> bool:
 # --- deps: what the system must have -----------------------------------------------------------
 
 
-def wanted_packages(os_release: str) -> list[str]:
-    """The Debian packages this release of Debian (the text of os-release) needs."""
+def wanted_packages(os_release: str, machine: str) -> list[str]:
+    """The Debian packages this release of Debian (text of os-release) needs on ``machine``."""
     fields = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
     version = fields.get("VERSION_ID", "").strip('"')
     names = [name for name, _ in DEBIAN_PACKAGES]
+    names += [CROSS_COMPILERS[machine]] if machine in CROSS_COMPILERS else []
     if fields.get("ID") == "debian" and (not version.isdigit() or int(version) > 12):
         names.append("virtiofsd")  # left qemu-system-common for a package of its own
     return names
@@ -154,7 +161,7 @@ def install_deps() -> None:
                 f"distribution calls these Debian packages, then try again:\n  {names}"
             )
         return
-    wanted = wanted_packages(Path("/etc/os-release").read_text())
+    wanted = wanted_packages(Path("/etc/os-release").read_text(), platform.machine())
     query = ["dpkg-query", "-W", "-f", "${Package}\\t${db:Status-Abbrev}\\n", *wanted]
     # its status is 1 if only one of them is unknown, so it tells nothing
     known = subprocess.run(query, capture_output=True, text=True, check=False).stdout
@@ -210,16 +217,17 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def build_libbpf() -> LibbpfPaths:
-    """Build libbpf below build/libbpf, unless it is there."""
-    home = BUILD / "libbpf"
+def build_libbpf(machine: str = "", compiler: Sequence[str] = ("cc",)) -> LibbpfPaths:
+    """Build libbpf below build/libbpf, unless it is there; for another ``machine`` beside that."""
+    home = BUILD / (f"libbpf-{machine}" if machine else "libbpf")
     archive = home / "lib" / "libbpf.a"
     paths = LibbpfPaths([str(home / "include")], [str(archive)], ["elf", "z"])
     stamp, value = home / "stamp", f"{LIBBPF_SHA256} {LIBBPF_CFLAGS}"
+    value += f" {' '.join(compiler)}" if machine else ""
     if archive.is_file() and is_stamped(stamp, value):
         return paths
     tarball = debian_source("libbpf", LIBBPF_TARBALL, LIBBPF_SHA256)
-    say("libbpf", f"{LIBBPF_VERSION}, static")
+    say("libbpf", f"{LIBBPF_VERSION}, static{f', for {machine}' if machine else ''}")
     shutil.rmtree(home, ignore_errors=True)
     source = home / "source"
     source.mkdir(parents=True)
@@ -232,6 +240,9 @@ def build_libbpf() -> LibbpfPaths:
         "INCLUDEDIR": str(home / "include"),
         "UAPIDIR": str(home / "include"),
     }
+    if machine:
+        prefix = compiler[0].removesuffix("gcc")
+        settings |= {"CC": " ".join(compiler), "AR": f"{prefix}ar", "NO_PKG_CONFIG": "1"}
     given = [f"{name}={text}" for name, text in settings.items()]
     given += [f"-j{os.cpu_count() or 1}", "install", "install_uapi_headers"]
     # what an outer make was called with does not concern this one
@@ -272,6 +283,47 @@ def libbpf_choice() -> str:
 def libbpf_paths() -> LibbpfPaths:
     """Headers and library of the libbpf to use, built first where that is needed."""
     return system_libbpf() if libbpf_choice() == "system" else build_libbpf()
+
+
+# --- native: the extensions for another machine than this -------------------------------------
+
+
+def build_native(arch: str, sysroot: Path) -> Path:
+    """Cross-compile the extensions for ``arch``; the folder they and the BPF objects are in.
+
+    ``sysroot`` is a root file system with the headers and libraries of libc, Python, libelf, libdw
+    and zlib. It needs the packages of this build, so .venv/bin/python must run it.
+    """
+    machine = machine_of(arch)
+    home = BUILD / "native" / machine
+    ours = ROOT / "src" / "native"
+    compiler = [f"{machine}-linux-gnu-gcc", f"--sysroot={sysroot}"]
+    libbpf = build_libbpf(machine, compiler)
+    objects = build_bpf(machine)
+    sources = [path for path in ours.iterdir() if path.is_file()]
+    stamp = home / ".stamp"
+    value = digest([*sources, *objects], LIBBPF_SHA256, *compiler, build_native.__doc__ or "")
+    made = home / "retsnoop_py"
+    if is_stamped(stamp, value):
+        return made
+    say("native", f"extensions for {machine}")
+    shutil.rmtree(home, ignore_errors=True)
+    (made / "bpf" / machine).mkdir(parents=True)
+    for path in objects:
+        shutil.copyfile(path, made / "bpf" / machine / path.name)
+    python = next((sysroot / "usr" / "include").glob("python3.*"))
+    for script in ffi_sources():
+        with contextlib.redirect_stdout(io.StringIO()):  # it tells what it generates
+            told = runpy.run_path(str(ROOT / script))["ffibuilder"].distutils_extension(home / "c")
+        names = [name for name in told.libraries if name != "bpf"]
+        words = [*compiler, "-shared", "-fPIC", "-O2", *told.extra_compile_args]
+        words += [f"-D{name}={text}" for name, text in told.define_macros]
+        # our headers before Python's, which has an object.h as well
+        words += [f"-I{path}" for path in (ours, *libbpf.include_dirs, python)]
+        words += [*told.sources, *libbpf.archive, *(f"-l{name}" for name in names)]
+        run([*words, "-o", str(made / f"{told.name.rpartition('.')[2]}.abi3.so")])
+    stamp.write_text(value)
+    return made
 
 
 # --- bpf: the objects that go into the kernel ---------------------------------------------------
@@ -457,6 +509,11 @@ def parser() -> argparse.ArgumentParser:
     bpf = steps.add_parser("bpf", help="compile src/bpf/*.bpf.c into src/retsnoop_py/bpf")
     bpf.add_argument("--arch", help="x86_64 or arm64; another than this machine's: build/bpf only")
     steps.add_parser("venv", help="make .venv with retsnoop-py installed in place, and dev tools")
+    native = steps.add_parser(
+        "native", help="the extensions for another machine: build/native; .venv/bin/python runs it"
+    )
+    native.add_argument("--arch", required=True, help="x86_64 or arm64")
+    native.add_argument("--sysroot", required=True, type=Path, help="headers and libraries for it")
     steps.add_parser("site", help="docs/ as a site below build/site; needs .venv")
     return top
 
@@ -483,6 +540,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with locked():
             if options.step == "bpf":
                 build_bpf(options.arch)
+            elif options.step == "native":
+                print(build_native(options.arch, options.sysroot.resolve()))
             else:
                 steps[options.step]()
     except BuildError as error:

@@ -29,7 +29,7 @@ from retsnoop_py.vm.debian import AptRoot, cache_root, locked
 HERE = build.ROOT
 #: What only boots kernels, or looks at sources as the host does already.
 NOT_NEEDED = {
-    *("qemu-system-x86", "qemu-system-common", "virtiofsd", "busybox-static"),
+    *("qemu-system-x86", "qemu-system-arm", "qemu-system-common", "virtiofsd", "busybox-static"),
     *("clang-format", "mmdebstrap", "bpftool", "zstd"),
 }
 PACKAGES = sorted({name for name, _ in build.DEBIAN_PACKAGES} - NOT_NEEDED)

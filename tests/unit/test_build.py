@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 from pathlib import Path
@@ -54,7 +55,16 @@ def test_each_package_is_listed_once_with_its_purpose() -> None:
 def test_virtiofsd_is_a_package_of_its_own_after_debian_12(
     os_release: str, wants_virtiofsd: bool
 ) -> None:
-    assert ("virtiofsd" in build.wanted_packages(os_release)) is wants_virtiofsd
+    assert ("virtiofsd" in build.wanted_packages(os_release, "x86_64")) is wants_virtiofsd
+
+
+@pytest.mark.parametrize(
+    ("machine", "compiler"),
+    [("x86_64", "gcc-aarch64-linux-gnu"), ("aarch64", "gcc-x86-64-linux-gnu")],
+)
+def test_the_compiler_is_wanted_for_the_other_architecture(machine: str, compiler: str) -> None:
+    wanted = build.wanted_packages("ID=debian\n", machine)
+    assert [name for name in wanted if name.startswith("gcc-")] == [compiler]
 
 
 def test_a_package_that_is_only_known_or_half_removed_counts_as_missing() -> None:
@@ -69,7 +79,7 @@ def test_a_package_that_is_only_known_or_half_removed_counts_as_missing() -> Non
 def test_without_root_the_exact_command_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = build.wanted_packages(Path("/etc/os-release").read_text())
+    wanted = build.wanted_packages(Path("/etc/os-release").read_text(), platform.machine())
     installed = "".join(f"{name}\\tii \\n" for name in wanted if name not in ("clang", "zstd"))
     write_program(tmp_path, "dpkg-query", f"printf '{installed}'\nexit 1")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)

@@ -62,12 +62,18 @@ Other errors of our own end as everywhere: 64 usage, 66 no such kernel, 69 QEMU 
 
 def _kernel_names(incomplete: str) -> list[str]:
     from retsnoop_py.errors import RetsnoopError
-    from retsnoop_py.vm.catalog import catalog
+    from retsnoop_py.vm.catalog import all_known
 
     try:
-        return [name for name in catalog() if name.startswith(incomplete)]
+        return [name for name in all_known() if name.startswith(incomplete)]
     except RetsnoopError:  # the command itself will tell
         return []
+
+
+def _architectures(incomplete: str) -> list[str]:
+    from retsnoop_py.vm.architecture import ARCHITECTURES
+
+    return [name for name in ARCHITECTURES if name.startswith(incomplete)]
 
 
 DebugInfo = Annotated[
@@ -76,6 +82,17 @@ DebugInfo = Annotated[
         "--debug-info",
         help="Also fetch the kernel's debug files (300 MB, 2 GB unpacked); in the guest they lie "
         "in /usr/lib/debug, where they are found without -k.",
+    ),
+]
+
+
+Arch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="x86_64 or arm64; this machine's by default. --arch arm64 --kernel 7.2 is "
+        "--kernel arm64/7.2.",
+        autocompletion=_architectures,
     ),
 ]
 
@@ -104,6 +121,7 @@ def run(  # noqa: PLR0913 - one parameter per option
             autocompletion=_kernel_names,
         ),
     ] = "6.12",
+    arch: Arch = None,
     modules: Annotated[
         Path | None,
         typer.Option(
@@ -136,7 +154,7 @@ def run(  # noqa: PLR0913 - one parameter per option
     for folder in rw:
         if not folder.is_dir():
             raise UsageError(f"--rw {folder}: not a directory", "create it first")
-    chosen = _choose(kernel, modules, debug_info)
+    chosen = _choose(kernel, arch, modules, debug_info)
     with ended_by_signals():
         machine = Machine(chosen, memory=size, cpus=cpus, shares=rw, debug=debug_info)
         with machine:
@@ -152,6 +170,7 @@ def fetch(
         list[str],
         typer.Argument(metavar="KERNEL...", show_default=False, autocompletion=_kernel_names),
     ],
+    arch: Arch = None,
     debug_info: DebugInfo = False,
 ) -> int:
     """Bring the newest version of each KERNEL that `vm list` knows into the cache.
@@ -162,10 +181,11 @@ def fetch(
     """
     from retsnoop_py.vm import kernels as known
 
-    for name in kernels:
+    names = [known.of_architecture(name, arch) if arch else name for name in kernels]
+    for name in names:
         known.known(name)
     with ended_by_signals():
-        for name in kernels:
+        for name in names:
             known.fetch(name, debug_info)
     return 0
 
@@ -176,7 +196,7 @@ def list_kernels() -> int:
     from retsnoop_py.vm import kernels as known
 
     rows: list[tuple[str, ...]] = []
-    for name, spec in known.catalog().items():
+    for name, spec in known.all_known().items():
         have = known.cached(name)
         if have is None and name.endswith("-full"):
             continue
@@ -223,23 +243,23 @@ def parse_memory(text: str) -> int:
     return size
 
 
-def _choose(kernel: str, modules: Path | None, debug_info: bool) -> str | Kernel:
+def _choose(kernel: str, arch: str | None, modules: Path | None, debug_info: bool) -> str | Kernel:
     """The kernel asked for: a known name, or an image with its modules."""
-    from retsnoop_py.vm.kernels import from_path, known
+    from retsnoop_py.vm.kernels import from_path, is_name, known, of_architecture
 
-    if "/" not in kernel and not Path(kernel).is_file():
+    if is_name(kernel):
         if modules is not None:
             raise UsageError(
                 f"--modules goes with the path of an image, and {kernel} is a name",
                 "Debian's kernels bring their modules along",
             )
-        return known(kernel).name
+        return known(of_architecture(kernel, arch) if arch else kernel).name
     if debug_info:
         raise UsageError(
             "--debug-info fetches Debian's debug files, which an image of your own does not have",
             "pass its vmlinux to the command itself: retsnoop-py -k PATH",
         )
-    return from_path(Path(kernel).expanduser(), modules)
+    return from_path(Path(kernel).expanduser(), modules, arch)
 
 
 def _attend(machine: Machine, argv: list[str], timeout: float | None) -> int:

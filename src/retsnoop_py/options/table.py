@@ -214,11 +214,11 @@ def complete_setting(incomplete: str) -> list[str]:
 def complete_kernels(incomplete: str) -> list[str]:
     """Kernels behind the last comma, for the shell."""
     from retsnoop_py.errors import RetsnoopError
-    from retsnoop_py.vm.catalog import catalog
+    from retsnoop_py.vm.catalog import all_known
 
     before, comma, begun = incomplete.rpartition(",")
     try:
-        known = [*catalog(), HOST]
+        known = [*all_known(), HOST]
     except RetsnoopError:  # the command itself will tell
         known = [HOST]
     return [before + comma + name for name in known if name.startswith(begun)]

@@ -21,9 +21,11 @@ from urllib.parse import quote
 
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.vm import initrd, kernels, qemu, read_only
+from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.command import Channel
 from retsnoop_py.vm.debian import undisturbed
 from retsnoop_py.vm.initrd import ModuleTree
+from retsnoop_py.vm.userland import Userland
 
 __all__ = ["LANES", "Host", "capabilities_to_drop", "plan_modules", "view_obstacle"]
 
@@ -39,7 +41,7 @@ PORTS = (*(f"lane{number}" for number in range(LANES)), "signals", "stdin")
 
 # loglevel 5 shows warnings; an oops is made a panic so that it cannot go unnoticed, and a panic
 # ends QEMU at once
-_APPEND = "console=ttyS0 loglevel=5 oops=panic panic=-1"
+_APPEND = "loglevel=5 oops=panic panic=-1"
 
 
 def plan_modules(
@@ -95,8 +97,8 @@ def _in_view(view: Path, argv: list[str]) -> list[str]:
     return [sys.executable, "-I", "-S", str(Path(read_only.__file__)), str(view), *argv]
 
 
-def _accelerator() -> str:
-    return qemu.accelerator(Path("/proc/cpuinfo").read_text())
+def _accelerator(arch: Architecture) -> str:
+    return qemu.accelerator(arch, Path("/proc/cpuinfo").read_text())
 
 
 class Host:
@@ -161,12 +163,16 @@ class Host:
         """The raw channel behind live input."""
         return self._sockets["stdin"]
 
-    def launch(self, kernel: kernels.Kernel, writable: Sequence[Path]) -> None:
+    def launch(
+        self, kernel: kernels.Kernel, writable: Sequence[Path], userland: Userland | None = None
+    ) -> None:
         """Start the daemons and QEMU; does not wait for the guest to come up.
 
+        ``userland`` is what a guest of another architecture than the host's has for its files.
         Raises UnavailableError if something is not installed.
         """
-        program, busybox = qemu.find_qemu(), initrd.find_busybox()
+        program = qemu.find_qemu(kernel.arch)
+        busybox = userland.busybox if userland else initrd.find_busybox()
         held = kernels.hold(kernel)
         if held is not None:
             self._cleanup.callback(os.close, held)
@@ -181,7 +187,7 @@ class Host:
             initrd.build_initrd(
                 busybox.read_bytes(),
                 loads,
-                self._config(kernel, transports, shares),
+                self._config(kernel, transports, shares) + _layers(userland),
                 {
                     "init": initrd.guest_script("guest_init.sh"),
                     "agent": initrd.guest_script("guest_agent.sh"),
@@ -192,16 +198,17 @@ class Host:
             qemu=program,
             image=kernel.image,
             initrd=image,
-            append=_APPEND,
+            append=f"console={kernel.arch.console} {_APPEND}",
             memory=self.memory,
             cpus=self.cpus,
             console=self._console,
             shares=shares,
             transports=transports,
             ports=[(name, self._port(name)) for name in PORTS],
-            accel="tcg" if self._count_instructions else _accelerator(),
+            accel="tcg" if self._count_instructions else _accelerator(kernel.arch),
             qemu_version=qemu.installed_version(program),
             count_instructions=self._count_instructions,
+            arch=kernel.arch,
         )
         if daemon and "virtiofs" in transports:
             for share in shares:
@@ -274,6 +281,17 @@ class Host:
             )
             self._cleanup.callback(_end, process)
         return process
+
+
+def _layers(userland: Userland | None) -> str:
+    """The shell variables that tell the guest what its files are made of."""
+    if userland is None:
+        return "system=\nlayers=\n"
+    layers = " ".join(
+        f"{quote(str(path))}={':'.join(quote(str(each)) for each in below)}"
+        for path, below in userland.layers
+    )
+    return f"system={shlex.quote(str(userland.root))}\nlayers={shlex.quote(layers)}\n"
 
 
 def capabilities_to_drop(status: Path = Path("/proc/self/status")) -> list[str]:

@@ -40,6 +40,8 @@ LISTS_FRESH_S = 6 * 3600
 """Lists younger than this are not refreshed unless asked for."""
 
 _TICK_S = 0.1
+#: Into the empty system that the private status file describes.
+_INSTALL = ("apt-get", "-qq", "-y", "--no-install-recommends", "install")
 
 _DEBIAN_SUITES = re.compile(
     r"(?:bullseye|bookworm|trixie|forky|duke|sid|oldoldstable|oldstable|stable|testing|unstable)"
@@ -156,7 +158,9 @@ class AptRoot:
     def __init__(self, suite: str, cache: Path | None = None, arch: str = "amd64") -> None:
         self.suite = suite
         self.arch = arch
-        self.root = (cache or cache_root()) / "apt" / suite
+        # lists of two architectures would take turns in one folder
+        folder = suite if arch == "amd64" else f"{suite}-{arch}"
+        self.root = (cache or cache_root()) / "apt" / folder
 
     def update(self, force: bool = False) -> None:
         """Refresh the package lists, if they are older than :data:`LISTS_FRESH_S` or on demand."""
@@ -194,6 +198,32 @@ class AptRoot:
         """
         self.update()
         return self._fetch("deb", ["apt-get", "download", package], dest, "*.deb", watch)[0]
+
+    def resolve(self, packages: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """What an empty system needs for ``packages``: name of each, its version, bytes to fetch.
+
+        Not what they recommend.
+        """
+        self.update()
+        told = self._run("deb", [*_INSTALL, "--print-uris", *packages])
+        found = re.findall(r"^'[^']+' ([^_\s]+)_([^_\s]+)_\S+\.deb (\d+)", told, re.MULTILINE)
+        return {name: (version.replace("%3a", ":"), int(size)) for name, version, size in found}
+
+    def download_all(
+        self, packages: Sequence[str], dest: Path, watch: Callable[[int], None] | None = None
+    ) -> list[Path]:
+        """Fetch ``packages`` and all they need into ``dest``; see :meth:`resolve`."""
+        self.update()
+        dest.mkdir(parents=True, exist_ok=True)
+        (dest / "partial").mkdir(exist_ok=True)
+
+        def tick() -> None:
+            if watch:
+                watch(sum(each.stat().st_size for each in dest.rglob("*.deb") if each.exists()))
+
+        argv = [*_INSTALL, "--download-only", "-o", f"Dir::Cache::archives={dest}", *packages]
+        self._run("deb", argv, tick=tick)
+        return sorted(dest.glob("*.deb"))
 
     def source(self, package: str, dest: Path) -> list[Path]:
         """Fetch the source package (.dsc, tarballs) into directory ``dest``; the files' paths."""

@@ -1,7 +1,8 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: BSD-2-Clause
 # First process of the guest: puts the host's files under a throw-away layer and moves there.
-# /config, written by the host, sets: root_tag transports shares modules links host_name
+# /config, written by the host, sets: root_tag transports shares modules debug host_name, and
+# system and layers where the host's programs do not run here
 
 fail() {
 	echo "retsnoop-vm: cannot $*" >/dev/console
@@ -39,8 +40,29 @@ optional() {
 		echo "retsnoop-vm: this kernel has no $1" >/dev/console
 }
 
+# plain TEXT: with %20 for a space as a space
+plain() {
+	printf '%b' "$(echo "$1" | busybox sed 's/%/\\x/g')"
+}
+
+# lay TOP LOWER...: the host's folders LOWER, the uppermost first, below a throw-away layer at TOP
+lay() {
+	top=$1
+	count=$((count + 1))
+	busybox mkdir -p "/rw/upper-$count" "/rw/work-$count" "$top"
+	shift
+	lower=
+	for each; do
+		lower=$lower${lower:+:}/lower$each
+	done
+	busybox mount -t overlay \
+		-o "lowerdir=$lower,upperdir=/rw/upper-$count,workdir=/rw/work-$count" overlay "$top" \
+		2>/mount.log || fail "mount the layer for what is written: $(why overlay /mount.log)"
+}
+
 . /config
 root=/root
+count=0
 busybox mount -t devtmpfs dev /dev || fail "mount devtmpfs"
 busybox mount -t proc proc /proc || fail "mount proc"
 busybox mount -t sysfs sys /sys || fail "mount sysfs"
@@ -51,9 +73,18 @@ done
 mount_share "$root_tag" /lower ro ||
 	fail "mount the host's files$refused"
 busybox mount -t tmpfs -o mode=755 rw /rw || fail "mount tmpfs"
-busybox mkdir /rw/upper /rw/work
-busybox mount -t overlay -o lowerdir=/lower,upperdir=/rw/upper,workdir=/rw/work overlay $root \
-	2>/mount.log || fail "mount the layer for what is written: $(why overlay /mount.log)"
+lay $root "$system"
+# $layers: TOP=LOWER:LOWER...
+for layer in $layers; do
+	IFS=:
+	set -- ${layer#*=}
+	IFS=' '
+	for each; do
+		shift
+		set -- "$@" "$(plain "$each")"
+	done
+	lay "$root$(plain "${layer%%=*}")" "$@"
+done
 # the overlay holds its own references; without these mounts nothing in the guest can reach the
 # host's files past the layer
 busybox umount /lower /rw
@@ -77,7 +108,7 @@ done
 
 # $shares: TAG=PATH ..., where PATH is the host's own, with %20 for a space
 for share in $shares; do
-	path=$(printf '%b' "$(echo "${share#*=}" | busybox sed 's/%/\\x/g')")
+	path=$(plain "${share#*=}")
 	busybox mkdir -p "$root/$path"
 	mount_share "${share%%=*}" "$root/$path" rw || fail "mount $path$refused"
 done

@@ -6,6 +6,7 @@ a kernel is fetched. What is in the cache stays until the next :func:`fetch`::
 
     kernels/NAME/VERSION/         vmlinuz, lib/modules/RELEASE, debug, kernel.json
     kernels/NAME/current          a link to the version that NAME stands for
+    kernels/arm64/NAME/           the same of arm64, whatever the host is
 
 A version that a guest runs is locked, and removed by a later fetch. Caches of before have one
 version, right in ``kernels/NAME``.
@@ -16,10 +17,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import struct
+import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +30,8 @@ import msgspec
 
 from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
-from retsnoop_py.vm.catalog import DEFAULT, KnownKernel, catalog, known, user_file
+from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture, architecture, host, split
+from retsnoop_py.vm.catalog import DEFAULT, KnownKernel, all_known, catalog, known, user_file
 from retsnoop_py.vm.debian import AptRoot, cache_root, locked, run_tool
 from retsnoop_py.vm.initrd import write_index, write_kmod_index
 
@@ -35,6 +39,7 @@ __all__ = [
     "DEFAULT",
     "Kernel",
     "KnownKernel",
+    "all_known",
     "cached",
     "catalog",
     "ensure",
@@ -42,8 +47,11 @@ __all__ = [
     "from_path",
     "hold",
     "image_release",
+    "is_name",
     "kernel_dir",
     "known",
+    "of_architecture",
+    "split",
     "tree_size",
     "user_file",
 ]
@@ -66,6 +74,7 @@ class Kernel:
     vmlinux: Path | None = None
     package: str = ""
     folder: Path | None = None
+    arch: Architecture = field(default_factory=host)
 
 
 class _Meta(msgspec.Struct):
@@ -100,9 +109,30 @@ class _Voice:
             yield lambda done: shown.update(done, size)
 
 
+def is_name(text: str) -> bool:
+    """Whether ``text`` is meant as the name of a kernel, with or without its architecture.
+
+    The path of an image is anything else with a slash in it, and any file that is there.
+    """
+    return not Path(text).is_file() and "/" not in split(text)[1]
+
+
+def of_architecture(name: str, arch: str) -> str:
+    """The kernel ``name`` of ``arch``: ``arm64/7.2``. Raises InputError for contradictions."""
+    wanted = architecture(arch)
+    before, slash, _ = name.partition("/")
+    if not slash:
+        return f"{wanted.name}/{name}"
+    if split(name)[0] is not wanted or architecture(before) is not wanted:
+        raise InputError(f"the kernel {name} is not of {wanted.name}")
+    return name
+
+
 def kernel_dir(name: str) -> Path:
     """Where the versions of kernel ``name`` live in the cache, fetched or not."""
-    return cache_root() / "kernels" / name
+    arch, plain = split(name)
+    home = cache_root() / "kernels"
+    return home / plain if arch is ARCHITECTURES["x86_64"] else home / arch.name / plain
 
 
 def cached(name: str) -> Kernel | None:
@@ -125,6 +155,7 @@ def cached(name: str) -> Kernel | None:
         vmlinux=vmlinux,
         package=f"{meta.package} {meta.version}",
         folder=folder,
+        arch=split(name)[0],
     )
 
 
@@ -176,7 +207,7 @@ def fetch(name: str, debug: bool = False, say: Callable[[str], None] | None = No
     tell = _Voice(name, say)
     home = kernel_dir(name)
     home.mkdir(parents=True, exist_ok=True)
-    with locked(home.parent / f".{name}.lock"):
+    with locked(home.parent / f".{home.name}.lock"):
         have = cached(name)
         found = _locate(spec, tell)
         if found is None:
@@ -207,7 +238,7 @@ def fetch(name: str, debug: bool = False, say: Callable[[str], None] | None = No
 def _locate(spec: KnownKernel, tell: _Voice) -> tuple[AptRoot, str, str] | None:
     """The first suite of ``spec`` that has a package for it, the newest there and its version."""
     for suite in spec.suites:
-        apt = AptRoot(suite)
+        apt = AptRoot(suite, arch=architecture(spec.arch).debian)
         tell(f"looking in Debian {suite}")
         apt.update(force=True)
         found = apt.newest(spec.image)
@@ -230,7 +261,7 @@ def _fetch_image(spec: KnownKernel, apt: AptRoot, package: str, version: str, te
     with _staging(home / ".new") as staging:
         unpacked = _unpack(apt, f"{package}={version}", staging, tell)
         image = _find_image(unpacked)
-        release = image_release(image)
+        release = image_release(image)[1]
         for pattern in spec.also:
             _unpack(apt, f"{pattern.replace('{release}', release)}={version}", staging, tell)
         modules = staging / "lib" / "modules" / release
@@ -347,22 +378,44 @@ def _find_vmlinux(debug: Path, release: str) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def image_release(image: Path) -> str:
-    """The release (``uname -r``) a bzImage carries in its setup header.
+_ARM64_MAGIC = slice(0x38, 0x3C)
+_GZIP_MAGIC = b"\x1f\x8b"
+#: So much of an image is looked through for the kernel's banner; it is among the read-only data.
+_BANNER_WITHIN = 64 << 20
 
-    Offset 0x20e of the file holds a pointer to the version string, counted from 0x200
-    (Documentation/arch/x86/boot.rst). Raises InputError or DataError.
+
+def image_release(image: Path) -> tuple[Architecture, str]:
+    """The architecture of a kernel image and its release (``uname -r``).
+
+    An x86 bzImage has a pointer to the version string at offset 0x20e of the file, counted from
+    0x200 (Documentation/arch/x86/boot.rst). An arm64 Image, also one packed by gzip, has a magic
+    number at 0x38 (Documentation/arch/arm64/booting.rst) and no version: that is read off the
+    banner it prints. Raises InputError or DataError.
     """
     try:
         with image.open("rb") as file:
             head = file.read(0x10000)
+            if head[0x202:0x206] == b"HdrS":
+                return ARCHITECTURES["x86_64"], _setup_release(image, head)
+            data = head + file.read(_BANNER_WITHIN)
     except OSError as error:
         raise InputError(f"cannot read kernel image {image}: {error.strerror}") from error
-    if head[0x202:0x206] != b"HdrS":
+    if data.startswith(_GZIP_MAGIC):
+        with contextlib.suppress(zlib.error):
+            data = zlib.decompressobj(wbits=31).decompress(data, _BANNER_WITHIN)
+    if data[_ARM64_MAGIC] != b"ARM\x64":
         raise DataError(
-            f"{image} is not an x86 kernel image (bzImage)",
-            "give the file from arch/x86/boot/bzImage or /boot/vmlinuz-*, not vmlinux",
+            f"{image} is not a kernel image of x86 (bzImage) or arm64 (Image, Image.gz)",
+            "give the file from arch/x86/boot/bzImage, arch/arm64/boot/Image or "
+            "/boot/vmlinuz-*, not vmlinux",
         )
+    banner = re.search(rb"Linux version ([0-9][!-~]*) ", data)
+    if not banner:
+        raise DataError(f"{image} carries no version string")
+    return ARCHITECTURES["arm64"], banner[1].decode()
+
+
+def _setup_release(image: Path, head: bytes) -> str:
     start = 0x200 + int(struct.unpack_from("<H", head, 0x20E)[0])
     words = head[start : head.find(b"\0", start)].split()
     if not words:
@@ -370,13 +423,15 @@ def image_release(image: Path) -> str:
     return words[0].decode(errors="replace")
 
 
-def from_path(image: Path, modules: Path | None = None) -> Kernel:
+def from_path(image: Path, modules: Path | None = None, arch: str | None = None) -> Kernel:
     """A kernel image of the user's own; modules from ``modules`` or the usual places beside it.
 
     ``modules`` may be the tree itself or a directory with ``RELEASE`` or ``lib/modules/RELEASE``
-    in it. Raises InputError if something named does not exist.
+    in it. Raises InputError if something named does not exist, or is not of ``arch``.
     """
-    release = image_release(image)
+    its, release = image_release(image)
+    if arch is not None and architecture(arch) is not its:
+        raise InputError(f"{image} is a kernel of {its.name}, not of {architecture(arch).name}")
     tails = (".", release, f"modules/{release}", f"lib/modules/{release}")
     if modules is not None:
         found = _module_tree(modules, release, tails)
@@ -388,7 +443,7 @@ def from_path(image: Path, modules: Path | None = None) -> Kernel:
     else:
         found = _module_tree(image.resolve().parent, release, tails[1:])
         found = found or _module_tree(Path("/"), release, (f"lib/modules/{release}",))
-    return Kernel(str(image), release, image.resolve(), found)
+    return Kernel(str(image), release, image.resolve(), found, arch=its)
 
 
 def _module_tree(base: Path, release: str, tails: tuple[str, ...]) -> Path | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -34,8 +35,10 @@ from retsnoop_py.vm.errors import (
     tail,
 )
 from retsnoop_py.vm.initrd import find_busybox
-from retsnoop_py.vm.kernels import Kernel, ensure, from_path, known
+from retsnoop_py.vm.kernels import Kernel, ensure, from_path, is_name, known, split
 from retsnoop_py.vm.qemu import find_qemu
+from retsnoop_py.vm.userland import PYTHON
+from retsnoop_py.vm.userland import ensure as ensure_userland
 
 BASE_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -51,17 +54,19 @@ class Machine:
     """A booted guest, as a context manager.
 
     ``kernel`` is a known name, a :class:`~retsnoop_py.vm.kernels.Kernel` or None for the
-    default; ``memory`` is in MiB, ``boot_timeout`` in seconds; ``shares`` are host directories
+    default; ``arch`` is x86_64 or arm64, the host's by default: of a name, ``arm64/7.2`` says the
+    same. ``memory`` is in MiB, ``boot_timeout`` in seconds; ``shares`` are host directories
     the guest may write, under the same paths. With ``debug`` the kernel's DWARF is fetched and
     lies in the guest's /usr/lib/debug.
 
     Entering raises BootFailed, UnavailableError (QEMU, busybox, network missing) or InputError.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter per property
         self,
         kernel: str | kernels.Kernel | None = None,
         *,
+        arch: str | None = None,
         memory: int = 3072,
         cpus: int = 2,
         shares: Sequence[Path] = (),
@@ -74,6 +79,11 @@ class Machine:
         self._memory = memory
         self._cpus = cpus
         self._wanted = kernel or kernels.DEFAULT
+        if arch is not None and isinstance(self._wanted, str):
+            self._wanted = kernels.of_architecture(self._wanted, arch)
+        self._env: dict[str, str] = {}
+        #: The Python that has this package in the guest.
+        self.python = sys.executable
         self._debug = debug
         #: Set before entering: the guest is emulated, and while it has something to do its clock
         #: counts instructions. What it measures does not depend then on what else the host does.
@@ -157,7 +167,7 @@ class Machine:
         lane = self._lanes.pop()
         self._jobs += 1
         files = JobFiles(self._booted.jobs_fd, str(self._jobs))
-        script = job_script(argv, {**BASE_ENV, **(env or {})}, cwd or Path.cwd())
+        script = job_script(argv, {**BASE_ENV, **self._env, **(env or {})}, cwd or Path.cwd())
         files.write("script", script)
         if stdin is not None:
             files.write("stdin", stdin)
@@ -216,12 +226,18 @@ class Machine:
             kernel = kernels.ensure(kernel, self._debug)
             if not self._debug:  # what the guest sees must not depend on the cache
                 kernel = replace(kernel, debug=None)
+        find_qemu(kernel.arch)
         self.release = kernel.release
+        userland = None
+        if kernel.arch.is_foreign:
+            beside = [kernel.modules, kernel.debug, *self._extra_shares, Path.cwd()]
+            userland = ensure_userland(kernel.arch, [path for path in beside if path])
+            self._env, self.python = userland.env, PYTHON
         self._lanes = []
         host = self._host = Host(
             self._memory, self._cpus, count_instructions=self.count_instructions
         )
-        host.launch(kernel, self._extra_shares)
+        host.launch(kernel, self._extra_shares, userland)
         self._signals = host.channel("signals")
         self._await_lanes(host, time.monotonic() + self.boot_timeout)
         self.boot_seconds = time.monotonic() - begin
@@ -266,16 +282,17 @@ def prepare(names: Sequence[str]) -> list[tuple[str, Kernel]]:
     file that is no image, UnavailableError where one cannot be fetched, or without QEMU.
     """
     images = {name: _image(name) for name in names}
-    find_qemu()
+    for name, image in images.items():
+        find_qemu(image.arch if image else split(name)[0])
     find_busybox()
     return [(name, image or ensure(name)) for name, image in images.items()]
 
 
 def _image(name: str) -> Kernel | None:
-    if "/" in name or Path(name).is_file():
-        return from_path(Path(name).expanduser(), None)
-    known(name)
-    return None
+    if is_name(name):
+        known(name)
+        return None
+    return from_path(Path(name).expanduser(), None)
 
 
 def in_guests(

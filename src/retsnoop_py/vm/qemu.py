@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture
 
 __all__ = [
     "Guest",
@@ -62,18 +62,16 @@ class Guest:
     accel: str = "tcg"
     qemu_version: tuple[int, int] = (8, 0)
     count_instructions: bool = False
+    arch: Architecture = ARCHITECTURES["x86_64"]
 
 
-def find_qemu() -> str:
-    """The QEMU program for x86_64. Raises UnavailableError where it is missing."""
-    if platform.machine() != "x86_64":
-        raise UnavailableError(
-            f"VMs run x86_64 kernels on the host's own programs, and this is {platform.machine()}"
-        )
-    found = shutil.which("qemu-system-x86_64")
+def find_qemu(arch: Architecture) -> str:
+    """The QEMU program for ``arch``. Raises UnavailableError where it is missing."""
+    found = shutil.which(arch.qemu)
     if not found:
         raise UnavailableError(
-            "qemu-system-x86_64 is not installed", "install the package qemu-system-x86"
+            f"{arch.qemu} is not installed, which runs guests of {arch.name}",
+            f"install the package {arch.package}",
         )
     return found
 
@@ -90,24 +88,17 @@ def installed_version(program: str) -> tuple[int, int]:
     return parse_version(done.stdout)
 
 
-def cpu_model(accel: str, version: tuple[int, int]) -> str:
+def cpu_model(arch: Architecture, accel: str, version: tuple[int, int]) -> str:
     """The CPU to give the guest.
 
-    QEMU's emulation before 8.0 can leave a register's bits in EFLAGS after CMPXCHG16B, the
+    QEMU's emulation of x86 before 8.0 can leave a register's bits in EFLAGS after CMPXCHG16B, the
     direction flag among them. The slab allocator of kernels since 6.5 runs that instruction all
     the time, and with QEMU 7.2 every second boot of 6.12 died of it (15 of 32; none of 10
     without the feature). Without the CPU bit the kernel takes a lock instead.
-
-    Page tables of five levels, which few machines use, make each miss of the emulated TLB dearer:
-    without them /proc/kallsyms of Linux 7.2 is read in 0.36 s instead of 0.47.
-
-    Nor "enhanced" string instructions: the emulator runs them byte by byte, and kernel and C
-    library copy and clear with them wherever the CPU says that they are fast. Without the bit a
-    small trace in 6.12 takes 21.9 billion instructions of the host's instead of 26.1.
     """
     if accel == "kvm":
         return "host"
-    return "max,-la57,-erms" if version >= (8, 0) else "max,-la57,-erms,-cx16"
+    return f"{arch.cpu},-cx16" if arch.name == "x86_64" and version < (8, 0) else arch.cpu
 
 
 def find_virtiofsd() -> str | None:
@@ -121,14 +112,15 @@ def find_virtiofsd() -> str | None:
     return found or next((path for path in _VIRTIOFSD if os.access(path, os.X_OK)), None)
 
 
-def accelerator(cpuinfo: str, kvm: Path = Path("/dev/kvm")) -> str:
+def accelerator(arch: Architecture, cpuinfo: str, kvm: Path = Path("/dev/kvm")) -> str:
     """``kvm`` where the CPU (text of /proc/cpuinfo) virtualizes and KVM is usable, else ``tcg``.
 
-    /dev/kvm alone is no proof: under some hypervisors it is a paravirtual kind that cannot run
-    an ordinary kernel.
+    On x86 /dev/kvm alone is no proof: under some hypervisors it is a paravirtual kind that cannot
+    run an ordinary kernel. On arm64 the CPU does not tell, and there is no other kind.
     """
-    able = re.search(r"^flags\s*:.*\b(?:vmx|svm)\b", cpuinfo, re.MULTILINE)
-    return "kvm" if able and os.access(kvm, os.R_OK | os.W_OK) else "tcg"
+    able = arch.name != "x86_64" or re.search(r"^flags\s*:.*\b(?:vmx|svm)\b", cpuinfo, re.MULTILINE)
+    usable = able and not arch.is_foreign and os.access(kvm, os.R_OK | os.W_OK)
+    return "kvm" if usable else "tcg"
 
 
 def virtiofsd_command(program: str, share: Share, socket_fd: int) -> list[str]:
@@ -150,7 +142,8 @@ def virtiofsd_command(program: str, share: Share, socket_fd: int) -> list[str]:
 def qemu_command(guest: Guest) -> list[str]:
     """The whole QEMU command line."""
     argv = [guest.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-    argv += ["-machine", "q35", "-smp", str(guest.cpus), "-m", f"{guest.memory}M"]
+    board = guest.arch.kvm_board if guest.accel == "kvm" else guest.arch.board
+    argv += ["-machine", board, "-smp", str(guest.cpus), "-m", f"{guest.memory}M"]
     # One thread emulates all CPUs in turn. With a thread each, a CPU may still run the int3 of a
     # code patch that the kernel has finished and forgotten, and dies of it: toggling the function
     # tracer on 1,586 functions under load killed Linux 6.12 within 3 s in 3 of 3 runs (QEMU 7.2),
@@ -158,7 +151,7 @@ def qemu_command(guest: Guest) -> list[str]:
     argv += ["-accel", "kvm" if guest.accel == "kvm" else "tcg,thread=single"]
     if guest.count_instructions:
         argv += ["-icount", f"shift={_NS_SHIFT},sleep=on"]
-    argv += ["-cpu", cpu_model(guest.accel, guest.qemu_version)]
+    argv += ["-cpu", cpu_model(guest.arch, guest.accel, guest.qemu_version)]
     append = guest.append
     if guest.accel != "kvm":
         # The emulation translates a program's code anew for each address it is loaded at: with

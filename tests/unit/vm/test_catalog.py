@@ -10,6 +10,7 @@ import pytest
 from retsnoop_py.cli.main import main
 from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.vm import catalog
+from retsnoop_py.vm.architecture import ARCHITECTURES
 
 OWN = """
 [kernel.rc]
@@ -71,7 +72,10 @@ def test_the_list_is_in_plain_columns_where_it_is_no_terminal(
     own.write_text(OWN)
     assert main(["vm", "list"]) == 0
     titles, *rows = capsys.readouterr().out.partition("\n\n")[0].splitlines()
-    assert [row.split()[0] for row in rows] == ["5.10", "6.1", "6.12", "7.2", "7.3", "newest", "rc"]
+    names = ["5.10", "6.1", "6.12", "7.2", "7.3", "newest", "rc"]
+    (other,) = (arch.name for arch in ARCHITECTURES.values() if arch.is_foreign)
+    expected = [*names, *(f"{other}/{name}" for name in names)]
+    assert [row.split()[0] for row in rows] == expected
     assert {row[titles.index("IN THE CACHE")] for row in rows} == {"-"}
     assert rows[-1].endswith("  release candidates")
     own.write_text("[kernel")

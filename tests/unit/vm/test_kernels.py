@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import platform
 import re
 import shutil
 import struct
@@ -17,6 +19,7 @@ import pytest
 
 from retsnoop_py.errors import DataError, InputError, UnavailableError
 from retsnoop_py.vm import kernels
+from retsnoop_py.vm.architecture import ARCHITECTURES
 
 PACKAGES = {
     "5.10": "linux-image-5.10.0-32-cloud-amd64-unsigned",
@@ -76,13 +79,76 @@ def image(tmp_path: Path) -> Path:
 
 
 def test_an_image_tells_its_release(image: Path) -> None:
-    assert kernels.image_release(image) == "6.99.0-own"
+    assert kernels.image_release(image) == (ARCHITECTURES["x86_64"], "6.99.0-own")
+
+
+def arm64_image(release: str) -> bytes:
+    image = bytearray(0x30000)
+    image[0x38:0x3C] = b"ARM\x64"
+    words = f"Linux version {release} (builder@host) #1 SMP\0".encode()
+    image[0x20000 : 0x20000 + len(words)] = words
+    return bytes(image)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_an_image_of_arm64_is_known_by_its_own_magic(
+    pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "Image"
+    path.write_bytes(pack(arm64_image("6.99.0-own")))
+    kernel = kernels.from_path(path)
+    assert (kernel.arch, kernel.release) == (ARCHITECTURES["arm64"], "6.99.0-own")
+    assert kernels.from_path(path, arch="aarch64") == kernel
+    with pytest.raises(InputError, match=r"is a kernel of arm64, not of x86_64"):
+        kernels.from_path(path, arch="x86_64")
+    path.write_bytes(pack(arm64_image("6.99.0-own").replace(b"Linux version", b"Linux varsion")))
+    with pytest.raises(DataError, match="no version string"):
+        kernels.from_path(path)
+
+
+def test_a_damaged_packed_image_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "Image.gz"
+    path.write_bytes(gzip.compress(arm64_image("6.99.0"))[:20] + bytes(4000))
+    with pytest.raises(DataError):
+        kernels.from_path(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "meant"),
+    [
+        ("7.2", "arm64", "arm64/7.2"),
+        ("7.2", "aarch64", "arm64/7.2"),
+        ("arm64/7.2", "arm64", "arm64/7.2"),
+        ("7.2", "amd64", "x86_64/7.2"),
+    ],
+)
+def test_an_architecture_goes_before_the_name(name: str, arch: str, meant: str) -> None:
+    assert kernels.of_architecture(name, arch) == meant
+
+
+def test_architectures_that_contradict_or_do_not_exist_are_refused() -> None:
+    with pytest.raises(InputError, match="not of x86_64"):
+        kernels.of_architecture("arm64/7.2", "x86_64")
+    with pytest.raises(InputError, match="no architecture called riscv64"):
+        kernels.of_architecture("7.2", "riscv64")
+
+
+def test_kernels_of_two_architectures_lie_apart(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for machine in ("x86_64", "aarch64"):
+        monkeypatch.setattr(platform, "machine", lambda: machine)  # noqa: B023 - called at once
+        assert kernels.kernel_dir("x86_64/7.2") == cache / "7.2"
+        assert kernels.kernel_dir("arm64/7.2") == cache / "arm64/7.2"
+    assert kernels.kernel_dir("7.2") == cache / "arm64/7.2"
+    assert kernels.known("arm64/7.2").name == "7.2"
+    assert kernels.known("x86_64/7.2").name == "x86_64/7.2"
 
 
 def test_a_file_that_is_no_image_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "vmlinux"
     path.write_bytes(b"\x7fELF" + bytes(0x1000))
-    with pytest.raises(DataError, match="not an x86 kernel image") as caught:
+    with pytest.raises(DataError, match="not a kernel image") as caught:
         kernels.from_path(path)
     assert caught.value.hint is not None
     with pytest.raises(InputError, match="No such file"):
@@ -138,7 +204,7 @@ class Suite:
 
     versions: ClassVar[list[str]] = []
 
-    def __init__(self, suite: str) -> None:
+    def __init__(self, suite: str, arch: str) -> None:
         self.suite = suite
 
     def update(self, force: bool) -> None:

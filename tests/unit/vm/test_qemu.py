@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.vm.architecture import ARCHITECTURES
 from retsnoop_py.vm.boot import capabilities_to_drop, plan_modules
 from retsnoop_py.vm.kernels import Kernel
 from retsnoop_py.vm.qemu import (
@@ -17,11 +19,13 @@ from retsnoop_py.vm.qemu import (
     Share,
     accelerator,
     cpu_model,
+    find_qemu,
     parse_version,
     qemu_command,
     virtiofsd_command,
 )
 
+X86, ARM64 = ARCHITECTURES["x86_64"], ARCHITECTURES["arm64"]
 ROOT = Share("root", Path("/"), Path("/run/x/root.sock"))
 RESULTS = Share("share0", Path("/srv/a,b"), Path("/run/x/share0.sock"), writable=True)
 GUEST = Guest(
@@ -63,7 +67,26 @@ def test_the_clock_counts_instructions_only_if_told_to() -> None:
     [((7, 2), "max,-la57,-erms,-cx16"), ((8, 0), "max,-la57,-erms"), ((10, 0), "max,-la57,-erms")],
 )
 def test_old_emulation_hides_cmpxchg16b(version: tuple[int, int], model: str) -> None:
-    assert cpu_model("tcg", version) == model
+    assert cpu_model(X86, "tcg", version) == model
+
+
+def test_a_guest_of_arm64_is_another_board_and_another_cpu() -> None:
+    argv = qemu_command(dataclasses.replace(GUEST, arch=ARM64))
+    assert following(argv, "-machine")[0] == "virt,gic-version=3"
+    assert following(argv, "-cpu") == ["max,pauth-impdef=on,lpa2=off"]
+    argv = qemu_command(dataclasses.replace(GUEST, arch=ARM64, accel="kvm"))
+    assert following(argv, "-machine")[0] == "virt,gic-version=host"
+    assert following(argv, "-cpu") == ["host"]
+
+
+def test_the_package_of_a_missing_emulator_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for arch, package in ((X86, "qemu-system-x86"), (ARM64, "qemu-system-arm")):
+        with pytest.raises(UnavailableError, match=f"guests of {arch.name}") as caught:
+            find_qemu(arch)
+        assert caught.value.hint == f"install the package {package}"
 
 
 @pytest.mark.parametrize(
@@ -134,14 +157,27 @@ def test_no_device_is_made_where_that_can_be_prevented(
     assert ("-mknod" in capabilities_to_drop(status)) == drops
 
 
-def test_kvm_needs_a_cpu_that_virtualizes(tmp_path: Path) -> None:
+def test_kvm_needs_a_cpu_that_virtualizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     kvm = tmp_path / "kvm"
     kvm.touch()
-    assert accelerator("flags\t\t: fpu vme vmx sse\n", kvm) == "kvm"
-    assert accelerator("flags\t\t: fpu svm\n", kvm) == "kvm"
-    assert accelerator("flags\t\t: fpu vme sse\n", kvm) == "tcg"
-    assert accelerator("model name\t: vmx of sorts\nflags\t\t: fpu\n", kvm) == "tcg"
-    assert accelerator("flags\t\t: vmx\n", tmp_path / "missing") == "tcg"
+    assert accelerator(X86, "flags\t\t: fpu vme vmx sse\n", kvm) == "kvm"
+    assert accelerator(X86, "flags\t\t: fpu svm\n", kvm) == "kvm"
+    assert accelerator(X86, "flags\t\t: fpu vme sse\n", kvm) == "tcg"
+    assert accelerator(X86, "model name\t: vmx of sorts\nflags\t\t: fpu\n", kvm) == "tcg"
+    assert accelerator(X86, "flags\t\t: vmx\n", tmp_path / "missing") == "tcg"
+
+
+def test_a_guest_of_another_architecture_is_emulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kvm = tmp_path / "kvm"
+    kvm.touch()
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert accelerator(ARM64, "Features\t: fp asimd\n", kvm) == "kvm"
+    assert accelerator(X86, "flags\t\t: fpu vmx\n", kvm) == "tcg"
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    assert accelerator(ARM64, "flags\t\t: fpu vmx\n", kvm) == "tcg"
 
 
 def tree(root: Path, builtin: str | None, *files: str) -> Kernel:

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a guest of another architecture finds where one of the host's finds the host's programs.
+
+A folder with packages of Debian's for that architecture, unpacked and never configured: nothing
+of it runs on the host. The packages that ``retsnoop-py`` needs come from where pip gets them. It
+is made once and kept::
+
+    userlands/arm64-bookworm-KEY/     KEY stands for the packages by name and version
+
+This program itself is not in there. Its Python code is the host's own, so that an edit is seen,
+and only what is compiled is the other architecture's: in a checkout ``build.py`` makes that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from retsnoop_py import listener
+from retsnoop_py.errors import DataError, UnavailableError
+from retsnoop_py.vm.architecture import Architecture
+from retsnoop_py.vm.debian import AptRoot, cache_root, locked, run_tool, undisturbed
+
+__all__ = ["PYTHON", "Userland", "ensure"]
+
+SUITE = "bookworm"
+_PYTHON_VERSION = (3, 11)
+PYTHON = "/usr/bin/python3"
+"""The interpreter of a foreign guest."""
+
+_PACKAGES = (
+    *("base-files", "base-passwd", "bash", "coreutils", "dash", "debianutils", "diffutils"),
+    *("findutils", "gawk", "grep", "gzip", "hostname", "libc-bin", "ncurses-base", "sed", "tar"),
+    *("xz-utils", "util-linux", "mount", "procps", "kmod", "iproute2", "busybox-static"),
+    *("bpftool", "python3", "libelf1", "libdw1", "zlib1g"),
+    # the folder is the cross compiler's sysroot as well
+    *("libc6-dev", "libpython3-dev", "libelf-dev", "libdw-dev", "zlib1g-dev"),
+)
+#: Where the Python packages are, as the guest sees it.
+_LIBRARY = Path("usr/lib/retsnoop-py")
+#: Folders of the host's that a guest has of its own.
+_OWN = frozenset(
+    {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "lost+found"}
+    | {"proc", "run", "sbin", "sys", "usr", "var"}
+)
+#: What lies there over the folder of the host's interpreter, such as a virtual environment's.
+_PROGRAMS = Path("usr/libexec/retsnoop-py")
+_COMMAND = f"""\
+#!{PYTHON}
+import sys
+
+from retsnoop_py.cli.start import program
+
+sys.exit(program())
+"""
+#: No link: Python would look for its library where the host's is.
+_INTERPRETER = f"""\
+#!/bin/sh
+exec {PYTHON} "$@"
+"""
+#: What takes longer is told.
+_PATIENCE_S = 1.0
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Userland:
+    """The files of a foreign guest.
+
+    ``root`` is its root file system, a folder of the host's. ``layers`` are folders of the host's
+    that it sees as well: a path in the guest, and what lies there, the uppermost first. ``env`` is
+    what commands need to find this program.
+    """
+
+    root: Path
+    layers: tuple[tuple[Path, tuple[Path, ...]], ...]
+    env: dict[str, str]
+
+    @property
+    def busybox(self) -> Path:
+        """The statically linked program that the guest starts with."""
+        return self.root / "usr" / "bin" / "busybox"
+
+
+def ensure(arch: Architecture, folders: Sequence[Path] = ()) -> Userland:
+    """The user land for guests of ``arch``, made where it is not there.
+
+    ``folders`` of the host are seen in the guest under the same paths, as are all that no system
+    has of its own, such as /home and /srv. Raises UnavailableError where a tool or the network is
+    missing, DataError for a package that cannot be unpacked.
+    """
+    root = _system(arch)
+    compiled = _compiled(arch, root)
+    shown = [each for each in sorted(Path("/").iterdir()) if each.name not in _OWN]
+    shown = [each for each in shown if each.is_dir() and not each.is_symlink()]
+    hidden = sorted(each for each in folders if set(each.parts[1:2]) & _OWN)
+    layers: list[tuple[Path, tuple[Path, ...]]]
+    layers = [(each, (each,)) for each in dict.fromkeys([*shown, *hidden])]
+    layers.append((_PACKAGE, (compiled, _PACKAGE)))
+    programs = Path(sys.executable).parent
+    if programs.parts[1] not in _OWN:
+        layers.append((programs, (root / _PROGRAMS, programs)))
+    env = {"PYTHONPATH": f"{_PACKAGE.parent}:/{_LIBRARY}"}
+    return Userland(root, tuple(layers), env)
+
+
+# --- the system ----------------------------------------------------------------------------------
+
+
+def _system(arch: Architecture) -> Path:
+    """The folder with the packages in it."""
+    home = cache_root() / "userlands"
+    home.mkdir(parents=True, exist_ok=True)
+    requirements = _requirements()
+    made_of = repr((SUITE, _PACKAGES, requirements, _COMMAND, _INTERPRETER))
+    key = hashlib.sha256(made_of.encode()).hexdigest()[:12]
+    folder = home / f"{arch.name}-{SUITE}-{key}"
+    if folder.is_dir():
+        return folder
+    with locked(home / f".{arch.name}.lock"):
+        if folder.is_dir():  # another made it meanwhile
+            return folder
+        for stale in home.glob(f".{arch.name}-*.new"):
+            shutil.rmtree(stale, ignore_errors=True)
+        staging = home / f".{folder.name}.new"
+        try:
+            _make(arch, staging, requirements).rename(folder)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        _say(arch, "ready")
+    return folder
+
+
+def _say(arch: Architecture, line: str) -> None:
+    listener.current().say(f"user land of {arch.name}: {line}")
+
+
+@contextlib.contextmanager
+def _progress(arch: Architecture, what: str, size: int) -> Iterator[Callable[[int], None]]:
+    _say(arch, what)
+    with listener.current().progress(f"user land of {arch.name}: {what}", "bytes") as shown:
+        yield lambda done: shown.update(done, size)
+
+
+def _make(arch: Architecture, staging: Path, requirements: Sequence[str]) -> Path:
+    """Make everything below the folder ``staging``; the root file system in there."""
+    apt = AptRoot(SUITE, arch=arch.debian)
+    resolved = apt.resolve(_PACKAGES)
+    total = sum(size for _, size in resolved.values())
+    root, debs = staging / "root", staging / "debs"
+    what = f"downloading {len(resolved)} packages of Debian {SUITE}, {total >> 20} MB"
+    with _progress(arch, what, total) as watch:
+        archives = apt.download_all(_PACKAGES, debs, watch)
+    # /bin and its like are links on every Debian since 12, which a package's script makes
+    for name in ("bin", "sbin", *arch.libraries):
+        (root / "usr" / name).mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(f"usr/{name}")
+    size = sum(path.stat().st_size for path in archives)
+    done = 0
+    with _progress(arch, "unpacking them", size) as watch:
+        for archive in archives:
+            _unpack(archive, root)
+            done += archive.stat().st_size
+            watch(done)
+    shutil.rmtree(debs)
+    _configure(root)
+    _install_python_packages(arch, root / _LIBRARY, requirements)
+    _compile_python(arch, root)
+    return root
+
+
+def _unpack(archive: Path, root: Path) -> None:
+    """Add what is in a Debian package; links to folders stay links."""
+    argv = ["dpkg-deb", "--fsys-tarfile", str(archive)]
+    into = ["tar", "-x", "-C", str(root), "--keep-directory-symlink", "--no-same-owner"]
+    with undisturbed():
+        source = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        target = subprocess.Popen(into, stdin=source.stdout, stderr=subprocess.PIPE)
+    try:
+        assert source.stdout is not None
+        source.stdout.close()
+        said = target.communicate()[1] + source.communicate()[1]
+    except BaseException:
+        for process in (source, target):
+            process.kill()
+            process.wait()
+        raise
+    if source.returncode or target.returncode:
+        raise DataError(f"cannot unpack {archive.name}: {said.decode(errors='replace').strip()}")
+
+
+def _configure(root: Path) -> None:
+    """What scripts of the packages would do: users, the shell, awk; and our command."""
+    for name in ("passwd", "group"):
+        shutil.copyfile(root / f"usr/share/base-passwd/{name}.master", root / "etc" / name)
+    for name, target in (("sh", "dash"), ("awk", "gawk")):
+        if not (root / "usr/bin" / name).is_symlink():
+            (root / "usr/bin" / name).symlink_to(target)
+    interpreters = ("python", "python3", f"python3.{sys.version_info.minor}")
+    programs = {_PROGRAMS / name: _INTERPRETER for name in interpreters}
+    programs |= {_PROGRAMS / "retsnoop-py": _COMMAND, Path("usr/local/bin/retsnoop-py"): _COMMAND}
+    for path, text in programs.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+        (root / path).chmod(0o755)
+    for name in ("root", "tmp", "proc", "sys", "dev", "run"):
+        (root / name).mkdir(exist_ok=True)
+
+
+# --- Python packages -----------------------------------------------------------------------------
+
+
+def _requirements() -> tuple[str, ...]:
+    """What this program needs of other packages, in the versions that it has here."""
+    told = importlib.metadata.requires("retsnoop-py") or ()
+    names = [re.split(r"[^A-Za-z0-9._-]", one)[0] for one in told if "extra ==" not in one]
+    return tuple(f"{name}=={importlib.metadata.version(name)}" for name in names)
+
+
+def _install_python_packages(
+    arch: Architecture, library: Path, requirements: Sequence[str]
+) -> None:
+    """Unpack the wheels of ``requirements``, and of what they require, for ``arch``."""
+    _say(arch, f"downloading {' '.join(requirements)}")
+    wheels = library.with_name("wheels")
+    argv = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"]
+    argv += ["--only-binary=:all:", "--implementation", "cp"]
+    argv += ["--python-version", ".".join(map(str, _PYTHON_VERSION))]
+    abi = "cp" + "".join(map(str, _PYTHON_VERSION))
+    for option, values in {
+        "--platform": ("manylinux2014", "manylinux_2_17", "manylinux_2_28"),
+        "--abi": (abi, "abi3", "none"),
+    }.items():
+        for value in values:
+            argv += [option, f"{value}_{arch.machine}" if option == "--platform" else value]
+    done = run_tool([*argv, "-d", str(wheels), *requirements])
+    if done.returncode:
+        words = (done.stderr or done.stdout).strip()
+        raise UnavailableError(
+            f"pip cannot fetch what retsnoop-py needs for {arch.name}: {words}",
+            "look at this machine's network; python3-pip must be installed",
+        )
+    library.mkdir(parents=True)
+    for wheel in sorted(wheels.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(library)
+    shutil.rmtree(wheels)
+
+
+def _compile_python(arch: Architecture, root: Path) -> None:
+    """Byte-compile what the guest's Python reads, where ours is the same version of it.
+
+    An emulated CPU takes ten times as long, at each boot. Bytecode is the same on all machines.
+    """
+    if sys.version_info[:2] != _PYTHON_VERSION or sys.implementation.name != "cpython":
+        return
+    _say(arch, "compiling Python's library")
+    places = [root / "usr/lib/python3.11", root / "usr/lib/python3", root / _LIBRARY]
+    jobs = str(len(os.sched_getaffinity(0)))
+    argv = [sys.executable, "-m", "compileall", "-q", "-j", jobs, "-x", r"/(test|lib2to3)/"]
+    # what is no Python 3 stays uncompiled; that is told by its status alone
+    run_tool([*argv, "-s", str(root), "-p", "/", *map(str, places)])
+
+
+# --- what is compiled of this program -------------------------------------------------------------
+
+
+def _compiled(arch: Architecture, sysroot: Path) -> Path:
+    """The folder that lies over this package in the guest: extensions and BPF objects."""
+    script = _PACKAGE.parents[1] / "build.py"
+    if not script.is_file():
+        raise UnavailableError(f"no wheel of retsnoop-py for {arch.name} here")
+    patience = time.monotonic() + _PATIENCE_S
+
+    def tick() -> None:
+        nonlocal patience
+        if time.monotonic() > patience:
+            patience = math.inf
+            _say(arch, "compiling the extensions")
+
+    argv = [sys.executable, str(script), "native", "--arch", arch.machine]
+    done = run_tool([*argv, "--sysroot", str(sysroot)], tick=tick)
+    if done.returncode:
+        raise UnavailableError(
+            f"the extensions cannot be compiled for {arch.name}: {done.stderr.strip()}"
+        )
+    return Path(done.stdout.strip())
