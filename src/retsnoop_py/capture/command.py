@@ -27,6 +27,7 @@ from retsnoop_py.errors import (
     PrivilegeError,
     RetsnoopError,
 )
+from retsnoop_py.listener import current
 from retsnoop_py.value import Value
 
 
@@ -276,11 +277,11 @@ class Command:
 
         A Ctrl-C on the terminal reached the child as well; one sent to us alone did not, so
         a child that is still there after a moment gets it passed on. One that does not end by
-        that is waited for until somebody asks for the second time: ``asked()`` tells how often
-        that was.
+        that, which is said, is waited for until somebody asks for the second time: ``asked()``
+        tells how often that was.
         """
         deadline = time.monotonic() + _GRACE
-        passed_on = False
+        passed_on = said = False
         while not self.ended():
             if time.monotonic() > deadline:
                 if passed_on and asked() > 1:
@@ -289,6 +290,13 @@ class Command:
                     passed_on, deadline = True, deadline + _GRACE
                     if not (number == signal.SIGINT and _in_foreground()):
                         os.kill(self.pid, number)
+                elif not said:
+                    said = True
+                    name = signal.Signals(number).name
+                    current().say_aside(
+                        f"{self._argv[0]} (process {self.pid}) does not end by {name}. "
+                        "One more signal leaves it alone.\n"
+                    )
             time.sleep(0.01)
         return True
 

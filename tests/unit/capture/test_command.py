@@ -18,6 +18,7 @@ import pytest
 
 from retsnoop_py.capture.command import Command, find_user
 from retsnoop_py.errors import CommandNotExecutable, CommandNotFound, InputError
+from retsnoop_py.listener import Listener, listening
 
 
 def finish(command: Command) -> int:
@@ -160,6 +161,14 @@ def test_a_missing_interpreter_is_told_by_release(tmp_path: Path) -> None:
         command.release()
 
 
+class _Listener(Listener):
+    def __init__(self) -> None:
+        self.aside: list[str] = []
+
+    def say_aside(self, text: str) -> None:
+        self.aside.append(text)
+
+
 def test_a_signal_sent_to_us_alone_is_passed_on() -> None:
     with Command(["sleep", "60"]) as command:
         command.release()
@@ -174,8 +183,12 @@ def test_one_that_ignores_signals_is_left_alone_once_somebody_asks_again(tmp_pat
         command.release()
         while not up.exists():
             time.sleep(0.01)
-        asked = iter([1] * 20)
-        assert not command.wait_after(signal.SIGTERM, lambda: next(asked, 2))
+        asked = iter([1] * 120)
+        listener = _Listener()
+        with listening(listener):
+            assert not command.wait_after(signal.SIGTERM, lambda: next(asked, 2))
+        told = f"sh (process {command.pid}) does not end by SIGTERM."
+        assert listener.aside == [f"{told} One more signal leaves it alone.\n"]
         os.kill(command.pid, signal.SIGKILL)
         assert finish(command) == 128 + signal.SIGKILL
 
