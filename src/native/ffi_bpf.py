@@ -43,7 +43,8 @@ int libbpf_probe_bpf_map_type(int type, const void *opts);
 int libbpf_probe_bpf_helper(int prog_type, int helper, const void *opts);
 
 struct bpf_object_open_opts { size_t sz; const char *object_name; ...; };
-struct bpf_object *bpf_object__open_file(const char *path, const struct bpf_object_open_opts *opts);
+struct bpf_object *bpf_object__open_mem(const void *image, size_t size,
+                                        const struct bpf_object_open_opts *opts);
 int bpf_object__load(struct bpf_object *obj);
 void bpf_object__close(struct bpf_object *obj);
 struct btf *bpf_object__btf(const struct bpf_object *obj);

@@ -15,7 +15,8 @@
 /* A verifier log of a large program; what is longer is cut at the front, its end says why. */
 enum { log_limit = 1 << 20 };
 
-/* glibc's own choice to begin with; what it never does again is raise it */
+/* glibc's own choice to begin with; what it never does again is raise it. musl's is the same,
+ * and it cannot be told another. */
 enum { large_memory = 128 << 10 };
 
 static char *log_text;
@@ -24,7 +25,9 @@ static int log_level;
 
 void rsn_return_large_memory(void)
 {
+#ifdef M_MMAP_THRESHOLD
 	mallopt(M_MMAP_THRESHOLD, large_memory);
+#endif
 }
 
 static void log_append(const char *text, size_t length)

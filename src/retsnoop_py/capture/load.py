@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
+from errno import ENOENT
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.capture.process_ids import ProcessIds, choose_program, process_ids
-from retsnoop_py.errors import RetsnoopError, UnavailableError, UsageError
+from retsnoop_py.errors import BpfError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.btf_struct import BtfStruct, constants
 from retsnoop_py.kernel.facts import KernelFacts
@@ -186,6 +187,16 @@ class LoadedObject(Value):
         self.obj.close()
 
 
+def _opened() -> BpfObject:
+    try:
+        return BpfObject(OBJECTS / _OBJECT)
+    except BpfError as error:
+        if error.errno != ENOENT:
+            raise
+        text = f"{_OBJECT} is missing from the installation"
+        raise RetsnoopError(text, "run `make build`") from None
+
+
 def load(
     plan: AttachPlan,
     settings: Settings,
@@ -201,11 +212,8 @@ def load(
     Raises BpfError with the verifier's log where the kernel refuses them, UnavailableError where
     it lacks the transport the user insists on.
     """
-    path = OBJECTS / _OBJECT
-    if not path.exists():
-        raise RetsnoopError(f"{path.name} is missing from the installation", "run `make build`")
     is_perf = _choose_perf_buffer(settings, features)
-    obj = BpfObject(path)
+    obj = _opened()
     try:
         counted = _counted(plan, features, probes) if facts.program_counts else []
         for name, place in (facts.program_counts or {}).items():

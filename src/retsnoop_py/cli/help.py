@@ -11,6 +11,7 @@ from retsnoop_py.cli.declare import Argument, Command, command_of
 from retsnoop_py.cli.markdown import Block, parse, plain, section
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import OPTIONS, Words
+from retsnoop_py.package import read
 from retsnoop_py.value import Value
 
 __all__ = ["COMMAND", "TOPICS", "Topic", "commands", "complete", "run", "topic_blocks"]
@@ -75,7 +76,7 @@ def commands() -> dict[str, Command]:
 
 def topic_blocks(topic: Topic) -> list[Block]:
     """What the page of ``topic`` says."""
-    blocks = parse(_page(topic.page).read_text(encoding="utf-8"))
+    blocks = parse(_page(topic.page))
     if not topic.sections:
         return blocks
     title = f"{topic.name}: {topic.about}"
@@ -86,10 +87,12 @@ def topic_blocks(topic: Topic) -> list[Block]:
     return chosen
 
 
-def _page(name: str) -> Path:
+def _page(name: str) -> str:
     """In an installed package beside the modules, in a checkout where pages are written."""
-    installed = _PACKAGE / "docs" / name
-    return installed if installed.exists() else _PACKAGE.parents[1] / "docs" / name
+    try:
+        return read(_PACKAGE / "docs" / name).decode()
+    except FileNotFoundError:
+        return (_PACKAGE.parents[1] / "docs" / name).read_text(encoding="utf-8")
 
 
 def request(_: Words, topics: list[str]) -> str | None:

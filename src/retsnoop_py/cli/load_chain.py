@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from retsnoop_py.load.model import LoadResult
+from retsnoop_py.package import program
 
 __all__ = ["with_chains"]
 
@@ -37,7 +37,7 @@ def with_chains(wordless: Sequence[LoadResult], argv: Sequence[str]) -> Iterator
     ``argv`` are the words of ``retsnoop-py load`` that load the same. Where the kernel cannot be
     traced there are none.
     """
-    tool = [sys.executable, "-m", "retsnoop_py"]
+    tool = program()
     words = [f"--entry={_ENTRY}", *(f"--allow={one}" for one in _INSIDE)]
     command = [*tool, "--format=json", *words, "--", *tool, "load", "--format=json", *argv]
     try:

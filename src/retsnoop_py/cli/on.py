@@ -182,7 +182,7 @@ def _in_guest(asked: OnRequest, name: str, machine: Machine, outlet: _Outlet) ->
     from retsnoop_py.vm.errors import VmError
 
     share, settings = machine.share, asked.settings
-    argv = [machine.python, "-m", "retsnoop_py", *asked.words]
+    argv = [*machine.program, *asked.words]
     if not settings.dry_run:
         argv.append(f"--summary={share / _SUMMARY}")
     if settings.output is not None:

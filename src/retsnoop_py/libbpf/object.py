@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from retsnoop_py._bpf import ffi, lib
 from retsnoop_py.errors import BpfError
+from retsnoop_py.package import read
 
 if TYPE_CHECKING:
     from retsnoop_py._bpf import Buffer, CData
@@ -349,7 +350,11 @@ class BpfObject:
         opts.sz = ffi.sizeof("struct bpf_object_open_opts")
         self._name = ffi.new("char[]", b"retsnoop_py")
         opts.object_name = self._name
-        handle = lib.bpf_object__open_file(os.fsencode(path), opts)
+        try:
+            self._image = read(path)
+        except OSError as error:
+            fail(f"open {path.name}", -(error.errno or errno.EIO))
+        handle = lib.bpf_object__open_mem(self._image, len(self._image), opts)
         self.handle = check_pointer(f"open {path.name}", handle)
 
     def __enter__(self) -> Self:

@@ -27,10 +27,10 @@ def load_in_guests(
     Gives each kernel's results in the order of ``kernels``. A guest that does not boot, goes down
     or takes longer than ``timeout`` seconds is a result of its own.
     """
-    words = ["-m", "retsnoop_py", "load", "--format", "json", *argv]
+    words = ["load", "--format", "json", *argv]
 
     def visit(name: str, machine: Machine) -> list[LoadResult]:
-        result = machine.start([machine.python, *words]).wait(timeout)
+        result = machine.start([*machine.program, *words]).wait(timeout)
         return _decoded(name, machine.release, result.stdout, result.err, result.status)
 
     return in_guests(kernels, visit, _failed, jobs)

@@ -14,9 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _WITH_MODULE = r"(?P<name>[^\[\s]+)\s*\[(?P<module>[^\]]+)\]"
 _QUOTE = "quote it, or the shell replaces it by file names"
@@ -99,7 +103,10 @@ def _read_globs(path: Path) -> list[str]:
     return tokens
 
 
-_FOLDER = Path(__file__).with_name("presets")
+def _presets() -> Traversable:
+    from importlib.resources import files
+
+    return files(__package__).joinpath("presets")
 
 
 class Preset(Value):
@@ -118,7 +125,7 @@ class Preset(Value):
 
 def preset_names() -> list[str]:
     """The presets there are."""
-    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+    return sorted(one.name.removesuffix(".toml") for one in _presets().iterdir())
 
 
 def load_preset(name: str) -> Preset:
@@ -127,6 +134,6 @@ def load_preset(name: str) -> Preset:
         raise UsageError(f"unknown preset '{name}'", f"there are: {', '.join(preset_names())}")
     import tomllib
 
-    data = tomllib.loads((_FOLDER / f"{name}.toml").read_text())
+    data = tomllib.loads(_presets().joinpath(f"{name}.toml").read_text())
     lists = ("entry", "allow", "deny", "entry_otherwise")
     return Preset(name, data["about"], *(tuple(data.get(key, ())) for key in lists))

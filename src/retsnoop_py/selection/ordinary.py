@@ -18,6 +18,7 @@ from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function
 from retsnoop_py.libbpf.facts import glob_match
+from retsnoop_py.package import read
 from retsnoop_py.value import Value, replace
 
 __all__ = ["SHIPPED", "Rule", "apply_rules", "load", "ordinary_results", "parse", "user_file"]
@@ -132,7 +133,7 @@ def load(further: Path | None = None) -> list[Rule]:
 
 def _read(path: Path) -> list[Rule]:
     try:
-        return parse(path.read_text(), str(path))
+        return parse(read(path).decode(), str(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -18,7 +18,6 @@ import os
 import resource
 import socket
 import struct
-import sys
 from bisect import bisect_right
 from contextlib import suppress
 from functools import cached_property
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError, RetsnoopError
 from retsnoop_py.kernel.elf_file import MAX_NAME, ElfFile, Section, string_at
+from retsnoop_py.package import python
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class ProgramReader:
         with theirs:
             try:
                 self._child = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _CHILD.format(theirs.fileno())],
+                    [*python(), "-P", "-c", _CHILD.format(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.package import is_one_file, python
 from retsnoop_py.vm import initrd, kernels, qemu, read_only
 from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.command import Channel
@@ -94,7 +94,8 @@ def view_obstacle(folder: Path) -> str:
 
 def _in_view(view: Path, argv: list[str]) -> list[str]:
     # -I -S: nothing of the environment, no site-packages; a tenth of a second faster
-    return [sys.executable, "-I", "-S", str(Path(read_only.__file__)), str(view), *argv]
+    script = ["-m", read_only.__name__] if is_one_file() else [str(Path(read_only.__file__))]
+    return [*python(), "-I", "-S", *script, str(view), *argv]
 
 
 def _accelerator(arch: Architecture) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -21,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self, TypeVar
 
+from retsnoop_py import package
 from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.vm import kernels
 from retsnoop_py.vm.boot import LANES, Host
@@ -82,8 +82,8 @@ class Machine:
         if arch is not None and isinstance(self._wanted, str):
             self._wanted = kernels.of_architecture(self._wanted, arch)
         self._env: dict[str, str] = {}
-        #: The Python that has this package in the guest.
-        self.python = sys.executable
+        #: The words that start retsnoop-py in the guest.
+        self.program = package.program()
         self._debug = debug
         #: Set before entering: the guest is emulated, and while it has something to do its clock
         #: counts instructions. What it measures does not depend then on what else the host does.
@@ -232,7 +232,7 @@ class Machine:
         if kernel.arch.is_foreign:
             beside = [kernel.modules, kernel.debug, *self._extra_shares, Path.cwd()]
             userland = ensure_userland(kernel.arch, [path for path in beside if path])
-            self._env, self.python = userland.env, PYTHON
+            self._env, self.program = userland.env, [PYTHON, "-m", "retsnoop_py"]
         self._lanes = []
         host = self._host = Host(
             self._memory, self._cpus, count_instructions=self.count_instructions

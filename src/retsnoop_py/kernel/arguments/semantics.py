@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.package import read
 
 __all__ = ["USER_FILE", "File", "Located", "Semantics", "UnionRule", "load_semantics", "read_file"]
 
@@ -176,7 +177,7 @@ def read_file(path: Path) -> File:
     import tomllib
 
     try:
-        found = msgspec.convert(tomllib.loads(path.read_text()), File)
+        found = msgspec.convert(tomllib.loads(read(path).decode()), File)
     except (OSError, ValueError) as err:  # of TOML, UTF-8 and msgspec
         what, _, where = str(err).partition(" - at `$.")
         why = getattr(err, "strerror", None) or what

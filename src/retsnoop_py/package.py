@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""This package as it was installed: its files, and how it is started again.
+
+In a checkout and in a wheel its files lie in folders. The one-file program (``make standalone``)
+has them in an archive at its end, and is its own Python.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from errno import ENOENT
+from pathlib import Path
+
+__all__ = ["is_one_file", "program", "python", "read"]
+
+
+def is_one_file() -> bool:
+    """Whether this is the one-file program; it says so by the name that others use for that."""
+    return bool(getattr(sys, "frozen", False))
+
+
+def program() -> list[str]:
+    """The words that start retsnoop-py, whatever the environment says."""
+    return [sys.executable] if is_one_file() else [sys.executable, "-m", "retsnoop_py"]
+
+
+def python() -> list[str]:
+    """The words that start a Python which has this package; its options follow."""
+    return [sys.executable, "--python"] if is_one_file() else [sys.executable]
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a file that may be one of this package's. Raises OSError."""
+    if is_one_file() and path.is_relative_to(sys.executable):
+        from zipimport import zipimporter
+
+        try:
+            return zipimporter(sys.executable).get_data(str(path))
+        except OSError:  # without errno or text
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path)) from None
+    return path.read_bytes()
