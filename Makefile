@@ -9,7 +9,7 @@ C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man site wheel test-wheel lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man site wheel test-wheel deb test-deb lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -62,7 +62,13 @@ wheel: build ## wheels for x86_64 and aarch64, and the source distribution: dist
 	@$(BIN)/python -m release.wheel
 
 test-wheel: wheel ## what is in dist/, in an empty venv, and traces with it: make test-wheel KERNEL=6.12
-	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release
+	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_wheel.py
+
+deb: wheel ## packages for Debian 12, 13 and sid, amd64 and arm64: dist/
+	@$(BIN)/python -m release.deb
+
+test-deb: deb ## the packages in Debian 12, 13 and sid, and in a guest: make test-deb KERNEL=6.12
+	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_deb.py
 
 lint: build ## ruff, mypy --strict, import contracts, clang-format; BPF for x86_64 and arm64
 	@$(BIN)/ruff check .

@@ -161,7 +161,13 @@ def install_deps() -> None:
                 f"distribution calls these Debian packages, then try again:\n  {names}"
             )
         return
-    wanted = wanted_packages(Path("/etc/os-release").read_text(), platform.machine())
+    install_packages(wanted_packages(Path("/etc/os-release").read_text(), platform.machine()))
+
+
+def install_packages(wanted: Sequence[str]) -> None:
+    """Install what Debian's packages ``wanted`` the system lacks; without root, say how to."""
+    if not shutil.which("dpkg-query"):
+        raise BuildError(f"{' '.join(wanted)}: these are Debian's packages, and here is no dpkg")
     query = ["dpkg-query", "-W", "-f", "${Package}\\t${db:Status-Abbrev}\\n", *wanted]
     # its status is 1 if only one of them is unknown, so it tells nothing
     known = subprocess.run(query, capture_output=True, text=True, check=False).stdout

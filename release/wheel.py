@@ -24,7 +24,18 @@ import build
 
 from release.libraries import PYTHON, SOURCES, Target, compile_all, libraries, unpacked
 
-__all__ = ["build_sdist", "build_wheel", "main"]
+__all__ = [
+    "DIST",
+    "MACHINES",
+    "build_sdist",
+    "build_wheel",
+    "environment",
+    "install_tools",
+    "main",
+    "version",
+    "wheel_name",
+    "write_sums",
+]
 
 DIST = build.ROOT / "dist"
 GLIBC = "2.28"
@@ -124,8 +135,8 @@ def _extensions(target: Target) -> Path:
 
 def build_sdist() -> Path:
     """dist/retsnoop_py-VERSION.tar.gz: what `pip install` compiles, without a network."""
-    env = _environment()
-    made = build.BUILD / "sdist" / f"retsnoop_py-{_version()}.tar.gz"
+    env = environment()
+    made = build.BUILD / "sdist" / f"retsnoop_py-{version()}.tar.gz"
     build.run([sys.executable, "setup.py", "-q", "sdist", "-d", made.parent], env=env)
     DIST.mkdir(exist_ok=True)
     epoch = int(env["SOURCE_DATE_EPOCH"])
@@ -162,14 +173,14 @@ def build_wheel(machine: str, sdist: Path) -> Path:
             shutil.copyfile(path, objects / path.name)
     _add_licences(home)
     pages = str(home / "build" / "man")
-    build.run([sys.executable, "-m", "retsnoop_py.cli.manual", "man", pages], env=_environment())
+    build.run([sys.executable, "-m", "retsnoop_py.cli.manual", "man", pages], env=environment())
     platform = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
     # the extensions use the stable ABI only, so one wheel serves every CPython from 3.11 on
     words = [sys.executable, "setup.py", "-q", "bdist_wheel", "-d", str(DIST)]
     words += ["--plat-name", platform]
-    env = dict(_environment(), RETSNOOP_PREBUILT="1")
+    env = dict(environment(), RETSNOOP_PREBUILT="1")
     build.run(["env", "-C", str(home), *words], env=env)
-    return DIST / f"retsnoop_py-{_version()}-cp311-abi3-{platform}.whl"
+    return DIST / wheel_name(machine)
 
 
 def _add_licences(home: Path) -> None:
@@ -181,7 +192,7 @@ def _add_licences(home: Path) -> None:
         for text in one.texts:
             shutil.copyfile(unpacked(name) / text, folder / text)
         rows.append(f"| {name} | {one.version} | {one.licence} | {one.tarball} | {one.sha256} |")
-    text = _LICENCES.format(suite=build.SOURCE_SUITE, version=_version(), rows="\n".join(rows))
+    text = _LICENCES.format(suite=build.SOURCE_SUITE, version=version(), rows="\n".join(rows))
     (home / "licences" / "README.md").write_text(text)
     told = home / "pyproject.toml"
     terms = " AND ".join(f"({one.licence})" for one in SOURCES.values())
@@ -197,14 +208,15 @@ def _add_licences(home: Path) -> None:
     told.write_text(content)
 
 
-def _version() -> str:
+def version() -> str:
+    """What the package says of itself."""
     sys.path.insert(0, str(build.ROOT / "src"))
     from retsnoop_py import __version__
 
     return __version__
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The environment in which the same source gives the same bytes."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if not epoch and (build.ROOT / ".git").exists():
@@ -212,7 +224,18 @@ def _environment() -> dict[str, str]:
     return dict(os.environ, SOURCE_DATE_EPOCH=epoch or "1577836800", PYTHONHASHSEED="0")
 
 
-def _install_tools() -> None:
+def wheel_name(machine: str) -> str:
+    """The file's name of the wheel for ``machine``."""
+    return f"retsnoop_py-{version()}-cp311-abi3-manylinux_{GLIBC.replace('.', '_')}_{machine}.whl"
+
+
+def write_sums(paths: Sequence[Path]) -> None:
+    """dist/SHA256SUMS of ``paths``, as sha256sum(1) checks it."""
+    sums = [f"{build.sha256(path)}  {path.name}\n" for path in sorted(paths)]
+    (DIST / "SHA256SUMS").write_text("".join(sums))
+
+
+def install_tools() -> None:
     """What pyproject.toml lists for releases, into .venv, unless it is there."""
     told = tomllib.loads((build.ROOT / "pyproject.toml").read_text())
     wanted = told["project"]["optional-dependencies"]["release"]
@@ -234,15 +257,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         machines = [build.machine_of(name) for name in options.machines or MACHINES]
         with build.locked():
-            _install_tools()
+            install_tools()
             sdist = build_sdist()
             build.say("sdist", f"dist/{sdist.name}, {sdist.stat().st_size / 1e6:.1f} MB")
             made = [sdist]
             for machine in machines:
                 made.append(build_wheel(machine, sdist))
                 build.say("wheel", f"dist/{made[-1].name}, {made[-1].stat().st_size / 1e6:.1f} MB")
-            sums = [f"{build.sha256(path)}  {path.name}\n" for path in made]
-            (DIST / "SHA256SUMS").write_text("".join(sums))
+            write_sums(made)
     except build.BuildError as error:
         print(f"release: {error}", file=sys.stderr)
         return 1

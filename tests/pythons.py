@@ -70,16 +70,22 @@ def run(*argv: object, cwd: Path | None = None) -> str:
 
 
 class Root:
-    """A root directory of one suite of Debian with what the tests need in it."""
+    """A root directory of one suite of Debian with what the tests need in it.
 
-    def __init__(self, suite: str) -> None:
+    Tests of something else name their own ``packages``, and a directory of their own for them.
+    """
+
+    def __init__(
+        self, suite: str, packages: Sequence[str] = PACKAGES, name: str | None = None
+    ) -> None:
         self.suite = suite
-        self.path = cache_root() / "pythons" / suite
+        self.packages = packages
+        self.path = cache_root() / "pythons" / (name or suite)
         self.stamp = self.path.with_suffix(".stamp")
 
     def prepare(self) -> None:
         """Make it, unless it is there and fresh."""
-        wanted = " ".join(PACKAGES)
+        wanted = " ".join(self.packages)
         try:
             age = time.time() - self.stamp.stat().st_mtime
             if age < FRESH_S and self.stamp.read_text() == wanted:
@@ -98,7 +104,7 @@ class Root:
             if line.startswith("Acquire::")
         ]
         run(
-            *("mmdebstrap", "--mode=root", "--variant=apt", f"--include={','.join(PACKAGES)}"),
+            *("mmdebstrap", "--mode=root", "--variant=apt", f"--include={','.join(self.packages)}"),
             *(f"--aptopt={line}" for line in acquire),
             *("--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*"),
             *(self.suite, self.path, apt.root / "deb" / "etc" / "debian.sources"),

@@ -22,7 +22,7 @@ from retsnoop_py.options.config import KEYS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FOLDERS = [ROOT / name for name in ("src", "tests", "docs", "vmlinux")]
+FOLDERS = [ROOT / name for name in ("src", "tests", "docs", "vmlinux", "release")]
 PROGRAM = "retsnoop-py"
 COMMANDS = list(commands().values())
 #: Long options of docker, of bpfsnoop, and of our benchmarks' and soak's own programs.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import build
 import pytest
-from release import libraries, wheel
+from release import deb, libraries, wheel
 
 
 def test_each_source_is_pinned_by_one_sum_and_has_a_licence() -> None:
@@ -41,3 +41,60 @@ def test_an_unknown_machine_is_refused_before_anything_is_made(
     monkeypatch.setattr(wheel, "build_sdist", lambda: pytest.fail("it went on"))
     assert wheel.main(["riscv64"]) == 1
     assert capsys.readouterr().err.startswith("release: no BPF objects for riscv64, only for ")
+
+
+def test_a_package_is_of_the_version_there_is_and_of_the_commits_time() -> None:
+    control = (build.ROOT / "debian/control").read_text()
+    told = deb.changelog(control, 1_700_000_000).splitlines()
+    assert told[0] == f"retsnoop-py ({wheel.version()}) unstable; urgency=medium"
+    assert told[-1].startswith(" -- the retsnoop-py authors <")
+    assert told[-1].endswith(">  Tue, 14 Nov 2023 22:13:20 -0000")
+    with pytest.raises(build.BuildError, match="names no maintainer"):
+        deb.changelog("Source: retsnoop-py\n", 0)
+
+
+def test_a_package_takes_the_pythons_that_bundled_modules_are_there_for() -> None:
+    control = (build.ROOT / "debian/control").read_text()
+    first, last = deb.PYTHONS[0], deb.PYTHONS[-1]
+    assert f"python3 (>= {first})," in control
+    assert f"python3 (<< 3.{int(last.partition('.')[2]) + 1})," in control
+    _, *pinned = re.split(r"^([\w-]+)==", deb.BUNDLED.read_text(), flags=re.MULTILINE)
+    sums = {
+        name: text.count("--hash=sha256:")
+        for name, text in zip(pinned[::2], pinned[1::2], strict=True)
+    }
+    machines = len(deb.ARCHITECTURES)
+    per_python = machines * len(deb.PYTHONS)
+    assert sums == {"annotated-doc": 1, "capstone": machines, "msgspec": per_python, "typer": 1}
+
+
+def test_the_copyright_of_a_package_names_all_that_is_inside() -> None:
+    told = (build.ROOT / "debian/copyright").read_text()
+    inside = {*libraries.SOURCES, "capstone", "msgspec", "typer", "annotated_doc"}
+    assert inside <= set(re.findall(r"^Files: ([\w-]+)/", told, re.MULTILINE))
+    used = set(re.findall(r"^Copyright:.*\n(?: .*\n)*License: (.+)$", told, re.MULTILINE))
+    given = set(re.findall(r"^License: (\S+)\n .", told, re.MULTILINE))
+    assert {one for terms in used for one in terms.split(" or ")} == given
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("retsnoop_py/cli/start.py", "usr/lib/retsnoop-py/lib/python3/site-packages/{}"),
+        ("retsnoop_py-1.data/data/share/man/man1/x.1", "usr/share/man/man1/x.1"),
+        ("retsnoop_py-1.dist-info/licenses/LICENSE", "usr/share/doc/retsnoop-py/licenses/LICENSE"),
+        ("retsnoop_py-1.dist-info/METADATA", None),
+        ("retsnoop_py/_bpf.pyi", None),
+    ],
+)
+def test_files_of_a_wheel_go_where_debian_has_them(name: str, place: str | None) -> None:
+    found = deb._place(name, "retsnoop_py")
+    assert (found and str(found)) == (place and place.format(name))
+
+
+def test_zsh_gets_its_completion_as_the_body_of_a_function() -> None:
+    told = {path.split("/")[2]: text for path, text in deb.completions().items()}
+    assert set(told) == {"bash-completion", "zsh", "fish"}
+    assert told["zsh"].startswith("#compdef retsnoop-py\n")
+    assert told["zsh"].endswith('}\n\n_retsnoop_py_completion "$@"\n')
+    assert all("_RETSNOOP_PY_COMPLETE=complete_" in text for text in told.values())

@@ -119,6 +119,11 @@ class KernelFacts:
     def require_btf(self) -> Btf:
         """The types of vmlinux, for what cannot do without them."""
         if self.btf is None:
+            if not (self.root / "sys/kernel").is_dir():
+                raise UnavailableError(
+                    f"the kernel's BTF cannot be read: nothing is mounted on {self.root / 'sys'}",
+                    "mount -t sysfs sysfs /sys",
+                )
             raise UnavailableError(
                 f"this kernel has no BTF: {self._btf_path('vmlinux')} is missing",
                 "use a kernel with CONFIG_DEBUG_INFO_BTF=y",

@@ -93,6 +93,10 @@ def test_no_btf_is_an_error_only_for_who_needs_it(tree: Tree) -> None:
     facts = tree.facts
     assert facts.btf is None
     assert facts.module_btf("kvm") is None
+    with pytest.raises(UnavailableError, match=r"nothing is mounted on .*/sys") as caught:
+        facts.require_btf()
+    assert "mount -t sysfs" in (caught.value.hint or "")
+    tree.file("sys/kernel/uevent_seqnum", "1\n")
     with pytest.raises(UnavailableError, match="no BTF") as caught:
         facts.require_btf()
     assert "CONFIG_DEBUG_INFO_BTF" in (caught.value.hint or "")

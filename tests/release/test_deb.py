@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What ``make deb`` left in dist/, installed in Debian 12, 13 and sid, and in a guest.
+
+RETSNOOP_KERNELS names the kernel of the guest. This takes root, for chroot.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import build
+import pytest
+from release.deb import ARCHITECTURES, build_deb, deb_name
+from release.wheel import DIST
+from tests.pythons import Root, run
+
+from retsnoop_py import __version__
+from retsnoop_py.vm.debian import locked
+from retsnoop_py.vm.errors import Result
+from retsnoop_py.vm.machine import Machine
+from retsnoop_py.workload.cases import CASES
+
+HOST = os.uname().machine
+KERNEL = (os.environ.get("RETSNOOP_KERNELS") or "6.12").split()[-1]
+GOLDEN = build.ROOT / "tests" / "golden"
+#: What came with the package: all that has its name.
+TRACES = ("find", "/", "-xdev", "-name", "*retsnoop*", "-not", "-path", "/proc/*")
+#: A root directory, changes to which are kept beside it, in a process of its own: $1 is where.
+IN_SYSTEM = """
+set -e
+home=$1 lower=$2; shift 2
+mount -t overlay overlay -o "lowerdir=$lower,upperdir=$home/upper,workdir=$home/work" "$home/root"
+for option in $WITHOUT; do case $option in proc) no_proc=1;; sys) no_sys=1;; esac; done
+test -n "$no_proc" || mount -t proc proc "$home/root/proc"
+test -n "$no_sys" || mount -t sysfs -o ro sysfs "$home/root/sys"
+mount --rbind /dev "$home/root/dev"
+case " $WITHOUT " in *" tmp "*)
+    mount --bind "$home/root/tmp" "$home/root/tmp"
+    mount -o remount,bind,ro "$home/root/tmp";;
+esac
+exec chroot "$home/root" "$@"
+"""
+ENVIRONMENT = {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+
+
+class System:
+    """A Debian with nothing in it, and then the package."""
+
+    def __init__(self, suite: str) -> None:
+        self.suite = suite
+        base = Root(suite, ("ca-certificates",), f"{suite}-bare")
+        base.path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(base.path.with_suffix(".lock")):
+            base.prepare()
+        self.base = base.path
+        self.home = build.BUILD / "deb-systems" / suite
+        shutil.rmtree(self.home, ignore_errors=True)
+        for name in ("upper/root", "work", "root"):
+            (self.home / name).mkdir(parents=True)
+
+    def call(
+        self, *words: str, env: dict[str, str] | None = None, without: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program in it; ``without`` names what it has not: proc, sys, tmp."""
+        given = [f"{key}={value}" for key, value in (ENVIRONMENT if env is None else env).items()]
+        script = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", IN_SYSTEM]
+        return subprocess.run(
+            [*script, "sh", self.home, self.base, "env", "-i", *given, *words],
+            env=dict(os.environ, WITHOUT=without),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def run(self, *words: str) -> str:
+        done = self.call(*words)
+        assert not done.returncode, done.stdout + done.stderr
+        return done.stdout
+
+    def give(self, path: Path) -> str:
+        """Have a file of the host's in it; where it is."""
+        shutil.copyfile(path, self.home / "upper/root" / path.name)
+        return f"/root/{path.name}"
+
+
+@pytest.fixture(scope="module", params=["bookworm", "trixie", "sid"])
+def system(request: pytest.FixtureRequest) -> Iterator[System]:
+    made = System(request.param)
+    made.run("apt-get", "-qq", "update")
+    package = made.give(DIST / deb_name(HOST))
+    made.run("apt-get", "-qq", "-y", "--no-install-recommends", "install", package)
+    yield made
+    made.run("apt-get", "-qq", "-y", "purge", "retsnoop-py")
+    left = made.run(*TRACES).split()
+    # what was put there for the tests, and what the program itself keeps for its user
+    ours = ("/root/retsnoop-py_", "/root/.cache/retsnoop-py")
+    assert [path for path in left if not path.startswith(ours)] == []
+
+
+def test_it_tells_its_version_and_what_works(system: System) -> None:
+    assert system.run("retsnoop-py", "--version") == f"retsnoop-py {__version__}\n"
+    done = system.call("retsnoop-py", "doctor", "--json")
+    told = json.loads(done.stdout)
+    assert told["kernel"]["machine"] == HOST
+    assert done.returncode == told["exit_status"], done.stderr
+    assert "usage" in system.run("retsnoop-py", "--help").lower()
+
+
+def test_it_replays_as_the_checkout_does(system: System) -> None:
+    for name in ("6.12", "6.12-args"):
+        recording = system.give(GOLDEN / f"{name}.rsn")
+        done = system.call("retsnoop-py", "replay", recording, env={**ENVIRONMENT, "TZ": "UTC"})
+        words = [build.VENV / "bin/retsnoop-py", "replay", GOLDEN / f"{name}.rsn"]
+        expected = run("env", "TZ=UTC", "LC_ALL=C.UTF-8", *words)
+        assert (done.stdout, done.returncode) == (expected, 0), done.stderr
+
+
+def test_python_has_its_interface_and_modules(system: System) -> None:
+    script = (
+        "import retsnoop_py, retsnoop_py._bpf, retsnoop_py._dwarf, capstone, msgspec, typer; "
+        "print(*(one.__file__ for one in (retsnoop_py, capstone, msgspec, typer)), "
+        "len(list(capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64).disasm(b'\\x90', 0))))"
+    )
+    *files, decoded = system.run("/usr/lib/retsnoop-py/bin/python3", "-I", "-c", script).split()
+    assert all(file.startswith("/usr/lib/retsnoop-py/lib/python3.") for file in files)
+    assert decoded == "1"
+
+
+def test_it_is_not_steered_by_the_environment_or_the_folder(system: System) -> None:
+    for name in ("retsnoop_py", "typer", "msgspec"):
+        (system.home / "upper/root" / f"{name}.py").write_text("raise SystemExit('steered')\n")
+    env = {**ENVIRONMENT, "PYTHONPATH": "/root", "PYTHONHOME": "/root"}
+    done = system.call("sh", "-c", "cd /root && retsnoop-py --help", env=env)
+    for name in ("retsnoop_py", "typer", "msgspec"):
+        (system.home / "upper/root" / f"{name}.py").unlink()
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_bytecode_is_there_from_the_start(system: System) -> None:
+    site = "/usr/lib/retsnoop-py/lib/python3/site-packages/retsnoop_py"
+    found = system.run("find", f"{site}/cli/__pycache__", "-name", "start.*.pyc")
+    version = system.run("python3", "--version").split()[1].split(".")
+    assert f"start.cpython-{version[0]}{version[1]}.pyc" in found
+
+
+@pytest.mark.parametrize(
+    ("env", "without"),
+    [
+        pytest.param({"HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}, "", id="no home"),
+        pytest.param({"LC_ALL": "C.UTF-8"}, "", id="HOME unset"),
+        pytest.param({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}, "", id="locale C"),
+        pytest.param({"LC_ALL": "POSIX"}, "", id="locale POSIX"),
+        pytest.param({"LC_ALL": "de_DE.ISO-8859-1"}, "", id="unknown locale"),
+        pytest.param({"HOME": "/root"}, "tmp", id="read-only tmp"),
+        pytest.param({"HOME": "/root"}, "sys", id="no sys"),
+        pytest.param({"HOME": "/root"}, "proc", id="no proc"),
+        pytest.param({"HOME": "/root"}, "proc sys tmp", id="nothing"),
+    ],
+)
+def test_a_bare_surrounding_gives_answers_and_no_tracebacks(
+    system: System, env: dict[str, str], without: str
+) -> None:
+    given = {"PATH": ENVIRONMENT["PATH"], **env}
+    recording = system.give(GOLDEN / "6.12.rsn")
+    statuses = {
+        ("--version",): (0,),
+        ("--help",): (0,),
+        ("replay", recording): (0,),
+        ("replay", "--format", "json", recording): (0,),
+        ("doctor",): (65, 66, 69, 77, 0),
+        ("doctor", "--json"): (65, 66, 69, 77, 0),
+        ("-e", "*_sys_bpf", "--dry-run"): (0, 66, 69, 77),
+        ("-e", "*_sys_bpf", "--for", "0.1s"): (66, 69, 77),
+        ("functions", "*_sys_bpf"): (0, 66, 69, 77),
+        ("why", "--", "true"): (66, 69, 77),
+        ("list", "presets"): (0,),
+        ("help", "globs"): (0,),
+        ("vm", "list"): (0, 69),
+    }
+    for words, wanted in statuses.items():
+        done = system.call("/usr/bin/retsnoop-py", *words, env=given, without=without)
+        said = f"{words} ({done.returncode}):\n{done.stdout[-500:]}{done.stderr[-3000:]}"
+        assert "Traceback" not in done.stderr, said
+        assert done.returncode in wanted, said
+        assert done.returncode == 0 or words[0] == "doctor" or done.stderr.strip(), said
+
+
+def test_in_a_guest_it_traces_says_why_and_goes(system: System) -> None:
+    """The installed system is what the guest's root directory is; what it changes there is lost."""
+    case = ("/usr/lib/retsnoop-py/bin/python3", "-I", "-m", "retsnoop_py.workload", "--quiet")
+    [wanted] = [one for one in CASES if one.name == "bpf-map-too-large"]
+    deepest = sorted({name for outcome in wanted.outcomes for name in outcome.deepest})
+    selection = ["-e", "*_sys_bpf", *(word for name in deepest for word in ("-a", name))]
+    with Machine(KERNEL) as machine:
+        script = f"""
+        mkdir -p /run/system/rw && mount -t tmpfs none /run/system/rw || exit 99
+        mkdir /run/system/rw/upper /run/system/rw/work /run/system/root
+        mount -t overlay overlay -o lowerdir={system.home}/upper:{system.base} \
+            -o upperdir=/run/system/rw/upper,workdir=/run/system/rw/work /run/system/root || exit 99
+        for each in proc sys dev; do mount --rbind /$each /run/system/root/$each || exit 99; done
+        """
+        ready = machine.run(["sh", "-c", script])
+        assert ready.status == 0, ready.err
+
+        def call(*words: str) -> Result:
+            env = [f"{key}={value}" for key, value in ENVIRONMENT.items()]
+            return machine.run(["chroot", "/run/system/root", "env", "-i", *env, *words])
+
+        doctor = call("retsnoop-py", "doctor", "--json")
+        assert (doctor.status, json.loads(doctor.out)["exit_status"]) == (0, 0), doctor.out
+        traced = call("retsnoop-py", *selection, "--format", "json", "--", *case, wanted.name)
+        lines = [json.loads(line) for line in traced.out.splitlines() if line.startswith("{")]
+        [session] = [line for line in lines if line["type"] == "session"]
+        chain = [row["call"] for row in session["stack"] if "call" in row]
+        expected = {errno.errorcode[one.errno]: one.deepest for one in wanted.outcomes}
+        assert chain[-1]["function"]["name"] in expected[chain[0]["result"]["error"]]
+        why = call("retsnoop-py", "why", "--", *case, wanted.name)
+        assert any(name in why.out for name in deepest), why.out + why.err
+        assert call("dpkg", "--purge", "retsnoop-py").status == 0
+        left = call(*TRACES).out.split()
+        assert [path for path in left if path.startswith(("/usr", "/etc", "/var/lib"))] == []
+
+
+def test_the_other_machines_package_has_the_same_files() -> None:
+    """All but the names and contents of what is compiled."""
+
+    def files(machine: str) -> set[str]:
+        listed = run("dpkg-deb", "-c", DIST / deb_name(machine)).splitlines()
+        names = {line.split()[5] for line in listed}
+        return {re.sub(rf"{machine}-linux-gnu", "MACHINE", name) for name in names}
+
+    first, second = map(files, ARCHITECTURES)
+    assert first == second
+    for machine, architecture in ARCHITECTURES.items():
+        told = run("dpkg-deb", "-f", DIST / deb_name(machine), "Architecture").strip()
+        assert told == architecture
+
+
+def test_two_builds_are_the_same_bytes() -> None:
+    before = build_deb(HOST).read_bytes()
+    for path in (build.ROOT / "README.md", build.ROOT / "debian/control"):
+        path.touch()
+    assert build_deb(HOST).read_bytes() == before
