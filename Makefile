@@ -27,7 +27,7 @@ build: ## everything up to a working .venv/bin/retsnoop-py
 			&& DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends python3 >/dev/null; }
 	@$(PYTHON) build.py all
 
-demo: build ## catch the errors of failing bpf() calls, here or in a VM
+demo: build ## errors of failing bpf() calls, and why, here or in a VM
 	@$(BIN)/python tests/demo.py
 
 test: lint site test-unit test-golden test-python ## build, lint, the site, all tests on all kernels and Pythons
