@@ -8,24 +8,26 @@ is skipped.
 What is run on which: everything on each kernel, but for three rules. A test marked ``one_kernel``
 runs on 6.12, or the first of those chosen. One marked ``oldest_and_newest`` asks what does not
 change between the ends (the same programs filter, the same Python lists): it runs on the first
-and the last. Where 7.3 is among the chosen, 7.2 runs :data:`CORE` only: it has the same
-mechanisms, and both take twice the time. A kernel chosen alone runs everything.
+and the last of this machine's architecture. Where 7.3 is among the chosen, 7.2 runs :data:`CORE`
+only: it has the same mechanisms, and both take twice the time; so does a kernel of another
+architecture (``arm64/7.2``) beside one of this machine's. A kernel chosen alone runs everything.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from retsnoop_py.vm.architecture import split
 from retsnoop_py.vm.machine import Machine
 
 ALL = ("5.10", "6.1", "6.12", "7.2", "7.3")
-#: A kernel that runs less where the one behind it is tested as well.
-STANDS_FOR = {"7.2": "7.3"}
+#: A kernel that runs less where one of those behind it is tested as well.
+STANDS_FOR = {"7.2": ("7.3",)}
 #: What it then runs, by the beginnings of test ids below this folder: what each mechanism takes,
 #: sees and gives back, arguments, calls, each failure of the workload, what decided, and its log.
 CORE = (
@@ -70,16 +72,23 @@ def selected(config: pytest.Config) -> list[str]:
     return sorted(names, key=lambda name: ALL.index(name) if name in ALL else len(ALL))
 
 
+def runs_the_core_only(name: str, chosen: Sequence[str]) -> bool:
+    """Whether another of the kernels ``chosen`` is tested with all that is not in the core."""
+    stands_for = ALL if split(name)[0].is_foreign else STANDS_FOR.get(name, ())
+    return any(each in chosen for each in stands_for)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "machine" not in metafunc.fixturenames:
         return
     names = selected(metafunc.config)
+    own = [name for name in names if not split(name)[0].is_foreign] or names
     if metafunc.definition.get_closest_marker("one_kernel"):
-        names = ["6.12"] if "6.12" in names else names[:1]
+        names = ["6.12"] if "6.12" in names else own[:1]
     elif metafunc.definition.get_closest_marker("oldest_and_newest"):
-        names = list(dict.fromkeys((names[0], names[-1])))
+        names = list(dict.fromkeys((own[0], own[-1])))
     elif not f"{metafunc.definition.path.name}::{metafunc.function.__name__}".startswith(CORE):
-        names = [name for name in names if STANDS_FOR.get(name) not in names]
+        names = [name for name in names if not runs_the_core_only(name, names)]
     metafunc.parametrize("machine", names, indirect=True, scope="session")
 
 
@@ -156,8 +165,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         outcomes = {outcome: n for (name, outcome), n in sorted(counts.items()) if name == kernel}
         said = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()) or "none run"
         release = releases.get(kernel) or "not booted"
-        if STANDS_FOR.get(kernel) in selected(terminalreporter.config):
+        if runs_the_core_only(kernel, selected(terminalreporter.config)):
             said += ", the core only"
         terminalreporter.line(
-            f"Linux {kernel:5} {release:32} {sum(outcomes.values()):4} cases: {said}"
+            f"Linux {kernel:10} {release:32} {sum(outcomes.values()):4} cases: {said}"
         )

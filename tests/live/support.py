@@ -83,6 +83,12 @@ def series(machine: Machine) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def system_call(machine: Machine, name: str) -> str:
+    """The function that the kernel's table of 64-bit system calls has for ``name``."""
+    prefix = {"x86_64": "x64"}.get(machine.arch.name, machine.arch.name)
+    return f"__{prefix}_sys_{name}"
+
+
 def trace(machine: Machine, *args: str, timeout: float = 180) -> Result:
     """Run the tool in the guest to its end."""
     return machine.run([TOOL, *args], timeout=timeout)
@@ -104,21 +110,18 @@ def wait_for(condition: Callable[[], bool], command: Command, timeout: float = 1
         time.sleep(0.05)
 
 
+def compiler(machine: Machine) -> list[str]:
+    """The C compiler for programs of the guest, and what it must be told."""
+    if machine.userland is None:
+        return ["gcc"]
+    return [f"{machine.arch.gnu}-gcc", f"--sysroot={machine.userland.root}"]
+
+
 def compiled(machine: Machine, name: str, *flags: str) -> Path:
     """The C program ``name``, compiled with more ``flags`` where the guest sees it."""
     binary = machine.share / name
     if not binary.exists():
         source = PROGRAMS / f"{name}.c"
-        argv = [
-            "gcc",
-            "-O2",
-            "-Wall",
-            "-Werror",
-            "-pthread",
-            *flags,
-            "-o",
-            str(binary),
-            str(source),
-        ]
-        subprocess.run(argv, check=True)
+        words = ["-O2", "-Wall", "-Werror", "-pthread", *flags, "-o", str(binary), str(source)]
+        subprocess.run([*compiler(machine), *words], check=True)
     return binary

@@ -17,6 +17,7 @@ from tests.live.support import (
     WORKLOAD,
     compiled,
     read_recording,
+    system_call,
     trace,
 )
 
@@ -71,7 +72,8 @@ def test_a_trace_alone_is_of_all_calls_and_with_x_of_failures(machine: Machine) 
     names = ("bpf-prog-accepted", "bpf-map-key-size-array")
     live = trace(machine, "-T", *FEW, "-o", str(path), "--", *WORKLOAD, *names)
     assert live.status == 0, live.err
-    results = Counter(re.findall(r"^[←↔] __x64_sys_bpf +\[(-?)", live.out, re.M))
+    entry = system_call(machine, "bpf")
+    results = Counter(re.findall(rf"^[←↔] {entry} +\[(-?)", live.out, re.M))
     assert results["-"] >= 1
     assert results[""] >= 1
     assert "us [" not in live.out  # no stack

@@ -28,7 +28,6 @@ from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES
 
 RUNGS = [mechanism for mechanism in Mechanism if mechanism is not Mechanism.AUTO]
-OLD = {Mechanism.FENTRY, Mechanism.KPROBE_EVENTS, Mechanism.KPROBE}
 TRAMPOLINES = {Mechanism.FENTRY, Mechanism.FSESSION_MULTI}
 FPROBE = {Mechanism.KPROBE_SESSION, Mechanism.KPROBE_MULTI}
 NAMES = (
@@ -54,10 +53,12 @@ SELECTION = ("-e", "*_sys_bpf", *(word for name in FUNCTIONS for word in ("-a", 
 
 
 def works_here(mechanism: Mechanism, machine: Machine) -> bool:
-    """What Debian's kernels of each release have."""
-    works = {*OLD, *(FPROBE if series(machine) >= (6, 12) else ())}
-    if series(machine) >= (7, 2):
-        works.add(Mechanism.FSESSION_MULTI)
+    """What Debian's kernels of each release have; arm64 got trampolines and FPROBE later."""
+    x86, release = machine.arch.name == "x86_64", series(machine)
+    works = {Mechanism.KPROBE_EVENTS, Mechanism.KPROBE}
+    works |= {Mechanism.FENTRY} if x86 or release >= (6, 12) else set()
+    works |= FPROBE if release >= ((6, 12) if x86 else (7, 2)) else set()
+    works |= {Mechanism.FSESSION_MULTI} if x86 and release >= (7, 2) else set()
     return mechanism in works
 
 
@@ -179,7 +180,11 @@ def test_a_jump_from_one_traced_function_to_another_leaves_the_stack_whole(
     jump = ("-a", "*bpf_map_area_alloc")
     entry = ("-e", "*_sys_bpf", "-a", "map_create", "-a", "array_map_alloc")
     by_trampolines = chain_of(trace(machine, "--attach=fentry", *json, *entry, *jump, *command))
-    assert by_trampolines[:2] == ["entry_SYSCALL_64_after_hwframe", "do_syscall_64"]
+    outermost = {
+        "x86_64": ["entry_SYSCALL_64_after_hwframe", "do_syscall_64"],
+        "arm64": ["el0t_64_sync", "el0t_64_sync_handler"],
+    }
+    assert by_trampolines[:2] == outermost[machine.arch.name]
     assert "array_map_alloc" in by_trampolines
     for mechanism in rungs_on(machine):
         if mechanism not in (Mechanism.FENTRY, Mechanism.KPROBE):

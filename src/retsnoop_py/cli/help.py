@@ -64,6 +64,7 @@ TOPICS: tuple[Topic, ...] = (
     ),
     Topic("explain", "why a BPF program was refused", "load.md", ("explain", "Reasons")),
     Topic("exit-status", "what the exit status means, and signals", "exit-status.md"),
+    Topic("architectures", "guests of another architecture (vm, --on)", "howto/architectures.md"),
     Topic("api", "the Python interface", "api.md"),
 )
 

@@ -35,7 +35,7 @@ app = typer.Typer(
     thrown away at the end: nothing it does can change a file here. It boots in a few seconds,
     without KVM too, needs no network and no root file system of its own, and its kernels come
     from Debian's mirror (or are given as a file). Needed: qemu-system-x86, busybox-static and,
-    for the small "cloud" kernels, virtiofsd.
+    for the small "cloud" kernels, virtiofsd; for kernels of arm64 qemu-system-arm.
     """,
 )
 
@@ -48,6 +48,7 @@ Output streams as it comes, standard output and standard error kept apart. Signa
 Examples:
   retsnoop-py vm run -- uname -r
   retsnoop-py vm run --kernel 6.1 -- .venv/bin/retsnoop-py -e '*_sys_bpf' -- ./loader
+  retsnoop-py vm run --kernel arm64/7.2 -- retsnoop-py doctor
   retsnoop-py vm run --kernel ~/linux/arch/x86/boot/bzImage --modules ~/mods -- make test
   retsnoop-py vm run --rw ./results -- sh -c 'dmesg > results/dmesg'
 
@@ -116,8 +117,8 @@ def run(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             metavar="NAME|PATH",
             help="A name that `vm list` knows, such as 5.10, 7.3, newest (the newest in sid), with "
-            "-full for the ordinary flavour instead of the small cloud one; or the path of a "
-            "bzImage.",
+            "-full for the ordinary flavour instead of the small cloud one, and with an architecture "
+            "before it: arm64/7.2; or the path of a bzImage, or of an arm64 Image.",
             autocompletion=_kernel_names,
         ),
     ] = "6.12",
@@ -206,6 +207,9 @@ def list_kernels() -> int:
         rows.append((name, ", ".join(spec.suites), size, release, spec.about))
     print("\n".join(_table(rows)))
     print("\nMost are also there as NAME-full, the ordinary flavour (larger, with more drivers).")
+    print(
+        "A guest of another architecture has programs of its own: retsnoop-py help architectures."
+    )
     print(f"Kernels of your own: {known.user_file()}")
     return 0
 

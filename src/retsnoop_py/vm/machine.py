@@ -23,6 +23,7 @@ from typing import Self, TypeVar
 from retsnoop_py import package
 from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.vm import kernels
+from retsnoop_py.vm.architecture import host
 from retsnoop_py.vm.boot import LANES, Host
 from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script
 from retsnoop_py.vm.errors import (
@@ -37,7 +38,7 @@ from retsnoop_py.vm.errors import (
 from retsnoop_py.vm.initrd import find_busybox
 from retsnoop_py.vm.kernels import Kernel, ensure, from_path, is_name, known, split
 from retsnoop_py.vm.qemu import find_qemu
-from retsnoop_py.vm.userland import PYTHON
+from retsnoop_py.vm.userland import PYTHON, Userland
 from retsnoop_py.vm.userland import ensure as ensure_userland
 
 BASE_ENV = {
@@ -81,9 +82,12 @@ class Machine:
         self._wanted = kernel or kernels.DEFAULT
         if arch is not None and isinstance(self._wanted, str):
             self._wanted = kernels.of_architecture(self._wanted, arch)
-        self._env: dict[str, str] = {}
         #: The words that start retsnoop-py in the guest.
         self.program = package.program()
+        #: What a guest of another architecture has for its files; None for one that has the host's.
+        self.userland: Userland | None = None
+        #: The guest's, once it is booted.
+        self.arch = host()
         self._debug = debug
         #: Set before entering: the guest is emulated, and while it has something to do its clock
         #: counts instructions. What it measures does not depend then on what else the host does.
@@ -167,7 +171,8 @@ class Machine:
         lane = self._lanes.pop()
         self._jobs += 1
         files = JobFiles(self._booted.jobs_fd, str(self._jobs))
-        script = job_script(argv, {**BASE_ENV, **self._env, **(env or {})}, cwd or Path.cwd())
+        own = self.userland.env if self.userland else {}
+        script = job_script(argv, {**BASE_ENV, **own, **(env or {})}, cwd or Path.cwd())
         files.write("script", script)
         if stdin is not None:
             files.write("stdin", stdin)
@@ -227,19 +232,18 @@ class Machine:
             if not self._debug:  # what the guest sees must not depend on the cache
                 kernel = replace(kernel, debug=None)
         find_qemu(kernel.arch)
-        self.release = kernel.release
-        userland = None
+        self.release, self.arch = kernel.release, kernel.arch
         if kernel.arch.is_foreign:
-            beside = [kernel.modules, kernel.debug, *self._extra_shares, Path.cwd()]
-            userland = ensure_userland(kernel.arch, [path for path in beside if path])
-            self._env, self.program = userland.env, [PYTHON, "-m", "retsnoop_py"]
+            beside = [kernel.modules, kernel.debug, Path.cwd()]
+            self.userland = ensure_userland(kernel.arch, [path for path in beside if path])
+            self.program = [PYTHON, "-m", "retsnoop_py"]
         self._lanes = []
-        host = self._host = Host(
+        booted = self._host = Host(
             self._memory, self._cpus, count_instructions=self.count_instructions
         )
-        host.launch(kernel, self._extra_shares, userland)
-        self._signals = host.channel("signals")
-        self._await_lanes(host, time.monotonic() + self.boot_timeout)
+        booted.launch(kernel, self._extra_shares, self.userland)
+        self._signals = booted.channel("signals")
+        self._await_lanes(booted, time.monotonic() + self.boot_timeout)
         self.boot_seconds = time.monotonic() - begin
 
     def _await_lanes(self, host: Host, deadline: float) -> None:

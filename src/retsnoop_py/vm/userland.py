@@ -7,8 +7,9 @@ is made once and kept::
 
     userlands/arm64-bookworm-KEY/     KEY stands for the packages by name and version
 
-This program itself is not in there. Its Python code is the host's own, so that an edit is seen,
-and only what is compiled is the other architecture's: in a checkout ``build.py`` makes that.
+This program itself is not in there. In a checkout its Python code is the host's own, so that an
+edit is seen, and only what is compiled is the other architecture's: ``build.py`` makes that. Where
+it is installed, it is taken from the wheel of the same version for the other architecture.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py import listener
-from retsnoop_py.errors import DataError, UnavailableError
+from retsnoop_py.errors import DataError, InputError, UnavailableError
 from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.debian import AptRoot, cache_root, locked, run_tool, undisturbed
 
@@ -102,17 +103,17 @@ def ensure(arch: Architecture, folders: Sequence[Path] = ()) -> Userland:
     missing, DataError for a package that cannot be unpacked.
     """
     root = _system(arch)
-    compiled = _compiled(arch, root)
+    program, library = _program(arch, root)
     shown = [each for each in sorted(Path("/").iterdir()) if each.name not in _OWN]
     shown = [each for each in shown if each.is_dir() and not each.is_symlink()]
     hidden = sorted(each for each in folders if set(each.parts[1:2]) & _OWN)
     layers: list[tuple[Path, tuple[Path, ...]]]
     layers = [(each, (each,)) for each in dict.fromkeys([*shown, *hidden])]
-    layers.append((_PACKAGE, (compiled, _PACKAGE)))
+    layers.append(program)
     programs = Path(sys.executable).parent
     if programs.parts[1] not in _OWN:
         layers.append((programs, (root / _PROGRAMS, programs)))
-    env = {"PYTHONPATH": f"{_PACKAGE.parent}:/{_LIBRARY}"}
+    env = {"PYTHONPATH": f"{library}:/{_LIBRARY}"}
     return Userland(root, tuple(layers), env)
 
 
@@ -274,14 +275,22 @@ def _compile_python(arch: Architecture, root: Path) -> None:
     run_tool([*argv, "-s", str(root), "-p", "/", *map(str, places)])
 
 
-# --- what is compiled of this program -------------------------------------------------------------
+# --- this program --------------------------------------------------------------------------------
+
+Layer = tuple[Path, tuple[Path, ...]]
 
 
-def _compiled(arch: Architecture, sysroot: Path) -> Path:
-    """The folder that lies over this package in the guest: extensions and BPF objects."""
+def _program(arch: Architecture, sysroot: Path) -> tuple[Layer, Path]:
+    """The layer with this package for ``arch``, and the folder that PYTHONPATH must name."""
     script = _PACKAGE.parents[1] / "build.py"
-    if not script.is_file():
-        raise UnavailableError(f"no wheel of retsnoop-py for {arch.name} here")
+    if script.is_file():
+        return (_PACKAGE, (_compiled(arch, script, sysroot), _PACKAGE)), _PACKAGE.parent
+    place = Path("/") / _LIBRARY.with_name("retsnoop-py-wheel")
+    return (place, (_unpacked_wheel(arch),)), place
+
+
+def _compiled(arch: Architecture, script: Path, sysroot: Path) -> Path:
+    """The folder with extensions and BPF objects, to lie over the package of this checkout."""
     patience = time.monotonic() + _PATIENCE_S
 
     def tick() -> None:
@@ -294,6 +303,46 @@ def _compiled(arch: Architecture, sysroot: Path) -> Path:
     done = run_tool([*argv, "--sysroot", str(sysroot)], tick=tick)
     if done.returncode:
         raise UnavailableError(
-            f"the extensions cannot be compiled for {arch.name}: {done.stderr.strip()}"
+            f"the extensions cannot be compiled for {arch.name}: {done.stderr.strip()}",
+            "python3 build.py deps installs the compiler",
         )
     return Path(done.stdout.strip())
+
+
+def _wheel(arch: Architecture) -> Path:
+    """The wheel of this version for ``arch``. Raises InputError or UnavailableError."""
+    version = importlib.metadata.version("retsnoop-py")
+    name = f"retsnoop_py-{version}-cp311-abi3-*_{arch.machine}.whl"
+    told = os.environ.get("RETSNOOP_WHEEL")
+    place = Path(told).expanduser() if told else Path("dist")
+    if told and not place.exists():
+        raise InputError(f"RETSNOOP_WHEEL={told}: no such file", "give the path of a wheel")
+    found = sorted(place.glob(name)) if place.is_dir() else [place]
+    if not found or not found[-1].match(name):
+        raise UnavailableError(
+            f"a guest of {arch.name} needs the wheel {name}, and {place} "
+            + ("has none" if place.is_dir() or not told else "is another one"),
+            "put it into dist/ here, or name it or its folder: RETSNOOP_WHEEL=PATH; "
+            "`make wheel` in a checkout makes those of all architectures",
+        )
+    return found[-1]
+
+
+def _unpacked_wheel(arch: Architecture) -> Path:
+    """The folder in the cache with what is in the wheel."""
+    wheel = _wheel(arch)
+    key = hashlib.sha256(wheel.read_bytes()).hexdigest()[:12]
+    home = cache_root() / "userlands"
+    folder = home / f"{arch.name}-wheel-{key}"
+    with locked(home / f".{arch.name}.lock"):
+        if not folder.is_dir():
+            staging = home / f".{folder.name}.new"
+            shutil.rmtree(staging, ignore_errors=True)
+            try:
+                with zipfile.ZipFile(wheel) as archive:
+                    archive.extractall(staging)
+            except zipfile.BadZipFile as error:
+                shutil.rmtree(staging, ignore_errors=True)
+                raise DataError(f"{wheel} is damaged: {error}", "fetch it again") from None
+            staging.rename(folder)
+    return folder
