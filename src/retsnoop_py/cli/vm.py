@@ -117,8 +117,8 @@ def run(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             metavar="NAME|PATH",
             help="A name that `vm list` knows, such as 5.10, 7.3, newest (the newest in sid), with "
-            "-full for the ordinary flavour instead of the small cloud one, and with an architecture "
-            "before it: arm64/7.2; or the path of a bzImage, or of an arm64 Image.",
+            "-full for the ordinary flavour instead of the small cloud one, and with an "
+            "architecture before it: arm64/7.2; or the path of a bzImage, or of an arm64 Image.",
             autocompletion=_kernel_names,
         ),
     ] = "6.12",
