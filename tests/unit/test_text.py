@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import io
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -78,6 +80,23 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     assert Palette.of(Terminal()) == Palette()
+
+
+def test_places_are_links_where_the_source_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a tree/fs").mkdir(parents=True)
+    (tmp_path / "a tree/fs/open.c").touch()
+    (tmp_path / "secret.c").touch()
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    palette = Palette.of(Terminal()).linking(tmp_path / "a tree")
+    url = f"file://{os.uname().nodename}{tmp_path}/a%20tree/fs/open.c"
+    link = f"\x1b]8;;{url}\x1b\\fs/open.c:12\x1b]8;;\x1b\\"
+    assert palette.place("(fs/open.c:12)") == paint(f"({link})", palette.source)
+    for other in ("fs/missing.c:1", "../secret.c:1", f"{tmp_path}/secret.c:1", "vfs_open+0x12"):
+        assert palette.place(other) == paint(other, palette.source)
+    assert Palette.of(io.StringIO()).linking(tmp_path) == Palette()
 
 
 def test_blanks_and_plain_text_are_not_painted() -> None:

@@ -113,8 +113,12 @@ def run(asked: WhyRequest) -> int:
     else:
         from retsnoop_py.render.palette import Palette
         from retsnoop_py.render.why import WhyPage
+        from retsnoop_py.symbolize.paths import SourceTree
+        from retsnoop_py.terminal import terminal_width
 
-        for line in WhyPage(Palette.of(sys.stdout), verbose=asked.verbose > 0).lines(found):
+        tree = SourceTree(asked.what.source, found.kernel).root
+        palette, width = Palette.of(sys.stdout).linking(tree), terminal_width(sys.stdout)
+        for line in WhyPage(palette, verbose=asked.verbose > 0, width=width).lines(found):
             print(line)
     return found.exit_status or 0
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.address_format import source_chain
-from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.palette import Palette
 from retsnoop_py.render.result import encode_result
 from retsnoop_py.session.paths import Place, operand_value
 from retsnoop_py.session.report import PathView
@@ -27,30 +27,37 @@ from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.paths import SourceTree
 from retsnoop_py.text import display_width, pad, printable
 
-__all__ = ["OriginRows", "encode_origin", "origin_lines"]
+__all__ = ["OriginRows", "encode_origin", "origin_lines", "wrapped"]
 
 _NO_SOURCE = SourceTree(None)
 #: Longer cycles of a loop are not looked for, in rows.
 _MAX_CYCLE = 16
+#: Between a condition and its values.
+_GAP = "   "
 _SMALL = 10_000
 
 
 class OriginRows:
-    """Writes what is below a call; ``functions`` by their ids."""
+    """Writes what is below a call; ``functions`` by their ids; ``width`` columns, 0: any number."""
 
     def __init__(
-        self, functions: Sequence[Function], palette: Palette, source: SourceTree = _NO_SOURCE
+        self,
+        functions: Sequence[Function],
+        palette: Palette,
+        source: SourceTree = _NO_SOURCE,
+        width: int = 0,
     ) -> None:
         self._functions = functions
         self._palette = palette
         self._source = source
+        self._width = width
 
     def below(self, view: PathView | None, indent: int) -> list[str]:
         """The rows about where a result was made; none where nothing is known of it."""
         if view is None:
             return []
         short = view._replace(origin=view.origin._replace(blocks=()))
-        return list(origin_lines(self._encode(short), indent, self._palette))
+        return list(origin_lines(self._encode(short), indent, self._palette, self._width))
 
     def way(self, view: PathView | None, indent: int, mark: str) -> list[str]:
         """The rows of the way itself: a source line each, repetitions folded."""
@@ -67,7 +74,7 @@ class OriginRows:
             lines.append(f"{before}... {origin.earlier} blocks before ...")
         for text, times in fold(rows):
             again = f"  (x{times})" if times > 1 else ""
-            lines.append(f"{before}{mark} {paint(text, self._palette.source)}{again}")
+            lines.append(f"{before}{mark} {self._palette.place(text)}{again}")
         return lines
 
     def _encode(self, view: PathView) -> to.Origin:
@@ -77,8 +84,13 @@ class OriginRows:
         return encode_origin(view, named, result, SymbolizeMode.INLINES, self._source)
 
 
-def origin_lines(origin: to.Origin, indent: int, palette: Palette) -> Iterator[str]:
-    """Where the result was made, and what decided it, with the lines of the source below each."""
+def origin_lines(
+    origin: to.Origin, indent: int, palette: Palette, columns: int = 0
+) -> Iterator[str]:
+    """Where the result was made, and what decided it, with the lines of the source below each.
+
+    In so many ``columns``, if that can be; 0: each is a line.
+    """
     rows: list[tuple[str, str, to.CodePlace | None]] = []
     if origin.returned is not None:
         place = origin.returned
@@ -91,9 +103,31 @@ def origin_lines(origin: to.Origin, indent: int, palette: Palette) -> Iterator[s
     width = max((display_width(where) for where, _, _ in rows), default=0)
     before = " " * indent
     for where, text, at in rows:
-        yield f"{before}{paint(pad(where, width), palette.source)}   {text}".rstrip()
+        if columns and indent + width + len(_GAP) + display_width(text) > columns:
+            yield f"{before}{palette.place(where)}"
+            for part in text.split(_GAP):
+                yield from wrapped(part, indent + 4, columns)
+        else:
+            yield f"{before}{palette.place(pad(where, width))}{_GAP}{text}".rstrip()
         if at is not None and at.text is not None:
             yield f"{before}{at.line:>8} | {printable(at.text.strip())}"
+
+
+def wrapped(text: str, indent: int, columns: int) -> list[str]:
+    """``text``, which is plain, as lines of so many ``columns``; 0: as one."""
+    from textwrap import wrap
+
+    before = " " * indent
+    if not columns:
+        return [before + text]
+    return wrap(
+        text,
+        max(columns, indent + 20),
+        initial_indent=before,
+        subsequent_indent=before,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def place_text(place: to.CodePlace, function: str) -> str:
@@ -158,7 +192,7 @@ def _because(decided: to.Decision) -> str:
         jumped = {True: ", which jumped", False: ", which did not jump", None: ""}
         text = f"`{decided.place.instruction}`{jumped[decided.taken]}"
     values = ", ".join(_values(decided.operands))
-    return printable(f"because {text}" + (f"   {values}" if values else ""))
+    return printable(f"because {text}" + (f"{_GAP}{values}" if values else ""))
 
 
 def _values(operands: Sequence[to.ConditionOperand]) -> Iterator[str]:

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Colour, for terminals only, and the signs that text is drawn with."""
+"""Colour and links, for terminals only, and the signs that text is drawn with."""
 
 from __future__ import annotations
 
 import os
+import posixpath
+import re
+from pathlib import Path
 from typing import TextIO
+from urllib.parse import quote
 
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
+
+_PLACE = re.compile(r"([\w./+-]+\.\w+):\d+")
 
 
 class Palette(Value):
@@ -18,6 +24,8 @@ class Palette(Value):
     warning: str = ""
     good: str = ""
     name: str = ""
+    #: The kernel's source, to whose files places are linked; none: they are not.
+    tree: Path | None = None
 
     @classmethod
     def of(cls, out: TextIO) -> Palette:
@@ -28,6 +36,28 @@ class Palette(Value):
         if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not out.isatty():
             return cls()
         return cls(error="31", mark="33", source="2", warning="1;33", good="32", name="1")
+
+    def linking(self, tree: Path | None) -> Palette:
+        """The same with links to the files below ``tree``, where there is colour at all."""
+        return replace(self, tree=tree.absolute()) if tree and self != Palette() else self
+
+    def place(self, text: str) -> str:
+        """Places in the source, ``fs/namespace.c:2757``, in their colour and linked to the files.
+
+        A link is an escape sequence (OSC 8) that terminals without links leave out:
+        https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda
+        """
+        if self.tree is not None:
+            text = _PLACE.sub(self._link, text)
+        return paint(text, self.source)
+
+    def _link(self, place: re.Match[str]) -> str:
+        name = posixpath.normpath(place[1])
+        assert self.tree is not None
+        if name.startswith(("/", "../")) or not (self.tree / name).is_file():
+            return place[0]
+        url = f"file://{os.uname().nodename}{quote(str(self.tree / name))}"
+        return f"\x1b]8;;{url}\x1b\\{place[0]}\x1b]8;;\x1b\\"
 
 
 def paint(text: str, code: str) -> str:

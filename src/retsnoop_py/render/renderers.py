@@ -24,7 +24,8 @@ from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.stream_header import Clock, StreamHeader
 from retsnoop_py.settings import BpfSettings, OutputFormat, Settings, SymbolizeMode
-from retsnoop_py.terminal import takes_more
+from retsnoop_py.symbolize.paths import SourceTree
+from retsnoop_py.terminal import takes_more, terminal_width
 from retsnoop_py.text import printable
 
 if TYPE_CHECKING:
@@ -111,12 +112,14 @@ def _text_renderer(header: StreamHeader, settings: Settings, out: TextIO | None)
     from retsnoop_py.render.stack import BranchSection, StackSection, UserStackSection
 
     views = settings.views
-    palette = Palette.of(out) if out is not None else Palette()
+    source = SourceTree(settings.source, header.release)
+    palette = Palette.of(out).linking(source.root) if out is not None else Palette()
     glyphs = Glyphs.of(out, ascii_only=views.ascii)
     mode = header.symbolize if settings.symbolize is SymbolizeMode.AUTO else settings.symbolize
     sections: list[Section] = []
     arguments = _arguments(header, settings, glyphs)
-    origins = _origins(header, settings, palette)
+    width = terminal_width(out) if out is not None else 0
+    origins = _origins(header, palette, source, width)
     if views.call_trace:
         from retsnoop_py.render.calls import CallsSection
 
@@ -131,13 +134,14 @@ def _text_renderer(header: StreamHeader, settings: Settings, out: TextIO | None)
     return BlockRenderer(sections, header.bpf, clock, palette)
 
 
-def _origins(header: StreamHeader, settings: Settings, palette: Palette) -> OriginRows | None:
+def _origins(
+    header: StreamHeader, palette: Palette, source: SourceTree, width: int
+) -> OriginRows | None:
     if not header.paths:
         return None
     from retsnoop_py.render.origin import OriginRows
-    from retsnoop_py.symbolize.paths import SourceTree
 
-    return OriginRows(header.functions, palette, SourceTree(settings.source, header.release))
+    return OriginRows(header.functions, palette, source, width)
 
 
 def _arguments(header: StreamHeader, settings: Settings, glyphs: Glyphs) -> ArgumentRows | None:

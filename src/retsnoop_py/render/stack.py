@@ -111,7 +111,7 @@ class _StackTable:
         symbol = pad(row.symbol, self._symbol).replace("%", "%%")
         line = (
             f"{paint(row.marks, self._palette.mark)} {time} {told}"
-            f"  {symbol}  {paint(source, self._palette.source).replace('%', '%%')}"
+            f"  {symbol}  {self._palette.place(source).replace('%', '%%')}"
         )
         return line if self._padded else line.rstrip()
 
@@ -263,7 +263,7 @@ class UserStackSection:
             yield symbol, source, ""
 
     def _line(self, row: tuple[str, str, str], symbol: int, source: int) -> str:
-        painted = paint(row[1], self._palette.source) + " " * (source - display_width(row[1]))
+        painted = self._palette.place(row[1]) + " " * (source - display_width(row[1]))
         gap = "  " if source else ""
         return f"{_INDENT}{pad(row[0], symbol)}  {painted}{gap}{row[2]}".rstrip()
 
@@ -323,7 +323,7 @@ class BranchSection:
             ).rstrip()
 
     def _source(self, text: str, width: int) -> str:
-        return paint(text, self._palette.source) + " " * max(width - display_width(text), 0)
+        return self._palette.place(text) + " " * max(width - display_width(text), 0)
 
 
 def _levels(place: AddressText) -> list[tuple[str, str]]:

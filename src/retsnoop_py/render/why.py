@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from retsnoop_py.render import json_types as to
-from retsnoop_py.render.origin import origin_lines
+from retsnoop_py.render.origin import origin_lines, wrapped
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.why_types import ExplainedCall, FailedCall, FailingChainCall, Why
 from retsnoop_py.text import counted, display_width, pad, printable
@@ -30,11 +30,15 @@ _ARGUMENTS = 72
 
 
 class WhyPage:
-    """Writes the page; ``verbose`` also lists what programs try in their ordinary work."""
+    """Writes the page; ``verbose`` also lists what programs try in their ordinary work.
 
-    def __init__(self, palette: Palette, *, verbose: bool = False) -> None:
+    ``width``: how many columns its lines are to take, where that can be; 0: any number.
+    """
+
+    def __init__(self, palette: Palette, *, verbose: bool = False, width: int = 0) -> None:
         self._palette = palette
         self._verbose = verbose
+        self._width = width
 
     def lines(self, found: Why) -> Iterator[str]:
         """The lines of the page; none ends in blanks."""
@@ -52,17 +56,23 @@ class WhyPage:
         place = ""
         if call.user is not None:
             place = printable(f", at {call.user.file}:{call.user.line} ({call.user.function})")
-        name = paint(f"{call.syscall}({_arguments(call.arguments)})", palette.name)
-        yield f"{name} returned {paint(call.error, palette.error)} to {who}{place}"
+        name = f"{call.syscall}({_arguments(call.arguments)})"
+        wide = display_width(f"{name} returned {call.error} to {who}{place}")
+        between = "\n    " if 0 < self._width < wide else " "
+        place = place and place[:1] + between + place[2:]
+        error = paint(call.error, palette.error)
+        page = f"{paint(name, palette.name)}{between}returned {error} to {who}{place}"
+        yield from page.split("\n")
         yield ""
         yield from self._chain(call)
         if call.said:
             yield ""
             for message in call.said:
-                yield printable(f"    the kernel said: {message.text}")
+                yield from wrapped(printable(f"the kernel said: {message.text}"), 4, self._width)
         if call.origin is None and call.unknown:
             yield ""
-            yield printable(f"    which condition it was is not known: {call.unknown}")
+            unknown = printable(f"which condition it was is not known: {call.unknown}")
+            yield from wrapped(unknown, 4, self._width)
 
     def _chain(self, call: ExplainedCall) -> Iterator[str]:
         width = max((display_width(one.function.name) for one in call.chain), default=0)
@@ -74,10 +84,10 @@ class WhyPage:
             result = "" if one.result is None or call.origin else f"   returned {one.result.text}"
             yield f"  {mark} {printable(one.function.name)}{result}"
         if call.origin is not None:
-            yield from origin_lines(call.origin, 8, self._palette)
+            yield from origin_lines(call.origin, 8, self._palette, self._width)
         for inner in call.tested:
             yield f"    {printable(inner.function.name)}"
-            yield from origin_lines(inner, 8, self._palette)
+            yield from origin_lines(inner, 8, self._palette, self._width)
 
     def _place_of(self, call: FailingChainCall) -> str:
         frame = call.frame
@@ -85,7 +95,7 @@ class WhyPage:
             return ""
         if frame.source and frame.source[0].file:
             inner = frame.source[0]
-            return paint(printable(f"{inner.file}:{inner.line}"), self._palette.source)
+            return self._palette.place(printable(f"{inner.file}:{inner.line}"))
         return paint(f"+{frame.offset:#x}", self._palette.source)
 
     def _failures(self, found: Why) -> Iterator[str]:
@@ -103,7 +113,8 @@ class WhyPage:
             more = ", ..." if len(hidden) > 6 else ""
             yield ""
             calls = counted(number, "more call")
-            yield f"{calls} failed as in ordinary work ({kinds}{more}); -v lists them"
+            told = f"{calls} failed as in ordinary work ({kinds}{more}); -v lists them"
+            yield from wrapped(told, 0, self._width)
 
     def _table(self, rows: Sequence[FailedCall]) -> Iterator[str]:
         name = max(display_width(one.syscall) for one in rows)

@@ -126,9 +126,9 @@ class SourceTree:
     """
 
     def __init__(self, root: Path | None, release: str = "") -> None:
-        self._root = root
+        self.root = root
         if root is None and release:
-            self._root = Path(_INSTALLED.format(release=release))
+            self.root = Path(_INSTALLED.format(release=release))
         self._files: dict[str, list[str]] = {}
 
     def line(self, file: str, number: int) -> str | None:
@@ -136,7 +136,7 @@ class SourceTree:
 
         None where the tree does not have it.
         """
-        if self._root is None or number < 1:
+        if self.root is None or number < 1:
             return None
         lines = self._files.get(file)
         if lines is None:
@@ -146,11 +146,11 @@ class SourceTree:
         return lines[number - 1] if number <= len(lines) else None
 
     def _read(self, file: str) -> list[str]:
-        assert self._root is not None
+        assert self.root is not None
         name = posixpath.normpath(file)
         if name.startswith(("/", "../")):  # a recording says so; it has no business elsewhere
             return []
-        path = self._root / name
+        path = self.root / name
         try:
             if not path.is_file() or path.stat().st_size > _MAX_BYTES:
                 return []
@@ -164,7 +164,7 @@ class SourceTree:
         By its Makefile; a release whose third number is 0, as Ubuntu's are, tells only two.
         """
         try:
-            found = dict(_VERSION.findall((self._root or Path()).joinpath("Makefile").read_text()))
+            found = dict(_VERSION.findall((self.root or Path()).joinpath("Makefile").read_text()))
         except OSError:
             return None
         own = [found.get(name, "0") for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
@@ -173,6 +173,6 @@ class SourceTree:
         if own[:length] == theirs[:length]:
             return None
         return (
-            f"the source in {self._root} is of Linux {'.'.join(own)}, the kernel is {release}: "
+            f"the source in {self.root} is of Linux {'.'.join(own)}, the kernel is {release}: "
             "lines may be other ones"
         )

@@ -70,6 +70,22 @@ def test_the_call_the_chain_and_the_condition() -> None:
     ]
 
 
+def test_what_does_not_fit_the_window_goes_on_below() -> None:
+    found = Why(VERSION, "6.12", "x86_64", 2, ("./loader",), 1, explained=CALL)
+    assert list(WhyPage(Palette(), width=72).lines(found)) == [
+        "bpf(BPF_MAP_CREATE, ...)",
+        "    returned EINVAL to loader (PID 4711),",
+        "    at loader.c:88 (create_maps)",
+        "",
+        "    map_create              kernel/bpf/syscall.c:1269",
+        "  ! array_map_alloc_check",
+        "        kernel/bpf/arraymap.c:63:10   returned -EINVAL",
+        "        kernel/bpf/arraymap.c:58:29",
+        "            because attr->key_size != 4",
+        "            attr->key_size = 8",
+    ]
+
+
 def test_what_the_condition_tested_is_below_it() -> None:
     decided = to.Decision(to.CodePlace("0x7", 7, ""), "attr->deadline < attr->runtime", True)
     result = to.Result("0x0", "false", 0)
