@@ -9,7 +9,7 @@ C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man site wheel test-wheel deb test-deb lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man site wheel test-wheel deb test-deb release test-release lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -69,6 +69,12 @@ deb: wheel ## packages for Debian 12, 13 and sid, amd64 and arm64: dist/
 
 test-deb: deb ## the packages in Debian 12, 13 and sid, and in a guest: make test-deb KERNEL=6.12
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_deb.py
+
+release: build ## all that is handed out, with sums, an SBOM and notes: dist/
+	@$(BIN)/python -m release.assemble --tag "$(TAG)"
+
+test-release: release ## the same bytes again from another directory, and what the SBOM says
+	@$(BIN)/pytest -q tests/release/test_assemble.py
 
 lint: build ## ruff, mypy --strict, import contracts, clang-format; BPF for x86_64 and arm64
 	@$(BIN)/ruff check .

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import build
 import pytest
-from release import deb, libraries, wheel
+import yaml
+from release import assemble, deb, libraries, sbom, wheel
 
 
 def test_each_source_is_pinned_by_one_sum_and_has_a_licence() -> None:
@@ -98,3 +99,68 @@ def test_zsh_gets_its_completion_as_the_body_of_a_function() -> None:
     assert told["zsh"].startswith("#compdef retsnoop-py\n")
     assert told["zsh"].endswith('}\n\n_retsnoop_py_completion "$@"\n')
     assert all("_RETSNOOP_PY_COMPLETE=complete_" in text for text in told.values())
+
+
+CHANGELOG = "# Changes\n\nText.\n\n## Unreleased\n- New.\n\n## 0.1.0, 2026-11-20\n- First.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "tag", "expected"),
+    [
+        (CHANGELOG, None, "# retsnoop-py after 0.1.0, not released\n\n- New.\n"),
+        (CHANGELOG.replace("- New.\n", ""), None, "# retsnoop-py 0.1.0, 2026-11-20\n\n- First.\n"),
+        (
+            CHANGELOG.replace("- New.\n", ""),
+            "v0.1.0",
+            "# retsnoop-py 0.1.0, 2026-11-20\n\n- First.\n",
+        ),
+    ],
+)
+def test_notes_are_what_the_changelog_says_of_the_version(
+    text: str, tag: str | None, expected: str
+) -> None:
+    assert assemble.notes(text, "0.1.0", tag) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "tag", "problem"),
+    [
+        ("0.1.0", "v0.1.0", "has changes under Unreleased; put them under ## 0.1.0"),
+        ("0.1.0", "v0.2.0", "the tag is v0.2.0, but the version is 0.1.0"),
+        ("0.2.0", "v0.2.0", "has no section of 0.2.0"),
+    ],
+)
+def test_a_tag_that_is_not_of_what_the_changelog_says_is_refused(
+    number: str, tag: str, problem: str
+) -> None:
+    with pytest.raises(build.BuildError, match=problem):
+        assemble.notes(CHANGELOG, number, tag)
+
+
+def test_pinned_modules_have_versions_sums_and_terms() -> None:
+    found = sbom.bundled(deb.BUNDLED.read_text())
+    assert {one.name for one in found} == set(sbom._TERMS)
+    assert all(one.sums and one.version[0].isdigit() for one in found)
+
+
+def test_the_workflow_calls_targets_and_files_there_are() -> None:
+    told = yaml.safe_load((build.ROOT / ".github/workflows/release.yml").read_text())
+    steps = [step for job in told["jobs"].values() for step in job["steps"]]
+    commands = "\n".join(step["run"] for step in steps if "run" in step)
+    targets = set(re.findall(r"^([a-z-]+):", (build.ROOT / "Makefile").read_text(), re.MULTILINE))
+    called = {
+        word
+        for line in re.findall(r"^make (.+)$", commands, re.MULTILINE)
+        for word in line.split()
+        if "=" not in word
+    }
+    assert called == {"release", "test-wheel", "test-deb"}
+    assert called <= targets
+    folders = told["jobs"]["build"]["strategy"]["matrix"]["folder"]
+    assert f"diff -r {' '.join(folders)}" in commands
+    assert assemble.NOTES in commands
+    # what may write has no step that runs the project's code
+    assert "permissions" not in told["jobs"]["build"]
+    assert not re.search(
+        "make|python", "".join(s.get("run", "") for s in told["jobs"]["publish"]["steps"])
+    )

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``make release``: all that is handed out, with sums, an SBOM and notes, in dist/.
+
+Two runs on the same commit give the same bytes, wherever the checkout is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import build
+
+from release import deb, wheel
+from release.sbom import document
+from release.wheel import DIST, MACHINES, environment, version, wheel_name, write_sums
+
+__all__ = ["main", "notes"]
+
+NOTES = "RELEASE-NOTES.md"
+
+
+def notes(changelog: str, number: str, tag: str | None) -> str:
+    """What CHANGELOG.md (its text) says of version ``number``, or of what comes after it.
+
+    With ``tag`` it is a release: raises BuildError unless the tag is that of the version, and
+    nothing is left without a version.
+    """
+    _, *found = re.split(r"^## (.+)\n", changelog, flags=re.MULTILINE)
+    sections = {title: text.strip() for title, text in zip(found[::2], found[1::2], strict=True)}
+    pending = sections.get("Unreleased", "")
+    title = next((one for one in sections if one.partition(",")[0] == number), None)
+    if tag is None and pending:
+        return f"# retsnoop-py after {number}, not released\n\n{pending}\n"
+    if title is None:
+        raise build.BuildError(f"CHANGELOG.md has no section of {number}; write one: ## {number}")
+    if tag is not None and tag != f"v{number}":
+        raise build.BuildError(
+            f"the tag is {tag}, but the version is {number}; set __version__ in "
+            "src/retsnoop_py/__init__.py, or tag another commit"
+        )
+    if tag is not None and pending:
+        raise build.BuildError(
+            f"CHANGELOG.md has changes under Unreleased; put them under ## {number}"
+        )
+    return f"# retsnoop-py {title}\n\n{sections[title]}\n"
+
+
+def _make(what: Callable[[Sequence[str]], int]) -> None:
+    if what([]):
+        raise build.BuildError("nothing is released")  # it has said why
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make everything; 0, or 1 after one clear message."""
+    parser = argparse.ArgumentParser(prog="make release", description=main.__doc__)
+    parser.add_argument("--tag", help="the tag it is released under: v and the version")
+    options = parser.parse_args(argv)
+    os.umask(0o022)  # modes are part of the bytes
+    try:
+        # said before an hour of work
+        told = notes((build.ROOT / "CHANGELOG.md").read_text(), version(), options.tag or None)
+        shutil.rmtree(DIST, ignore_errors=True)
+        _make(wheel.main)
+        _make(deb.main)
+        files = _files()
+        (DIST / NOTES).write_text(told)
+        epoch = int(environment()["SOURCE_DATE_EPOCH"])
+        inventory = DIST / f"retsnoop-py-{version()}.cdx.json"
+        inventory.write_text(document(files, epoch))
+        build.say("sbom", f"dist/{inventory.name}")
+        write_sums([*files, inventory, DIST / NOTES])
+        build.say("release", f"{len(files)} files, {NOTES} and SHA256SUMS in dist/")
+    except build.BuildError as error:
+        print(f"release: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _files() -> list[Path]:
+    """What is handed out of this version. Raises BuildError where something is missing."""
+    names = [f"retsnoop_py-{version()}.tar.gz"]
+    names += [of(machine) for machine in MACHINES for of in (wheel_name, deb.deb_name)]
+    missing = [name for name in names if not (DIST / name).is_file()]
+    if missing:
+        raise build.BuildError(f"dist/ lacks {' '.join(missing)}")
+    return sorted(DIST / name for name in names)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is inside of what is handed out, as a CycloneDX document.
+
+One document for the release: each of its files is a component with its sum, and depends on what is
+inside of it. The sources of the C libraries are those of :mod:`release.libraries`, the modules that
+a Debian package brings along those of ``bundled.txt``.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import NAMESPACE_URL, uuid5
+
+import build
+
+from release.deb import BUNDLED
+from release.libraries import SOURCES, Source
+from release.wheel import version
+
+if TYPE_CHECKING:
+    from cyclonedx.model.bom import Bom
+    from cyclonedx.model.component import Component
+
+__all__ = ["Pinned", "bundled", "document"]
+
+#: What PyPI says of the modules in bundled.txt; typer has a copy of click in it.
+_TERMS = {
+    "annotated-doc": "MIT",
+    "capstone": "BSD-3-Clause",
+    "msgspec": "BSD-3-Clause",
+    "typer": "MIT AND BSD-3-Clause",
+}
+
+
+class Pinned(NamedTuple):
+    """A module of PyPI in one version, and the SHA-256 of its wheels."""
+
+    name: str
+    version: str
+    sums: tuple[str, ...]
+
+
+def bundled(text: str) -> list[Pinned]:
+    """What a requirements file with sums names."""
+    _, *found = re.split(r"^([\w-]+)==(\S+)", text, flags=re.MULTILINE)
+    return [
+        Pinned(name, number, tuple(re.findall("--hash=sha256:([0-9a-f]{64})", rest)))
+        for name, number, rest in zip(found[::3], found[1::3], found[2::3], strict=True)
+    ]
+
+
+def _library(one: Source) -> Component:
+    from cyclonedx.model import HashAlgorithm, HashType, Property
+    from cyclonedx.model.component import Component, ComponentType
+    from cyclonedx.model.license import LicenseExpression
+    from packageurl import PackageURL
+
+    purl = PackageURL("deb", "debian", one.package, one.version, {"arch": "source"})
+    return Component(
+        name=one.package,
+        version=one.version,
+        type=ComponentType.LIBRARY,
+        bom_ref=f"source:{one.package}",
+        purl=purl,
+        licenses=[LicenseExpression(one.licence)],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=one.sha256)],
+        properties=[
+            Property(name="retsnoop-py:source", value=one.tarball),
+            Property(name="retsnoop-py:suite", value=build.SOURCE_SUITE),
+            Property(name="retsnoop-py:linked", value="static"),
+        ],
+    )
+
+
+def _module(one: Pinned) -> Component:
+    from cyclonedx.model import Property
+    from cyclonedx.model.component import Component, ComponentType
+    from cyclonedx.model.license import LicenseExpression
+    from packageurl import PackageURL
+
+    # one wheel for each machine and Python: a component has one sum of a kind only
+    return Component(
+        name=one.name,
+        version=one.version,
+        type=ComponentType.LIBRARY,
+        bom_ref=f"pypi:{one.name}",
+        purl=PackageURL("pypi", None, one.name, one.version),
+        licenses=[LicenseExpression(_TERMS[one.name])],
+        properties=[Property(name="retsnoop-py:wheel-sha256", value=each) for each in one.sums],
+    )
+
+
+def _needed() -> Iterator[Component]:
+    """What pip fetches for a wheel, in a version of its own choice."""
+    from cyclonedx.model import Property
+    from cyclonedx.model.component import Component, ComponentType
+    from packageurl import PackageURL
+
+    told = tomllib.loads((build.ROOT / "pyproject.toml").read_text())["project"]
+    for wanted in told["dependencies"]:
+        name, span = re.match(r"([\w-]+)(.*)", wanted).groups()  # type: ignore[union-attr]
+        yield Component(
+            name=name,
+            type=ComponentType.LIBRARY,
+            bom_ref=f"needed:{name}",
+            purl=PackageURL("pypi", None, name),
+            properties=[
+                Property(name="retsnoop-py:versions", value=span),
+                Property(name="retsnoop-py:linked", value="installed beside it"),
+            ],
+        )
+
+
+def _file(path: Path) -> Component:
+    from cyclonedx.model import HashAlgorithm, HashType
+    from cyclonedx.model.component import Component, ComponentType
+
+    return Component(
+        name=path.name,
+        version=version(),
+        type=ComponentType.FILE,
+        bom_ref=f"file:{path.name}",
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=build.sha256(path))],
+    )
+
+
+def document(files: Sequence[Path], epoch: int) -> str:
+    """The document for the release that ``files`` are, made at ``epoch``, as JSON.
+
+    Raises BuildError where it is not as CycloneDX 1.6 has it.
+    """
+    from cyclonedx.output import make_outputter
+    from cyclonedx.schema import OutputFormat, SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    bom = _bom(files, epoch)
+    text: str = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(
+        indent=2
+    )
+    wrong = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    if wrong is not None:
+        raise build.BuildError(f"the SBOM is not valid CycloneDX: {wrong}")
+    return f"{text}\n"
+
+
+def _bom(files: Sequence[Path], epoch: int) -> Bom:
+    from cyclonedx.model.bom import Bom, BomMetaData
+    from cyclonedx.model.component import Component, ComponentType
+    from cyclonedx.model.license import LicenseExpression
+    from packageurl import PackageURL
+
+    whole = Component(
+        name="retsnoop-py",
+        version=version(),
+        type=ComponentType.APPLICATION,
+        bom_ref="retsnoop-py",
+        purl=PackageURL("pypi", None, "retsnoop-py", version()),
+        licenses=[LicenseExpression("BSD-2-Clause")],
+    )
+    sources = [_library(one) for one in SOURCES.values()]
+    modules = [_module(one) for one in bundled(BUNDLED.read_text())]
+    needed = list(_needed())
+    handed_out = [_file(path) for path in files]
+    sums = "".join(build.sha256(path) for path in files)
+    bom = Bom(
+        # the same release has the same number
+        serial_number=uuid5(NAMESPACE_URL, f"retsnoop-py {version()} {sums}"),
+        metadata=BomMetaData(component=whole, timestamp=datetime.fromtimestamp(epoch, UTC)),
+        components=[*sources, *modules, *needed, *handed_out],
+    )
+    bom.register_dependency(whole, handed_out)
+    for one in handed_out:
+        bom.register_dependency(one, _inside(one.name, sources, modules, needed))
+    return bom
+
+
+def _inside(
+    name: str,
+    sources: Sequence[Component],
+    modules: Sequence[Component],
+    needed: Iterable[Component],
+) -> list[Component]:
+    """Of what there is, what the file ``name`` has in it or fetches."""
+    if name.endswith(".whl"):
+        return [*sources, *needed]
+    if name.endswith(".deb"):
+        return [*sources, *modules]
+    if name.endswith(".tar.gz"):  # has libbpf's source
+        return [*(one for one in sources if one.name == "libbpf"), *needed]
+    raise build.BuildError(f"what is inside of {name}? release/sbom.py does not know")
