@@ -7,8 +7,11 @@ import errno
 import json
 import re
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from tests.live.support import (
     FEW,
     PROGRAMS,
@@ -212,3 +215,114 @@ def test_what_a_container_lacks_is_told(machine: Machine) -> None:
     lacking = ("pid_namespace", "cap_bpf", "cap_perfmon", "cap_syslog", "kallsyms", "tracefs")
     assert [checks[key]["answer"] for key in lacking] == ["no"] * len(lacking)
     assert f"-v {TRACEFS}:{TRACEFS}" in checks["tracefs"]["next_step"]
+
+
+DAEMONSET = Path(__file__).parents[2] / "deploy" / "daemonset.yaml"
+#: Keys of the manifest that this test makes something of. Others would be passed over.
+POD = {"hostPID", "containers", "volumes"}
+#: What a kubelet does with the rest has no counterpart in a container's bundle.
+OF_KUBELET = {
+    *("automountServiceAccountToken", "terminationGracePeriodSeconds", "nodeSelector"),
+    "tolerations",
+}
+CONTAINER = {"name", "image", "command", "env", "resources", "securityContext", "volumeMounts"}
+SECURITY = {
+    *("runAsUser", "privileged", "allowPrivilegeEscalation", "readOnlyRootFilesystem"),
+    *("capabilities", "seccompProfile"),
+}
+
+
+def bundle_of(manifest: Path, config: Path, node: str) -> tuple[dict[str, Any], list[str]]:
+    """A DaemonSet's container as a runtime's config.json, and the node's folders it wants made.
+
+    ``config`` is where the files of its ConfigMap lie. The seccomp profile is the runtime's own,
+    which only containerd and CRI-O bring along: none is applied.
+    """
+    documents = {one["kind"]: one for one in yaml.safe_load_all(manifest.read_text())}
+    pod = documents["DaemonSet"]["spec"]["template"]["spec"]
+    assert set(pod) == POD | OF_KUBELET
+    (container,) = pod["containers"]
+    assert set(container) == CONTAINER
+    security = container["securityContext"]
+    assert set(security) == SECURITY
+    assert not security["privileged"]
+    assert security["capabilities"]["drop"] == ["ALL"]
+    held = [f"CAP_{name}" for name in security["capabilities"]["add"]]
+    folders, mounts = [], []
+    volumes = {volume.pop("name"): volume for volume in pod["volumes"]}
+    for wanted in container["volumeMounts"]:
+        ((kind, told),) = volumes.pop(wanted["name"]).items()
+        place = {"destination": wanted["mountPath"]}
+        options = ["ro"] if wanted.get("readOnly") else ["rw"]
+        if kind == "emptyDir":
+            mounts.append({**place, "type": "tmpfs", "source": "tmpfs", "options": options})
+            continue
+        if kind == "configMap":
+            assert told["name"] == documents["ConfigMap"]["metadata"]["name"]
+            source = str(config)
+        else:
+            assert kind == "hostPath"
+            source = told["path"]
+            folders += [source] if told["type"] == "DirectoryOrCreate" else []
+        mounts.append({**place, "type": "bind", "source": source, "options": ["rbind", *options]})
+    assert not volumes, f"volumes that nothing mounts: {volumes}"
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert env.pop("NODE") is None
+    given = {"PATH": f"{Path(TOOL).parent}:/usr/bin:/bin", "NODE": node, **env}
+    sys = {"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["ro"]}
+    dev = {"destination": "/dev", "type": "bind", "source": "/dev", "options": ["rbind"]}
+    kinds = ["mount", "ipc", "uts", *([] if pod["hostPID"] else ["pid"])]
+    bundle = {
+        "ociVersion": "1.0.0",
+        "process": {
+            "user": {"uid": security["runAsUser"], "gid": 0},
+            "args": container["command"],
+            "env": [f"{key}={value}" for key, value in given.items()],
+            "cwd": "/",
+            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), held),
+            "noNewPrivileges": not security["allowPrivilegeEscalation"],
+        },
+        "root": {"path": "rootfs", "readonly": security["readOnlyRootFilesystem"]},
+        "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}, sys, dev, *mounts],
+        "linux": {"namespaces": [{"type": kind} for kind in kinds]},
+    }
+    return bundle, folders
+
+
+@pytest.mark.one_kernel
+def test_the_daemonset_traces_its_node_and_ends_when_told_to(machine: Machine) -> None:
+    """As the manifest has it: its script, its options, its rights, its volumes; crun runs it."""
+    config = machine.share / "config-map"
+    config.mkdir()
+    documents = {one["kind"]: one for one in yaml.safe_load_all(DAEMONSET.read_text())}
+    for name, text in documents["ConfigMap"]["data"].items():
+        (config / name).write_text(text)
+    bundle, folders = bundle_of(DAEMONSET, config, "node-1")
+    (machine.share / "config.json").write_text(json.dumps(bundle))
+    places = " ".join(mount["destination"] for mount in bundle["mounts"])
+    out, err = machine.share / "daemon.out", machine.share / "daemon.err"
+    (recordings,) = folders
+    script = f"""
+    mkdir -p /run/daemon/rootfs {recordings} {places} || exit 99
+    cp {machine.share}/config.json /run/daemon || exit 99
+    mount --bind / /run/daemon/rootfs || exit 99
+    cd /run/daemon && crun --cgroup-manager=disabled run daemon >{out} 2>{err} & runtime=$!
+    until grep -q Receiving {err}; do kill -0 $runtime || exit 98; sleep 0.5; done
+    {" ".join(WORKLOAD)} mount-unknown
+    until grep -q '"session"' {out}; do kill -0 $runtime || exit 97; sleep 0.5; done
+    crun --cgroup-manager=disabled kill daemon TERM && wait $runtime
+    status=$?
+    cp {recordings}/*.rsn {machine.share}
+    umount -l /run/daemon/rootfs
+    exit $status
+    """
+    result = machine.run(["sh", "-c", script], timeout=180)
+    assert result.status == 0, result.err + err.read_text()
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    shown = [one for one in lines if one["type"] == "session"]
+    assert lines[-1]["type"] == "summary"
+    [path] = machine.share.glob("node-1-*Z.rsn")
+    recording = read_recording(path)
+    assert len(recording.sessions) == len(shown) > 0
+    # the container has the node's process ids, so they are told without others beside them
+    assert all("namespace" not in one for one in shown)
