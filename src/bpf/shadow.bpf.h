@@ -176,7 +176,12 @@ const volatile bool keep_call_sites = false;
  */
 static __noinline __u32 stack_from_sites(struct session *s, __u64 *kstack)
 {
+#if defined(__TARGET_ARCH_arm64)
+	const __u32 known = 1; /* outer begins with the first call itself; that it has no frame yet
+				  hides where it returns to */
+#else
 	const __u32 known = 2; /* outer begins with the first call itself and where it returns to */
+#endif
 	__u64 depth = s->depth, outer = s->outer_cnt;
 
 	if (depth > RSN_MAX_DEPTH)

@@ -22,6 +22,17 @@ const volatile bool has_func_ip = false;
 const volatile __u64 current_kprobe_addr = 0;
 const volatile __u64 per_cpu_offset_addr = 0;
 
+/* Where these are not known either: a return is the call's that was made at its place on the stack. */
+const volatile bool returns_by_place = false;
+
+/* Then: the cookie of each function, by its id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} func_cookies SEC(".maps");
+
 /* Where a probe has no cookie of its own: function address to what the cookie would be. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -35,8 +46,10 @@ enum {
 #if defined(__TARGET_ARCH_x86)
 	BREAKPOINT_SIZE =
 		1, /* where the instruction pointer of a kprobe stands behind its address */
+	RETURN_POPS = 1, /* what a return takes off the stack, in units of stack_place() */
 #else
 	BREAKPOINT_SIZE = 0,
+	RETURN_POPS = 0, /* the address is in a register */
 #endif
 };
 
@@ -79,6 +92,58 @@ static __always_inline __u64 probe_cookie(struct pt_regs *ctx, __u64 address)
 	return cookie;
 }
 
+/* The last of slots [first, end) whose call was made at `place`; RSN_MAX_DEPTH if there is none. */
+static __noinline __u32 slot_by_place(struct session *s, __u32 first, __u32 end, __u32 place)
+{
+	for (int i = 0; i < RSN_MAX_DEPTH && end > first; i++) {
+		end--;
+		if (end < RSN_MAX_DEPTH && s->sp[slot_index(end)] == place)
+			return end;
+	}
+	return RSN_MAX_DEPTH;
+}
+
+/* The cookie of the thread's call that was made at `place` and has not returned; or no_cookie. */
+static __always_inline __u64 cookie_by_place(__u32 place)
+{
+	struct session *s = session_of(bpf_get_current_task());
+	__u32 slot = RSN_MAX_DEPTH, func_id;
+	__u64 *cookie;
+
+	if (!s || !s->at_rest)
+		return no_cookie;
+	if (s->interrupt_depth)
+		slot = slot_by_place(s, s->max_depth, s->max_depth + s->interrupt_depth, place);
+	if (slot == RSN_MAX_DEPTH)
+		slot = slot_by_place(s, 0, s->depth, place);
+	if (slot == RSN_MAX_DEPTH)
+		return no_cookie;
+	func_id = slot_at(s, slot)->func_id;
+	cookie = bpf_map_lookup_elem(&func_cookies, &func_id);
+	return cookie ? *cookie : no_cookie;
+}
+
+/* Whether no slot is left for a further call of the thread's session, which is then counted. */
+static __always_inline bool is_too_deep(__u64 task)
+{
+	struct session *s = session_of(task);
+
+	if (!s || !s->at_rest || s->interrupt_depth || s->depth < RSN_MAX_DEPTH)
+		return false;
+	s->rec.too_deep++;
+	return true;
+}
+
+/* The cookie of the function that returns. */
+static __always_inline __u64 return_cookie(struct pt_regs *ctx)
+{
+	if (has_func_ip)
+		return probe_cookie(ctx, bpf_get_func_ip(ctx));
+	if (returns_by_place)
+		return cookie_by_place(stack_place(PT_REGS_SP(ctx)) - RETURN_POPS);
+	return probe_cookie(ctx, current_probe());
+}
+
 SEC("kprobe")
 int rsn_kprobe(struct pt_regs *ctx)
 {
@@ -88,6 +153,9 @@ int rsn_kprobe(struct pt_regs *ctx)
 		return 0;
 	cookie = probe_cookie(ctx, PT_REGS_IP(ctx) - BREAKPOINT_SIZE);
 	if (cookie == no_cookie)
+		return 0;
+	/* a call without a slot has no place to be known by when it returns */
+	if (returns_by_place && is_too_deep(bpf_get_current_task()))
 		return 0;
 	kprobe_enter(ctx, cookie, return_hook);
 	return 0;
@@ -101,7 +169,7 @@ int rsn_kretprobe(struct pt_regs *ctx)
 	if (!ready)
 		return 0;
 	taken = use_lbr ? branches_take() : 0;
-	cookie = probe_cookie(ctx, has_func_ip ? bpf_get_func_ip(ctx) : current_probe());
+	cookie = return_cookie(ctx);
 	if (cookie == no_cookie)
 		return 0;
 	return session_exit(ctx, cookie, PT_REGS_RC(ctx), taken);

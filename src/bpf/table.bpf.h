@@ -11,6 +11,7 @@
 #define RSN_TABLE_BPF_H
 
 #include "settings.bpf.h"
+#include "transport.bpf.h"
 
 enum {
 	BUCKET_SIZE = 8, /* the threads of a bucket fill one cache line */
@@ -173,18 +174,34 @@ __noinline __u64 table_claim(__u64 task)
 	return no_place;
 }
 
+/* Atomic additions can give what was there before: all of the object's do, or none (the loader). */
+const volatile bool has_fetch = true;
+
+/* A full barrier, of a helper: the kernel hands a record over by an exchange. Nobody reads it. */
+static __always_inline void barrier_by_record(void)
+{
+	void *record = use_ringbuf ? bpf_ringbuf_reserve(&events, sizeof(__u64), 0) : NULL;
+
+	if (record)
+		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+}
+
 /*
  * Lets others have a place, after all that its owner has written. An addition whose result nobody
  * uses is a full barrier on x86; on arm64 it orders nothing, so that the last writes of the old owner,
  * the one that empties the place among them, could arrive behind the first ones of the new owner.
  * There the result is asked for, which makes it a full barrier. (5.18 is the first that can do that
- * on arm64.) Who claims needs no more: its writes depend on what it read in the claims.
+ * on arm64; before, a helper is the barrier, if not with perf buffers or a full ring.) Who claims
+ * needs no more: its writes depend on what it read in the claims.
  */
 static __always_inline void claim_release(__u32 *claims)
 {
 #if defined(__TARGET_ARCH_arm64)
-	__u32 before = __sync_fetch_and_add(claims, -1);
+	__u32 before;
 
+	if (!has_fetch)
+		barrier_by_record();
+	before = __sync_fetch_and_add(claims, -1);
 	asm volatile("" ::"r"(before));
 #else
 	__sync_fetch_and_add(claims, -1);

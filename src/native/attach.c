@@ -101,6 +101,23 @@ int rsn_try_load(void)
 	return 0;
 }
 
+int rsn_try_fetch(void)
+{
+	static const struct bpf_insn insns[] = {
+		{ .code = BPF_ST | BPF_MEM | BPF_W, .dst_reg = 10, .off = -4 },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K },
+		{ .code = BPF_STX | BPF_ATOMIC | BPF_W, .dst_reg = 10, .off = -4, .imm = BPF_FETCH },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	int prog_fd = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "rsn_try", "GPL", insns,
+				    sizeof(insns) / sizeof(insns[0]), NULL);
+
+	if (prog_fd < 0)
+		return prog_fd;
+	close(prog_fd);
+	return 0;
+}
+
 int rsn_try_kprobe_multi(int is_session)
 {
 	int attach_type = is_session ? attach_kprobe_session : attach_kprobe_multi;
@@ -131,8 +148,7 @@ int rsn_try_fentry(uint32_t btf_id)
 
 	if (prog_fd < 0)
 		return prog_fd;
-	close(prog_fd);
-	return 0;
+	return close_both(prog_fd, bpf_raw_tracepoint_open(NULL, prog_fd));
 }
 
 int rsn_try_kprobe(int pmu_type, const char *function)

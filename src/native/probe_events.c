@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,45 +33,45 @@ static int write_line(int fd, const char *line, int length)
 }
 
 /*
- * "_text+OFFSET" names any function, those of modules too. Bare addresses do not do: 5.10 and 6.1
- * compare probes by symbol and offset, take two addresses for one probe, and refuse the second.
+ * A place is "SYMBOL+OFFSET". Bare addresses do not do: 5.10 and 6.1 compare probes by symbol and
+ * offset, take two addresses for one probe, and refuse the second.
  */
-static int define(const struct rsn_event_pair *pair, enum side side, uint64_t address)
+static int define(const struct rsn_event_pair *pair, enum side side, const char *place)
 {
-	char name[EVENT_NAME_LIMIT], kind[16] = "p", line[2 * EVENT_NAME_LIMIT];
+	char name[EVENT_NAME_LIMIT], kind[16] = "p", line[EVENT_NAME_LIMIT + EVENT_PLACE_LIMIT];
 	int length;
 
 	if (side == side_return)
 		snprintf(kind, sizeof(kind), "r%u", pair->max_active);
 	rsn_event_name(name, pair->owner, pair->number, side == side_return);
-	length = snprintf(line, sizeof(line), "%s:%s _text+%" PRIu64 "\n", kind, name,
-			  address - pair->text);
+	length = snprintf(line, sizeof(line), "%s:%s %s\n", kind, name, place);
+	if (length >= (int)sizeof(line))
+		return ENAMETOOLONG;
 	return write_line(pair->definitions_fd, line, length);
 }
 
 /* Takes one probe out of an event; works on an enabled event too if the probe is not its last. */
-static void undefine(const struct rsn_event_pair *pair, enum side side, uint64_t address)
+static void undefine(const struct rsn_event_pair *pair, enum side side, const char *place)
 {
-	char name[EVENT_NAME_LIMIT], line[2 * EVENT_NAME_LIMIT];
+	char name[EVENT_NAME_LIMIT], line[EVENT_NAME_LIMIT + EVENT_PLACE_LIMIT];
 	int length;
 
 	rsn_event_name(name, pair->owner, pair->number, side == side_return);
-	length = snprintf(line, sizeof(line), "-:%s _text+%" PRIu64 "\n", name,
-			  address - pair->text);
+	length = snprintf(line, sizeof(line), "-:%s %s\n", name, place);
 	write_line(pair->definitions_fd, line, length);
 }
 
 /* The handlers of an address are called newest first. 0 or a positive errno. */
-static int define_both(const struct rsn_event_pair *pair, uint64_t address)
+static int define_both(const struct rsn_event_pair *pair, const char *place)
 {
 	enum side first = pair->returns_first ? side_return : side_entry;
-	int error = define(pair, first, address);
+	int error = define(pair, first, place);
 
 	if (error)
 		return error;
-	error = define(pair, !first, address);
+	error = define(pair, !first, place);
 	if (error)
-		undefine(pair, first, address);
+		undefine(pair, first, place);
 	return error;
 }
 
@@ -146,27 +145,27 @@ static int connect_both(struct rsn_event_pair *pair)
  * The events are enabled as soon as they have a probe: each further one is armed as its line is
  * written, so that what cannot be armed is refused alone and all can be stopped in between.
  */
-static int attach_one(struct rsn_event_pair *pair, uint64_t address)
+static int attach_one(struct rsn_event_pair *pair, const char *place)
 {
-	int error = define_both(pair, address);
+	int error = define_both(pair, place);
 
 	if (error || pair->fds[2] >= 0)
 		return error;
 	error = connect_both(pair);
 	if (error) {
-		undefine(pair, side_entry, address);
-		undefine(pair, side_return, address);
+		undefine(pair, side_entry, place);
+		undefine(pair, side_return, place);
 	}
 	return error;
 }
 
-void rsn_attach_events(struct rsn_event_pair *pair, const uint64_t *addresses, size_t cnt,
+void rsn_attach_events(struct rsn_event_pair *pair, const char *const *places, size_t cnt,
 		       int *errors)
 {
 	size_t i;
 
 	for (i = 0; i < cnt; i++)
-		errors[i] = attach_one(pair, addresses[i]);
+		errors[i] = attach_one(pair, places[i]);
 }
 
 void rsn_close_events(struct rsn_event_pair *pair)

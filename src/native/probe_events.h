@@ -13,7 +13,6 @@ struct rsn_event_pair {
 	const char *owner;
 	unsigned int number;
 	unsigned int max_active; /* calls of one function whose returns can be hooked at a time */
-	uint64_t text; /* address of _text, from which all others are counted */
 	int definitions_fd; /* kprobe_events, opened for appending */
 	int returns_first; /* the return probe of a function is made before its entry probe */
 	int use_links; /* bpf_link with a cookie (5.15), otherwise the ioctl */
@@ -23,10 +22,10 @@ struct rsn_event_pair {
 };
 
 /*
- * Attaches a pair of events to cnt more functions; one that fails costs only itself. errors: 0 or
- * a positive errno for each.
+ * Attaches a pair of events to cnt more functions, each at a place "SYMBOL+OFFSET"; one that fails
+ * costs only itself. errors: 0 or a positive errno for each.
  */
-void rsn_attach_events(struct rsn_event_pair *pair, const uint64_t *addresses, size_t cnt,
+void rsn_attach_events(struct rsn_event_pair *pair, const char *const *places, size_t cnt,
 		       int *errors);
 
 /* Detaches the programs from the functions. The definitions stay: see rsn_guard_start(). */
@@ -35,6 +34,7 @@ void rsn_close_events(struct rsn_event_pair *pair);
 
 enum {
 	EVENT_NAME_LIMIT = 128, /* the kernel takes 64 bytes each of group and event */
+	EVENT_PLACE_LIMIT = 640, /* the name of a symbol has up to 512 bytes (6.1), a module's 56 */
 };
 
 /* "rsnoop_OWNER/inNUMBER_OWNER"; size is EVENT_NAME_LIMIT. */

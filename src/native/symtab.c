@@ -92,6 +92,12 @@ static bool is_code(const struct rsn_sym *sym, const char *name, const char *end
 	return end - name < 6 || (memcmp(name, "__pfx_", 6) && memcmp(name, "__cfi_", 6));
 }
 
+/* "$x", "$d.7": what begins there, code or data (ELF for the Arm 64-bit Architecture, 5.5.4). */
+static bool is_mapping(const char *name, const char *end)
+{
+	return name < end && *name == '$';
+}
+
 static void *grown(void *data, size_t *room, size_t need, size_t size)
 {
 	size_t want = *room ? *room : FIRST_ROOM;
@@ -196,6 +202,8 @@ static int add_line(struct rsn_symtab *tab, const char *p, const char *end)
 		return 0;
 	if (tab->list == RSN_LIST_KALLSYMS && !is_code(&sym, name, end))
 		return add_end(tab, &sym);
+	if (is_mapping(name, end))
+		return 0;
 	p = memchr(name, tab->list == RSN_LIST_KALLSYMS ? '\t' : ' ', end - name);
 	if (!p)
 		p = end;
@@ -253,6 +261,8 @@ static const char *add_record(struct rsn_symtab *tab, const char *p, const char 
 	sym.type = type & ~RSN_KSYM_IN_MODULE;
 	sym.name_len = name_end - name;
 	if (sym.module_len && is_reader(name, sym.name_len))
+		return p;
+	if (is_code(&sym, name, name_end) && is_mapping(name, name_end))
 		return p;
 	if (!is_code(&sym, name, name_end)) {
 		sym.module_len = 0;

@@ -26,7 +26,7 @@ class Row(Value):
     * ``rung``: its place when the best is to be taken, from 1 on; 0: only who asks for it gets it
     * ``by_btf``: it finds functions by their BTF and calls from a trampoline, which may miss the
       return of a call unnoticed; ``by_address``: it is made of kprobes, whose program knows a
-      function by nothing but its address
+      function by nothing but its address; ``by_symbol``: the kernel is told functions by symbols
     * ``in_modules``: it takes functions of modules
     * ``all_or_none``: it may refuse a function that nothing spoke against, so that a rung below
       is kept ready
@@ -47,6 +47,7 @@ class Row(Value):
     rung: int = 0
     by_btf: bool = False
     by_address: bool = False
+    by_symbol: bool = False
     in_modules: bool = True
     all_or_none: bool = False
     share: int = 0
@@ -122,10 +123,10 @@ class Mechanism(Enum):
         quick=40_000,
         quick_with_ibt=20_000,
     )
-    #: A pair of programs per function, through a BPF trampoline (5.5).
+    #: A pair of programs per function, through a BPF trampoline (5.5; 2aa6ac03516d: arm64 6.4).
     FENTRY = Row(
         name="fentry",
-        takes="Linux 5.5, CONFIG_DEBUG_INFO_BTF and CONFIG_DYNAMIC_FTRACE",
+        takes="Linux 5.5 (arm64: 6.4), CONFIG_DEBUG_INFO_BTF and CONFIG_DYNAMIC_FTRACE",
         attachment="fentry.FentryAttachment",
         programs=("rsn_fentry", "rsn_fexit"),
         by_btf=True,
@@ -141,6 +142,7 @@ class Mechanism(Enum):
         counted="rsn_kprobe",
         rung=4,
         by_address=True,
+        by_symbol=True,
         share=128,  # detaching one pair of events takes about a second at worst
         quick=3_000,
         loses="speed: functions are attached one by one, some 10 ms each",

@@ -38,15 +38,12 @@ class BlockEvents:
 
     def __init__(self, context: AttachContext) -> None:
         folder = folder_with(context.facts.root, "kprobe_events")
-        text = context.facts.kallsyms.address_of("_text")
-        if folder is None or text is None:
-            missing = "`_text` in /proc/kallsyms" if folder else "kprobe_events in tracefs"
+        if folder is None:
             raise UnavailableError(
-                f"the way of a call cannot be followed here: there is no {missing}",
-                "mount tracefs, and run with CAP_SYSLOG",
+                "the way of a call cannot be followed here: there is no kprobe_events in tracefs",
+                "mount tracefs",
             )
         self._folder = folder
-        self._text = text
         self._context = context
         self._owner = this_owner(os.getpid())
         self._guard: Guard | None = None
@@ -98,8 +95,13 @@ class BlockEvents:
     def _define(self, fd: int, number: int, probe: BlockProbe) -> tuple[BlockProbe, int]:
         """Define one, where the kernel lets it be; the probe as it is then, or an errno."""
         failed = 0
-        for address in (probe.address, *probe.places):
-            line = f"p:{self._name(number)} _text+{address - self._text}\n"
+        addresses = (probe.address, *probe.places)
+        places = self._context.facts.kallsyms.probe_places(addresses)
+        for address, place in zip(addresses, places, strict=True):
+            if place is None:
+                failed = failed or errno.EADDRNOTAVAIL
+                continue
+            line = f"p:{self._name(number)} {place}\n"
             try:
                 os.write(fd, line.encode())
             except OSError as error:

@@ -81,6 +81,13 @@ class Features:
         return links.has_helper(links.FUNC_GET_ATTACH_COOKIE, links.PROG_RAW_TRACEPOINT)
 
     @cached_property
+    def atomic_result(self) -> bool:
+        """Atomic additions that give what was there before (5.12; 1902472b4fa9: arm64 5.18)."""
+        from retsnoop_py.libbpf import links
+
+        return links.atomic_result() == 0
+
+    @cached_property
     def branch_snapshot(self) -> bool:
         """``bpf_get_branch_snapshot()`` (5.16)."""
         from retsnoop_py.libbpf import links

@@ -39,7 +39,7 @@ class FentryAttachment:
 
     @classmethod
     def trial(cls, features: Features) -> int | str:
-        """Loads a program and attaches none: letting go of one takes long on old kernels."""
+        """Attaches one: arm64 before 6.4 loads such programs and has nothing to call them by."""
         return links.fentry(features.btf_id or 0)
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:

@@ -30,6 +30,9 @@ class KernelFitness:
 
     def unfit(self, mechanism: Mechanism, function: Function) -> str | None:
         """Why ``mechanism`` cannot take ``function``; None if nothing speaks against it."""
+        if mechanism.row.by_symbol:
+            named = self._facts.kallsyms.probe_places([function.address]) != [None]
+            return None if named else f"{mechanism.value} finds no symbol of its own to name it by"
         if not mechanism.row.by_btf:
             return None
         if function.module and not mechanism.row.in_modules:

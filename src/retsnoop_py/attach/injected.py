@@ -27,6 +27,8 @@ __all__ = ["InjectedProbes", "programs_of"]
 
 #: enum perf_type_id: fixed by the kernel's ABI.
 _PERF_TYPE_TRACEPOINT = 2
+#: Bytes of each instruction.
+_ARM64_INSN = 4
 
 
 class _Way(NamedTuple):
@@ -194,6 +196,11 @@ def _event_of(probe: Probe) -> tuple[int, int]:
     return pmu_type(), return_config() if probe.kind is ProbeKind.KRETPROBE else 0
 
 
+def _is_unaligned(probe: Probe) -> bool:
+    """Whether no instruction can begin there; of arm64 the kernel says so with EINVAL."""
+    return os.uname().machine == "aarch64" and probe.address % _ARM64_INSN != 0
+
+
 def refused(probe: Probe, error: int) -> RetsnoopError:
     """The error for a probe that the kernel refused with errno ``error``."""
     what, place = f"-J {probe.spec.text}", probe.label.partition(":")[2]
@@ -212,7 +219,7 @@ def refused(probe: Probe, error: int) -> RetsnoopError:
             f"{what}: the kernel lets no BPF program attach to '{place}' {name}",
             "choose another tracepoint, or a function: kprobe:NAME",
         )
-    if error == errno.EILSEQ:
+    if error == errno.EILSEQ or (error == errno.EINVAL and _is_unaligned(probe)):
         return InputError(
             f"{what}: {place} is inside an instruction {name}",
             f"give the offset of an instruction; `objdump -d` shows those of {probe.function}",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -62,15 +63,12 @@ class KprobeEventsAttachment:
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
         folder = folder_with(context.facts.root, "kprobe_events")
-        text = context.facts.kallsyms.address_of("_text")
-        if folder is None or text is None:
-            missing = "`_text` in /proc/kallsyms" if folder else "kprobe_events in tracefs"
+        if folder is None:
             raise UnavailableError(
-                f"kprobe_events does not work here: there is no {missing}",
+                "kprobe_events does not work here: there is no kprobe_events in tracefs",
                 "leave the mechanism to retsnoop-py, or see `retsnoop-py doctor`",
             )
         self._folder = folder
-        self._text = text
         self._plan = plan
         self._ids = ids
         self._context = context
@@ -118,13 +116,16 @@ class KprobeEventsAttachment:
         number = len(self._pairs)
         pair = EventPair(self._folder, self._owner, number, definitions, programs)
         hooks = hooks_for(functions, os.cpu_count() or 1)
-        pair.set_probes(text=self._text, hooks=hooks, use_links=use_links)
+        pair.set_probes(hooks=hooks, use_links=use_links)
         self._pairs.append(pair)
         self._members.append([])
 
     def _attach_chunk(self, ids: Sequence[int]) -> None:
-        errors = self._pairs[-1].attach(self._plan.addresses(ids))
-        for i, error in zip(ids, errors, strict=True):
+        found = self._context.facts.kallsyms.probe_places(self._plan.addresses(ids))
+        places = {i: place for i, place in zip(ids, found, strict=True) if place is not None}
+        errors = dict.fromkeys(ids, errno.EADDRNOTAVAIL)
+        errors.update(zip(places, self._pairs[-1].attach(list(places.values())), strict=True))
+        for i, error in errors.items():
             if error:
                 self.refusals[i] = refused(self._plan.functions[i], error)
             else:

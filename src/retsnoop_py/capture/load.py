@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from errno import ENOENT
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from retsnoop_py.capture.process_ids import ProcessIds, choose_program, process_
 from retsnoop_py.errors import BpfError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.btf_struct import BtfStruct, constants
+from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import Function, ResultKind
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject, Link, MapType
@@ -142,6 +143,34 @@ _TREE_PROGRAM = "rsn_task_fork"
 TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
 
 
+#: Machines for which the objects ask atomic additions for what was there before (table.bpf.h).
+_FETCHING = frozenset({"aarch64"})
+#: struct bpf_insn: code, registers, offset, immediate.
+_INSN = struct.Struct("<BBhi")
+#: ``BPF_STX | BPF_ATOMIC`` of 4 and of 8 bytes, the immediate of such an addition, of a plain one.
+_ATOMIC, _ADD_FETCH, _ADD = (0xC3, 0xDB), 1, 0
+#: ``SHF_EXECINSTR``
+_IS_CODE = 4
+
+
+def without_fetch(original: bytes) -> bytes:
+    """The BPF object ``original`` with atomic additions that do not give what was there before.
+
+    A kernel without these refuses a program that has one anywhere, in code that never runs too.
+    """
+    image = bytearray(original)
+    with open(os.memfd_create(_OBJECT), "r+b", buffering=0) as file:  # noqa: PTH123
+        file.write(original)
+        with ElfFile(_OBJECT, file.fileno()) as elf:
+            code = [one for one in elf.sections.values() if one.flags & _IS_CODE]
+    for section in code:
+        for at in range(section.offset, section.offset + section.size, _INSN.size):
+            number, registers, offset, operation = _INSN.unpack_from(image, at)
+            if number in _ATOMIC and operation == _ADD_FETCH:
+                _INSN.pack_into(image, at, number, registers, offset, _ADD)
+    return bytes(image)
+
+
 class LoadedObject(Value):
     """A loaded object, whether its events go through a perf buffer, and its own links.
 
@@ -187,9 +216,9 @@ class LoadedObject(Value):
         self.obj.close()
 
 
-def _opened() -> BpfObject:
+def _opened(change: Callable[[bytes], bytes] | None) -> BpfObject:
     try:
-        return BpfObject(OBJECTS / _OBJECT)
+        return BpfObject(OBJECTS / _OBJECT, change)
     except BpfError as error:
         if error.errno != ENOENT:
             raise
@@ -213,8 +242,10 @@ def load(
     it lacks the transport the user insists on.
     """
     is_perf = _choose_perf_buffer(settings, features)
-    obj = _opened()
+    has_fetch = facts.machine not in _FETCHING or features.atomic_result
+    obj = _opened(None if has_fetch else without_fetch)
     try:
+        obj.set_global(".rodata", "has_fetch", int(has_fetch))
         counted = _counted(plan, features, probes) if facts.program_counts else []
         for name, place in (facts.program_counts or {}).items():
             obj.set_global(".rodata", name, place)
@@ -365,6 +396,13 @@ def ring_bytes(wanted: int) -> int:
     return max(4096, 1 << (wanted - 1).bit_length())
 
 
+#: By what a program learns which probe is being handled, where no helper tells (before 5.15).
+_CURRENT_PROBE = {
+    "current_kprobe": "current_kprobe_addr",
+    "__per_cpu_offset": "per_cpu_offset_addr",
+}
+
+
 def _configure_function_ids(
     obj: BpfObject, plan: AttachPlan, features: Features, facts: KernelFacts
 ) -> None:
@@ -376,18 +414,14 @@ def _configure_function_ids(
     obj.set_global(".rodata", "keep_call_sites", int(not features.cookie))
     if features.func_ip:
         return
-    for symbol, name in (
-        ("current_kprobe", "current_kprobe_addr"),
-        ("__per_cpu_offset", "per_cpu_offset_addr"),
-    ):
-        address = facts.kallsyms.data_address(symbol)
-        if address is None:
-            raise UnavailableError(
-                f"/proc/kallsyms has no `{symbol}`, without which this kernel "
-                "(before 5.15) cannot tell which function returned",
-                "a kernel with CONFIG_KALLSYMS_ALL=y has it",
-            )
-        obj.set_global(".rodata", name, address)
+    find = facts.kallsyms.data_address
+    addresses = {name: find(symbol) for symbol, name in _CURRENT_PROBE.items()}
+    if None in addresses.values():  # without CONFIG_KALLSYMS_ALL
+        obj.set_global(".rodata", "returns_by_place", 1)
+        obj.map("func_cookies").set_max_entries(max(len(plan.functions), 1))
+        return
+    for name, address in addresses.items():
+        obj.set_global(".rodata", name, address or 0)
 
 
 def _tell_return_hooks(obj: BpfObject, facts: KernelFacts) -> None:
@@ -411,6 +445,13 @@ def _fill_addresses(obj: BpfObject, plan: AttachPlan) -> None:
     obj.map("ip_to_cookie").update_many(
         [(struct.pack("=Q", address), struct.pack("=Q", cookie)) for address, cookie in pairs]
     )
+    if obj.global_bytes(".rodata", "returns_by_place")[:] == b"\1":
+        obj.map("func_cookies").update_many(
+            [
+                (struct.pack("=I", number), struct.pack("=Q", cookie))
+                for number, cookie in zip(ids, plan.cookies(ids), strict=True)
+            ]
+        )
 
 
 def _verdicts(allowed: Sequence[bytes], denied: Sequence[bytes]) -> list[tuple[bytes, bytes]]:

@@ -9,7 +9,9 @@ They are those loaded at that moment: modules' too, and BPF programs and trampol
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
@@ -26,6 +28,9 @@ _NO_END = (1 << 64) - 1
 #: What the kernel iterates by, and what it shows a program of a symbol.
 _ITERATOR, _ITERATED = "bpf_iter_ksym", "kallsym_iter"
 _MEMBERS = ("value", "type", "name", "module_name", "exported", "show_value")
+#: Where vmlinux begins. ``_text`` lies before ``_stext`` and so outside of what a kernel without
+#: CONFIG_KALLSYMS_ALL lists, unless both are one place, as on x86-64.
+_BEGINNINGS = ("_text", "_stext")
 
 
 class Module(Value):
@@ -87,6 +92,14 @@ class Kallsyms:
         self._is_old = False
         text_ends = self.table.find("_etext")
         self._text_end = self.table.address(text_ends[0]) if text_ends else None
+        #: How often each module has its names, as far as anybody asked.
+        self._own_names: dict[str | None, Counter[str]] = {}
+
+    @cached_property
+    def _beginning(self) -> tuple[tuple[str, int], ...]:
+        """The symbol at which vmlinux begins and its address; empty if none is listed."""
+        found = ((name, self.address_of(name)) for name in _BEGINNINGS)
+        return tuple((name, address) for name, address in found if address is not None)[:1]
 
     def outdate(self) -> None:
         """Read the file again when something is looked up that may have changed.
@@ -211,6 +224,45 @@ class Kallsyms:
         """Address of the first function called ``name``; None if there is none."""
         symbols = self.named(name, module)
         return symbols[0].address if symbols else None
+
+    def probe_places(self, addresses: Iterable[int]) -> list[str | None]:
+        """How a kprobe event of tracefs is told each of ``addresses``: ``SYMBOL+OFFSET``.
+
+        The symbol is where vmlinux begins, for modules above it too. An offset cannot be negative:
+        what lies below, as modules do on arm64, is counted from the next symbol of its own module
+        that no other one there is called by. None where there is no such symbol.
+        """
+        return [self._probe_place(address) for address in addresses]
+
+    def _probe_place(self, address: int) -> str | None:
+        for name, start in self._beginning:
+            if start <= address:
+                return f"{name}+{address - start}"
+        index = self.table.above(address) - 1
+        if index < 0 or not self.table.line(index).module:
+            return None
+        _, module = self.name(index)
+        if module not in self._own_names:
+            self._own_names[module] = self._names_around(index)
+        counts = self._own_names[module]
+        while index >= 0:
+            name, owner = self.name(index)
+            if owner != module:
+                return None
+            if counts[name] == 1:
+                return f"{module}:{name}+{address - self.table.address(index)}"
+            index -= 1
+        return None
+
+    def _names_around(self, index: int) -> Counter[str]:
+        """How many functions have each name, in the module of the symbol at ``index``."""
+        module = self.table.line(index).module
+        first = end = index
+        while first > 0 and self.table.line(first - 1).module == module:
+            first -= 1
+        while end < len(self.table) and self.table.line(end).module == module:
+            end += 1
+        return Counter(self.name(one)[0] for one in range(first, end))
 
     def data_address(self, name: str) -> int | None:
         """Address of vmlinux's variable ``name``, of which :attr:`table` holds none."""

@@ -56,6 +56,12 @@ def load() -> int:
         return -lib.rsn_try_load()
 
 
+def atomic_result() -> int:
+    """Load a program with an atomic addition that gives what was there before (``BPF_FETCH``)."""
+    with _silence():
+        return -lib.rsn_try_fetch()
+
+
 def kprobe_multi(*, session: bool) -> int:
     """Attach by kprobe.multi, or by kprobe.session, to what the kernel notices last is nothing."""
     with _silence():
@@ -69,7 +75,7 @@ def fsession_multi(btf_id: int) -> int:
 
 
 def fentry(btf_id: int) -> int:
-    """Load a program for the function ``btf_id``."""
+    """Attach a program to the entry of the function ``btf_id``, for an instant."""
     with _silence():
         return -lib.rsn_try_fentry(btf_id)
 
@@ -221,9 +227,9 @@ def attach_raw_tracepoint(prog_fd: int, name: str, cookie: int | None) -> int:
 class EventPair:
     """Two events of tracefs, for entries and returns, that many functions share.
 
-    ``hooks``: calls of one function whose returns can be caught at a time; ``text``: the address of
-    ``_text``; ``definitions``: ``kprobe_events``, opened for appending; ``programs``: descriptors
-    for entries and for returns; ``returns_first``: the order of the probes of a function.
+    ``hooks``: calls of one function whose returns can be caught at a time; ``definitions``:
+    ``kprobe_events``, opened for appending; ``programs``: descriptors for entries and for returns;
+    ``returns_first``: the order of the probes of a function.
     """
 
     def __init__(
@@ -238,16 +244,17 @@ class EventPair:
         pair.entry_prog_fd, pair.return_prog_fd = programs
         pair.fds = [-1] * 4
 
-    def set_probes(self, *, text: int, hooks: int, use_links: bool) -> None:
+    def set_probes(self, *, hooks: int, use_links: bool) -> None:
         """How its probes are made; without links (5.15) returns come first."""
         pair = self._pair
-        pair.text, pair.max_active = text, hooks
+        pair.max_active = hooks
         pair.use_links, pair.returns_first = use_links, not use_links
 
-    def attach(self, addresses: Sequence[int]) -> list[int]:
-        """Attach to more functions; the errno of each."""
-        errors = ffi.new("int[]", len(addresses))
-        lib.rsn_attach_events(self._pair, list(addresses), len(addresses), errors)
+    def attach(self, places: Sequence[str]) -> list[int]:
+        """Attach to more functions, each at ``SYMBOL+OFFSET``; the errno of each."""
+        errors = ffi.new("int[]", len(places))
+        texts = [ffi.new("char[]", place.encode()) for place in places]
+        lib.rsn_attach_events(self._pair, ffi.new("char *[]", texts), len(places), errors)
         return list(errors)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
@@ -340,10 +340,10 @@ class BpfObject:
     """One compiled BPF object: opened, adjusted, loaded, closed (a context manager).
 
     ``globals`` are set by name before :meth:`load` (``.rodata``) and read or set at any time
-    after (``.bss``).
+    after (``.bss``). ``change`` makes what is opened of what the file has.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, change: Callable[[bytes], bytes] | None = None) -> None:
         self.path = path
         take_log()
         opts = ffi.new("struct bpf_object_open_opts *")
@@ -351,7 +351,7 @@ class BpfObject:
         self._name = ffi.new("char[]", b"retsnoop_py")
         opts.object_name = self._name
         try:
-            self._image = read(path)
+            self._image = read(path) if change is None else change(read(path))
         except OSError as error:
             fail(f"open {path.name}", -(error.errno or errno.EIO))
         handle = lib.bpf_object__open_mem(self._image, len(self._image), opts)

@@ -20,6 +20,7 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.kallsyms import Symbol
 from retsnoop_py.kernel.tracefs import Tracepoint, Tracepoints
 from retsnoop_py.libbpf.facts import Functions, glob_match
+from retsnoop_py.probes.entry import entry_offset
 from retsnoop_py.probes.spec import Probe, ProbeKind, ProbeSpec
 from retsnoop_py.selection import deny_list
 from retsnoop_py.text import did_you_mean, near_names
@@ -217,6 +218,7 @@ class _Chooser:
 
     def __init__(self, facts: KernelFacts, lines: LineSource) -> None:
         self._facts = facts
+        self._entry_offset = entry_offset(facts.machine)
         self._kallsyms = facts.kallsyms
         self._lines = lines
         self._tracepoints = Tracepoints(facts.root)
@@ -260,7 +262,7 @@ class _Chooser:
                     f"-J {spec.text}: '{spec.name}' cannot be probed: {reason}",
                     "choose another function, such as one that calls it",
                 )
-        return [_at(spec, symbol, spec.offset) for symbol in inside]
+        return [self._at(spec, symbol, spec.offset) for symbol in inside]
 
     def _globbed(self, spec: ProbeSpec) -> list[Probe]:
         table, listed = self._kallsyms.table, self._functions.listed
@@ -278,7 +280,7 @@ class _Chooser:
             raise self._no_function(spec)
         if len(welcome) > MOST_PROBES:
             raise _too_many(spec, len(welcome), "functions")
-        return [_at(spec, symbol, 0) for symbol in welcome]
+        return [self._at(spec, symbol, 0) for symbol in welcome]
 
     def _objection(self, spec: ProbeSpec, symbol: Symbol, address: int) -> str | None:
         """What speaks against a probe at ``address``, in ``symbol``."""
@@ -306,6 +308,18 @@ class _Chooser:
             message, did_you_mean(near_names(self._facts, NameGlob(spec.name), self._functions))
         )
 
+    def _at(self, spec: ProbeSpec, symbol: Symbol, offset: int, more: str = "") -> Probe:
+        place, moved = "", 0
+        if spec.kind is ProbeKind.KPROBE:
+            place = f"+{offset:#x}"
+            moved = 0 if offset else self._entry_offset(symbol.address, symbol.size)
+        return Probe(
+            spec=spec,
+            label=f"{spec.kind.value}:{symbol.name}{place}{more}",
+            address=symbol.address + offset + moved,
+            function=symbol.name,
+        )
+
     # -- source lines --
 
     def _at_line(self, spec: ProbeSpec) -> list[Probe]:
@@ -319,7 +333,7 @@ class _Chooser:
             if reason:
                 objections.append(f"in '{symbol.name}': {reason}")
             else:
-                probes.append(_at(spec, symbol, offset, f" ({path}:{spec.line})"))
+                probes.append(self._at(spec, symbol, offset, f" ({path}:{spec.line})"))
         if len(probes) > MOST_PROBES:
             raise _too_many(spec, len(probes), "places")
         if not probes:
@@ -390,16 +404,6 @@ class _Chooser:
 
 
 _AT_TRACEPOINTS = "/sys/kernel/tracing/available_events lists them; a module's need it loaded"
-
-
-def _at(spec: ProbeSpec, symbol: Symbol, offset: int, more: str = "") -> Probe:
-    place = f"+{offset:#x}" if spec.kind is ProbeKind.KPROBE else ""
-    return Probe(
-        spec=spec,
-        label=f"{spec.kind.value}:{symbol.name}{place}{more}",
-        address=symbol.address + offset,
-        function=symbol.name,
-    )
 
 
 def _too_many(spec: ProbeSpec, count: int, what: str) -> UsageError:

@@ -42,7 +42,7 @@ def write_btf(home: Path) -> None:
 def facts(tmp_path: Path) -> KernelFacts:
     write_btf(tmp_path)
     names = [name for name, count in SYMBOLS.items() for _ in range(count)]
-    lines = [f"{BASE + 16 * i:x} t {name}" for i, name in enumerate(names)]
+    lines = [f"{BASE:x} T _stext", *(f"{BASE + 16 * i:x} t {name}" for i, name in enumerate(names))]
     lines += [f"{BASE + 0x1000:x} t plain\t[veth]", f"{BASE + 0x2000:x} d plainly"]
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/kallsyms").write_text("".join(f"{line}\n" for line in lines))
@@ -118,3 +118,22 @@ def test_ordinary_functions_are_fit(name: str, facts: KernelFacts) -> None:
 def test_modules_are_not_for_fsession_multi(facts: KernelFacts) -> None:
     one = function(facts, "plain", "veth")
     assert "module" in (KernelFitness(facts, [one]).unfit(Mechanism.FSESSION_MULTI, one) or "")
+
+
+def test_events_leave_what_has_no_symbol_of_its_own_to_single_kprobes(facts: KernelFacts) -> None:
+    lines = ("_stext", "func"), ("twin\t[veth]", "twin\t[veth]")
+    text = "".join(
+        f"{base + 16 * i:x} t {name}\n"
+        for base, names in zip((BASE, BASE - 0x1000), lines, strict=True)
+        for i, name in enumerate(names)
+    )
+    (facts.root / "proc/kallsyms").write_text(text)
+    result = ResultType(ResultKind.INT)
+    inside, below = (
+        Function("twin", address, 16, FuncFlags(0), result, "veth", None)
+        for address in (BASE + 16, BASE - 0x1000)
+    )
+    fitness = KernelFitness(facts, [inside, below])
+    assert fitness.unfit(Mechanism.KPROBE_EVENTS, inside) is None
+    assert "no symbol" in (fitness.unfit(Mechanism.KPROBE_EVENTS, below) or "")
+    assert fitness.unfit(Mechanism.KPROBE, below) is None

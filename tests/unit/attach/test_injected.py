@@ -115,3 +115,20 @@ def test_hits_that_a_busy_program_did_not_see_are_told_once_for_each_program() -
         "4 hits of 'rawtp:e'",
         "1 hit of 'tp:b' or 1 other probe",
     ]
+
+
+@pytest.mark.parametrize(
+    ("machine", "address", "words"),
+    [
+        ("aarch64", 0x1002, "is inside an instruction"),
+        ("aarch64", 0x1004, "the kernel refuses a probe"),
+        ("x86_64", 0x1002, "the kernel refuses a probe"),
+    ],
+)
+def test_arm64_tells_of_no_instruction_by_another_errno(
+    machine: str, address: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = SimpleNamespace(machine=machine)
+    monkeypatch.setattr("retsnoop_py.attach.injected.os.uname", lambda: told)
+    one = Probe(parse("kprobe:f+2"), "kprobe:f+0x2", address, "f")
+    assert words in refused(one, errno.EINVAL).message

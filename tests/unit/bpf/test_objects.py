@@ -19,6 +19,7 @@ from retsnoop_py.mechanism import Mechanism
 
 MAPS = {
     "events",
+    "func_cookies",
     "sessions",
     "logs",
     "interims",
@@ -72,6 +73,8 @@ SETTINGS = {
     "has_func_ip": 1,
     "current_kprobe_addr": 8,
     "per_cpu_offset_addr": 8,
+    "returns_by_place": 1,
+    "has_fetch": 1,
     "keep_call_sites": 1,
     "stack_bytes": 4,
     "miss_programs": 4,

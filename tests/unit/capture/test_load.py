@@ -9,8 +9,9 @@ import pytest
 from tests.unit.session.records import FUNCTIONS
 
 from retsnoop_py.attach.plan import AttachPlan, RungPlan
-from retsnoop_py.capture.load import configure_arguments
+from retsnoop_py.capture.load import configure_arguments, without_fetch
 from retsnoop_py.errors import UsageError
+from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.settings import ArgSettings
@@ -61,3 +62,19 @@ def test_trampolines_have_plans_of_their_own(
 def test_logs_that_would_take_all_memory_are_refused(obj: BpfObject) -> None:
     with pytest.raises(UsageError, match=r"7\d{3} MiB"):
         configure_arguments(obj, ArgSettings(capture=True), plan(Mechanism.KPROBE), 1_000_000)
+
+
+def test_an_object_for_a_kernel_without_atomic_results_has_plain_additions() -> None:
+    original = (OBJECTS / "trace.bpf.o").read_bytes()
+    with ElfFile(OBJECTS / "trace.bpf.o") as elf:
+        code = [one for one in elf.sections.values() if one.flags & 4]
+    plain, asking = bytearray(original), bytearray(original)
+    for section in code:
+        for at in range(section.offset, section.offset + section.size, 8):
+            if original[at] in (0xC3, 0xDB) and original[at + 4 : at + 8] in (
+                b"\0\0\0\0",
+                b"\1\0\0\0",
+            ):
+                plain[at + 4], asking[at + 4] = 0, 1
+    assert plain != asking
+    assert without_fetch(bytes(asking)) == plain

@@ -214,3 +214,61 @@ def test_a_variable_of_the_kernel_is_found_by_its_name(tree: Tree) -> None:
     assert kallsyms.data_address("current_kprobe") == 0x12345
     assert kallsyms.data_address("variable") == 0xFFFFFFFF82000020
     assert kallsyms.data_address("able") is None
+
+
+def test_a_kprobe_event_is_told_a_place_from_the_beginning_of_the_kernel(tree: Tree) -> None:
+    tree.kallsyms(
+        "ffffffff81000000 T _text",
+        "ffffffff81000040 T _stext",
+        "ffffffff81000100 t func",
+        "ffffffff82000000 T _etext",
+        "ffffffffc0200010 t init\t[kvm]",
+    )
+    places = tree.facts.kallsyms.probe_places([BASE + 0x104, 0xFFFFFFFFC0200010, BASE - 1])
+    assert places == [f"_text+{0x104}", f"_text+{0xC0200010 - 0x81000000}", None]
+
+
+#: As on arm64: a module below the kernel, mapping symbols in it, and no ``_text`` where only
+#: functions are listed.
+ARM64 = (
+    "ffff800010080000 T _stext",
+    "ffff800010081000 T vfs_read",
+    "ffff800011000000 T _etext",
+    "ffff800001200000 t $x\t[veth]",
+    "ffff800001200000 t veth_open\t[veth]",
+    "ffff800001200040 t $d\t[veth]",
+    "ffff800001200048 t $x\t[veth]",
+    "ffff800001200100 t twin\t[veth]",
+    "ffff800001200140 t twin\t[veth]",
+    "ffff800001300000 t twin\t[dummy]",
+)
+
+
+def test_an_event_is_told_what_lies_below_the_kernel_by_a_symbol_of_its_module(tree: Tree) -> None:
+    tree.kallsyms(*ARM64)
+    kallsyms = tree.facts.kallsyms
+    modules = 0xFFFF800001200000
+
+    assert kallsyms.probe_places([0xFFFF800010081000]) == [f"_stext+{0x1000}"]
+    assert kallsyms.probe_places([modules, modules + 8]) == ["veth:veth_open+0", "veth:veth_open+8"]
+    # which of two functions of one name the kernel would take nobody can tell
+    assert kallsyms.probe_places([modules + 0x140]) == [f"veth:veth_open+{0x140}"]
+    assert kallsyms.probe_places([modules + 0x100000]) == ["dummy:twin+0"]
+    assert kallsyms.probe_places([modules - 4]) == [None]
+
+
+def test_only_namesakes_leave_no_symbol_to_count_from(tree: Tree) -> None:
+    tree.kallsyms(*ARM64[:3], *ARM64[7:])
+    assert tree.facts.kallsyms.probe_places([0xFFFF800001200140]) == [None]
+
+
+def test_mapping_symbols_are_no_functions_and_end_none(tree: Tree) -> None:
+    tree.modules(("veth", 0xFFFF800001200000, 0x1000))
+    tree.kallsyms(*ARM64)
+    kallsyms = tree.facts.kallsyms
+
+    assert kallsyms.named("$x") == kallsyms.named("$d") == []
+    assert kallsyms.lookup(0xFFFF800001200050) == (
+        Symbol(0xFFFF800001200000, 0x100, "veth_open", "veth"),
+        0x50,
+    )
