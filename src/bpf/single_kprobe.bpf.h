@@ -103,10 +103,13 @@ static __noinline __u32 slot_by_place(struct session *s, __u32 first, __u32 end,
 	return RSN_MAX_DEPTH;
 }
 
-/* The cookie of the thread's call that was made at `place` and has not returned; or no_cookie. */
-static __always_inline __u64 cookie_by_place(__u32 place)
+/*
+ * The cookie of the thread's call that was made at `place` and has not returned; or no_cookie. Not
+ * static, so that the verifier goes through it once.
+ */
+__noinline __u64 cookie_by_place(__u64 task, __u32 place)
 {
-	struct session *s = session_of(bpf_get_current_task());
+	struct session *s = session_of(task);
 	__u32 slot = RSN_MAX_DEPTH, func_id;
 	__u64 *cookie;
 
@@ -124,7 +127,7 @@ static __always_inline __u64 cookie_by_place(__u32 place)
 }
 
 /* Whether no slot is left for a further call of the thread's session, which is then counted. */
-static __always_inline bool is_too_deep(__u64 task)
+__noinline int is_too_deep(__u64 task)
 {
 	struct session *s = session_of(task);
 
@@ -140,7 +143,8 @@ static __always_inline __u64 return_cookie(struct pt_regs *ctx)
 	if (has_func_ip)
 		return probe_cookie(ctx, bpf_get_func_ip(ctx));
 	if (returns_by_place)
-		return cookie_by_place(stack_place(PT_REGS_SP(ctx)) - RETURN_POPS);
+		return cookie_by_place(bpf_get_current_task(),
+				       stack_place(PT_REGS_SP(ctx)) - RETURN_POPS);
 	return probe_cookie(ctx, current_probe());
 }
 
