@@ -24,6 +24,55 @@ static __always_inline __u64 block_register(struct pt_regs *ctx, __u32 offset)
 	return value;
 }
 
+#if defined(__TARGET_ARCH_arm64)
+/* Whether a condition, as instructions encode it, holds. */
+static __always_inline bool block_holds(struct pt_regs *ctx, __u32 condition)
+{
+	enum {
+		PSTATE = 264, /* in struct pt_regs: behind 31 registers, sp and pc */
+	};
+	bool n, z, c, v, holds;
+	__u64 pstate = 0;
+
+	bpf_probe_read_kernel(&pstate, sizeof(pstate), (void *)ctx + PSTATE);
+	n = pstate >> 31 & 1;
+	z = pstate >> 30 & 1;
+	c = pstate >> 29 & 1;
+	v = pstate >> 28 & 1;
+	switch (condition >> 1) {
+	case 0: /* eq */
+		holds = z;
+		break;
+	case 1: /* hs */
+		holds = c;
+		break;
+	case 2: /* mi */
+		holds = n;
+		break;
+	case 3: /* vs */
+		holds = v;
+		break;
+	case 4: /* hi */
+		holds = c && !z;
+		break;
+	case 5: /* ge */
+		holds = n == v;
+		break;
+	case 6: /* gt */
+		holds = n == v && !z;
+		break;
+	default: /* always, in both spellings */
+		return true;
+	}
+	return condition & 1 ? !holds : holds;
+}
+#else
+static __always_inline bool block_holds(struct pt_regs *ctx, __u32 condition)
+{
+	return false;
+}
+#endif
+
 /* Reads an operand; a negative errno where it cannot be. */
 static __noinline int block_operand(struct pt_regs *ctx, const struct path_operand *operand,
 				    __u64 *value)
@@ -87,6 +136,9 @@ static __noinline int block_hit(struct pt_regs *ctx, struct session *s, __u64 ta
 		return 0;
 	hit = &ring->hits[ring->cnt & (RSN_PATH_HITS - 1)];
 	hit->probe = probe->number;
+	/* a conditional comparison has two numbers, the second for when it compares */
+	if (probe->condition && block_holds(ctx, probe->condition - 1))
+		hit->probe++;
 	hit->unread = block_operand(ctx, &probe->left, &left) ? 1 : 0;
 	if (block_operand(ctx, &probe->right, &right))
 		hit->unread |= 2;

@@ -34,6 +34,8 @@ struct path_operand {
 struct path_probe {
 	__u32 number;
 	__u32 func_id;
+	__u32 condition; /* arm64: 1 + that on which the instruction compares; 0: always, if it does */
+	__u32 unused;
 	struct path_operand left;
 	struct path_operand right;
 };

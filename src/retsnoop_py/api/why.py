@@ -227,6 +227,7 @@ class Inquiry:
     def _makers(self, names: Sequence[str], error: str) -> list[str]:
         """The functions that have the number of an error in their code, as many as fit a run."""
         from retsnoop_py.kernel.errno import ERRNO_NAMES
+        from retsnoop_py.path.machines import machine_named
         from retsnoop_py.path.text import Kcore, having_number
 
         number = next((one for one, name in ERRNO_NAMES.items() if name == error), None)
@@ -234,8 +235,9 @@ class Inquiry:
             return []
         symbols = self._facts.kallsyms
         try:
+            machine = machine_named(self._facts.machine)
             with Kcore(self._facts.root / "proc/kcore") as source:
-                found = having_number(symbols, source, names, -number)
+                found = having_number(symbols, source, names, -number, machine)
         except RetsnoopError as problem:
             self._warnings.append(f"WARNING: {problem.message}")
             return []

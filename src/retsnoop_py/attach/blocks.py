@@ -18,7 +18,9 @@ from retsnoop_py.attach.plan import AttachContext
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.tracefs import folder_with
 from retsnoop_py.libbpf.links import PerfProbes
-from retsnoop_py.path.probes import PT_REGS, BlockProbe, pack_operands
+from retsnoop_py.path.machines import machine_named
+from retsnoop_py.path.probes import BlockProbe, pack_operands
+from retsnoop_py.value import replace
 
 __all__ = ["BLOCK_EVENTS", "MOST_PROBES", "BlockEvents"]
 
@@ -27,7 +29,7 @@ BLOCK_EVENTS = 512
 #: Elements of the map that tells probes apart.
 MOST_PROBES = 1 << 14
 _PERF_TYPE_TRACEPOINT = 2
-_HEAD = struct.Struct("=II")
+_HEAD = struct.Struct("=IIII")
 
 
 class BlockEvents:
@@ -45,6 +47,7 @@ class BlockEvents:
             )
         self._folder = folder
         self._context = context
+        self._machine = machine_named(context.facts.machine)
         self._owner = this_owner(os.getpid())
         self._guard: Guard | None = None
         self._fds: list[int] = []
@@ -115,10 +118,16 @@ class BlockEvents:
 
     def _tell(self, func_id: int, probe: BlockProbe) -> None:
         """Let the program know what to do at a probe."""
-        number = len(self.probes)
-        value = _HEAD.pack(number, func_id) + pack_operands(probe.compare, PT_REGS)
+        number, compare = len(self.probes), probe.compare
+        known = () if compare is None else self._machine.conditions
+        condition = known.index(compare.condition) + 1 if compare and compare.op == "ccmp" else 0
+        value = _HEAD.pack(number, func_id, condition, 0)
+        value += pack_operands(compare, self._machine.pt_regs)
         self._context.obj.map("path_probes").update(struct.pack("=Q", probe.address), value)
-        self.probes.append((func_id, probe))
+        if condition:  # the one number where it does not compare, the next where it does
+            self.probes += [(func_id, replace(probe, held=held)) for held in (False, True)]
+        else:
+            self.probes.append((func_id, probe))
 
     def _connect(self, number: int) -> None:
         """Attach the program to an event and enable it."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.libbpf.object import BpfObject
     from retsnoop_py.path.analysis import FunctionPaths
+    from retsnoop_py.path.probes import BlockProbe
     from retsnoop_py.path.text import CodeSource
     from retsnoop_py.symbolize.sources import KernelImages
 
@@ -62,8 +63,8 @@ class PathProbes:
         self._source: CodeSource | None = None
         self._events: BlockEvents | None = None
         self._followed: dict[int, FunctionPaths] = {}
-        #: Function and block by the number of a probe.
-        self._blocks: list[tuple[int, int]] = []
+        #: Probes by their numbers.
+        self._probes: list[BlockProbe] = []
         self.said: list[str] = []
 
     def matching(self, globs: Sequence[str]) -> list[int]:
@@ -132,8 +133,8 @@ class PathProbes:
                 continue
             before = len(self._events.probes)
             self._events.attach(number, paths.probes)
-            for func_id, probe in self._events.probes[before:]:
-                self._blocks.append((func_id, probe.block))
+            for _, probe in self._events.probes[before:]:
+                self._probes.append(probe)
                 paths.probed[probe.block] = probe
             if not paths.probed:
                 raise UnavailableError(
@@ -151,8 +152,9 @@ class PathProbes:
         paths = self._followed.get(path.id)
         if paths is None:
             return None
-        hits = [self._blocks[hit.probe][1] for hit in path.hits if hit.probe < len(self._blocks)]
-        return paths.origin(hits, path.result, is_cut=path.earlier > 0)
+        hits = [self._probes[hit.probe] for hit in path.hits if hit.probe < len(self._probes)]
+        blocks, held = [hit.block for hit in hits], [hit.held for hit in hits]
+        return paths.origin(blocks, path.result, is_cut=path.earlier > 0, held=held)
 
     def detach(self) -> None:
         """Detach from all blocks. Idempotent."""

@@ -11,6 +11,7 @@ from retsnoop_py.kernel.functions import Function
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import Decided, Decision, Returned, decide
 from retsnoop_py.path.follow import Way, follow
+from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.names import Namer
 from retsnoop_py.path.probes import BlockProbe, place_probes
 from retsnoop_py.path.text import CodeSource, read_function
@@ -25,23 +26,27 @@ __all__ = ["FunctionPaths", "read_paths"]
 
 def read_paths(facts: KernelFacts, function: Function, source: CodeSource) -> FunctionPaths:
     """The blocks of ``function``. Raises UnavailableError where its code cannot be read."""
-    if facts.machine != "x86_64":
-        raise UnavailableError(f"machine code of {facts.machine} is not understood yet")
+    machine = machine_named(facts.machine)
     symbols = facts.kallsyms
     hit = symbols.lookup(function.address)
     if hit is None or hit[1]:
         raise UnavailableError("it is not in /proc/kallsyms any more")
     symbol: Symbol = hit[0]
-    code = read_function(symbol, symbols, source)
+    code = read_function(symbol, symbols, source, machine)
     if code is None:
         raise UnavailableError(f"{source.name} does not have its code")
-    from retsnoop_py.path.x86 import decode
 
     def name_of(address: int) -> str | None:
         found = symbols.lookup(address)
+        if found and not found[1]:
+            return found[0].name
+        size = machine.veneer_size
+        behind = machine.veneer(source.read(address, size), address) if size else None
+        found = symbols.lookup(behind) if behind is not None else None
         return found[0].name if found and not found[1] else None
 
-    return FunctionPaths(function, cut(code, decode, name_of), Namer(facts, function, name_of))
+    namer = Namer(facts, function, name_of, machine)
+    return FunctionPaths(function, cut(code, machine, name_of), namer)
 
 
 class FunctionPaths:
@@ -56,9 +61,14 @@ class FunctionPaths:
         self._namer = namer
         namer.learn(graph)
 
-    def origin(self, hits: Sequence[int], result: int, *, is_cut: bool) -> Origin:
-        """What the way means on which the probes of these blocks were hit, in this order."""
-        way = follow(self.graph, hits, self.probed, is_cut=is_cut)
+    def origin(
+        self, hits: Sequence[int], result: int, *, is_cut: bool, held: Sequence[bool | None] = ()
+    ) -> Origin:
+        """What the way means on which the probes of these blocks were hit, in this order.
+
+        ``held`` says of each hit whether the conditional comparison there was made.
+        """
+        way = follow(self.graph, hits, self.probed, is_cut=is_cut, held=held)
         try:
             decision = self._decide(way, result)
         except (DataError, IndexError, KeyError, ValueError) as error:

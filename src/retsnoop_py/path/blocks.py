@@ -4,21 +4,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from retsnoop_py.path.insn import Decoder, Flow, Insn, Reg
+from retsnoop_py.path.insn import Flow, Insn, Machine, Names
 from retsnoop_py.path.text import FunctionCode
 from retsnoop_py.value import Value
 
-__all__ = ["Block", "Graph", "Names", "cut"]
+__all__ = ["Block", "Graph", "cut"]
 
-#: What an address is called: the symbol that begins there; None in the middle of one.
-Names = Callable[[int], str | None]
-
-#: Where functions return through on kernels that guard returns (6.0, 6.5, 6.15).
-_RETURN_THUNKS = ("__x86_return_thunk", "srso_", "retbleed_", "its_return_thunk")
-#: Where they jump or call through on kernels that guard indirect branches.
-_INDIRECT_THUNKS = ("__x86_indirect_", "its_thunk")
 #: Functions that never return; the kernel's objtool has the whole list (noreturns.h).
 _NO_RETURN = frozenset(
     {
@@ -27,7 +20,7 @@ _NO_RETURN = frozenset(
         *("__module_put_and_kthread_exit", "kthread_exit", "kthread_complete_and_exit"),
     }
 )
-_PADDING = ("int3", "nop")
+_PADDING = ("pad", "nop")
 
 
 class Block(Value):
@@ -67,12 +60,15 @@ class Block(Value):
 
 
 class Graph:
-    """The blocks of a function in the order of their addresses; ``entry`` is the first's index.
+    """The blocks of a function of ``machine``, by their addresses; ``entry`` is the first's index.
 
     ``lost`` is the address from which on its code, or a part of that, could not be decoded.
     """
 
-    def __init__(self, code: FunctionCode, blocks: tuple[Block, ...], lost: int = 0) -> None:
+    def __init__(
+        self, machine: Machine, code: FunctionCode, blocks: tuple[Block, ...], lost: int = 0
+    ) -> None:
+        self.machine = machine
         self.code = code
         self.blocks = blocks
         self.lost = lost
@@ -93,16 +89,19 @@ class Graph:
         return self.blocks[index]
 
 
-def cut(code: FunctionCode, decode: Decoder, names: Names) -> Graph:
+def cut(code: FunctionCode, machine: Machine, names: Names) -> Graph:
     """The blocks of ``code``; ``names`` tells what it calls and jumps to."""
-    parts = [[_plain(one, names) for one in decode(part.code, part.address)] for part in code.parts]
+    parts = [
+        [_plain(one, machine, names) for one in machine.decode(part.code, part.address)]
+        for part in code.parts
+    ]
     insns = {one.address: one for part in parts for one in part}
     leaders = _leaders(parts, insns)
     runs = [run for part in parts for run in _runs(part, leaders)]
     runs = sorted((run for run in runs if run), key=lambda run: run[0].address)
     starts = {run[0].address: index for index, run in enumerate(runs)}
     blocks = tuple(_block(index, run, starts, code, names) for index, run in enumerate(runs))
-    return Graph(code, blocks, _lost(code, parts))
+    return Graph(machine, code, blocks, _lost(code, parts))
 
 
 def _lost(code: FunctionCode, parts: Iterable[list[Insn]]) -> int:
@@ -114,28 +113,20 @@ def _lost(code: FunctionCode, parts: Iterable[list[Insn]]) -> int:
     return 0
 
 
-def _plain(insn: Insn, names: Names) -> Insn:
+def _plain(insn: Insn, machine: Machine, names: Names) -> Insn:
     """``insn`` without the thunks it goes through."""
     if insn.flow not in (Flow.JUMP, Flow.CALL) or not insn.target:
         return insn
     # code that also runs before the kernel is where it was linked has further names (7.3)
     name = (names(insn.target) or "").removeprefix("__pi_")
-    if insn.flow is Flow.JUMP and name.startswith(_RETURN_THUNKS):
-        return insn._replace(flow=Flow.RETURN, target=0)
-    if name.startswith(_INDIRECT_THUNKS):
-        flow = Flow.INDIRECT if insn.flow is Flow.JUMP else Flow.CALL
-        register = name.rpartition("_")[2]
-        is_known = register.startswith("r") and register.isalnum()
-        operands = (Reg(register, 8),) if is_known else ()
-        return insn._replace(flow=flow, target=0, operands=operands)
     if insn.flow is Flow.CALL and name in _NO_RETURN:
         return insn._replace(flow=Flow.STOP)
-    return insn
+    return machine.plain(insn, name)
 
 
 def _is_trap(insn: Insn) -> bool:
     """Whether it is how WARN() says so, after which the kernel goes on behind it."""
-    return insn.flow is Flow.STOP and insn.text.startswith("ud")
+    return insn.flow is Flow.STOP and insn.op == "trap"
 
 
 def _leaders(parts: Iterable[list[Insn]], insns: dict[int, Insn]) -> set[int]:
@@ -148,6 +139,8 @@ def _leaders(parts: Iterable[list[Insn]], insns: dict[int, Insn]) -> set[int]:
                 leaders.add(one.target)
             if one.flow not in (Flow.NEXT, Flow.CALL) and not _is_trap(one):
                 leaders.add(one.end)
+            if one.op == "ccmp":  # whether it compares is known by a probe of its own
+                leaders.add(one.address)
     return leaders
 
 
@@ -158,10 +151,10 @@ def _runs(part: list[Insn], leaders: set[int]) -> Iterable[list[Insn]]:
         if insn.address in leaders and run:
             yield run
             run = []
-        if insn.text.startswith("int3") and not run:
+        if insn.op == "pad" and not run:
             continue
         run.append(insn)
-    if run and not all(insn.text.startswith(_PADDING) for insn in run):
+    if run and not all(insn.op in _PADDING for insn in run):
         yield run
 
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from retsnoop_py.path import x86 as machine
-from retsnoop_py.path.blocks import Graph, Names
+from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
-from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Reg
+from retsnoop_py.path.insn import OPPOSITE, Flow, Imm, Insn, Mem, Names, Operand, Reg
 from retsnoop_py.path.values import Flags, Moment, Node, Run, evaluate
 from retsnoop_py.value import Value, replace
 
@@ -88,26 +87,13 @@ class Decision(Value):
 
 #: What was made elsewhere is known here only by testing it.
 _TESTED = (Made.CALLEE, Made.MEMORY, Made.ARGUMENT)
-#: Each condition and its opposite.
-_OPPOSITE = {
-    "e": "ne",
-    "b": "ae",
-    "be": "a",
-    "l": "ge",
-    "le": "g",
-    "s": "ns",
-    "o": "no",
-    "p": "np",
-    "rcxz": "nrcxz",
-}
-_OPPOSITE |= {other: one for one, other in _OPPOSITE.items()}
 
 
 def decide(graph: Graph, way: Way, result: int, names: Names) -> Decision:
     """What decided that the call which took ``way`` returned ``result`` (raw, 64 bits)."""
     if not way.blocks:
         return Decision(None, None, "no block of it was seen to run")
-    run = evaluate(graph, way.blocks, names, is_cut=way.is_cut)
+    run = evaluate(graph, way, names)
     if not way.ends:
         return Decision(None, None, "the end of its way was not seen")
     returned, choice = _origin(graph, way, run, result)
@@ -180,11 +166,17 @@ def _selected(node: Node, result: int) -> tuple[Node, Decided | None]:
         if fits[0] == fits[1]:
             return Node("unknown", node.step, node.at), None
     if not fits[0]:
-        condition = _OPPOSITE.get(condition, "")
+        condition = OPPOSITE.get(condition, "")
     chosen, other = (new, old) if fits[0] else (old, new)
-    if _failure_of(node.flags, _OPPOSITE.get(condition, "")) is other:
+    if _failure_of(node.flags, OPPOSITE.get(condition, "")) is other:
         return chosen, None
-    return chosen, Decided(node.at, node.step, condition, node.flags, taken=fits[0])
+    at = _asked_at(node)
+    return chosen, Decided(at, node.step, condition, node.flags, taken=fits[0])
+
+
+def _asked_at(node: Node) -> int:
+    """Where what a result was chosen by was compared: the choice may have the return's line."""
+    return node.flags.insn.address if node.flags is not None else node.at
 
 
 def _failure_of(flags: Flags | None, condition: str) -> Node | None:
@@ -202,7 +194,7 @@ def _failure_of(flags: Flags | None, condition: str) -> Node | None:
 def _computed(node: Node) -> Decided | None:
     """The comparison of which a result was computed without a jump."""
     if node.kind == "cond":
-        return Decided(node.at, node.step, node.name or "", node.flags)
+        return Decided(_asked_at(node), node.step, node.name or "", node.flags)
     if node.kind == "op":
         if node.name == "sar" and node.args[1].kind == "const" and node.args[1].value in (31, 63):
             # all bits are the sign
@@ -254,7 +246,7 @@ class _Search:
                 return choice, None
             if moment.position < gap:
                 return None, "an access to memory faulted, or blocks that ran were not seen"
-            if moment.position == len(self._way.blocks) - 1 and not self._leaves_here(moment):
+            if self._is_last(moment) and not self._leaves_here(moment):
                 continue
             taken = self._taken(moment)
             if taken is None or _is_settled(moment):
@@ -264,27 +256,31 @@ class _Search:
                 continue
             if about or self._can_avoid(moment, taken):
                 condition = moment.insn.condition
-                held = condition if taken else _OPPOSITE.get(condition, "")
-                decided = Decided(
-                    moment.insn.address,
-                    moment.step,
-                    held,
-                    moment.flags,
-                    moment,
-                    taken,
-                    about,
-                )
+                held = condition if taken else OPPOSITE.get(condition, "")
+                at = _place(moment)
+                jump = moment if moment.insn.flow is Flow.BRANCH else None
+                decided = Decided(at, moment.step, held, moment.flags, jump, taken, about)
                 return decided, None
         if choice is None and gap >= 0:
             return None, "an access to memory faulted, or blocks that ran were not seen"
         return choice, None
+
+    def _is_last(self, moment: Moment) -> bool:
+        """Whether the way ends in this jump."""
+        is_jump = moment.insn.flow is Flow.BRANCH
+        return is_jump and moment.position == len(self._way.blocks) - 1
 
     def _leaves_here(self, moment: Moment) -> bool:
         """Whether the way leaves the function by this very jump: a conditional tail call."""
         return self._graph.blocks[self._way.blocks[moment.position]].exit == "tail"
 
     def _taken(self, moment: Moment) -> bool | None:
-        """Whether a jump was taken; None where both sides lead to the same block."""
+        """Whether a jump was taken; None where both sides lead to the same block.
+
+        Of a conditional comparison: whether it was made.
+        """
+        if moment.insn.flow is not Flow.BRANCH:
+            return self._way.compared(moment.position)
         block = self._graph.blocks[self._way.blocks[moment.position]]
         fall, target = block.next
         if moment.position + 1 >= len(self._way.blocks):
@@ -316,12 +312,15 @@ class _Search:
 
     def _can_avoid(self, moment: Moment, taken: bool) -> bool:
         block = self._graph.blocks[self._way.blocks[moment.position]]
-        other = block.next[0] if taken else block.next[1]
+        if moment.insn.flow is not Flow.BRANCH:
+            other = block.index  # it begins with the conditional comparison
+        else:
+            other = block.next[0] if taken else block.next[1]
         if other < 0:
             return bool(block.exit) and not taken  # a tail call gives what it likes
         node = self._returned.node
         condition = moment.insn.condition
-        failure = _failure_of(moment.flags, _OPPOSITE.get(condition, "") if taken else condition)
+        failure = _failure_of(moment.flags, OPPOSITE.get(condition, "") if taken else condition)
         holders = frozenset(
             place
             for places in (moment.regs, moment.slots)
@@ -330,11 +329,11 @@ class _Search:
             or one is failure
             or (one.kind == "const" and _is_result(one.value, self._result))
         )
-        top = moment.regs.get(machine.STACK)
-        frame = moment.regs.get("rbp")
+        machine = self._graph.machine
+        top, frame = moment.regs.get(machine.stack), moment.regs.get(machine.frame)
         depth = top.value if top is not None and top.kind == "stack" else 0
         base = frame.value if frame is not None and frame.kind == "stack" else None
-        return self._reaches_other(other, Holders(holders, depth, base))
+        return self._reaches_other(other, Holders(machine, holders, depth, base))
 
     def _reaches_other(self, start: int, holders: Holders) -> bool:
         """Whether some way from a block reaches a return with another number."""
@@ -346,7 +345,7 @@ class _Search:
             for insn in block.insns:
                 held = self._after(held, insn)
             if block.exit == "return":
-                if machine.RESULT not in held.places:
+                if self._graph.machine.result not in held.places:
                     return True
             elif block.exit:
                 return True
@@ -361,43 +360,50 @@ class _Search:
 
     def _after(self, held: Holders, insn: Insn) -> Holders:
         """Where the result is after an instruction, if it was at ``held`` before."""
-        operands, places = insn.operands, held.places
+        for step in insn.steps:
+            held = self._after_step(held, step)
+        return held
+
+    def _after_step(self, held: Holders, insn: Insn) -> Holders:
+        operands = insn.operands
         if insn.flow is Flow.CALL:
-            return held.without(machine.CLOBBERED)
+            return held.without(self._graph.machine.clobbered)
         if insn.flow is not Flow.NEXT:
             return held
-        if insn.address == self._returned.address and insn.writes:
+        if insn.address == self._returned.address and insn.writes and insn.op != "cmov":
             made = self._returned.made in (Made.CONSTANT, Made.COMPUTED)
             return held.also(insn.writes[0]) if made else held.without(insn.writes)
-        if insn.op in ("mov", "movsx", "movzx") and len(operands) == 2:
-            return self._moved(held, insn)
         if insn.op in ("push", "pop"):
             return held.pushed(insn)
-        if machine.STACK in insn.writes:
+        if held.is_frame(insn):
             return held.moved(insn)
-        kept = insn.op == "cmov" and all(
-            isinstance(one, Reg) and one.name in places for one in operands
-        )
-        if kept or not insn.writes:
-            return held
-        return held.also(insn.writes[0]) if self._makes_same(insn) else held.without(insn.writes)
+        if insn.op in ("mov", "movsx", "movzx") and len(operands) == 2:
+            return self._moved(held, insn)
+        makes = bool(insn.writes) and self._makes_same(held, insn)
+        return held.also(insn.writes[0]) if makes else held.without(insn.writes)
 
-    def _makes_same(self, insn: Insn) -> bool:
-        """Whether an instruction makes the very number without moving a constant."""
+    def _makes_same(self, held: Holders, insn: Insn) -> bool:
+        """Whether an instruction makes the very number without moving it."""
         operands = insn.operands
+        if insn.op == "cmov":  # of two that are the result, either
+            sources = operands[1:] if len(operands) > 2 else operands
+            return all(self._has_result(held, one) for one in sources)
         if insn.op == "xor" and not self._result:
             return operands[0] == operands[1]
         return insn.op == "or" and self._result & _MASK32 == _MASK32 and _minus_one(operands)
 
+    def _has_result(self, held: Holders, source: Operand) -> bool:
+        """Whether an operand is the result's number, in no less than 32 bits."""
+        if isinstance(source, Imm):
+            return _is_result(source.value, self._result)
+        if isinstance(source, Mem):
+            slot = held.slot(source)
+            return slot is not None and slot in held.places
+        return source.name in held.places and source.size >= 4
+
     def _moved(self, held: Holders, insn: Insn) -> Holders:
         target, source = insn.operands
-        if isinstance(source, Imm):
-            has = _is_result(source.value, self._result) and target.size >= 4
-        elif isinstance(source, Mem):
-            slot = held.slot(source)
-            has = slot is not None and slot in held.places
-        else:
-            has = source.name in held.places and source.size >= 4
+        has = self._has_result(held, source) and target.size >= 4
         place = target.name if isinstance(target, Reg) else None
         where: str | int | None = place
         if isinstance(target, Mem):
@@ -405,6 +411,18 @@ class _Search:
         if where is None:
             return held
         return held.also(where) if has else held.without((where,))
+
+
+def _place(moment: Moment) -> int:
+    """The address whose line is that of a condition.
+
+    Compilers give a jump on several conditions the line of one, and each conditional comparison
+    that of its own.
+    """
+    compare = moment.flags.insn if moment.flags is not None else None
+    if compare is not None and "ccmp" in (compare.op, moment.insn.op):
+        return compare.address
+    return moment.insn.address
 
 
 def _minus_one(operands: Iterable[object]) -> bool:

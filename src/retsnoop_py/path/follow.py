@@ -26,15 +26,27 @@ class Way(Value):
     ends: bool = True
     #: For each of ``blocks`` the index of its hit, -1 for one that was put in between.
     hits: tuple[int, ...] = ()
+    #: For each hit whether the conditional comparison there was made; None: there is none.
+    held: tuple[bool | None, ...] = ()
+
+    def compared(self, position: int) -> bool | None:
+        """Whether the conditional comparison of the block at ``position`` was made, if known."""
+        hit = self.hits[position] if position < len(self.hits) else -1
+        return self.held[hit] if 0 <= hit < len(self.held) else None
 
 
 def follow(
-    graph: Graph, hits: Sequence[int], probed: Collection[int], *, is_cut: bool = False
+    graph: Graph,
+    hits: Sequence[int],
+    probed: Collection[int],
+    *,
+    is_cut: bool = False,
+    held: Sequence[bool | None] = (),
 ) -> Way:
     """The way that ``hits`` (indexes of blocks) tell of.
 
     Blocks that are not in ``probed``, where the kernel takes no probe, are put in between where
-    only they can have run. ``is_cut``: hits before the first were not kept.
+    only they can have run. ``is_cut``: hits before the first were not kept. ``held``: see Way.
     """
     hidden = frozenset(range(len(graph.blocks))) - frozenset(probed)
     steps: list[int] = []
@@ -60,7 +72,7 @@ def follow(
         )
     ends, behind = rest is not None, rest or []
     numbers += [-1] * len(behind)
-    return Way((*steps, *behind), frozenset(gaps), is_cut, ends, tuple(numbers))
+    return Way((*steps, *behind), frozenset(gaps), is_cut, ends, tuple(numbers), tuple(held))
 
 
 def _to_first(graph: Graph, index: int, hidden: frozenset[int]) -> list[int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from retsnoop_py.path import x86 as machine
-from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Reg
+from retsnoop_py.path.insn import Flow, Imm, Insn, Machine, Mem, Reg
 from retsnoop_py.value import Value
 
 __all__ = ["Holders"]
@@ -16,9 +15,10 @@ class Holders(Value):
     """Registers and stack slots that hold a value.
 
     ``depth`` and ``frame`` are where stack and frame pointer are, from the stack pointer at the
-    entry; ``frame`` is None where rbp is no frame pointer.
+    entry; ``frame`` is None where that is no frame pointer.
     """
 
+    machine: Machine
     places: frozenset[str | int]
     depth: int
     frame: int | None
@@ -27,9 +27,9 @@ class Holders(Value):
         """The slot that a memory operand is, if it is one."""
         if memory.at or memory.segment:
             return None
-        if memory.base == machine.STACK:
+        if memory.base == self.machine.stack:
             return self.depth + memory.disp
-        if memory.base == "rbp" and self.frame is not None:
+        if memory.base == self.machine.frame and self.frame is not None:
             return self.frame + memory.disp
         return None
 
@@ -37,15 +37,15 @@ class Holders(Value):
         """With one more."""
         if place in self.places:
             return self
-        return Holders(self.places | {place}, self.depth, self.frame)
+        return Holders(self.machine, self.places | {place}, self.depth, self.frame)
 
     def without(self, places: Iterable[str | int]) -> Holders:
         """Without some."""
         left = self.places.difference(places)
-        frame = None if "rbp" in places else self.frame
+        frame = None if self.machine.frame in places else self.frame
         if len(left) == len(self.places) and frame == self.frame:
             return self
-        return Holders(left, self.depth, frame)
+        return Holders(self.machine, left, self.depth, frame)
 
     def pushed(self, insn: Insn) -> Holders:
         """After a push or pop."""
@@ -54,8 +54,8 @@ class Holders(Value):
             depth = self.depth - 8
             has = isinstance(operand, Reg) and operand.name in self.places
             places = self.places | {depth} if has else self.places - {depth}
-            return Holders(places, depth, self.frame)
-        after = Holders(self.places, self.depth + 8, self.frame)
+            return Holders(self.machine, places, depth, self.frame)
+        after = Holders(self.machine, self.places, self.depth + 8, self.frame)
         if not isinstance(operand, Reg):
             return after
         return (
@@ -65,33 +65,64 @@ class Holders(Value):
         )
 
     def moved(self, insn: Insn) -> Holders:
-        """After an addition to the stack pointer."""
-        by = insn.operands[1] if len(insn.operands) == 2 else None
-        if not isinstance(by, Imm) or insn.op not in ("add", "sub"):
+        """After a change of the stack pointer, or of the frame pointer to where that is."""
+        place = self._computed(insn)
+        if self.machine.frame in insn.writes:
+            left = self.without((self.machine.frame,))
+            return Holders(self.machine, left.places, self.depth, place)
+        if place is None:
             return self
-        depth = self.depth + (by.value if insn.op == "add" else -by.value)
-        return Holders(self.places, depth, self.frame)
+        return Holders(self.machine, self.places, place, self.frame)
+
+    def _computed(self, insn: Insn) -> int | None:
+        """Where on the stack the address is that an instruction computes of a pointer into it."""
+        operands = insn.operands
+        by = operands[-1] if insn.op in ("add", "sub") else Imm(0, 8)
+        base = (
+            operands[-1] if insn.op == "mov" else operands[len(operands) == 3] if operands else None
+        )
+        if not isinstance(by, Imm) or not isinstance(base, Reg):
+            return None
+        start = self.depth if base.name == self.machine.stack else None
+        start = self.frame if base.name == self.machine.frame else start
+        if start is None or insn.op not in ("add", "sub", "mov"):
+            return None
+        return start + (-by.value if insn.op == "sub" else by.value)
+
+    def is_frame(self, insn: Insn) -> bool:
+        """Whether an instruction makes the frame pointer, or the stack pointer, of another."""
+        written, machine = insn.writes, self.machine
+        if machine.stack in written:
+            return True
+        return machine.frame in written and self._computed(insn) is not None
 
     def after(self, insn: Insn) -> Holders:
         """After any instruction: moves of the whole value keep it, other writes lose it."""
+        held = self
+        for step in insn.steps:
+            held = held.after_step(step)
+        return held
+
+    def after_step(self, insn: Insn) -> Holders:
+        """After an instruction that has no parts."""
         operands = insn.operands
         if insn.flow is Flow.CALL:
-            return self.without(machine.CLOBBERED)
+            return self.without(self.machine.clobbered)
+        if insn.op in ("push", "pop"):
+            return self.pushed(insn)
+        if self.is_frame(insn):
+            return self.moved(insn)
         if insn.op == "mov" and len(operands) == 2:
             target, source = operands
             slot = self.slot(source) if isinstance(source, Mem) else None
             place = source.name if isinstance(source, Reg) else slot
-            has = place in self.places and target.size == machine.WORD
+            has = place in self.places and target.size == self.machine.word
             where: str | int | None = target.name if isinstance(target, Reg) else None
             if isinstance(target, Mem):
                 where = self.slot(target)
             if where is None:
                 return self
             return self.also(where) if has else self.without((where,))
-        if insn.op in ("push", "pop"):
-            return self.pushed(insn)
-        if machine.STACK in insn.writes:
-            return self.moved(insn)
         return self.without(insn.writes) if insn.writes else self
 
     def common(self, other: Holders) -> Holders:
@@ -102,4 +133,4 @@ class Holders(Value):
         both = self.places & other.places
         if self.depth != other.depth:
             both = frozenset(one for one in both if isinstance(one, str))
-        return Holders(both, self.depth, frame)
+        return Holders(self.machine, both, self.depth, frame)

@@ -1,17 +1,35 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Instructions as the analysis sees them, whatever the machine.
 
-A decoder per architecture (:mod:`retsnoop_py.path.x86`) makes these of machine code. Registers
-go by the name of their full width, so that ``eax`` is ``rax`` with a size of 4 bytes.
+A :class:`Machine` per architecture (:mod:`retsnoop_py.path.x86`, :mod:`retsnoop_py.path.arm64`)
+makes these of machine code and knows what else differs. Registers go by the name of their full
+width, so that ``eax`` is ``rax`` with a size of 4 bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["Decoder", "Flow", "Imm", "Insn", "Mem", "Operand", "Reg"]
+__all__ = ["OPPOSITE", "Flow", "Imm", "Insn", "Machine", "Mem", "Names", "Operand", "Reg"]
+
+#: What an address is called: the symbol that begins there; None in the middle of one.
+Names = Callable[[int], str | None]
+#: Conditions, as x86 calls them, and their opposites.
+OPPOSITE = {
+    "e": "ne",
+    "b": "ae",
+    "be": "a",
+    "l": "ge",
+    "le": "g",
+    "s": "ns",
+    "o": "no",
+    "p": "np",
+    "rcxz": "nrcxz",
+}
+OPPOSITE |= {other: one for one, other in OPPOSITE.items()}
 
 
 class Flow(Enum):
@@ -27,7 +45,7 @@ class Flow(Enum):
     #: Into ``target`` (0: not known) and back.
     CALL = "call"
     RETURN = "return"
-    #: Nowhere: ud2, int3, hlt.
+    #: Nowhere: ud2, int3, hlt; brk.
     STOP = "stop"
 
 
@@ -63,10 +81,14 @@ Operand = Reg | Imm | Mem
 class Insn(NamedTuple):
     """One instruction.
 
-    ``op`` is what it does in a vocabulary of its own (``mov``, ``load`` by operand, ``cmp``,
-    ``cmov`` ...; ``other`` where it does not matter), ``operands`` are in the order of Intel's
-    syntax: the destination first. ``condition`` is that of a branch, cmov or setcc. ``writes``
-    are the registers it changes; ``flags``: it sets those that conditions look at.
+    ``op`` is what it does in a vocabulary of its own: ``mov`` (loads and stores by operand),
+    ``cmp``, ``cmov`` ...; ``entry`` at a function's beginning, ``nop``, ``pad`` between functions,
+    ``trap`` for what WARN() is made of; ``other`` where it does not matter. ``operands`` have the
+    destination first; what computes has one source, and is its own other one, or two. ``ccmp``
+    compares if its ``condition`` holds, else it sets the flags to a constant. ``condition`` is that
+    of a branch, cmov, setcc or ccmp, in x86's words. ``writes`` are the registers it changes;
+    ``flags``: it sets those that conditions look at. ``parts`` are simpler instructions that do
+    together what one does that moves several values, or computes an operand first.
     """
 
     address: int
@@ -79,6 +101,17 @@ class Insn(NamedTuple):
     condition: str = ""
     writes: tuple[str, ...] = ()
     flags: bool = False
+    parts: tuple[Insn, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Insn, ...]:
+        """What it does, one after the other: its parts, or itself."""
+        return self.parts or (self,)
+
+    @property
+    def compared(self) -> tuple[Operand, ...]:
+        """The two operands that the flags are of, if it sets them; one compared with 0 is twice."""
+        return self.operands[-2:]
 
     @property
     def end(self) -> int:
@@ -86,5 +119,39 @@ class Insn(NamedTuple):
         return self.address + self.size
 
 
-#: From code and its address to instructions; stops at what it cannot decode.
-Decoder = Callable[[bytes, int], list[Insn]]
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Machine:
+    """An architecture: its decoder, its calling convention and how Linux patches its code."""
+
+    #: As ``uname -m`` says it.
+    name: str
+    #: Registers of the first arguments, those that a call may change, and that of the result.
+    arguments: tuple[str, ...]
+    clobbered: tuple[str, ...]
+    result: str
+    stack: str
+    frame: str
+    #: Offsets of registers in ``struct pt_regs``, in bytes. Others are none that probes can read.
+    pt_regs: Mapping[str, int]
+    #: From code and its address to instructions; stops at what it cannot decode.
+    decode: Callable[[bytes, int], list[Insn]]
+    #: An instruction that goes to a symbol of this name, without the thunk that this may be.
+    plain: Callable[[Insn, str], Insn]
+    #: Where a function begins that ftrace may hook, from its first instructions.
+    hook_end: Callable[[Sequence[Insn]], int]
+    #: A function's code without the calls and breakpoints of tracers at its beginning.
+    untraced: Callable[[bytes], bytes]
+    #: Whether code may make a number, given as a signed one of 32 bits.
+    makes: Callable[[bytes, int], bool]
+    #: Where a veneer leads that is at an address, from its code; None for what is none.
+    veneer: Callable[[bytes, int], int | None]
+    #: Bytes of a veneer, 0 where there are none.
+    veneer_size: int = 0
+    #: Conditions by their numbers in the code of conditional comparisons, where there are such.
+    conditions: tuple[str, ...] = ()
+    #: The register that has the running task, where one does.
+    current: str = ""
+    #: Arguments of more than 16 bytes are passed by address, in a register.
+    large_by_address: bool = False
+    #: Bytes of a register.
+    word: int = 8

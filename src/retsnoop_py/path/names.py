@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.btf import Btf, Kind
-from retsnoop_py.path import x86 as machine
-from retsnoop_py.path.blocks import Graph, Names
+from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.decide import Decided
 from retsnoop_py.path.holders import Holders
-from retsnoop_py.path.insn import Insn, Mem
+from retsnoop_py.path.insn import Insn, Machine, Mem, Names, Reg
 from retsnoop_py.path.values import Flags, Node
 from retsnoop_py.session.paths import OperandText
 
@@ -77,7 +76,10 @@ class _Condition(NamedTuple):
 class Namer:
     """Names of what one ``function`` works on."""
 
-    def __init__(self, facts: KernelFacts, function: Function, name_of: Names) -> None:
+    def __init__(
+        self, facts: KernelFacts, function: Function, name_of: Names, machine: Machine
+    ) -> None:
+        self._machine = machine
         self._facts = facts
         self._function = function
         self.name_of = name_of
@@ -106,15 +108,18 @@ class Namer:
         if flags is None or hit < 0:
             return ()
         found = []
-        raw = flags.insn.operands
+        raw = flags.insn.compared
         for side, node in enumerate((flags.left, flags.right)):
             if node.kind == "const" or side >= len(raw) or (side and node is flags.left):
                 continue
+            read = raw[side]
+            if isinstance(read, Reg) and read.name not in self._machine.pt_regs:
+                continue  # what an instruction computes before it compares, no probe can read
             start = _range_start(flags, decided.condition) if not side else None
             named = self._name(node if start is None else node.args[0])
             start = start if named else None
             text = named.text if named else _operand_text(flags.insn, side)
-            size = raw[side].size
+            size = read.size
             signed = bool(named and named.type and self._is_signed(named.type))
             signed = signed or decided.condition in ("s", "ns", "l", "ge", "g", "le")
             own = OperandText(text[:_MAX_TEXT], hit, side, min(size, 8), signed, start or 0)
@@ -207,11 +212,10 @@ class Namer:
                 return self._load(node, depth)
             case "call":
                 return self._called(node)
-            case "op":
+            case "current":
+                return _Named("current", self._pointer_to("task_struct"))
+            case "op" | "cond":
                 return self._operation(node, depth)
-            case "cond" if node.flags is not None:
-                text = self._comparison(node.flags, node.name or "")
-                return None if text is None else _Named(text, is_atom=False)
         return None
 
     def _constant(self, value: int, type_id: int) -> str:
@@ -234,6 +238,9 @@ class Namer:
 
     def _operation(self, node: Node, depth: int) -> _Named | None:
         name = node.name or ""
+        if node.kind == "cond":
+            text = self._comparison(node.flags, name) if node.flags is not None else None
+            return None if text is None else _Named(text, is_atom=False)
         if name in ("~", "neg"):
             inner = self._name(node.args[0], depth + 1)
             sign = "~" if name == "~" else "-"
@@ -244,6 +251,8 @@ class Namer:
         return self._binary(symbol, node.args[0], node.args[1], depth)
 
     def _binary(self, symbol: str, left: Node, right: Node, depth: int = 0) -> _Named | None:
+        if symbol in "&|^+" and left.kind == "const" and right.kind != "const":
+            left, right = right, left
         first, second = self._name(left, depth + 1), self._name(right, depth + 1)
         if first is None or second is None:
             return None
@@ -291,10 +300,12 @@ class Namer:
         btf, function = self._btf(), self._function
         if btf is None or function.btf_id is None:
             return
-        registers = iter(machine.ARGUMENTS)
+        registers = iter(self._machine.arguments)
         for param in btf.params(btf.type(function.btf_id).arg):
             size = btf.size_of(param.type_id)
             if not param.type_id or size > 16:
+                if param.type_id and self._machine.large_by_address:
+                    next(registers, None)
                 continue
             for _ in range(max(1, -(-size // 8))):
                 register = next(registers, None)
@@ -502,16 +513,17 @@ def _flat(
 def _accesses(graph: Graph, register: str) -> set[tuple[int, int]]:
     """What code reads through a parameter wherever it has been put: offsets and bytes."""
     found = set()
-    states = {graph.entry: Holders(frozenset((register,)), 0, None)}
+    states = {graph.entry: Holders(graph.machine, frozenset((register,)), 0, None)}
     waiting = [graph.entry]
     while waiting:
         block = graph.blocks[waiting.pop()]
         held = states[block.index]
         for insn in block.insns:
-            for one in insn.operands if insn.op != "lea" else ():
-                if isinstance(one, Mem) and one.base in held.places and not one.at:
-                    found.add((one.disp, one.size))
-            held = held.after(insn)
+            for step in insn.steps:
+                for one in step.operands if step.op != "lea" else ():
+                    if isinstance(one, Mem) and one.base in held.places and not one.at:
+                        found.add((one.disp, one.size))
+                held = held.after_step(step)
         for following in block.next:
             before = states.get(following)
             state = held if before is None else before.common(held)
@@ -535,4 +547,6 @@ def _range_start(flags: Flags, condition: str) -> int | None:
 def _operand_text(insn: Insn, side: int) -> str:
     """An operand as the disassembler writes it."""
     parts = insn.text.partition(" ")[2].split(", ")
+    if len(insn.operands) > 2 and insn.op != "ccmp":
+        parts = parts[1:]  # the destination comes first
     return parts[side] if side < len(parts) else "?"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from retsnoop_py.errors import PrivilegeError, UnavailableError
+from retsnoop_py.path.insn import Machine
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -33,10 +34,6 @@ __all__ = [
 _PT_LOAD = 1
 _HEADER_BYTES = 64
 _SEGMENT = struct.Struct("=IIQQQQQQ")
-#: What a function may begin with, and how ftrace calls from it and leaves it when it does not.
-_ENDBR64 = b"\xf3\x0f\x1e\xfa"
-_CALL = b"\xe8"
-_NOP = b"\x0f\x1f\x44\x00\x00"
 #: No function of a kernel is longer, in bytes.
 _MAX_FUNCTION = 1 << 18
 
@@ -169,7 +166,9 @@ class FunctionCode(Value):
         return f"{self.name}+{address - self.address:#x}"
 
 
-def read_function(symbol: Symbol, symbols: Kallsyms, source: CodeSource) -> FunctionCode | None:
+def read_function(
+    symbol: Symbol, symbols: Kallsyms, source: CodeSource, machine: Machine
+) -> FunctionCode | None:
     """The code of the function at ``symbol``; None where ``source`` does not have it."""
     cold = [
         one
@@ -181,7 +180,7 @@ def read_function(symbol: Symbol, symbols: Kallsyms, source: CodeSource) -> Func
     for one in (symbol, *(cold if len(cold) == 1 else ())):
         code = source.read(one.address, min(one.size, _MAX_FUNCTION))
         if one is symbol:
-            code = _without_tracer(code)
+            code = machine.untraced(code)
         if code:
             parts.append(Part(one.address, code))
     if not parts or parts[0].address != symbol.address:
@@ -189,31 +188,19 @@ def read_function(symbol: Symbol, symbols: Kallsyms, source: CodeSource) -> Func
     return FunctionCode(symbol.name, symbol.module, tuple(parts))
 
 
-def _without_tracer(code: bytes) -> bytes:
-    """The code of a function without the call of the tracer that hooks it: a NOP again.
-
-    Of its own it calls nothing first; a function that cannot be hooked is not followed.
-    """
-    at = len(_ENDBR64) if code.startswith(_ENDBR64) else 0
-    if code[at : at + 1] != _CALL:
-        return code
-    return code[:at] + _NOP + code[at + len(_NOP) :]
-
-
 def having_number(
-    symbols: Kallsyms, source: CodeSource, names: Iterable[str], number: int
+    symbols: Kallsyms, source: CodeSource, names: Iterable[str], number: int, machine: Machine
 ) -> list[Symbol]:
-    """Those functions (``NAME`` or ``NAME[MODULE]``) whose code has ``number`` in 32 bits in it.
+    """Those functions (``NAME`` or ``NAME[MODULE]``) whose code may make ``number``, a signed int.
 
-    A number that a function makes is there; so may be what it compares with, and chance.
+    See :attr:`retsnoop_py.path.insn.Machine.makes`.
     """
-    bits = struct.pack("=i", number)
     found = []
     for text in names:
         name, _, module = text.rstrip("]").partition("[")
         for symbol in symbols.named(name, module or None):
-            code = read_function(symbol, symbols, source)
-            if code is not None and any(bits in part.code for part in code.parts):
+            code = read_function(symbol, symbols, source, machine)
+            if code is not None and any(machine.makes(part.code, number) for part in code.parts):
                 found.append(symbol)
                 break
     return found

@@ -8,12 +8,12 @@ the result register tells where the result was made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
-from retsnoop_py.path import x86 as machine
-from retsnoop_py.path.blocks import Graph, Names
-from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Operand, Reg
+from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.follow import Way
+from retsnoop_py.path.insn import Flow, Imm, Insn, Machine, Mem, Names, Operand, Reg
 
 __all__ = ["Flags", "Moment", "Node", "Run", "evaluate"]
 
@@ -29,8 +29,9 @@ class Node:
     ``value``, ``size`` bytes; no argument: an absolute address; ``name``: a segment), ``call``
     (``name`` is the callee, None if it is not known), ``op`` (``name`` of ``args``), ``stack``
     (an address: ``value`` from the stack pointer at the entry), ``cond`` (``name`` is the
-    condition, of ``flags``), ``select`` (the same: ``args`` where it holds and where not), or
-    ``unknown``. ``step`` is the number of the instruction in the run, ``at`` its address.
+    condition, of ``flags``), ``select`` (the same: ``args`` where it holds and where not),
+    ``current`` (the running task), or ``unknown``. ``step`` is the number of the instruction in
+    the run, ``at`` its address.
     """
 
     __slots__ = ("args", "at", "flags", "kind", "name", "size", "step", "value")
@@ -71,7 +72,7 @@ class Flags(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A conditional jump when it ran.
+    """A conditional jump, or a conditional comparison, when it ran.
 
     ``position`` is that of its block on the way; ``regs`` and ``slots`` hold what registers and
     stack slots (offsets from the stack pointer at the entry) held.
@@ -98,15 +99,20 @@ class Run(NamedTuple):
 class _State:
     """Registers, stack slots and flags."""
 
-    def __init__(self, names: Names, *, at_entry: bool) -> None:
+    def __init__(self, machine: Machine, names: Names, *, at_entry: bool) -> None:
+        self.machine = machine
         self.names = names
-        self.regs: dict[str, Node] = {machine.STACK: Node("stack")}
+        self.regs: dict[str, Node] = {machine.stack: Node("stack")}
+        if machine.current:
+            self.regs[machine.current] = Node("current")
         if at_entry:
-            self.regs |= {name: Node("param", name=name) for name in machine.ARGUMENTS}
+            self.regs |= {name: Node("param", name=name) for name in machine.arguments}
         self.slots: dict[int, Node] = {}
         self.flags: Flags | None = None
         self.step = 0
         self.insn: Insn | None = None
+        #: Whether the conditional comparison at hand was made; None: nobody knows.
+        self.compared: bool | None = None
         #: Where local variables begin whose addresses were given away.
         self._given: list[int] = []
 
@@ -174,9 +180,9 @@ class _State:
                 self.slots[base.value + disp] = node
 
     def move_stack(self, by: int) -> None:
-        top = self.reg(machine.STACK)
+        top = self.reg(self.machine.stack)
         if top.kind == "stack":
-            self.regs[machine.STACK] = self.make("stack", value=top.value + by)
+            self.regs[self.machine.stack] = self.make("stack", value=top.value + by)
 
     def binary(self, op: str, left: Node, right: Node, size: int) -> Node:
         """``left op right``, folded where that keeps addresses and constants plain."""
@@ -205,7 +211,7 @@ class _State:
         """A call may change the local variables whose addresses were given away."""
         given = [
             node.value
-            for name in machine.CLOBBERED
+            for name in self.machine.clobbered
             if (node := self.regs.get(name)) is not None and node.kind == "stack"
         ]
         self._given += given
@@ -235,17 +241,18 @@ def _fold(op: str, left: int, right: int) -> int | None:
             return None
 
 
-_BINARY = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
+_BINARY = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^", "mul": "*"}
 _SHIFTS = {"shl": "<<", "shr": ">>", "sar": "sar"}
 
 
 def _binary(state: _State, insn: Insn) -> None:
-    target, source = insn.operands
-    left, right = state.read(target), state.read(source)
-    size = target.size
-    same = isinstance(source, Reg) and source == target
+    target, (first, source) = insn.operands[0], insn.compared
+    left, right = state.read(first), state.read(source)
+    size = first.size
+    same = isinstance(source, Reg) and source == first
     symbol = _BINARY[insn.op]
-    state.set_flags(insn.op, left, right, size)
+    if insn.flags:
+        state.set_flags(insn.op, left, right, size)
     if same and insn.op in ("xor", "sub"):
         result = state.const(0, size)
     elif insn.op == "or" and right.kind == "const" and right.value == -1:
@@ -256,25 +263,26 @@ def _binary(state: _State, insn: Insn) -> None:
         result = state.const(0, size)
     else:
         result = state.binary(symbol, left, right, size)
-    if isinstance(target, Reg) and target.name == machine.STACK:
+    if isinstance(target, Reg) and target.name == state.machine.stack:
         if result.kind == "stack":
-            state.regs[machine.STACK] = result
+            state.regs[target.name] = result
         return
     state.write(target, result)
 
 
 def _shift(state: _State, insn: Insn) -> None:
     target = insn.operands[0]
-    by = state.read(insn.operands[1]) if len(insn.operands) > 1 else state.const(1, 1)
-    left = state.read(target)
+    by = state.read(insn.operands[-1]) if len(insn.operands) > 1 else state.const(1, 1)
+    left = state.read(insn.operands[1] if len(insn.operands) > 2 else target)
     result = state.make("op", name=_SHIFTS[insn.op], args=(left, by), size=target.size)
     state.write(target, result)
-    state.set_flags("result", result, by, target.size)
+    if insn.flags:
+        state.set_flags("result", result, by, target.size)
 
 
 def _unary(state: _State, insn: Insn) -> None:
     target = insn.operands[0]
-    value = state.read(target)
+    value = state.read(insn.operands[-1])
     size = target.size
     if insn.op in ("inc", "dec"):
         one = state.const(1 if insn.op == "inc" else -1, size)
@@ -285,7 +293,7 @@ def _unary(state: _State, insn: Insn) -> None:
     else:
         name = "neg" if insn.op == "neg" else "~"
         result = state.make("op", name=name, args=(value,), size=size)
-        if insn.op == "neg":
+        if insn.flags:
             # carry: the value is not 0
             state.set_flags("neg", value, state.const(0, size), size)
     state.write(target, result)
@@ -306,7 +314,8 @@ def _conditional(state: _State, insn: Insn) -> None:
             target, state.make("cond", name=insn.condition, flags=state.flags, size=target.size)
         )
         return
-    old, new = state.read(target), state.read(insn.operands[1])
+    new = state.read(insn.operands[1])
+    old = state.read(insn.operands[2]) if len(insn.operands) > 2 else state.read(target)
     if old is new:
         return
     state.write(
@@ -334,6 +343,18 @@ def _compare(state: _State, insn: Insn) -> None:
     state.set_flags(insn.op, first, second, size)
 
 
+def _compare_if(state: _State, insn: Insn) -> None:
+    """A conditional comparison: where it was not made, the flags are a constant."""
+    constant, left, right = insn.operands
+    if state.compared is None:
+        state.flags = None
+    elif state.compared:
+        state.set_flags("cmp", state.read(left), state.read(right), left.size)
+    else:
+        number = state.read(constant)
+        state.set_flags("nzcv", number, number, 4)
+
+
 def _push_pop(state: _State, insn: Insn) -> None:
     operand = insn.operands[0] if insn.operands else None
     if operand is None:
@@ -341,11 +362,11 @@ def _push_pop(state: _State, insn: Insn) -> None:
     if insn.op == "push":
         value = state.read(operand)
         state.move_stack(-8)
-        top = state.reg(machine.STACK)
+        top = state.reg(state.machine.stack)
         if top.kind == "stack":
             state.slots[top.value] = value
     else:
-        top = state.reg(machine.STACK)
+        top = state.reg(state.machine.stack)
         if top.kind == "stack" and top.value in state.slots:
             state.write(operand, state.slots[top.value])
         else:
@@ -355,15 +376,15 @@ def _push_pop(state: _State, insn: Insn) -> None:
 
 def _call(state: _State, insn: Insn) -> None:
     name = state.names(insn.target) if insn.target else None
-    if insn.target and (name is None or name.startswith(("__fentry__", "ftrace_", "mcount"))):
+    if name and name.startswith(("__fentry__", "ftrace_", "mcount")):
         return  # the tracer's own, in front of everything
     if insn.target and _keeps_registers(name):
         return
-    args = tuple(state.reg(one) for one in machine.ARGUMENTS)
+    args = tuple(state.reg(one) for one in state.machine.arguments)
     state.forget_locals()
-    for one in machine.CLOBBERED:
+    for one in state.machine.clobbered:
         state.regs[one] = state.make("unknown", name=one)
-    state.regs[machine.RESULT] = state.make("call", name=name, args=args)
+    state.regs[state.machine.result] = state.make("call", name=name, args=args)
     state.flags = None
 
 
@@ -402,11 +423,6 @@ def _apply(state: _State, insn: Insn) -> None:
 def _other(state: _State, insn: Insn) -> None:
     for name in insn.writes:
         state.regs[name] = state.make("unknown", name=name)
-    if insn.text.startswith("leave"):
-        frame = state.reg("rbp")
-        if frame.kind == "stack":
-            state.regs[machine.STACK] = state.make("stack", value=frame.value + 8)
-            state.regs["rbp"] = state.slots.get(frame.value, state.make("unknown"))
     if insn.flags:
         state.flags = None
 
@@ -417,6 +433,7 @@ _ACTS: dict[str, tuple[Callable[[_State, Insn], None], int]] = {
     **dict.fromkeys(_SHIFTS, (_shift, 1)),
     **dict.fromkeys(("neg", "not", "inc", "dec"), (_unary, 1)),
     **dict.fromkeys(("cmp", "test", "bt"), (_compare, 2)),
+    "ccmp": (_compare_if, 3),
     **dict.fromkeys(("push", "pop"), (_push_pop, 1)),
     **dict.fromkeys(("movsx", "movzx"), (_extend, 2)),
     "cmov": (_conditional, 2),
@@ -427,36 +444,30 @@ _ACTS: dict[str, tuple[Callable[[_State, Insn], None], int]] = {
 }
 
 
-def evaluate(graph: Graph, way: Sequence[int], names: Names, *, is_cut: bool = False) -> Run:
-    """Follow ``way``, indexes of blocks of ``graph``.
-
-    ``is_cut``: it does not begin at the entry.
-    """
-    state = _State(names, at_entry=not is_cut)
+def evaluate(graph: Graph, way: Way, names: Names) -> Run:
+    """Follow ``way`` through ``graph``."""
+    state = _State(graph.machine, names, at_entry=not way.is_cut)
     moments: list[Moment] = []
     positions: list[int] = []
     insn: Insn | None = None
-    for position, index in enumerate(way):
+    for position, index in enumerate(way.blocks):
+        state.compared = way.compared(position)
         for insn in graph.blocks[index].insns:
-            state.insn = insn
-            if insn.flow is Flow.BRANCH:
-                moments.append(
-                    Moment(
-                        state.step,
-                        position,
-                        insn,
-                        state.flags,
-                        dict(state.regs),
-                        dict(state.slots),
-                    )
-                )
-            _apply(state, insn)
+            before = state.flags
+            for step in insn.steps:
+                state.insn = step
+                if step.flow is Flow.BRANCH or step.op == "ccmp":
+                    regs, slots = dict(state.regs), dict(state.slots)
+                    moments.append(Moment(state.step, position, step, state.flags, regs, slots))
+                _apply(state, step)
+            if insn.flow is Flow.BRANCH:  # one that compares by itself leaves the flags alone
+                state.flags = before
             positions.append(position)
             state.step += 1
-    last = graph.blocks[way[-1]] if way else None
+    last = graph.blocks[way.blocks[-1]] if way.blocks else None
     if last is not None and last.exit == "tail" and insn is not None:
         state.insn = insn
         result = state.make("call", name=last.callee)
     else:
-        result = state.reg(machine.RESULT) if state.insn else Node("unknown")
+        result = state.reg(graph.machine.result) if state.insn else Node("unknown")
     return Run(moments, result, state.step, positions)

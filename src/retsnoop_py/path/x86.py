@@ -9,21 +9,33 @@ text and the text is read: its objects with details take twenty times as long, 0
 from __future__ import annotations
 
 import re
+import struct
+from collections.abc import Sequence
 from functools import lru_cache
 
 import capstone
 
-from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Operand, Reg
+from retsnoop_py.path.insn import Flow, Imm, Insn, Machine, Mem, Operand, Reg
 
-__all__ = ["ARGUMENTS", "CLOBBERED", "RESULT", "STACK", "WORD", "decode"]
+__all__ = ["X86_64"]
 
 #: Registers of the System V ABI: the first six arguments, and what a call may change.
-ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
-CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
-RESULT = "rax"
-STACK = "rsp"
-#: Bytes of a register.
-WORD = 8
+_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
+_CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
+#: ``struct pt_regs``, which is ABI, from its start; the stack pointer is further on.
+_PT_REGS = (
+    *("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx"),
+    *("rdx", "rsi", "rdi"),
+)
+_PT_REGS_STACK = 152
+#: What a function may begin with, and how ftrace calls from it and leaves it when it does not.
+_ENDBR64 = b"\xf3\x0f\x1e\xfa"
+_CALL = b"\xe8"
+_NOP = b"\x0f\x1f\x44\x00\x00"
+#: Where functions return through on kernels that guard returns (6.0, 6.5, 6.15).
+_RETURN_THUNKS = ("__x86_return_thunk", "srso_", "retbleed_", "its_return_thunk")
+#: Where they jump or call through on kernels that guard indirect branches.
+_INDIRECT_THUNKS = ("__x86_indirect_", "its_thunk")
 
 _OPS = {
     **dict.fromkeys(("mov", "movabs"), "mov"),
@@ -234,18 +246,21 @@ def _instruction(raw: tuple[int, int, str, str]) -> Insn:
     flow, target, condition = _flow(name, operands)
     if flow is not Flow.NEXT:
         kept = tuple(one for one in operands if one is not None)
-        op = "call" if flow is Flow.CALL else "flow"
+        op = "call" if flow is Flow.CALL else "pad" if name == "int3" else "flow"
         return Insn(address, size, text, op, kept, flow, target, condition)
     if name in _CONVERSIONS:
         register, to, start = _CONVERSIONS[name]
         pair = (Reg(register, to), Reg(register, start))
         return Insn(address, size, text, "movsx", pair, writes=(register,))
+    if name == "leave":
+        return _leave(address, size, text)
     op, condition = _op(name)
     known = tuple(one for one in operands if one is not None)
     if op == "other" or len(known) < len(operands):
         writes = _other_writes(name, prefix, operands)
         flags = not name.startswith((*_SILENT, "stos", "movs", "lods", "cdq", "cqo", "bswap"))
-        return Insn(address, size, text, "other", writes=writes, flags=flags)
+        op = "entry" if name == "endbr64" else "nop" if name.startswith("nop") else "other"
+        return Insn(address, size, text, op, writes=writes, flags=flags)
     first = known[0] if known else None
     writes = (first.name,) if isinstance(first, Reg) and op not in ("cmp", "test", "bt") else ()
     if op == "push":
@@ -288,7 +303,55 @@ def _trap_size(code: bytes) -> int:
     return size + (0, 1, 4, 0)[kind]
 
 
-def decode(code: bytes, address: int) -> list[Insn]:
+def _leave(address: int, size: int, text: str) -> Insn:
+    stack, frame = Reg("rsp", 8), Reg("rbp", 8)
+    parts = (
+        Insn(address, size, text, "mov", (stack, frame), writes=("rsp",)),
+        Insn(address, size, text, "pop", (frame,), writes=("rbp",)),
+    )
+    return Insn(address, size, text, "leave", writes=("rsp", "rbp"), parts=parts)
+
+
+def _plain(insn: Insn, name: str) -> Insn:
+    """See :class:`retsnoop_py.path.insn.Machine`."""
+    if insn.flow is Flow.JUMP and name.startswith(_RETURN_THUNKS):
+        return insn._replace(flow=Flow.RETURN, target=0)
+    if name.startswith(_INDIRECT_THUNKS):
+        flow = Flow.INDIRECT if insn.flow is Flow.JUMP else Flow.CALL
+        register = name.rpartition("_")[2]
+        is_known = register.startswith("r") and register.isalnum()
+        operands = (Reg(register, 8),) if is_known else ()
+        return insn._replace(flow=flow, target=0, operands=operands)
+    return insn
+
+
+def _hook_end(insns: Sequence[Insn]) -> int:
+    """Behind the call of ftrace, or the NOP in its place."""
+    start = insns[0].address
+    for insn in insns[:2]:
+        is_hook = insn.flow is Flow.CALL or insn.op == "nop"
+        if is_hook and insn.size == len(_NOP) and insn.address <= start + len(_ENDBR64):
+            return insn.end
+    return start + len(_ENDBR64) + len(_NOP)
+
+
+def _untraced(code: bytes) -> bytes:
+    """The code of a function without the call of the tracer that hooks it: a NOP again.
+
+    Of its own it calls nothing first; a function that cannot be hooked is not followed.
+    """
+    at = len(_ENDBR64) if code.startswith(_ENDBR64) else 0
+    if code[at : at + 1] != _CALL:
+        return code
+    return code[:at] + _NOP + code[at + len(_NOP) :]
+
+
+def _makes(code: bytes, number: int) -> bool:
+    """Whether the number is in the code; so may be what it compares with, and chance."""
+    return struct.pack("<i", number) in code
+
+
+def _decode(code: bytes, address: int) -> list[Insn]:
     """The instructions of ``code``, which lies at ``address``; up to what is none."""
     engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
     found: list[Insn] = []
@@ -301,8 +364,26 @@ def decode(code: bytes, address: int) -> list[Insn]:
             at += raw[1]
         size = _trap_size(code[at : at + _LONGEST])
         if size:
-            found.append(Insn(address + at, size, "ud", "flow", flow=Flow.STOP))
+            found.append(Insn(address + at, size, "ud", "trap", flow=Flow.STOP))
             at += size
         if not size:
             break
     return found
+
+
+#: x86-64, with the System V ABI.
+X86_64 = Machine(
+    name="x86_64",
+    arguments=_ARGUMENTS,
+    clobbered=_CLOBBERED,
+    result="rax",
+    stack="rsp",
+    frame="rbp",
+    pt_regs={name: 8 * place for place, name in enumerate(_PT_REGS)} | {"rsp": _PT_REGS_STACK},
+    decode=_decode,
+    plain=_plain,
+    hook_end=_hook_end,
+    untraced=_untraced,
+    makes=_makes,
+    veneer=lambda _code, _address: None,
+)

@@ -17,6 +17,7 @@ from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, Result
 from retsnoop_py.path.decide import decide
 from retsnoop_py.path.follow import follow
 from retsnoop_py.path.names import Namer
+from retsnoop_py.path.x86 import X86_64
 from retsnoop_py.session.paths import Hit, Path, operand_value
 
 EINVAL = -22
@@ -44,7 +45,7 @@ def told(code: str, left: int) -> tuple[str, list[tuple[str, int | None]]]:
     facts = cast("KernelFacts", SimpleNamespace(btf=btf, root=FilePath("/nowhere")))
     result = ResultType(ResultKind.INT)
     function = Function("f", START, 64, FuncFlags(0), result, btf_id=func)
-    namer = Namer(facts, function, {}.get)
+    namer = Namer(facts, function, {}.get, X86_64)
     namer.learn(blocks)
     way = follow(blocks, [0, 2], range(3))
     decided = decide(blocks, way, EINVAL, {}.get).decided

@@ -10,16 +10,16 @@ import pytest
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.follow import follow
 from retsnoop_py.path.insn import Flow, Imm, Mem, Reg
-from retsnoop_py.path.probes import PT_REGS, pack_operands, place_probes
+from retsnoop_py.path.probes import pack_operands, place_probes
 from retsnoop_py.path.text import FunctionCode, Part
-from retsnoop_py.path.x86 import decode
+from retsnoop_py.path.x86 import X86_64
 
 START = 0xFFFFFFFF81000000
 
 
 def graph(code: str, names: dict[int, str] | None = None) -> Graph:
     part = Part(START, bytes.fromhex(code))
-    return cut(FunctionCode("f", None, (part,)), decode, (names or {}).get)
+    return cut(FunctionCode("f", None, (part,)), X86_64, (names or {}).get)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def graph(code: str, names: dict[int, str] | None = None) -> Graph:
     ],
 )
 def test_operands_are_read_from_the_text(code: str, op: str, operands: tuple[object, ...]) -> None:
-    (insn,) = decode(bytes.fromhex(code), START)
+    (insn,) = X86_64.decode(bytes.fromhex(code), START)
     assert (insn.op, insn.operands) == (op, operands)
 
 
 def test_what_other_instructions_change_is_known() -> None:
     writes = {
-        code: decode(bytes.fromhex(code), START)[0].writes
+        code: X86_64.decode(bytes.fromhex(code), START)[0].writes
         for code in ("f7e1", "f3a4", "0f31", "f00fb11a", "f00fc102")
     }
     assert {"rax", "rdx"} <= set(writes["f7e1"])
@@ -61,7 +61,7 @@ def test_what_other_instructions_change_is_known() -> None:
     ["0f0b", "0fb9c0", "67480fb93a", "670fb9400c", "0fb98312345678", "0fb904b3", "0fff0412", "d6"],
 )
 def test_what_follows_a_trap_of_any_kind_is_decoded(trap: str) -> None:
-    insns = decode(bytes.fromhex(trap + "b8eaffffff"), START)
+    insns = X86_64.decode(bytes.fromhex(trap + "b8eaffffff"), START)
     assert [one.flow for one in insns] == [Flow.STOP, Flow.NEXT]
     assert insns[1].operands == (Reg("rax", 4), Imm(-22, 4))
 
@@ -117,11 +117,11 @@ def test_a_probe_stands_right_behind_what_ftrace_hooks(start: str) -> None:
 
 
 def test_operands_are_packed_as_the_bpf_side_has_them() -> None:
-    (insn,) = decode(bytes.fromhex("3b54b710"), START)  # cmp edx, [rdi + rsi*4 + 16]
-    left, right = struct.iter_unpack("=BBBBIq", pack_operands(insn, PT_REGS))
+    (insn,) = X86_64.decode(bytes.fromhex("3b54b710"), START)  # cmp edx, [rdi + rsi*4 + 16]
+    left, right = struct.iter_unpack("=BBBBIq", pack_operands(insn, X86_64.pt_regs))
     assert left == (1, 4, 96, 0xFF, 0, 0)
     assert right == (2, 4, 112, 104, 4, 16)
-    assert pack_operands(None, PT_REGS) == bytes([0, 0, 0xFF, 0xFF, *[0] * 12]) * 2
+    assert pack_operands(None, X86_64.pt_regs) == bytes([0, 0, 0xFF, 0xFF, *[0] * 12]) * 2
 
 
 def test_a_way_is_filled_in_where_one_block_only_can_have_run() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from retsnoop_py.path.text import read_function
+from retsnoop_py.path.x86 import X86_64
 
 NOP = bytes.fromhex("0f1f440000")
 CALL = bytes.fromhex("e8 78 56 34 12")
@@ -40,6 +41,6 @@ class Source:
 def test_a_function_that_is_traced_reads_as_if_it_were_not(head: bytes, first: bytes) -> None:
     """Calls further on are its own."""
     code = head + first + REST
-    found = read_function(Symbol(len(code)), Symbols(), Source(code))  # type: ignore[arg-type]
+    found = read_function(Symbol(len(code)), Symbols(), Source(code), X86_64)  # type: ignore[arg-type]
     assert found is not None
     assert found.parts[0].code == head + NOP + REST
