@@ -34,6 +34,10 @@
 #include <unistd.h>
 
 #define BAD (1 << 30)
+#ifndef __NR_epoll_wait /* arm64 has the later one only */
+#define __NR_epoll_wait __NR_epoll_pwait
+#endif
+
 #define call(number, ...) syscall(__NR_##number, ##__VA_ARGS__)
 
 static long map_create(uint32_t type, uint32_t key, uint32_t value, uint32_t max, uint32_t flags)
@@ -214,7 +218,7 @@ static int file, pipes[2], watch, queue;
 	X(epoll_flags, epoll_create1, EINVAL, call(epoll_create1, BAD))                          \
 	X(epoll_file, epoll_ctl, EPERM, call(epoll_ctl, queue, EPOLL_CTL_ADD, file, page))       \
 	X(epoll_self, epoll_ctl, EINVAL, call(epoll_ctl, queue, EPOLL_CTL_ADD, queue, page))     \
-	X(epoll_events, epoll_wait, EINVAL, call(epoll_wait, queue, page, 0, 0))                 \
+	X(epoll_events, epoll_wait, EINVAL, call(epoll_wait, queue, page, 0, 0, NULL, 0))        \
 	X(eventfd_flags, eventfd2, EINVAL, call(eventfd2, 0, BAD))                               \
 	X(signalfd_size, signalfd4, EINVAL, call(signalfd4, -1, page, 7, 0))                     \
 	X(inotify_flags, inotify_init1, EINVAL, call(inotify_init1, BAD))                        \
