@@ -37,6 +37,7 @@ CORE = (
     "test_line.py::test_without_debug",
     "test_rungs.py",
     "test_vm.py::test_a_guest_that_mounts",
+    "test_vm.py::test_program_and_current_folder",
     "test_vm.py::test_the_kernel_log_is_clean",
     "test_workload.py",
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from retsnoop_py import __version__
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.vm import kernels, qemu, read_only
 from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmTimeout, kernel_problems
@@ -86,6 +87,14 @@ def test_commands_run_side_by_side(machine: Machine) -> None:
 def test_the_virtual_environment_of_the_host_runs(machine: Machine) -> None:
     result = machine.run([sys.executable, "-c", "import retsnoop_py; print(1)"])
     assert result.out == "1\n", result.err
+
+
+def test_program_and_current_folder_are_there_on_each_architecture(machine: Machine) -> None:
+    assert machine.run(["uname", "-m"]).out.strip() == machine.arch.machine
+    assert machine.run([*machine.program, "--version"]).out == f"retsnoop-py {__version__}\n"
+    assert machine.run([TOOL, "--version"]).out == f"retsnoop-py {__version__}\n"
+    here = Path(__file__)
+    assert machine.run(["cat", here.name], cwd=here.parent).stdout == here.read_bytes()
 
 
 def test_the_share_is_written_for_good_and_nothing_else_is(machine: Machine) -> None:

@@ -178,9 +178,11 @@ def fetch(
 
     The packages come through the Debian mirror this machine's apt is configured with, into a
     cache of our own; nothing is installed. What was found is printed. A kernel that is the
-    newest already is left alone.
+    newest already is left alone. What guests of another architecture run on is brought up to date
+    with its kernels.
     """
     from retsnoop_py.vm import kernels as known
+    from retsnoop_py.vm import userland
 
     names = [known.of_architecture(name, arch) if arch else name for name in kernels]
     for name in names:
@@ -188,6 +190,9 @@ def fetch(
     with ended_by_signals():
         for name in names:
             known.fetch(name, debug_info)
+        for foreign in {known.split(name)[0] for name in names}:
+            if foreign.is_foreign:
+                userland.fetch(foreign)
     return 0
 
 

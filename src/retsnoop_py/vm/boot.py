@@ -177,6 +177,8 @@ class Host:
         held = kernels.hold(kernel)
         if held is not None:
             self._cleanup.callback(os.close, held)
+        if userland is not None:
+            self._cleanup.callback(os.close, userland.hold())
         daemon = qemu.find_virtiofsd()
         obstacle = "virtiofsd is not installed, or not run as root"
         if daemon:

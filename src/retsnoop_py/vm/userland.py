@@ -3,9 +3,10 @@
 
 A folder with packages of Debian's for that architecture, unpacked and never configured: nothing
 of it runs on the host. The packages that ``retsnoop-py`` needs come from where pip gets them. It
-is made once and kept::
+is made once, and kept until the next :func:`fetch`::
 
-    userlands/arm64-bookworm-KEY/     KEY stands for the packages by name and version
+    userlands/arm64-bookworm-WHAT-VERSIONS/     which packages, and which versions of them
+    userlands/arm64-wheel-KEY/                  a wheel of this program, unpacked
 
 This program itself is not in there. In a checkout its Python code is the host's own, so that an
 edit is seen, and only what is compiled is the other architecture's: ``build.py`` makes that. Where
@@ -15,6 +16,7 @@ it is installed, it is taken from the wheel of the same version for the other ar
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
 import math
@@ -25,7 +27,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +36,7 @@ from retsnoop_py.errors import DataError, InputError, UnavailableError
 from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.debian import AptRoot, cache_root, locked, run_tool, undisturbed
 
-__all__ = ["PYTHON", "Userland", "ensure"]
+__all__ = ["PYTHON", "Userland", "ensure", "fetch"]
 
 SUITE = "bookworm"
 _PYTHON_VERSION = (3, 11)
@@ -73,6 +75,8 @@ exec {PYTHON} "$@"
 """
 #: What takes longer is told.
 _PATIENCE_S = 1.0
+#: The packages that are in there, with their versions.
+_VERSIONS = Path("usr/share/retsnoop-py.packages")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -88,6 +92,21 @@ class Userland:
     root: Path
     layers: tuple[tuple[Path, tuple[Path, ...]], ...]
     env: dict[str, str]
+
+    def hold(self) -> int:
+        """Keep ``root`` as long as the descriptor given is open.
+
+        Raises UnavailableError if it was removed just now.
+        """
+        with contextlib.suppress(OSError):
+            handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            if self.busybox.is_file():
+                return handle
+            os.close(handle)
+        raise UnavailableError(
+            f"a newer one took the place of {self.root} just now", "run it again"
+        )
 
     @property
     def busybox(self) -> Path:
@@ -121,27 +140,71 @@ def ensure(arch: Architecture, folders: Sequence[Path] = ()) -> Userland:
 
 
 def _system(arch: Architecture) -> Path:
-    """The folder with the packages in it."""
-    home = cache_root() / "userlands"
+    """The folder with the packages in it, made unless there is one of any version."""
+    return _newest(arch, _requirements()) or fetch(arch)
+
+
+def fetch(arch: Architecture) -> Path:
+    """Make the user land of the newest versions, unless it is there; its folder.
+
+    Those of before that no guest runs on are removed. Raises what :func:`ensure` raises.
+    """
+    home = _home()
     home.mkdir(parents=True, exist_ok=True)
     requirements = _requirements()
-    made_of = repr((SUITE, _PACKAGES, requirements, _COMMAND, _INTERPRETER))
-    key = hashlib.sha256(made_of.encode()).hexdigest()[:12]
-    folder = home / f"{arch.name}-{SUITE}-{key}"
-    if folder.is_dir():
-        return folder
+    before = _newest(arch, requirements)
     with locked(home / f".{arch.name}.lock"):
-        if folder.is_dir():  # another made it meanwhile
+        found = _newest(arch, requirements)
+        if found != before and found is not None:
+            return found  # another made it meanwhile
+        apt = AptRoot(SUITE, arch=arch.debian)
+        resolved = apt.resolve(_PACKAGES)
+        versions = "".join(f"{name} {version}\n" for name, (version, _) in resolved.items())
+        key = hashlib.sha256(versions.encode()).hexdigest()[:8]
+        folder = home / f"{_stem(arch, requirements)}-{key}"
+        if folder.is_dir():
+            _say(arch, "the newest packages are in the cache already")
             return folder
         for stale in home.glob(f".{arch.name}-*.new"):
             shutil.rmtree(stale, ignore_errors=True)
         staging = home / f".{folder.name}.new"
         try:
-            _make(arch, staging, requirements).rename(folder)
+            root = _make(arch, apt, resolved, staging)
+            (root / _VERSIONS).write_text(versions)
+            root.rename(folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
         _say(arch, "ready")
+        _drop_others(folder)
     return folder
+
+
+def _home() -> Path:
+    return cache_root() / "userlands"
+
+
+def _stem(arch: Architecture, requirements: Sequence[str]) -> str:
+    """What the folders of all versions begin with that are made of the same."""
+    made_of = repr((SUITE, _PACKAGES, requirements, _COMMAND, _INTERPRETER))
+    return f"{arch.name}-{SUITE}-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
+
+
+def _newest(arch: Architecture, requirements: Sequence[str]) -> Path | None:
+    """The one that was made last, of what is needed now."""
+    found = [path.parents[2] for path in _home().glob(f"{_stem(arch, requirements)}-*/{_VERSIONS}")]
+    return max(found, key=lambda folder: (folder / _VERSIONS).stat().st_mtime_ns, default=None)
+
+
+def _drop_others(keep: Path) -> None:
+    """Remove the other versions of the user land ``keep`` that no guest runs on."""
+    for folder in keep.parent.glob(f"{keep.name.rpartition('-')[0]}-*"):
+        if folder == keep:
+            continue
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
 
 
 def _say(arch: Architecture, line: str) -> None:
@@ -155,10 +218,10 @@ def _progress(arch: Architecture, what: str, size: int) -> Iterator[Callable[[in
         yield lambda done: shown.update(done, size)
 
 
-def _make(arch: Architecture, staging: Path, requirements: Sequence[str]) -> Path:
+def _make(
+    arch: Architecture, apt: AptRoot, resolved: Mapping[str, tuple[str, int]], staging: Path
+) -> Path:
     """Make everything below the folder ``staging``; the root file system in there."""
-    apt = AptRoot(SUITE, arch=arch.debian)
-    resolved = apt.resolve(_PACKAGES)
     total = sum(size for _, size in resolved.values())
     root, debs = staging / "root", staging / "debs"
     what = f"downloading {len(resolved)} packages of Debian {SUITE}, {total >> 20} MB"
@@ -177,7 +240,7 @@ def _make(arch: Architecture, staging: Path, requirements: Sequence[str]) -> Pat
             watch(done)
     shutil.rmtree(debs)
     _configure(root)
-    _install_python_packages(arch, root / _LIBRARY, requirements)
+    _install_python_packages(arch, root / _LIBRARY, _requirements())
     _compile_python(arch, root)
     return root
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 import shutil
@@ -130,8 +131,33 @@ def test_it_is_made_once_and_nothing_half_made_stays(
         each.join()
     assert Apt.made == 2
     assert len(set(found)) == 1
+    assert userland._system(OTHER) == found[0]
+    assert Apt.made == 2
     assert len(found) == len(makers)
     assert {path for path in cache.iterdir() if path.is_dir()} == set(found)
+
+
+def test_a_newer_version_leaves_that_which_a_guest_runs_on(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = userland.fetch(OTHER)
+    assert userland.fetch(OTHER) == old
+    held = userland.Userland(old, (), {}).hold()
+    newer = {"base-passwd": ("2", 1000), "busybox-static": ("1", 2000)}
+    monkeypatch.setattr(Apt, "resolve", lambda self, packages: newer)
+    new = userland.fetch(OTHER)
+    assert new != old
+    assert (new / userland._VERSIONS).read_text() == "base-passwd 2\nbusybox-static 1\n"
+    assert userland._system(OTHER) == new
+    assert old.is_dir()
+    os.close(held)
+    newest = {"base-passwd": ("3", 1000)}
+    monkeypatch.setattr(Apt, "resolve", lambda self, packages: newest)
+    last = userland.fetch(OTHER)
+    assert {path for path in cache.iterdir() if path.is_dir()} == {last}
+    with pytest.raises(UnavailableError, match="took the place") as caught:
+        userland.Userland(old, (), {}).hold()
+    assert caught.value.hint == "run it again"
 
 
 def test_a_damaged_package_is_told(tmp_path: Path) -> None:
