@@ -46,7 +46,7 @@ def read_paths(facts: KernelFacts, function: Function, source: CodeSource) -> Fu
         return found[0].name if found and not found[1] else None
 
     namer = Namer(facts, function, name_of, machine)
-    return FunctionPaths(function, cut(code, machine, name_of), namer)
+    return FunctionPaths(function, cut(code, machine, name_of, source.read), namer)
 
 
 class FunctionPaths:

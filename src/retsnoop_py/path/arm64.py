@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import capstone
 
-from retsnoop_py.path.insn import OPPOSITE, Flow, Imm, Insn, Machine, Mem, Operand, Reg
+from retsnoop_py.path.insn import OPPOSITE, Flow, Imm, Insn, Machine, Mem, Memory, Operand, Reg
 
 __all__ = ["ARM64"]
 
@@ -83,6 +83,9 @@ _KPROBE_TEXT = "#4"
 _MOVN = (0x12800000, 0x92800000)
 #: LDTR of any size, with which user memory is read; Capstone 5 does not know some.
 _LDTR, _LDTR_BITS = 0x38400800, 0x3FE00C00
+#: How entries of jump tables are read, by their bytes, and how many one may have.
+_ENTRIES = {1: "<b", 2: "<h", 4: "<i"}
+_MAX_TABLE = 512
 #: ADRP, ADD and BR; older kernels have three moves for the first two.
 _VENEER_BYTES = 20
 
@@ -657,6 +660,85 @@ def _veneer(code: bytes, address: int) -> int | None:
     return None
 
 
+def _table(insns: Sequence[Insn], memory: Memory) -> tuple[int, ...]:
+    """The targets of gcc's jump tables: signed offsets, in words, from an address in the code.
+
+    ``adrp; add; ldrh w1, [x1, w0, uxtw #1]; adr x0; add x1, x0, w1, sxth #2; br x1``
+    """
+    steps = [step for insn in insns[:-1] for step in insn.steps]
+    jump = insns[-1].operands[0] if insns[-1].operands else None
+    found = _Backwards(steps)
+    add = found.maker(jump)
+    base = found.constant(add.operands[1]) if add is not None and add.op == "add" else None
+    offset = found.maker(Reg(_TMP, 8), "movsx") if base is not None else None
+    load = found.maker(offset.operands[1]) if offset is not None else None
+    entry = load.operands[1] if load is not None and load.op in ("mov", "movzx", "movsx") else None
+    if base is None or not isinstance(entry, Mem) or entry.base is None or entry.at is None:
+        return ()
+    start = found.constant(Reg(entry.base, 8))
+    if start is None or entry.size not in _ENTRIES:
+        return ()
+    count = found.bound(entry.at)
+    raw = memory(
+        (start + entry.disp) & _MASK, entry.size * (_MAX_TABLE if count is None else count)
+    )
+    form = struct.Struct(_ENTRIES[entry.size])
+    entries = form.iter_unpack(raw[: len(raw) // form.size * form.size])
+    return tuple((base + one * _SIZE) & _MASK for (one,) in entries)
+
+
+class _Backwards:
+    """Steps in front of an instruction, looked through from the last to the first."""
+
+    def __init__(self, steps: Sequence[Insn]) -> None:
+        self._steps = steps
+        self._at = len(steps)
+
+    def maker(self, operand: Operand | None, op: str = "") -> Insn | None:
+        """The last step before the one found last that writes a register (by ``op``)."""
+        if not isinstance(operand, Reg):
+            return None
+        for at in range(self._at - 1, -1, -1):
+            step = self._steps[at]
+            if operand.name in step.writes and op in ("", step.op):
+                self._at = at
+                return step
+        return None
+
+    def constant(self, operand: Operand) -> int | None:
+        """The address in a register, from where the search is; that stays there."""
+        kept = self._at
+        try:
+            value, register = 0, operand
+            while (step := self.maker(register)) is not None:
+                last = step.operands[-1] if step.operands else None
+                if not isinstance(last, Imm):
+                    return None
+                value += last.value
+                if step.op == "mov":
+                    return value
+                if step.op != "add":
+                    return None
+                register = step.operands[1]
+            return None
+        finally:
+            self._at = kept
+
+    def bound(self, register: str) -> int | None:
+        """The number of values a register can have that was compared with the largest."""
+        for step in reversed(self._steps[: self._at]):
+            if step.op == "cmp" and step.operands[0] in (Reg(register, 4), Reg(register, 8)):
+                last = step.operands[1]
+                return (
+                    last.value + 1
+                    if isinstance(last, Imm) and 0 <= last.value < _MAX_TABLE
+                    else None
+                )
+            if register in step.writes:
+                return None
+        return None
+
+
 _REGISTERS = tuple(f"x{number}" for number in range(31))
 
 #: arm64, with AAPCS64 as Linux has it: x18 may be a stack of its own, x30 has the return address.
@@ -674,6 +756,7 @@ ARM64 = Machine(
     untraced=_untraced,
     makes=_makes,
     veneer=_veneer,
+    table=_table,
     veneer_size=_VENEER_BYTES,
     conditions=tuple(_CONDITIONS.values()),
     current="sp_el0",

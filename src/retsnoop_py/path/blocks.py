@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import takewhile
 
-from retsnoop_py.path.insn import Flow, Insn, Machine, Names
+from retsnoop_py.path.insn import Flow, Insn, Machine, Memory, Names
 from retsnoop_py.path.text import FunctionCode
 from retsnoop_py.value import Value
 
@@ -21,13 +22,16 @@ _NO_RETURN = frozenset(
     }
 )
 _PADDING = ("pad", "nop")
+#: A jump through a table is set up by so many instructions at most.
+_TABLE_REACH = 40
 
 
 class Block(Value):
     """Instructions that run one after the other.
 
     ``next`` are the indexes of the blocks behind it: of a branch first the one that is reached
-    by falling through, then its target, -1 for one that is outside. ``exit`` says how it leaves
+    by falling through, then its target, -1 for one that is outside; of a jump through a table all
+    that are in it. ``exit`` says how it leaves
     the function, if it does: ``return``, or ``tail`` with ``callee``, whose name is None for a
     jump that leads nobody knows where: out of the function, or through a table.
     """
@@ -89,12 +93,20 @@ class Graph:
         return self.blocks[index]
 
 
-def cut(code: FunctionCode, machine: Machine, names: Names) -> Graph:
-    """The blocks of ``code``; ``names`` tells what it calls and jumps to."""
+def _no_memory(_address: int, _size: int) -> bytes:
+    return b""
+
+
+def cut(code: FunctionCode, machine: Machine, names: Names, memory: Memory = _no_memory) -> Graph:
+    """The blocks of ``code``; ``names`` tells what it calls and jumps to.
+
+    ``memory`` has the tables of its jumps.
+    """
     parts = [
         [_plain(one, machine, names) for one in machine.decode(part.code, part.address)]
         for part in code.parts
     ]
+    parts = [list(_with_tables(part, code, machine, memory)) for part in parts]
     insns = {one.address: one for part in parts for one in part}
     leaders = _leaders(parts, insns)
     runs = [run for part in parts for run in _runs(part, leaders)]
@@ -124,6 +136,19 @@ def _plain(insn: Insn, machine: Machine, names: Names) -> Insn:
     return machine.plain(insn, name)
 
 
+def _with_tables(
+    part: list[Insn], code: FunctionCode, machine: Machine, memory: Memory
+) -> Iterable[Insn]:
+    """The instructions of ``part``; of indirect jumps it is known where they lead."""
+    for at, insn in enumerate(part):
+        if insn.flow is Flow.INDIRECT:
+            table = machine.table(part[max(0, at - _TABLE_REACH) : at + 1], memory)
+            inside = list(takewhile(code.contains, table))
+            yield insn._replace(table=tuple(inside))
+        else:
+            yield insn
+
+
 def _is_trap(insn: Insn) -> bool:
     """Whether it is how WARN() says so, after which the kernel goes on behind it."""
     return insn.flow is Flow.STOP and insn.op == "trap"
@@ -137,6 +162,7 @@ def _leaders(parts: Iterable[list[Insn]], insns: dict[int, Insn]) -> set[int]:
         for one in part:
             if one.flow in (Flow.JUMP, Flow.BRANCH) and one.target in insns:
                 leaders.add(one.target)
+            leaders.update(target for target in one.table if target in insns)
             if one.flow not in (Flow.NEXT, Flow.CALL) and not _is_trap(one):
                 leaders.add(one.end)
             if one.op == "ccmp":  # whether it compares is known by a probe of its own
@@ -174,7 +200,9 @@ def _block(
         case Flow.RETURN:
             return Block(index, insns, exit="return")
         case Flow.INDIRECT:
-            return Block(index, insns, exit="tail")
+            found = dict.fromkeys(starts.get(one, -1) for one in last.table)
+            inside = tuple(one for one in found if one >= 0)
+            return Block(index, insns, inside, exit="" if inside else "tail")
         case Flow.JUMP if target >= 0:
             return Block(index, insns, (target,))
         case Flow.JUMP:

@@ -279,6 +279,8 @@ class _Search:
 
         Of a conditional comparison: whether it was made.
         """
+        if moment.insn.flow is Flow.INDIRECT:
+            return True
         if moment.insn.flow is not Flow.BRANCH:
             return self._way.compared(moment.position)
         block = self._graph.blocks[self._way.blocks[moment.position]]
@@ -312,11 +314,14 @@ class _Search:
 
     def _can_avoid(self, moment: Moment, taken: bool) -> bool:
         block = self._graph.blocks[self._way.blocks[moment.position]]
-        if moment.insn.flow is not Flow.BRANCH:
-            other = block.index  # it begins with the conditional comparison
+        following = self._way.blocks[moment.position + 1 : moment.position + 2]
+        if moment.insn.flow is Flow.INDIRECT:
+            others = [one for one in block.next if one not in following]
+        elif moment.insn.flow is Flow.BRANCH:
+            others = [block.next[0] if taken else block.next[1]]
         else:
-            other = block.next[0] if taken else block.next[1]
-        if other < 0:
+            others = [block.index]  # it begins with the conditional comparison
+        if others == [-1]:
             return bool(block.exit) and not taken  # a tail call gives what it likes
         node = self._returned.node
         condition = moment.insn.condition
@@ -333,7 +338,8 @@ class _Search:
         top, frame = moment.regs.get(machine.stack), moment.regs.get(machine.frame)
         depth = top.value if top is not None and top.kind == "stack" else 0
         base = frame.value if frame is not None and frame.kind == "stack" else None
-        return self._reaches_other(other, Holders(machine, holders, depth, base))
+        held = Holders(machine, holders, depth, base)
+        return any(self._reaches_other(other, held) for other in others)
 
     def _reaches_other(self, start: int, holders: Holders) -> bool:
         """Whether some way from a block reaches a return with another number."""

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["OPPOSITE", "Flow", "Imm", "Insn", "Machine", "Mem", "Names", "Operand", "Reg"]
+__all__ = ["OPPOSITE", "Flow", "Imm", "Insn", "Machine", "Mem", "Memory", "Names", "Operand", "Reg"]
 
 #: What an address is called: the symbol that begins there; None in the middle of one.
 Names = Callable[[int], str | None]
+#: So many bytes at an address, fewer where they cannot be read.
+Memory = Callable[[int, int], bytes]
 #: Conditions, as x86 calls them, and their opposites.
 OPPOSITE = {
     "e": "ne",
@@ -102,6 +104,8 @@ class Insn(NamedTuple):
     writes: tuple[str, ...] = ()
     flags: bool = False
     parts: tuple[Insn, ...] = ()
+    #: Of an indirect jump through a table: where it leads, by the index.
+    table: tuple[int, ...] = ()
 
     @property
     def steps(self) -> tuple[Insn, ...]:
@@ -145,6 +149,8 @@ class Machine:
     makes: Callable[[bytes, int], bool]
     #: Where a veneer leads that is at an address, from its code; None for what is none.
     veneer: Callable[[bytes, int], int | None]
+    #: The targets of the jump table of which the last of some instructions takes one.
+    table: Callable[[Sequence[Insn], Memory], tuple[int, ...]]
     #: Bytes of a veneer, 0 where there are none.
     veneer_size: int = 0
     #: Conditions by their numbers in the code of conditional comparisons, where there are such.

@@ -72,7 +72,7 @@ class Flags(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A conditional jump, or a conditional comparison, when it ran.
+    """A conditional jump, a conditional comparison or a jump through a table, when it ran.
 
     ``position`` is that of its block on the way; ``regs`` and ``slots`` hold what registers and
     stack slots (offsets from the stack pointer at the entry) held.
@@ -444,6 +444,33 @@ _ACTS: dict[str, tuple[Callable[[_State, Insn], None], int]] = {
 }
 
 
+def _switched(state: _State, graph: Graph, way: Way, position: int) -> Moment:
+    """A jump through a table: its index was that of the place where it led."""
+    insn = state.insn
+    assert insn is not None
+    last = position + 1 >= len(way.blocks)
+    target = 0 if last else graph.blocks[way.blocks[position + 1]].start
+    fits = [index for index, one in enumerate(insn.table) if one == target]
+    index = _index_of(state.read(insn.operands[0])) if insn.operands else None
+    flags = None
+    if index is not None and len(fits) == 1:
+        compare = insn._replace(op="cmp", operands=())
+        flags = Flags(compare, "cmp", index, state.const(fits[0], 8), 4)
+    jump = insn._replace(condition="e")
+    return Moment(state.step, position, jump, flags, dict(state.regs), dict(state.slots))
+
+
+def _index_of(address: Node) -> Node | None:
+    """The index of which a jump's address was made: base + (table[index] << n)."""
+    offset = address.args[1] if address.kind == "op" and address.name == "+" else address
+    entry = offset.args[0] if offset.kind == "op" and offset.name == "<<" else offset
+    place = entry.args[0] if entry.kind == "load" and entry.args else None
+    if place is None or place.kind != "op" or place.name != "+":
+        return None
+    index = place.args[1]
+    return index.args[0] if index.kind == "op" and index.name == "*" else index
+
+
 def evaluate(graph: Graph, way: Way, names: Names) -> Run:
     """Follow ``way`` through ``graph``."""
     state = _State(graph.machine, names, at_entry=not way.is_cut)
@@ -459,6 +486,8 @@ def evaluate(graph: Graph, way: Way, names: Names) -> Run:
                 if step.flow is Flow.BRANCH or step.op == "ccmp":
                     regs, slots = dict(state.regs), dict(state.slots)
                     moments.append(Moment(state.step, position, step, state.flags, regs, slots))
+                elif step.table:
+                    moments.append(_switched(state, graph, way, position))
                 _apply(state, step)
             if insn.flow is Flow.BRANCH:  # one that compares by itself leaves the flags alone
                 state.flags = before

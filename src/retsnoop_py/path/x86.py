@@ -386,4 +386,6 @@ X86_64 = Machine(
     untraced=_untraced,
     makes=_makes,
     veneer=lambda _code, _address: None,
+    # kernels are built without jump tables, for indirect jumps are guarded
+    table=lambda _insns, _memory: (),
 )

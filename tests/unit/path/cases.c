@@ -187,6 +187,62 @@ CASE int switched(struct attr *attr)
 	}
 }
 
+CASE int switched_to(struct attr *attr)
+{
+	note(1);
+	switch (attr->type) { /* decides: switched_to */
+	case 10:
+		note(2);
+		return attr->key_size;
+	case 11:
+		note(3);
+		return attr->value_size;
+	case 12:
+		note(4);
+		return attr->flags;
+	case 13:
+		note(5);
+		return -ENODEV;
+	case 14:
+		note(6);
+		return 99;
+	case 15:
+		note(7);
+		return 98;
+	}
+	return 4;
+}
+
+CASE int switched_in(struct attr *attr)
+{
+	note(1);
+	switch (attr->type) {
+	case 10:
+		note(2);
+		return attr->key_size;
+	case 11:
+		note(3);
+		return attr->value_size;
+	case 12:
+		note(4);
+		return 12;
+	case 13:
+		note(5);
+		return 97;
+	case 14:
+		note(6);
+		if (attr->flags == 8) { /* decides: switched_in */
+			note(8);
+			return -EBUSY;
+		}
+		return 99;
+	case 15:
+		note(7);
+		return 98;
+	}
+	return 4;
+}
+
 CASE int retries(struct attr *attr)
 {
 	int err;

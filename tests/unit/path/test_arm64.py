@@ -222,3 +222,26 @@ def test_a_veneer_of_a_module_leads_on() -> None:
     older = code(0x92824690, 0xF2AACF10, 0xF2D35790, 0xD61F0200)
     assert ARM64.veneer(older, START) == 0xFFFF9ABC5678EDCB
     assert ARM64.veneer(code(*BOTH), START) is None
+
+
+def test_a_jump_table_is_read_as_far_as_its_index_was_compared() -> None:
+    """Entries are offsets from an address in the code, in words."""
+    table = 0xFFFF800080020000
+    words = (
+        *(NOP, NOP, 0x71000C1F, 0x54000128),  # cmp w0, #3; b.hi +36
+        *(0x90000081, 0x91000021),  # adrp x1, table; add x1, x1, #0
+        *(0x38604821, 0x10000062, 0x8B218841, 0xD61F0020),  # ldrb; adr x2; add; br x1
+        *(0x128002A0, RET, 0x12800000, RET),
+    )
+    asked: list[tuple[int, int]] = []
+
+    def memory(address: int, size: int) -> bytes:
+        asked.append((address, size))
+        return bytes([0, 2, 0, 2, 7])[:size]
+
+    blocks = cut(FunctionCode("f", None, (Part(START, code(*words)),)), ARM64, {}.get, memory)
+    assert asked == [(table, 4)]
+    (jump,) = [block for block in blocks.blocks if block.is_open]
+    assert [at - START for at in jump.last.table] == [40, 48, 40, 48]
+    assert [blocks.blocks[one].start - START for one in jump.next] == [40, 48]
+    assert not jump.exit

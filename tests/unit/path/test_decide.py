@@ -42,9 +42,10 @@ FLAGS = (
     "-no-pie",
     "-fno-pie",
 )
-#: Neither has the kernel vectors; arm64's functions begin with room for ftrace and sign returns.
+#: Neither has the kernel vectors. Jump tables, arm64 alone has; its functions begin with room for
+#: ftrace and sign returns.
 OWN_FLAGS = {
-    "x86_64": ("-mno-sse", "-mno-mmx", "-fcf-protection=none"),
+    "x86_64": ("-mno-sse", "-mno-mmx", "-fcf-protection=none", "-fno-jump-tables"),
     "aarch64": (
         *("-mgeneral-regs-only", "-mbranch-protection=pac-ret"),
         *("-mno-outline-atomics", "-fpatchable-function-entry=2"),
@@ -66,6 +67,8 @@ CALLS: dict[str, dict[str, int]] = {
     "null_pointer": {"type": 1, "next": True},
     "from_memory": {"type": 6, "next": True},
     "switched": {"type": 77},
+    "switched_in": {"type": 14, "flags": 8},
+    "switched_to": {"type": 13},
     "retries": {"value_size": 1000},
     "always": {"type": 1},
     "inlined": {"value_size": 2},
@@ -184,12 +187,15 @@ class Built:
         start, size = self.symbols[name]
         return Part(start, self.text[start - self.base : start - self.base + size])
 
+    def read(self, address: int, size: int) -> bytes:
+        return bytes(self.emulated.core.mem_read(address, size))
+
     def ran(self, name: str) -> Ran:
         names = {start: symbol for symbol, (start, _) in self.symbols.items()}
         parts = [self.part(name)]
         if f"{name}.cold" in self.symbols:
             parts.append(self.part(f"{name}.cold"))
-        graph = cut(FunctionCode(name, None, tuple(parts)), self.machine, names.get)
+        graph = cut(FunctionCode(name, None, tuple(parts)), self.machine, names.get, self.read)
         result, ran = self.emulated.call(graph.code.address, CALLS[name])
         inside = [(at, flags) for at, flags in ran if graph.code.contains(at)]
         conditions = {
@@ -215,7 +221,7 @@ def built(
     machine: Machine, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Built:
     binary = tmp_path_factory.mktemp("path") / "cases"
-    own = (*FLAGS, *OWN_FLAGS[machine.name], request.param, "-Wl,-e,merged", "-fno-jump-tables")
+    own = (*FLAGS, *OWN_FLAGS[machine.name], request.param, "-Wl,-e,merged")
     argv = [f"{machine.name}-linux-gnu-gcc", *own, "-Wall", "-Werror"]
     subprocess.run([*argv, "-o", str(binary), str(SOURCE)], check=True)
     return Built(machine, binary)
@@ -245,6 +251,8 @@ MADE = {
     "null_pointer": {Made.CONSTANT, Made.MEMORY},
     "from_memory": {Made.MEMORY},
     "switched": {Made.CONSTANT},
+    "switched_in": {Made.CONSTANT},
+    "switched_to": {Made.CONSTANT},
     "inlined": {Made.CONSTANT},
     "looped": {Made.CONSTANT},
     "settled": {Made.CONSTANT},
