@@ -86,7 +86,10 @@ class Answer:
 def path_of(name: str, machine: Machine) -> str:
     """The function of a case; those of system calls are called after the machine."""
     path: str = CASES[name]["path"]
-    return path.replace("__x64_", "__arm64_") if machine.arch.name == "arm64" else path
+    if machine.arch.name == "x86_64":
+        return path
+    other: str = CASES[name].get("path_on_arm64", path.replace("__x64_", "__arm64_"))
+    return other
 
 
 def follow(machine: Machine, names: tuple[str, ...], *options: str) -> Result:
