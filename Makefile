@@ -67,8 +67,9 @@ test-wheel: wheel ## what is in dist/, in an empty venv, and traces with it: mak
 deb: wheel ## packages for Debian 12, 13 and sid, amd64 and arm64: dist/
 	@$(BIN)/python -m release.deb
 
-test-deb: deb ## the packages in Debian 12, 13 and sid, and in a guest: make test-deb KERNEL=6.12
-	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_deb.py
+test-deb: deb ## the packages in Debian 12, 13 and sid, a guest, images: make test-deb KERNEL=6.12
+	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_deb.py \
+		tests/release/test_containerfile.py
 
 release: build ## all that is handed out, with sums, an SBOM and notes: dist/
 	@$(BIN)/python -m release.assemble --tag "$(TAG)"

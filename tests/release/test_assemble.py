@@ -56,7 +56,7 @@ def test_the_sbom_tells_of_each_file_what_is_inside() -> None:
 def elsewhere(tmp_path: Path) -> Path:
     """The same commit in another directory, with nothing built."""
     assert run("git", "status", "--porcelain") == "", "commit first: what is cloned is a commit"
-    home = tmp_path / "another name" / "clone"
+    home = tmp_path / "another-name" / "clone"
     run("git", "clone", "-q", build.ROOT, home)
     return home
 

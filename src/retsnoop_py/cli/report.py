@@ -79,7 +79,11 @@ def output_failed(error: OSError) -> int:
 
 
 def unexpected(error: Exception, verbose: int) -> int:
-    """Tell of an error nobody foresaw."""
+    """Tell of an error nobody foresaw, or that the extensions are not of this machine."""
+    if isinstance(error, ImportError) and (error.path or "").endswith(".abi3.so"):
+        from retsnoop_py.libbpf import unloadable
+
+        return failed(unloadable(error), verbose)
     _settle()
     if _wants_traceback(verbose):
         _say(_traceback(error))

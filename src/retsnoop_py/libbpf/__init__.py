@@ -4,3 +4,41 @@
 Nothing outside this room calls into the extension. Each object owns its handle; a call that fails
 raises with errno and the log, or gives the errno where its caller decides what that means.
 """
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from retsnoop_py.errors import UnavailableError
+
+__all__ = ["unloadable"]
+
+#: What uname calls the machines, by ``e_machine`` of an ELF file (elf.h).
+_MACHINES = {62: "x86_64", 183: "aarch64"}
+
+
+def unloadable(error: ImportError) -> UnavailableError:
+    """What is wrong where one of the extensions cannot be imported, and what to do."""
+    machine, here = _machine_of(error.path), os.uname().machine
+    if machine not in (None, here):
+        return UnavailableError(
+            f"this retsnoop-py is for {machine}, and this machine is {here}",
+            f"install the wheel, the package or the executable for {here}",
+        )
+    return UnavailableError(
+        f"the native part of retsnoop-py cannot be loaded: {error}",
+        "run `make build`, or reinstall the package",
+    )
+
+
+def _machine_of(path: str | None) -> str | None:
+    """The machine the ELF file at ``path`` is for; None if it does not tell."""
+    try:
+        head = Path(path or "").read_bytes()[:20]
+    except OSError:
+        return None
+    if len(head) < 20 or head[:4] != b"\x7fELF":
+        return None
+    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
+    return _MACHINES.get(number, f"another machine (ELF {number})")

@@ -17,7 +17,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retsnoop_py.errors import DataError, UnavailableError
+from retsnoop_py.errors import DataError
+from retsnoop_py.libbpf import unloadable
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -98,10 +99,7 @@ def _native() -> tuple[FFI, Lib]:
     try:
         module = importlib.import_module("retsnoop_py._bpf")
     except ImportError as err:
-        raise UnavailableError(
-            f"the native part of retsnoop-py cannot be loaded: {err}",
-            "run `make build`, or reinstall the package",
-        ) from err
+        raise unloadable(err) from err
     return module.ffi, module.lib
 
 

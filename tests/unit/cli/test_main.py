@@ -408,6 +408,17 @@ def test_a_bug_is_told_in_short_and_how_to_see_more(
     assert "Traceback" not in err
 
 
+def test_extensions_that_cannot_be_loaded_are_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = ImportError("file too short", path="/nonexistent/_bpf.abi3.so")
+    assert ends(broken, monkeypatch) == 69
+    err = capsys.readouterr().err
+    assert err.startswith("retsnoop-py: error: the native part of retsnoop-py cannot be loaded: ")
+    assert "a bug" not in err
+    assert ends(ImportError("no module", path="/nonexistent/other.so"), monkeypatch) == 1
+
+
 def test_a_traceback_can_be_had(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
