@@ -152,7 +152,9 @@ def test_in_a_guest_it_traces_says_why_and_goes(system: System) -> None:
 
         def call(*words: str) -> Result:
             env = [f"{key}={value}" for key, value in ENVIRONMENT.items()]
-            return machine.run(["chroot", "/run/system/root", "env", "-i", *env, *words])
+            return machine.run(
+                ["chroot", "/run/system/root", "env", "-i", *env, *words], timeout=600
+            )
 
         doctor = call("retsnoop-py", "doctor", "--json")
         assert (doctor.status, json.loads(doctor.out)["exit_status"]) == (0, 0), doctor.out
