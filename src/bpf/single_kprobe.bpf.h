@@ -92,36 +92,27 @@ static __always_inline __u64 probe_cookie(struct pt_regs *ctx, __u64 address)
 	return cookie;
 }
 
-/* The last of slots [first, end) whose call was made at `place`; RSN_MAX_DEPTH if there is none. */
-static __noinline __u32 slot_by_place(struct session *s, __u32 first, __u32 end, __u32 place)
-{
-	for (int i = 0; i < RSN_MAX_DEPTH && end > first; i++) {
-		end--;
-		if (end < RSN_MAX_DEPTH && s->sp[slot_index(end)] == place)
-			return end;
-	}
-	return RSN_MAX_DEPTH;
-}
-
 /*
- * The cookie of the thread's call that was made at `place` and has not returned; or no_cookie. Not
- * static, so that the verifier goes through it once.
+ * The cookie of the thread's call that was made at `place` and has not returned; or no_cookie. Those
+ * of an interrupt come first, they are above all that the thread has in its slots. Not static, so
+ * that the verifier goes through it once.
  */
 __noinline __u64 cookie_by_place(__u64 task, __u32 place)
 {
 	struct session *s = session_of(task);
-	__u32 slot = RSN_MAX_DEPTH, func_id;
+	__u32 end, func_id = -1;
 	__u64 *cookie;
 
 	if (!s || !s->at_rest)
 		return no_cookie;
-	if (s->interrupt_depth)
-		slot = slot_by_place(s, s->max_depth, s->max_depth + s->interrupt_depth, place);
-	if (slot == RSN_MAX_DEPTH)
-		slot = slot_by_place(s, 0, s->depth, place);
-	if (slot == RSN_MAX_DEPTH)
-		return no_cookie;
-	func_id = slot_at(s, slot)->func_id;
+	end = s->interrupt_depth ? s->max_depth + s->interrupt_depth : s->depth;
+	for (int i = 0; i < RSN_MAX_DEPTH && end; i++) {
+		end--;
+		if (s->sp[slot_index(end)] == place) {
+			func_id = slot_at(s, end)->func_id;
+			break;
+		}
+	}
 	cookie = bpf_map_lookup_elem(&func_cookies, &func_id);
 	return cookie ? *cookie : no_cookie;
 }

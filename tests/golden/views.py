@@ -13,6 +13,8 @@ from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.settings import SymbolizeMode
 
 KERNELS = ("5.10", "6.1", "6.12", "7.2", "7.3")
+#: What of the recordings is made on the other architecture as well.
+FOREIGN = {"arm64/7.2": ("args",)}
 #: Not openat(2): Python itself opens hundreds of files.
 ENTRIES = ("-e", "*_sys_bpf", "-e", "*_sys_mount", "-e", "*_sys_nanosleep")
 FEW = ("bpf-map-key-size-array", "bpf-map-lookup-missing", "bpf-prog-rejected", "bpf-prog-accepted")
@@ -65,12 +67,13 @@ VIEWS = {
 
 def stem(kernel: str, *names: str) -> str:
     """What the files of a recording, or of a view of it, are called."""
-    return "-".join(filter(None, (kernel, *names)))
+    return "-".join(filter(None, (kernel.replace("/", "-"), *names)))
 
 
 def recordings() -> list[str]:
     """The stems of all recordings, that of the first on a kernel being the kernel."""
-    return [stem(kernel, name) for kernel in KERNELS for name in RECORDINGS]
+    made = dict.fromkeys(KERNELS, tuple(RECORDINGS)) | FOREIGN
+    return [stem(kernel, name) for kernel, names in made.items() for name in names]
 
 
 def replay_text(path: Path, overrides: ReplayOverrides) -> str:

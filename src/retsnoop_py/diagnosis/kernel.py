@@ -242,6 +242,14 @@ def _branches(host: Host) -> Check:
 
 def _ibt(host: Host) -> Check:
     """For information; many functions take longer to attach where it is on."""
+    if host.facts.machine != "x86_64":
+        return Check(
+            key="ibt",
+            title="indirect branch tracking",
+            group=Group.KERNEL,
+            answer=Answer.NO,
+            detail="a feature of x86-64",
+        )
     found = _FLAGS.search(read_text(host.root / "proc/cpuinfo") or "")
     has = found is not None and "ibt" in found[1].split()
     return Check(

@@ -201,3 +201,6 @@ def test_indirect_branch_tracking(fake: FakeHost) -> None:
     assert by_key(cpu(fake.host))["ibt"].answer is Answer.NO
     fake.remove("proc/cpuinfo")
     assert by_key(cpu(fake.host))["ibt"].answer is Answer.UNKNOWN
+    fake.file("proc/sys/kernel/arch", "aarch64\n")
+    check = by_key(cpu(fake.host))["ibt"]
+    assert (check.answer, check.detail) == (Answer.NO, "a feature of x86-64")
