@@ -5,16 +5,16 @@ PYTHON ?= python3
 KERNELS := 5.10 6.1 6.12 7.2 7.3
 KERNEL ?= $(KERNELS)
 BIN := .venv/bin
-C_FILES = $(wildcard src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
+C_FILES = $(wildcard release/*.c src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man site wheel test-wheel deb test-deb release test-release lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man site wheel test-wheel deb test-deb standalone test-standalone release test-release lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Kernels for test-live, bench and soak: KERNEL=\"$(KERNELS)\", or some of them;"
 	@echo "of several, all tests run on the oldest and the newest, fewer between them."
@@ -70,6 +70,12 @@ deb: wheel ## packages for Debian 12, 13 and sid, amd64 and arm64: dist/
 test-deb: deb ## the packages in Debian 12, 13 and sid, a guest, images: make test-deb KERNEL=6.12
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_deb.py \
 		tests/release/test_containerfile.py
+
+standalone: build ## one executable for any Linux, x86_64 and aarch64: dist/
+	@$(BIN)/python -m release.one_file
+
+test-standalone: standalone ## the executables, without anything beside them: make test-standalone KERNEL=6.12
+	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_one_file.py
 
 release: build ## all that is handed out, with sums, an SBOM and notes: dist/
 	@$(BIN)/python -m release.assemble --tag "$(TAG)"

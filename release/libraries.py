@@ -26,6 +26,8 @@ __all__ = [
     "SOURCES",
     "Source",
     "Target",
+    "Unit",
+    "archive",
     "compile_all",
     "libraries",
     "listed",
@@ -99,7 +101,7 @@ SOURCES = {
         ),
     )
 }
-#: Python's headers, which are the same for each machine.
+#: Python, whose headers are the same for each machine.
 PYTHON = Source(
     "python3.13",
     "3.13.5",
@@ -140,10 +142,10 @@ def zig() -> Path:
     return Path(found.origin).parent / "zig"
 
 
-def unpacked(name: str) -> Path:
-    """The source of package ``name``, below build/sources."""
-    one = PYTHON if name == PYTHON.package else SOURCES[name]
-    home = build.BUILD / "sources" / f"{name}-{one.version}"
+def unpacked(package: str | Source) -> Path:
+    """The source of a package, one of :data:`SOURCES` if by its name, below build/sources."""
+    one = SOURCES[package] if isinstance(package, str) else package
+    home = build.BUILD / "sources" / f"{one.package}-{one.version}"
     stamp = home / ".stamp"
     if not build.is_stamped(stamp, one.sha256):
         tarball = build.debian_source(one.package, one.tarball, one.sha256)
@@ -154,8 +156,8 @@ def unpacked(name: str) -> Path:
     return home
 
 
-class _Unit(NamedTuple):
-    """Files of one library with the words they are compiled with."""
+class Unit(NamedTuple):
+    """Files of one library in ``folder``, with the words they are compiled with."""
 
     folder: Path
     files: list[str]
@@ -193,8 +195,8 @@ def libraries(target: Target) -> Path:
     return home
 
 
-def _archive(target: Target, home: Path, name: str, units: Sequence[_Unit]) -> None:
-    """Compile ``units`` into lib/libNAME.a."""
+def archive(target: Target, home: Path, name: str, units: Sequence[Unit]) -> None:
+    """Compile ``units`` into lib/libNAME.a of ``home``."""
     jobs: list[tuple[list[str], Path]] = []
     for place, unit in enumerate(units):
         objects = home / "objects" / f"{name}{place}"
@@ -233,14 +235,14 @@ def _zlib(target: Target, home: Path) -> None:
     files = [path.name for path in sorted(source.glob("*.c"))]
     _install_headers(home, (source / "zlib.h", source / "zconf.h"))
     flags = ["-DHAVE_UNISTD_H", "-D_LARGEFILE64_SOURCE=1"]
-    _archive(target, home, "z", [_Unit(source, files, flags)])
+    archive(target, home, "z", [Unit(source, files, flags)])
 
 
 def _bzip2(target: Target, home: Path) -> None:
     source = unpacked("bzip2")
     names = ("blocksort", "huffman", "crctable", "randtable", "compress", "decompress", "bzlib")
     _install_headers(home, [source / "bzlib.h"])
-    _archive(target, home, "bz2", [_Unit(source, [f"{name}.c" for name in names], [])])
+    archive(target, home, "bz2", [Unit(source, [f"{name}.c" for name in names], [])])
 
 
 def _zstd(target: Target, home: Path) -> None:
@@ -253,11 +255,29 @@ def _zstd(target: Target, home: Path) -> None:
     _install_headers(home, (source / "zstd.h", source / "zstd_errors.h"))
     # it marks its functions as visible whatever -fvisibility says
     flags = ["-DZSTDLIB_VISIBLE=", "-DZSTDERRORLIB_VISIBLE=", "-DZSTD_TRACE=0"]
-    _archive(target, home, "zstd", [_Unit(source, files, [*flags, "-DXXH_NAMESPACE=ZSTD_"])])
+    archive(target, home, "zstd", [Unit(source, files, [*flags, "-DXXH_NAMESPACE=ZSTD_"])])
+
+
+#: What liblzma has beside its decoders; Python's own module of it asks for all.
+_LZMA_ENCODERS = {
+    "common": (
+        *("alone_encoder", "block_encoder", "block_header_encoder", "easy_encoder"),
+        *("easy_encoder_memusage", "filter_encoder", "filter_flags_encoder", "index_encoder"),
+        *("stream_encoder", "stream_flags_encoder", "vli_encoder"),
+    ),
+    "lz": ("lz_encoder", "lz_encoder_mf"),
+    "lzma": (
+        *("lzma_encoder", "lzma2_encoder", "lzma_encoder_optimum_fast"),
+        *("lzma_encoder_optimum_normal", "fastpos_table"),
+    ),
+    "rangecoder": ("price_table",),
+    "delta": ("delta_encoder",),
+    "simple": ("simple_encoder",),
+}
 
 
 def _lzma(target: Target, home: Path) -> None:
-    """The decoders of liblzma, for one thread."""
+    """The decoders of liblzma, for one thread; with the encoders where Python is inside."""
     source = unpacked("xz-utils") / "src"
     lzma = source / "liblzma"
     parts = {
@@ -279,8 +299,13 @@ def _lzma(target: Target, home: Path) -> None:
         ),
     }
     files = [f"{folder}/{name}.c" for folder, names in parts.items() for name in names]
-    decoders = ("ARM", "ARM64", "ARMTHUMB", "DELTA", "IA64", "LZMA1", "LZMA2", "POWERPC")
-    defined = [f"HAVE_DECODER_{name}" for name in (*decoders, "RISCV", "SPARC", "X86")]
+    kinds = ["ARM", "ARM64", "ARMTHUMB", "DELTA", "IA64", "LZMA1", "LZMA2", "POWERPC"]
+    kinds += ["RISCV", "SPARC", "X86"]
+    defined = [f"HAVE_DECODER_{name}" for name in kinds]
+    if target.libc == "musl":
+        files += [f"{folder}/{one}.c" for folder, names in _LZMA_ENCODERS.items() for one in names]
+        defined += ["HAVE_ENCODERS", *(f"HAVE_ENCODER_{name}" for name in kinds)]
+        defined += [f"HAVE_MF_{name}" for name in ("HC3", "HC4", "BT2", "BT3", "BT4")]
     defined += [f"HAVE_CHECK_{name}" for name in ("CRC32", "CRC64", "SHA256")]
     defined += ["HAVE_DECODERS", "HAVE_STDBOOL_H", "HAVE_STDINT_H", "HAVE_INTTYPES_H"]
     defined += ["HAVE_STRING_H", "HAVE_LIMITS_H", "HAVE_VISIBILITY=0", "LZMA_API_STATIC"]
@@ -292,7 +317,7 @@ def _lzma(target: Target, home: Path) -> None:
     flags += ["-I", str(source / "common")]
     _install_headers(home, [lzma / "api" / "lzma.h"])
     _install_headers(home, (lzma / "api" / "lzma").glob("*.h"), "lzma")
-    _archive(target, home, "lzma", [_Unit(lzma, files, flags)])
+    archive(target, home, "lzma", [Unit(lzma, files, flags)])
 
 
 #: What elfutils' configure finds out: the first list for any C library, the others for one.
@@ -339,10 +364,10 @@ def _elfutils(target: Target, home: Path) -> None:
     flags += [word for folder in folders for word in ("-I", str(source / folder))]
     flags += ["-include", "config.h"]
 
-    def unit(folder: str) -> _Unit:
+    def unit(folder: str) -> Unit:
         left = _PROGRAMS + (_GNU_ONLY if target.libc == "musl" else ())
         files = listed(source / folder / "Makefile.am")
-        return _Unit(source / folder, [file for file in files if file not in left], flags)
+        return Unit(source / folder, [file for file in files if file not in left], flags)
 
     _install_headers(
         home, (source / "libelf" / name for name in ("libelf.h", "gelf.h", "nlist.h", "elf.h"))
@@ -352,10 +377,10 @@ def _elfutils(target: Target, home: Path) -> None:
         home, (source / name for name in (*public, "libebl/libebl.h", "version.h")), "elfutils"
     )
     shutil.copyfile(source / "libdw" / "dwarf.h", home / "include" / "dwarf.h")
-    _archive(target, home, "elf", [unit("libelf"), unit("lib")])
+    archive(target, home, "elf", [unit("libelf"), unit("lib")])
     inside = [unit(folder) for folder in ("libdw", "libdwelf", "libdwfl", "libebl", "backends")]
-    inside.append(_Unit(settings, ["no_disassembler.c"], []))
-    _archive(target, home, "dw", inside)
+    inside.append(Unit(settings, ["no_disassembler.c"], []))
+    archive(target, home, "dw", inside)
 
 
 def listed(makefile: Path) -> list[str]:
@@ -372,4 +397,4 @@ def _libbpf(target: Target, home: Path) -> None:
     flags += [f"-I{source.parent}/include/uapi", "-D_LARGEFILE64_SOURCE"]
     headers = ("bpf", "libbpf", "btf", "libbpf_common", "libbpf_legacy", "libbpf_version")
     _install_headers(home, (source / f"{name}.h" for name in headers), "bpf")
-    _archive(target, home, "bpf", [_Unit(source, files, flags)])
+    archive(target, home, "bpf", [Unit(source, files, flags)])

@@ -26,10 +26,12 @@ from release.libraries import PYTHON, SOURCES, Target, compile_all, libraries, u
 
 __all__ = [
     "DIST",
+    "LINKED",
     "MACHINES",
     "build_sdist",
     "build_wheel",
     "environment",
+    "extension_objects",
     "install_tools",
     "main",
     "version",
@@ -40,8 +42,8 @@ __all__ = [
 DIST = build.ROOT / "dist"
 GLIBC = "2.28"
 MACHINES = ("x86_64", "aarch64")
-#: Where the extensions of a target lie, and what they link.
-_LINKED = {"_bpf": ("bpf", "elf", "zstd", "z"), "_dwarf": ("dw", "elf", "lzma", "bz2", "zstd", "z")}
+#: Our extensions, and what they link.
+LINKED = {"_bpf": ("bpf", "elf", "zstd", "z"), "_dwarf": ("dw", "elf", "lzma", "bz2", "zstd", "z")}
 _LINK = (
     *("-shared", "-s", "-Wl,--gc-sections", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,--build-id=none"),
     "-Wl,--allow-shlib-undefined",  # Python's functions are the interpreter's
@@ -88,7 +90,7 @@ def _python_headers() -> Path:
     value = f"{PYTHON.sha256} {_PYCONFIG}"
     if not build.is_stamped(stamp, value):
         shutil.rmtree(home, ignore_errors=True)
-        shutil.copytree(unpacked(PYTHON.package) / "Include", home)
+        shutil.copytree(unpacked(PYTHON) / "Include", home)
         lines = [f"#define {one}\n" for one in _PYCONFIG]
         (home / "pyconfig.h").write_text("".join(lines))
         stamp.write_text(value)
@@ -106,9 +108,34 @@ def _extensions(target: Target) -> Path:
         return home
     build.say("native", target.triple)
     shutil.rmtree(home, ignore_errors=True)
+    made = extension_objects(target, home, made_of, [f"-I{_python_headers()}"])
+    for name, objects in made.items():
+        linked = [f"-l{one}" for one in LINKED[name]]
+        words: list[str | Path] = [
+            *objects,
+            *_LINK,
+            "-L",
+            made_of / "lib",
+            *linked,
+            "-lpthread",
+            "-ldl",
+        ]
+        build.run([*target.zig("cc"), *words, "-o", home / f"{name}.abi3.so"])
+    stamp.write_text(value)
+    return home
+
+
+def extension_objects(
+    target: Target, home: Path, made_of: Path, python: Sequence[str]
+) -> dict[str, list[Path]]:
+    """Our extensions, compiled into folders of ``home``: their names, and their objects.
+
+    ``made_of`` has the libraries' headers, the words ``python`` find Python's.
+    """
     ours = build.ROOT / "src" / "native"
+    made: dict[str, list[Path]] = {}
     # our headers before Python's, which has an object.h as well
-    includes = [f"-I{path}" for path in (ours, made_of / "include", _python_headers())]
+    includes = [f"-I{ours}", f"-I{made_of / 'include'}", *python]
     for script in build.ffi_sources():
         builder = runpy.run_path(str(build.ROOT / script))["ffibuilder"]
         told_of = io.StringIO()  # it tells what it generates
@@ -119,18 +146,14 @@ def _extensions(target: Target) -> Path:
         flags += ["-g0", "-fPIC", "-fno-ident", "-ffunction-sections", "-fdata-sections"]
         flags += ["-D_GNU_SOURCE", f"-ffile-prefix-map={build.ROOT}=."]
         flags += [f"-D{key}={value}" for key, value in told.define_macros]
-        (home / name).mkdir()
+        (home / name).mkdir(parents=True)
         jobs = [
             ([*flags, "-c", source], home / name / f"{Path(source).stem}.o")
             for source in told.sources
         ]
         compile_all(target, jobs)
-        linked = [f"-l{one}" for one in _LINKED[name]]
-        objects = [made for _, made in jobs]
-        words = [*objects, *_LINK, "-L", made_of / "lib", *linked, "-lpthread", "-ldl"]
-        build.run([*target.zig("cc"), *words, "-o", home / f"{name}.abi3.so"])
-    stamp.write_text(value)
-    return home
+        made[name] = [path for _, path in jobs]
+    return made
 
 
 def build_sdist() -> Path:

@@ -101,7 +101,7 @@ def reserved_files() -> Iterator[None]:
     held: list[int] = []
     try:
         try:
-            held = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)]
+            held = [os.open("/", os.O_PATH | os.O_CLOEXEC)]  # is there without a /dev, too
             while len(held) < _LATER_FILES + _LOADING_FILES:
                 held.append(os.dup(held[0]))
         except OSError as error:
