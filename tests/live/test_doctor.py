@@ -12,6 +12,7 @@ import pytest
 from tests.live.support import TOOL, series
 from tests.live.test_bad_input import NOBODY, hiding
 from tests.live.test_cleanup import assert_back_to, leftovers
+from tests.support_table import column, columns, kernel_name
 
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.vm.errors import Result, kernel_problems
@@ -98,6 +99,12 @@ def test_a_run_uses_the_mechanism_doctor_names(machine: Machine, usual: dict[str
     result = run_by(machine, None, (), "-v")
     assert worked(result)
     assert f"attached by {first} in " in result.err
+
+
+def test_the_table_of_kernels_has_what_doctor_says(
+    machine: Machine, usual: dict[str, Any]
+) -> None:
+    assert columns()[kernel_name(machine)] == column(usual)
 
 
 def test_what_bpf_has_is_what_the_kernel_has(machine: Machine, usual: dict[str, Any]) -> None:
