@@ -43,10 +43,12 @@ _PYTHON_VERSION = (3, 11)
 PYTHON = "/usr/bin/python3"
 """The interpreter of a foreign guest."""
 
+#: Programs of busybox's. Not of kmod's: its modprobe reads indexes that only depmod writes.
+_BUSYBOX = ("depmod", "insmod", "lsmod", "modinfo", "modprobe", "rmmod")
 _PACKAGES = (
     *("base-files", "base-passwd", "bash", "coreutils", "dash", "debianutils", "diffutils"),
     *("findutils", "gawk", "grep", "gzip", "hostname", "libc-bin", "ncurses-base", "sed", "tar"),
-    *("xz-utils", "util-linux", "mount", "procps", "kmod", "iproute2", "busybox-static"),
+    *("xz-utils", "util-linux", "mount", "procps", "iproute2", "busybox-static"),
     *("bpftool", "python3", "libelf1", "libdw1", "zlib1g"),
     # the folder is the cross compiler's sysroot as well
     *("libc6-dev", "libpython3-dev", "libelf-dev", "libdw-dev", "zlib1g-dev"),
@@ -185,7 +187,7 @@ def _home() -> Path:
 
 def _stem(arch: Architecture, requirements: Sequence[str]) -> str:
     """What the folders of all versions begin with that are made of the same."""
-    made_of = repr((SUITE, _PACKAGES, requirements, _COMMAND, _INTERPRETER))
+    made_of = repr((SUITE, _PACKAGES, requirements, _COMMAND, _INTERPRETER, _BUSYBOX))
     return f"{arch.name}-{SUITE}-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
 
 
@@ -266,12 +268,14 @@ def _unpack(archive: Path, root: Path) -> None:
 
 
 def _configure(root: Path) -> None:
-    """What scripts of the packages would do: users, the shell, awk; and our command."""
+    """What scripts of the packages would do: users, the shell, awk, modules; and our command."""
     for name in ("passwd", "group"):
         shutil.copyfile(root / f"usr/share/base-passwd/{name}.master", root / "etc" / name)
     for name, target in (("sh", "dash"), ("awk", "gawk")):
         if not (root / "usr/bin" / name).is_symlink():
             (root / "usr/bin" / name).symlink_to(target)
+    for name in _BUSYBOX:
+        (root / "usr/sbin" / name).symlink_to("../bin/busybox")
     interpreters = ("python", "python3", f"python3.{sys.version_info.minor}")
     programs = {_PROGRAMS / name: _INTERPRETER for name in interpreters}
     programs |= {_PROGRAMS / "retsnoop-py": _COMMAND, Path("usr/local/bin/retsnoop-py"): _COMMAND}
