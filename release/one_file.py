@@ -2,7 +2,7 @@
 """``make standalone``: one executable per machine, which needs nothing but a kernel.
 
 It is CPython, static, with every extension module inside (:mod:`release.interpreter`), and its
-modules as an archive at its own end. Two runs give the same bytes.
+modules as an archive at its own end. Nothing of the time or the place gets into it.
 """
 
 from __future__ import annotations

@@ -101,9 +101,7 @@ def test_a_run_uses_the_mechanism_doctor_names(machine: Machine, usual: dict[str
     assert f"attached by {first} in " in result.err
 
 
-def test_the_table_of_kernels_has_what_doctor_says(
-    machine: Machine, usual: dict[str, Any]
-) -> None:
+def test_the_table_of_kernels_has_what_doctor_says(machine: Machine, usual: dict[str, Any]) -> None:
     assert columns()[kernel_name(machine)] == column(usual)
 
 
