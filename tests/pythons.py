@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -32,7 +33,11 @@ NOT_NEEDED = {
     *("qemu-system-x86", "qemu-system-arm", "qemu-system-common", "virtiofsd", "busybox-static"),
     *("clang-format", "mmdebstrap", "bpftool", "zstd"),
 }
-PACKAGES = sorted({name for name, _ in build.DEBIAN_PACKAGES} - NOT_NEEDED)
+#: With the compiler of the other machine's code, which unit tests of paths read.
+PACKAGES = sorted(
+    {name for name, _ in build.DEBIAN_PACKAGES} - NOT_NEEDED
+    | {build.CROSS_COMPILERS[platform.machine()]}
+)
 FRESH_S = 7 * 24 * 3600
 OLDEST = ("bookworm", build.MIN_PYTHON)
 NEWEST = "sid"
