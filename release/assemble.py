@@ -16,7 +16,7 @@ from pathlib import Path
 
 import build
 
-from release import deb, wheel
+from release import deb, one_file, wheel
 from release.sbom import document
 from release.wheel import DIST, MACHINES, environment, version, wheel_name, write_sums
 
@@ -68,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         shutil.rmtree(DIST, ignore_errors=True)
         _make(wheel.main)
         _make(deb.main)
+        _make(one_file.main)
         files = _files()
         (DIST / NOTES).write_text(told)
         epoch = int(environment()["SOURCE_DATE_EPOCH"])
@@ -85,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _files() -> list[Path]:
     """What is handed out of this version. Raises BuildError where something is missing."""
     names = [f"retsnoop_py-{version()}.tar.gz"]
-    names += [of(machine) for machine in MACHINES for of in (wheel_name, deb.deb_name)]
+    kinds = (wheel_name, deb.deb_name, one_file.one_file_name)
+    names += [of(machine) for machine in MACHINES for of in kinds]
     missing = [name for name in names if not (DIST / name).is_file()]
     if missing:
         raise build.BuildError(f"dist/ lacks {' '.join(missing)}")

@@ -31,7 +31,7 @@ from release.libraries import (
 )
 from release.wheel import DIST, LINKED, MACHINES, extension_objects, install_tools, version
 
-__all__ = ["COMPILED", "REQUIREMENTS", "build_one_file", "looked_up", "main"]
+__all__ = ["COMPILED", "REQUIREMENTS", "build_one_file", "looked_up", "main", "one_file_name"]
 
 REQUIREMENTS = build.ROOT / "release" / "one_file.txt"
 #: Of PyPI, what is compiled here.
@@ -256,8 +256,13 @@ def _modules(home: Path) -> list[Path]:
     return [ours, theirs]
 
 
+def one_file_name(machine: str) -> str:
+    """What it is called in dist/."""
+    return f"retsnoop-py-{machine}"
+
+
 def build_one_file(machine: str) -> Path:
-    """dist/retsnoop-py-MACHINE."""
+    """The executable for ``machine``, in dist/."""
     target = Target(machine, "musl")
     python = interpreter(target)
     host = interpreter(Target(os.uname().machine, "musl"))
@@ -277,7 +282,7 @@ def build_one_file(machine: str) -> Path:
         Path(__file__).with_name("one_file_library.py"),
     ]
     build.run([*words, modules, stdlib, *folders])
-    made = DIST / f"retsnoop-py-{machine}"
+    made = DIST / one_file_name(machine)
     DIST.mkdir(exist_ok=True)
     made.write_bytes(program.read_bytes() + modules.read_bytes())
     made.chmod(0o755)

@@ -2,8 +2,9 @@
 """What is inside of what is handed out, as a CycloneDX document.
 
 One document for the release: each of its files is a component with its sum, and depends on what is
-inside of it. The sources of the C libraries are those of :mod:`release.libraries`, the modules that
-a Debian package brings along those of ``bundled.txt``.
+inside of it. The sources in C are those of :mod:`release.libraries` and
+:mod:`release.interpreter`, the modules that a Debian package brings along those of ``bundled.txt``,
+those of the one file those of ``one_file.txt``.
 """
 
 from __future__ import annotations
@@ -19,39 +20,55 @@ from uuid import NAMESPACE_URL, uuid5
 import build
 
 from release.deb import BUNDLED
-from release.libraries import SOURCES, Source
-from release.wheel import version
+from release.interpreter import CAPSTONE, FFI
+from release.libraries import PYTHON, SOURCES, Source
+from release.one_file import REQUIREMENTS, one_file_name
+from release.wheel import MACHINES, version
 
 if TYPE_CHECKING:
     from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component
 
-__all__ = ["Pinned", "bundled", "document"]
+__all__ = ["Pinned", "document", "modules", "pinned"]
 
-#: What PyPI says of the modules in bundled.txt; typer has a copy of click in it.
+#: What PyPI says of the modules that come along; typer has a copy of click in it.
 _TERMS = {
     "annotated-doc": "MIT",
     "capstone": "BSD-3-Clause",
+    "cffi": "MIT",
+    "click": "BSD-3-Clause",
+    "markdown-it-py": "MIT",
+    "mdurl": "MIT",
     "msgspec": "BSD-3-Clause",
+    "pygments": "BSD-2-Clause",
+    "rich": "MIT",
+    "shellingham": "ISC",
     "typer": "MIT AND BSD-3-Clause",
+    "typing-extensions": "PSF-2.0",
 }
 
 
 class Pinned(NamedTuple):
-    """A module of PyPI in one version, and the SHA-256 of its wheels."""
+    """A module of PyPI in one version, and the SHA-256 of its wheels, or of its source."""
 
     name: str
     version: str
     sums: tuple[str, ...]
 
 
-def bundled(text: str) -> list[Pinned]:
+def pinned(text: str) -> list[Pinned]:
     """What a requirements file with sums names."""
     _, *found = re.split(r"^([\w-]+)==(\S+)", text, flags=re.MULTILINE)
     return [
-        Pinned(name, number, tuple(re.findall("--hash=sha256:([0-9a-f]{64})", rest)))
+        Pinned(name.lower(), number, tuple(re.findall("--hash=sha256:([0-9a-f]{64})", rest)))
         for name, number, rest in zip(found[::3], found[1::3], found[2::3], strict=True)
     ]
+
+
+def modules() -> dict[str, list[Pinned]]:
+    """The modules that come along: with a package (``deb``), and in the one file (``one file``)."""
+    files = {"deb": BUNDLED, "one file": REQUIREMENTS}
+    return {name: pinned(path.read_text()) for name, path in files.items()}
 
 
 def _library(one: Source) -> Component:
@@ -83,16 +100,20 @@ def _module(one: Pinned) -> Component:
     from cyclonedx.model.license import LicenseExpression
     from packageurl import PackageURL
 
-    # one wheel for each machine and Python: a component has one sum of a kind only
+    # one file for each machine and Python: a component has one sum of a kind only
     return Component(
         name=one.name,
         version=one.version,
         type=ComponentType.LIBRARY,
-        bom_ref=f"pypi:{one.name}",
+        bom_ref=_reference(one),
         purl=PackageURL("pypi", None, one.name, one.version),
         licenses=[LicenseExpression(_TERMS[one.name])],
-        properties=[Property(name="retsnoop-py:wheel-sha256", value=each) for each in one.sums],
+        properties=[Property(name="retsnoop-py:sha256", value=each) for each in one.sums],
     )
+
+
+def _reference(one: Pinned) -> str:
+    return f"pypi:{one.name}=={one.version}"
 
 
 def _needed() -> Iterator[Component]:
@@ -162,8 +183,13 @@ def _bom(files: Sequence[Path], epoch: int) -> Bom:
         purl=PackageURL("pypi", None, "retsnoop-py", version()),
         licenses=[LicenseExpression("BSD-2-Clause")],
     )
-    sources = [_library(one) for one in SOURCES.values()]
-    modules = [_module(one) for one in bundled(BUNDLED.read_text())]
+    sources = [_library(one) for one in (*SOURCES.values(), PYTHON, FFI, CAPSTONE)]
+    brought = {_reference(one): one for some in modules().values() for one in some}
+    for name, one in brought.items():
+        every = [each for some in modules().values() for each in some if _reference(each) == name]
+        known = {each for other in every for each in other.sums}
+        brought[name] = one._replace(sums=tuple(sorted(known)))
+    along = [_module(one) for one in brought.values()]
     needed = list(_needed())
     handed_out = [_file(path) for path in files]
     sums = "".join(build.sha256(path) for path in files)
@@ -171,25 +197,33 @@ def _bom(files: Sequence[Path], epoch: int) -> Bom:
         # the same release has the same number
         serial_number=uuid5(NAMESPACE_URL, f"retsnoop-py {version()} {sums}"),
         metadata=BomMetaData(component=whole, timestamp=datetime.fromtimestamp(epoch, UTC)),
-        components=[*sources, *modules, *needed, *handed_out],
+        components=[*sources, *along, *needed, *handed_out],
     )
     bom.register_dependency(whole, handed_out)
     for one in handed_out:
-        bom.register_dependency(one, _inside(one.name, sources, modules, needed))
+        bom.register_dependency(one, _inside(one.name, sources, along, needed))
     return bom
 
 
 def _inside(
     name: str,
     sources: Sequence[Component],
-    modules: Sequence[Component],
+    along: Sequence[Component],
     needed: Iterable[Component],
 ) -> list[Component]:
     """Of what there is, what the file ``name`` has in it or fetches."""
+    linked = [one for one in sources if one.name in SOURCES]
+
+    def brought(by: str) -> list[Component]:
+        told = {_reference(one) for one in modules()[by]}
+        return [one for one in along if str(one.bom_ref) in told]
+
     if name.endswith(".whl"):
-        return [*sources, *needed]
+        return [*linked, *needed]
     if name.endswith(".deb"):
-        return [*sources, *modules]
+        return [*linked, *brought("deb")]
+    if name in map(one_file_name, MACHINES):
+        return [*sources, *brought("one file")]
     if name.endswith(".tar.gz"):  # has libbpf's source
         return [*(one for one in sources if one.name == "libbpf"), *needed]
     raise build.BuildError(f"what is inside of {name}? release/sbom.py does not know")

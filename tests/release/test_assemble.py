@@ -12,7 +12,8 @@ import build
 import pytest
 from release.assemble import NOTES
 from release.libraries import SOURCES
-from release.wheel import DIST, version
+from release.one_file import one_file_name
+from release.wheel import DIST, MACHINES, version
 
 SBOM = DIST / f"retsnoop-py-{version()}.cdx.json"
 
@@ -41,9 +42,11 @@ def test_the_sbom_tells_of_each_file_what_is_inside() -> None:
     for ref, part in files.items():
         assert part["hashes"] == [{"alg": "SHA-256", "content": build.sha256(DIST / part["name"])}]
         libraries = {f"source:{name}" for name in SOURCES}
-        if part["name"].endswith((".whl", ".deb")):
-            assert libraries < inside[ref]
-        assert ("pypi:msgspec" in inside[ref]) == part["name"].endswith(".deb")
+        assert (libraries < inside[ref]) == (not part["name"].endswith(".tar.gz"))
+        brings = any(one.startswith("pypi:msgspec==") for one in inside[ref])
+        is_one_file = "source:python3.13" in inside[ref]
+        assert is_one_file == (part["name"] in map(one_file_name, MACHINES))
+        assert brings == (is_one_file or part["name"].endswith(".deb"))
     for name, source in SOURCES.items():
         part = parts[f"source:{name}"]
         assert part["hashes"] == [{"alg": "SHA-256", "content": source.sha256}]
