@@ -185,10 +185,10 @@ def _bom(files: Sequence[Path], epoch: int) -> Bom:
     )
     sources = [_library(one) for one in (*SOURCES.values(), PYTHON, FFI, CAPSTONE)]
     brought = {_reference(one): one for some in modules().values() for one in some}
-    for name, one in brought.items():
-        every = [each for some in modules().values() for each in some if _reference(each) == name]
-        known = {each for other in every for each in other.sums}
-        brought[name] = one._replace(sums=tuple(sorted(known)))
+    for name, module in brought.items():
+        same = [each for some in modules().values() for each in some if _reference(each) == name]
+        sums_of = {one_sum for each in same for one_sum in each.sums}
+        brought[name] = module._replace(sums=tuple(sorted(sums_of)))
     along = [_module(one) for one in brought.values()]
     needed = list(_needed())
     handed_out = [_file(path) for path in files]
