@@ -21,8 +21,8 @@ def is_one_file() -> bool:
 
 
 def program() -> list[str]:
-    """The words that start retsnoop-py, whatever the environment says."""
-    return [sys.executable] if is_one_file() else [sys.executable, "-m", "retsnoop_py"]
+    """The words that start retsnoop-py, whatever lies in the current folder."""
+    return [sys.executable] if is_one_file() else [sys.executable, "-P", "-m", "retsnoop_py"]
 
 
 def python() -> list[str]:

@@ -32,9 +32,11 @@ def parked(machine: Machine, request: pytest.FixtureRequest) -> list[str]:
     return list(dict.fromkeys((chosen[0], chosen[-1])))
 
 
-def on(names: list[str], *words: str, script: str = FAILS) -> subprocess.CompletedProcess[str]:
+def on(
+    names: list[str], *words: str, script: str = FAILS, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     argv = [TOOL, "--on", ",".join(names), *TRACED, *words, "--", "sh", "-c", script]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
 
 
 @pytest.mark.oldest_and_newest
@@ -60,7 +62,10 @@ def test_each_kernel_streams_under_its_name_and_is_a_row(parked: list[str], tmp_
     release = {name: kernels.ensure(name).release for name in parked}
     record, summary = tmp_path / "run.rsn", tmp_path / "all.json"
     words = ["-o", str(record), "--summary", str(summary), "--expect", "ENOENT"]
-    done = on(parked, *words, "--fail-on", "any")
+    # what lies in the current folder is not what runs
+    (tmp_path / "retsnoop_py").mkdir()
+    (tmp_path / "retsnoop_py/__init__.py").write_text("raise SystemExit(0)")
+    done = on(parked, *words, "--fail-on", "any", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     begins = [done.stdout.index(f"==> {name} <==\n{release[name]}\n") for name in parked]
     assert begins == sorted(begins)

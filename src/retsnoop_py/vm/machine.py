@@ -236,7 +236,7 @@ class Machine:
         if kernel.arch.is_foreign:
             beside = [kernel.modules, kernel.debug, Path.cwd()]
             self.userland = ensure_userland(kernel.arch, [path for path in beside if path])
-            self.program = [PYTHON, "-m", "retsnoop_py"]
+            self.program = [PYTHON, "-P", "-m", "retsnoop_py"]
         self._lanes = []
         booted = self._host = Host(
             self._memory, self._cpus, count_instructions=self.count_instructions
