@@ -19,6 +19,8 @@ _MASKS = (
     (r"\b0x[0-9a-f]{16}\b", "ADDRESS"),
     (r" *\d+(?:\.\d+)?us", " DURATION"),
     (r"DONE in [\d.]+ m?s", "DONE"),
+    # progress is shown only of what takes over a second
+    (r"^[A-Z][\w ]* [\d,.]+ of [\d,.]+ \w+\.\.\.\n", ""),
     # ordinary failures depend on what of the loader's files is there
     (r"^\d+ more calls? failed as in ordinary work \(.*\)", "MORE"),
     # how wide a column is depends on what is in it
