@@ -22,6 +22,7 @@ from retsnoop_py.kernel.btf_struct import BtfStruct, constants
 from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import Function, ResultKind
+from retsnoop_py.libbpf.links import unrun
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject, Link, MapType
 from retsnoop_py.settings import ArgSettings, FilterSettings, Settings, TransportKind
 from retsnoop_py.value import Value
@@ -139,8 +140,8 @@ _STACK_BYTES = 16 << 10
 #: RSN_MISS_PROGRAMS and RSN_MISS_CPUS of misses.bpf.h. Of those on perf events it does since 6.7.
 _MOST_COUNTED, _MOST_CPUS = 4, 4096
 COUNTED_BY = "rsn_find_misses"
-_TREE_PROGRAM = "rsn_task_fork"
-TASK_PROGRAMS = ("rsn_task_exit", "rsn_task_free", _TREE_PROGRAM)
+_TREE_PROGRAM, _EXIT_PROGRAM = "rsn_task_fork", "rsn_task_exit"
+TASK_PROGRAMS = (_EXIT_PROGRAM, "rsn_task_free", _TREE_PROGRAM)
 
 
 #: Machines for which the objects ask atomic additions for what was there before (table.bpf.h).
@@ -174,7 +175,8 @@ def without_fetch(original: bytes) -> bytes:
 class LoadedObject(Value):
     """A loaded object, whether its events go through a perf buffer, and its own links.
 
-    ``filters`` are those of the settings with the kernel's ids of processes.
+    ``filters`` are those of the settings with the kernel's ids of processes; ``follows``: whether
+    children of the command are traced too.
     """
 
     obj: BpfObject
@@ -182,6 +184,7 @@ class LoadedObject(Value):
     links: tuple[Link, ...]
     ids: ProcessIds
     filters: FilterSettings
+    follows: bool
 
     def set_ready(self, ready: bool) -> None:
         """Open or close the gate in front of every probe."""
@@ -204,6 +207,18 @@ class LoadedObject(Value):
     def stats(self) -> bytes:
         """``struct rsn_stats``, raw."""
         return bytes(self.obj.global_bytes(".bss", "stats"))
+
+    def unseen_forks(self) -> int:
+        """Forks whose children, of followed processes or of others, nothing looked at.
+
+        Where tracepoints can be preempted (7.x) the kernel does not run a program for one thread
+        that another one, preempted in it, keeps busy on that CPU.
+        """
+        return unrun(self.obj.program(_TREE_PROGRAM)) if self.follows else 0
+
+    def unseen_exits(self) -> int:
+        """Exits of threads that nothing looked at, for the same reason."""
+        return unrun(self.obj.program(_EXIT_PROGRAM))
 
     def detach(self) -> None:
         """Detach the task programs. Idempotent."""
@@ -290,7 +305,7 @@ def load(
     except BaseException:
         obj.close()
         raise
-    return LoadedObject(obj, is_perf, links, ids, filters)
+    return LoadedObject(obj, is_perf, links, ids, filters, bool(settings.command))
 
 
 def _choose_programs(

@@ -109,7 +109,17 @@ class Stream:
         lost = max(reader.lost_kernel - stats["sessions_dropped"], 0)
         if reader.why_lost:
             self.warn(reader.why_lost)
-        mine = {"lost_kernel": lost, "lost_memory": reader.lost_memory, "discarded": discarded}
+        # sessions that were open when their threads were gone: begun that late, or nothing had
+        # looked at the exit, and so far only a missed return keeps a session open (task.bpf.h)
+        unexplained = min(stats["sessions_died"], loaded.unseen_exits())
+        mine = {
+            "sessions_died": stats["sessions_died"] - unexplained,
+            "sessions_abandoned": stats["sessions_abandoned"] + unexplained,
+            "forks_unseen": loaded.unseen_forks(),
+            "lost_kernel": lost,
+            "lost_memory": reader.lost_memory,
+            "discarded": discarded,
+        }
         self._pipeline.finish({**stats, **mine})
 
 

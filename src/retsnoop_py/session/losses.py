@@ -165,6 +165,10 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
             "UNTRACED PROCESSES",
             "too many children at a time: trace with -p or -n instead of a command",
         ),
+        "forks_unseen": (
+            "UNSEEN FORKS",
+            "two at a time on one CPU: a child may be missing, trace with -p or -n",
+        ),
         "parts_dropped": (
             "DROPPED PARTS",
             "calls that go on fill the memory: trace fewer functions (-a, -d)",

@@ -7,32 +7,53 @@ import errno
 import io
 
 import pytest
-from tests.unit.session.records import LAYOUTS, facts, printing, symbols
+from tests.unit.session.records import facts, pack, printing, symbols
 
 from retsnoop_py.capture.stream import Stream
 from retsnoop_py.libbpf.reader import ReaderStats, SpoolError
-from retsnoop_py.session.layouts import layout_named
 from retsnoop_py.settings import Settings
 
 
 class Loaded:
-    """An object whose counters are all zero."""
+    """An object with these counters of sessions, and of what its programs were not run for."""
+
+    def __init__(self, died: int = 0, exits: int = 0, forks: int = 0) -> None:
+        self._died, self._exits, self._forks = died, exits, forks
 
     def stats(self) -> bytes:
-        return bytes(layout_named(LAYOUTS, "rsn_stats").size)
+        return pack("rsn_stats", sessions_died=self._died)
+
+    def unseen_exits(self) -> int:
+        return self._exits
+
+    def unseen_forks(self) -> int:
+        return self._forks
 
 
-def told(**reader: int) -> str:
+def told(loaded: Loaded = Loaded(), **reader: int) -> str:  # noqa: B008 - it has no state
     zero = dict.fromkeys(ReaderStats.fields, 0)
     err = io.StringIO()
     pipeline = printing(facts(), Settings(), symbols(), io.StringIO(), err=err)
     stats = ReaderStats(**(zero | reader))
-    Stream(facts(), pipeline).finish(Loaded(), stats)  # type: ignore[arg-type]
+    Stream(facts(), pipeline).finish(loaded, stats)  # type: ignore[arg-type]
     return err.getvalue()
 
 
 def test_nothing_is_told_if_nothing_was_lost() -> None:
     assert told(records=5, bytes=100, peak_bytes=100, spooled_bytes=50) == ""
+
+
+def test_a_session_whose_exit_was_not_seen_is_not_said_to_have_died() -> None:
+    text = told(Loaded(died=3, exits=2))
+
+    assert "NOTE: 1 thread exited inside a traced call." in text
+    assert "ABANDONED SAMPLES:   2  " in text
+    assert "ABANDONED" not in told(Loaded(died=3))
+    assert "exited" not in told(Loaded(died=1, exits=9))
+
+
+def test_forks_that_were_not_seen_are_a_loss() -> None:
+    assert "UNSEEN FORKS:        1  " in told(Loaded(forks=1))
 
 
 def test_a_full_disk_is_told_with_what_was_lost() -> None:
