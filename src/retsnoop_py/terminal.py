@@ -8,11 +8,13 @@ in a pipe, and one that is done within a second, go without.
 from __future__ import annotations
 
 import os
+import re
 import select
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from retsnoop_py.text import display_width
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ __all__ = [
     "Bar",
     "Cell",
     "Column",
+    "folded",
     "has_colour",
     "table_lines",
     "takes_more",
@@ -88,6 +91,70 @@ def terminal_width(out: TextIO | Aside) -> int:
     from shutil import get_terminal_size
 
     return get_terminal_size().columns
+
+
+#: What a terminal obeys: colours, and links (OSC 8).
+_ESCAPES = re.compile(r"((?:\x1b\[[\d;]*m|\x1b\]8;;[^\x1b]*\x1b\\)+)")
+_NO_STYLE = "\x1b[0m"
+
+
+def folded(text: str, columns: int) -> str:
+    """Lines of ``text`` that are too long, continued below where blanks part their columns.
+
+    Where no blanks do, a line stays as it is. A vertical tab ends a line as well.
+    """
+    rows: list[str] = []
+    for line in text.replace("\v", "\n").split("\n"):
+        rows += [line] if len(line) <= columns and line.isascii() else _folded(line, columns)
+    return "\n".join(rows)
+
+
+def _folded(line: str, columns: int) -> list[str]:
+    parts = _ESCAPES.split(line)
+    plain = "".join(parts[::2])
+    styles: dict[int, str] = {}  # by the character they stand before
+    at = 0
+    for words, style in zip(parts[::2], parts[1::2], strict=False):
+        at += len(words)
+        styles[at] = styles.get(at, "") + style
+    rows: list[str] = []
+    start, indent, active = 0, 0, ""
+    while start < len(plain) or not rows:
+        end, deeper = _break(plain, start, columns - indent)
+        row = [" " * indent, active]
+        for place in range(start, end):
+            row += (styles.get(place, ""), plain[place])
+            active = styles.get(place, active)
+        if end == len(plain):
+            row.append(styles.get(end, ""))
+            active = styles.get(end, active)
+        active = "" if active.endswith(_NO_STYLE) else active
+        rows.append("".join(row).rstrip() + (_NO_STYLE if active else ""))
+        start = end
+        while start < len(plain) and plain[start] == " ":
+            active = styles.get(start, active)
+            start += 1
+        active = "" if active.endswith(_NO_STYLE) else active
+        indent = min(indent + deeper, columns // 2)
+    return rows
+
+
+def _break(plain: str, start: int, room: int) -> tuple[int, int]:
+    """Where a row that begins at ``start`` ends, and how much further in the next one begins."""
+    limit, wide = start, 0
+    while limit < len(plain) and (wide := wide + display_width(plain[limit])) <= room:
+        limit += 1
+    if limit == len(plain):
+        return limit, 0
+    found = re.compile(r"[ !→←↔·]*").match(plain, start)
+    first = found.end() if found else start
+    gaps = list(re.compile(r" +").finditer(plain, first, limit + 1))
+    wider = [gap for gap in gaps if len(gap[0]) > 1]
+    if not gaps:
+        return len(plain), 0
+    at = (wider or gaps)[-1]
+    behind = wider[-2].end() if len(wider) > 1 else first + 4
+    return at.start(), behind - start
 
 
 def has_colour(out: TextIO | Aside) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -65,3 +66,31 @@ def test_values_are_cut_to_any_width(is_ascii: bool) -> None:
 def test_no_line_ends_in_blanks(path: Path) -> None:
     text = path.read_text()
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+class Window(io.StringIO):
+    """A terminal of so many columns as COLUMNS says."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+_DASHES = re.compile(r"-{3,}")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+@pytest.mark.parametrize("name", recordings())
+def test_stacks_and_trees_fit_the_window(
+    name: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    path = HERE / f"{name}.rsn"
+    fitted = replay_text(path, ReplayOverrides(), Window())
+    whole = replay_text(path, ReplayOverrides())
+    without_rules = [_DASHES.sub("---", text).split() for text in (fitted, whole)]
+    assert without_rules[0] == without_rules[1], "each word is there, in its order"
+    for line in fitted.splitlines():
+        # a value of an argument has no blanks to be parted at
+        assert len(line) <= columns or max(map(len, line.split())) > columns // 2, line
+        assert line == line.rstrip()

@@ -76,8 +76,8 @@ def recordings() -> list[str]:
     return [stem(kernel, name) for kernel, names in made.items() for name in names]
 
 
-def replay_text(path: Path, overrides: ReplayOverrides) -> str:
-    """What a replay prints on stdout."""
-    out = io.StringIO()
+def replay_text(path: Path, overrides: ReplayOverrides, out: io.StringIO | None = None) -> str:
+    """What a replay prints on stdout, which is a pipe unless ``out`` is something else."""
+    out = out or io.StringIO()
     assert show(path, overrides, out, io.StringIO()) == 0
     return out.getvalue()

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from retsnoop_py import terminal
-from retsnoop_py.terminal import Bar, Column, has_colour, table_lines, terminal_width
+from retsnoop_py.terminal import Bar, Column, folded, has_colour, table_lines, terminal_width
 
 
 class Screen(io.StringIO):
@@ -180,3 +180,21 @@ def test_a_run_in_a_pipe_imports_no_rich() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "0 False\n"
+
+
+def test_colours_take_no_columns_and_end_with_their_row() -> None:
+    text = "  \x1b[31mone two\x1b[0m"
+    assert folded(text, 9) == text
+    assert folded(text, 8) == "  \x1b[31mone\x1b[0m\n    \x1b[31mtwo\x1b[0m"
+
+
+def test_a_link_takes_no_columns() -> None:
+    text = "a  \x1b[2m\x1b]8;;file://host/b\x1b\\b:1\x1b]8;;\x1b\\\x1b[0m"
+    assert folded(text, 6) == text
+    rows = folded(text, 5).split("\n")
+    assert rows == ["a", "  " + text.removeprefix("a  ")]
+
+
+def test_what_has_no_blanks_is_not_folded() -> None:
+    assert folded("x" * 30, 20) == "x" * 30
+    assert folded("a  " + "x" * 30, 20) == "a\n    " + "x" * 30

@@ -43,6 +43,9 @@ UNKNOWN = "..."
 #: Tables of a shape that differ in the widths of their columns; they are forgotten together.
 _MAX_TABLES = 16
 
+#: Ends a line within a row. No label has it: printable() writes it out.
+_BREAK = "\v"
+
 Values = Sequence[Any]
 
 
@@ -52,10 +55,15 @@ class TraceTable:
     The cells that differ from trace to trace, column by column: ``returns``, the rows with a
     result; ``timed``, those with a duration (also without callees: ``own``); ``placed``, those
     that have a CPU. ``titles`` names the columns behind the result; ``width`` is the first one's.
+    In a window of ``columns`` that column is as narrow as the others need; what is behind a longer
+    label stands below it. 0: any number.
     """
 
-    def __init__(self, shape: Shape, labels: Sequence[str], titles: Sequence[str]) -> None:
+    def __init__(
+        self, shape: Shape, labels: Sequence[str], titles: Sequence[str], columns: int = 0
+    ) -> None:
         self.shape = shape
+        self._columns = columns
         self.returns = [row for row in shape.rows if _returns(row)]
         self.timed = [row for row in self.returns if row.began is not None]
         #: Of these: function and event, and the two events of a duration.
@@ -65,7 +73,7 @@ class TraceTable:
         self.placed = [row for row in shape.rows if _happens(row)] if CPU in titles else []
         self._titles = titles
         self.width = max(len(CALLS), *map(display_width, labels))
-        self._labels = [pad(label, self.width) for label in labels]
+        self._labels = labels
         self._tables: dict[tuple[int, ...], tuple[str, Callable[[Values], tuple[Any, ...]]]] = {}
 
     def text(self, widths: tuple[int, ...], values: Values) -> str:
@@ -83,9 +91,10 @@ class TraceTable:
 
     def _table(self, widths: Sequence[int]) -> tuple[str, Callable[[Values], tuple[Any, ...]]]:
         """A text to fill in, and what puts the values into its order."""
+        first = self._first(widths)
         lines = [
-            _line(CALLS.ljust(self.width), RESULT, self._titles, widths),
-            _line("-" * self.width, "-" * widths[0], ["-" * n for n in widths[1:]], widths),
+            _line(CALLS.ljust(first), RESULT, self._titles, widths),
+            _line("-" * first, "-" * widths[0], ["-" * n for n in widths[1:]], widths),
         ]
         start = 0
         numbers = []
@@ -110,9 +119,20 @@ class TraceTable:
                     words.append(_constant(row, title).rjust(width))
             if not _returns(row):
                 result = result.ljust(widths[0])
-            line = f"{label.replace('%', '%%')}   {result}  {'  '.join(words)}"
-            lines.append(line.rstrip())
+            behind = f"   {result}  {'  '.join(words)}".rstrip()
+            if display_width(label) > first and behind:
+                lines.append(label.replace("%", "%%") + _BREAK + " " * first + behind)
+            else:
+                lines.append(pad(label, first).replace("%", "%%") + behind)
+            lines[-1] = lines[-1].rstrip()
         return "\n".join(lines), _picker(order)
+
+    def _first(self, widths: Sequence[int]) -> int:
+        """How wide the first column is beside others of these ``widths``."""
+        if not self._columns:
+            return self.width
+        room = self._columns - len("   ") - sum(widths) - len("  ") * (len(widths) - 1)
+        return min(self.width, max(room, len(CALLS)))
 
 
 def _line(label: str, result: str, titles: Sequence[str], widths: Sequence[int]) -> str:
@@ -150,9 +170,9 @@ _MAX_RESULTS = 1 << 16
 
 
 class CallsSection:
-    """Writes call traces as text."""
+    """Writes call traces as text, in so many ``columns`` where that can be; 0: any number."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         header: StreamHeader,
         views: ViewSettings,
@@ -160,7 +180,10 @@ class CallsSection:
         glyphs: Glyphs,
         arguments: ArgumentRows | None = None,
         origins: OriginRows | None = None,
+        *,
+        columns: int = 0,
     ) -> None:
+        self._columns = 0 if arguments is not None and arguments.on_row else columns
         self._arguments = arguments
         self._origins = origins
         self._functions = header.functions
@@ -240,7 +263,8 @@ class CallsSection:
     def _table(self, shape: Shape) -> TraceTable:
         known = self._tables.get(shape)
         if known is None:
-            known = TraceTable(shape, [self._label(row) for row in shape.rows], self._titles)
+            labels = [self._label(row) for row in shape.rows]
+            known = TraceTable(shape, labels, self._titles, self._columns)
             self._tables.keep(shape, known, len(shape.rows))
         return known
 

@@ -25,7 +25,7 @@ from retsnoop_py.session.report import Report
 from retsnoop_py.session.stream_header import Clock, StreamHeader
 from retsnoop_py.settings import BpfSettings, OutputFormat, Settings, SymbolizeMode
 from retsnoop_py.symbolize.paths import SourceTree
-from retsnoop_py.terminal import takes_more, terminal_width
+from retsnoop_py.terminal import folded, takes_more, terminal_width
 from retsnoop_py.text import printable
 
 if TYPE_CHECKING:
@@ -42,11 +42,20 @@ class Section(Protocol):
 
 
 class BlockRenderer:
-    """Writes sessions as blocks of ``sections``, in their order."""
+    """Writes sessions as blocks of ``sections``, in their order.
+
+    ``columns``: those of the window, to which rows are folded; 0: none is.
+    """
 
     def __init__(
-        self, sections: Sequence[Section], bpf: BpfSettings, clock: Clock, palette: Palette
+        self,
+        sections: Sequence[Section],
+        bpf: BpfSettings,
+        clock: Clock,
+        palette: Palette,
+        columns: int = 0,
     ) -> None:
+        self._columns = columns
         self._sections = sections
         self._bpf = bpf
         self._clock = clock
@@ -66,7 +75,8 @@ class BlockRenderer:
                 for warning in session_warnings(report.session, self._bpf)
             ]
         lines += ("", "", "")
-        return "\n".join(lines)
+        text = "\n".join(lines)
+        return folded(text, self._columns) if self._columns else text
 
     def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:  # noqa: ARG002
         """Nothing: text has it on stderr."""
@@ -123,15 +133,17 @@ def _text_renderer(header: StreamHeader, settings: Settings, out: TextIO | None)
     if views.call_trace:
         from retsnoop_py.render.calls import CallsSection
 
-        sections.append(CallsSection(header, views, palette, glyphs, arguments, origins))
+        calls = CallsSection(header, views, palette, glyphs, arguments, origins, columns=width)
+        sections.append(calls)
     if views.lbr is not None:
         sections.append(BranchSection(settings.stacks, mode, palette))
     if views.call_stack:
-        sections.append(StackSection(settings.stacks, mode, palette, glyphs, arguments, origins))
+        shown = settings.stacks, mode, palette, glyphs, arguments, origins
+        sections.append(StackSection(*shown, columns=width))
     if views.user_stack:
         sections.append(UserStackSection(settings.stacks, user_mode(header, settings), palette))
     clock = Clock(header.realtime_offset_ns, header.utc_offset_s)
-    return BlockRenderer(sections, header.bpf, clock, palette)
+    return BlockRenderer(sections, header.bpf, clock, palette, width)
 
 
 def _origins(

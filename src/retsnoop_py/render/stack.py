@@ -48,6 +48,10 @@ _MIN_DURATION = 5
 #: Glyphs and a blank.
 _BEFORE_DURATION = 3
 _RUNNING = "..."
+#: Ends a line within a row. No symbol has it: printable() writes it out.
+_BREAK = "\v"
+#: In windows with less room for symbols, sources stand below them, moved by so much.
+_LEAST_SYMBOL, _NARROW_INDENT = 16, 4
 #: Tables with so many rows together are kept; texts of a table that differ in their widths, and
 #: results, each forgotten together.
 _ROOM = 1 << 16
@@ -78,6 +82,7 @@ class _StackTable:
         palette: Palette,
         *,
         padded: bool,
+        columns: int = 0,
     ) -> None:
         self.shape = shape
         self.calls = [row.call for row in rows]
@@ -89,6 +94,7 @@ class _StackTable:
         self._symbol = max(display_width(row.symbol) for row in rows)
         self._padded = padded
         self._source = max(display_width(row.source) for row in rows)
+        self._columns = columns
         self._tables: dict[tuple[int, int], str] = {}
 
     def text(self, duration: int, result: int, cells: Sequence[int | str]) -> str:
@@ -108,18 +114,40 @@ class _StackTable:
         elif row.call is not None:
             time, told = _RUNNING.rjust(duration), UNFINISHED.ljust(result)
         source = pad(row.source, self._source) if self._padded else row.source
-        symbol = pad(row.symbol, self._symbol).replace("%", "%%")
+        before = _BEFORE_DURATION + duration + 1 + result + 2
+        symbol = (row.symbol + self._gap(row, before)).replace("%", "%%")
         line = (
             f"{paint(row.marks, self._palette.mark)} {time} {told}"
-            f"  {symbol}  {self._palette.place(source).replace('%', '%%')}"
+            f"  {symbol}{self._palette.place(source).replace('%', '%%')}"
         )
         return line if self._padded else line.rstrip()
 
+    def _gap(self, row: _Row, before: int) -> str:
+        """What parts a row's symbol from its source, behind so many columns of other cells.
+
+        The sources are a column, which in a window comes as early as it must for the longest of
+        them to fit. That of a longer symbol stands behind it, or below it.
+        """
+        wide, column = display_width(row.symbol), self._symbol
+        room = self._columns - before - len("  ")
+        if not self._columns or column + self._source <= room:
+            return " " * (column - wide + 2)
+        column = max(room - self._source, 0)
+        own = display_width(row.source)
+        if not own or max(column, wide) + own <= room:
+            return " " * (max(column - wide, 0) + 2)
+        if column < _LEAST_SYMBOL:
+            column = _NARROW_INDENT
+        return _BREAK + " " * min(before + column + 2, max(self._columns - own, 0))
+
 
 class StackSection:
-    """Writes stacks as text. ``symbolize`` is what the run could do, never ``AUTO``."""
+    """Writes stacks as text. ``symbolize`` is what the run could do, never ``AUTO``.
 
-    def __init__(
+    ``columns``: how many its rows are to take, where that can be; 0: any number.
+    """
+
+    def __init__(  # noqa: PLR0913
         self,
         stacks: StackSettings,
         symbolize: SymbolizeMode,
@@ -127,7 +155,10 @@ class StackSection:
         glyphs: Glyphs,
         arguments: ArgumentRows | None = None,
         origins: OriginRows | None = None,
+        *,
+        columns: int = 0,
     ) -> None:
+        self._columns = columns
         self._addresses = AddressFormat(stacks, symbolize)
         self._origins = origins
         self._arguments = arguments
@@ -203,7 +234,7 @@ class StackSection:
         if known is None:
             rows = [cells for row in shape.rows for cells in self._cells(shape, row)]
             padded = self._arguments is not None and self._arguments.on_row
-            known = _StackTable(shape, rows, self._palette, padded=padded)
+            known = _StackTable(shape, rows, self._palette, padded=padded, columns=self._columns)
             self._tables.keep(shape, known, len(rows))
         return known
 
