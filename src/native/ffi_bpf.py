@@ -20,12 +20,12 @@ import build  # noqa: E402
 
 HEADERS = (
     *("queue", "reader", "object", "attach", "probe_events", "guard", "facts"),
-    *("fentry", "template", "stop"),
+    *("fentry", "template", "stop", "repeat"),
 )
 SOURCES = (
     *("queue", "reader", "ring", "object", "attach", "probe_events", "expedite", "guard"),
     *("symtab", "ksyms", "symbols", "match", "btf"),
-    *("fentry", "template", "stop"),
+    *("fentry", "template", "stop", "repeat"),
 )
 
 LIBBPF = """

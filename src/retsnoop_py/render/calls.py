@@ -134,6 +134,34 @@ class TraceTable:
         room = self._columns - len("   ") - sum(widths) - len("  ") * (len(widths) - 1)
         return min(self.width, max(room, len(CALLS)))
 
+    def template(self, trace: Trace) -> list[str]:
+        """The lines of a symbolic trace."""
+        from retsnoop_py.session.repeats import Kind, mark
+
+        def cell(column: int, kind: Kind, what: Any, function: int = 0) -> str:
+            return mark(kind, what, column=column, left=not column, function=function)
+
+        titles = (RESULT, *self._titles)
+        heads = [cell(column, Kind.TEXT, title) for column, title in enumerate(titles)]
+        dashes = [cell(column, Kind.DASHES, 0) for column, _ in enumerate(titles)]
+        rows = [(CALLS.ljust(self.width), heads), ("-" * self.width, dashes)]
+        for label, row in zip(self._labels, self.shape.rows, strict=True):
+            words = [cell(0, Kind.TEXT, UNKNOWN if row.kind is RowKind.GAP else "")]
+            if _returns(row):
+                words = [cell(0, Kind.RESULT, trace.events.results[row.event], row.id)]
+            for column, title in enumerate(self._titles, 1):
+                value = (trace.duration_ns if title == DURATION else trace.self_ns)(row)
+                if _returns(row) and value is not None:
+                    words.append(cell(column, Kind.US3, value))
+                else:
+                    words.append(cell(column, Kind.TEXT, _constant(row, title)))
+            rows.append(
+                (pad(label, self.width), words if _returns(row) or row.kind is RowKind.GAP else [])
+            )
+        return [
+            f"{label}   {'  '.join(words)}" if words else label.rstrip() for label, words in rows
+        ]
+
 
 def _line(label: str, result: str, titles: Sequence[str], widths: Sequence[int]) -> str:
     words = [title.rjust(width) for title, width in zip(titles, widths[1:], strict=True)]
@@ -225,6 +253,13 @@ class CallsSection:
         if report.paths and self._origins is not None:
             self._add_paths(report, trace, rows)
         return [*head, *(line for found in rows for line in found)]
+
+    def template(self, report: Report) -> list[str] | None:
+        """See :class:`~.renderers.Section`."""
+        if self._arguments is not None or CPU in self._titles:
+            return None
+        trace = report.trace
+        return self._table(trace.shape).template(trace) if trace and trace.shape.rows else []
 
     def _add_paths(self, report: Report, trace: Trace, rows: Sequence[list[str]]) -> None:
         """Below the return of each call the way it took, and what that says."""

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import msgspec
 
@@ -27,7 +29,7 @@ from retsnoop_py.session.model import (
     TraceRow,
 )
 from retsnoop_py.session.report import BranchView, PathView, Report
-from retsnoop_py.session.stream_header import Clock, StreamHeader
+from retsnoop_py.session.stream_header import NS, Clock, StreamHeader, SymbolicClock
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
 from retsnoop_py.symbolize.paths import SourceTree
@@ -157,6 +159,9 @@ _REPORTS: dict[SessionKind, Literal["final", "stitch", "probe", "running"]] = {
     SessionKind.PROBE: "probe",
     SessionKind.RUNNING: "running",
 }
+#: A character of a template, as JSON has it, and a piece of it that is a value.
+_NUL = r"\u0000"
+_VALUE = re.compile(r'"\\u0000([^\\]*)\\u0000"')
 _NO_LOSS = to.SessionLost()
 
 
@@ -176,6 +181,7 @@ class JsonRenderer:
         self._source = SourceTree(settings.source, header.release)
         self._bpf = header.bpf
         self._clock = Clock(header.realtime_offset_ns, header.utc_offset_s)
+        self.clock_ns = header.realtime_offset_ns + header.utc_offset_s * NS
         self._functions = [_function(function) for function in header.functions]
         self._result = lru_cache(_MAX_RESULTS)(self._result_of)
         self._frames: BoundedCache[tuple[int, bool], tuple[Resolved, to.Frame]] = BoundedCache(
@@ -191,6 +197,38 @@ class JsonRenderer:
     def session(self, report: Report) -> str:
         """One session, with its line's end."""
         self._shown += 1
+        return self._text(report)
+
+    def template(self, report: Report) -> str | None:
+        """See :class:`~.report.TextWriter`."""
+        from retsnoop_py.session.repeats import Kind, mark, symbolic
+
+        if self._reader is not None or report.paths or _NUL in self._text(report):
+            return None
+
+        def result(number: int, register: Any) -> Any:
+            return mark(Kind.RESULT, register, function=number)
+
+        like = copy.copy(self)
+        vars(like).update(
+            _clock=SymbolicClock(0, self._clock.utc_offset_s),
+            _result=result,
+            _traces=TraceEncoder(self._header, self._functions, result, None),
+        )
+        # what stands for a number or an object is in quotes, what is in a text is not
+        return _VALUE.sub("\0\\1\0", like.session(symbolic(report))).replace(_NUL, "\0")
+
+    def word(self, function: int, value: int) -> str:
+        """See :class:`~.report.TextWriter`."""
+        if function >= 0:
+            return self._printed(msgspec.json.encode(self._result(function, value)).decode())
+        return self._clock.timestamp(value * NS - self.clock_ns).split(".")[0]
+
+    def repeated(self, times: int) -> None:
+        """See :class:`~.report.TextWriter`."""
+        self._shown += times
+
+    def _text(self, report: Report) -> str:
         session = report.session
         time_of = self._clock.timestamp
         return self._line(
@@ -255,12 +293,14 @@ class JsonRenderer:
         )
 
     def _line(self, value: to.Line) -> str:
-        text = msgspec.json.encode(value).decode()
+        return self._printed(msgspec.json.encode(value, enc_hook=str).decode()) + "\n"
+
+    def _printed(self, text: str) -> str:
         if self._escape and not text.isascii():
             text = "".join(char if char.isascii() else _escaped(char) for char in text)
         if not text.isprintable():  # to a program the same, to a terminal not
             text = "".join(char if char.isprintable() else _escaped(char) for char in text)
-        return text + "\n"
+        return text
 
     def _stack(self, report: Report) -> list[to.StackEntry] | None:
         if report.stack is None:

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from retsnoop_py.errors import OutputError
+from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render.address_format import user_mode
 from retsnoop_py.render.palette import Glyphs, Palette, paint
+from retsnoop_py.render.result import format_result
 from retsnoop_py.session.losses import may_warn, session_warnings
 from retsnoop_py.session.model import Session
-from retsnoop_py.session.report import Report
-from retsnoop_py.session.stream_header import Clock, StreamHeader
+from retsnoop_py.session.report import Report, TextWriter, Written
+from retsnoop_py.session.stream_header import NS, Clock, StreamHeader, SymbolicClock
 from retsnoop_py.settings import BpfSettings, OutputFormat, Settings, SymbolizeMode
 from retsnoop_py.symbolize.paths import SourceTree
 from retsnoop_py.terminal import folded, takes_more, terminal_width
@@ -40,6 +42,10 @@ class Section(Protocol):
         """Its lines, none of which ends in blanks; without any it is left out."""
         ...
 
+    def template(self, report: Report) -> Iterable[str] | None:
+        """Those of a symbolic report (:mod:`~.session.repeats`); None if there are none."""
+        ...
+
 
 class BlockRenderer:
     """Writes sessions as blocks of ``sections``, in their order.
@@ -53,6 +59,7 @@ class BlockRenderer:
         bpf: BpfSettings,
         clock: Clock,
         palette: Palette,
+        functions: Sequence[Function],
         columns: int = 0,
     ) -> None:
         self._columns = columns
@@ -60,10 +67,12 @@ class BlockRenderer:
         self._bpf = bpf
         self._clock = clock
         self._palette = palette
+        self._functions = functions
+        self.clock_ns = clock.realtime_offset_ns
 
     def session(self, report: Report) -> str:
         """One session, with two empty lines behind it."""
-        lines = [self._header(report.session)]
+        lines = [self._header(report.session, self._clock)]
         for section in self._sections:
             shown = section.lines(report)
             if shown:
@@ -82,8 +91,37 @@ class BlockRenderer:
         """Nothing: text has it on stderr."""
         return ""
 
-    def _header(self, session: Session) -> str:
-        time_of = self._clock.time_of_day
+    def template(self, report: Report) -> str | None:
+        """See :class:`~.report.TextWriter`."""
+        from retsnoop_py.session.repeats import symbolic
+
+        if (
+            self._columns
+            or self._palette != Palette()
+            or report.paths
+            or "\0" in self.session(report)
+        ):
+            return None
+        report = symbolic(report)
+        lines = [self._header(report.session, SymbolicClock(0, 0))]
+        for section in self._sections:
+            shown = section.template(report)
+            if shown is None:
+                return None
+            lines += ["", *shown] if shown else []
+        return "\n".join((*lines, "", "", ""))
+
+    def word(self, function: int, value: int) -> str:
+        """See :class:`~.report.TextWriter`."""
+        if function >= 0:
+            return format_result(self._functions[function], value)
+        return self._clock.time_of_day(value * NS - self.clock_ns).split(".")[0]
+
+    def repeated(self, times: int) -> None:
+        """See :class:`~.report.TextWriter`."""
+
+    def _header(self, session: Session, clock: Clock) -> str:
+        time_of = clock.time_of_day
         who = session.tid, session.tgid, session.ns_tid, session.ns_tgid
         task = _task(*who, session.task_comm, session.proc_comm)
         return f"{time_of(session.start_ns)} -> {time_of(session.emit_ns)} TID/PID {task}:"
@@ -97,12 +135,8 @@ def _task(tid: int, tgid: int, ns_tid: int, ns_tgid: int, comm: str, proc_comm: 
     return f"{tid}/{tgid}{inside} ({printable(comm)}/{printable(proc_comm)})"
 
 
-class Renderer(Protocol):
+class Renderer(TextWriter, Protocol):
     """Writes the sessions of a stream in some format."""
-
-    def session(self, report: Report) -> str:
-        """One session, with its line's end."""
-        ...
 
     def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:
         """The end: counters of losses by name, and what was said on stderr."""
@@ -143,7 +177,7 @@ def _text_renderer(header: StreamHeader, settings: Settings, out: TextIO | None)
     if views.user_stack:
         sections.append(UserStackSection(settings.stacks, user_mode(header, settings), palette))
     clock = Clock(header.realtime_offset_ns, header.utc_offset_s)
-    return BlockRenderer(sections, header.bpf, clock, palette, width)
+    return BlockRenderer(sections, header.bpf, clock, palette, header.functions, width)
 
 
 def _origins(
@@ -182,6 +216,15 @@ class Printer:
     def show(self, reports: Sequence[Report]) -> None:
         """Write them in one piece."""
         self._write_out("".join([self._renderer.session(report) for report in reports]))
+
+    @property
+    def writer(self) -> TextWriter:
+        """What can write sessions by templates; what it writes is for :meth:`show_text`."""
+        return self._renderer
+
+    def show_text(self, written: Written) -> None:
+        """Write sessions that are a text already."""
+        self._write_out(written.text)
 
     def say(self, line: str) -> None:
         """Write a line, at once."""

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 
 _MIN_DURATION = 5
+#: The columns of a template (:mod:`retsnoop_py.session.repeats`), behind those of the call trace.
+_TIMES, _RESULTS = 4, 5
 #: Glyphs and a blank.
 _BEFORE_DURATION = 3
 _RUNNING = "..."
@@ -107,14 +109,35 @@ class _StackTable:
             table = self._tables[duration, result] = "\n".join(rows)
         return table % tuple(cells)
 
+    def template(self, calls: Sequence[Call]) -> list[str]:
+        """The rows with symbolic calls."""
+        from retsnoop_py.session.repeats import Kind, mark
+
+        lines = []
+        for row in self._rows:
+            call = None if row.call is None else calls[row.call]
+            if call is not None and call.finished:
+                time = mark(Kind.US, call.latency_ns, column=_TIMES)
+                told = mark(
+                    Kind.RESULT, call.result, column=_RESULTS, left=True, function=call.func_id
+                )
+            else:
+                words = ("", "") if call is None else (_RUNNING, UNFINISHED)
+                time = mark(Kind.TEXT, words[0], column=_TIMES)
+                told = mark(Kind.TEXT, words[1], column=_RESULTS, left=True)
+            lines.append(self._row(row, time, told, 0).replace("%%", "%"))
+        return [mark(Kind.WIDEN, _MIN_DURATION, column=_TIMES) + lines[0], *lines[1:]]
+
     def _line(self, row: _Row, duration: int, result: int) -> str:
         time, told = " " * duration, " " * result
         if row.call is not None and self.shape.calls[row.call].finished:
             time, told = f"%{duration - 2}dus", f"%-{result}s"
         elif row.call is not None:
             time, told = _RUNNING.rjust(duration), UNFINISHED.ljust(result)
+        return self._row(row, time, told, _BEFORE_DURATION + duration + 1 + result + 2)
+
+    def _row(self, row: _Row, time: str, told: str, before: int) -> str:
         source = pad(row.source, self._source) if self._padded else row.source
-        before = _BEFORE_DURATION + duration + 1 + result + 2
         symbol = (row.symbol + self._gap(row, before)).replace("%", "%%")
         line = (
             f"{paint(row.marks, self._palette.mark)} {time} {told}"
@@ -197,6 +220,13 @@ class StackSection:
         if report.paths and self._origins is not None:
             self._add_origins(report, stack, rows, duration)
         return [line for lines in rows for line in lines]
+
+    def template(self, report: Report) -> list[str] | None:
+        """See :class:`~.renderers.Section`."""
+        stack = report.stack
+        if self._arguments is not None:
+            return None
+        return self._table(stack.shape).template(stack.calls) if stack and stack.shape.rows else []
 
     def _add_origins(
         self, report: Report, stack: Stack, rows: Sequence[list[str]], duration: int
@@ -287,6 +317,8 @@ class UserStackSection:
         symbol, source = (max(display_width(row[column]) for row in rows) for column in (0, 1))
         return [_TITLE, *(self._line(row, symbol, source) for row in rows)]
 
+    template = lines
+
     def _cells(self, frame: Resolved) -> Iterator[tuple[str, str, str]]:
         place = self._addresses.of(frame)
         yield place.symbol, place.source, printable(frame.module or "")
@@ -340,6 +372,8 @@ class BranchSection:
         for source, target in zip_longest(*ends, fillvalue=_NOTHING):
             yield _Line(number, source, arrow, target)
             number, arrow = " " * len(number), "  "
+
+    template = lines
 
     def _columns(self, lines: Sequence[_Line]) -> Iterator[str]:
         widths = [

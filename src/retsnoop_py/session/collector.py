@@ -175,14 +175,14 @@ class Collector:
         """All sessions of one batch; raises DataError as :meth:`sessions` does."""
         return list(self.sessions(batch))
 
-    def sessions(self, batch: Batch) -> Iterator[Session]:
-        """The sessions of one batch, in order.
+    def sessions(self, batch: Batch, start: int = 0, end: int | None = None) -> Iterator[Session]:
+        """The sessions of one batch, in order; of its bytes from ``start`` to ``end``.
 
         Raises DataError with the byte offset in the batch at the first malformed record, after
         everything before it has been yielded.
         """
         view = memoryview(batch)
-        position, end = 0, len(view)
+        position, end = start, len(view) if end is None else end
         unpack, head = self._header.unpack_from, self._header.size
         while position < end:
             if end - position < head:

@@ -9,21 +9,26 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from retsnoop_py.errors import DataError, OutputError
 from retsnoop_py.session.caches import Symbol, SymbolCache, UserSymbol, UserSymbolCache
 from retsnoop_py.session.collector import Batch, Collector, comm_text
-from retsnoop_py.session.losses import loss_summary, running_note
+from retsnoop_py.session.losses import loss_summary, may_warn, running_note
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.paths import KnownOrigins, Origin, OriginKey, Origins
-from retsnoop_py.session.report import Report, Reporter
+from retsnoop_py.session.report import Report, Reporter, TextWriter, Written
 from retsnoop_py.session.results import error_of
 from retsnoop_py.session.stacks import is_inside
 from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import FilterSettings, Settings
 from retsnoop_py.symbolize.frames import Symbolizer, UserSymbolizer
 
+if TYPE_CHECKING:
+    from retsnoop_py.session.repeats import Repeats
+
+#: So many sessions are shown before it is looked for those that repeat.
+_MANY = 256
 #: TASK_COMM_LEN - 1: the kernel cuts names to this many bytes.
 _COMM_BYTES = 15
 
@@ -144,6 +149,18 @@ class Sink(Protocol):
         """No session is shown any more, also not the rest of one that was being written."""
 
 
+@runtime_checkable
+class TextSink(Protocol):
+    """A sink that writes: it takes texts of sessions as well."""
+
+    @property
+    def writer(self) -> TextWriter | None:
+        """What can write sessions by templates."""
+
+    def show_text(self, written: Written) -> None:
+        """What it has written."""
+
+
 #: Makes the sink of a stream when what is known of it, and what is to be shown, is settled.
 SinkMaker = Callable[[StreamHeader, Settings], Sink]
 
@@ -210,6 +227,10 @@ class Pipeline:
         #: What :meth:`feed` has in its hands, and how many bytes of it have been shown.
         self._batch: Batch = b""
         self._shown = 0
+        self._header = header
+        self._repeats: Repeats | None = None
+        #: How many sessions until it is worth while to look for those that repeat.
+        self._until_repeats = _MANY
 
     def feed(self, batch: Batch) -> None:
         """Show the sessions of one batch, and record it; raises what :meth:`parts` does."""
@@ -301,18 +322,72 @@ class Pipeline:
 
     def _feed_part(self, part: memoryview) -> None:
         sessions: list[Session] = []
+        #: Texts, and before each of them how many sessions come first.
+        texts: list[tuple[int, Written]] = []
         damage = None
         try:
-            sessions.extend(self._until_enough(self._collector.sessions(part)))
+            for piece in self._repeats.split(part) if self._repeats else ((0, len(part)),):
+                if isinstance(piece, Written):
+                    texts.append((len(sessions), piece))
+                else:
+                    sessions.extend(self._until_enough(self._collector.sessions(part, *piece)))
         except DataError as err:
             damage = err
         if self.done:
             part = part[: self._collector.position]
         if self._recorder is not None:
             self._record(self._recorder, sessions, part)
-        self._show(sessions)
+        shown = 0
+        for place, text in texts:
+            self._show(sessions[shown:place])
+            assert isinstance(self._sink, TextSink)
+            self._sink.show_text(text)
+            shown = place
+        self._show(sessions[shown:])
         if damage is not None:
             raise damage
+        self._look_for_repeats(len(sessions))
+
+    def _look_for_repeats(self, more: int) -> None:
+        """Where there are many sessions whose text is wanted, have C write those that repeat."""
+        if self._repeats is not None or self._until_repeats <= 0:
+            return
+        self._until_repeats -= more
+        filters = self._settings.filters
+        if self._until_repeats > 0 or self._accept or self._left or filters.longer_ns:
+            return
+        if not isinstance(self._sink, TextSink) or self._sink.writer is None:
+            return
+        from retsnoop_py.session.repeats import Repeats
+
+        by_process = bool(filters.pids or filters.deny_pids)
+        header = self._header
+        try:
+            self._examples = Collector(header.functions, header.layouts)
+            self._repeats = Repeats(
+                header.layouts, self._sink.writer, self._example, by_process=by_process
+            )
+        except DataError:  # of another time, or machine
+            return
+
+    def _example(self, unit: memoryview) -> Report | None:
+        """The report of a single session, if there is nothing to it but what it shows."""
+        sessions = self._examples.feed(unit)
+        if len(sessions) != 1:
+            return None
+        (session,) = sessions
+        extras = (
+            *(session.args, session.paths, session.branches, session.user_stack),
+            *(session.earlier, session.ns_tid, session.exiting, may_warn(session)),
+        )
+        if any(extras) or not self._is_shown(session):
+            return None
+        report = self._reporter.report(session)
+        if report.trace is not None and report.trace.events is not session.events:
+            return None
+        if self._unwound and report.stack is not None and report.stack.shape.is_bare:
+            return None
+        return report
 
     def _until_enough(self, sessions: Iterable[Session]) -> Iterable[Session]:
         """``sessions`` up to the last one that is to be shown."""

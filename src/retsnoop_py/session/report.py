@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.model import Session, Trace, Tracer
@@ -102,6 +102,36 @@ class Report(NamedTuple):
     user_stack: tuple[Resolved, ...] = ()
     #: By the ``seq`` of the call's entry.
     paths: Mapping[int, PathView] = NO_PATH_VIEWS
+
+
+class TextWriter(Protocol):
+    """A renderer whose texts can be written by templates."""
+
+    #: What is added to CLOCK_MONOTONIC before its second is looked up, ns.
+    clock_ns: int
+
+    def session(self, report: Report) -> str:
+        """One session, with its line's end."""
+        ...
+
+    def template(self, report: Report) -> str | None:
+        """The same of any that is like it; None: it has more to say than its numbers."""
+        ...
+
+    def word(self, function: int, value: int) -> str:
+        """How a result of a function is written; if that is -1, a time up to its seconds."""
+        ...
+
+    def repeated(self, times: int) -> None:
+        """So many more sessions were written by templates."""
+        ...
+
+
+class Written(NamedTuple):
+    """A text of sessions, and the reports they are like, with how many there are of each."""
+
+    text: str
+    used: list[tuple[Report, int]]
 
 
 class Reporter:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.arguments.model import ArgumentFacts
 
 
-_NS = 1_000_000_000
+#: ns of a second.
+NS = 1_000_000_000
 _DAY_S = 86_400
 
 
@@ -111,10 +112,28 @@ class Clock(Value):
 
     def timestamp(self, monotonic_ns: int) -> str:
         """ISO 8601 with nanoseconds: ``2026-11-21T19:20:11.222836123+01:00``."""
-        total = monotonic_ns + self.realtime_offset_ns + self.utc_offset_s * _NS
-        seconds, ns = divmod(total, _NS)
+        total = monotonic_ns + self.realtime_offset_ns + self.utc_offset_s * NS
+        seconds, ns = divmod(total, NS)
         day, seconds = divmod(seconds, _DAY_S)
         return f"{_date(day)}T{_hours(seconds)}.{ns:09}{_zone(self.utc_offset_s)}"
+
+
+class SymbolicClock(Clock):
+    """The same for a template of sessions (:mod:`retsnoop_py.session.repeats`)."""
+
+    def time_of_day(self, monotonic_ns: int) -> str:
+        """See :class:`Clock`."""
+        from retsnoop_py.libbpf.repeat import Kind
+        from retsnoop_py.session.repeats import mark
+
+        return mark(Kind.TIME6, monotonic_ns)
+
+    def timestamp(self, monotonic_ns: int) -> str:
+        """See :class:`Clock`."""
+        from retsnoop_py.libbpf.repeat import Kind
+        from retsnoop_py.session.repeats import mark
+
+        return mark(Kind.TIME9, monotonic_ns) + _zone(self.utc_offset_s)
 
 
 @lru_cache(maxsize=64)

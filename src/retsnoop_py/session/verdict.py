@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.session.losses import losses_of
 from retsnoop_py.session.model import Session, SessionKind
-from retsnoop_py.session.pipeline import Sink, SinkMaker
-from retsnoop_py.session.report import Report
+from retsnoop_py.session.pipeline import Sink, SinkMaker, TextSink
+from retsnoop_py.session.report import Report, Written
 from retsnoop_py.session.results import error_of
 from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings, VerdictSettings
@@ -48,8 +48,8 @@ class Caught:
 
         return made
 
-    def add(self, session: Session) -> None:
-        """Count a session that is shown."""
+    def add(self, session: Session, times: int = 1) -> None:
+        """Count a session that is shown, or so many with such results."""
         if not session.is_error or session.kind is not SessionKind.FINAL:
             return
         errors = [error_of(call.function, call.result) for call in session.calls if call.finished]
@@ -57,10 +57,10 @@ class Caught:
         if not found:
             return
         name = _name(found[0])
-        self.errors[name] += 1
-        self._having.update(set(found))
+        self.errors[name] += times
+        self._having.update(dict.fromkeys(found, times))
         if self._settings.expect.isdisjoint(found):
-            self._unexpected[name] += 1
+            self._unexpected[name] += times
 
     def surprises(self) -> list[str]:
         """What is not as ``--fail-on``, ``--expect`` and ``--expect-none`` have it; a line each."""
@@ -100,6 +100,13 @@ class _Counting:
         self._caught = caught
         self.say = sink.say
         self.abandon = sink.abandon
+        self.writer = sink.writer if isinstance(sink, TextSink) else None
+
+    def show_text(self, written: Written) -> None:
+        assert isinstance(self._sink, TextSink)
+        for report, times in written.used:
+            self._caught.add(report.session, times)
+        self._sink.show_text(written)
 
     def show(self, reports: Sequence[Report]) -> None:
         for report in reports:

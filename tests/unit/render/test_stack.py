@@ -31,7 +31,7 @@ def renderer(
     palette = palette or Palette()
     section = StackSection(StackSettings(**stacks), mode, palette, marks or Glyphs())
     clock = Clock(1_700_000_000_000_000_000, 0)
-    return BlockRenderer([section], BpfSettings(ringbuf_size=1 << 20), clock, palette)
+    return BlockRenderer([section], BpfSettings(ringbuf_size=1 << 20), clock, palette, ())
 
 
 def frame(name: str | None, offset: int, *sources: tuple[str, str, int]) -> Resolved:

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The writer of repeated sessions, in C (``src/native/repeat.c``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from retsnoop_py._bpf import ffi, lib
+
+__all__ = ["Found", "Kind", "Piece", "RecordLayout", "Writer"]
+
+#: How many numbers a session's record has, each slot and each event.
+SESSION, SLOT, EVENT = lib.RSN_REPEAT_SESSION, lib.RSN_REPEAT_SLOT, lib.RSN_REPEAT_EVENT
+
+
+class Kind(IntEnum):
+    """``enum rsn_repeat_kind``: what a piece writes."""
+
+    TEXT = lib.RSN_REPEAT_TEXT
+    DASHES = lib.RSN_REPEAT_DASHES
+    WIDEN = lib.RSN_REPEAT_WIDEN
+    NUMBER = lib.RSN_REPEAT_NUMBER
+    US = lib.RSN_REPEAT_US
+    US3 = lib.RSN_REPEAT_US3
+    TIME6 = lib.RSN_REPEAT_TIME6
+    TIME9 = lib.RSN_REPEAT_TIME9
+    RESULT = lib.RSN_REPEAT_RESULT
+
+
+class Piece(NamedTuple):
+    """``struct rsn_repeat_piece``; ``size`` is its ``count``."""
+
+    kind: Kind
+    column: int
+    is_left: bool
+    first: int
+    size: int
+
+
+class RecordLayout(NamedTuple):
+    """``struct rsn_repeat_layout``: fields as (offset, bytes), masks as bytes."""
+
+    masks: Mapping[str, bytes]
+    numbers: Sequence[tuple[int, int]]
+    fields: Mapping[str, tuple[int, int]]
+
+
+class Found(NamedTuple):
+    """``struct rsn_repeat_found``: ``used`` has numbers of templates and how often each was used.
+
+    ``candidates`` are (offset, bytes). ``word`` is (function, value), None if none is needed.
+    """
+
+    written: int
+    unknown: int
+    text: bytes
+    used: list[tuple[int, int]]
+    candidates: list[tuple[int, int]]
+    word: tuple[int, int] | None
+
+
+class Writer:
+    """Writes what is like a session it has learned; ``clock`` is added to times, ns."""
+
+    def __init__(self, layout: RecordLayout, clock: int) -> None:
+        masks = {name: ffi.from_buffer("uint64_t[]", mask) for name, mask in layout.masks.items()}
+        made = ffi.new("struct rsn_repeat_layout *")
+        for name, mask in masks.items():
+            setattr(made, f"{name}_mask", mask)
+            if name != "failed_slot":
+                setattr(made, f"{name}_size", len(layout.masks[name]))
+        made.numbers = layout.numbers
+        for name, field in layout.fields.items():
+            setattr(made, name, field)
+        made.clock = clock
+        handle = lib.rsn_repeat_new(made)
+        if handle == ffi.NULL:
+            raise MemoryError
+        self._handle = ffi.gc(handle, lib.rsn_repeat_free)
+        self._found = ffi.new("struct rsn_repeat_found *")
+
+    def learn(
+        self, unit: bytes, pieces: Sequence[Piece], terms: Sequence[int], texts: bytes
+    ) -> int:
+        """Write sessions like the one in ``unit`` so; the template's number.
+
+        With number 0 all others are forgotten. Negative: an errno, it is left to the caller.
+        """
+        held = [
+            ffi.new("struct rsn_repeat_piece[]", list(map(tuple, pieces))),
+            ffi.new("int32_t[]", list(terms)),
+            ffi.new("char[]", texts),
+        ]
+        template = (held[0], len(pieces), held[1], len(terms), held[2], len(texts))
+        made = ffi.new("struct rsn_repeat_template *", template)
+        return lib.rsn_repeat_learn(self._handle, unit, len(unit), made)
+
+    def learn_word(self, function: int, value: int, text: bytes, width: int) -> None:
+        """The word of a result of ``function``; of the second ``value`` if that is -1."""
+        lib.rsn_repeat_learn_word(self._handle, function, value, text, len(text), width)
+
+    def run(self, part: memoryview, lessons: int) -> Found:
+        """Write the sessions at the beginning of ``part`` that are known.
+
+        No more candidates than ``lessons`` are given.
+        """
+        found = self._found
+        lib.rsn_repeat_run(self._handle, ffi.from_buffer(part), len(part), lessons, found)
+        used = range(found.used_cnt)
+        return Found(
+            found.written,
+            found.unknown,
+            ffi.buffer(found.text, found.text_size)[:] if found.text_size else b"",
+            [(found.used[index], found.times[index]) for index in used],
+            [(one.at, one.size) for one in found.candidates[0 : found.candidate_cnt]],
+            (found.function, found.value) if found.needs_word else None,
+        )

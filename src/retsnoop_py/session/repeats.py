@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Sessions that repeat: like one that was shown, but for times, results, threads and CPUs.
+
+A session is shown once with symbols for its numbers. The text that comes of it is a template, by
+which C writes the next ones (``src/native/repeat.c``): a tenth of the work. Whatever is not like a
+session that came twice before goes the usual way.
+
+In a template a piece that is no text stands between two NUL characters: kind, column and side, and
+what it is made of.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from retsnoop_py.errors import DataError
+from retsnoop_py.libbpf.repeat import EVENT, SESSION, SLOT, Kind, Piece, RecordLayout, Writer
+from retsnoop_py.session.layouts import Layout, layout_named
+from retsnoop_py.session.model import Trace
+from retsnoop_py.session.report import Report, TextWriter, Written
+from retsnoop_py.session.stacks import Stack
+
+__all__ = ["Kind", "Repeats", "Sum", "mark", "symbolic"]
+
+
+class Sum:
+    """A number of a session, or a sum of some; ``places`` count from 1, negative: subtracted."""
+
+    __slots__ = ("places",)
+
+    def __init__(self, *places: int) -> None:
+        self.places = places
+
+    def __add__(self, other: Sum | int) -> Sum:
+        return Sum(*self.places, *other.places) if isinstance(other, Sum) else self
+
+    __radd__ = __add__  # sum() starts with 0
+
+    def __sub__(self, other: Sum | int) -> Sum:
+        return self + Sum(*[-place for place in other.places]) if isinstance(other, Sum) else self
+
+    def __format__(self, spec: str) -> str:
+        return mark(Kind.NUMBER, self)
+
+    def __str__(self) -> str:
+        return mark(Kind.NUMBER, self)
+
+
+def mark(
+    kind: Kind, what: Sum | str | int, *, column: int = -1, left: bool = False, function: int = 0
+) -> str:
+    """A piece of a template: a sum, a text, or how wide its column is at least.
+
+    It is filled to the width of its column, behind it if ``left``; ``function`` made a result.
+    """
+    made = ",".join(map(str, what.places)) if isinstance(what, Sum) else what
+    return f"\0{int(kind)}:{column}:{int(left)}:{function}:{made}\0"
+
+
+def symbolic(report: Report) -> Report:
+    """The same with symbols for the numbers in which equal sessions may differ."""
+    session, trace, stack = report.session, report.trace, report.stack
+    first = SESSION + 1
+    calls = tuple(
+        call._replace(result=Sum(place), latency_ns=Sum(place + 1))
+        for place, call in enumerate_by(SLOT, first, session.calls)
+    )
+    first += SLOT * len(calls)
+    places = [place for place, _ in enumerate_by(EVENT, first, session.events.seqs)]
+    columns: Any = {
+        name: tuple([Sum(place + index) for place in places])
+        for index, name in enumerate(("results", "times_ns", "cpus"))
+    }
+    events = session.events._replace(**columns)
+    names = ("start_ns", "emit_ns", "tid", "tgid", "cpu")
+    numbers: Any = {name: Sum(place) for place, name in enumerate(names, 1)}
+    return report._replace(
+        session=session._replace(calls=calls, events=events, **numbers),
+        trace=trace and Trace(trace.shape, events),
+        stack=stack and Stack(stack.shape, calls),
+    )
+
+
+def enumerate_by(step: int, first: int, values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Like enumerate(), in steps."""
+    return zip(range(first, first + step * len(values), step), values, strict=True)
+
+
+_MARK = re.compile(r"\0(\d+):(-?\d+):([01]):(\d+):([^\0]*)\0")
+
+
+class Template(NamedTuple):
+    """A text with pieces, as C reads it."""
+
+    pieces: list[Piece]
+    terms: list[int]
+    texts: bytes
+
+    @classmethod
+    def of(cls, text: str) -> Template:
+        """The template that ``text`` stands for."""
+        made = cls([], [], b"")
+        texts = bytearray()
+
+        def add_text(text: str, column: int = -1, *, left: bool = False) -> None:
+            data = text.encode()
+            if data or column >= 0:
+                made.pieces.append(Piece(Kind.TEXT, column, left, len(texts), len(data)))
+                texts.extend(data)
+
+        end = 0
+        for found in _MARK.finditer(text):
+            add_text(text[end : found.start()])
+            end = found.end()
+            kind, column, left, function = map(int, found.groups()[:4])
+            if kind == Kind.TEXT:
+                add_text(found[5], column, left=bool(left))
+                continue
+            places = list(map(int, found[5].split(","))) if found[5] else [0]
+            first, size = len(made.terms), len(places)
+            if kind in (Kind.TIME6, Kind.TIME9, Kind.RESULT):
+                first, size = places[0] - 1, function
+            elif kind in (Kind.DASHES, Kind.WIDEN):
+                first, size = places[0], 0
+            else:
+                made.terms.extend(places)
+            made.pieces.append(Piece(Kind(kind), column, bool(left), first, size))
+        add_text(text[end:])
+        return made._replace(texts=bytes(texts))
+
+
+#: Where learning has not paid for so many sessions, it may after as many as this have been written.
+_FREE_LESSONS, _LESSON = 64, 16
+#: Parts that are not looked at where one held nothing that is known.
+_PAUSE = 15
+
+
+class Repeats:
+    """Writes what is like a session that came twice before.
+
+    ``example`` gives the report of a session, from its record and parts; None if that is nothing
+    for a template. ``by_process``: it depends on the process whether a session is shown. Raises
+    DataError if the records are not laid out as C takes them.
+    """
+
+    def __init__(
+        self,
+        layouts: Sequence[Layout],
+        writer: TextWriter,
+        example: Callable[[memoryview], Report | None],
+        *,
+        by_process: bool,
+    ) -> None:
+        self._writer = writer
+        self._example = example
+        self._native = Writer(record_layout(layouts, by_process=by_process), writer.clock_ns)
+        self._reports: list[Report | None] = []
+        self._lessons = _FREE_LESSONS * _LESSON
+        self._pause = 0
+
+    def split(self, part: memoryview) -> Iterator[Written | tuple[int, int]]:
+        """What can be written of ``part``, and where the rest begins and ends, in their order."""
+        if self._pause:
+            self._pause -= 1
+            yield 0, len(part)
+            return
+        at, is_useful = 0, False
+        while at < len(part):
+            found = self._native.run(part[at:], self._lessons // _LESSON)
+            if found.written:
+                used = [(self._reports[number], times) for number, times in found.used]
+                shown = [(report, times) for report, times in used if report is not None]
+                count = sum(times for _, times in used)
+                self._lessons += count
+                self._writer.repeated(count)
+                is_useful = True
+                yield Written(found.text.decode(), shown)
+            if found.word is not None:
+                text = self._writer.word(*found.word)
+                self._native.learn_word(*found.word, text.encode(), len(text))
+            if found.unknown > found.written:
+                yield at + found.written, at + found.unknown
+            for offset, size in found.candidates:
+                self._lessons -= _LESSON
+                self._learn(part[at + offset : at + offset + size])
+                is_useful = True
+            at += found.unknown
+        self._pause = 0 if is_useful else _PAUSE
+
+    def _learn(self, unit: memoryview) -> None:
+        report = self._example(unit)
+        text = None if report is None else self._writer.template(report)
+        made = Template([], [], b"") if text is None else Template.of(text)
+        number = self._native.learn(bytes(unit), *made)
+        if number == 0:
+            self._reports = []
+        if number >= 0:
+            self._reports.append(report)
+
+
+#: The numbers of a session, of a slot and of an event, in C's order.
+_SESSION = ("start_ts", "emit_ts", "tid", "tgid", "cpu")
+_SLOT = ("result", "latency")
+_EVENT = ("result", "ts", "cpu")
+_WIDTH = {"H": 2, "I": 4, "Q": 8}
+
+
+def record_layout(layouts: Sequence[Layout], *, by_process: bool) -> RecordLayout:
+    """How C finds its way in the records. Raises DataError if it does not."""
+    names = ("rsn_session", "rsn_slot", "rsn_event", "rsn_part")
+    session, slot, event, part = (layout_named(layouts, name) for name in names)
+    for layout in (session, slot, event, part):
+        layout.format()
+        if layout.size % 8 or (layout.order == "<") != (sys.byteorder == "little"):
+            raise DataError(f"struct {layout.name} is not laid out as here")
+    same = ("tgid",) if by_process else ()
+    return RecordLayout(
+        {
+            "session": _mask(session, [name for name in _SESSION if name not in same]),
+            "slot": _mask(slot, _SLOT),
+            # what came of a failing session is counted by the errors of its calls
+            "failed_slot": _mask(slot, ["latency"]),
+            "event": _mask(event, _EVENT),
+            "part": _mask(part, ["start_ts", "tid"]),
+        },
+        [
+            *(_field(session, name) for name in _SESSION),
+            *(_field(slot, name) for name in _SLOT),
+            *(_field(event, name) for name in _EVENT),
+        ],
+        {
+            "slot_cnt": _field(session, "slot_cnt"),
+            "flags": _field(session, "flags"),
+            "part_start": _field(part, "start_ts"),
+            "part_tid": _field(part, "tid"),
+        },
+    )
+
+
+def _field(layout: Layout, name: str) -> tuple[int, int]:
+    for member in layout.members:
+        width = _WIDTH.get(member.code.upper())
+        if member.name == name and width and member.code.islower() == (name == "result"):
+            return member.offset, width
+    raise DataError(f"struct {layout.name} has no member {name} of the right type")
+
+
+def _mask(layout: Layout, names: Sequence[str]) -> bytes:
+    mask = bytearray(b"\xff" * layout.size)
+    for offset, width in (_field(layout, name) for name in names):
+        mask[offset : offset + width] = bytes(width)
+    return bytes(mask)

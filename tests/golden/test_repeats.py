@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Sessions that C writes by templates are written as they would be without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.golden.views import VIEWS, recordings, replay_text, stem
+
+from retsnoop_py.recording.format import FILE_HEADER, FRAME_HEADER, FrameKind
+from retsnoop_py.recording.overrides import ReplayOverrides
+from retsnoop_py.session import pipeline, repeats
+from retsnoop_py.session.report import Written
+from retsnoop_py.settings import OutputFormat
+from retsnoop_py.value import replace
+
+HERE = Path(__file__).parent
+#: What has the rest of the kinds in it, and what stands for compressed.
+_KIND = 0x7F
+TIMES = 4
+
+
+def repeated(recording: Path, made: Path) -> None:
+    """Write the recording with each frame of records in it several times."""
+    data = recording.read_bytes()
+    parts, at = [data[: FILE_HEADER.size]], FILE_HEADER.size
+    while at < len(data):
+        kind, length, _ = FRAME_HEADER.unpack_from(data, at)
+        end = at + FRAME_HEADER.size + length
+        parts.append(data[at:end] * (TIMES if kind & _KIND == FrameKind.RECORDS else 1))
+        at = end
+    made.write_bytes(b"".join(parts))
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many sessions were written by templates, text by text."""
+    found: list[int] = []
+    split = repeats.Repeats.split
+
+    def spied(self: repeats.Repeats, part: memoryview) -> Iterator[Written | tuple[int, int]]:
+        for piece in split(self, part):
+            if isinstance(piece, Written):
+                found.append(sum(times for _, times in piece.used))
+            yield piece
+
+    monkeypatch.setattr(repeats.Repeats, "split", spied)
+    monkeypatch.setattr(repeats, "_PAUSE", 0)
+    return found
+
+
+ALL = [(name, ReplayOverrides()) for name in recordings()]
+ALL += [(stem(kernel, name), view) for (name, _), view in VIEWS.items() for kernel in ("6.12",)]
+
+
+@pytest.mark.parametrize("form", list(OutputFormat))
+@pytest.mark.parametrize(("name", "view"), ALL, ids=lambda value: getattr(value, "name", None))
+def test_what_repeats_looks_as_it_did(
+    name: str,
+    view: ReplayOverrides,
+    form: OutputFormat,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written: list[int],
+) -> None:
+    path, shown = tmp_path / "repeated.rsn", replace(view, format=form)
+    repeated(HERE / f"{name}.rsn", path)
+    expected = replay_text(path, shown)
+    assert not written
+
+    is_text = form is OutputFormat.TEXT
+    monkeypatch.setattr(pipeline, "_MANY", 1)
+
+    assert replay_text(path, shown) == expected
+    if view == ReplayOverrides() and name.endswith("-calls"):
+        # the first two of each are not
+        assert sum(written) >= expected.count("TID/PID" if is_text else '"type":"session"') // 8
+    if name.endswith(("-args", "-probes")):
+        assert not written
