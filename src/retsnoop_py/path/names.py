@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.kernel.arguments.plan import syscall_parameters
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.decide import Decided
@@ -84,6 +85,8 @@ class Namer:
         self._function = function
         self.name_of = name_of
         self._params: dict[str, _Named] | None = None
+        #: Of a system call, by where ``struct pt_regs`` has them.
+        self._given: dict[int, _Named] | None = None
         self._kallsyms: bytes | None = None
         self._data: dict[int, str | None] = {}
         self._graph: Graph | None = None
@@ -315,6 +318,9 @@ class Namer:
     def _load(self, node: Node, depth: int) -> _Named | None:
         if node.name == "gs" or not node.args:
             return self._global(node)
+        asked = self._syscall_argument(node)
+        if asked is not None:
+            return asked
         base = self._name(node.args[0], depth + 1)
         btf = self._btf()
         if base is None or btf is None:
@@ -333,6 +339,16 @@ class Namer:
         text, type_id, is_sure = found
         mark = "" if is_sure else "?"
         return _Named(f"{base.inner}->{text}{mark}", type_id)
+
+    def _syscall_argument(self, node: Node) -> _Named | None:
+        """What the program gave, which the function of a system call reads from its registers."""
+        base, btf = node.args[0], self._btf()
+        if btf is None or base.kind != "param" or base.name != self._machine.arguments[0]:
+            return None
+        if self._given is None:
+            found = syscall_parameters(self._facts.root, btf, self._function.name)
+            self._given = {offset: _Named(name, type_id) for offset, name, type_id in found}
+        return self._given.get(node.value)
 
     def _fitting(
         self, base: Node, struct: int, offset: int, size: int

@@ -85,3 +85,21 @@ def test_the_variant_of_a_union_is_known_by_what_is_read_of_it(reads: str, name:
     # mov [rsp],rsi; xor esi,esi; mov rax,[rsp]; READS; cmp dword [rax+4],4; jne
     code = f"4889342431f6488b0424{reads}837804047507"
     assert told(code, 8) == (f"{name} != 4", [(name, 8)])
+
+
+def test_a_system_call_is_told_by_its_own_arguments() -> None:
+    """And not by the registers that its function finds them in."""
+    # mov eax,[rdi+96]; cmp eax,9; ja
+    blocks = graph(f"4883ec108b476083f8097707{ENDS}")
+    btf = BtfWriter()
+    number, word = btf.int("int", 4, 1), btf.int("u32", 4)
+    btf.func("__do_sys_take", number, [("fd", number), ("size", word), ("flags", word)])
+    func = btf.func("__x64_sys_take", number, [("__unused", btf.ptr(btf.struct("pt_regs", 8, [])))])
+    facts = SimpleNamespace(btf=Btf(btf.bytes()), root=FilePath("/nowhere"))
+    result, name = ResultType(ResultKind.INT), "__x64_sys_take"
+    function = Function(name, START, 64, FuncFlags(0), result, btf_id=func)
+    namer = Namer(cast("KernelFacts", facts), function, {}.get, X86_64)
+    decided = decide(blocks, follow(blocks, [0, 2], range(3)), EINVAL, {}.get).decided
+    assert decided is not None
+    assert namer.condition(decided).text == "flags > 9"
+    assert [one.name for one in namer.operands(decided, 0)] == ["flags"]

@@ -92,6 +92,33 @@ def syscall_capture(
     return builder.capture()
 
 
+def syscall_parameters(root: Path, btf: Btf, function: str) -> list[tuple[int, str, int]]:
+    """A system call's own parameters: offset in ``struct pt_regs``, name, type (0: not known).
+
+    Empty for a ``function`` that is no wrapper, or of which nothing tells. ``root`` as above.
+    """
+    match = _WRAPPER.fullmatch(function)
+    if match is None:
+        return []
+    abi, kind, name = match.groups()
+    body = btf.find(f"__do_{kind}_{name}", Kind.FUNC)
+    if body is not None:
+        params = btf.params(btf.type(body).arg)
+        return [
+            (offset, one.name, one.type_id)
+            for offset, one in zip(_OFFSETS[abi], params, strict=False)
+        ]
+    fields = _fields(root, name) if kind == "sys" else None
+    return [
+        (offset, word, 0 if "*" in text else find_type(btf, _plain_type(text)) or 0)
+        for offset, (text, word) in zip(_OFFSETS[abi], fields or (), strict=False)
+    ]
+
+
+def _plain_type(text: str) -> str:
+    return " ".join(_QUALIFIERS.sub(" ", text).split())
+
+
 def _add(builder: Builder, btf: Btf, name: str, type_id: int, place: Spec) -> None:
     type_ = btf.resolve(type_id)
     spelled = btf.declare(type_id)
