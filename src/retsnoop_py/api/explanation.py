@@ -100,8 +100,10 @@ class Explanation:
                 if argument.name == member and isinstance(argument.value, str):
                     yield told.KernelMessage(source, argument.value.strip())
 
-    def call(self, unknown: str | None = None) -> told.ExplainedCall:
-        """The call, as it is told."""
+    def call(
+        self, unknown: str | None = None, deduced: to.Origin | None = None
+    ) -> told.ExplainedCall:
+        """The call, as it is told; ``deduced`` is what is known of a callee without a way."""
         said = self._said
         origin = self.origin()
         chain = [
@@ -125,6 +127,7 @@ class Explanation:
             tuple(_up_to(chain, origin)),
             origin,
             self.tested(),
+            deduced,
             tuple(self._messages()),
             None if origin is not None else unknown,
         )

@@ -22,11 +22,12 @@ from retsnoop_py.value import replace
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from retsnoop_py.render import json_types as to
     from retsnoop_py.render.args.read import ArgumentReader
     from retsnoop_py.render.json_types import Origin
     from retsnoop_py.render.jsonl import JsonRenderer
     from retsnoop_py.render.renderers import Renderer
-    from retsnoop_py.session.report import Report
+    from retsnoop_py.session.report import PathView, Report
     from retsnoop_py.session.stream_header import StreamHeader
 
 __all__ = [
@@ -354,6 +355,14 @@ class Session:
     def paths(self) -> tuple[Origin, ...]:
         """The same of every call that was followed block by block."""
         return self._stream.json.origins(self._report)
+
+    def way(self, seq: int) -> PathView | None:
+        """How the call whose number is ``seq`` was followed; None if it was not."""
+        return self._report.paths.get(seq)
+
+    def told(self, way: PathView, function: to.Func, result: to.Result) -> Origin:
+        """What ``way`` says of a call of ``function``, as JSON has it."""
+        return self._stream.json.way(way, function, result)
 
     @property
     def namespace(self) -> PidNamespace | None:

@@ -17,6 +17,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Unpack
 
 from retsnoop_py.api.asked import Asked, WhyOptions
+from retsnoop_py.api.deducing import deduced
 from retsnoop_py.api.explanation import WORDS, Explanation
 from retsnoop_py.api.failing import (
     Failing,
@@ -31,6 +32,7 @@ from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, Usag
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.tracefs import Tracepoints
 from retsnoop_py.options.settings import trace_settings
+from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
 from retsnoop_py.value import replace
 
@@ -147,6 +149,7 @@ class Inquiry:
         """The condition, as far as further runs get; None for a file that libraries look for."""
         assert chosen.last is not None
         explanation = Explanation.of(chosen.last)
+        inner: to.Origin | None = None
         unknown: str | None = None
         chain = chosen.chain
         if self._everything or not self._again:
@@ -161,9 +164,10 @@ class Inquiry:
             if chosen.probing and not self._asked.syscalls and _looks_for(found):
                 return None
             explanation = Explanation.of(found)
+            inner = deduced(self._facts, found, explanation.origin(), self._asked.kernel)
             chain = chain_of(found)
-            follow = self._next(explanation, found, follow)
-        return explanation.call(unknown or self._why_no_line())
+            follow = self._next(explanation, found, follow) if inner is None else []
+        return explanation.call(unknown or self._why_no_line(), inner)
 
     @property
     def _again(self) -> int:

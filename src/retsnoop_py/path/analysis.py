@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import DataError, UnavailableError
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import Decided, Decision, Returned, decide
+from retsnoop_py.path.deduce import Argument, deduce, known_value
 from retsnoop_py.path.follow import Way, follow
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.names import Namer
 from retsnoop_py.path.probes import BlockProbe, place_probes
 from retsnoop_py.path.text import CodeSource, read_function
-from retsnoop_py.session.paths import Condition, Origin, Place
+from retsnoop_py.session.paths import Condition, Hit, Origin, Place
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.facts import KernelFacts
@@ -75,6 +76,30 @@ class FunctionPaths:
             decision = Decision(None, None, f"its code is not understood: {error}")
         blocks = tuple(self.graph.blocks[index].start for index in way.blocks)
         return self._origin(blocks, way, decision)
+
+    def deduced(self, arguments: Mapping[str, Argument], result: int) -> tuple[Origin, Hit] | None:
+        """The same of a call that was not followed, where ``arguments``, by register, decide it.
+
+        With the values that the operands had. None where they do not.
+        """
+        try:
+            way = deduce(self.graph, self._namer.name_of, arguments, result)
+            decision = None if way is None else self._decide(way, result)
+        except (DataError, IndexError, KeyError, ValueError):
+            return None
+        if way is None or decision is None or decision.decided is None:
+            return None
+        flags = decision.decided.flags
+        sides = (flags.left, flags.right) if flags is not None else ()
+        values = [known_value(one, arguments) for one in sides]
+        unread = sum(1 << side for side, value in enumerate(values) if value is None)
+        hit = Hit(0, unread, *[value or 0 for value in (*values, None, None)[:2]])
+        condition = self._namer.condition(decision.decided)
+        origin = self._origin((), way, decision)
+        told = Condition(
+            condition.text, self._namer.operands(decision.decided, 0), decision.decided.taken
+        )
+        return origin._replace(condition=told), hit
 
     def _decide(self, way: Way, result: int) -> Decision:
         code, lost = self.graph.code, self.graph.lost

@@ -269,12 +269,15 @@ class JsonRenderer:
                 return self._origin(report.paths[call.seq])
         return None
 
-    def _origin(self, view: PathView) -> to.Origin:
+    def way(self, view: PathView, function: to.Func, result: to.Result) -> to.Origin:
+        """What is known of a call of ``function``."""
         from retsnoop_py.render.origin import encode_origin
 
+        return encode_origin(view, function, result, self._mode, self._source)
+
+    def _origin(self, view: PathView) -> to.Origin:
         number = view.path.id
-        result = self._result(number, view.path.result)
-        return encode_origin(view, self._functions[number], result, self._mode, self._source)
+        return self.way(view, self._functions[number], self._result(number, view.path.result))
 
     def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:
         """The last line: counters by name, and everything that was said on stderr."""

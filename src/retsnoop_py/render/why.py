@@ -88,6 +88,9 @@ class WhyPage:
         for inner in call.tested:
             yield f"    {printable(inner.function.name)}"
             yield from origin_lines(inner, 8, self._palette, self._width)
+        if call.deduced is not None:
+            yield f"    {printable(call.deduced.function.name)} (by its arguments, not followed)"
+            yield from origin_lines(call.deduced, 8, self._palette, self._width)
 
     def _place_of(self, call: FailingChainCall) -> str:
         frame = call.frame

@@ -51,7 +51,9 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     itself, which called the library that made the call. ``chain``: the functions that failed,
     outermost first. ``origin``: the call that made the error, of which ``origin.decided`` says by
     which condition; missing where no function could be followed. ``tested``: of calls whose results
-    that condition tested why they gave them, from the outer one to the inner.
+    that condition tested why they gave them, from the outer one to the inner. ``deduced``: why the
+    function gave its error that ``origin`` has it from, which nothing can follow; told from its
+    code, where its arguments alone decide.
     ``said``: messages of the kernel meanwhile.
     """
 
@@ -67,6 +69,7 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     chain: tuple[FailingChainCall, ...] = ()
     origin: Origin | None = None
     tested: tuple[Origin, ...] = ()
+    deduced: Origin | None = None
     said: tuple[KernelMessage, ...] = ()
     unknown: str | None = None
 

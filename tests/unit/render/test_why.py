@@ -86,6 +86,13 @@ def test_what_does_not_fit_the_window_goes_on_below() -> None:
     ]
 
 
+def test_what_is_told_without_having_been_followed_says_so() -> None:
+    inner = replace(ORIGIN, function=to.Func("__do_sys_mremap", "0x7"))
+    found = page(Why(VERSION, "", "", 2, ("x",), 1, explained=replace(CALL, deduced=inner)))
+    at = found.index("    __do_sys_mremap (by its arguments, not followed)")
+    assert "because attr->key_size != 4" in found[at + 2]
+
+
 def test_what_the_condition_tested_is_below_it() -> None:
     decided = to.Decision(to.CodePlace("0x7", 7, ""), "attr->deadline < attr->runtime", True)
     result = to.Result("0x0", "false", 0)

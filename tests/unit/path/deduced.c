@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Functions that look at their arguments, and fail as the kernel's do; the test emulates calls. */
+#include <stdint.h>
+
+#define EINVAL 22
+#define CASE __attribute__((noinline, noclone, used))
+
+int other(long);
+
+CASE int flags(int clock, int flags)
+{
+	if (flags & ~0x80800)
+		return -EINVAL;
+	if (clock != 0 && clock != 1 && clock != 7)
+		return -EINVAL;
+	return other(clock);
+}
+
+CASE long range(unsigned long address, unsigned long length, int how)
+{
+	if (address & 4095)
+		return -EINVAL;
+	if (how & ~7)
+		return -EINVAL;
+	if ((how & 1) && (how & 4))
+		return -EINVAL;
+	if (address + length < address)
+		return -12;
+	return other(address);
+}
+
+CASE long switched(int option, unsigned long first, unsigned long second)
+{
+	switch (option) {
+	case 3:
+		return first > 2 ? -EINVAL : 0;
+	case 9:
+		return second ? -EINVAL : other(first);
+	case 40:
+		return (long)first < 0 ? -1 : -EINVAL;
+	case 1000:
+		return first == second ? 5 : -EINVAL;
+	}
+	return -EINVAL;
+}
+
+CASE long widths(int8_t small, uint16_t medium, int plain, long wide)
+{
+	if (small < 0)
+		return -EINVAL;
+	if (medium > 1000)
+		return -7;
+	if (wide > plain)
+		return -EINVAL;
+	return (unsigned)plain >> 31 ? -3 : -4;
+}
+
+CASE long computed(unsigned int flags, unsigned long value)
+{
+	unsigned long mask = (1UL << (flags & 63)) - 1;
+
+	if (value & ~mask)
+		return -EINVAL;
+	return (int)(flags ^ 5) >= 0 ? -(long)(flags * 3) : -EINVAL;
+}
+
+CASE int looked_up(int *memory, int index)
+{
+	if (index < 0)
+		return -EINVAL;
+	return memory[index] ? -EINVAL : 0;
+}
+
+CASE int other(long value)
+{
+	return value ? -EINVAL : 3;
+}

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What arguments alone decide: of many calls of functions compiled here the very way they took."""
+
+from __future__ import annotations
+
+import random
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+import unicorn.arm64_const
+import unicorn.x86_const
+from tests.unit.path.test_decide import FLAGS, OWN_FLAGS, Built
+from unicorn import UC_HOOK_CODE
+
+from retsnoop_py.path.blocks import Graph, cut
+from retsnoop_py.path.decide import Made, decide
+from retsnoop_py.path.deduce import Argument, deduce, known_value
+from retsnoop_py.path.insn import Machine
+from retsnoop_py.path.machines import machine_named
+from retsnoop_py.path.text import FunctionCode
+
+SOURCE = Path(__file__).with_name("deduced.c")
+#: The sizes of the arguments, and which of 300 calls are told at least.
+CASES = {
+    "flags": ((4, 4), 150),
+    "range": ((8, 8, 4), 150),
+    "switched": ((4, 8, 8), 200),
+    "widths": ((1, 2, 4, 8), 0),
+    "computed": ((4, 8), 100),
+    "looked_up": ((8, 4), 0),
+}
+VALUES = (
+    *(0, 1, 2, 3, 5, 7, 9, 40, 100, 127, 128, 255, 1000, 4095, 4096, 0x800, 0x80800, 65535),
+    *(0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x100000000, 0x7FFFFFFFFFFFFFFF, 1 << 63, (1 << 64) - 1),
+)
+CALLS = 300
+
+
+@pytest.fixture(scope="module", params=["x86_64", "aarch64"])
+def machine(request: pytest.FixtureRequest) -> Machine:
+    return machine_named(request.param)
+
+
+@pytest.fixture(scope="module", params=["-O2", "-Os"])
+def built(
+    machine: Machine, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Built:
+    binary = tmp_path_factory.mktemp("deduced") / "cases"
+    own = (*FLAGS, *OWN_FLAGS[machine.name], request.param, "-Wl,-e,flags")
+    argv = [f"{machine.name}-linux-gnu-gcc", *own, "-Wall", "-Werror"]
+    subprocess.run([*argv, "-o", str(binary), str(SOURCE)], check=True)
+    return Built(machine, binary)
+
+
+def register(machine: Machine, name: str) -> int:
+    module = unicorn.x86_const if machine.name == "x86_64" else unicorn.arm64_const
+    prefix = "UC_X86_REG_" if machine.name == "x86_64" else "UC_ARM64_REG_"
+    found: int = getattr(module, prefix + name.upper())
+    return found
+
+
+def call(built: Built, start: int, values: dict[str, int]) -> tuple[int, list[int]]:
+    """Call with these registers: the result, and the addresses that ran."""
+    emulated, machine = built.emulated, built.machine
+    core, stack = emulated.core, emulated.STACK + 2 * emulated.PAGE
+    if emulated.is_arm:
+        core.reg_write(register(machine, "x30"), emulated.END)
+        core.reg_write(register(machine, "sp"), stack)
+    else:
+        core.mem_write(stack - 8, struct.pack("=Q", emulated.END))
+        core.reg_write(register(machine, "rsp"), stack - 8)
+    for name, value in values.items():
+        core.reg_write(register(machine, name), value)
+    ran: list[int] = []
+    hook = core.hook_add(UC_HOOK_CODE, lambda _uc, address, *_: ran.append(address))
+    core.emu_start(start, emulated.END)
+    core.hook_del(hook)
+    found = core.reg_read(register(machine, machine.result))
+    return found - (1 << 64) if found >> 63 else found, ran
+
+
+def graph_of(built: Built, name: str) -> Graph:
+    parts = [built.part(one) for one in (name, f"{name}.cold") if one in built.symbols]
+    names = {start: symbol for symbol, (start, _) in built.symbols.items()}
+    return cut(FunctionCode(name, None, tuple(parts)), built.machine, names.get, built.read)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_told_is_the_way_that_the_call_took(built: Built, name: str) -> None:
+    """With whatever in the upper halves of registers that hold an int, as callers leave it."""
+    sizes, least = CASES[name]
+    graph, chance = graph_of(built, name), random.Random(name)
+    starts = {block.start: block.index for block in graph.blocks}
+    told = 0
+    for _ in range(CALLS):
+        values = [chance.choice(VALUES) & (1 << 8 * size) - 1 for size in sizes]
+        if name == "looked_up":
+            values = [built.emulated.DATA, min(values[1] & 0xFF, 200) - 100]
+        above = chance.choice((0, (1 << 64) - 1, 0xDEADBEEF00000000))
+        registers = dict(zip(built.machine.arguments, values, strict=False))
+        filled = {
+            one: value & (1 << 8 * max(size, 4)) - 1 | (above >> 32 << 32 if size < 8 else 0)
+            for (one, value), size in zip(registers.items(), sizes, strict=True)
+        }
+        result, ran = call(built, graph.code.address, filled)
+        given = {
+            one: Argument(value, size)
+            for (one, value), size in zip(registers.items(), sizes, strict=True)
+        }
+        found = deduce(graph, lambda _: None, given, result)
+        if found is not None:
+            told += 1
+            assert list(found.blocks) == [starts[at] for at in ran if at in starts], given
+    assert told >= least if built.machine.name == "x86_64" else told >= 0
+
+
+def test_the_condition_and_its_value_follow(built: Built) -> None:
+    graph = graph_of(built, "flags")
+    given = dict(zip(built.machine.arguments, (Argument(1, 4), Argument(1 << 30, 4)), strict=False))
+    way = deduce(graph, lambda _: None, given, -22)
+    assert way is not None
+    decision = decide(graph, way, -22, lambda _: None)
+    assert decision.returned is not None
+    assert decision.returned.made is Made.CONSTANT
+    assert decision.decided is not None
+    assert decision.decided.flags is not None
+    values = [known_value(one, given) for one in decision.decided.flags[2:4]]
+    assert 1 << 30 in values, decision
+
+
+def test_a_result_that_the_arguments_do_not_explain_is_not_explained(built: Built) -> None:
+    graph = graph_of(built, "flags")
+    given = dict(zip(built.machine.arguments, (Argument(1, 4), Argument(1 << 30, 4)), strict=False))
+    assert deduce(graph, lambda _: None, given, -1) is None
+    assert deduce(graph, lambda _: None, {}, -22) is None
