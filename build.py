@@ -29,6 +29,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build"
 VENV = ROOT / ".venv"
+SITE_VENV = BUILD / "site-venv"
 PACKAGE = ROOT / "src" / "retsnoop_py"
 #: Sources that a source distribution brings along.
 VENDOR = ROOT / "vendor"
@@ -60,6 +61,7 @@ DEBIAN_PACKAGES = (
     ("crun", "starts the container of a live test"),
     ("zsh", "a test presses TAB in it"),
     ("fish", "a test presses TAB in it"),
+    ("jq", "examples of the pages read JSON with it"),
 )
 
 #: The compiler for guests of the other architecture, by this machine's.
@@ -458,12 +460,12 @@ def build_site() -> None:
     """
     import tomllib
 
-    home = BUILD / "site-venv"
+    home = SITE_VENV
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = wanted["project"]["optional-dependencies"]["docs"]
     stamp, value = home / "stamp", " ".join([platform.python_version(), *packages])
     if not is_stamped(stamp, value):
-        say("pip", "what makes the site")
+        say("pip", "what makes the site, and opens it in a browser")
         run([sys.executable, "-m", "venv", "--clear", "--without-pip", home])
         pip = [str(VENV / "bin" / "python"), "-m", "pip", "--python", str(home / "bin" / "python")]
         quietly = ("-q", "--disable-pip-version-check", "--no-compile")
@@ -475,6 +477,11 @@ def build_site() -> None:
     strictly = ("-q", "-n", "-W", "--keep-going", "-E")
     pages = (BUILD / "site-doctrees", ROOT / "docs", BUILD / "site")
     run([str(home / "bin" / "sphinx-build"), *strictly, "-d", *map(str, pages)])
+
+
+def prepare_browser() -> None:
+    """Chromium and what drives it, for ``make test-site``."""
+    install_packages(["chromium", "chromium-driver"])
 
 
 # --- the command line ---------------------------------------------------------------------------
@@ -521,6 +528,7 @@ def parser() -> argparse.ArgumentParser:
     native.add_argument("--arch", required=True, help="x86_64 or arm64")
     native.add_argument("--sysroot", required=True, type=Path, help="headers and libraries for it")
     steps.add_parser("site", help="docs/ as a site below build/site; needs .venv")
+    steps.add_parser("browser", help="Chromium, which the tests of the site drive")
     return top
 
 
@@ -541,6 +549,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "libbpf": libbpf_paths,
         "venv": build_venv,
         "site": build_site,
+        "browser": prepare_browser,
     }
     try:
         with locked():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from pygments.lexers.special import TextLexer
 from sphinx.errors import SphinxError
 
 project = "retsnoop-py"
@@ -19,6 +20,8 @@ html_show_sourcelink = False
 # anchors as GitHub makes them, so that a link is right in both places
 myst_heading_anchors = 4
 highlight_language = "text"
+# an option is no dash, and a quote in a command no typographer's
+smartquotes = False
 
 _HERE = Path(__file__).parent
 _FETCHED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*(?:src|href)=\"(?:https?:)?//[^\"]*\"")
@@ -43,5 +46,7 @@ def _offline(app: Any, error: Exception | None) -> None:
 
 def setup(app: Any) -> None:
     """Sphinx calls this."""
+    # colours for every number and quote make a command line harder to read
+    app.add_lexer("sh", TextLexer)
     app.connect("missing-reference", _outside)
     app.connect("build-finished", _offline)

@@ -1,32 +1,52 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The examples of the pages, so that tests can run them."""
+"""The examples of the pages, so that tests can run them.
+
+A ``console`` block has commands behind ``$`` and what they print. In it a line ``...`` stands for
+any lines, and ``...`` in a line for anything. ``examples.toml`` has what else a command needs: the
+program that stands for the reader's own, another kernel, or why it is not run.
+"""
 
 from __future__ import annotations
 
 import re
+import tomllib
+from difflib import ndiff
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-DOCS = Path(__file__).parents[1] / "docs"
-PAGE = DOCS / "api.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/api.md"
+PAGES = ("README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")))
 _BLOCK = re.compile(r"^```python ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_DATA = Path(__file__).with_suffix(".toml")
+_DEFAULT = "6.12"
 #: What differs from run to run, and a name for it.
 _MASKS = (
+    (r"\x1b\[[\d;]*m|\r", ""),
     (r"\d\d:\d\d:\d\d\.\d{6}", "TIME"),
     (r"TID/PID \d+/\d+", "TID/PID"),
     (r"\(PID \d+\)", "(PID)"),
     (r"\b0x[0-9a-f]{16}\b", "ADDRESS"),
+    (r"\b0x7f[0-9a-f]{10}\b", "ADDRESS"),
     (r" *\d+(?:\.\d+)?us", " DURATION"),
     (r"DONE in [\d.]+ m?s", "DONE"),
     # progress is shown only of what takes over a second
     (r"^[A-Z][\w ]* [\d,.]+ of [\d,.]+ \w+\.\.\.\n", ""),
     # ordinary failures depend on what of the loader's files is there
     (r"^\d+ more calls? failed as in ordinary work \(.*\)", "MORE"),
+    # modules that are loaded have some
+    (r"^\d{4,}(?= (?:functions|tracepoints) )", "MANY"),
+    # bpftool(8) of one of our programs, which every build has anew
+    (r"^\d+: (kprobe .*)tag [0-9a-f]{16}", r"\1TAG"),
+    (r"run_time_ns \d+ run_cnt \d+", "RUN"),
     # how wide a column is depends on what is in it
     (r"-{3,}", "---"),
     (r" {2,}", "  "),
 )
+#: What stands around the output of every run, and is left out on most pages.
+_FRAME = re.compile(r"(?:Receiving data\.\.\.|Detaching\.\.\.|DONE\.?)?")
 
 
 class Shown(NamedTuple):
@@ -34,6 +54,23 @@ class Shown(NamedTuple):
 
     command: str
     output: str
+    page: str = ""
+
+    @property
+    def needs(self) -> dict[str, str]:
+        """What the data file says of it, by key."""
+        rows = [row for row in special() if _is_about(row, self)]
+        return {key: value for row in rows for key, value in row.items()}
+
+    @property
+    def kernel(self) -> str:
+        """The one it is run on; ``host``: none, it is not traced; nothing: it is not run."""
+        needs = self.needs
+        return "" if "not-run" in needs else needs.get("kernel", _DEFAULT)
+
+
+def _is_about(row: dict[str, str], one: Shown) -> bool:
+    return row["page"] == one.page and one.command.startswith(row.get("command", ""))
 
 
 def examples(where: str = "") -> list[str]:
@@ -42,14 +79,29 @@ def examples(where: str = "") -> list[str]:
     return [code for kind, code in _BLOCK.findall(text) if kind == where]
 
 
+@cache
+def special() -> tuple[dict[str, Any], ...]:
+    """The rows of the data file, more general ones first."""
+    rows = tomllib.loads(_DATA.read_text())["example"]
+    return tuple(sorted(rows, key=lambda row: len(row.get("command", ""))))
+
+
 def shown(page: str) -> list[Shown]:
-    """The commands in the ``console`` blocks of a page, in their order."""
+    """The commands in the ``console`` blocks of a page, in their order, without sudo(8)."""
     found = []
-    for block in _CONSOLE.findall((DOCS / page).read_text()):
+    for block in _CONSOLE.findall((ROOT / page).read_text()):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
-            found.append(Shown(command, output))
+            while command.endswith(("|", "\\")):
+                more, _, output = output.partition("\n")
+                command = f"{command.removesuffix(chr(92))} {more.strip()}"
+            found.append(Shown(command.removeprefix("sudo "), output, page))
     return found
+
+
+def shown_on(kernel: str) -> list[Shown]:
+    """Those of all pages that are run on ``kernel``."""
+    return [one for page in PAGES for one in shown(page) if one.kernel == kernel]
 
 
 def masked(text: str) -> list[str]:
@@ -57,3 +109,22 @@ def masked(text: str) -> list[str]:
     for pattern, name in _MASKS:
         text = re.sub(pattern, name, text, flags=re.MULTILINE)
     return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def difference(expected: str, output: str) -> str:
+    """Where an output is not what a page says; nothing if it is."""
+    wanted, got = map(_unframed, (expected, output))
+    pattern = "".join(
+        r"(?:.*\n)*?" if line.strip() == "..." else f"{_any_rest(line)}\n" for line in wanted
+    )
+    if re.fullmatch(pattern, "".join(f"{line}\n" for line in got)):
+        return ""
+    return "\n".join(ndiff(wanted, got))
+
+
+def _unframed(text: str) -> list[str]:
+    return [line for line in masked(text) if not _FRAME.fullmatch(line)]
+
+
+def _any_rest(line: str) -> str:
+    return " *" + re.escape(line.strip()).replace(r"\.\.\.", ".*")

@@ -31,7 +31,7 @@ HERE = build.ROOT
 #: What only boots kernels, or looks at sources as the host does already.
 NOT_NEEDED = {
     *("qemu-system-x86", "qemu-system-arm", "qemu-system-common", "virtiofsd", "busybox-static"),
-    *("clang-format", "mmdebstrap", "bpftool", "zstd"),
+    *("clang-format", "mmdebstrap", "bpftool", "zstd", "jq"),
 }
 #: With the compiler of the other machine's code, which unit tests of paths read.
 PACKAGES = sorted(

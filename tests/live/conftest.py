@@ -5,9 +5,10 @@ Which kernels: ``--kernel 6.1`` (may be repeated), or the variable RETSNOOP_KERN
 names in it, or all of :data:`ALL`. A kernel that cannot be fetched or booted fails its tests; none
 is skipped.
 
-What is run on which: everything on each kernel, but for three rules. A test marked ``one_kernel``
-runs on 6.12, or the first of those chosen. One marked ``oldest_and_newest`` asks what does not
-change between the ends (the same programs filter, the same Python lists): it runs on the first
+What is run on which: everything on each kernel, but for four rules. A test marked ``one_kernel``
+runs on 6.12, or the first of those chosen. One marked ``only_on("5.10")`` is about that kernel,
+and is left out where it is not chosen. One marked ``oldest_and_newest`` asks what does not change
+between the ends (the same programs filter, the same Python lists): it runs on the first
 and the last of this machine's architecture. Where 7.3 is among the chosen, 7.2 runs :data:`CORE`
 only: it has the same mechanisms, and both take twice the time; so does a kernel of another
 architecture (``arm64/7.2``) beside one of this machine's. A kernel chosen alone runs everything.
@@ -54,11 +55,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME",
         help=f"run live tests on this kernel only; may be repeated (known: {' '.join(ALL)})",
     )
+    parser.addoption("--pages", action="store_true", help="run what is marked pages, and only that")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "one_kernel: what is tested does not depend on the kernel; run on one of them",
+        "pages: the examples of all pages, which make test-pages runs",
+        "only_on(kernel): what is tested is about this kernel",
         "oldest_and_newest: what is tested is the same on the kernels between the two",
     ):
         config.addinivalue_line("markers", marker)
@@ -84,7 +88,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     names = selected(metafunc.config)
     own = [name for name in names if not split(name)[0].is_foreign] or names
-    if metafunc.definition.get_closest_marker("one_kernel"):
+    only = metafunc.definition.get_closest_marker("only_on")
+    if only:
+        names = list(only.args)
+    elif metafunc.definition.get_closest_marker("one_kernel"):
         names = ["6.12"] if "6.12" in names else own[:1]
     elif metafunc.definition.get_closest_marker("oldest_and_newest"):
         names = list(dict.fromkeys((own[0], own[-1])))
@@ -105,10 +112,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Put the tests of one kernel together, so that one VM is up at a time."""
     here = Path(__file__).parent
     order = selected(config)
+    left_out = [item for item in items if not _is_asked_for(item, order)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.live)
     items.sort(key=lambda item: order.index(kernel) if (kernel := _kernel_of(item)) else -1)
+
+
+def _is_asked_for(item: pytest.Item, kernels: Sequence[str]) -> bool:
+    only = item.get_closest_marker("only_on")
+    is_page = item.get_closest_marker("pages") is not None
+    chosen = only is None or only.args[0] in kernels
+    return chosen and is_page == item.config.getoption("--pages")
 
 
 def _kernel_of(item: pytest.Item) -> str | None:

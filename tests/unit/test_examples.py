@@ -3,7 +3,15 @@
 
 from __future__ import annotations
 
-from tests.examples import masked, shown
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.examples import PAGES, ROOT, Shown, difference, masked, shown, shown_on, special
+
+_FENCE = r"^```(.*)\n(?:.*\n)*?```$"
 
 
 def test_times_and_addresses_are_not_compared() -> None:
@@ -30,7 +38,50 @@ def test_functions_lines_and_small_values_are_compared() -> None:
 
 
 def test_the_tutorial_has_commands_with_outputs() -> None:
-    page = shown("tutorial.md")
+    page = shown("docs/tutorial.md")
     assert [one.command.split()[0] for one in page].count("retsnoop-py") >= 3
     assert all("\n$ " not in one.output for one in page)
     assert any("because path->dentry" in one.output for one in page)
+
+
+def test_a_gap_of_a_page_is_any_lines_and_any_words() -> None:
+    told = "b: failed\nReceiving data...\n12:00:00.000001 -> x\n  f   a=1 b=2\n  g\nDONE in 3 ms.\n"
+    assert not difference("b: failed\n...\n  f   a=1 ...\n  g\n", told)
+    assert not difference("...\n  f   ... b=2\n  g\n", told)
+    for untrue in ("failed\n...\n", "...\n  f   a=2 ...\n  g\n", "...\n  f   a=1 b=2\n"):
+        assert difference(untrue, told)
+
+
+def test_what_the_data_file_says_is_about_commands_that_are_there() -> None:
+    pages = [one for page in PAGES for one in shown(page)]
+    for row in special():
+        about = [one for one in pages if one.page == row["page"]]
+        about = [one for one in about if one.command.startswith(row.get("command", ""))]
+        assert about, f"needed no longer: {row}"
+        assert all(len(str(reason)) > 20 for key, reason in row.items() if key == "not-run")
+    mine = [one for one in pages if "./loader" in one.command and one.kernel]
+    assert [one.command for one in mine if "loader" not in one.needs] == []
+
+
+def test_every_block_says_what_it_is() -> None:
+    for page in PAGES:
+        for fence in re.findall(
+            r"^```(.*)\n(?:.*\n)*?```$", (ROOT / page).read_text(), re.MULTILINE
+        ):
+            assert fence, f"{page}: a block is console, sh, text or of a language"
+
+
+def test_what_is_shown_of_a_command_is_in_a_console_block() -> None:
+    """So that nothing that looks like a run is left out."""
+    for page in PAGES:
+        text = re.sub(r"^```console\n(.*?)^```$", "", (ROOT / page).read_text(), flags=re.M | re.S)
+        assert not re.search(r"^ *\$ \w", text, re.MULTILINE), page
+
+
+@pytest.mark.parametrize("one", shown_on("host"), ids=lambda one: one.page)
+def test_what_needs_no_kernel_prints_what_its_page_shows(one: Shown) -> None:
+    words = ["sh", "-c", f"exec 2>&1; {one.command}"]
+    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    folder = ROOT / "tests/golden"
+    done = subprocess.run(words, cwd=folder, env=env, stdout=-1, text=True, check=False)
+    assert not difference(one.output, done.stdout), done.stdout

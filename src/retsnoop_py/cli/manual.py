@@ -225,7 +225,7 @@ def _recording_file() -> Iterator[str]:
     from retsnoop_py.recording import format as recording
 
     about, _, drawn, told = (inspect.getdoc(recording) or "").split("\n\n")
-    yield from (about, "", "```", inspect.cleandoc(drawn), "```", "")
+    yield from (about, "", "```text", inspect.cleandoc(drawn), "```", "")
     yield from (" ".join(told.split()), "", f"This is version {recording.VERSION}.", "")
     yield from ("| kind | frame | payload |", "| --- | --- | --- |")
     said = re.findall(r"#: (.*)\n +(\w+) = ", inspect.getsource(recording.FrameKind))
