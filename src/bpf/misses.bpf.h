@@ -47,8 +47,11 @@ const volatile __u32 fdtable_fd_at = 0;
 const volatile __u32 file_private_at = 0;
 const volatile __u32 prog_stats_at = 0;
 
-/* Of each CPU, how far its variables are from where they are declared. */
-extern const unsigned long this_cpu_off __weak __ksym;
+/*
+ * A variable that each CPU has one of, on any architecture: how far a CPU's own is from where it is
+ * declared is how far all are. (x86 alone has that number as a variable, this_cpu_off.)
+ */
+extern const unsigned long process_counts __weak __ksym;
 
 /* Makes memory readable by plain loads, a tenth of what a helper takes (Linux 6.2). */
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __weak __ksym;
@@ -162,18 +165,19 @@ SEC("raw_tp")
 int rsn_find_misses(struct bpf_raw_tracepoint_args *ctx)
 {
 	__u64 fd = ctx->args[0], number = ctx->args[1], cpu = ctx->args[2], files, file, stats;
-	const unsigned long *offset;
+	const unsigned long *counts;
 
 	if (number >= RSN_MISS_PROGRAMS || cpu >= RSN_MISS_CPUS)
 		return 0;
-	offset = bpf_ksym_exists(&this_cpu_off) ? bpf_per_cpu_ptr(&this_cpu_off, cpu) : NULL;
-	if (!offset)
+	counts = bpf_ksym_exists(&process_counts) ? bpf_per_cpu_ptr(&process_counts, cpu) : NULL;
+	if (!counts)
 		return 0;
 	files = pointer_at(bpf_get_current_task() + task_files_at);
 	files = pointer_at(pointer_at(files + files_fdt_at) + fdtable_fd_at);
 	file = pointer_at(files + fd * sizeof(file));
 	stats = pointer_at(pointer_at(file + file_private_at) + prog_stats_at);
-	misses_at(cpu)->stats[number & (RSN_MISS_PROGRAMS - 1)] = stats + *offset;
+	misses_at(cpu)->stats[number & (RSN_MISS_PROGRAMS - 1)] =
+		stats + ((__u64)counts - (__u64)&process_counts);
 	return 0;
 }
 
