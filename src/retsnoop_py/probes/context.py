@@ -15,6 +15,7 @@ from retsnoop_py.kernel.arguments.model import (
     CallArguments,
     DataKind,
     DataType,
+    Field,
     IntFlags,
     Role,
 )
@@ -37,6 +38,8 @@ from retsnoop_py.probes.spec import Probe
 __all__ = ["ContextPlanner"]
 
 _REGISTERS = "pt_regs"
+#: What arm64 has its registers in: ``regs[31]``, which are x0 to x30, and what has a name.
+_NUMBERED, _ARRAY = "user_pt_regs", "regs"
 _ITERATOR, _TYPEDEF = "__traceiter_", "btf_trace_"
 #: The records of these have no dynamic data where BPF sees them, and begin with the number.
 _SYSCALLS, _SYSCALL_NUMBER = "syscalls", "__syscall_nr"
@@ -105,12 +108,31 @@ def _parameters(btf: Btf, name: str) -> tuple[Param, ...] | None:
 
 
 def _registers(builder: Builder, btf: Btf, limits: Limits, types: TypeTable) -> Capture:
-    struct = btf.find(_REGISTERS, Kind.STRUCT)
+    numbered = btf.find(_NUMBERED, Kind.STRUCT)
+    struct = btf.find(_REGISTERS, Kind.STRUCT) if numbered is None else numbered
     if struct is not None:
         size = min(btf.size_of(struct), limits.sized)
-        number = types.add(btf, struct, size)
+        if numbered is None:
+            number = types.add(btf, struct, size)
+        else:
+            number = types.put(_with_names(btf, struct, size, types))
         builder.memory("regs", number, f"struct {_REGISTERS}", Spec(0, 1, Target.BYTES, size))
     return builder.capture()
+
+
+def _with_names(btf: Btf, struct: int, limit: int, types: TypeTable) -> DataType:
+    """``struct user_pt_regs`` with a member for each register, as far as ``limit`` bytes go."""
+    fields = []
+    for member in btf.members(struct):
+        kind, count = member.type_id, 1
+        if member.name == _ARRAY:
+            kind, count = btf.element(kind)
+        number, bits = types.add(btf, kind, limit), 8 * btf.size_of(kind)
+        for index in range(count):
+            name = f"x{index}" if member.name == _ARRAY else member.name
+            fields.append(Field(name, member.bit_offset + index * bits, number))
+    kept = tuple(one for one in fields if one.bit_offset < 8 * limit)
+    return DataType(DataKind.STRUCT, btf.size_of(struct), _REGISTERS, fields=kept)
 
 
 def _own_fields(tracepoint: Tracepoint, text: str) -> list[TraceField]:

@@ -86,6 +86,21 @@ def test_a_kprobe_finds_registers(tree: Tree) -> None:
     assert shown(plan.facts, CapturedValue(bytes(8), data)) == {"regs": "{.ip=0xffffffff81000005}"}
 
 
+def test_a_kprobe_of_arm64_finds_registers_by_their_names(tree: Tree) -> None:
+    w = BtfWriter()
+    word = w.int("long long unsigned int", 8)
+    tail = [("sp", word, 31 * 64), ("pc", word, 32 * 64), ("pstate", word, 33 * 64)]
+    own = w.struct("user_pt_regs", 272, [("regs", w.array(word, 31), 0), *tail])
+    w.struct("pt_regs", 280, [("user_regs", own, 0), ("orig_x0", word, 34 * 64)])
+    tree.btf(w.bytes())
+    plan = planned(tree, "kprobe:f")
+    ((spec,),) = [one.by_context for one in plan.probes]
+    data = struct.pack("=3Q", 0, 23, 0x5) + bytes(27 * 8) + struct.pack("=2Q", 0x77, 0x88)
+    assert shown(plan.facts, CapturedValue(bytes(8), data[: spec.size])) == {
+        "regs": "{.x1=23,.x2=5,.x30=119,.sp=136,…}"
+    }
+
+
 def test_a_raw_tracepoint_has_arguments_with_names(tree: Tree) -> None:
     plan = planned(tree, "rawtp:named")
     assert plan.probes[0].by_context == (Spec(0, 1), Spec(1, 1, Target.STRING, 256))
