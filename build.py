@@ -296,6 +296,10 @@ def libbpf_paths() -> LibbpfPaths:
 # --- native: the extensions for another machine than this -------------------------------------
 
 
+#: No guest runs for longer.
+_A_DAY_S = 24 * 3600
+
+
 def build_native(arch: str, sysroot: Path) -> Path:
     """Cross-compile the extensions for ``arch``; the folder they and the BPF objects are in.
 
@@ -309,20 +313,23 @@ def build_native(arch: str, sysroot: Path) -> Path:
     libbpf = build_libbpf(machine, compiler)
     objects = build_bpf(machine)
     sources = [path for path in ours.iterdir() if path.is_file()]
-    stamp = home / ".stamp"
     value = digest([*sources, *objects], LIBBPF_SHA256, *compiler, build_native.__doc__ or "")
-    made = home / "retsnoop_py"
-    if is_stamped(stamp, value):
-        return made
+    # a guest that runs has the folder it was booted with: one that is there is never touched
+    folder = home / value[:16]
+    if folder.is_dir():
+        return folder / "retsnoop_py"
     say("native", f"extensions for {machine}")
-    shutil.rmtree(home, ignore_errors=True)
+    staging = home / ".new"
+    shutil.rmtree(staging, ignore_errors=True)
+    made = staging / "retsnoop_py"
     (made / "bpf" / machine).mkdir(parents=True)
     for path in objects:
         shutil.copyfile(path, made / "bpf" / machine / path.name)
     python = next((sysroot / "usr" / "include").glob("python3.*"))
     for script in ffi_sources():
         with contextlib.redirect_stdout(io.StringIO()):  # it tells what it generates
-            told = runpy.run_path(str(ROOT / script))["ffibuilder"].distutils_extension(home / "c")
+            builder = runpy.run_path(str(ROOT / script))["ffibuilder"]
+            told = builder.distutils_extension(staging / "c")
         names = [name for name in told.libraries if name != "bpf"]
         words = [*compiler, "-shared", "-fPIC", "-O2", *told.extra_compile_args]
         words += [f"-D{name}={text}" for name, text in told.define_macros]
@@ -330,8 +337,11 @@ def build_native(arch: str, sysroot: Path) -> Path:
         words += [f"-I{path}" for path in (ours, *libbpf.include_dirs, python)]
         words += [*told.sources, *libbpf.archive, *(f"-l{name}" for name in names)]
         run([*words, "-o", str(made / f"{told.name.rpartition('.')[2]}.abi3.so")])
-    stamp.write_text(value)
-    return made
+    staging.rename(folder)
+    for other in home.iterdir():
+        if other != folder and time.time() - other.stat().st_mtime > _A_DAY_S:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder / "retsnoop_py"
 
 
 # --- bpf: the objects that go into the kernel ---------------------------------------------------
