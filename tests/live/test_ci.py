@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 from tests.live.support import TOOL
-from tests.live.test_load import INCLUDES, OBJECTS
+from tests.live.test_load import OBJECTS, compiler
 
 from retsnoop_py.vm.machine import Machine
 
@@ -47,10 +47,9 @@ def project(parked: str, tmp_path: Path) -> Path:
     """Somebody's repository: an object with one failure that is known, a test, and make objects."""
     for name in ("license.bpf.c", "common.h"):
         shutil.copy(OBJECTS / name, tmp_path)
-    includes = " ".join(f"-I {path}" for path in INCLUDES)
+    words = shlex.join(compiler(parked))
     (tmp_path / "Makefile").write_text(
-        "objects:\n\tclang -target bpf -g -O2 -D__TARGET_ARCH_x86"
-        f" {includes} -c license.bpf.c -o license.bpf.o\n" + block("make")
+        f"objects:\n\t{words} -c license.bpf.c -o license.bpf.o\n" + block("make")
     )
     (tmp_path / "known.txt").write_text("* license.bpf.o helper_for_gpl helper-gpl\n")
     (tmp_path / "test.sh").write_text("#!/bin/sh\n! mount /nonexistent /mnt\n")
