@@ -216,8 +216,14 @@ static __always_inline void take_kstack(void *ctx, struct session *s)
 		return;
 	s->from_sites[now] = false;
 	s->kstacks_bare &= ~(1 << now);
-	if (unwind_kstack(ctx, s, now))
+	if (unwind_kstack(ctx, s, now)) {
+#if defined(__TARGET_ARCH_arm64)
+		/* what is unwound there begins with a program counter that nobody has set */
+		if (keep_call_sites && !s->kstack[now][0] && s->depth <= RSN_MAX_DEPTH)
+			s->kstack[now][0] = s->sites[slot_index(s->depth - 1)];
+#endif
 		return;
+	}
 	if (keep_call_sites) {
 		s->kstack_cnt[now] = stack_from_sites(s, s->kstack[now]);
 		s->from_sites[now] = true;
