@@ -35,6 +35,16 @@ def _outside(_app: Any, _env: Any, node: Any, content: Any) -> Any:
     return None
 
 
+def _by_title(app: Any, doctree: Any, _page: str) -> None:
+    """A link that says a page's file, which is right on GitHub, says the page's title."""
+    titles = {f"{name.rpartition('/')[2]}.md": title for name, title in app.env.titles.items()}
+    for link in doctree.findall(nodes.reference):
+        title = titles.get(link.astext().rpartition("/")[2])
+        if title is not None and link.get("internal"):
+            link.children = []
+            link.append(nodes.inline("", title.astext()))
+
+
 def _offline(app: Any, error: Exception | None) -> None:
     """A page that is opened without a network has all it needs."""
     if error is None:
@@ -49,4 +59,5 @@ def setup(app: Any) -> None:
     # colours for every number and quote make a command line harder to read
     app.add_lexer("sh", TextLexer)
     app.connect("missing-reference", _outside)
+    app.connect("doctree-resolved", _by_title)
     app.connect("build-finished", _offline)
