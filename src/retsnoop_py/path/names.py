@@ -8,6 +8,7 @@ guessed wrong; of its variants those count that explain every access of the func
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,6 +55,8 @@ _SIGNS = {
 }
 _UNSIGNED = frozenset({"b", "ae", "a", "be"})
 _OPERATORS = {"+": "+", "-": "-", "&": "&", "|": "|", "^": "^", "<<": "<<", ">>": ">>", "*": "*"}
+#: Pointers followed one after the other: the first two and the last say what is walked.
+_WALK = re.compile(r"([\w.?]+(?:\(\))?->[\w.?]+)(?:->[\w.?]+){3,}->([\w.?]+)")
 _STRUCTS = (Kind.STRUCT, Kind.UNION)
 
 
@@ -103,7 +106,7 @@ class Namer:
         flags = decided.flags
         if flags is None:
             return _Condition("")
-        return _Condition(self._comparison(flags, decided.condition) or "")
+        return _Condition(_folded(self._comparison(flags, decided.condition) or ""))
 
     def operands(self, decided: Decided, hit: int) -> tuple[OperandText, ...]:
         """The operands of the comparison that are no constants; ``hit`` has their values."""
@@ -125,7 +128,9 @@ class Namer:
             size = read.size
             signed = bool(named and named.type and self._is_signed(named.type))
             signed = signed or decided.condition in ("s", "ns", "l", "ge", "g", "le")
-            own = OperandText(text[:_MAX_TEXT], hit, side, min(size, 8), signed, start or 0)
+            own = OperandText(
+                _folded(text)[:_MAX_TEXT], hit, side, min(size, 8), signed, start or 0
+            )
             found.append(own)
         return tuple(found)
 
@@ -264,8 +269,9 @@ class Namer:
         if symbol == "+" and right.kind == "const" and right.value < 0:
             symbol, second = "-", _Named(self._constant(-right.value, 0))
         if symbol in "&|^" and right.kind == "const":
-            mask = right.value & (0xFFFFFFFF if -(1 << 31) <= right.value < 1 << 32 else _MASK)
-            second = _Named(str(mask) if mask < 10 else hex(mask))
+            # `flags & ~(A | B)` is what people write where all but a few bits are asked for
+            sign, mask = ("~", ~right.value) if right.value < 0 else ("", right.value)
+            second = _Named(sign + (str(mask) if mask < 10 else hex(mask)))
         text = f"{first.inner} {symbol} {second.inner}"
         return None if len(text) > _MAX_TEXT else _Named(text, is_atom=False)
 
@@ -547,6 +553,11 @@ def _accesses(graph: Graph, register: str) -> set[tuple[int, int]]:
                 states[following] = state
                 waiting.append(following)
     return found
+
+
+def _folded(text: str) -> str:
+    """An expression without the middle of a walk through a list or a tree."""
+    return _WALK.sub(r"\1->...->\2", text)
 
 
 def _range_start(flags: Flags, condition: str) -> int | None:

@@ -16,7 +16,7 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.path.decide import decide
 from retsnoop_py.path.follow import follow
-from retsnoop_py.path.names import Namer
+from retsnoop_py.path.names import Namer, _folded
 from retsnoop_py.path.x86 import X86_64
 from retsnoop_py.session.paths import Hit, Path, operand_value
 
@@ -66,6 +66,8 @@ def told(code: str, left: int) -> tuple[str, list[tuple[str, int | None]]]:
         ("8d47fb83f8027207", 1, "x >= 5 && x <= 6", 6),
         # cmp edi,9; ja
         ("83ff097707", 10, "x > 9", 10),
+        # test edi,~0x80800; jne
+        ("f7c7fff7f7ff7507", 1 << 30, "(x & ~0x80800) != 0", 1 << 30),
     ],
 )
 def test_a_range_is_told_of_what_the_source_compares(
@@ -103,3 +105,15 @@ def test_a_system_call_is_told_by_its_own_arguments() -> None:
     assert decided is not None
     assert namer.condition(decided).text == "flags > 9"
     assert [one.name for one in namer.operands(decided, 0)] == ["flags"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "told"),
+    [
+        ("a->b->c->d == NULL", "a->b->c->d == NULL"),
+        ("de->sub.node->right->right->left->left == NULL", "de->sub.node->...->left == NULL"),
+        ("f()->a->b->c->d->e? != x->y", "f()->a->...->e? != x->y"),
+    ],
+)
+def test_a_walk_is_told_by_its_beginning_and_its_end(whole: str, told: str) -> None:
+    assert _folded(whole) == told
