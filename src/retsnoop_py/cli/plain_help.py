@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The help of a command: rich's panels on a terminal, plain text of the same groups anywhere else.
+"""The help of a command: panels on a terminal, plain text of the same groups anywhere else.
 
 The text is made of the options' rows, without typer, whose import takes longer than all the rest.
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 
 from retsnoop_py.cli.declare import Command
 from retsnoop_py.options.table import Option
 
 __all__ = ["help_text", "show_help"]
 
+#: SGR parameters.
+_BORDER, _NAMES = "2", "1;36"
 #: Columns of help at the most, and at least.
 _WIDEST, _NARROWEST = 100, 50
 _IN_A_PIPE = 80
@@ -27,13 +30,11 @@ _INSTALL = ("--install-completion", "Install completion for the current shell.")
 
 def show_help(command: Command) -> None:
     """Print the help of ``command``: panels on a terminal, and plain text anywhere else."""
-    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-        from retsnoop_py.cli import typed
-
-        typed.show_panels(command)
+    is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    if is_terminal and sys.stdout.encoding.lower().startswith("utf"):
+        print(panels(command, max(_columns(), _NARROWEST)))
     else:
-        columns = _columns()
-        print(help_text(command, max(min(columns, _WIDEST) - 2, _NARROWEST)))
+        print(help_text(command, max(min(_columns(), _WIDEST) - 2, _NARROWEST)))
 
 
 def _columns() -> int:
@@ -49,12 +50,44 @@ def _columns() -> int:
 
 def help_text(command: Command, width: int) -> str:
     """The help of ``command`` as plain text of so many columns, its options in groups."""
+    lines = _prose(command, width)
+    for title, rows in _groups(command).items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {names}{text}".rstrip() for names, text in _table(rows, width - 2)]
+    return "\n".join(lines)
+
+
+def panels(command: Command, width: int) -> str:
+    """The same for a terminal of so many columns: each group in a panel, spellings in colour."""
+    lines = [*_prose(command, min(width, _WIDEST) - 2), ""]
+    for title, rows in _groups(command).items():
+        rule = "─" * (width - len(title) - 5)
+        lines.append(_paint(f"╭─ {title} {rule}╮", _BORDER))
+        side = _paint("│", _BORDER)
+        for names, text in _table(rows, width - 4):
+            room = width - 4 - len(names)
+            lines.append(f"{side} {_paint(names, _NAMES)}{text:{room}} {side}")
+        lines.append(_paint(f"╰{'─' * (width - 2)}╯", _BORDER))
+    return "\n".join(lines)
+
+
+def _paint(text: str, code: str) -> str:
+    """In colour, unless that is not wanted."""
+    return text if os.environ.get("NO_COLOR") else f"\x1b[{code}m{text}\x1b[0m"
+
+
+def _prose(command: Command, width: int) -> list[str]:
     lines = _wrapped(f"Usage: {command.name} ", command.synopsis, width)
     for paragraph in command.text.strip("\n").split("\n\n"):
         first, *rest = paragraph.split("\n")
         # a backspace keeps the lines of a paragraph as they are
         kept = [f"  {line}".rstrip() for line in rest]
         lines += ["", *(kept if first == "\b" else _wrapped("  ", " ".join([first, *rest]), width))]
+    return lines
+
+
+def _groups(command: Command) -> dict[str, list[tuple[str, str]]]:
+    """Titles, and below each the spellings and the help of options."""
     groups: dict[str, list[tuple[str, str]]] = {}
     words = command.argument
     if words is not None and not words.hidden and words.help:
@@ -65,16 +98,19 @@ def help_text(command: Command, width: int) -> str:
             groups.setdefault(option.panel, []).append((_spelled(option), option.help))
     if command.completion_panel is not None:
         groups[command.completion_panel].append(_INSTALL)
-    for title, rows in groups.items():
-        lines += ["", f"{title}:"]
-        second = min(max(len(names) for names, _ in rows), _MOST_NAMES) + 2
-        for names, text in rows:
-            told = _wrapped("", text, max(width - second - 2, _LEAST_TEXT))
-            if len(names) > second - 2:
-                told.insert(0, "")
-            lines.append(f"  {names:{second}}{told[0]}".rstrip())
-            lines += [f"  {'':{second}}{line}" for line in told[1:]]
-    return "\n".join(lines)
+    return groups
+
+
+def _table(rows: Sequence[tuple[str, str]], width: int) -> Iterator[tuple[str, str]]:
+    """Lines of so many columns: spellings, filled with blanks, and text."""
+    second = min(max(len(names) for names, _ in rows), _MOST_NAMES) + 2
+    for names, text in rows:
+        told = _wrapped("", text, max(width - second, _LEAST_TEXT))
+        if len(names) > second - 2:
+            told.insert(0, "")
+        yield f"{names:{second}}", told[0]
+        for line in told[1:]:
+            yield " " * second, line
 
 
 def _spelled(option: Option) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""typer, as far as it is used: help on a terminal, completion, sub-commands that are typer's own.
+"""typer, as far as it is used: completion, and sub-commands that are typer's own.
 
-A run has no use for it, nor has help in plain text: see
+A run has no use for it, nor has help: see
 :mod:`retsnoop_py.cli.declare` and :mod:`retsnoop_py.cli.plain_help`.
 """
 
@@ -133,14 +133,3 @@ def call(command: Any, argv: Sequence[str], name: str) -> Any:
         if told is None:
             raise
         raise UsageError(told().rstrip("."), f"'{name} --help' lists the options") from None
-
-
-def show_panels(command: Command) -> None:
-    """Print the help of ``command`` to standard output, as rich's panels."""
-    panel = command.completion_panel
-    built = build(command, completion=panel is not None)
-    for param in built.params:
-        if param.name in ("install_completion", "show_completion"):
-            param.rich_help_panel = panel  # type: ignore[attr-defined]
-            param.hidden = param.name == "show_completion"  # type: ignore[attr-defined]
-    built.get_help(typer.Context(built, info_name=command.name, max_content_width=100))

@@ -60,6 +60,7 @@ def test_help_on_a_terminal_has_panels_that_fit(columns: int) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     assert any(line.startswith("╭─ TARGETING ─") for line in lines)
     assert {len(line) for line in lines if line.startswith("│")} == {columns}
+    assert [line for line in lines if line.startswith("╰")]
     # Prose keeps its lines: none is broken in the middle of an example.
     assert any(line.rstrip().endswith("why does bpf() fail in ./loader?") for line in lines)
 
