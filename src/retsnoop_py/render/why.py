@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import structs
+
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.origin import origin_lines, wrapped
 from retsnoop_py.render.palette import Palette, paint
@@ -84,7 +86,9 @@ class WhyPage:
             result = "" if one.result is None or call.origin else f"   returned {one.result.text}"
             yield f"  {mark} {printable(one.function.name)}{result}"
         if call.origin is not None:
-            yield from origin_lines(call.origin, 8, self._palette, self._width)
+            # that it is not known what decided there is no news where it is told below
+            origin = structs.replace(call.origin, unknown=None) if call.deduced else call.origin
+            yield from origin_lines(origin, 8, self._palette, self._width)
         for inner in call.tested:
             yield f"    {printable(inner.function.name)}"
             yield from origin_lines(inner, 8, self._palette, self._width)

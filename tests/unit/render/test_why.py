@@ -88,7 +88,10 @@ def test_what_does_not_fit_the_window_goes_on_below() -> None:
 
 def test_what_is_told_without_having_been_followed_says_so() -> None:
     inner = replace(ORIGIN, function=to.Func("__do_sys_mremap", "0x7"))
-    found = page(Why(VERSION, "", "", 2, ("x",), 1, explained=replace(CALL, deduced=inner)))
+    outer = replace(ORIGIN, made="callee", callee="__do_sys_mremap", decided=None, unknown="why")
+    call = replace(CALL, origin=outer, deduced=inner)
+    found = page(Why(VERSION, "", "", 2, ("x",), 1, explained=call))
+    assert not any("not known" in line for line in found)
     at = found.index("    __do_sys_mremap (by its arguments, not followed)")
     assert "because attr->key_size != 4" in found[at + 2]
 
