@@ -3,13 +3,15 @@
 
 PYTHON ?= python3
 KERNELS := 5.10 6.1 6.12 7.2 7.3
+# of the other architecture: its guests have files of their own
+FOREIGN := $(if $(filter aarch64,$(shell uname -m)),x86_64,arm64)/7.2
 KERNEL ?= $(KERNELS)
 BIN := .venv/bin
 C_FILES = $(wildcard release/*.c src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live bench soak man site test-pages test-site wheel test-wheel deb test-deb standalone test-standalone release test-release lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live test-foreign bench soak man site test-pages test-site wheel test-wheel deb test-deb standalone test-standalone release test-release lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -45,6 +47,9 @@ test-python: build ## unit and golden tests on the oldest and the newest Python,
 test-live: build ## tests that boot kernels: make test-live KERNEL=6.1
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q -n auto --maxprocesses=4 --dist=loadgroup \
 		tests/live
+
+test-foreign: build ## the core of the live tests on a kernel of arm64, of x86-64 there
+	@$(BIN)/pytest -q --core --kernel $(FOREIGN) tests/live
 
 bench: build ## measure against retsnoop and others: make bench KERNEL=6.12 RETSNOOP=PATH
 	@KERNEL="$(KERNEL)" $(BIN)/python -m tests.bench $(BENCH)

@@ -11,7 +11,8 @@ and is left out where it is not chosen. One marked ``oldest_and_newest`` asks wh
 between the ends (the same programs filter, the same Python lists): it runs on the first
 and the last of this machine's architecture. Where 7.3 is among the chosen, 7.2 runs :data:`CORE`
 only: it has the same mechanisms, and both take twice the time; so does a kernel of another
-architecture (``arm64/7.2``) beside one of this machine's. A kernel chosen alone runs everything.
+architecture (``arm64/7.2``) beside one of this machine's. A kernel chosen alone runs everything,
+or with ``--core`` that.
 """
 
 from __future__ import annotations
@@ -56,6 +57,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"run live tests on this kernel only; may be repeated (known: {' '.join(ALL)})",
     )
     parser.addoption("--pages", action="store_true", help="run what is marked pages, and only that")
+    parser.addoption(
+        "--core",
+        action="store_true",
+        help="run the core of the live tests only: what each mechanism takes and sees",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -83,6 +89,11 @@ def runs_the_core_only(name: str, chosen: Sequence[str]) -> bool:
     return any(each in chosen for each in stands_for)
 
 
+def is_core(test: pytest.Item) -> bool:
+    """Whether a test is in :data:`CORE`."""
+    return f"{test.path.name}::{test.name}".startswith(CORE)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "machine" not in metafunc.fixturenames:
         return
@@ -95,7 +106,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = ["6.12"] if "6.12" in names else own[:1]
     elif metafunc.definition.get_closest_marker("oldest_and_newest"):
         names = list(dict.fromkeys((own[0], own[-1])))
-    elif not f"{metafunc.definition.path.name}::{metafunc.function.__name__}".startswith(CORE):
+    elif not is_core(metafunc.definition):
         names = [name for name in names if not runs_the_core_only(name, names)]
     metafunc.parametrize("machine", names, indirect=True, scope="session")
 
@@ -112,6 +123,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Put the tests of one kernel together, so that one VM is up at a time."""
     here = Path(__file__).parent
     order = selected(config)
+    if config.getoption("--core"):
+        others = [item for item in items if here in item.path.parents and not is_core(item)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
     left_out = [item for item in items if not _is_asked_for(item, order)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
