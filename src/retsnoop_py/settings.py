@@ -175,6 +175,8 @@ class Settings(Value):
     paths: tuple[str, ...] = ()
     #: Follow the innermost function of each failing chain, once it was seen to fail.
     pinpoint: bool = False
+    #: Of further runs of the command show all that was followed, not what is new alone.
+    every_condition: bool = False
     #: For that, run the command again so often at most.
     reruns: int = 2
     #: More blocks of one function than this are not followed.

@@ -4,21 +4,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from retsnoop_py.api.failing import syscall_name
+from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.kernel.tracefs import Tracepoints
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
 
-__all__ = ["WORDS", "Explanation"]
+__all__ = ["Explanation", "word_probes"]
 
 #: Tracepoints at which the kernel says something in words, and the field that has them.
 WORDS = {"printk:console": "msg", "netlink:netlink_extack": "msg"}
+
+
+def word_probes(root: Path) -> list[str]:
+    """The probes at which the kernel whose files are below ``root`` says something in words."""
+    there = Tracepoints(root)
+    places = (source.split(":") for source in WORDS)
+    try:
+        return [f"tp:{group}:{name}" for group, name in places if name in there.names(group)]
+    except RetsnoopError:
+        return []
 
 
 class Explanation:

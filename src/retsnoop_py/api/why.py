@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from retsnoop_py.api.asked import Asked, WhyOptions
 from retsnoop_py.api.deducing import deduced
-from retsnoop_py.api.explanation import WORDS, Explanation
+from retsnoop_py.api.explanation import Explanation, word_probes
 from retsnoop_py.api.failing import (
     Failing,
     FailingCalls,
@@ -30,7 +30,6 @@ from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.runs import Run, replay
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.tracefs import Tracepoints
 from retsnoop_py.options.settings import trace_settings
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
@@ -307,7 +306,7 @@ class Inquiry:
             # the kernel's own words are events of the trace
             "call_stack": True,
             "trace": True,
-            "inject": self._words(),
+            "inject": word_probes(self._facts.root),
         }
         kept: list[Session] = []
         try:
@@ -323,15 +322,6 @@ class Inquiry:
         if found is None:
             return None, "it did not fail again"
         return found, None
-
-    def _words(self) -> list[str]:
-        """The tracepoints at which this kernel says something in words."""
-        there = Tracepoints(self._facts.root)
-        places = (source.split(":") for source in WORDS)
-        try:
-            return [f"tp:{group}:{name}" for group, name in places if name in there.names(group)]
-        except RetsnoopError:
-            return []
 
     def _is_like(self, session: Session, chosen: Failing) -> bool:
         return (

@@ -35,11 +35,14 @@ class Pinpoint:
         paths: PathProbes,
         context: AttachContext,
         max_blocks: int,
+        *,
+        every: bool = False,
     ) -> None:
         self._functions = functions
         self._paths = paths
         self._context = context
         self._max_blocks = max_blocks
+        self._every = every
         #: Chains whose condition has been shown, or cannot be; and the conditions, by address.
         self._settled: set[_Chain] = set()
         self._shown: set[tuple[_Chain, int]] = set()
@@ -59,7 +62,7 @@ class Pinpoint:
             key = chain, self._condition(path)
             is_new = key not in self._shown
             self._shown.add(key)
-            return is_new or not self.only_news
+            return is_new or self._every or not self.only_news
         if chain and chain not in self._settled:
             self._waiting[chain] = chain[-1]
         return not self.only_news

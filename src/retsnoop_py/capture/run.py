@@ -287,7 +287,13 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
             if paths and settings.pinpoint:
                 from retsnoop_py.capture.pinpoint import Pinpoint
 
-                pinpoint = Pinpoint(plan.functions, paths, context, settings.max_blocks)
+                pinpoint = Pinpoint(
+                    plan.functions,
+                    paths,
+                    context,
+                    settings.max_blocks,
+                    every=settings.every_condition,
+                )
             return Hooks(loaded, attached, context, injected, plan.functions, paths, pinpoint)
         except BaseException:
             if paths:

@@ -184,6 +184,12 @@ _THEN = (
         commands=("load",),
     ),
     Option(
+        ("--again",),
+        Takes.ONE,
+        hidden=True,
+        commands=("load",),
+    ),
+    Option(
         ("--shard",),
         Takes.ONE,
         "Do part I of N: every N-th kernel, counted from 1.",
@@ -219,6 +225,8 @@ class LoadRequest(Value):
     logs: Path | None
     keep_logs: bool
     traces: bool
+    image: Path | None
+    again: Path | None
     verbose: int
 
 
@@ -248,6 +256,8 @@ def request(words: Words, objects: list[str]) -> LoadRequest:
         Path(logs) if logs else None,
         words.has("keep-logs") or logs is not None,
         not words.has("no-trace"),
+        _path(words, "kernel"),
+        _path(words, "again"),
         words.count("verbose"),
     )
 
@@ -278,6 +288,8 @@ def _sharded(kernels: tuple[str, ...], shard: str | None) -> tuple[str, ...]:
 
 def run(asked: LoadRequest) -> int:
     """Load everything, tell of it, and give the exit status."""
+    if asked.again is not None:
+        return _again(asked, asked.again)
     from retsnoop_py.load.outcome import read_expectations, reasons
     from retsnoop_py.load.shape import parse_shapes
 
@@ -340,12 +352,36 @@ def _here(asked: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
     if wordless and asked.traces:
         from retsnoop_py.cli.load_chain import with_chains
 
-        # those of freplace programs need the others
-        names = {one.object for one in wordless}
-        objects = [path for path in asked.objects if str(path) in names]
-        if any(one.section.startswith("freplace") for one in wordless):
-            objects = list(asked.objects)
-        yield from with_chains(wordless, [*_argv(asked, objects), "--no-trace"])
+        yield from with_chains(wordless, _argv(asked, asked.objects), asked.image)
+
+
+def _again(asked: LoadRequest, folder: Path) -> int:
+    """Try the parts in ``folder`` once more, while we are traced, and write down when that was."""
+    import msgspec
+
+    from retsnoop_py.capture.rights import raise_memlock
+    from retsnoop_py.cli.load_chain import PARTS, TOLD
+    from retsnoop_py.load.model import LoadResult
+    from retsnoop_py.load.shape import parse_shapes
+    from retsnoop_py.load.trial import TrialRequest, try_object
+
+    raise_memlock()
+    decode = msgspec.json.Decoder(LoadResult).decode
+    parts = list(map(decode, (folder / PARTS).read_bytes().splitlines()))
+    with (folder / TOLD).open("ab", buffering=0) as told:
+        for shape in parse_shapes(asked.settings):
+            for path in asked.objects:
+                only = [
+                    (one.kind, one.name)
+                    for one in parts
+                    if (one.object, one.shape) == (str(path), shape.name)
+                ]
+                if not only:
+                    continue
+                trial = TrialRequest(_HERE, beside=asked.objects, only=tuple(only))
+                for result in try_object(path, shape, trial):
+                    told.write(msgspec.json.encode(result) + b"\n")
+    return 0
 
 
 def _there(asked: LoadRequest, guests: Sequence[str]) -> Iterator[LoadResult]:

@@ -20,6 +20,7 @@ _LOAD_FAILED = re.compile(
     r"|program (?P<b>[\w./-]+): load program"
     r"|\bload program: (?=[a-z])|load bpf program failed|failed to load program '(?P<c>[^']+)'"
     r"|[Ff]ailed to load (?:BPF )?program(?: b?'?(?P<d>\w+)'?)?"
+    r"|Prog section '(?P<e>[^']+)' rejected"
     r"|BPF_PROG_LOAD`? (?:syscall )?(?:failed|returned)"
     r"|bpf_(?:prog_)?load(?:_program)?\(\)? (?:err|failed))"
 )
@@ -27,7 +28,7 @@ _NAMED = re.compile(r"prog '([^']+)'|program ([\w./-]+):")
 #: A line without any of these tells of no failure; most lines are such.
 _LOUD = re.compile(
     r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|requires|missing"
-    r"|denied|\berr=|unsupported|disabled|too low|must be|permitted|returned",
+    r"|denied|\berr=|unsupported|disabled|too low|too large|must be|permitted|returned",
     re.IGNORECASE,
 )
 

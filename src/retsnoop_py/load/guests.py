@@ -28,9 +28,14 @@ def load_in_guests(
     or takes longer than ``timeout`` seconds is a result of its own.
     """
     words = ["load", "--format", "json", *argv]
+    images = {name: kernel.vmlinux for name, kernel in kernels}
 
     def visit(name: str, machine: Machine) -> list[LoadResult]:
-        result = machine.start([*machine.program, *words]).wait(timeout)
+        command = [*machine.program, *words]
+        image = images[name]
+        if image is not None and machine.run(["test", "-r", str(image)]).status == 0:
+            command += ["--kernel", str(image)]
+        result = machine.start(command).wait(timeout)
         return _decoded(name, machine.release, result.stdout, result.err, result.status)
 
     return in_guests(kernels, visit, _failed, jobs)

@@ -12,7 +12,16 @@ from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.load import since
 from retsnoop_py.load.model import Explanation
 
-__all__ = ["errno_in", "explain_errno", "explain_line", "explain_map", "explain_replacement"]
+__all__ = [
+    "btf_target",
+    "errno_in",
+    "explain_errno",
+    "explain_line",
+    "explain_map",
+    "explain_replacement",
+    "explain_size",
+    "explain_target",
+]
 
 _ENVIRONMENT = "Environment"
 _SUPPORT = "Kernel Support"
@@ -110,7 +119,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "attach-target-missing",
         f"{_SUPPORT}: Attach target",
-        r"prog '(?P<prog>[^']+)': failed to find kernel BTF type ID of '(?P<name>[^']+)'"
+        r"failed to find kernel BTF type ID_? of '(?P<name>[^']+)'"
         r"|(?P<name2>\w+) is not found in vmlinux BTF|attach target (?P<name3>\S+) not found"
         r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found",
         "The program is to be attached to {name}, and this kernel's BTF has no such function.",
@@ -125,10 +134,29 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|[Ff]ailed to attach BPF program \S+ to k(?:ret)?probe b?'?(?P<name6>\w+)"
         r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
         r"(?:creating|opening) k(?:ret)?probe.*?(?P<name4>\w+).*(?:no such file|not found)"
-        r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)",
+        r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)"
+        r"|attach_k(?:ret)?probe\b.*(?:NotFound|[Nn]o such file|os error 2\b)",
         "The kernel has no function {name} that a kprobe can be put on: it is inlined, renamed, in a"
         " module that is not loaded, or closed to probes (notrace, .noinstr.text).",
         "retsnoop-py functions '*{name}*' lists what can be traced, and why others cannot.",
+    ),
+    (
+        "attach-section",
+        f"{_OBJECT}: Section without a target",
+        r"prog '(?P<prog>[^']+)': invalid format of section definition '(?P<section>[^']+)'",
+        "libbpf attaches a program of section '{section}' by nothing but itself only if it names"
+        " all of its target.",
+        "Name it in full - uprobe/BINARY:FUNCTION, usdt/BINARY:PROVIDER:NAME - or attach it by a call"
+        " that is told (bpf_program__attach_uprobe_opts()).",
+    ),
+    (
+        "too-large",
+        "Verifier Limit: Program is too large to follow",
+        r"Program\s+too large \((?P<count>\d+) insns\), at most (?P<most>\d+) insns",
+        "bcc says so of each E2BIG. The program itself has {count} instructions; one below the limit"
+        " of {most} was refused since the ways through it, with all rounds of its loops, come to more"
+        " than 1,000,000 (131,072 before Linux 5.2).",
+        "Let loops do fewer rounds, or use bpf_loop() (5.17); unrolled conditions multiply the ways.",
     ),
     (
         "tracepoint-arguments",
@@ -347,6 +375,17 @@ def explain_map(  # noqa: PLR0913 - what is known of a map
     ``kind`` is its type's number, ``release`` that of the kernel; both 0 where not known.
     """
     known = since.by_number("map_types", kind) if kind else None
+    if _GLOBAL_DATA.search(name) and errno == "EINVAL":
+        return _explanation(
+            "global-data",
+            f"{_SUPPORT}: Global data",
+            f"Map '{name}' is one that libbpf makes of a section of variables or texts. Kernels before"
+            " 5.2 know no global data, and some after it no such name of a map, flag (BPF_F_MMAPABLE"
+            " came with 5.5) or size.",
+            "Require a later kernel; keep texts as arrays in the function (char text[] = ...), and"
+            " settings in a map. For .rodata.str*: bpf_printk() of libbpf 0.5 and later needs none.",
+            line,
+        )
     label = f"map '{name}'" if name else "a map"
     if known is not None and release != (0, 0) and known.release > release:
         return _explanation(
@@ -375,6 +414,8 @@ def explain_map(  # noqa: PLR0913 - what is known of a map
     return explain_errno(errno, label, line=line)
 
 
+#: Maps of sections: ``.rodata``, ``prog.bss``, ``.rodata.str1.1``.
+_GLOBAL_DATA = re.compile(r"(?:^|\w)\.(?:rodata|data|bss|kconfig)(?:\.|$)")
 _MAP_INSTEAD = {
     "RINGBUF": "Use a BPF_MAP_TYPE_PERF_EVENT_ARRAY on kernels before 5.8, chosen at run time"
     " (bpf_map__set_type()).",
@@ -469,8 +510,8 @@ _ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
         "attributes-newer",
         f"{_SUPPORT}: Attributes of a later kernel",
         "Without a verifier's log E2BIG means that the loader passes attributes that this kernel does"
-        " not know and that are not zero (bpf_check_uarg_tail_zero); with one, that the program is"
-        " too large.",
+        " not know and that are not zero (bpf_check_uarg_tail_zero); or, of a program, that it has"
+        " more than 1,000,000 instructions - 4,096 without CAP_BPF, and before Linux 5.2.",
         "Use a loader that asks the kernel what it takes, as libbpf does, or an older one.",
     ),
     "ENOMEM": (
@@ -537,6 +578,70 @@ def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
         "Kernel: Refused without a word",
         f"The kernel returned {errno or 'an error'} for {label}, and there is no log.",
         "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
+        line,
+    )
+
+
+_MOST_INSTRUCTIONS = 1_000_000
+
+
+def explain_size(name: str, count: int) -> Explanation:
+    """Of a program of ``count`` instructions, which the kernel refuses by E2BIG unread."""
+    if count > _MOST_INSTRUCTIONS:
+        most = f"{_MOST_INSTRUCTIONS:,} (4,096 for who lacks CAP_BPF, and for all before Linux 5.2)"
+    else:
+        most = "4,096 of who lacks CAP_BPF (CAP_SYS_ADMIN before 5.8), and of all before Linux 5.2"
+    return _explanation(
+        "program-size",
+        "Verifier Limit: Program has too many instructions",
+        f"Program '{name}' has {count:,} instructions with the functions it calls. The kernel takes"
+        f" {most}, and reads no further.",
+        "Make loops of what is unrolled (bpf_loop(), or #pragma unroll away), functions of what is"
+        " inlined (__noinline), and programs of parts, joined by tail calls.",
+    )
+
+
+#: What is attached to by BTF and is no function: by the section, and where the kernel lists it.
+_BTF_TARGETS = {
+    "tp_btf": (
+        "tracepoint",
+        "btf_trace_",
+        "List them: ls /sys/kernel/tracing/events. Tracepoints come and go with kernels and modules.",
+    ),
+    "lsm": (
+        "hook of security modules",
+        "bpf_lsm_",
+        "Compare with include/linux/lsm_hook_defs.h of that kernel: hooks come and go.",
+    ),
+    "iter": (
+        "iterator",
+        "bpf_iter_",
+        "Require a kernel that has it, or leave the program out there"
+        " (bpf_program__set_autoload()).",
+    ),
+}
+
+
+def btf_target(section: str) -> tuple[str, str]:
+    """What a program of ``section`` is attached to by BTF, and how its name begins in there."""
+    kind = section.partition("/")[0].partition(".")[0]
+    what, prefix, _ = _BTF_TARGETS.get(kind, ("function", "", ""))
+    return what, prefix
+
+
+def explain_target(name: str, section: str, line: str) -> Explanation:
+    """Of a program that names, in its section, what this kernel's BTF does not have."""
+    what, _ = btf_target(section)
+    kind = section.partition("/")[0].partition(".")[0]
+    if kind not in _BTF_TARGETS:
+        found = explain_line(line)
+        assert found is not None
+        return found
+    return _explanation(
+        "attach-target-missing",
+        f"{_SUPPORT}: Attach target",
+        f"The program is to be attached to the {what} {name}, which this kernel does not have.",
+        _BTF_TARGETS[kind][2],
         line,
     )
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["VERSION", "Evidence", "Explained", "Explanation", "LoadResult", "Place"]
+__all__ = ["VERSION", "Condition", "Evidence", "Explained", "Explanation", "LoadResult", "Place"]
 
 #: Grows when a field changes its meaning or goes away; new fields may come without that.
 VERSION = 1
@@ -39,12 +39,31 @@ class Evidence(Struct, omit_defaults=True, frozen=True):
     place: Place | None = None
 
 
+class Condition(Struct, omit_defaults=True, frozen=True):
+    """Where a function of the kernel made its result, and which condition decided that.
+
+    As ``retsnoop-py why`` tells it. ``returned`` and ``place`` (of the condition) are
+    FILE:LINE:COLUMN where there is debug information, else FUNCTION+OFFSET. ``condition`` is in
+    C, an instruction where nothing has a name; ``values``: what its operands were, null where that
+    could not be read. ``lines``: all of that for people.
+    """
+
+    function: str
+    returned: str = ""
+    place: str = ""
+    condition: str = ""
+    values: dict[str, int | None] = {}
+    lines: tuple[str, ...] = ()
+
+
 class Explanation(Struct, omit_defaults=True, frozen=True):
     """Why something was refused.
 
     ``id`` is stable. ``title`` is ``Category: what`` as Linux 7.3 has it. ``words`` are the
     decisive lines of the log; ``kernel``: the block the kernel itself wrote (7.3), where it did.
-    ``chain``: where there is no log, the calls in the kernel that failed, outermost first.
+    ``chain``: where there is no log, the calls in the kernel that failed, outermost first;
+    ``conditions``: by what the last of them did, then those of what that tested; ``said``: what
+    the kernel wrote meanwhile, as dmesg(1) and netlink have it.
     """
 
     id: str
@@ -54,6 +73,8 @@ class Explanation(Struct, omit_defaults=True, frozen=True):
     words: tuple[str, ...] = ()
     kernel: tuple[str, ...] = ()
     chain: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    said: tuple[str, ...] = ()
     place: Place | None = None
     instruction: str = ""
     evidence: tuple[Evidence, ...] = ()
@@ -69,6 +90,19 @@ class Explained(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="
     program: str = ""
     errno: str = ""
     instructions: int | None = None
+
+
+#: What libbpf refuses by itself: the kernel is not asked.
+_LOADERS_OWN = frozenset(
+    {
+        "attach-section",
+        "attach-target-missing",
+        "core-relocation",
+        "freplace-target",
+        "section-unknown",
+        "struct-ops-missing",
+    }
+)
 
 
 class LoadResult(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="load"):
@@ -112,6 +146,7 @@ class LoadResult(Struct, omit_defaults=True, frozen=True, tag_field="type", tag=
         return (
             self.verdict == "refused"
             and self.span is not None
+            and self.reason not in _LOADERS_OWN
             and why is not None
             and not (why.kernel or why.instruction)
             and all(word.startswith("libbpf:") for word in why.words)

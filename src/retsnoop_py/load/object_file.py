@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,9 @@ _WEAK, _GLOBAL = 2, 1
 #: Functions of one program; more are a loop in damaged data.
 _MAX_SUBPROGRAMS = 256
 _CONTEXT = 2
+#: How like a name another one is to be, and how long to be looked for inside of others.
+_LIKENESS = 0.8
+_LONG_NAME = 6
 
 
 class Symbol(Value):
@@ -213,6 +217,15 @@ class ObjectFile:
                 found.add(symbol.name)
         return found if self._layout(program) else None
 
+    def instruction_count(self, program: str) -> int:
+        """How many instructions it has with all functions it calls; 0 where that is not known."""
+        sizes = {
+            (self._numbers.get(one.section, ""), one.value): one.size
+            for one in self.symbols
+            if one.kind == _STT_FUNC
+        }
+        return sum(sizes.get((place, at), 0) for _, place, at in self._layout(program)) // _INSN
+
     def has_function(self, program: str, function: str) -> bool:
         """Whether ``program`` calls the global function of this name, itself or by others."""
         return any(
@@ -258,11 +271,13 @@ class ObjectFile:
         kernel = self.kernel
         if kernel is None:
             return []
-        every = (kernel.type(type_id) for type_id in range(1, kernel.end))
-        known = [one.name for one in every if one.kind is Kind.FUNC and one.name[:2] == name[:2]]
-        inside = [one for one in known if name in one]
-        near = get_close_matches(name, known, 3, 0.75) + sorted(inside, key=len)
-        return list(dict.fromkeys(near))[:3]
+        # strings first: of a hundred thousand types few have a name that begins so
+        begins = re.compile(rb"(?<=\0)" + re.escape(name[:2].encode()) + rb"\w*(?=\0)")
+        known = [one.decode() for one in begins.findall(kernel.blobs[0].strings)]
+        inside = [one for one in known if name in one] if len(name) >= _LONG_NAME else []
+        near = get_close_matches(name, known, 6, _LIKENESS) + sorted(inside, key=len)
+        functions = kernel.functions(near)
+        return [one for one in dict.fromkeys(near) if one in functions][:3]
 
     # -- .BTF.ext --
 

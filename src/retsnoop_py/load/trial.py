@@ -26,11 +26,14 @@ from retsnoop_py.load import since
 from retsnoop_py.load.denied import why_denied
 from retsnoop_py.load.diagnose import diagnose
 from retsnoop_py.load.loader_rules import (
+    btf_target,
     errno_in,
     explain_errno,
     explain_line,
     explain_map,
     explain_replacement,
+    explain_size,
+    explain_target,
 )
 from retsnoop_py.load.model import VERSION, Explanation, LoadResult
 from retsnoop_py.load.object_file import ObjectFile
@@ -42,8 +45,10 @@ __all__ = ["TrialRequest", "try_object"]
 
 #: Log levels of bpf(2): statistics only, and with the way through the program.
 _STATS, _FULL = 4, 5
-#: Bytes of a log. Kernels before 6.4 refuse a program whose log is longer than the buffer.
-_SMALL_LOG, _LARGE_LOG = 64 << 10, 16 << 20
+#: Bytes of a log. A kernel refuses a program whose log is longer than the buffer.
+_SHORT_LOG, _SMALL_LOG, _LARGE_LOG = 64 << 10, 1 << 20, 16 << 20
+#: Instructions followed that no log has room for.
+_TOO_MANY_TO_LOG = 150_000
 #: Programs that are loaded together at most: each has a log of its own meanwhile.
 _TOGETHER = 64
 #: Seconds of a refusal after which the program is not followed a second time to write it down:
@@ -51,6 +56,8 @@ _TOGETHER = 64
 _PATIENCE = 3.0
 _MAX_KEPT_LOG = 1 << 20
 _WEAK_BIND = 2
+#: BPF_MAP_TYPE_RINGBUF and _USER_RINGBUF, whose entries are bytes, of whole pages.
+_RINGS, _PAGE = frozenset({27, 31}), 4096
 _STRUCT_OPS = 26
 
 _EXTERN = re.compile(
@@ -60,7 +67,11 @@ _EXTERN = re.compile(
 _TARGET = re.compile(r"type ID of '([^']+)'")
 _PROG = re.compile(r"prog '([^']+)'")
 _MAP = re.compile(r"map '([^']+)': failed to create")
+_PROCESSED = re.compile(r"^processed (\d+) insns", re.MULTILINE)
+#: Characters of a log's end in which that is looked for.
+_ENDING = 4096
 _TABLE = re.compile(r"struct_ops init_kern: struct (\w+) is not found in kernel BTF")
+_KPROBE = re.compile(r"k(?:ret)?probe '([^+']+)")
 _FREPLACE = "freplace/"
 _UNATTACHED = frozenset({errno.EOPNOTSUPP, errno.ESRCH, 524})
 
@@ -98,6 +109,8 @@ class TrialRequest(Value):
     #: Objects with programs that those of others replace functions of (freplace).
     beside: tuple[Path, ...] = ()
     keep_logs: bool = False
+    #: Nothing but these, by kind and name, and what they stand on: what failed is tried once more.
+    only: tuple[tuple[str, str], ...] | None = None
 
 
 def try_object(path: Path, shape: Shape, request: TrialRequest) -> Iterator[LoadResult]:
@@ -233,6 +246,7 @@ class _Attempt(Value):
     error: int
     said: str
     logs: dict[str, str]
+    level: int
     seconds: float
     attached: dict[str, tuple[int, str, tuple[int, int]]]
     maps: tuple[str, ...]
@@ -265,6 +279,9 @@ class _Trial:
         self._release = since.parse_release(base.release)
         self._refused_maps: dict[str, Explanation] = {}
         self._refused_externs: dict[str, Explanation] = {}
+        self._sections: dict[str, str] = {}
+        #: Those of no size, of which programs get one with a single entry.
+        self._unsized: set[str] = set()
         #: Maps that have been created once, which need not be tried again.
         self._made_maps: set[str] = set()
 
@@ -277,6 +294,7 @@ class _Trial:
             with BpfObject(self._copy.path) as opened:
                 programs = [(one.name, one.section) for one in opened.programs()]
                 maps = [one.name for one in opened.maps() if not one.is_internal]
+                self._sections = dict(programs)
         except BpfError as error:
             yield self._result(
                 "object",
@@ -286,10 +304,21 @@ class _Trial:
             )
             return
         yield from self._ground(maps)
-        wanted = self._request.programs
-        chosen = [row for row in programs if not wanted or row[0] in wanted]
         if not self._broken:
-            yield from self._programs(chosen)
+            yield from self._programs([row for row in programs if self._is_wanted(row[0])])
+
+    def _is_wanted(self, program: str) -> bool:
+        only, wanted = self._request.only, self._request.programs
+        if only is not None:
+            return ("program", program) in only or ("attach", program) in only
+        return not wanted or program in wanted
+
+    def _attached(self, loaded: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those of ``loaded`` that are to be attached as well."""
+        only = self._request.only
+        if only is not None:
+            return [row for row in loaded if ("attach", row[0]) in only]
+        return list(loaded) if self._request.attach else []
 
     # -- what programs stand on: BTF, externs, maps --
 
@@ -297,7 +326,7 @@ class _Trial:
         """Take away what is refused until the rest can be made."""
         self._broken = False
         told_btf = False
-        for _ in range(len(maps) + len(self._target.strong_externs()) + 2):
+        for _ in range(2 * len(maps) + len(self._target.strong_externs()) + 2):
             attempt = self._load(())
             if "BTF loading error" in attempt.said and not told_btf:
                 told_btf = True
@@ -306,6 +335,8 @@ class _Trial:
                 yield self._result("btf", "refused", errno=errno_in(line), why=why)
             if not attempt.error:
                 break
+            if self._without_stand_in(attempt):
+                continue
             found = self._take_away(attempt)
             if found is None:
                 self._broken = True
@@ -321,6 +352,12 @@ class _Trial:
         for name in maps:
             if name not in self._refused_maps and (not wanted or name in wanted):
                 yield self._result("map", "ok", name)
+
+    def _without_stand_in(self, attempt: _Attempt) -> bool:
+        """Do without one that is refused with one entry, too."""
+        refused = {name for name in _MAP.findall(attempt.said) if name in self._unsized}
+        self._unsized -= refused
+        return bool(refused)
 
     def _take_away(self, attempt: _Attempt) -> LoadResult | None:
         for line in attempt.said.splitlines():
@@ -352,8 +389,17 @@ class _Trial:
         else:
             kind, flags, entries = facts
             why = explain_map(name, _name(error), kind, flags, entries, self._release, line)
+            if why.id == "map-size" and not entries:
+                self._unsized.add(name)
+                why = self._noted(why)
         self._refused_maps[name] = why
         return self._result("map", "refused", name, errno=_name(error), why=why, span=attempt.span)
+
+    @staticmethod
+    def _noted(why: Explanation) -> Explanation:
+        from msgspec.structs import replace
+
+        return replace(why, notes=("Programs that use it were tried with one entry in it.",))
 
     # -- programs --
 
@@ -365,7 +411,8 @@ class _Trial:
             rest = list(chosen[start : start + _TOGETHER])
             loaded: list[tuple[str, str]] = []
             while rest:
-                attempt = self._load([name for name, _ in rest])
+                # with logs whole: mostly they are short, and each load takes long by itself
+                attempt = self._load([name for name, _ in rest], _FULL)
                 at = len(rest) if not attempt.error else self._failed_at(rest, attempt)
                 if at < 0:
                     for row in rest:
@@ -374,10 +421,12 @@ class _Trial:
                 for row in rest[:at]:
                     yield from self._loaded(row, attempt, loaded)
                 if at < len(rest):
+                    if attempt.error == errno.ENOSPC:
+                        attempt = self._load([rest[at][0]])
                     yield from self._alone(rest[at], attempt, loaded)
                 rest = rest[at + 1 :]
-            if self._request.attach and loaded:
-                yield from self._attach(loaded)
+            if rows := self._attached(loaded):
+                yield from self._attach(rows)
 
     def _has_target(self, section: str) -> bool:
         function = section.removeprefix(_FREPLACE)
@@ -414,9 +463,10 @@ class _Trial:
             why = self._placed(tables[0], name)
             yield self._result("program", "blocked", name, section=section, why=why)
             return
-        log = _program_log(attempt.logs.get(name, ""))
+        told = _PROCESSED.findall(attempt.logs.get(name, "")[-_ENDING:])
+        count = int(told[-1]) if told else None
         loaded.append(row)
-        yield self._result("program", "ok", name, section=section, instructions=log.processed)
+        yield self._result("program", "ok", name, section=section, instructions=count)
 
     def _alone(
         self, row: tuple[str, str], attempt: _Attempt, loaded: list[tuple[str, str]]
@@ -428,11 +478,12 @@ class _Trial:
             return
         short = attempt.logs.get(name, "")
         full = attempt
-        if attempt.seconds < _PATIENCE:
-            again = self._load([name], _FULL)
+        log = _program_log(short)
+        if self._is_worth_a_log(log, attempt):
+            again = self._load([name], _FULL, _LARGE_LOG)
             if again.error and again.error != errno.ENOSPC:
                 full = again
-        log = _program_log(full.logs.get(name, "") or short)
+                log = _program_log(full.logs.get(name, "") or short)
         why, verdict = self._program_reason(name, log, attempt)
         yield self._result(
             "program",
@@ -447,6 +498,13 @@ class _Trial:
             source=self._target.function_place(name),
             log=full.logs.get(name, "")[-_MAX_KEPT_LOG:] if self._request.keep_logs else "",
         )
+
+    def _is_worth_a_log(self, log: ProgramLog, attempt: _Attempt) -> bool:
+        """Whether the way to the refusal is to be written down, in one more load."""
+        if attempt.level == _FULL or not log.said:
+            return False
+        is_long = log.processed is not None and log.processed > _TOO_MANY_TO_LOG
+        return not is_long and attempt.seconds < _PATIENCE
 
     def _program_reason(
         self, name: str, log: ProgramLog, attempt: _Attempt
@@ -490,23 +548,39 @@ class _Trial:
         for line in said.splitlines():
             why = explain_line(line)
             if why is not None and why.id not in ("btf-refused", "rights"):
-                return self._placed(self._with_near_names(why), name)
+                return self._placed(self._with_facts(why, name), name)
         if error == errno.EPERM:
             return why_denied(self._release)
-        found = self._type_reason(name, error)
+        found = self._size_reason(name, error) or self._type_reason(name, error)
         lines = [line for line in said.splitlines() if "failed to load" not in line]
         why = found or explain_errno(_name(error), label, lines[-1] if lines else "")
         return self._placed(why, name)
 
-    def _with_near_names(self, why: Explanation) -> Explanation:
-        """For a function that this kernel does not have: those that sound like it."""
+    def _with_facts(self, why: Explanation, name: str) -> Explanation:
+        """With what this kernel has instead of what it does not have, or why it says no."""
         from msgspec.structs import replace
 
-        found = _TARGET.search(why.words[0]) if why.id == "attach-target-missing" else None
-        near = self._target.functions_like(found[1]) if found else []
-        if not near:
-            return why
-        return replace(why, reason=f"{why.reason} It has {' and '.join(near)}.")
+        words = why.words[0] if why.words else ""
+        more = ""
+        if why.id == "attach-target-missing" and (found := _TARGET.search(words)):
+            section = self._sections.get(name, "")
+            why = explain_target(found[1], section, words)
+            prefix = btf_target(section)[1]
+            names = self._target.functions_like(prefix + found[1])
+            near = [one.removeprefix(prefix) for one in names]
+            more = f"It has {' and '.join(near)}." if near else ""
+        elif why.id == "kprobe-target" and (found := _KPROBE.search(words)):
+            from retsnoop_py.load.kprobe_target import why_no_kprobe
+
+            more = why_no_kprobe(found[1])
+        return replace(why, reason=f"{why.reason} {more}") if more else why
+
+    def _size_reason(self, name: str, error: int) -> Explanation | None:
+        """A program of more instructions than the kernel looks at: E2BIG before the verifier."""
+        count = self._target.instruction_count(name) if name else 0
+        if error != errno.E2BIG or not count:
+            return None
+        return explain_size(name, count)
 
     def _type_reason(self, name: str, error: int) -> Explanation | None:
         """A type of program or attachment that this kernel is too old for."""
@@ -547,11 +621,19 @@ class _Trial:
     # -- one load --
 
     def _load(
-        self, wanted: Sequence[str], level: int = _STATS, *, attach: bool = False
+        self,
+        wanted: Sequence[str],
+        level: int = _STATS,
+        size: int = 0,
+        *,
+        attach: bool = False,
     ) -> _Attempt:
-        """Load the object with ``wanted`` of its programs, and without what was refused."""
+        """Load the object with ``wanted`` of its programs, and without what was refused.
+
+        ``size``: bytes for each log.
+        """
         logs: dict[str, VerifierLog] = {}
-        size = _LARGE_LOG if level == _FULL else _SMALL_LOG
+        size = size or (_SMALL_LOG if level == _FULL else _SHORT_LOG)
         attached: dict[str, tuple[int, str, tuple[int, int]]] = {}
         take_log()
         begin = time.monotonic_ns()
@@ -580,7 +662,7 @@ class _Trial:
         span = (begin, time.monotonic_ns())
         seconds = (span[1] - span[0]) / 1e9
         texts = {name: log.text for name, log in logs.items()}
-        return _Attempt(error, said, texts, seconds, attached, tuple(maps), unloaded, span)
+        return _Attempt(error, said, texts, level, seconds, attached, tuple(maps), unloaded, span)
 
     def _replace(self, program: Program) -> None:
         function = program.section.removeprefix(_FREPLACE)
@@ -596,6 +678,10 @@ class _Trial:
         for one in maps:
             one.unpin()  # nothing is to stay behind, and what is pinned is somebody's
             if one.is_internal:
+                continue
+            if one.name in self._unsized:
+                one.set_max_entries(_PAGE if one.kind in _RINGS else 1)
+                one.set_autocreate(needed is None or one.name in needed)
                 continue
             known = one.name in self._refused_maps or (not wanted and one.name in self._made_maps)
             unused = needed is not None and one.name not in needed and one.kind != _STRUCT_OPS

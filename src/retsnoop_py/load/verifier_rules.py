@@ -430,6 +430,7 @@ RULES: tuple[Rule, ...] = (
         r"|(?P<name>\w+)\(\) is not (?:modifiable|sleepable)|Cannot (?:replace|extend|recursively).*"
         r"|\S+ has \d+ args while \S+ has \d+ args|Return type \S+ of \S+ doesn't match type.*"
         r"|bpf_lsm_\w+ .*not|Tracing programs must provide btf_id.*|LSM programs must .*"
+        r"|The function \w+ (?:arg\d+|return) type \S+ is unsupported.*"
         r"|[Kk]ernel doesn't have required BTF.*|The address of function (?P<address>\w+) cannot .*",
         "The program cannot be attached to what it names: {words}.",
         "Name a function that is in the kernel's BTF and can be traced: retsnoop-py functions NAME"

@@ -687,7 +687,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="PATH",
         place="kernel_image",
         read=partial(file_path, "-k"),
-        commands=("trace", "replay", "functions", "doctor", "why"),
+        commands=("trace", "replay", "functions", "doctor", "why", "load"),
     ),
     Option(
         ("--source",),

@@ -58,8 +58,7 @@ def explanation_lines(why: Explanation, palette: Palette, width: int = 0) -> Ite
     if why.chain:
         yield ""
         yield "In the kernel:"
-        for line in why.chain:
-            yield _line(f"  {line}")
+        yield from _chain(why)
     if why.evidence:
         yield ""
         yield "Causal path:"
@@ -75,6 +74,18 @@ def explanation_lines(why: Explanation, palette: Palette, width: int = 0) -> Ite
         yield ""
         yield "Log:"
         yield from (_line(f"  {line}", palette.source) for line in why.words)
+
+
+def _chain(why: Explanation) -> Iterator[str]:
+    for line in why.chain[:-1]:
+        yield _line(f"    {line}")
+    yield _line(f"  ! {why.chain[-1]}")
+    for number, condition in enumerate(why.conditions):
+        if number:
+            yield _line(f"    {condition.function}")
+        yield from (_line(f"        {line}") for line in condition.lines)
+    for text in why.said:
+        yield _line(f"  the kernel said: {text}")
 
 
 def _paragraph(heading: str, text: str, width: int) -> Iterator[str]:

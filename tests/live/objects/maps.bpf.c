@@ -67,3 +67,12 @@ int uses_refused(void *ctx)
 
 	return bpf_map_lookup_elem(&type_unknown, &key) != 0; // blocked: unresolved-map
 }
+
+/* Tried with one entry in the map that has none. */
+SEC("raw_tp/sys_enter")
+int uses_empty(void *ctx)
+{
+	__u32 key = 1;
+
+	return bpf_map_lookup_elem(&empty, &key) != 0;
+}
