@@ -59,13 +59,14 @@ class Explanation:
         """Of the call that made the error: as long as a function gives what another one gave."""
         calls = [one.call for one in self._chain() if one.call is not None]
         followed = [self._origins.get(call.seq) for call in calls]
+        names = {_plain(call.function.name) for call in calls}
         found: to.Origin | None = None
         for number, origin in enumerate(followed):
             if origin is None:
                 continue
             found = origin
             following = calls[number + 1] if number + 1 < len(calls) else None
-            if following is None or not _gives(following, origin):
+            if following is None or not _gives(following, origin, names):
                 break
         return found
 
@@ -161,17 +162,18 @@ def _tested_name(origin: to.Origin) -> str | None:
     return _plain(called[0]) if len(names) == len(called) == 1 else None
 
 
-def _gives(inner: to.Call, origin: to.Origin) -> bool:
+def _gives(inner: to.Call, origin: to.Origin, traced: set[str]) -> bool:
     """Whether what a call returned is what ``inner``, which it called, gave.
 
-    Where its way does not tell, that both returned the same error has to do.
+    Where its way does not tell, or leads to a function that is not ``traced`` and called ``inner``
+    in turn, that both returned the same error has to do.
     """
-    if origin.made == "unknown":
+    callee = _plain(origin.callee) if origin.callee else None
+    if origin.made == "unknown" or (origin.made == "callee" and callee and callee not in traced):
         return inner.result is not None and inner.result.error == origin.result.error
     if origin.made != "callee":
         return False
-    name = inner.function.name.partition(".")[0]
-    return origin.callee is None or origin.callee.partition(".")[0] == name
+    return callee is None or callee == _plain(inner.function.name)
 
 
 def _up_to(

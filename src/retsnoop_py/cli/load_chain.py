@@ -163,7 +163,14 @@ def _row(one: FailingChainCall) -> str:
 
 
 def _conditions(call: ExplainedCall) -> tuple[Condition, ...]:
-    return tuple([_condition(one) for one in (call.origin, *call.tested) if one is not None])
+    told = [one for one in (call.origin, *call.tested) if one is not None]
+    return tuple(
+        [
+            _condition(one)
+            for one in told
+            if one.decided is not None or not one.function.name.startswith(_OUTER)
+        ]
+    )
 
 
 def _condition(origin: Origin) -> Condition:

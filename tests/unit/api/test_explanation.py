@@ -58,6 +58,14 @@ def test_where_a_way_does_not_tell_the_same_error_below_does() -> None:
     assert made.function.name == "inner"
 
 
+def test_a_call_below_a_function_that_nobody_may_trace_gave_it() -> None:
+    outer = origin("sys_bpf", 1, "callee", callee="do_sys_bpf")
+    check = origin("check", 2, "constant", "attr->size")
+    made = explanation(outer, check, chain=("sys_bpf", "check")).origin()
+    assert made is not None
+    assert made.function.name == "check"
+
+
 def test_a_function_that_gave_it_and_was_not_followed_is_asked_for() -> None:
     found = explanation(origin("outer", 1, "callee", callee="inner"), chain=("outer",))
     assert found.asks_of(["outer"]) == "inner"
