@@ -9,6 +9,7 @@ programs are loaded alone where they do not load together; so one failure hides 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 import time
@@ -132,7 +133,9 @@ def try_object(path: Path, shape: Shape, request: TrialRequest) -> Iterator[Load
         yield from _Trial(copy, target, shape, request, base, replaced).results()
 
 
+@functools.cache
 def _kernel_btf() -> Btf | None:
+    """That of the running kernel, which is taken apart once for all objects."""
     try:
         return Btf(Path("/sys/kernel/btf/vmlinux").read_bytes())
     except (OSError, DataError):
