@@ -17,6 +17,11 @@ from retsnoop_py.load.read_log import segments
 
 #: Messages as kernels print them: the id of the reason, and what the explanation has to name.
 MESSAGES = [
+    (
+        "The function security_path_chown arg1 type STRUCT is unsupported.",
+        "attach-target",
+        "security_path_chown",
+    ),
     ("invalid access to packet, off=12 size=1, R1(id=0,off=12,r=0)", "packet-bounds", "offset 12"),
     ("R1 offset is outside of the packet", "packet-bounds", "data_end"),
     ("R0 invalid mem access 'map_value_or_null'", "pointer-or-null", "NULL"),
@@ -115,6 +120,32 @@ END = "processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0\n"
 
 #: Lines of loaders where there is no verifier's log.
 LOADERS = [
+    (
+        "libbpf: map '.rodata.str1.1': failed to create: Invalid argument(-22)",
+        "global-data",
+        "EINVAL",
+    ),
+    (
+        "libbpf: prog 'x': invalid format of section definition 'uretprobe/readline'",
+        "attach-section",
+        "",
+    ),
+    (
+        "bpf: Argument list too long. Program  too large (113 insns), at most 4096 insns",
+        "too-large",
+        "E2BIG",
+    ),
+    (
+        "error on KProbe::attach_kprobe: IO(Os { code: 2, message: No such file or directory })",
+        "kprobe-target",
+        "ENOENT",
+    ),
+    ("Prog section 'egress' rejected: Permission denied (13)!", "refused", "EACCES"),
+    (
+        "libbpf: failed to find kernel BTF type ID of 'br_forward': -3",
+        "attach-target-missing",
+        "ESRCH",
+    ),
     ("libbpf: map 'events': failed to create: Invalid argument(-22)", "invalid", "EINVAL"),
     ("libbpf: map 'h': failed to create: Operation not permitted(-1)", "rights", "EPERM"),
     (

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What programs are attached to, where it is not there or takes nobody; programs too long to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.load.kprobe_target import why_no_kprobe
+from retsnoop_py.load.loader_rules import btf_target, explain_size, explain_target
+
+SYMBOLS = """ffffffff81000000 T _stext
+ffffffff81000100 T vfs_read
+ffffffff81000200 t closed
+ffffffff81000300 t unhooked
+ffffffff81000400 t twice
+ffffffff81000500 t twice
+ffffffff81000600 t gone.isra.0
+ffffffff81000700 t gone.cold
+ffffffff81000800 T _etext
+"""
+SAID = "libbpf: prog 'x': failed to find kernel BTF type ID of 'no_such': -3"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A kernel's files."""
+    for path, text in (
+        ("proc/kallsyms", SYMBOLS),
+        ("proc/modules", ""),
+        ("sys/kernel/debug/kprobes/blacklist", "0xffffffff81000200-0xffffffff81000300\tclosed\n"),
+        ("sys/kernel/tracing/available_filter_functions", "vfs_read\nclosed\ntwice\ntwice\n"),
+    ):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("closed", "closed to kprobes"),
+        ("unhooked", "ftrace has no hook"),
+        ("twice", "2 functions are called twice"),
+        ("gone", "This kernel has gone.isra.0 and gone.cold,"),
+        ("never", "nothing that is called never"),
+    ],
+)
+def test_why_a_function_takes_no_kprobe(function: str, said: str, root: Path) -> None:
+    assert said in why_no_kprobe(function, root)
+
+
+def test_of_a_function_that_takes_one_and_of_a_kernel_that_shows_nothing_there_is_no_word(
+    root: Path, tmp_path: Path
+) -> None:
+    assert why_no_kprobe("vfs_read", root) == ""
+    assert why_no_kprobe("vfs_read", tmp_path / "nothing") == ""
+
+
+@pytest.mark.parametrize(
+    ("section", "what", "prefix"),
+    [
+        ("tp_btf/no_such", "the tracepoint no_such", "btf_trace_"),
+        ("lsm.s/no_such", "the hook of security modules no_such", "bpf_lsm_"),
+        ("iter/no_such", "the iterator no_such", "bpf_iter_"),
+        ("fentry/no_such", "attached to no_such, and this kernel's BTF has no such function", ""),
+    ],
+)
+def test_what_a_program_is_attached_to_by_btf_is_called_what_it_is(
+    section: str, what: str, prefix: str
+) -> None:
+    why = explain_target("no_such", section, SAID)
+    assert (why.id, btf_target(section)[1]) == ("attach-target-missing", prefix)
+    assert what in why.reason
+
+
+def test_a_program_that_is_too_long_to_be_read_is_measured() -> None:
+    assert "1,000,003 instructions" in explain_size("x", 1_000_003).reason
+    assert "takes 4,096 of who lacks CAP_BPF" in explain_size("x", 5000).reason
