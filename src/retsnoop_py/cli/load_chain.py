@@ -29,7 +29,7 @@ __all__ = ["PARTS", "TOLD", "with_chains"]
 PARTS, TOLD = "parts", "told"
 #: What attaches kprobes stands beside bpf(2), since some kernels let nobody trace
 #: perf_event_open(2).
-_ENTRY = ("*_sys_bpf", "*_sys_perf_event_open", "register_kprobe", "register_kretprobe")
+_ENTRY = ("*_sys_bpf", "register_kprobe", "register_kretprobe")
 #: What makes, checks and attaches maps and programs; few enough to be hooked one by one.
 _INSIDE = (
     *("map_create", "*_map_alloc_check", "*_map_alloc", "*_map_check_btf", "trie_alloc"),
@@ -42,8 +42,7 @@ _INSIDE = (
     *("bpf_probe_register", "bpf_prog_attach_check_attach_type", "bpf_xdp_link_attach"),
     *("bpf_trampoline_link_prog", "__bpf_trampoline_link_prog", "register_fentry"),
     *("btf_new_fd", "bpf_get_btf_vmlinux", "tracepoint_probe_register*"),
-    *("perf_event_alloc", "perf_init_event", "perf_try_init_event", "perf_*probe_event_init"),
-    *("perf_*probe_init", "check_kprobe_address_safe", "arm_kprobe"),
+    *("check_kprobe_address_safe", "arm_kprobe"),
 )
 #: Runs after the first, and seconds of all of them.
 _RERUNS = 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What programs are attached to, where it is not there or takes nobody; programs too long to read."""
+"""What programs are attached to where that is not there or takes nobody; programs too long."""
 
 from __future__ import annotations
 
