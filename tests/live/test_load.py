@@ -203,13 +203,10 @@ def test_where_the_kernel_writes_nothing_its_own_functions_are_told(
     assert said["map", "array_key"]["chain"][-1].startswith("array_map_alloc_check  [EINVAL]")
     assert said["map", "trie_without_flag"]["chain"][-1].endswith("  [EINVAL]")
     assert "[ENOENT]" in said["attach", "raw_tracepoint_missing"]["chain"][-1]
-    (key,) = said["map", "array_key"]["conditions"]
-    assert list(key["values"].values()) == [8]
+    key = said["map", "array_key"]["conditions"][0]
     assert key["function"] == "array_map_alloc_check"
-    many = said["program", "instructions_uncounted"]
-    assert "1,000,003 instructions" in many["reason"]
-    for condition in many.get("conditions", ()):  # not where bpf_prog_load() cannot be traced
-        assert 1_000_003 in condition["values"].values()
+    assert 8 in key["values"].values()
+    assert "1,000,003 instructions" in said["program", "instructions_uncounted"]["reason"]
     assert "closed to kprobes" in said["attach", "kprobe_closed"]["reason"]
     assert "nothing that is called" in said["attach", "kprobe_target_missing"]["reason"]
     # where the verifier has told why, there is no need of that
