@@ -143,7 +143,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "attach-section",
         f"{_OBJECT}: Section without a target",
-        r"prog '(?P<prog>[^']+)': invalid format of section definition '(?P<section>[^']+)'",
+        r"prog '(?P<prog>[^']+)': invalid format of section definition '(?P<section>[^']+)'"
+        r"|prog '(?P<prog2>[^']+)': section '(?P<section2>[^']+)' missing '",
         "libbpf attaches a program of section '{section}' by nothing but itself only if it names"
         " all of its target.",
         "Name it in full - uprobe/BINARY:FUNCTION, usdt/BINARY:PROVIDER:NAME - or attach it by a call"

@@ -126,6 +126,11 @@ LOADERS = [
         "EINVAL",
     ),
     (
+        "libbpf: prog 'x': section 'uprobe/readline' missing ':function[+offset]' specification",
+        "attach-section",
+        "",
+    ),
+    (
         "libbpf: prog 'x': invalid format of section definition 'uretprobe/readline'",
         "attach-section",
         "",
