@@ -31,6 +31,10 @@ _EXT_RELO = struct.Struct("=II")
 _EXT_MAGIC = 0xEB9F
 _INSN = 8
 _CALL, _PSEUDO_CALL = 0x85, 1
+#: Classes of jumps, and the operations among them that are none.
+_JUMP_64, _JUMP_32 = 5, 6
+_JUMPS = (_JUMP_64, _JUMP_32)
+_NO_JUMPS = (0x80, 0x90)
 _STT_FUNC, _STT_SECTION = 2, 3
 _WEAK, _GLOBAL = 2, 1
 #: Functions of one program; more are a loop in damaged data.
@@ -225,6 +229,26 @@ class ObjectFile:
             if one.kind == _STT_FUNC
         }
         return sum(sizes.get((place, at), 0) for _, place, at in self._layout(program)) // _INSN
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - an object file lives as long as the run
+    def has_loop(self, program: str) -> bool:
+        """Whether it, or a function that it calls, jumps back."""
+        sizes = {
+            (self._numbers.get(one.section, ""), one.value): one.size
+            for one in self.symbols
+            if one.kind == _STT_FUNC
+        }
+        for _, section, start in self._layout(program):
+            code = self._code.get(section, b"")
+            for at in range(start, min(start + sizes.get((section, start), 0), len(code)), _INSN):
+                kind, operation = code[at] & 7, code[at] & 0xF0
+                if kind not in _JUMPS or operation in _NO_JUMPS:
+                    continue
+                by_number = kind == _JUMP_32 and operation == 0
+                where = slice(at + 4, at + 8) if by_number else slice(at + 2, at + 4)
+                if int.from_bytes(code[where], "little", signed=True) < 0:
+                    return True
+        return False
 
     def has_function(self, program: str, function: str) -> bool:
         """Whether ``program`` calls the global function of this name, itself or by others."""

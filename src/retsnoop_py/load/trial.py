@@ -48,6 +48,8 @@ __all__ = ["TrialRequest", "try_object"]
 _STATS, _FULL = 4, 5
 #: Bytes of a log. A kernel refuses a program whose log is longer than the buffer.
 _SHORT_LOG, _SMALL_LOG, _LARGE_LOG = 64 << 10, 1 << 20, 16 << 20
+#: Instructions of a program that is short.
+_SHORT_PROGRAM = 4096
 #: Instructions followed that no log has room for.
 _TOO_MANY_TO_LOG = 150_000
 #: Programs that are loaded together at most: each has a log of its own meanwhile.
@@ -249,7 +251,7 @@ class _Attempt(Value):
     error: int
     said: str
     logs: dict[str, str]
-    level: int
+    levels: dict[str, int]
     seconds: float
     attached: dict[str, tuple[int, str, tuple[int, int]]]
     maps: tuple[str, ...]
@@ -414,8 +416,7 @@ class _Trial:
             rest = list(chosen[start : start + _TOGETHER])
             loaded: list[tuple[str, str]] = []
             while rest:
-                # with logs whole: mostly they are short, and each load takes long by itself
-                attempt = self._load([name for name, _ in rest], _FULL)
+                attempt = self._load([name for name, _ in rest], None)
                 at = len(rest) if not attempt.error else self._failed_at(rest, attempt)
                 if at < 0:
                     for row in rest:
@@ -482,7 +483,7 @@ class _Trial:
         short = attempt.logs.get(name, "")
         full = attempt
         log = _program_log(short)
-        if self._is_worth_a_log(log, attempt):
+        if self._is_worth_a_log(name, log, attempt):
             again = self._load([name], _FULL, _LARGE_LOG)
             if again.error and again.error != errno.ENOSPC:
                 full = again
@@ -502,9 +503,18 @@ class _Trial:
             log=full.logs.get(name, "")[-_MAX_KEPT_LOG:] if self._request.keep_logs else "",
         )
 
-    def _is_worth_a_log(self, log: ProgramLog, attempt: _Attempt) -> bool:
+    def _level(self, name: str) -> int:
+        """The whole log at once for programs that must be short to follow, as most are.
+
+        Each load takes long by itself; what is followed for long takes longest to be written down.
+        """
+        target = self._target
+        is_short = 0 < target.instruction_count(name) <= _SHORT_PROGRAM
+        return _FULL if is_short and not target.has_loop(name) else _STATS
+
+    def _is_worth_a_log(self, name: str, log: ProgramLog, attempt: _Attempt) -> bool:
         """Whether the way to the refusal is to be written down, in one more load."""
-        if attempt.level == _FULL or not log.said:
+        if attempt.levels.get(name) == _FULL or not log.said:
             return False
         is_long = log.processed is not None and log.processed > _TOO_MANY_TO_LOG
         return not is_long and attempt.seconds < _PATIENCE
@@ -626,17 +636,17 @@ class _Trial:
     def _load(
         self,
         wanted: Sequence[str],
-        level: int = _STATS,
+        level: int | None = _STATS,
         size: int = 0,
         *,
         attach: bool = False,
     ) -> _Attempt:
         """Load the object with ``wanted`` of its programs, and without what was refused.
 
-        ``size``: bytes for each log.
+        ``level`` is that of the logs, None for each program's own; ``size``: bytes for each.
         """
         logs: dict[str, VerifierLog] = {}
-        size = size or (_SMALL_LOG if level == _FULL else _SHORT_LOG)
+        levels = {name: self._level(name) if level is None else level for name in wanted}
         attached: dict[str, tuple[int, str, tuple[int, int]]] = {}
         take_log()
         begin = time.monotonic_ns()
@@ -652,7 +662,9 @@ class _Trial:
                     is_wanted = program.name in wanted
                     program.set_autoload(is_wanted)
                     if is_wanted:
-                        logs[program.name] = program.keep_log(size, level)
+                        own = levels[program.name]
+                        room = size or (_SMALL_LOG if own == _FULL else _SHORT_LOG)
+                        logs[program.name] = program.keep_log(room, own)
                         self._replace(program)
                         chosen.append(program)
                 opened.load()
@@ -665,7 +677,7 @@ class _Trial:
         span = (begin, time.monotonic_ns())
         seconds = (span[1] - span[0]) / 1e9
         texts = {name: log.text for name, log in logs.items()}
-        return _Attempt(error, said, texts, level, seconds, attached, tuple(maps), unloaded, span)
+        return _Attempt(error, said, texts, levels, seconds, attached, tuple(maps), unloaded, span)
 
     def _replace(self, program: Program) -> None:
         function = program.section.removeprefix(_FREPLACE)

@@ -68,6 +68,14 @@ def test_externs_and_maps_belong_to_the_programs_that_use_them(folder: Path) -> 
     assert flow.maps_of("unreachable") == set()
 
 
+def test_what_is_long_to_follow_is_told_by_its_code(folder: Path) -> None:
+    target = ObjectFile(folder / "flow.bpf.o")
+    assert target.has_loop("loop_bounded")
+    assert not target.has_loop("register_after_call")
+    assert target.instruction_count("register_after_call") > 1
+    assert target.instruction_count("no_such_program") == 0
+
+
 def test_a_shape_is_checked_against_the_objects(folder: Path) -> None:
     targets = [ObjectFile(folder / name) for name in ("shape.bpf.o", "flow.bpf.o")]
     parse_shapes(["is_modern=1", "rounds=7"])[0].check(targets)
