@@ -114,7 +114,7 @@ def objects(objects_of: dict[str, list[Path]], machine: Machine) -> list[Path]:
 def results(machine: Machine, objects: list[Path]) -> list[dict[str, Any]]:
     """One run over all objects."""
     words = [TOOL, "load", "--attach", "--format", "json", *map(str, objects)]
-    done = machine.run(words, timeout=300)
+    done = machine.run(words, timeout=450)
     assert done.status == 2, done.err
     told = [json.loads(line) for line in done.out.splitlines()]
     return list({(*part_of(one), one.get("shape", "")): one for one in told}.values())
