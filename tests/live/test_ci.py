@@ -137,7 +137,7 @@ def test_the_rule_for_make(parked: str, project: Path) -> None:
 
 
 def test_the_script_for_anything_else(parked: str, project: Path) -> None:
-    load, trace = block("", "OBJECTS=").splitlines()
+    load, trace = block("sh", "OBJECTS=").splitlines()
     run("make objects", project, parked)
     words = load.replace(".ci/action", str(ROOT / ".ci/action")).replace(
         "load.xml", "load.xml --expect known.txt"
