@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path as Image
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from retsnoop_py.api.failing import syscall_name
 from retsnoop_py.errors import RetsnoopError
@@ -18,6 +18,7 @@ from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.functions import FuncFlags, Function
 from retsnoop_py.path.deduce import Argument
 from retsnoop_py.render import json_types as to
+from retsnoop_py.render.args.node import pointer
 from retsnoop_py.session.paths import Path
 from retsnoop_py.session.report import PathView
 from retsnoop_py.settings import SymbolizeMode
@@ -25,6 +26,7 @@ from retsnoop_py.symbolize.kernel import KernelSymbolizer
 from retsnoop_py.symbolize.sources import KernelImages
 
 if TYPE_CHECKING:
+    from retsnoop_py.api.sessions import Argument as Given
     from retsnoop_py.api.sessions import Session
     from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.kernel.kallsyms import Symbol
@@ -89,23 +91,25 @@ def _function(facts: KernelFacts, session: Session, symbol: Symbol) -> Function:
 
 
 def _given(session: Session) -> Iterator[Argument | None]:
-    """The arguments of a system call in their order; None for one that is no number."""
+    """The arguments of a system call in their order; None for one whose number is not known."""
     for one in session.calls[0].arguments or ():
         if not one.name:
             return
-        value = _number(one.value)
-        is_long = one.type.endswith("*") or "long" in one.type or one.type in _LONG_TYPES
-        yield None if value is None else Argument(value, _LONG if is_long else _INT)
+        yield register_of(one)
 
 
-def _number(value: Any) -> int | None:
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, str):
-        try:
-            return int(value, 0)
-        except ValueError:
-            return None
-    return None
+def register_of(given: Given) -> Argument | None:
+    """The number in the register of an argument; None if it was not kept.
+
+    Of a pointer that was followed, what it points to was kept, and not where that is: ``&0`` and
+    ``"0"`` are no null pointers.
+    """
+    if given.type.endswith("*"):
+        if given.value is None and given.text == pointer(0):
+            return Argument(0, _LONG)
+        is_bare = isinstance(given.value, str) and given.text == given.value
+        return Argument(int(given.value, 16), _LONG) if is_bare else None
+    if not isinstance(given.value, int):
+        return None
+    is_long = "long" in given.type or given.type in _LONG_TYPES
+    return Argument(given.value, _LONG if is_long else _INT)

@@ -19,8 +19,9 @@ _DIED = "sessions_died"
 _BARE = "bare_stacks"
 _SKIPPED = "calls_skipped"
 _RUNNING, _MISSING = "sessions_running", "sessions_missing_calls"
+_FORKS = "forks_unseen"
 #: Told otherwise, or no loss.
-_OTHERS = (_DIED, _BARE, _SKIPPED, _RUNNING, _MISSING)
+_OTHERS = (_DIED, _BARE, _SKIPPED, _RUNNING, _MISSING, _FORKS)
 #: Functions that are named among those that still run.
 _MOST_NAMED = 5
 
@@ -87,6 +88,12 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
     if stats.get(_DIED):
         # No loss: nothing more of these calls exists.
         lines.append(f"NOTE: {counted(stats[_DIED], 'thread')} exited inside a traced call.")
+    if stats.get(_FORKS):
+        # Of any process: whether something is missing is not known.
+        lines.append(
+            f"NOTE: {counted(stats[_FORKS], 'fork')} not looked at, another being looked at on that"
+            " CPU: a child of the command's may be missing. -p or -n trace without."
+        )
     if stats.get(_SKIPPED):
         lines.append(
             f"NOTE: {counted(stats[_SKIPPED], 'call')} of tracing itself or of interrupts, made"
@@ -164,10 +171,6 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
         "tree_overflow": (
             "UNTRACED PROCESSES",
             "too many children at a time: trace with -p or -n instead of a command",
-        ),
-        "forks_unseen": (
-            "UNSEEN FORKS",
-            "two at a time on one CPU: a child may be missing, trace with -p or -n",
         ),
         "parts_dropped": (
             "DROPPED PARTS",

@@ -9,7 +9,7 @@ from retsnoop_py.session.losses import loss_summary
 from retsnoop_py.settings import BpfSettings
 
 BPF = BpfSettings(ringbuf_size=8 << 20, sessions_size=4096)
-READER = ("lost_kernel", "lost_memory", "forks_unseen")
+READER = ("lost_kernel", "lost_memory")
 
 
 def test_nothing_is_told_when_nothing_is_missing() -> None:
