@@ -2,8 +2,9 @@
 """Find out which line of the Linux kernel returned that error.
 
 :func:`trace` follows calls in the running kernel, :func:`replay` shows a recording again,
-:func:`diff` says what fails in one of two recordings only,
-:func:`select` says what would be traced, :func:`doctor` what this machine can do,
+:func:`why` says why a command failed, :func:`diff` what fails in one of two recordings only,
+:func:`load_objects` says on which kernels BPF objects load, :func:`explain` why not, by a log,
+:func:`select` what would be traced, :func:`doctor` what this machine can do.
 :class:`Machine` boots another kernel, :mod:`retsnoop_py.render` writes sessions as text and JSON.
 docs/api.md has examples. Nothing of it is imported before it is used.
 """
@@ -15,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from retsnoop_py import render
     from retsnoop_py.api.comparing import diff
+    from retsnoop_py.api.loading import explain, load_objects
     from retsnoop_py.api.runs import Replayed, Run, replay, trace
     from retsnoop_py.api.selecting import doctor, select
     from retsnoop_py.api.sessions import (
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     )
     from retsnoop_py.kernel.functions import Function
     from retsnoop_py.listing import Listing
+    from retsnoop_py.load.model import Explained, LoadResult
     from retsnoop_py.render.difference import Difference
     from retsnoop_py.vm.machine import Machine
 
@@ -62,11 +65,13 @@ __all__ = [
     "DataError",
     "Difference",
     "Event",
+    "Explained",
     "Frame",
     "Function",
     "InputError",
     "Interrupted",
     "Listing",
+    "LoadResult",
     "Lost",
     "Machine",
     "OutputError",
@@ -83,6 +88,8 @@ __all__ = [
     "__version__",
     "diff",
     "doctor",
+    "explain",
+    "load_objects",
     "render",
     "replay",
     "select",
@@ -93,6 +100,7 @@ __all__ = [
 #: Where each name is, in modules of this package; those of errors are all others.
 _PLACES = {
     "api.comparing": ("diff",),
+    "api.loading": ("explain", "load_objects"),
     "api.runs": ("Replayed", "Run", "replay", "trace"),
     "api.selecting": ("doctor", "select"),
     "api.why": ("why",),
@@ -102,6 +110,7 @@ _PLACES = {
     ),
     "kernel.functions": ("Function",),
     "listing": ("Listing",),
+    "load.model": ("Explained", "LoadResult"),
     "render.difference": ("Difference",),
     "vm.machine": ("Machine",),
 }

@@ -21,6 +21,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.examples import examples
 from tests.live.conftest import selected
 from tests.live.support import TOOL, series
 
@@ -257,6 +258,13 @@ def test_shapes_rights_and_bad_input(machine: Machine, objects: list[Path]) -> N
     wrong = machine.run([TOOL, "load", str(broken), sys.executable])
     assert wrong.status == 2, wrong.err
     assert "Not a BPF object" in wrong.out
+    (example,) = examples("load")
+    there = f"import os; os.chdir({str(machine.share)!r})\n"
+    (machine.share / "prog.bpf.o").write_bytes(shape.read_bytes())
+    from_python = machine.run([sys.executable, "-W", "error", "-c", there + example])
+    assert from_python.status == 0, from_python.err
+    assert "old program by_switch ok" in from_python.out
+    assert "new program by_switch refused EINVAL core-" in from_python.out
 
 
 @pytest.fixture

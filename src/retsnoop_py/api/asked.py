@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Self, TypedDict
 
-from retsnoop_py.errors import UsageError
 from retsnoop_py.value import Value
 
 __all__ = ["RERUNS", "Asked", "WhyOptions"]
@@ -57,7 +56,9 @@ class Asked(Value):
         """What keywords ask. Raises UsageError for one there is not."""
         unknown = options.keys() - WhyOptions.__optional_keys__
         if unknown:
-            raise UsageError(f"{min(unknown)}: no such option", "docs/api.md lists the keywords")
+            from retsnoop_py.api.keywords import no_such_keyword
+
+            raise no_such_keyword(min(unknown), WhyOptions.__optional_keys__)
         pids = options.get("pid", ())
         kernel, source = options.get("kernel"), options.get("source")
         return cls(

@@ -14,8 +14,18 @@ from typing import Any, TypedDict
 
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import OPTIONS, Option, Takes, Words
+from retsnoop_py.text import did_you_mean, near_names
 
-__all__ = ["Config", "DiffOptions", "ReplayOptions", "SelectOptions", "TraceOptions", "words"]
+__all__ = [
+    "Config",
+    "DiffOptions",
+    "LoadOptions",
+    "ReplayOptions",
+    "SelectOptions",
+    "TraceOptions",
+    "no_such_keyword",
+    "words",
+]
 
 Texts = str | Iterable[str]
 Numbers = int | Iterable[int]
@@ -127,6 +137,34 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
     verbose: int
 
 
+class LoadOptions(TypedDict, total=False):
+    """Where BPF objects are loaded, and how.
+
+    * ``on``: names of ``vm list``, bzImage files, ``"host"``, each but that in a guest; without it
+      the kernel that runs here, which takes root
+    * ``programs``, ``maps``: only these
+    * ``variables``: values of read-only variables (``const volatile``), ``{"slots": 16}``, or
+      shapes of such, ``{"small": {"slots": 16}, "large": {"slots": 4096}}``, each to be loaded
+    * ``attach``: attach each program, too, and detach it
+    * ``jobs``: guests at a time, one for each core by default; ``timeout``: seconds for each
+    * ``trace``: where the kernel refuses without a word, load once more and find the condition
+      (True)
+    * ``logs``: the verifier's whole log in each result
+    * ``kernel``: a vmlinux with DWARF of the kernel that runs here
+    """
+
+    on: Texts
+    programs: Texts
+    maps: Texts
+    variables: Mapping[str, int | Mapping[str, int]]
+    attach: bool
+    jobs: int
+    timeout: float
+    trace: bool
+    logs: bool
+    kernel: str | PathLike[str]
+
+
 def words(options: Mapping[str, Any], known: frozenset[str]) -> Words:
     """The same as it would be typed; ``known`` are the keywords there are.
 
@@ -136,7 +174,7 @@ def words(options: Mapping[str, Any], known: frozenset[str]) -> Words:
     said: dict[str, Any] = {}
     for keyword, value in options.items():
         if keyword not in known:
-            raise UsageError(f"{keyword}: no such option", "docs/api.md lists the keywords")
+            raise no_such_keyword(keyword, known)
         if value is None or keyword == "command":
             continue
         option = rows[keyword]
@@ -151,6 +189,12 @@ def words(options: Mapping[str, Any], known: frozenset[str]) -> Words:
             f"command={command!r}: one text", "give the program and its arguments as a list"
         )
     return Words(said, tuple(map(_text, command)))
+
+
+def no_such_keyword(keyword: str, known: Iterable[str]) -> UsageError:
+    """The error for a keyword that is none of ``known``."""
+    hints = (did_you_mean(near_names(keyword, known, 2)), "docs/api.md lists the keywords")
+    return UsageError(f"{keyword}: no such option", "; ".join(filter(None, hints)))
 
 
 def _rows() -> dict[str, Option]:

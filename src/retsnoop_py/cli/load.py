@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retsnoop_py.cli.declare import Argument, Command
-from retsnoop_py.errors import InputError, OutputError, UsageError
+from retsnoop_py.errors import OutputError, UsageError
 from retsnoop_py.options import values
 from retsnoop_py.options.table import (
     EXTRA,
@@ -26,9 +27,9 @@ from retsnoop_py.options.table import (
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
+    from retsnoop_py.api.loading import Loading
     from retsnoop_py.load.model import LoadResult
     from retsnoop_py.load.outcome import Expectation, Reason
-    from retsnoop_py.load.shape import Shape
 
 _TEXT = """
 Say on which kernels BPF objects load, and why not on the others.
@@ -58,7 +59,6 @@ _USAGE = """Usage: retsnoop-py load OBJECT... [--on KERNEL,...] [--attach] [--pr
 #: Exit statuses beside those of errors.
 REFUSED = 2
 UNEXPECTED = 3
-_HERE = HOST
 _GROWTH = 10.0
 
 
@@ -208,55 +208,50 @@ _REST = tuple([one for one in _ROWS.values() if one not in _RUNNING and one.name
 class LoadRequest(Value):
     """What to load where, and what to make of it."""
 
-    objects: tuple[Path, ...]
-    kernels: tuple[str, ...]
-    programs: tuple[str, ...]
-    maps: tuple[str, ...]
-    settings: tuple[str, ...]
-    attach: bool
+    loading: Loading
     json: bool
-    jobs: int
-    timeout: float
     expect: Path | None
     baseline: Path | None
     growth: float
     junit: Path | None
     github: bool
     logs: Path | None
-    keep_logs: bool
-    traces: bool
-    image: Path | None
     again: Path | None
     verbose: int
 
 
 def request(words: Words, objects: list[str]) -> LoadRequest:
     """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
-    on, form, logs = words.texts("on"), words.text("format"), words.text("logs")
+    from retsnoop_py.api.loading import Loading, object_path
+
+    form, logs = words.text("format"), words.text("logs")
     if not objects:
         raise UsageError("no object to load", "retsnoop-py load OBJECT.bpf.o [--on KERNEL,...]")
     if form not in (None, "text", "json"):
         raise UsageError(f"unknown --format '{form}'", "text or json")
-    kernels = values.kernels(on)
-    return LoadRequest(
-        tuple(_object_path(word) for word in objects),
-        _sharded(kernels or (_HERE,), words.text("shard")),
+    kernels = values.kernels(words.texts("on"))
+    loading = Loading(
+        tuple(object_path(word) for word in objects),
+        _sharded(kernels or (HOST,), words.text("shard")),
         tuple(words.texts("prog")),
         tuple(words.texts("map")),
         tuple(words.texts("set")),
         words.has("attach"),
-        form == "json",
         values.jobs(words.text("jobs")),
         values.timeout(words.text("timeout")),
+        words.has("keep-logs") or logs is not None,
+        not words.has("no-trace"),
+        _path(words, "kernel"),
+    )
+    return LoadRequest(
+        loading,
+        form == "json",
         _path(words, "expect"),
         _path(words, "baseline"),
         values.positive("--growth", words.text("growth"), _GROWTH),
         _path(words, "junit"),
         words.has("github"),
         Path(logs) if logs else None,
-        words.has("keep-logs") or logs is not None,
-        not words.has("no-trace"),
-        _path(words, "kernel"),
         _path(words, "again"),
         words.count("verbose"),
     )
@@ -265,16 +260,6 @@ def request(words: Words, objects: list[str]) -> LoadRequest:
 def _path(words: Words, name: str) -> Path | None:
     text = words.text(name)
     return Path(text) if text else None
-
-
-def _object_path(word: str) -> Path:
-    path = Path(word).absolute()
-    try:
-        with path.open("rb"):
-            return path
-    except OSError as err:
-        hint = "it must be a compiled BPF object that this user may read"
-        raise InputError(f"{word}: {err.strerror}", hint) from err
 
 
 def _sharded(kernels: tuple[str, ...], shard: str | None) -> tuple[str, ...]:
@@ -288,130 +273,31 @@ def _sharded(kernels: tuple[str, ...], shard: str | None) -> tuple[str, ...]:
 
 def run(asked: LoadRequest) -> int:
     """Load everything, tell of it, and give the exit status."""
-    if asked.again is not None:
-        return _again(asked, asked.again)
-    from retsnoop_py.load.outcome import read_expectations, reasons
-    from retsnoop_py.load.shape import parse_shapes
+    from retsnoop_py.api.loading import in_order, load_again
 
-    shapes = parse_shapes(asked.settings)
+    if asked.again is not None:
+        load_again(asked.loading, asked.again)
+        return 0
+    from retsnoop_py.load.outcome import read_expectations, reasons
+
     wanted = read_expectations(asked.expect) if asked.expect else None  # before all the work
-    _check(asked, shapes)
-    found: dict[tuple[str, ...], LoadResult] = {}
-    for result in _results(asked, shapes):
-        found[result.part] = result
-        if asked.json:
-            _print_json(result, keep_log=asked.logs is None)
-    results = list(found.values())
-    order = {kernel: number for number, kernel in enumerate(asked.kernels)}
-    results.sort(key=lambda one: order.get(one.kernel, len(order)))
+    results = in_order(_told(asked), asked.loading.kernels)
     why = reasons(results)
     _tell(asked, results, why)
     _write_files(asked, results)
     return _status(asked, results, wanted)
 
 
-def _check(asked: LoadRequest, shapes: Sequence[Shape]) -> None:
-    """Find on this side what would fail in every guest."""
-    from retsnoop_py.errors import DataError
-    from retsnoop_py.load.object_file import ObjectFile
-
-    targets = []
-    for path in asked.objects:
-        try:
-            targets.append(ObjectFile(path))
-        except DataError:
-            continue  # which is a result
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}") from None
-    for shape in shapes:
-        shape.check(targets)
-
-
-def _results(asked: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
-    guests = [name for name in asked.kernels if name != _HERE]
-    if _HERE in asked.kernels:
-        yield from _here(asked, shapes)
-    if guests:
-        yield from _there(asked, guests)
-
-
-def _here(asked: LoadRequest, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
-    from retsnoop_py.capture.rights import raise_memlock
-    from retsnoop_py.load.trial import TrialRequest, try_object
-
-    raise_memlock()
-    trial = TrialRequest(
-        _HERE, asked.programs, asked.maps, asked.attach, asked.objects, asked.keep_logs
-    )
-    wordless = []
-    for path in asked.objects:
-        for shape in shapes:
-            for result in try_object(path, shape, trial):
-                yield result
-                wordless += [result] if result.is_wordless else []
-    if wordless and asked.traces:
-        from retsnoop_py.cli.load_chain import with_chains
-
-        yield from with_chains(wordless, _argv(asked, asked.objects), asked.image)
-
-
-def _again(asked: LoadRequest, folder: Path) -> int:
-    """Try the parts in ``folder`` once more, while we are traced, and write down when that was."""
-    import msgspec
-
-    from retsnoop_py.capture.rights import raise_memlock
-    from retsnoop_py.cli.load_chain import PARTS, TOLD
-    from retsnoop_py.load.model import LoadResult
-    from retsnoop_py.load.shape import parse_shapes
-    from retsnoop_py.load.trial import TrialRequest, try_object
-
-    raise_memlock()
-    decode = msgspec.json.Decoder(LoadResult).decode
-    parts = list(map(decode, (folder / PARTS).read_bytes().splitlines()))
-    with (folder / TOLD).open("ab", buffering=0) as told:
-        for shape in parse_shapes(asked.settings):
-            for path in asked.objects:
-                only = [
-                    (one.kind, one.name)
-                    for one in parts
-                    if (one.object, one.shape) == (str(path), shape.name)
-                ]
-                if not only:
-                    continue
-                trial = TrialRequest(_HERE, beside=asked.objects, only=tuple(only))
-                for result in try_object(path, shape, trial):
-                    told.write(msgspec.json.encode(result) + b"\n")
-    return 0
-
-
-def _there(asked: LoadRequest, guests: Sequence[str]) -> Iterator[LoadResult]:
-    from contextlib import ExitStack, closing
-
+def _told(asked: LoadRequest) -> Iterator[LoadResult]:
+    """The results, each of them printed as it comes with ``--format json``."""
+    from retsnoop_py.api.loading import load_results
     from retsnoop_py.cli.guest_signals import ended_by_signals
-    from retsnoop_py.load.guests import load_in_guests
-    from retsnoop_py.terminal import Bar
-    from retsnoop_py.vm.machine import prepare
 
-    with ended_by_signals(), Bar("loading on", "kernels", sys.stderr) as bar, ExitStack() as stack:
-        kernels = prepare(guests)
-        bar.update(0, len(kernels))
-        begun = load_in_guests(kernels, _argv(asked, asked.objects), asked.jobs, asked.timeout)
-        found = stack.enter_context(closing(begun))
-        for done, (_, results) in enumerate(found, 1):
-            yield from results
-            bar.update(done, len(kernels))
-
-
-def _argv(asked: LoadRequest, objects: Sequence[Path]) -> list[str]:
-    """The words of the same asked of another process, of ``objects``."""
-    words = [str(path) for path in objects]
-    words += [word for name in asked.programs for word in ("--prog", name)]
-    words += [word for name in asked.maps for word in ("--map", name)]
-    words += [word for each in asked.settings for word in ("--set", each)]
-    words += ["--attach"] if asked.attach else []
-    words += ["--keep-logs"] if asked.keep_logs else []
-    words += [] if asked.traces else ["--no-trace"]
-    return words
+    with nullcontext() if asked.loading.kernels == (HOST,) else ended_by_signals():
+        for result in load_results(asked.loading):
+            if asked.json:
+                _print_json(result, keep_log=asked.logs is None)
+            yield result
 
 
 def _print_json(result: LoadResult, *, keep_log: bool) -> None:
@@ -432,10 +318,10 @@ def _tell(asked: LoadRequest, results: Sequence[LoadResult], why: Sequence[Reaso
     from retsnoop_py.render.palette import Palette
     from retsnoop_py.terminal import terminal_width
 
-    rows = matrix_rows(results, asked.kernels, why)
+    rows = matrix_rows(results, asked.loading.kernels, why)
     if not asked.json:
         palette, width = Palette.of(sys.stdout), terminal_width(sys.stdout)
-        for line in matrix_lines(rows, asked.kernels, palette):
+        for line in matrix_lines(rows, asked.loading.kernels, palette):
             print(line)
         for reason in why:
             print()
@@ -446,7 +332,7 @@ def _tell(asked: LoadRequest, results: Sequence[LoadResult], why: Sequence[Reaso
             print(line, file=out)
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
         if summary:
-            _append(Path(summary), github_summary(rows, asked.kernels, why))
+            _append(Path(summary), github_summary(rows, asked.loading.kernels, why))
 
 
 def _append(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.examples import PAGE, examples
 
 import retsnoop_py as rs
-from retsnoop_py.api.keywords import ReplayOptions, TraceOptions
+from retsnoop_py.api.keywords import LoadOptions, ReplayOptions, TraceOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -33,14 +33,15 @@ def test_an_example_runs(code: str, tmp_path: Path) -> None:
 
 
 def test_the_examples_are_those_that_the_tests_run() -> None:
-    counts = [len(examples(where)) for where in ("", "live", "vm")]
+    counts = [len(examples(where)) for where in ("", "live", "load", "vm")]
     assert sum(counts) == PAGE.read_text().count("```python")
     assert all(counts)
 
 
 def test_every_keyword_is_listed() -> None:
     listed = PAGE.read_text().partition("## Options")[2]
-    for keyword in TraceOptions.__optional_keys__ | ReplayOptions.__optional_keys__:
+    keywords = (each.__optional_keys__ for each in (TraceOptions, ReplayOptions, LoadOptions))
+    for keyword in frozenset().union(*keywords):
         assert f"`{keyword}`" in listed
 
 

@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""BPF objects loaded, here and on other kernels, and logs of loads explained.
+
+Where the kernel refuses without a word, the same is done once more, traced, as ``why`` does it: the
+parts that were refused so are tried again by a process of their own. The first time shows which
+functions failed, further times follow the innermost ones block by block, to the condition.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Self, Unpack
+
+import msgspec
+
+from retsnoop_py.api.keywords import LoadOptions, Texts, no_such_keyword
+from retsnoop_py.capture.rights import raise_memlock
+from retsnoop_py.errors import DataError, InputError, RetsnoopError, UsageError
+from retsnoop_py.listener import current
+from retsnoop_py.load.model import Condition, Explained, LoadResult
+from retsnoop_py.load.object_file import ObjectFile
+from retsnoop_py.load.shape import Shape, parse_shapes
+from retsnoop_py.options import values
+from retsnoop_py.options.table import HOST
+from retsnoop_py.package import program
+from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from retsnoop_py.api.sessions import Session
+    from retsnoop_py.render.json_types import Origin
+    from retsnoop_py.render.why_types import ExplainedCall, FailingChainCall
+
+__all__ = ["Loading", "explain", "load_again", "load_objects", "load_results", "object_path"]
+
+#: What another process is to try again, and what became of it each time, in lines of JSON.
+_PARTS, _TOLD = "parts", "told"
+#: What attaches kprobes stands beside bpf(2), since some kernels let nobody trace
+#: perf_event_open(2).
+_ENTRY = ("*_sys_bpf", "register_kprobe", "register_kretprobe")
+#: What makes, checks and attaches maps and programs; few enough to be hooked one by one.
+_INSIDE = (
+    *("map_create", "*_map_alloc_check", "*_map_alloc", "*_map_check_btf", "trie_alloc"),
+    *("array_map_alloc*", "htab_map_alloc*", "*bpf_map_area_*alloc*", "bpf_map_alloc_*"),
+    *("bpf_map_charge_init", "bpf_map_init_from_attr", "map_check_btf", "bpf_check_uarg_tail_zero"),
+    *("bpf_prog_load", "bpf_prog_load_check_attach", "bpf_prog_alloc", "bpf_prog_charge_memlock"),
+    *("bpf_check", "check_attach_btf_id", "bpf_check_attach_target", "find_prog_type"),
+    *("bpf_tracing_prog_attach", "bpf_raw_tracepoint_open", "bpf_raw_tp_link_attach"),
+    *("link_create", "bpf_perf_link_attach", "bpf_*_link_attach", "bpf_*_link_create"),
+    *("bpf_probe_register", "bpf_prog_attach_check_attach_type", "bpf_xdp_link_attach"),
+    *("bpf_trampoline_link_prog", "__bpf_trampoline_link_prog", "register_fentry"),
+    *("btf_new_fd", "bpf_get_btf_vmlinux", "tracepoint_probe_register*"),
+    *("check_kprobe_address_safe", "arm_kprobe"),
+)
+#: Runs after the first, and seconds of all of them.
+_RERUNS = 2
+_PATIENCE_S = 180
+#: Entry functions that say nothing of their own.
+_OUTER = ("__x64_sys_", "__do_sys_", "__se_sys_", "__sys_", "__arm64_sys_")
+#: Times of CLOCK_MONOTONIC, in ns, between which a part was tried.
+_Span = tuple[int, int]
+
+
+class Loading(Value):
+    """What to load where: the options of ``retsnoop-py load`` that say so.
+
+    ``variables`` are words as ``--set`` takes them, ``image`` is a vmlinux with DWARF of the kernel
+    that runs here; ``jobs`` guests at a time, ``timeout`` seconds for each.
+    """
+
+    objects: tuple[Path, ...]
+    kernels: tuple[str, ...] = (HOST,)
+    programs: tuple[str, ...] = ()
+    maps: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    attach: bool = False
+    jobs: int = 1
+    timeout: float = values.timeout(None)
+    keep_logs: bool = False
+    traces: bool = True
+    image: Path | None = None
+
+    @classmethod
+    def of(cls, objects: Sequence[str | PathLike[str]], options: LoadOptions) -> Self:
+        """What keywords ask. Raises UsageError and InputError."""
+        known = LoadOptions.__optional_keys__
+        if unknown := options.keys() - known:
+            raise no_such_keyword(min(unknown), known)
+        if not objects:
+            raise UsageError("no object to load", "give the paths of compiled BPF objects")
+        jobs, timeout = options.get("jobs"), options.get("timeout")
+        kernel = options.get("kernel")
+        return cls(
+            tuple(object_path(fspath(one)) for one in objects),
+            values.kernels(_texts(options.get("on", ()))) or (HOST,),
+            tuple(_texts(options.get("programs", ()))),
+            tuple(_texts(options.get("maps", ()))),
+            tuple(_variable_words(options.get("variables", {}))),
+            options.get("attach", False),
+            values.jobs(None if jobs is None else str(jobs)),
+            values.timeout(None if timeout is None else str(timeout)),
+            options.get("logs", False),
+            options.get("trace", True),
+            None if kernel is None else Path(fspath(kernel)),
+        )
+
+    @property
+    def here(self) -> bool:
+        """Whether the kernel that runs here is among them."""
+        return HOST in self.kernels
+
+    def argv(self) -> list[str]:
+        """The words of the same asked of another process."""
+        words = [str(path) for path in self.objects]
+        words += [word for name in self.programs for word in ("--prog", name)]
+        words += [word for name in self.maps for word in ("--map", name)]
+        words += [word for each in self.variables for word in ("--set", each)]
+        words += ["--attach"] if self.attach else []
+        words += ["--keep-logs"] if self.keep_logs else []
+        words += [] if self.traces else ["--no-trace"]
+        return words
+
+
+def load_objects(*objects: str | PathLike[str], **options: Unpack[LoadOptions]) -> list[LoadResult]:
+    """On which kernels BPF objects load, and why not on the others: a result for each part.
+
+    The parts of an object are its BTF, maps, externs and programs, each tried by itself; nothing
+    stays behind. Results are in the order of the kernels; one that does not boot or goes down is
+    a result, too. Raises InputError for a file that cannot be read and a variable that no object
+    has, UsageError for no object, UnavailableError for a kernel there is none of.
+    """
+    asked = Loading.of(objects, options)
+    return in_order(load_results(asked), asked.kernels)
+
+
+def _texts(said: Texts) -> list[str]:
+    return [said] if isinstance(said, str) else [str(one) for one in said]
+
+
+def _variable_words(variables: Mapping[str, int | Mapping[str, int]]) -> Iterator[str]:
+    """The same as ``--set`` takes it."""
+    for name, value in variables.items():
+        if isinstance(value, Mapping):
+            yield from (f"{name}:{each}={int(number)}" for each, number in value.items())
+        else:
+            yield f"{name}={int(value)}"
+
+
+def object_path(word: str) -> Path:
+    """The object at ``word``, from the root. Raises InputError if it cannot be read."""
+    path = Path(word).absolute()
+    try:
+        with path.open("rb"):
+            return path
+    except OSError as err:
+        hint = "it must be a compiled BPF object that this user may read"
+        raise InputError(f"{word}: {err.strerror}", hint) from err
+
+
+def in_order(told: Iterable[LoadResult], kernels: Sequence[str]) -> list[LoadResult]:
+    """The last that was told of each part, in the order of ``kernels``."""
+    found = {result.part: result for result in told}
+    order = {kernel: number for number, kernel in enumerate(kernels)}
+    return sorted(found.values(), key=lambda one: order.get(one.kernel, len(order)))
+
+
+def load_results(asked: Loading) -> Iterator[LoadResult]:
+    """What becomes of each part as it is known; a part that comes again says more.
+
+    Raises as :func:`load_objects` does, before anything is loaded.
+    """
+    shapes = parse_shapes(asked.variables)
+    _check(asked, shapes)
+    if asked.here:
+        yield from _here(asked, shapes)
+    guests = [name for name in asked.kernels if name != HOST]
+    if guests:
+        yield from _there(asked, guests)
+
+
+def _check(asked: Loading, shapes: Sequence[Shape]) -> None:
+    """Find on this side what would fail in every guest."""
+    targets = []
+    for path in asked.objects:
+        try:
+            targets.append(ObjectFile(path))
+        except DataError:
+            continue  # which is a result
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from None
+    for shape in shapes:
+        shape.check(targets)
+
+
+def _here(asked: Loading, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
+    from retsnoop_py.load.trial import TrialRequest, try_object
+
+    raise_memlock()
+    trial = TrialRequest(
+        HOST, asked.programs, asked.maps, asked.attach, asked.objects, asked.keep_logs
+    )
+    wordless = []
+    for path in asked.objects:
+        for shape in shapes:
+            for result in try_object(path, shape, trial):
+                yield result
+                wordless += [result] if result.is_wordless else []
+    if wordless and asked.traces:
+        yield from _with_chains(wordless, asked.argv(), asked.image)
+
+
+def _there(asked: Loading, guests: Sequence[str]) -> Iterator[LoadResult]:
+    from retsnoop_py.load.guests import load_in_guests
+    from retsnoop_py.vm.machine import prepare
+
+    with current().progress("loading on", "kernels") as progress:
+        kernels = prepare(guests)
+        progress.update(0, len(kernels))
+        with closing(load_in_guests(kernels, asked.argv(), asked.jobs, asked.timeout)) as found:
+            for done, (_, results) in enumerate(found, 1):
+                yield from results
+                progress.update(done, len(kernels))
+
+
+def load_again(asked: Loading, folder: Path) -> None:
+    """Try the parts in ``folder`` once more, while we are traced, and write down when that was."""
+    from retsnoop_py.load.trial import TrialRequest, try_object
+
+    raise_memlock()
+    decode = msgspec.json.Decoder(LoadResult).decode
+    parts = list(map(decode, (folder / _PARTS).read_bytes().splitlines()))
+    with (folder / _TOLD).open("ab", buffering=0) as told:
+        for shape in parse_shapes(asked.variables):
+            for path in asked.objects:
+                only = [
+                    (one.kind, one.name)
+                    for one in parts
+                    if (one.object, one.shape) == (str(path), shape.name)
+                ]
+                if not only:
+                    continue
+                trial = TrialRequest(HOST, beside=asked.objects, only=tuple(only))
+                for result in try_object(path, shape, trial):
+                    told.write(msgspec.json.encode(result) + b"\n")
+
+
+def explain(
+    log: str | bytes | PathLike[str], target: str | PathLike[str] | None = None
+) -> list[Explained]:
+    """Why BPF programs and maps were refused, by what a loader left: each failure there is.
+
+    ``log`` is its text, or the path (a :class:`~pathlib.Path`) of a file with that; ``target`` the
+    object that it is about, for source lines and CO-RE relocations. Takes neither root nor a
+    kernel; a log that tells of no failure gives none. Raises InputError for a file that cannot be
+    read, DataError for a target that is no object.
+    """
+    from retsnoop_py.load.explain import explain_log
+
+    try:
+        known = None if target is None else ObjectFile(Path(fspath(target)))
+        if isinstance(log, PathLike):
+            with Path(fspath(log)).open("rb") as stream:
+                return list(explain_log(stream, known))
+    except OSError as error:
+        raise InputError(f"cannot read {error.filename}: {error.strerror}") from None
+    data = log.encode(errors="surrogateescape") if isinstance(log, str) else log
+    return list(explain_log(io.BytesIO(data), known))
+
+
+def _with_chains(
+    wordless: Sequence[LoadResult], argv: Sequence[str], image: Path | None = None
+) -> Iterator[LoadResult]:
+    """Those of ``wordless`` of which tracing shows where the kernel refused them, with that.
+
+    ``argv`` are the words of ``retsnoop-py load`` that load the same, ``image`` is the kernel's
+    vmlinux with DWARF. Where the kernel cannot be traced there are none.
+    """
+    with TemporaryDirectory(prefix="retsnoop-load-") as name:
+        folder = Path(name)
+        (folder / _PARTS).write_bytes(b"\n".join(map(msgspec.json.encode, wordless)))
+        command = [*program(), "load", "--again", name, *argv]
+        try:
+            sessions = list(_failures(command, image))
+        except RetsnoopError:
+            return
+        spans = _spans(folder / _TOLD)
+    for result in wordless:
+        found = _chosen(sessions, spans.get(result.part[1:], ()), result.errno)
+        if found is not None and result.explanation is not None:
+            chain, conditions, said = _told(found)
+            if chain:
+                why = msgspec.structs.replace(
+                    result.explanation, chain=chain, conditions=conditions, said=said
+                )
+                yield msgspec.structs.replace(result, explanation=why)
+
+
+def _failures(command: Sequence[str], image: Path | None) -> Iterator[Session]:
+    """The failing calls of all runs. Raises what a live run raises."""
+    from retsnoop_py.api.explanation import word_probes
+    from retsnoop_py.api.keywords import TraceOptions, words
+    from retsnoop_py.api.runs import Run
+    from retsnoop_py.options.settings import trace_settings
+    from retsnoop_py.value import replace
+
+    options: TraceOptions = {
+        "entry": list(_ENTRY),
+        "allow": list(_INSIDE),
+        "command": command,
+        "pinpoint": True,
+        "reruns": _RERUNS,
+        "duration": f"{_PATIENCE_S}s",
+        # the kernel's own words are events of the trace
+        "call_stack": True,
+        "trace": True,
+        "inject": word_probes(Path("/")),
+    }
+    if image is not None:
+        options["kernel"] = image
+    settings = trace_settings(words(options, TraceOptions.__optional_keys__))
+    with Run(replace(settings, quiet_command=True, every_condition=True)) as run:
+        for session in run:
+            if session.report == "final" and session.failed and session.calls:
+                yield session
+
+
+def _spans(path: Path) -> dict[tuple[str, ...], list[_Span]]:
+    """When each part was tried, by all of its names but the kernel's."""
+    found: dict[tuple[str, ...], list[_Span]] = {}
+    decoder = msgspec.json.Decoder(LoadResult)
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            result = decoder.decode(line)
+        except msgspec.DecodeError:
+            continue  # it was ended meanwhile
+        if result.span is not None:
+            found.setdefault(result.part[1:], []).append(result.span)
+    return found
+
+
+def _chosen(sessions: Sequence[Session], spans: Sequence[_Span], errno: str) -> Session | None:
+    """The last session of those times that gave ``errno``; one that was followed, if there is."""
+    inside = [
+        one
+        for one in sessions
+        if one.calls[0].error == errno
+        and any(begin <= one.start_ns and one.end_ns <= end for begin, end in spans)
+    ]
+    followed = [one for one in inside if one.paths]
+    among = followed or inside
+    return among[-1] if among else None
+
+
+def _told(session: Session) -> tuple[tuple[str, ...], tuple[Condition, ...], tuple[str, ...]]:
+    """The calls that failed, the conditions behind them, and what the kernel wrote."""
+    from retsnoop_py.api.explanation import Explanation
+
+    call = Explanation.of(session).call()
+    return _chain(call), _conditions(call), tuple([message.text for message in call.said])
+
+
+def _chain(call: ExplainedCall) -> tuple[str, ...]:
+    failed = [one for one in call.chain if one.result is not None and one.result.error]
+    inner = [one for one in failed if not one.function.name.startswith(_OUTER)]
+    return tuple([_row(one) for one in inner or failed])
+
+
+def _row(one: FailingChainCall) -> str:
+    """Function and error, with the place where it called the next one, where that is known."""
+    place = ""
+    if one.frame is not None and one.frame.source and one.frame.source[0].line:
+        source = one.frame.source[0]
+        place = f"  ({source.file}:{source.line})"
+    error = one.result.error if one.result is not None else ""
+    return f"{one.function.name}  [{error}]{place}"
+
+
+def _conditions(call: ExplainedCall) -> tuple[Condition, ...]:
+    told = [one for one in (call.origin, *call.tested) if one is not None]
+    return tuple(
+        [
+            _condition(one)
+            for one in told
+            if one.decided is not None or not one.function.name.startswith(_OUTER)
+        ]
+    )
+
+
+def _condition(origin: Origin) -> Condition:
+    from retsnoop_py.render.origin import origin_lines, place_text
+    from retsnoop_py.render.palette import Palette
+
+    name, decided = origin.function.name, origin.decided
+    return Condition(
+        name,
+        place_text(origin.returned, name) if origin.returned else "",
+        place_text(decided.place, name) if decided else "",
+        (decided.condition or decided.place.instruction) if decided else "",
+        {one.name: one.value for one in decided.operands} if decided else {},
+        tuple(origin_lines(origin, 0, Palette())),
+    )
