@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""This package as it was installed: its files, and how it is started again.
+"""This package as it was installed: its files, those a user adds, and how it is started again.
 
 In a checkout and in a wheel its files lie in folders. The one-file program (``make standalone``)
 has them in an archive at its end, and is its own Python.
@@ -12,7 +12,7 @@ import sys
 from errno import ENOENT
 from pathlib import Path
 
-__all__ = ["is_one_file", "program", "python", "read"]
+__all__ = ["is_one_file", "program", "python", "read", "user_file"]
 
 
 def is_one_file() -> bool:
@@ -28,6 +28,12 @@ def program() -> list[str]:
 def python() -> list[str]:
     """The words that start a Python which has this package; its options follow."""
     return [sys.executable, "--python"] if is_one_file() else [sys.executable]
+
+
+def user_file(name: str) -> Path:
+    """Where a user keeps a file that adds to one of this package's; it need not exist."""
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "retsnoop-py" / name
 
 
 def read(path: Path) -> bytes:

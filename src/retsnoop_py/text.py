@@ -53,6 +53,8 @@ def counted(number: int, noun: str) -> str:
 
 #: How much less like a word another one may be that is offered as well.
 _ALIKE = 0.1
+#: The length from which half of a word's letters are too few to know it by.
+_SHORT = 3
 
 
 def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
@@ -62,7 +64,8 @@ def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """
     from difflib import SequenceMatcher, get_close_matches
 
-    found = get_close_matches(name, list(known), n=most)
+    # of two letters one may be wrong
+    found = get_close_matches(name, list(known), n=most, cutoff=0.5 if len(name) < _SHORT else 0.6)
     matcher = SequenceMatcher(b=name)
     ratios = []
     for one in found:

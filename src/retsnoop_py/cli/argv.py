@@ -64,11 +64,14 @@ class Foreign(Value):
         return f"-{self.short}/--{self.long}" if self.short else f"--{self.long}"
 
 
+SEE_HELP = "'retsnoop-py --help' lists the options"
+
+
 class Table:
     """The options of one command, by their names.
 
     ``takes_words``: the command has positional words of its own. ``old`` are spellings of earlier
-    retsnoops, which are not abbreviated.
+    retsnoops, which are not abbreviated. ``see_help`` is the hint where none is nearer.
     """
 
     def __init__(
@@ -78,8 +81,10 @@ class Table:
         *,
         old: Iterable[Spec] = (),
         takes_words: bool = False,
+        see_help: str = SEE_HELP,
     ) -> None:
         self.takes_words = takes_words
+        self.see_help = see_help
         self.specs = tuple(specs)
         self.foreign = tuple(foreign)
         self.long: dict[str, Spec | Foreign] = {}
@@ -110,14 +115,14 @@ class Table:
         from retsnoop_py.text import did_you_mean, near_names
 
         near = [f"--{known}" for known in near_names(name, [spec.long for spec in self.specs])]
-        raise UsageError(f"unknown option --{name}", did_you_mean(near) or SEE_HELP)
+        raise UsageError(f"unknown option --{name}", did_you_mean(near) or self.see_help)
 
     def find_short(self, letter: str, word: str) -> Spec:
         """The option ``-letter``, met in ``word``. Raises :class:`UsageError`."""
         if letter in self.short:
             return _have(self.short[letter])
         where = f" in '{word}'" if word != f"-{letter}" else ""
-        raise UsageError(f"unknown option -{letter}{where}", SEE_HELP)
+        raise UsageError(f"unknown option -{letter}{where}", self.see_help)
 
 
 class Word(Value):
@@ -156,7 +161,6 @@ class Normalised:
         return sum(known == name for known, _ in self.options)
 
 
-SEE_HELP = "'retsnoop-py --help' lists the options"
 #: The levels of the old ``-v LEVEL``, glued, as the number of ``-v`` they stand for.
 _LEVELS: Mapping[str, int] = {"0": 0, "1": 1, "2": 2, "3": 3, "v": 2, "vv": 3}
 
@@ -219,7 +223,7 @@ class _Scanner:
             if given is not None and spec.long == "verbose" and given in _LEVELS:
                 self._verbose(_LEVELS[given])
             elif given is not None:
-                raise UsageError(f"--{spec.long} takes no value ('{word}')", SEE_HELP)
+                raise UsageError(f"--{spec.long} takes no value ('{word}')", self._table.see_help)
             else:
                 self._add(spec, None)
         elif given is not None:
@@ -267,7 +271,8 @@ class _Scanner:
         found = "" if word == "--" else f", but '{word}' follows"
         glued = f"a value that starts with '-' is glued: --{spec.long}={word}"
         raise UsageError(
-            f"{spelling} needs a value ({spec.metavar}){found}", glued if found else SEE_HELP
+            f"{spelling} needs a value ({spec.metavar}){found}",
+            glued if found else self._table.see_help,
         )
 
     def _verbose(self, level: int) -> None:

@@ -139,4 +139,4 @@ def command_table(command: Command, *, is_replay: bool = False) -> Table:
         for spec in (*map(spec_of, options_of("trace")), *OLD)
         if spec.long not in names
     ]
-    return Table(own, foreign, old=old, takes_words=True)
+    return Table(own, foreign, old=old, takes_words=True, see_help=hint)

@@ -18,6 +18,7 @@ from typer.main import get_command
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import Option, Takes
+from retsnoop_py.text import did_you_mean, near_names
 
 
 class SynopsisCommand(TyperCommand):
@@ -132,4 +133,9 @@ def call(command: Any, argv: Sequence[str], name: str) -> Any:
         told = getattr(error, "format_message", None)
         if told is None:
             raise
-        raise UsageError(told().rstrip("."), f"'{name} --help' lists the options") from None
+        path = getattr(getattr(error, "ctx", None), "command_path", name)
+        option = getattr(error, "option_name", "")
+        near = near_names(option, getattr(error, "possibilities", None) or ())
+        message = f"unknown option {option}" if near else told().rstrip(".")
+        hint = did_you_mean(near) or f"'{path} --help' lists the options"
+        raise UsageError(message, hint) from None

@@ -19,6 +19,7 @@ __all__ = [
     "files_named",
     "functions",
     "functions_starting",
+    "kernels",
     "object_symbols",
     "source_files_starting",
     "tracepoints_starting",
@@ -117,6 +118,20 @@ def _source_files(root: Path) -> Iterable[str]:
         return ()
 
 
+def kernels() -> list[str]:
+    """Names of the kernels that guests can have, sorted; kept while the files with them are these.
+
+    Raises DataError if the user's file is unreadable or wrong.
+    """
+    return _names("kernels", _catalog(), _kernels).decode().split()
+
+
+def _kernels() -> Iterable[str]:
+    from retsnoop_py.vm.catalog import all_known
+
+    return all_known()
+
+
 def tracepoints_starting(prefix: str, root: Path = Path("/")) -> list[str]:
     """Tracepoints, ``CATEGORY:NAME``, that start with ``prefix``; none without tracefs."""
     try:
@@ -200,6 +215,22 @@ def _boot(root: Path) -> str | None:
     modules = " ".join(sorted(line.partition(" ")[0] for line in lines))
     # with fewer rights other functions are seen
     return f"{boot}-{zlib.crc32(modules.encode()):08x}-{os.geteuid()}"
+
+
+def _catalog() -> str | None:
+    """What the files that name kernels hold; to parse them takes as long as all else."""
+    import zlib
+
+    from retsnoop_py import package
+
+    text = package.read(Path(__file__).parents[1] / "vm/kernels.toml")
+    own = package.user_file("kernels.toml")
+    try:
+        text += own.read_bytes() if own.exists() else b""
+    except OSError:
+        return None
+    # a host's own kernels have no architecture in their names
+    return f"{os.uname().machine}-{zlib.crc32(text):08x}"
 
 
 def _build(root: Path) -> str | None:

@@ -214,11 +214,11 @@ def complete_setting(incomplete: str) -> list[str]:
 def complete_kernels(incomplete: str) -> list[str]:
     """Kernels behind the last comma, for the shell."""
     from retsnoop_py.errors import RetsnoopError
-    from retsnoop_py.vm.catalog import all_known
+    from retsnoop_py.options import live
 
     before, comma, begun = incomplete.rpartition(",")
     try:
-        known = [*all_known(), HOST]
+        known = [*live.kernels(), HOST]
     except RetsnoopError:  # the command itself will tell
         known = [HOST]
     return [before + comma + name for name in known if name.startswith(begun)]

@@ -9,7 +9,6 @@ user adds to it; each entry says why.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,10 +17,10 @@ from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function
 from retsnoop_py.libbpf.facts import glob_match
-from retsnoop_py.package import read
+from retsnoop_py.package import read, user_file
 from retsnoop_py.value import Value, replace
 
-__all__ = ["SHIPPED", "Rule", "apply_rules", "load", "ordinary_results", "parse", "user_file"]
+__all__ = ["SHIPPED", "Rule", "apply_rules", "load", "ordinary_results", "parse"]
 
 SHIPPED = Path(__file__).parent / "no-failure.txt"
 
@@ -112,12 +111,6 @@ def _version(release: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def user_file() -> Path:
-    """Where a user keeps rules: below $XDG_CONFIG_HOME, or ~/.config."""
-    base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "retsnoop-py/no-failure.txt"
-
-
 def load(further: Path | None = None) -> list[Rule]:
     """The rules that are shipped, the user's own if there are any, and those of ``further``.
 
@@ -125,7 +118,7 @@ def load(further: Path | None = None) -> list[Rule]:
     that makes no sense.
     """
     rules = _read(SHIPPED)
-    own = user_file()
+    own = user_file("no-failure.txt")
     if own.is_file():
         rules += _read(own)
     return rules + _read(further) if further is not None else rules

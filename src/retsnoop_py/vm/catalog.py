@@ -7,7 +7,6 @@ They are data: ``kernels.toml`` beside this file, and a file of the user's own o
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from importlib.resources import files
@@ -16,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 
+from retsnoop_py import package
 from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture, host, qualified, split
 
@@ -50,8 +50,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 def user_file() -> Path:
     """``$XDG_CONFIG_HOME/retsnoop-py/kernels.toml`` or that below ``~/.config``; need not exist."""
-    base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "retsnoop-py" / "kernels.toml"
+    return package.user_file("kernels.toml")
 
 
 def read_catalog(text: str, source: str, arch: Architecture) -> dict[str, KnownKernel]:
@@ -131,10 +130,10 @@ def _check(where: str, entry: KnownKernel) -> None:
         re.compile(entry.image.replace("{flavour}", "cloud-amd64"))
     except re.error as error:
         raise DataError(f"{where}: image is no regular expression: {error}", _hint()) from None
-    for package in (*entry.also, entry.debug):
-        plain = package.replace("{release}", "")
+    for name in (*entry.also, entry.debug):
+        plain = name.replace("{release}", "")
         if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", plain):
-            raise DataError(f"{where}: {package!r} is no name of a package", _hint())
+            raise DataError(f"{where}: {name!r} is no name of a package", _hint())
 
 
 def _hint() -> str:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retsnoop_py.cli import declare, doctor
+from retsnoop_py.cli import main as entry
 from retsnoop_py.cli.argv import Kind, Normalised, Table, normalise, refuse_words
 from retsnoop_py.errors import UsageError
 
@@ -217,6 +218,7 @@ COMMANDS = {"ls", "python3"}
         (["-v", "vm", "list"], "vm", "first word: retsnoop-py vm ..."),
         (["fnctions", "tcp_connect"], "fnctions", "did you mean retsnoop-py functions?"),
         (["explian"], "explian", "did you mean retsnoop-py explain?"),
+        (["vn", "list"], "vn", "did you mean retsnoop-py vm?"),
     ],
 )
 def test_the_hint_says_what_to_write_instead(words: list[str], word: str, hint: str) -> None:
@@ -224,6 +226,23 @@ def test_the_hint_says_what_to_write_instead(words: list[str], word: str, hint: 
         refuse_words(normalise(words, TABLE), FILES.__contains__, COMMANDS.__contains__)
     assert caught.value.message == f"unexpected word '{word}'"
     assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        ("functions --colums x", "unknown option --colums", "'retsnoop-py functions --help'"),
+        ("load --on", "--on needs a value (KERNEL,...)", "'retsnoop-py load --help'"),
+        ("vm run --kernl 5.10", "unknown option --kernl", "did you mean --kernel?"),
+        ("vm run --xyzzy", "No such option: --xyzzy", "'retsnoop-py vm run --help'"),
+    ],
+)
+def test_a_wrong_option_of_a_command_leads_to_that_commands_help(
+    words: str, message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(words.split()) == 64
+    told = capsys.readouterr().err
+    assert f"error: {message}\nhint: {hint}" in told
 
 
 def test_options_of_a_command_without_its_dashes_are_recognised() -> None:

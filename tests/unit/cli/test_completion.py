@@ -14,6 +14,7 @@ from retsnoop_py.cli import completion
 from retsnoop_py.cli.completion import Candidate, candidates
 from retsnoop_py.options import live
 from retsnoop_py.options.live import functions_starting
+from retsnoop_py.package import user_file
 from retsnoop_py.selection.globs import preset_names
 
 KALLSYMS = """\
@@ -93,6 +94,23 @@ def test_source_files_are_kept_for_this_build(
     assert texts("-a :") == [":kernel/bpf/core.c", ":kernel/fork.c", ":mm/mmap.c"]
     assert texts("-J kprobe:kernel/f") == ["kprobe:kernel/fork.c:"]
     assert texts("-a :zzz") == []
+
+
+def test_kernels_are_kept_while_the_files_that_name_them_are_these(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert texts("--on 5.10,7.2-f") == ["5.10,7.2-full"]
+    (kept,) = (tmp_path / "cache").rglob("kernels-*")
+    assert texts("--on 9.") == []
+    own = user_file("kernels.toml")
+    own.parent.mkdir()
+    own.write_text('[kernel."9.9"]\nsuites = ["sid"]\nimage = "linux-image-9"\n')
+    assert texts("--on 9.") == ["9.9"]
+    assert not kept.exists()
+    own.write_text("no TOML")
+    assert texts("--on ") == ["host"]
 
 
 def test_tracepoints_are_those_of_tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ the live run said, whatever files the machine has where it is read.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -17,12 +16,12 @@ from typing import NamedTuple
 import msgspec
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.package import read
+from retsnoop_py.package import read, user_file
 
 __all__ = ["USER_FILE", "File", "Located", "Semantics", "UnionRule", "load_semantics", "read_file"]
 
-#: Below ``$XDG_CONFIG_HOME`` or ``~/.config``.
-USER_FILE = "retsnoop-py/arguments.toml"
+#: The user's own.
+USER_FILE = "arguments.toml"
 _SHIPPED = Path(__file__).with_name("semantics.toml")
 _PATH = re.compile(r"\w+(\.\w+)*")
 _MEMBER = re.compile(r"\w+(\.\w+)+")
@@ -167,8 +166,7 @@ def load_semantics() -> Semantics:
     That is below ``$XDG_CONFIG_HOME`` or ``~/.config``. Raises DataError if it cannot be read, or
     says what no such file can.
     """
-    base = os.environ.get("XDG_CONFIG_HOME")
-    user = (Path(base) if base else Path.home() / ".config") / USER_FILE
+    user = user_file(USER_FILE)
     return Semantics([*([read_file(user)] if user.exists() else []), read_file(_SHIPPED)])
 
 

@@ -9,13 +9,14 @@ import pytest
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.arguments.semantics import USER_FILE, Semantics, load_semantics
+from retsnoop_py.package import user_file
 
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's own file, which does not exist yet."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    path = tmp_path / USER_FILE
+    path = user_file(USER_FILE)
     path.parent.mkdir()
     return path
 
