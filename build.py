@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -240,13 +241,14 @@ def build_libbpf(machine: str = "", compiler: Sequence[str] = ("cc",)) -> Libbpf
     source = home / "source"
     source.mkdir(parents=True)
     run(["tar", "-xzf", tarball, "-C", source, "--strip-components=1"])
+    # make(1) takes a path with a space in it for two: seen from source/src there is none
     settings = {
         "BUILD_STATIC_ONLY": "y",
-        "CFLAGS": f"{LIBBPF_CFLAGS} -ffile-prefix-map={source}=libbpf",
-        "OBJDIR": str(home / "objects"),
-        "LIBDIR": str(home / "lib"),
-        "INCLUDEDIR": str(home / "include"),
-        "UAPIDIR": str(home / "include"),
+        "CFLAGS": f"{LIBBPF_CFLAGS} {shlex.quote(f'-ffile-prefix-map={source}=libbpf')}",
+        "OBJDIR": "../../objects",
+        "LIBDIR": "../../lib",
+        "INCLUDEDIR": "../../include",
+        "UAPIDIR": "../../include",
     }
     if machine:
         prefix = compiler[0].removesuffix("gcc")

@@ -7,10 +7,9 @@ import argparse
 import signal
 import sys
 from collections.abc import Iterator
-from datetime import date
 
 from tests.soak.inputs import mutated_inputs
-from tests.soak.kernel import KernelSoak
+from tests.soak.kernel import STEPS, KernelSoak
 from tests.soak.results import DOCS, Outcome, rewritten, table
 
 from retsnoop_py.errors import RetsnoopError
@@ -25,28 +24,36 @@ def parse(words: list[str]) -> argparse.Namespace:
         prog="python -m tests.soak",
         description="Per kernel: 10,000 rounds of attaching, a million sessions of 8 threads, 100 "
         "kills. Without a kernel ('inputs'): 20,000 damaged recordings, objects and globs. "
-        "Half an hour each, under emulation.",
+        "An hour and a half each, under emulation.",
     )
     add = parser.add_argument
     subjects = [INPUTS, *KERNELS]
     add("subjects", nargs="*", metavar="WHAT", help=f"{' '.join(subjects)} (default: all of these)")
     add("--scale", type=float, default=1.0, metavar="X", help="a fraction of the full numbers")
+    add(
+        "--steps",
+        default=",".join(STEPS),
+        metavar="STEP,...",
+        help="only these of a kernel (default: %(default)s); the rounds take an hour",
+    )
     add("--seed", type=int, default=0, metavar="N", help="other damage than the usual one")
     add("--write-docs", action="store_true", help=f"put the table into {DOCS}")
     options = parser.parse_args(words)
     options.subjects = options.subjects or subjects
+    if unknown := set(options.steps.split(",")) - set(STEPS):
+        parser.error(f"no such step: {', '.join(sorted(unknown))}")
     return options
 
 
-def soak(subject: str, options: argparse.Namespace) -> tuple[str, list[Outcome]]:
-    """Do the steps of one subject; a head for them, and what they gave."""
-    today = date.today().isoformat()  # noqa: DTZ011 - the day where it is run
+def soak(subject: str, options: argparse.Namespace) -> Iterator[tuple[str, Outcome]]:
+    """Do the steps of one subject; each with a head for all of them."""
     if subject == INPUTS:
-        steps: Iterator[Outcome] = mutated_inputs(options.scale, options.seed, say)
-        return f"Damaged input, {today}", list(steps)
-    kernel = KernelSoak(subject, options.scale, say)
-    outcomes = list(kernel.run())
-    return f"Linux {subject}: {kernel.release}, {today}", outcomes
+        for outcome in mutated_inputs(options.scale, options.seed, say):
+            yield "Damaged input", outcome
+        return
+    kernel = KernelSoak(subject, options.scale, say, options.steps.split(","))
+    for outcome in kernel.run():
+        yield f"Linux {subject}: {kernel.release}", outcome
 
 
 def say(line: str) -> None:
@@ -61,11 +68,13 @@ def main() -> int:
     wrong = False
     try:
         for subject in options.subjects:
-            head, outcomes = soak(subject, options)
-            print(f"### {head}", *table(outcomes), sep="\n", end="\n\n", flush=True)
+            outcomes = []
+            for head, outcome in soak(subject, options):
+                outcomes.append(outcome)
+                if options.write_docs:
+                    DOCS.write_text(rewritten(DOCS.read_text(), subject, head, [outcome]))
+            print(f"### {subject}", *table(outcomes), sep="\n", end="\n\n", flush=True)
             wrong |= any(each.problems for each in outcomes)
-            if options.write_docs:
-                DOCS.write_text(rewritten(DOCS.read_text(), subject, head, outcomes))
     except KeyboardInterrupt:
         say("stopped; the guest is gone")
         return 130

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 DOCS = Path("docs/reliability.md")
 #: Problems of a step that are told in words.
 _NAMED = 5
+_HEAD = ("| what | how much | came to | seconds | day |", "| --- | --- | --- | --- | --- |")
 
 
 @dataclass(slots=True)
@@ -21,6 +23,8 @@ class Outcome:
     told: str = ""
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
+    #: Where it was run, as in 2026-11-23.
+    day: str = field(default_factory=lambda: date.today().isoformat())  # noqa: DTZ011
 
     def fail(self, why: str) -> None:
         """Something was wrong."""
@@ -41,19 +45,28 @@ class Outcome:
 
 def table(outcomes: Iterable[Outcome]) -> list[str]:
     """A table in Markdown."""
-    rows = ["| what | how much | came to | seconds |", "| --- | --- | --- | --- |"]
-    for each in outcomes:
-        verdict = each.verdict.replace("|", "\\|")
-        rows.append(f"| {each.what} | {each.told} | {verdict} | {each.seconds:.0f} |")
-    return rows
+    return [*_HEAD, *(_row(each) for each in outcomes)]
+
+
+def _row(outcome: Outcome) -> str:
+    verdict = outcome.verdict.replace("|", "\\|")
+    cells = (outcome.what, outcome.told, verdict, f"{outcome.seconds:.0f}", outcome.day)
+    return f"| {' | '.join(cells)} |"
 
 
 def rewritten(text: str, subject: str, head: str, outcomes: Iterable[Outcome]) -> str:
-    """``text`` with the section of ``subject`` replaced. Raises ValueError without its markers."""
+    """``text`` with these rows in the section of ``subject``; what other runs gave stays there.
+
+    Raises ValueError where it has no markers of that section.
+    """
     begin, end = f"<!-- soak {subject} -->\n", f"<!-- end {subject} -->"
     if begin not in text or end not in text:
         raise ValueError(f"{DOCS} has no markers for {subject}: {begin.strip()} and {end}")
     before, rest = text.split(begin, 1)
-    after = rest.split(end, 1)[1]
-    body = "\n".join([f"### {head}", "", *table(outcomes)])
+    section, after = rest.split(end, 1)
+    there = [line for line in section.splitlines() if line.startswith("| ")][len(_HEAD) :]
+    rows = {row.split(" | ", 1)[0]: row for row in there}
+    for each in outcomes:
+        rows[f"| {each.what}"] = _row(each)
+    body = "\n".join([f"### {head}", "", *_HEAD, *rows.values()])
     return f"{before}{begin}{body}\n{end}{after}"
