@@ -228,10 +228,12 @@ class Machine:
         begin = time.monotonic()
         kernel = self._wanted
         if not isinstance(kernel, kernels.Kernel):
+            find_qemu(split(kernel)[0])  # before anything is downloaded
             kernel = kernels.ensure(kernel, self._debug)
             if not self._debug:  # what the guest sees must not depend on the cache
                 kernel = replace(kernel, debug=None)
-        find_qemu(kernel.arch)
+        else:
+            find_qemu(kernel.arch)
         self.release, self.arch = kernel.release, kernel.arch
         if kernel.arch.is_foreign:
             beside = [kernel.modules, kernel.debug, Path.cwd()]

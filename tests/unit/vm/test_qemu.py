@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.vm import kernels
 from retsnoop_py.vm.architecture import ARCHITECTURES
 from retsnoop_py.vm.boot import capabilities_to_drop, plan_modules
 from retsnoop_py.vm.kernels import Kernel
+from retsnoop_py.vm.machine import Machine
 from retsnoop_py.vm.qemu import (
     Guest,
     Share,
@@ -87,6 +89,15 @@ def test_the_package_of_a_missing_emulator_is_named(
         with pytest.raises(UnavailableError, match=f"guests of {arch.name}") as caught:
             find_qemu(arch)
         assert caught.value.hint == f"install the package {package}"
+
+
+def test_what_is_missing_is_told_before_a_kernel_is_downloaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(kernels, "ensure", lambda *_: pytest.fail("it was downloaded"))
+    with pytest.raises(UnavailableError, match="qemu-system-x86_64 is not installed"):
+        Machine("6.12", arch="x86_64").__enter__()
 
 
 @pytest.mark.parametrize(
