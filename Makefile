@@ -11,7 +11,7 @@ C_FILES = $(wildcard release/*.c src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live test-foreign bench soak man site test-pages test-site wheel test-wheel deb test-deb standalone test-standalone release test-release lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone release test-release lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -64,7 +64,10 @@ site: build ## the pages of docs/ as a site: build/site/index.html
 	@$(PYTHON) build.py site
 
 test-pages: build ## what README and docs show of commands, on 5.10 and 6.12
-	@$(BIN)/pytest -q --pages --kernel 5.10 --kernel 6.12 tests/live/test_examples.py
+	@$(BIN)/pytest -q --kernel 5.10 --kernel 6.12 tests/live/test_examples.py
+
+test-tutorial: build ## the tutorial from a bare Debian 12 to its end, as a newcomer has it
+	@$(BIN)/pytest -q tests/release/test_tutorial.py
 
 test-site: site ## the site in Chromium: links, search, a narrow screen, a dark one
 	@$(PYTHON) build.py browser

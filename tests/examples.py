@@ -2,14 +2,16 @@
 """The examples of the pages, so that tests can run them.
 
 A ``console`` block has commands behind ``$`` and what they print. In it a line ``...`` stands for
-any lines, and ``...`` in a line for anything. ``examples.toml`` has what else a command needs: the
-program that stands for the reader's own, another kernel, or why it is not run.
+any lines, and ``...`` in a line for anything. A ``sh`` block has commands alone, whose exit status
+is what is looked at. ``examples.toml`` has what else a command needs: the program that stands for
+the reader's own, another kernel, or why it is not run.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from difflib import ndiff
 from functools import cache
 from pathlib import Path
@@ -19,7 +21,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/api.md"
 PAGES = ("README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")))
 _BLOCK = re.compile(r"^```python ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMANDS = re.compile(r"^```(console|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: What a ``sh`` block says of a command, behind it.
+_REMARK = re.compile(r" +# .*$", re.MULTILINE)
 _DATA = Path(__file__).with_suffix(".toml")
 _DEFAULT = "6.12"
 #: What differs from run to run, and a name for it.
@@ -50,10 +54,10 @@ _FRAME = re.compile(r"(?:Receiving data\.\.\.|Detaching\.\.\.|DONE\.?)?")
 
 
 class Shown(NamedTuple):
-    """A command of a page, and what it prints there, standard error as well."""
+    """A command of a page, and what it prints there, standard error as well; None: not shown."""
 
     command: str
-    output: str
+    output: str | None
     page: str = ""
 
     @property
@@ -87,21 +91,42 @@ def special() -> tuple[dict[str, Any], ...]:
 
 
 def shown(page: str) -> list[Shown]:
-    """The commands in the ``console`` blocks of a page, in their order, without sudo(8)."""
-    found = []
-    for block in _CONSOLE.findall((ROOT / page).read_text()):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            while command.endswith(("|", "\\")):
-                more, _, output = output.partition("\n")
-                command = f"{command.removesuffix(chr(92))} {more.strip()}"
-            found.append(Shown(command.removeprefix("sudo "), output, page))
+    """The commands of a page, in their order, without sudo(8)."""
+    found: list[Shown] = []
+    for kind, block in _COMMANDS.findall((ROOT / page).read_text()):
+        found += _compared(block, page) if kind == "console" else _alone(block, page)
     return found
 
 
-def shown_on(kernel: str) -> list[Shown]:
-    """Those of all pages that are run on ``kernel``."""
-    return [one for page in PAGES for one in shown(page) if one.kernel == kernel]
+def _compared(block: str, page: str) -> Iterator[Shown]:
+    """Those behind ``$``, with what they print."""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        while command.endswith(("|", "\\")):
+            more, _, output = output.partition("\n")
+            command = f"{command.removesuffix(chr(92))} {more.strip()}"
+        yield Shown(command.removeprefix("sudo "), output, page)
+
+
+def _alone(block: str, page: str) -> Iterator[Shown]:
+    """A command a line, without remarks."""
+    for line in _REMARK.sub("", block).replace("\\\n", "").splitlines():
+        yield Shown(line.strip().removeprefix("sudo "), None, page)
+
+
+@cache
+def shown_on(kernel: str) -> tuple[Shown, ...]:
+    """Those of all pages that are run on ``kernel``.
+
+    What one page shows with its output is not run for another that has the command alone.
+    """
+    everywhere = [one for page in PAGES for one in shown(page)]
+    compared = {one.command for one in everywhere if one.output is not None}
+    return tuple(
+        one
+        for one in everywhere
+        if one.kernel == kernel and (one.output is not None or one.command not in compared)
+    )
 
 
 def masked(text: str) -> list[str]:

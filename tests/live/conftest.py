@@ -10,9 +10,9 @@ runs on 6.12, or the first of those chosen. One marked ``only_on("5.10")`` is ab
 and is left out where it is not chosen. One marked ``oldest_and_newest`` asks what does not change
 between the ends (the same programs filter, the same Python lists): it runs on the first
 and the last of this machine's architecture. Where 7.3 is among the chosen, 7.2 runs :data:`CORE`
-only: it has the same mechanisms, and both take twice the time; so does a kernel of another
-architecture (``arm64/7.2``) beside one of this machine's. A kernel chosen alone runs everything,
-or with ``--core`` that.
+only: it has the same mechanisms, and both take twice the time. A kernel of another architecture
+(``arm64/7.2``) beside one of this machine's runs :data:`FOREIGN` and nothing else. A kernel chosen
+alone runs everything, or with ``--core`` that.
 """
 
 from __future__ import annotations
@@ -43,6 +43,23 @@ CORE = (
     "test_vm.py::test_the_kernel_log_is_clean",
     "test_workload.py",
 )
+#: What a kernel of another architecture runs beside those of this machine, and of a test with many
+#: cases which one: what its machine code, calling convention or user land could spoil.
+FOREIGN = {
+    "test_arguments.py::test_arguments_are_what_the_workload_gave": "fsession.multi",
+    "test_calls.py::test_every_call_is_in_its_tree_with_the_time_that_the_stack_tells": "",
+    "test_cleanup.py::test_kill_9_leaves_nothing": "best",
+    "test_doctor.py::test_a_run_uses_the_mechanism_doctor_names": "",
+    "test_injected.py::test_probes_show_what_they_find": "",
+    "test_load.py::test_memory_that_may_be_locked_is_told_where_it_counts": "",
+    "test_replay.py::test_replay_prints_what_the_live_run_printed": "plain",
+    "test_rungs.py::test_failures_are_caught_and_nothing_is_left": "auto",
+    "test_user_stack.py::test_the_callers_are_shown_under_the_kernel_stack": "",
+    "test_vm.py::test_program_and_current_folder_are_there_on_each_architecture": "",
+    "test_vm.py::test_the_kernel_log_is_clean": "",
+    "test_why.py::test_a_failing_bpf_call_is_led_to_its_condition": "",
+    "test_workload.py::test_each_failing_bpf_call_is_reported_once_and_in_order": "",
+}
 _GUEST = pytest.StashKey[tuple[str, Machine]]()
 #: Properties of a report, which travel from a worker to who counts.
 _KERNEL, _RELEASE = "kernel", "release"
@@ -56,7 +73,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME",
         help=f"run live tests on this kernel only; may be repeated (known: {' '.join(ALL)})",
     )
-    parser.addoption("--pages", action="store_true", help="run what is marked pages, and only that")
     parser.addoption(
         "--core",
         action="store_true",
@@ -67,7 +83,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "one_kernel: what is tested does not depend on the kernel; run on one of them",
-        "pages: the examples of all pages, which make test-pages runs",
         "only_on(kernel): what is tested is about this kernel",
         "oldest_and_newest: what is tested is the same on the kernels between the two",
     ):
@@ -85,20 +100,29 @@ def selected(config: pytest.Config) -> list[str]:
 
 def runs_the_core_only(name: str, chosen: Sequence[str]) -> bool:
     """Whether another of the kernels ``chosen`` is tested with all that is not in the core."""
-    stands_for = ALL if split(name)[0].is_foreign else STANDS_FOR.get(name, ())
-    return any(each in chosen for each in stands_for)
+    return any(each in chosen for each in STANDS_FOR.get(name, ()))
+
+
+def of_both_machines(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those of this machine's architecture, and what is beside these; else all, and nothing."""
+    own = [name for name in names if not split(name)[0].is_foreign]
+    return own or list(names), [name for name in names if own and name not in own]
 
 
 def is_core(test: pytest.Item) -> bool:
     """Whether a test is in :data:`CORE`."""
-    return f"{test.path.name}::{test.name}".startswith(CORE)
+    return _id(test).startswith(CORE)
+
+
+def _id(test: pytest.Item) -> str:
+    return f"{test.path.name}::{test.name}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "machine" not in metafunc.fixturenames:
         return
-    names = selected(metafunc.config)
-    own = [name for name in names if not split(name)[0].is_foreign] or names
+    own, foreign = of_both_machines(selected(metafunc.config))
+    names = own
     only = metafunc.definition.get_closest_marker("only_on")
     if only:
         names = list(only.args)
@@ -107,7 +131,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     elif metafunc.definition.get_closest_marker("oldest_and_newest"):
         names = list(dict.fromkeys((own[0], own[-1])))
     elif not is_core(metafunc.definition):
-        names = [name for name in names if not runs_the_core_only(name, names)]
+        names = [name for name in own if not runs_the_core_only(name, own)]
+    if _id(metafunc.definition) in FOREIGN:
+        names = [*names, *foreign]
     metafunc.parametrize("machine", names, indirect=True, scope="session")
 
 
@@ -139,9 +165,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_asked_for(item: pytest.Item, kernels: Sequence[str]) -> bool:
     only = item.get_closest_marker("only_on")
-    is_page = item.get_closest_marker("pages") is not None
-    chosen = only is None or only.args[0] in kernels
-    return chosen and is_page == item.config.getoption("--pages")
+    if only is not None:
+        return only.args[0] in kernels
+    name, _, case = _id(item).partition("[")
+    is_beside = _kernel_of(item) in of_both_machines(kernels)[1]
+    return not is_beside or FOREIGN[name] in case
 
 
 def _kernel_of(item: pytest.Item) -> str | None:
@@ -199,7 +227,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         outcomes = {outcome: n for (name, outcome), n in sorted(counts.items()) if name == kernel}
         said = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()) or "none run"
         release = releases.get(kernel) or "not booted"
-        if runs_the_core_only(kernel, selected(terminalreporter.config)):
+        chosen = selected(terminalreporter.config)
+        if runs_the_core_only(kernel, chosen) or kernel in of_both_machines(chosen)[1]:
             said += ", the core only"
         terminalreporter.line(
             f"Linux {kernel:10} {release:32} {sum(outcomes.values()):4} cases: {said}"

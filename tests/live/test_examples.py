@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The commands of README and docs, run as they stand, print what stands below them.
 
-The tutorial's with all live tests, those of the other pages by ``make test-pages``: they take five
-minutes of a guest.
+Those of a page are run in their order, in one folder: what one writes another may read. Where only
+the command is shown, it ends with the status that ``examples.toml`` says, 0 by default.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
-from tests.examples import Shown, difference, masked, shown, shown_on
+from tests.examples import Shown, difference, masked, shown_on
 from tests.live.support import PROGRAMS, TOOL, wait_for
 
+from retsnoop_py.vm.command import Command
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.kernels import ensure
 from retsnoop_py.vm.machine import Machine
 
@@ -32,12 +34,15 @@ def debug_info(machine: Machine) -> Iterator[None]:
     """Links to 6.12's, of the kernel and of its modules, while a test lasts."""
     kernel = ensure("6.12", debug=True)
     assert kernel.debug is not None
+    found = kernel.debug / "usr/lib/debug"
     places = [Path("boot") / f"vmlinux-{machine.release}", Path("lib/modules") / machine.release]
-    links = [(kernel.debug / "usr/lib/debug" / place, DEBUG / place) for place in places]
-    for target, link in links:
-        machine.run(["sh", "-c", f"mkdir -p {link.parent} && ln -sfn {target} {link}"])
+    links = [
+        f"mkdir -p {(DEBUG / place).parent}; ln -sfn {found / place} {DEBUG / place}"
+        for place in places
+    ]
+    machine.run(["sh", "-c", "; ".join(links)])
     yield
-    machine.run(["rm", *(str(link) for _, link in links)])
+    machine.run(["rm", *(str(DEBUG / place) for place in places)])
 
 
 @pytest.fixture
@@ -58,29 +63,23 @@ def built(machine: Machine, name: str) -> Path:
     return place / "loader"
 
 
-def run(machine: Machine, command: str, folder: Path) -> str:
-    """All that the command writes: messages first, for a trace and its command share no order."""
-    result = machine.run(["sh", "-c", command], env=_ENV, cwd=folder, timeout=400)
-    return result.err + result.out
+def run(machine: Machine, command: str, folder: Path) -> Result:
+    return machine.run(["sh", "-c", command], env=_ENV, cwd=folder, timeout=400)
 
 
 @contextmanager
-def beside(machine: Machine, command: str, folder: Path) -> Iterator[None]:
-    """While a trace runs, if there is to be one."""
-    if not command:
-        yield
-        return
-    tracing = machine.start(["sh", "-c", f"exec {command}"], env=_ENV, cwd=folder)
-    wait_for(lambda: b"Receiving data..." in tracing.output()[1], tracing)
+def tracing(machine: Machine, command: str, folder: Path) -> Iterator[Command]:
+    """While a trace runs that Ctrl-C ends."""
+    started = machine.start(["sh", "-c", f"exec {command}"], env=_ENV, cwd=folder)
+    wait_for(lambda: b"Receiving data..." in started.output()[1], started)
     try:
-        yield
+        yield started
     finally:
-        tracing.send_signal(2)
-        tracing.wait(60)
+        started.send_signal(2)
 
 
-def output(machine: Machine, one: Shown, folder: Path) -> str:
-    """What a page's command prints, where it has what it needs."""
+def ended(machine: Machine, one: Shown, folder: Path) -> Result:
+    """How a page's command ends, where it has what it needs."""
     needs, command = one.needs, one.command
     loader = needs.get("loader", "")
     if loader.endswith(".c"):
@@ -88,47 +87,65 @@ def output(machine: Machine, one: Shown, folder: Path) -> str:
     elif loader:
         text = f"#!/bin/sh\nexec python -m retsnoop_py.workload -q {loader}\n"
         run(machine, f"printf %s {shlex.quote(text)} >loader; chmod +x loader", folder)
-    run(machine, needs.get("before", ":"), folder)
+    if "before" in needs:
+        run(machine, needs["before"], folder)
     if "columns" in needs:
         command = shlex.quote(f"stty cols {needs['columns']}; {command}")
         command = f"NO_COLOR=1 TERM=xterm script -qec {command} /dev/null"
-    with beside(machine, needs.get("beside", ""), folder):
+    if needs.get("ends") == "Ctrl-C":
+        with tracing(machine, command, folder) as started:
+            pass
+        return started.wait(60)
+    beside = needs.get("beside")
+    with tracing(machine, beside, folder) if beside else nullcontext():
         return run(machine, command, folder)
 
 
-def untrue(machine: Machine, folder: Path, kernel: str) -> str:
-    """Where pages show what their commands do not print."""
-    found = []
-    for one in shown_on(kernel):
-        if one.page != TUTORIAL:
-            wrong = difference(one.output, output(machine, one, folder))
-            found += [f"{one.page}: {one.command}\n{wrong}"] if wrong else []
-    return "\n\n".join(found)
+def untrue(machine: Machine, one: Shown, folder: Path) -> str:
+    """What is wrong with a command of a page; nothing if it does what is shown."""
+    result = ended(machine, one, folder)
+    # messages first, for a trace and its command share no order
+    told = result.err + result.out
+    if one.output is not None:
+        wrong = difference(one.output, told)
+    else:
+        status = int(one.needs.get("status", "0"))
+        wrong = "" if result.status == status else f"status {result.status}, not {status}\n{told}"
+    return wrong and f"{one.page}: {one.command}\n{wrong}"
 
 
-@pytest.mark.pages
+def pages_on(kernel: str) -> list[str]:
+    """Those with commands that are run there, but for the tutorial, which has its own test."""
+    return list(dict.fromkeys(one.page for one in shown_on(kernel) if one.page != TUTORIAL))
+
+
 @pytest.mark.only_on("6.12")
 @pytest.mark.usefixtures("debug_info")
-def test_every_page_prints_what_it_shows(machine: Machine, folder: Path) -> None:
-    wrong = untrue(machine, folder, "6.12")
-    assert not wrong, wrong
+@pytest.mark.parametrize("page", pages_on("6.12"))
+def test_a_page_shows_what_its_commands_do(machine: Machine, page: str, folder: Path) -> None:
+    mine = [one for one in shown_on("6.12") if one.page == page]
+    wrong = [told for one in mine if (told := untrue(machine, one, folder))]
+    assert not wrong, "\n\n".join(wrong)
 
 
-@pytest.mark.pages
 @pytest.mark.only_on("5.10")
-def test_an_old_kernel_prints_what_its_pages_show(machine: Machine, folder: Path) -> None:
-    wrong = untrue(machine, folder, "5.10")
-    assert not wrong, wrong
+@pytest.mark.parametrize("page", pages_on("5.10"))
+def test_a_page_about_an_old_kernel_shows_what_its_commands_do(
+    machine: Machine, page: str, folder: Path
+) -> None:
+    mine = [one for one in shown_on("5.10") if one.page == page]
+    wrong = [told for one in mine if (told := untrue(machine, one, folder))]
+    assert not wrong, "\n\n".join(wrong)
 
 
 @pytest.mark.only_on("6.12")
 @pytest.mark.usefixtures("debug_info")
 def test_the_tutorial_prints_what_it_shows(machine: Machine, folder: Path) -> None:
-    page = shown(TUTORIAL)
+    page = [one for one in shown_on("6.12") if one.page == TUTORIAL]
     assert len(page) >= 6, "the page has console blocks"
     try:
         for one in page:
-            told = run(machine, f"exec 2>&1; {one.command}", folder)
-            assert masked(told) == masked(one.output), f"{one.command}\n{told}"
+            told = run(machine, f"exec 2>&1; {one.command}", folder).out
+            assert masked(told) == masked(one.output or ""), f"{one.command}\n{told}"
     finally:
         machine.run(["sh", "-c", "umount /tmp/data; rmdir /tmp/data"])

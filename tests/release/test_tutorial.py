@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Who comes anew: the tutorial as it stands, from a Debian that has nothing but apt, to its end.
+
+Its ``sh`` block is run in a checkout, as the page has it: packages are installed, the program is
+built, a kernel with its debug information is fetched. Then what its ``console`` blocks show is run
+on that kernel, in a guest, as the page says how, and compared. This takes root, for chroot, and the
+network: proxies, certificates and pip's settings are this machine's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import build
+from tests.examples import Shown, masked, shown
+from tests.pythons import run
+from tests.release.system import ENVIRONMENT, System
+
+PAGE = "docs/tutorial.md"
+SUITE = "bookworm"
+CHECKOUT = "/root/retsnoop-py"
+#: How a machine reaches the network: variables, with the files that they name, and files.
+_NETWORK = re.compile(
+    r"(?:https?|no|all)_proxy|PIP_(?!FIND_LINKS)\w+|(?:SSL|CURL|REQUESTS)_C\w+", re.IGNORECASE
+)
+_SETTINGS = (Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf")
+#: What every Debian that was installed has, and this one has not; and what brings a checkout.
+_BEFORE = "apt-get -qq update && apt-get -qq -y --no-install-recommends install mount make git"
+#: Between the outputs of two commands.
+_END = "-- end of a command --"
+
+
+def of_this_network(system: System) -> dict[str, str]:
+    """The variables; the files are put into ``system``."""
+    found = {key: value for key, value in os.environ.items() if _NETWORK.fullmatch(key)}
+    for path in (*_SETTINGS, *map(Path, found.values())):
+        if path.is_absolute() and path.is_file():
+            copy = system.home / "upper" / path.relative_to("/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+    return found
+
+
+def in_one_script(commands: Sequence[Shown]) -> str:
+    """The page's commands in a file, so that all have one guest, as it says."""
+    lines = ["exec 2>&1", *(f"{one.command}\necho '{_END}'" for one in commands)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_a_newcomer_comes_from_nothing_to_the_line() -> None:
+    page = shown(PAGE)
+    first = [one.command for one in page if one.output is None]
+    then = [one for one in page if one.output is not None]
+    system = System(SUITE, "newcomer")
+    env = ENVIRONMENT | of_this_network(system)
+    assert system.call("sh", "-c", "command -v python3 make gcc", env=env).returncode
+
+    home = system.home / "upper" / CHECKOUT.lstrip("/")
+    run("git", "clone", "-q", build.ROOT, home)
+    (home / "tutorial.sh").write_text(in_one_script(then))
+    on_it = "retsnoop-py vm run --kernel 6.12 --debug-info -- sh tutorial.sh"
+    lines = ["set -e", f"cd {CHECKOUT}", "{", _BEFORE, *first, "} >&2", on_it]
+    done = system.call("bash", "-c", "\n".join(lines), env=env)
+    assert not done.returncode, done.stdout[-5000:] + done.stderr[-5000:]
+
+    outputs = done.stdout.split(f"{_END}\n")
+    assert len(outputs) == len(then) + 1
+    for one, told in zip(then, outputs, strict=False):
+        assert masked(told) == masked(one.output or ""), f"{one.command}\n{told}"
