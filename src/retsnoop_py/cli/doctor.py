@@ -27,7 +27,6 @@ Examples:
   retsnoop-py doctor --json | jq .mechanisms
   retsnoop-py vm run --kernel 6.1 -- retsnoop-py doctor
 
-\b
 Exit status: 0 if tracing works, 77 if only rights are missing,
 69 if the kernel lacks something.
 """

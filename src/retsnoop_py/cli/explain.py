@@ -34,7 +34,6 @@ Examples:
   retsnoop-py explain --object prog.bpf.o log.txt     with its source lines
   retsnoop-py explain --format json log.txt | jq .explanation.id
 
-\b
 Exit status: 0 if failures were found and explained, 65 if the log tells of none.
 """
 

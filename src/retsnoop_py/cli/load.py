@@ -43,11 +43,10 @@ nothing. The matrix is followed by one explanation for each distinct reason.
 Examples:
   sudo retsnoop-py load prog.bpf.o
   retsnoop-py load *.bpf.o --on 5.10,6.1,6.12,7.2
-  retsnoop-py load prog.bpf.o --on 6.1 --set small:slots=16 --set large:slots=4096
-  retsnoop-py load prog.bpf.o --on 5.10,7.2 --expect known.txt --junit load.xml
+  retsnoop-py load prog.bpf.o --set small:slots=16 --set large:slots=4096
+  retsnoop-py load prog.bpf.o --on 5.10,7.2 --expect known.txt --junit a.xml
   retsnoop-py load prog.bpf.o --format json | jq 'select(.verdict != "ok")'
 
-\b
 Exit status: 0 if all of it loads, 2 if something was refused somewhere or a kernel
 did not come to the end, 3 if it is not as --expect or --baseline say.
 """

@@ -47,9 +47,9 @@ Output streams as it comes, standard output and standard error kept apart. Signa
 \b
 Examples:
   retsnoop-py vm run -- uname -r
-  retsnoop-py vm run --kernel 6.1 -- .venv/bin/retsnoop-py -e '*_sys_bpf' -- ./loader
+  retsnoop-py vm run --kernel 6.1 -- retsnoop-py -c bpf -- ./loader
   retsnoop-py vm run --kernel arm64/7.2 -- retsnoop-py doctor
-  retsnoop-py vm run --kernel ~/linux/arch/x86/boot/bzImage --modules ~/mods -- make test
+  retsnoop-py vm run --kernel path/to/bzImage --modules ./mods -- ./test.sh
   retsnoop-py vm run --rw ./results -- sh -c 'dmesg > results/dmesg'
 
 \b
@@ -57,6 +57,7 @@ Exit status: that of CMD (128+N if signal N ended it), or
   121  the kernel did not boot
   122  the kernel panicked or oopsed
   124  the time ran out
+
 Other errors of our own end as everywhere: 64 usage, 66 no such kernel, 69 QEMU is missing.
 """
 
@@ -199,6 +200,9 @@ def fetch(
 @app.command(name="list")
 def list_kernels() -> int:
     """List the kernels that are known, and which version of each is in the cache."""
+    from textwrap import wrap
+
+    from retsnoop_py.terminal import terminal_width
     from retsnoop_py.vm import kernels as known
 
     rows: list[tuple[str, ...]] = []
@@ -210,30 +214,44 @@ def list_kernels() -> int:
         release = have.release if have else "-"
         release += " +debug" if have and have.vmlinux else ""
         rows.append((name, ", ".join(spec.suites), size, release, spec.about))
-    print("\n".join(_table(rows)))
-    print("\nMost are also there as NAME-full, the ordinary flavour (larger, with more drivers).")
-    print(
-        "A guest of another architecture has programs of its own: retsnoop-py help architectures."
+    width = terminal_width(sys.stdout)
+    told = (
+        "Most are also there as NAME-full, the ordinary flavour (larger, with more drivers).",
+        "A guest of another architecture has programs of its own: retsnoop-py help architectures.",
+        f"Kernels of your own: {known.user_file()}",
     )
-    print(f"Kernels of your own: {known.user_file()}")
+    lines = [line for text in told for line in (wrap(text, width) if width else [text])]
+    print("\n".join([*_table(rows, width), "", *lines]))
     return 0
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    """``rows`` below their titles: drawn on a terminal, in plain columns in a pipe."""
+#: Columns below which what a kernel is is left out of the table.
+_LEAST_ABOUT = 16
+
+
+def _table(rows: list[tuple[str, ...]], width: int) -> list[str]:
+    """``rows`` below their titles: drawn on a terminal of ``width``, in plain columns in a pipe.
+
+    Names of kernels and releases are there to be copied, and so never cut.
+    """
     from retsnoop_py import terminal
 
     titles = ("KERNEL", "SUITES", "SIZE", "IN THE CACHE", "WHAT IT IS")
-    width = terminal.terminal_width(sys.stdout)
-    if width:
-        styles = ("bold", "", "", "", "dim")
-        columns = [
-            terminal.Column(title, style, wraps=title in titles[-1:], is_right=title == "SIZE")
-            for title, style in zip(titles, styles, strict=True)
-        ]
-        colour = terminal.has_colour(sys.stdout)
-        return terminal.table_lines(columns, rows, width, colour=colour)
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    if width:
+        shown = len(titles)
+        if sum(widths[:-1]) + 2 * shown + _LEAST_ABOUT > width:
+            shown -= 1
+        columns = [
+            terminal.Column("KERNEL", "bold", width=widths[0]),
+            terminal.Column("SUITES"),
+            terminal.Column("SIZE", is_right=True, width=widths[2]),
+            terminal.Column("IN THE CACHE", width=widths[3]),
+            terminal.Column("WHAT IT IS", "dim"),
+        ][:shown]
+        cells = [row[:shown] for row in rows]
+        colour = terminal.has_colour(sys.stdout)
+        return terminal.table_lines(columns, cells, width, colour=colour)
     row = "{:{}}  {:{}}  {:>{}}  {:{}}  {}"
     return [
         row.format(*(part for pair in zip(cells, widths, strict=True) for part in pair))

@@ -12,7 +12,7 @@ import pytest
 
 from retsnoop_py import __version__
 from retsnoop_py.cli import main as entry
-from retsnoop_py.cli import report
+from retsnoop_py.cli import report, vm
 from retsnoop_py.errors import BpfError, Interrupted, RetsnoopError, UnavailableError
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.settings import (
@@ -434,3 +434,12 @@ def test_a_traceback_can_be_had(
 def test_an_os_error_about_a_file_is_not_taken_for_the_output() -> None:
     assert report.output_failed(OSError(errno.ENOSPC, "full", "/some/file")) == 0
     assert report.output_failed(PermissionError(errno.EACCES, "no")) == 0
+
+
+def test_names_of_kernels_are_whole_on_a_narrow_terminal() -> None:
+    row = ("arm64/7.2-full", "trixie-backports, sid", "600 MB", "7.2.13+deb14-cloud-arm64", "about")
+    for width in (60, 80, 100, 0):
+        told = "\n".join(vm._table([row], width))
+        assert row[0] in told
+        assert row[3] in told
+        assert max(map(len, told.splitlines())) <= (width or 100)
