@@ -86,8 +86,11 @@ def run(asked: ListRequest) -> int:
     if asked.json:
         _print_json({asked.kind: [{"name": one.name, **one.told} for one in found]})
         return 0
+    widest = max(len(one.name) for one in found) if asked.kind == "presets" else 0
     for one in found:
-        print(one.name if asked.kind != "presets" else f"{one.name}\t{one.told['about']}")
+        # programs split by the tab, a person reads a column
+        gap = " " * (widest - len(one.name) + 2) if sys.stdout.isatty() else "\t"
+        print(f"{one.name}{gap}{one.told['about']}" if widest else one.name)
         if asked.verbose:
             for line in one.more:
                 print(f"    {line}")
