@@ -33,7 +33,7 @@ demo: build ## errors of failing bpf() calls, and why, here or in a VM
 	@$(BIN)/python tests/demo.py
 
 test: lint site test-unit test-golden test-python ## build, lint, the site, all tests on all kernels and Pythons
-	@$(MAKE) --no-print-directory test-live KERNEL="$(KERNELS)"
+	@$(MAKE) --no-print-directory test-live KERNEL="$(KERNELS) $(FOREIGN)"
 
 test-unit: build ## tests of the parts; no privileges, no network
 	@$(BIN)/pytest -q -n auto --maxprocesses=4 tests/unit
