@@ -307,6 +307,8 @@ def _print_json(result: LoadResult, *, keep_log: bool) -> None:
 
 
 def _tell(asked: LoadRequest, results: Sequence[LoadResult], why: Sequence[Reason]) -> None:
+    if asked.json and not asked.github:
+        return
     from retsnoop_py.render.load_results import (
         github_lines,
         github_summary,

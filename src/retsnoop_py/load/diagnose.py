@@ -313,7 +313,7 @@ def _where(file: str, line: int) -> str:
 
 
 def _stack_size(case: _Case) -> dict[str, str]:
-    size = case.first("size", "size2")
+    size = case.first("size", "size2", "size3", "size4")
     return {"stack": f"{size} bytes" if size else "more than is allowed"}
 
 
@@ -394,6 +394,14 @@ def _scalar(case: _Case) -> dict[str, str]:
             " after which packet pointers are no longer valid",
             "number_suggestion": "Read ctx->data and ctx->data_end again after that call, and"
             " compare them again.",
+        }
+    passed = case.history.passed
+    if passed is not None:
+        return {
+            "why_number": f": it was kept on the stack, and {_called(passed)}(){_at(passed)} was"
+            " given its place there, which this kernel takes for overwritten",
+            "number_suggestion": "Pass a copy: __u64 key = (__u64)pointer, and &key, so that the"
+            " pointer stays in a variable of its own.",
         }
     why = f"; it is {_origin(made)}" if made is not None else ""
     if case.history.changed is not None:
@@ -515,7 +523,7 @@ def _argument(case: _Case) -> dict[str, str]:
 
 
 def _arithmetic(case: _Case) -> dict[str, str]:
-    kind = case.first("kind", "kind2")
+    kind = case.first("kind", "kind2", "kind4")
     return {"of_kind": f" ({kind})" if kind else "", "kind": kind or "kernel"}
 
 
@@ -568,6 +576,8 @@ def _evidence(case: _Case) -> list[Evidence]:
     changed = case.log.path.packet_changed
     if case.rule.id in ("not-a-pointer", "packet-bounds") and changed and history.made:
         steps.append(_step("lost", changed, case))
+    if case.rule.id == "not-a-pointer" and history.passed is not None:
+        steps.append(_step("lost", history.passed, case))
     steps.sort(key=lambda step: step.instruction)
     return steps
 

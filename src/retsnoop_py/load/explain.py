@@ -28,7 +28,8 @@ _NAMED = re.compile(r"prog '([^']+)'|program ([\w./-]+):")
 #: A line without any of these tells of no failure; most lines are such.
 _LOUD = re.compile(
     r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|requires|missing"
-    r"|denied|\berr=|unsupported|disabled|too low|too large|must be|permitted|returned",
+    r"|denied|\berr=|unsupported|disabled|too low|too large|must be|permitted|returned|busy|exists"
+    r"|already|rejected|tracing/events|exclusivity|isn't|doesn't|unexpected|ambig|corrupt|\bbad ",
     re.IGNORECASE,
 )
 
@@ -77,7 +78,7 @@ class _Reader:
                 self._errno = errno_in(line) or self._errno
                 number = segment.first + segment.dropped + offset
                 self._waiting.setdefault(name, (number, self._errno, line))
-            explanation = explain_line(line)
+            explanation = explain_line(line) or explain_line(_with_cause(segment.lines, offset))
             if explanation is not None:
                 yield segment.first + segment.dropped + offset, explanation
 
@@ -99,6 +100,21 @@ class _Reader:
         for program, (number, errno, line) in self._waiting.items():
             label = f"program '{program}'" if program else "a program"
             yield Explained(VERSION, number, explain_errno(errno, label, line), program, errno)
+
+
+#: What Rust's loaders write below "Caused by:" last, with or without a number.
+_CAUSE = re.compile(r"\s*(?:\d+: )?(\S.* \(os error \d+\))$")
+#: Lines behind one in which its cause is looked for.
+_CAUSE_LINES = 6
+
+
+def _with_cause(lines: tuple[str, ...], at: int) -> str:
+    """Line ``at`` and the errno that the lines below it end in, as other loaders say it in one."""
+    if at + 1 < len(lines) and lines[at].rstrip().endswith(("failed", "`")):
+        for line in lines[at + 1 : at + 1 + _CAUSE_LINES]:
+            if found := _CAUSE.match(line):
+                return f"{lines[at]}: {found[1]}"
+    return ""
 
 
 def explain_log(stream: Lines, target: ObjectFile | None = None) -> Iterator[Explained]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why no kprobe can be put on a function, by what the running kernel lists."""
+"""Why a function takes no kprobe or trampoline, by what the running kernel lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
 
-__all__ = ["why_no_kprobe"]
+__all__ = ["why_no_kprobe", "why_no_trampoline"]
 
 _MOST_COPIES = 3
 
@@ -38,6 +38,22 @@ def why_no_kprobe(function: str, root: Path = Path("/")) -> str:
             )
     except RetsnoopError:
         pass  # what the kernel does not show decides nothing
+    return ""
+
+
+def why_no_trampoline(function: str, root: Path = Path("/")) -> str:
+    """A sentence about ``function``, which has BTF and takes no fentry; empty if none."""
+    facts = KernelFacts(root)
+    try:
+        there = facts.kallsyms.named(function)
+        if not there:
+            return _missing(function, root)
+        if not facts.traceable.contains(function):
+            return f"{function} is there, and ftrace has no hook in it."
+        if len(there) > 1:
+            return f"{len(there)} functions are called {function}, and the kernel took one of them."
+    except RetsnoopError:
+        pass
     return ""
 
 

@@ -83,7 +83,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_OBJECT}: Section of no program type",
         r"prog '(?P<name>[^']+)': missing BPF prog type, check ELF section name '(?P<section>[^']*)'"
         r"|unrecognized ELF section name '?(?P<section2>[^'\s]+)|failed to guess program type from"
-        r" ELF section '(?P<section3>[^']+)'",
+        r" ELF section '(?P<section3>[^']+)'|invalid program section `(?P<section4>[^`]+)`",
         "libbpf tells a program's type by its section, and knows none for '{section}'.{near}",
         "Name the section as libbpf does: https://docs.kernel.org/bpf/libbpf/program_types.html",
     ),
@@ -92,7 +92,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_SUPPORT}: Kernel function that is not there",
         r"extern \((?:func|kfunc)[^)]*\) '(?P<name>\w+)': (?:not found|func_proto)"
         r"|kfunc '(?P<name2>\w+)' is referenced but|call to (?:unknown )?kfunc (?P<name3>\w+)"
-        r"|kfunc \"?(?P<name4>\w+)\"?: not found",
+        r"|kfunc \"?(?P<name4>\w+)\"?: (?:not found|unknown kfunc)"
+        r"|kernel function '(?P<name5>\w+)' (?:not found|has incompatible)",
         "This kernel has no {name}() for BPF programs to call, or one with other parameters{since}.",
         "Declare it __weak and ask bpf_ksym_exists() before the call, or require the kernel that"
         " has it.",
@@ -103,7 +104,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"extern \((?:var )?ksym[^)]*\) '(?P<name>\w+)'(?:\(strong\))?: (?:not (?:found|resolved)|incompat)"
         r"|failed to resolve extern (?P<name2>\w+)|extern '(?P<name3>\w+)' \(strong\)"
         r"|extern '(?P<name5>\w+)' is declared in kernel module"
-        r"|failed to find BTF (?:ID )?for extern '(?P<name4>\w+)'",
+        r"|failed to find BTF (?:ID )?for extern '(?P<name4>\w+)'"
+        r"|kernel variable '(?P<name6>\w+)' (?:not found|has incompatible)|strong extern `(?P<name7>\w+)`"
+        r"|kernel is missing symbol: (?P<name8>\w+)|resolve required ksyms: (?P<name9>\w+)",
         "The object refers to {name}, which this kernel does not have.",
         "Declare it __weak and compare its address with NULL before it is used.",
     ),
@@ -127,6 +130,27 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         " and inlined; a kprobe may take one that BTF does not have.",
     ),
     (
+        "uprobe-target",
+        f"{_ENVIRONMENT}: Attach target in a program's file",
+        r"failed to (?:create|attach to) u(?:ret)?probe '(?P<name>[^']+)'(?:[^:]*: )?(?P<why>.*)"
+        r"|failed to resolve full path for '(?P<name2>[^']+)'|add legacy uprobe event for (?P<name3>\S+):"
+        r"|could not resolve uprobe target `(?P<name4>[^`]+)`|error resolving symbol"
+        r"|elf: (?:failed to find|couldn't find|ambiguous match for) (?:symbol )?'(?P<name5>[^']+)'"
+        r"|uprobe.*symbol '?(?P<name6>[^':\s]+)'?:? not found|[Oo]ffset not found for symbol",
+        "A uprobe is to be put on {name}, which is not there as it is named{why}: the file is not at that"
+        " path in this mount namespace, or has no such symbol.",
+        "Name the file as it is here (/proc/PID/root/... of a container), and a symbol that nm or nm -D"
+        " lists: a stripped file keeps its dynamic ones alone, inlined functions have none.",
+    ),
+    (
+        "usdt",
+        f"{_ENVIRONMENT}: Attach target in a program's file",
+        r"usdt: (?P<why>(?:failed|no |invalid|un|attaching|kernel doesn't|too many|ELF|libbpf doesn't).*)",
+        "A static tracepoint of a program (USDT) cannot be used{why}.",
+        "readelf -n FILE lists those it has, in its section .note.stapsdt; a shared library takes the"
+        " process (-p PID), a semaphore Linux 4.20.",
+    ),
+    (
         "kprobe-target",
         f"{_SUPPORT}: Attach target",
         r"prog '(?P<prog>[^']+)': failed to create (?:k|kret)(?:ret)?probe '(?P<name>[^+']+)[^']*' perf"
@@ -135,7 +159,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
         r"(?:creating|opening) k(?:ret)?probe.*?(?P<name4>\w+).*(?:no such file|not found)"
         r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)"
-        r"|attach_k(?:ret)?probe\b.*(?:NotFound|[Nn]o such file|os error 2\b)",
+        r"|failed to find a unique match for '(?P<name7>[^']+)'(?P<why3>.*)"
+        r"|(?:attach_k(?:ret)?probe|perf_event_open` failed)\b.*(?:NotFound|[Nn]o such file|os error 2\b)",
         "The kernel has no function {name} that a kprobe can be put on: it is inlined, renamed, in a"
         " module that is not loaded, or closed to probes (notrace, .noinstr.text).",
         "retsnoop-py functions '*{name}*' lists what can be traced, and why others cannot.",
@@ -174,7 +199,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"failed to (?:determine|open|create|attach to raw) tracepoint '(?P<name>[^']+)'"
         r"|(?:reading|read)?.*tracepoint (?:id|ID).*?(?P<name2>\w+[:/]\w+).*(?:no such|not found)"
         r"|prog '(?P<prog>[^']+)': failed to (?:auto-)?attach.*(?P<name3>raw_tracepoint\S*)"
-        r"|(?:trace event|tracepoint) (?P<name4>\S+?):? (?:file )?(?:not found|does not exist)",
+        r"|(?:trace event|tracepoint) (?P<name4>\S+?):? (?:file )?(?:not found|does not exist)"
+        r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file",
         "This kernel has no tracepoint {name}.",
         "List them: ls /sys/kernel/tracing/events. Tracepoints come and go with kernels and modules.",
     ),
@@ -183,7 +209,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_ENVIRONMENT}: Kernel without BTF",
         r"failed to find valid kernel BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
         r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?).*(?:not (?:found|supported)|no such)"
-        r"|no BTF found for kernel|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF",
+        r"|no BTF found for kernel|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF"
+        r"|kernel BTF is missing at|vmlinux BTF is not found|failed to parse target BTF"
+        r"|failed to read kernel BTF|ksyms require kernel BTF",
         "The object needs the kernel's own BTF (CO-RE, fentry, kfuncs), and this kernel has none"
         " that the loader can read: CONFIG_DEBUG_INFO_BTF is off, or the BTF is newer than the"
         " loader.",
@@ -196,16 +224,28 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"prog '(?P<prog>[^']+)': relo #\d+: (?:substituting insn|no matching targets found)[^<]*"
         r"(?P<name><.*)?"
         r"|CO-RE relocat\w+.*?(?:no matching targets|not found|failed)(?P<name2>.*)"
-        r"|(?:apply|fixup) CO-RE relocations:? (?P<name3>.*)|relo(?:cation)? .*: (?P<name4>no match.*)",
+        r"|(?:apply|fixup) CO-RE relocations:? (?P<name3>.*)|relo(?:cation)? .*: (?P<name4>no match.*)"
+        r"|relo #\d+: .*(?:accesses field incorrectly|invalid new mem size|value too big|ambiguity).*"
+        r"|failed to perform CO-RE relocations",
         "The program uses {name}, which this kernel does not have as the program knows it.",
         "Guard it with bpf_core_field_exists(), bpf_core_type_exists() or"
         " bpf_core_enum_value_exists(); retsnoop-py load names what the kernel has instead.",
     ),
     (
+        "object-btf",
+        f"{_OBJECT}: BTF is missing",
+        r"BTF is required, but is missing or corrupted|BTF-defined maps? .*without BTF"
+        r"|no BTF parsed for object|missing (?:or invalid )?BTF (?:section|data)",
+        "The object has no BTF of its own (.BTF), which maps in .maps, externs and CO-RE take.",
+        "Compile with -g, and strip with llvm-strip -g, which leaves BTF where it is.",
+    ),
+    (
         "btf-refused",
         f"{_OBJECT}: BTF that the kernel refuses",
         r"BTF loading error: (?P<err>-?\d+)|Error loading \.BTF into kernel: (?P<err2>-?\d+)"
-        r"|load(?:ing)? BTF:? (?P<why>.*)|BTF (?:is|data) .*(?:invalid|malformed|corrupt)(?P<why2>.*)",
+        r"|load(?:ing)? BTF:? (?P<why>.*)|BTF (?:is|data) .*(?:invalid|malformed|corrupt)(?P<why2>.*)"
+        r"|BPF_BTF_LOAD syscall (?:returned|failed)(?P<why3>.*)"
+        r"|BTF debug data section '[^']*' rejected(?P<why4>.*)|BTF is mandatory, can't proceed",
         "The kernel refuses the object's own BTF{why}.",
         "Compile with a clang and a libbpf that know this kernel; without BTF, maps with spin locks,"
         " kptrs or timers, global functions and kfuncs do not work.",
@@ -216,7 +256,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"bpf_object__probe_loading\(\): ?Operation not permitted|Couldn't load trivial BPF program"
         r"|[Oo]peration not permitted.*MEMLOCK|MEMLOCK may be too low"
         r"|(?:[Mm]aps?\b|_map|[Pp]rog(?:ram)?\b|bpf\(|BPF).*[Oo]peration not permitted"
-        r"|unprivileged BPF is disabled|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
+        r"|permission error while running as root|unprivileged BPF is disabled|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
         _EPERM_TEXT,
         _EPERM_STEP,
     ),
@@ -228,11 +268,133 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "Require a kernel that has them.",
     ),
     (
+        "attach-section",
+        f"{_OBJECT}: Section without a target",
+        r"prog '(?P<name>[^']+)': no BTF-based attach target is specified",
+        "Program '{name}' is attached by BTF, and neither its section nor the loader says to what.",
+        'Name it - SEC("fentry/FUNCTION") - or call bpf_program__set_attach_target() before the load.',
+    ),
+    (
+        "freplace-target",
+        f"{_SUPPORT}: Attach target, of a program that replaces a function",
+        r"(?P<name>\w+) is not found in prog's BTF|target (?:BPF )?program does(?:n't| not) have BTF"
+        r"|attach program FD is not set",
+        "The program takes the place of a function ({name}) of another program, which does not have it,"
+        " or has no BTF, or was not given.",
+        "Load that program first, with BTF; the function must be global, and not inlined.",
+    ),
+    (
+        "attach-hook",
+        f"{_SUPPORT}: Attach target",
+        r"prog '(?P<name>[^']+)': failed to attach: (?:Device or resource busy|-EBUSY)",
+        "The kernel cannot put the program's trampoline into the function it is for (fentry, fexit,"
+        " fmod_ret): at its start is no hook of ftrace, or one that is somebody else's (a livepatch)."
+        " The function's BTF says nothing of that.",
+        "retsnoop-py functions NAME says whether it can be traced; trace its caller, or use a kprobe.",
+    ),
+    (
+        "attach-busy",
+        f"{_ENVIRONMENT}: Attach target is taken",
+        r"(?:RTNETLINK|[Aa]ttach(?!: )|XDP|xdp|link_create|qdisc|clsact).*(?:[Rr]esource busy|[Ff]ile exists"
+        r"|Exclusivity flag|already attached|EBUSY|EEXIST|os error 1[67]\b)|XDP program already attached"
+        r"|Exclusivity flag on",
+        "Another program is attached there already, or one in another mode of XDP.",
+        "bpftool net and bpftool link list what is attached; detach it (ip link set dev DEV xdp off), say"
+        " that it is to be replaced, or let several share the place (libxdp, tcx of Linux 6.6).",
+    ),
+    (
+        "attach-unsupported",
+        f"{_SUPPORT}: Attach target",
+        r"(?:RTNETLINK|netdev|xdp|XDP).*(?:[Oo]peration not supported|EOPNOTSUPP|os error 95)"
+        r"|(?:MTU|mtu) (?:is )?too (?:large|big).*(?:XDP|xdp)|(?:XDP|xdp).*(?:MTU|mtu) (?:is )?too (?:large|big)",
+        "The interface's driver takes no program like this: it has no native XDP, or not at this MTU,"
+        " number of queues or with LRO, or none in several buffers.",
+        "Attach in generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE), lower the MTU, or declare the section"
+        " xdp.frags (5.18).",
+    ),
+    (
+        "interface-missing",
+        f"{_ENVIRONMENT}: No such interface",
+        r"unknown network interface (?P<name>\S+)|Cannot find device \"?(?P<name2>[\w.-]+)"
+        r"|no such network interface",
+        "There is no network interface {name} in this network namespace.",
+        "ip link lists them; a container has its own.",
+    ),
+    (
+        "qdisc-missing",
+        f"{_ENVIRONMENT}: No queueing discipline to attach to",
+        r"[Pp]arent [Qq]disc doesn't exist|Failed to find (?:specified )?qdisc|Invalid qdisc name",
+        "The interface has no queueing discipline that takes programs of tc.",
+        "tc qdisc add dev DEV clsact; since Linux 6.6 tcx needs none.",
+    ),
+    (
+        "kconfig",
+        f"{_ENVIRONMENT}: Kernel configuration",
+        r"failed to open system Kconfig|cannot find a kconfig file"
+        r"|extern \(kcfg\) '(?P<name>\w+)'.*(?:implies|isn't|doesn't fit|invalid|failed|not found|unre)"
+        r"|config option \"?(?P<name2>\w+)\"? does not exist|kconfig (?P<name3>\w+) not found",
+        "The object asks how the kernel is configured ({name}), which cannot be read, or is no such value.",
+        "CONFIG_IKCONFIG_PROC gives /proc/config.gz, distributions /boot/config-$(uname -r), which a"
+        " container may lack; declare the extern __weak, and of the option's type.",
+    ),
+    (
+        "struct-ops-member",
+        f"{_SUPPORT}: Table of functions",
+        r"struct_ops init_kern (?P<name>\w+)(?: func ptr \w+)?: (?P<why>.+)"
+        r"|(?P<why2>\S+ doesn't exist in (?P<name2>\w+), but it has non-zero value)",
+        "Table {name} sets a member that this kernel's struct does not have, or not like this{why}.",
+        "Set the member to 0 before loading where the kernel lacks it (libbpf 1.4 and later leave out zero"
+        " ones), or require a kernel that has it.",
+    ),
+    (
+        "struct-ops-unused",
+        f"{_OBJECT}: Table of functions",
+        r'prog \'(?P<name>[^\']+)\': SEC\("struct_ops"\) program isn\'t referenced',
+        "Program '{name}' is of section struct_ops, and no table of functions has it.",
+        'Put it into a variable in SEC(".struct_ops"), or leave it out.',
+    ),
+    (
+        "relocation",
+        f"{_OBJECT}: Reference that cannot be resolved",
+        r"(?P<why>(?:invalid relo|bad (?:call|data|arena data|subprog addr) relo).*|unexpected relo for.*"
+        r"|extern relo failed.*|data relo failed.*|map relo failed to find map.*|no \.text section found yet.*"
+        r"|unsupported relocation target|possible erroneous static qualifier.*|unsupported binding.*"
+        r"|extern function \S+ is unsupported.*|unrecognized extern section.*|missing subprog addr relo.*"
+        r"|function \S+ not found while relocating.*|error relocating (?:function|section|`).*"
+        r"|reference to \"[^\"]*\" in section [^:]*: not supported.*)",
+        "The loader cannot resolve a reference in the object{why}.",
+        "Look for a function that is declared and not defined here (a library's, memcpy() of a size that"
+        " is not known), a static map, and a global that an old libbpf takes initialised only. Compile"
+        " with -O2.",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"is not on BPF FS|(?:failed to|can't) pin (?:at|map|program|the object)|requested pinning\. pinning failed"
+        r"|pin map to \S+: |already pinned|cannot find pinned map|error reusing pinned map",
+        "What is to be pinned cannot be: the path is on no BPF file system, exists already, or may not be"
+        " written.",
+        "mount -t bpf bpf /sys/fs/bpf; remove what an earlier run left there.",
+    ),
+    (
+        "no-cgroup-bpf",
+        f"{_ENVIRONMENT}: Kernel without what systemd takes",
+        r"does not support BPF/cgroup|BPF (?:LSM|lsm) hook (?:is )?not enabled|bpf-lsm: .*not (?:enabled|supp)"
+        r"|bpf-(?:firewall|devices|restrict-\w+|socket-bind): .*(?:not supported|isn't|not enabled)",
+        "The kernel, or this container, has not what such filters of units take: CONFIG_CGROUP_BPF and"
+        " cgroup v2, for restrictions of file systems an LSM of BPF.",
+        "Boot with systemd.unified_cgroup_hierarchy=1; for the LSM with lsm=...,bpf. Otherwise the unit"
+        " runs without that filter.",
+    ),
+    (
         "elf",
         f"{_OBJECT}: Not a BPF object",
         r"(?:elf: )?(?:failed to open .* as ELF|'[^']*' is not a valid .*(?:ELF|object file))(?P<why>.*)"
         r"|elf: (?:failed to|unexpected|corrupt|invalid|endianness)(?P<why2>.*)"
-        r"|[Ii]nvalid (?:ELF|argument).*elf(?P<why3>.*)|bad magic number",
+        r"|[Ii]nvalid (?:ELF|argument).*elf(?P<why3>.*)|bad magic number|error parsing ELF"
+        r"|elf: '[^']*' (?:is not a|has unknown)(?P<why4>.*)|elf: \S+ is not a valid eBPF object"
+        r"|elf: couldn't find symbol table|loading non-native endianness is unsupported"
+        r"|sec '[^']+': (?:corrupted program|program at offset)|unexpected machine type for BPF ELF",
         "The file is no BPF object that libbpf can read{why}.",
         "Compile it with clang -target bpf -g -O2.",
     ),
@@ -240,7 +402,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "map-definition",
         f"{_OBJECT}: Map definition",
         r"(?:map '(?P<name>[^']+)': (?:unsupported|unexpected|invalid|found|can't determine|conflicting)"
-        r"|failed to (?:init|parse) (?:bss|legacy|user|BTF)?\s?(?:map|maps)|legacy map definitions)(?P<why>.*)",
+        r"|failed to (?:init|parse) (?:bss|legacy|user|BTF)?\s?(?:map|maps)|legacy map definitions"
+        r"|error parsing map `(?P<name2>[^`]+)`)(?P<why>.*)",
         "libbpf does not understand the definition of map {name}{why}.",
         'Define it as a struct in SEC(".maps"); the form struct bpf_map_def went with libbpf 1.0.',
     ),
@@ -257,14 +420,15 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "map-pinned",
         f"{_ENVIRONMENT}: Pinned map",
         r"couldn't reuse pinned map at '(?P<name>[^']+)': parameter mismatch"
-        r"|map '(?P<name2>[^']+)': (?:failed to (?:auto-)?pin|couldn't retrieve pinned)",
+        r"|map '(?P<name2>[^']+)': (?:failed to (?:auto-)?pin|couldn't retrieve pinned)"
+        r"|use pinned map (?P<name3>[^:]+): .*|.*map spec is incompatible with existing map",
         "A map is pinned at {name} that has another type or size than this object's.",
         "Remove the pin, or give the map the definition of the pinned one.",
     ),
 )
 _COMPILED = [(row, re.compile(row[2])) for row in _RULES]
 _MAP = re.compile(
-    r"map '(?P<name>[^']+)': failed to create: (?P<why>.*)"
+    r"map '(?P<name>[^']+)': failed to create(?: inner map)?: (?P<why>.*)"
     r"|(?:Error in )?bpf_create_map\w*\((?P<name2>[^)]*)\):(?P<why2>.*?)\. Retrying"
     r"|map (?P<name3>[\w.-]+): map create: (?P<why3>.*)"
     r"|[Ff]ailed to create (?:BPF )?map `?'?(?P<name4>[\w.-]+)[`']?.*?(?P<why4>(?:code|with|error|:).*)"
@@ -280,13 +444,15 @@ class _Found(dict[str, str]):
 def explain_line(line: str) -> Explanation | None:
     """What a line of a loader says went wrong; None for one that says nothing of its own."""
     if found := _MAP.search(line):
-        groups = {key.rstrip("23456"): text for key, text in found.groupdict().items() if text}
-        return explain_map(groups.get("name", ""), errno_in(groups.get("why", "")), line=line)
+        groups = {key.rstrip("0123456789"): text for key, text in found.groupdict().items() if text}
+        kind, entries = _hinted(groups.get("why", ""))
+        error = errno_in(groups.get("why", ""))
+        return explain_map(groups.get("name", ""), error, kind, entries=entries, line=line)
     for (id_, title, _, reason, suggestion), pattern in _COMPILED:
         if found := pattern.search(line):
             facts = _Found(
                 {
-                    key.rstrip("23456"): text.strip()
+                    key.rstrip("0123456789"): text.strip()
                     for key, text in found.groupdict().items()
                     if text
                 }
@@ -296,6 +462,22 @@ def explain_line(line: str) -> Explanation | None:
                 id_, title, reason.format_map(facts), suggestion.format_map(facts), line
             )
     return None
+
+
+def _hinted(why: str) -> tuple[int, int]:
+    """The type of a map and its entries, by what cilium/ebpf adds to an errno; 0 and -1 if nothing."""
+    if "MaxEntries may be incorrectly set to zero" in why:
+        return 0, 0
+    if found := re.search(r"ring map size (\d+) not a multiple", why):
+        return _map_number("RINGBUF"), int(found[1])
+    if "NO_PREALLOC flag may need to be set for map type LPMTrie" in why:
+        return _map_number("LPM_TRIE"), -1
+    return 0, -1
+
+
+def _map_number(name: str) -> int:
+    known = since.by_name("map_types", name)
+    return known.number if known else 0
 
 
 def _extend(id_: str, facts: dict[str, str]) -> None:
@@ -532,6 +714,13 @@ _ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
         "unsupported",
         f"{_SUPPORT}: Not supported",
         "The kernel, its JIT or the driver does not support this (ENOTSUPP, 524).",
+        "Look at which part it is: retsnoop-py doctor says what this kernel can do.",
+    ),
+    "EOPNOTSUPP": (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        "The kernel, as it is configured, or the driver does not support this (EOPNOTSUPP, 95); of a"
+        " table of functions (struct_ops), the kernel knows it and something it sets is not for it.",
         "Look at which part it is: retsnoop-py doctor says what this kernel can do.",
     ),
     "ENOSYS": (

@@ -112,7 +112,8 @@ def _begins(line: bytes) -> bool:
 def segments(stream: Lines) -> Iterator[Segment]:
     """The input cut where one program's log ends and another begins.
 
-    Whatever the input's length, no more than two segments' worth of it is in memory.
+    Whatever the input's length, no more than two segments' worth of it is in memory. What a log
+    begins with is kept, since it names the program.
     """
     kept: deque[bytes] = deque()
     size = held = dropped = 0
@@ -125,8 +126,11 @@ def segments(stream: Lines) -> Iterator[Segment]:
         size += len(raw)
         held += len(raw)
         while held > _MAX_SEGMENT and len(kept) > 1:
+            head = kept.popleft() if _begins(kept[0]) and len(kept) > 2 else None
             held -= len(kept.popleft())
             dropped += 1
+            if head is not None:
+                kept.appendleft(head)
         if _ends(raw):
             yield _segment(kept, first, dropped, size)
             kept, size, held, dropped, first = deque(), 0, 0, 0, number + 1
@@ -157,6 +161,7 @@ _CHANGES_PACKET = re.compile(
 _COPY = re.compile(r"[rw](\d+) = \(?(?:s\d+\))?[rw](\d+)$")
 _LOAD = re.compile(r"[rw](\d+) = \*\([us]\d+ \*\)\(r(\d+) ?([+-]\d+)\)")
 _SPILL = re.compile(r"\*\(u64 \*\)\(r10 ?(-\d+)\) = r(\d+)")
+_MOVED = re.compile(r"r(\d+) \+= (-?\d+)$")
 _CALL = re.compile(r"call (?:(\w+)#(-?\d+)|(\d+)|(pc[+-]\d+|\w+))")
 _SET = re.compile(r"[rw](\d+) = (.+)")
 _CHANGE = re.compile(r"[rw](\d+) (?:[-+*/%|&^]|<<|>>|s>>|s/|s%)= ")
@@ -180,11 +185,15 @@ class Insn(Value):
 
 
 class ValueHistory(Value):
-    """Of the value in a register or on the stack: what made, changed and checked it last."""
+    """Of the value in a register or on the stack: what made, changed and checked it last.
+
+    ``passed``: the last call that was given the address of the place on the stack it came from.
+    """
 
     made: Insn | None = None
     changed: Insn | None = None
     checked: Insn | None = None
+    passed: Insn | None = None
 
 
 _UNKNOWN = ValueHistory()
@@ -205,7 +214,11 @@ class PathState:
         #: The last load from each register's memory: of ``ctx->data`` for one.
         self.acquired: dict[str, Insn] = {}
         self.visits: Counter[SourceLine] = Counter()
-        self._branches: dict[int, tuple[dict[int, ValueHistory], dict[int, ValueHistory]]] = {}
+        #: Registers that hold an address of the stack: its offset.
+        self._addresses: dict[int, int] = {}
+        self._branches: dict[
+            int, tuple[dict[int, ValueHistory], dict[int, ValueHistory], dict[int, int]]
+        ] = {}
 
     def go_back(self, index: int) -> None:
         """The log goes on at the other side of the branch at ``index``."""
@@ -214,7 +227,7 @@ class PathState:
             self.last = None
         kept = self._branches.get(index)
         if kept is not None:
-            self.registers, self.slots = dict(kept[0]), dict(kept[1])
+            self.registers, self.slots, self._addresses = map(dict, kept)  # type: ignore[arg-type]
 
     def follow(self, insn: Insn) -> None:
         """One more instruction, which means that the one before was taken."""
@@ -240,6 +253,7 @@ class PathState:
     def _assign(self, insn: Insn) -> None:
         text = insn.text
         registers = self.registers
+        self._address(text)
         if found := _COPY.match(text):
             registers[int(found[1])] = registers.get(int(found[2]), _UNKNOWN)
         elif found := _LOAD.match(text):
@@ -253,9 +267,27 @@ class PathState:
         elif found := _SET.match(text):
             registers[int(found[1])] = ValueHistory(made=insn)
 
+    def _address(self, text: str) -> None:
+        """Follow which registers hold addresses of the stack."""
+        if found := _COPY.match(text):
+            source = 0 if found[2] == "10" else self._addresses.get(int(found[2]))
+            if source is not None:
+                self._addresses[int(found[1])] = source
+                return
+        elif found := _MOVED.match(text):
+            if (at := self._addresses.get(int(found[1]))) is not None:
+                self._addresses[int(found[1])] = at + int(found[2])
+                return
+        elif not (found := _SET.match(text)):
+            return
+        self._addresses.pop(int(found[1]), None)
+
     def _call(self, insn: Insn) -> None:
         for number in range(6):
             self.registers.pop(number, None)
+            offset = self._addresses.pop(number, None)
+            if number and offset is not None and offset in self.slots:
+                self.slots[offset] = replace(self.slots[offset], passed=insn)
         self.registers[0] = ValueHistory(made=insn)
         found = _CALL.match(insn.text)
         name = found[1] if found else None
@@ -271,7 +303,8 @@ class PathState:
         for number in filter(None, found.groups() if found else ()):
             known = self.registers.get(int(number), _UNKNOWN)
             self.registers[int(number)] = replace(known, checked=insn)
-        self._branches[insn.index] = dict(self.registers), dict(self.slots)
+        kept = dict(self.registers), dict(self.slots), dict(self._addresses)
+        self._branches[insn.index] = kept
 
     def history(self, register: int) -> ValueHistory:
         """That of ``register``; checks of copies of the same value count."""

@@ -54,6 +54,8 @@ _SHORT_PROGRAM = 4096
 _TOO_MANY_TO_LOG = 150_000
 #: Programs that are loaded together at most: each has a log of its own meanwhile.
 _TOGETHER = 64
+#: Loads of all programs of an object that has thousands.
+_MOST_LOADS = 16
 #: Seconds of a refusal after which the program is not followed a second time to write it down:
 #: writing takes five times as long.
 _PATIENCE = 3.0
@@ -74,6 +76,7 @@ _PROCESSED = re.compile(r"^processed (\d+) insns", re.MULTILINE)
 #: Characters of a log's end in which that is looked for.
 _ENDING = 4096
 _TABLE = re.compile(r"struct_ops init_kern: struct (\w+) is not found in kernel BTF")
+_ADDRESS = re.compile(r"address of function (\w+) cannot be found")
 _KPROBE = re.compile(r"k(?:ret)?probe '([^+']+)")
 _FREPLACE = "freplace/"
 _UNATTACHED = frozenset({errno.EOPNOTSUPP, errno.ESRCH, 524})
@@ -96,6 +99,14 @@ _LIBBPF_ERRORS = dict(
         ],
         4000,
     )
+)
+
+_NOTHING = Explanation(
+    "nothing-in-it",
+    "Object File: Nothing to load",
+    "libbpf finds no program and no map in the object.",
+    'A function is a program in a section that libbpf knows, as SEC("xdp"); what is in .text is only'
+    ' called. Maps are in SEC(".maps").',
 )
 
 Kind = Literal["object", "btf", "map", "extern", "program", "attach", "kernel"]
@@ -308,6 +319,9 @@ class _Trial:
                 why=self._loader_reason(error.log, error.errno),
             )
             return
+        if not programs and not maps:
+            yield self._result("object", "refused", why=_NOTHING)
+            return
         yield from self._ground(maps)
         if not self._broken:
             yield from self._programs([row for row in programs if self._is_wanted(row[0])])
@@ -412,11 +426,14 @@ class _Trial:
         """Load them together, time and again with what comes behind the one that was refused."""
         yield from self._without_target(chosen)
         chosen = [row for row in chosen if self._has_target(row[1])]
-        for start in range(0, len(chosen), _TOGETHER):
-            rest = list(chosen[start : start + _TOGETHER])
+        # each load opens the whole object: of very many programs more at a time, with short logs
+        many = len(chosen) // _MOST_LOADS
+        together, level = (_TOGETHER, None) if many <= _TOGETHER else (many, _STATS)
+        for start in range(0, len(chosen), together):
+            rest = list(chosen[start : start + together])
             loaded: list[tuple[str, str]] = []
             while rest:
-                attempt = self._load([name for name, _ in rest], None)
+                attempt = self._load([name for name, _ in rest], level)
                 at = len(rest) if not attempt.error else self._failed_at(rest, attempt)
                 if at < 0:
                     for row in rest:
@@ -525,6 +542,8 @@ class _Trial:
         why = diagnose(log, self._target, name)
         if why is None:
             return self._loader_reason(attempt.said, attempt.error, name), "refused"
+        if why.id == "attach-target" and (found := _ADDRESS.search("\n".join(why.words))):
+            why = self._with_address(why, found[1])
         if why.id == "unresolved-map" and self._refused_maps:
             return why, "blocked"
         if why.id == "kfunc-missing" and any(
@@ -532,6 +551,16 @@ class _Trial:
         ):
             return why, "blocked"
         return why, "refused"
+
+    @staticmethod
+    def _with_address(why: Explanation, function: str) -> Explanation:
+        """With what the kernel has of ``function``, which is in its BTF, and no symbol."""
+        from msgspec.structs import replace
+
+        from retsnoop_py.load.kprobe_target import why_no_trampoline
+
+        more = why_no_trampoline(function)
+        return replace(why, reason=f"{why.reason} {more}") if more else why
 
     def _attach(self, rows: Sequence[tuple[str, str]]) -> Iterator[LoadResult]:
         """Load what loads once more, and attach each of it."""
@@ -586,6 +615,10 @@ class _Trial:
             from retsnoop_py.load.kprobe_target import why_no_kprobe
 
             more = why_no_kprobe(found[1])
+        elif why.id == "attach-hook":
+            from retsnoop_py.load.kprobe_target import why_no_trampoline
+
+            more = why_no_trampoline(self._sections.get(name, "").rpartition("/")[2])
         return replace(why, reason=f"{why.reason} {more}") if more else why
 
     def _size_reason(self, name: str, error: int) -> Explanation | None:

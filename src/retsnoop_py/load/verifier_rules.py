@@ -64,7 +64,7 @@ RULES: tuple[Rule, ...] = (
         _SUPPORT,
         "Map that was not created",
         r"BPF map '(?P<name>[^']+)' is referenced but wasn't created|<invalid BPF map reference>"
-        r"|(?:invalid func unknown|call unknown)#2001\d{6}",
+        r"|(?:invalid func unknown|call unknown)#2001\d{6}|fd \d+ is not pointing to valid bpf_map",
         "The program uses map {name}, which could not be created.",
         "Look at what is said of that map.",
     ),
@@ -74,7 +74,8 @@ RULES: tuple[Rule, ...] = (
         "Kernel function that is not there",
         r"kfunc '(?P<name>[^']+)' is referenced but wasn't resolved|<invalid kfunc call>"
         r"|(?:invalid func unknown|call unknown)#2002\d{6}"
-        r"|kernel btf_id (?P<btf>\d+) is not a function"
+        r"|kernel btf_id (?P<btf>\d+) is not a function|invalid kernel function btf_id"
+        r"|kfunc (?:fd_idx|offset) .*|invalid module BTF|BTF (?:fd )?for (?:kfunc|kernel function)\b"
         r"|extern \((?:func|var) ksym\) '(?P<extern>\w+)': not found"
         r"|calling kernel function (?P<allowed>\w+) is not allowed"
         r"|calling kernel functions? is not (?:allowed|supported)",
@@ -86,7 +87,7 @@ RULES: tuple[Rule, ...] = (
         "helper-gpl",
         _POLICY,
         "Operation is not allowed",
-        r"cannot call GPL-restricted function"
+        r"cannot call GPL-restricted function|programs must have a GPL compatible"
         r"|cannot call GPL only function|helper (?P<name>\S+) is not allowed: this helper is re"
         r"|from non-GPL compatible program",
         "{helper} is for programs under a GPL-compatible license, and this one declares another or"
@@ -100,7 +101,8 @@ RULES: tuple[Rule, ...] = (
         "Helper that this program cannot call",
         r"(?:invalid|unknown) func (?:(?P<name>\w+)#)?(?P<number>\d+)"
         r"|program of this type cannot use helper (?P<name2>\w+?)(?:#(?P<number2>\d+))?$"
-        r"|helper call is not allowed|func (?P<name3>bpf_\w+)#(?P<number3>\d+) not supported",
+        r"|helper call is not allowed"
+        r"|func (?P<name3>bpf_\w+)#(?P<number3>\d+) (?:not supported|supported only for)",
         "{helper_reason}",
         "{helper_suggestion}",
     ),
@@ -109,8 +111,9 @@ RULES: tuple[Rule, ...] = (
         _SUPPORT,
         "Instruction that this kernel does not know",
         r"unknown opcode (?P<code>[0-9a-f]+)|invalid BPF_LD_IMM64 insn|unrecognized bpf_ld_imm64"
-        r"|BPF_ATOMIC.*not supported|invalid (?:atomic operand|ALU op)|BPF_STX uses reserved fields"
-        r"|BPF_ALU uses reserved fields|BPF_LDX uses reserved fields|BPF_JMP32? uses reserved",
+        r"|BPF_ATOMIC.*not supported|invalid (?:atomic operand|ALU op)|BPF_\w+(?:/\w+)? uses reserved"
+        r"|BPF_ATOMIC uses invalid|invalid BPF_(?:ALU|JMP|LD)\S* (?:opcode|mode|insn)"
+        r"|invalid may_goto|unknown insn class",
         "The object has an instruction that this kernel does not know: atomics take Linux 5.12,"
         " 32-bit compares (-mcpu=v3) 5.1, sign extension and long jumps (-mcpu=v4) 6.6.",
         "Compile with an older -mcpu (v1, v2 or v3), or require a later kernel.",
@@ -121,7 +124,9 @@ RULES: tuple[Rule, ...] = (
         "Argument of a global function",
         r"Arg#(?P<arg>\d+) type (?P<type>\w+) in (?P<function>\S+?)\(\) is not supported yet"
         r"|Caller passes invalid args into func#\d+"
-        r"|arg#(?P<arg2>\d+) (?:type|reference type\('[^']*'\)).*(?:not supported|must be)",
+        r"|arg#(?P<arg2>\d+) (?:type|reference type\('[^']*'\)).*(?:not supported|must be)"
+        r"|arg#\d+ (?:has (?:invalid combination|unsupported set|pointer tag)|\w+ cannot be combined)"
+        r"|global function \S+ has \d+ > \d+ args",
         "A function that is not static is verified by itself, without its callers. Before Linux"
         " 5.12 such a function takes numbers and the context only; pointers to memory of a known"
         " size came with 5.12.",
@@ -155,7 +160,9 @@ RULES: tuple[Rule, ...] = (
         _LIMIT,
         "Stack is too deep",
         r"combined stack size of (?P<count>\d+) calls is (?P<size>\d+)"
-        r"|stack size (?P<size2>\d+) is too large|[Ss]tack limit of 512"
+        r"|stack size (?:of subprog \d+ is )?(?P<size2>\d+)(?:\(extra \d+\))?(?: is|\.) [Tt]oo large"
+        r"|stack depth (?P<size3>\d+) exceeds|call stack of previous frames is (?P<size4>\d+)"
+        r"|[Ss]tack limit of 512"
         r"|the call stack of (?P<frames>\d+) frames is too deep",
         "The functions of one chain of calls use {stack} of stack together; 512 are allowed (each"
         " function's share is rounded up), in at most 8 calls.",
@@ -202,6 +209,222 @@ RULES: tuple[Rule, ...] = (
         " pieces of the program together, or the code is assembly.",
         "Use a loader that relocates calls (libbpf does), or inline the function.",
     ),
+    # -- what kernels follow since 5.17 and later: state beside the registers' types --
+    _rule(
+        "verifier-bug",
+        "Kernel",
+        "Bug of the verifier",
+        r"verifier (?:internal error|(?:backtracking |insn history )?(?:bug|BUG)(?:[:.]| off| type| \())"
+        r"|verifier is misconfigured|insn state internal bug"
+        r"|verifier narrow ctx \w+ misconfigured|BUG (?:backtracking|stack slots|is_state_visited)"
+        r"|BUG: (?:unhandled|in callback)|REG INVARIANTS VIOLATION|kernel subsystem misconfigured"
+        r"|in-kernel BTF is malformed",
+        "The verifier is at odds with itself, not with the program: {words}.",
+        "Try a later release of that kernel; report it to bpf@vger.kernel.org. Another compiler or a"
+        " small change of the program at this place may go around it.",
+    ),
+    _rule(
+        "jit",
+        _SUPPORT,
+        "JIT compiler",
+        r"JIT does not support|[Jj][Ii][Tt]ed progs?|should be JITed|supported by jit"
+        r"|requires BPF JIT|BPF JIT compiler|in non-JITed",
+        "This takes the kernel's JIT compiler, which is off here or cannot do it on this machine:"
+        " {words}.",
+        "sysctl net.core.bpf_jit_enable=1 (CONFIG_BPF_JIT); some of it came to some architectures"
+        " later than to x86-64.",
+    ),
+    _rule(
+        "sleepable",
+        _POLICY,
+        "Operation is not allowed",
+        r"helper (?P<name>\S+) might sleep|(?:Sleepable|sleepable) programs? (?:can|cannot|must).*"
+        r"|sleepable (?:helper|kfunc|kernel).*(?:in|within|from) .*|global functions? that may sleep"
+        r"|Only (?:fentry/fexit|lsm).*sleepable|is (?:not )?sleepable(?: within .*)?$|may sleep\b"
+        r"|must be sleepable|(?:cannot|can only) be sleepable",
+        "What sleeps is called where nothing may sleep, or the other way round: {words}.",
+        'Use a sleepable section (SEC("fentry.s/..."), "lsm.s/...", "syscall"), outside of RCU and'
+        " locks; or do without.",
+    ),
+    _rule(
+        "unprivileged",
+        _POLICY,
+        "Missing rights",
+        r"R(?P<r>\d+) leaks addr|prohibited for !root|R(?P<r2>\d+) pointer comparison prohibited"
+        r"|leaking pointer from stack|requires? CAP_\w+|CAP_\w+ are required|are allowed for CAP_"
+        r"|R(?P<r3>\d+) (?:has pointer with unsupported alu|has unknown scalar with mixed|tried to)",
+        "Who lacks CAP_PERFMON (CAP_SYS_ADMIN before 5.8) may not let addresses of the kernel out, and"
+        " has less: {words}.",
+        "Load as root, or with CAP_BPF and CAP_PERFMON; in a container they are to be given to it.",
+    ),
+    _rule(
+        "dynptr",
+        _RESOURCE,
+        "Dynptr in another state",
+        r"(?<!\w)(?:struct )?(?:bpf_)?[Dd]ynptrs?(?!\w)|bpf_dynptr_from_mem data",
+        "A dynptr is not what this call takes: {words}.",
+        "Let it be a struct bpf_dynptr on the stack, made on every way to here by one call"
+        " (bpf_dynptr_from_mem(), bpf_ringbuf_reserve_dynptr() ...); pass its own address, and neither"
+        " copy nor overwrite it. One of a ring buffer is submitted or discarded on every way out,"
+        " also where making it failed.",
+    ),
+    _rule(
+        "iterator",
+        _RESOURCE,
+        "Iterator in another state",
+        r"(?:un)?initialized iter_(?P<kind>\w+)|valid iter pointer|pointer to an iterator"
+        r"|iterator is already initialized|uninitialized iterator use|\w+_iter is only allowed in",
+        "An iterator is not in the state that this call takes: {words}.",
+        "Let it be a variable on the stack: _new() once, _next() until it gives NULL, _destroy() on"
+        " every way out. bpf_for() and bpf_for_each() do all three.",
+    ),
+    _rule(
+        "lock",
+        _POLICY,
+        "Spin lock",
+        r"no valid bpf_(?:res_)?spin_lock|spin_(?:un)?lock (?:of different|without|is missing|at off"
+        r"|has to|cannot|must)|[Ll]ocking two bpf_|while holding a lock|'struct bpf_(?:res_)?spin_lock'"
+        r"|bpf_(?:res_)?spin_lock-ed|cannot use bpf_(?:res_)?spin_lock|to use bpf_(?:res_)?spin_lock"
+        r"|cannot use bpf_\{list|spin_lock.*missing unlock|one bpf_spin_lock",
+        "The rules of bpf_spin_lock are not kept: {words}.",
+        "Take one lock at a time, of the map value or object that it protects, and release it on every"
+        " way out; nothing is called in between but what works on lists and trees. Programs that run"
+        " anywhere (kprobe, tracepoint, perf_event) and socket filters may take none: use atomics or"
+        " per-CPU maps there, or bpf_res_spin_lock() (6.15) where a kernel lets them.",
+    ),
+    _rule(
+        "region",
+        _POLICY,
+        "RCU, preemption or interrupts",
+        r"rcu[_ ]read[_ ](?:un)?lock|RCU (?:read|critical)|bpf_preempt_(?:en|dis)able|preempt_\w+-ed"
+        r"|non-preemptible|with preemption disabled|irq (?:flag|state)|IRQ[- ](?:flag|disabled)|local_irq_\w+-ed",
+        "A region of RCU, of no preemption or of no interrupts is not begun and ended as it must be, or"
+        " this may not stand in one (or outside of one): {words}.",
+        "Pair bpf_rcu_read_lock() and _unlock(), bpf_preempt_disable() and _enable(),"
+        " bpf_local_irq_save() and _restore() on every way, without sleeping or leaving the program in"
+        " between. Pointers that RCU protects are good inside of the region only.",
+    ),
+    _rule(
+        "kptr",
+        _REGISTER,
+        "Kernel pointer in a map",
+        r"(?<!\w)kptrs?(?!_)\b|bpf_kptr_xchg(?!#)",
+        "A pointer to a kernel object that a map keeps (kptr) is not used as one: {words}.",
+        "Declare it with __kptr (__kptr_ref before 6.4) and its own type in the value's struct; put it in"
+        " and take it out by bpf_kptr_xchg() only, and give back what that returns.",
+    ),
+    _rule(
+        "collection",
+        _RESOURCE,
+        "Object of a list or tree",
+        r"bpf_(?:list_head|list_node|rb_root|rb_node|refcount)\b|bpf_(?:percpu_)?obj_(?:new|drop)\b"
+        r"|allocated object|(?:non-)?owning (?:or|ref)|rbtree_|graph node|must be held for",
+        "An object of bpf_obj_new(), or the list or tree for it, is not used as the verifier can follow:"
+        " {words}.",
+        "Keep the root beside the bpf_spin_lock that protects it and hold that around each call on it."
+        " What is put in is no longer ours; what is taken out is checked for NULL, then dropped"
+        " (bpf_obj_drop()) or put in again.",
+    ),
+    _rule(
+        "trusted-pointer",
+        _CALL,
+        "Pointer that may be gone",
+        r"R(?P<r>\d+) must be (?:referenced|a rcu pointer)|\S+ must be (?:referenced or trusted|a rcu)"
+        r"|R(?P<r2>\d+) type=untrusted_\S+ expected=.*|must have zero offset when passed to release"
+        r"|release (?:helper|kernel function|kfunc) \S+ expects|reference has not been acquired before",
+        "This takes a pointer to an object that is sure to live on - an argument of the program, or one"
+        " it has acquired - and this one was read from memory, moved, or given back before: {words}.",
+        "Acquire the object first (bpf_task_acquire(), bpf_task_from_pid() ...; bpf_get_current_task_btf()"
+        " gives one to be trusted), check for NULL, and pass the pointer as it is. What is reached by"
+        " a->b->c is not trusted, but for members that the kernel marks.",
+    ),
+    _rule(
+        "arena",
+        _POLICY,
+        "Arena",
+        r"\barena\b|addr_space_cast insn|Only one arena",
+        "Memory of an arena is not used as it must be: {words}.",
+        "A program that uses an arena's pointers has to refer to its map itself, and to no second one;"
+        " pointers are declared __arena, and clang 19 or later keeps the address spaces apart.",
+    ),
+    _rule(
+        "timer",
+        _CALL,
+        "Timer or work queue",
+        r"\bbpf_(?:timer|wq|task_work)\b(?!_)|(?:timer|workqueue) pointer in R|struct bpf_(?:timer|wq)",
+        "A timer or work queue is not where it must be: {words}.",
+        "Keep struct bpf_timer (bpf_wq) as a member of a map's value, and pass the member of the element"
+        " that was looked up with the map it comes from. Programs that run anywhere (kprobe, tracepoint,"
+        " perf_event) may have none.",
+    ),
+    _rule(
+        "callback",
+        _STRUCTURE,
+        "Function that is called back",
+        r"[Cc]allbacks? (?:function |subprog |type )?(?:cannot|not|is|are|'|id)|exception (?:cb|callback)"
+        r"|failed callback verification|bpf_throw|from callback",
+        "A function that is called back - by bpf_loop(), a timer, bpf_throw() - is not as it must be:"
+        " {words}.",
+        "Pass a static function of this object by its name; one for exceptions is global, takes one"
+        " number and returns one.",
+    ),
+    _rule(
+        "recursion",
+        _STRUCTURE,
+        "Function that calls itself",
+        r"recursive call|call graph recursive",
+        "Functions call each other in a circle: {words}.",
+        "Make a loop of it: the verifier must know how deep the stack gets.",
+    ),
+    _rule(
+        "map-use",
+        _SUPPORT,
+        "Map that this program cannot use",
+        r"programs? can only use .*map|map cannot be used in prog|offload device mismatch"
+        r"|only use preallocated|direct value access support|map_ptr access not supported"
+        r"|prog array map for tail call|has to have BTF in order to use|insn_array map cannot",
+        "Programs of this type cannot use this map, or not like this: {words}.",
+        "Use a map of another type (hash and array maps, preallocated, go with all programs); what a"
+        " value's struct must tell - locks, timers - takes a map that is declared with its types.",
+    ),
+    _rule(
+        "read-only",
+        _MEMORY,
+        "Memory that cannot be written",
+        r"write into map forbidden|read into map forbidden|cannot write into|write to change key"
+        r"|does not allow writes to packet|into map\b.*forbidden|BPF_ATOMIC \w+ (?:into|from) R\d+",
+        "This memory may not be written (or read) by this program: {words}.",
+        "Copy it to the stack first. Constants are in .rodata, which is frozen when the program is"
+        " loaded; maps with BPF_F_RDONLY_PROG or _WRONLY_PROG say so themselves.",
+    ),
+    _rule(
+        "function-table",
+        "Object File",
+        "Table of lines or functions",
+        r"line_info|func_info|core_relo\[\d+\]\.insn_off|point to KIND_FUNC|in subprogs without BTF"
+        r"|[Gg]lobal functions need valid BTF|requires prog BTF",
+        "What .BTF.ext says of the program's functions and lines is not what the kernel takes: {words}.",
+        "The object was changed after it was compiled, or the loader put it together wrongly: compile"
+        " with -g, strip with llvm-strip -g only, and use a later loader.",
+    ),
+    _rule(
+        "too-many-parts",
+        _LIMIT,
+        "Too much for one program",
+        r"total number of (?:maps|btfs) per program|too many different (?:module BTFs|kernel function)"
+        r"|too many subprogs|number of funcs in func_info",
+        "One program may not refer to so many: {words}.",
+        "Split it by tail calls (64 maps, 256 functions, 256 kernel functions are a program's share).",
+    ),
+    _rule(
+        "signature",
+        _POLICY,
+        "Signed program",
+        r"signed program|excl_prog_hash",
+        "The program's signature does not go with what it is loaded with: {words}.",
+        "Sign the program together with its maps (bpftool prog load -S), and load it by its loader"
+        " program as it is.",
+    ),
     # -- results and resources --
     _rule(
         "reference-leak",
@@ -209,8 +432,7 @@ RULES: tuple[Rule, ...] = (
         "Unreleased resource",
         r"Unreleased reference id=(?P<id>\d+) alloc_insn=(?P<insn>\d+)"
         r"|BPF_EXIT instruction.* would lead to reference leak|reference.* has not been released"
-        r"|reference leak|cannot be used inside bpf_\w+-ed region|bpf_spin_lock is missing unlock"
-        r"|BPF_EXIT instruction cannot be used inside",
+        r"|reference leak|[Ll]eaking reference",
         "What was acquired{acquired} is not given back on this way to the end.",
         "Release it on every way out: {release}.",
     ),
@@ -218,10 +440,9 @@ RULES: tuple[Rule, ...] = (
         "result-range",
         _POLICY,
         "Result is not allowed",
-        r"At (?:program|async callback|subprogram) exit the register R(?P<r>\d+)"
-        r" (?:has|is) (?P<has>.*?) should have been in (?P<range>.*)"
-        r"|At program exit the register R\d+ is not a known value"
-        r"|At program exit the register R\d+ has unknown",
+        r"At (?:(?:program|async callback|subprogram) exit|(?:async )?callback return) the register"
+        r" R(?P<r>\d+) (?:has|is) (?P<has>.*?) should have been in (?P<range>.*)"
+        r"|At [a-z ]+ (?:exit|return) the register R\d+ (?:is not a (?:known|scalar) value|has unknown)",
         "A program of this type may return {range} only, and here it returns {has}.",
         "Return one of those values on every way; a value from elsewhere takes a comparison first.",
     ),
@@ -273,9 +494,19 @@ RULES: tuple[Rule, ...] = (
         "register-unset",
         _REGISTER,
         "Unreadable register",
-        r"R(?P<r>\d+) !read_ok",
+        r"R(?P<r>\d+) (?:!read_ok|is not readable)",
         "{unset}",
         "{unset_suggestion}",
+    ),
+    _rule(
+        "two-kinds",
+        _REGISTER,
+        "Pointers of two kinds at one place",
+        r"same insn cannot be used with (?:different pointers|and without arena)",
+        "Two ways come together at this read or write with pointers of different kinds, and the kernel"
+        " would have to make different code of it: {words}.",
+        "Keep the ways apart, each with its own read, and the compiler from merging them:"
+        " barrier_var(pointer) in front of each.",
     ),
     # -- maps, stack and context --
     _rule(
@@ -324,6 +555,7 @@ RULES: tuple[Rule, ...] = (
         r"|R(?P<r2>\d+) (?:32-bit pointer arithmetic|bitwise operator .* on pointer) prohibited"
         r"|R(?P<r3>\d+) pointer [-+*/%&|^<>=]+ (?:operation )?(?:pointer )?prohibited"
         r"|R(?P<r4>\d+) partial copy of pointer|dereference of modified (?P<kind2>\S+) ptr"
+        r"|negative offset (?P<kind4>\S+) ptr|dereference requires the original"
         r"|R(?P<r5>\d+) (?:subtraction from stack pointer|tried to (?:add|sub)).*prohibited",
         "This computes with a pointer{of_kind} in a way that makes it none.",
         "Compute the index first and add it to the pointer once, in 64 bits; members of the context"
@@ -350,7 +582,7 @@ RULES: tuple[Rule, ...] = (
         r"|invalid stack(?: type R(?P<r2>\d+)| access| off=).*|invalid (?:write|access) to stack"
         r"|(?:variable|unbounded)[- ](?:offset )?stack (?:access|read|write).*prohibited"
         r"|R(?P<r3>\d+) variable stack access|attempt to corrupt spilled pointer"
-        r"|invalid (?:unbounded )?variable-offset",
+        r"|invalid (?:unbounded )?variable-offset|variable offset stack pointer cannot be passed",
         "This reaches{span} beyond the buffer on the stack it was meant for.",
         "Pass a size that is no larger than the buffer (sizeof(buffer)), and index it by bounded"
         " numbers; unknown indexes into the stack are refused: take a map value instead.",
@@ -375,7 +607,8 @@ RULES: tuple[Rule, ...] = (
         r"|access beyond the end of member (?P<member>\w+)"
         r"|cannot access ptr member (?P<member2>\w+) with moff (?P<moff>\d+) in struct"
         r" (?P<struct2>\w+)|(?:only read is supported|cannot (?:write|access)[^:]*(?:struct|ptr))"
-        r"|type '?(?P<type>[\w ]+)'? is not a struct",
+        r"|type '?(?P<type>[\w ]+)'? is not a struct|R\d+ is \S+ (?:access|invalid) (?:percpu|user"
+        r"|negative|variable).*|R\d+ invalid (?:\w+ buffer access|variable buffer offset).*",
         "The program uses a kernel object as its BTF does not allow: {words}.",
         "Use the type of this kernel (CO-RE relocates it: preserve_access_index), and write to"
         " kernel objects by the helpers that are for it.",
@@ -385,8 +618,9 @@ RULES: tuple[Rule, ...] = (
         _CALL,
         "Invalid call argument",
         r"R(?P<r>\d+) type=(?P<kind>\S+) expected=(?P<wanted>.*)"
-        r"|arg ?#?(?P<arg>\d+) (?:pointer|expected|is|doesn't|must) .*"
-        r"|R(?P<r2>\d+) (?:must be|is neither|doesn't|expected) .*"
+        r"|[Uu]n(?:supported reg|recognized arg#\d+) type .*|kernel function \S+ \S+ (?:expected )?pointer"
+        r"|arg ?#?(?P<arg>\d+) (?:pointer|expected|is|doesn't|must) .*|arg#\d+ .+"
+        r"|R(?P<r2>\d+) (?:must be|is neither|is not|is of type|doesn't|does not|expected|has type) .*"
         r"|(?:cannot pass map_type|invalid map_type|map_type (?P<map>\d+)).*"
         r"|R(?P<r3>\d+)(?:'s)? (?:offset|must have zero offset).*",
         "{argument_reason}",
@@ -403,22 +637,12 @@ RULES: tuple[Rule, ...] = (
         "Read smaller parts, or align the buffer: __attribute__((aligned(8))).",
     ),
     _rule(
-        "sleepable",
-        _POLICY,
-        "Operation is not allowed",
-        r"helper (?P<name>\S+) might sleep|(?:Sleepable|sleepable) programs? (?:can|cannot|must).*"
-        r"|sleepable (?:helper|kfunc|kernel).*(?:in|within|from) .*|global functions? that may sleep"
-        r"|Only (?:fentry/fexit|lsm).*sleepable",
-        "What sleeps is called where nothing may sleep, or the other way round: {words}.",
-        'Use a sleepable section (SEC("fentry.s/..."), "lsm.s/...", "syscall"), outside of RCU and'
-        " locks; or do without.",
-    ),
-    _rule(
         "tail-call",
         _POLICY,
         "Operation is not allowed",
         r"tail_calls? (?:are|is) (?:only|not) .*|mixing of tail_calls and bpf-to-bpf calls.*"
-        r"|cannot do bpf_tail_call with.*|tail_calls are not allowed.*",
+        r"|cannot do bpf_tail_call with.*|tail_calls are not allowed.*|cannot tail call.*"
+        r"|tail_call.*(?:cannot|not allowed|abusing).*",
         "Tail calls do not go together with this: {words}.",
         "Inline the functions of programs that make tail calls; x86-64 takes both since 5.10.",
     ),
@@ -431,7 +655,12 @@ RULES: tuple[Rule, ...] = (
         r"|\S+ has \d+ args while \S+ has \d+ args|Return type \S+ of \S+ doesn't match type.*"
         r"|bpf_lsm_\w+ .*not|Tracing programs must provide btf_id.*|LSM programs must .*"
         r"|The function \w+ (?:arg\d+|return) type \S+ is unsupported.*"
-        r"|[Kk]ernel doesn't have required BTF.*|The address of function (?P<address>\w+) cannot .*",
+        r"|[Kk]ernel doesn't have required BTF.*|The address of function (?P<address>\w+) cannot .*"
+        r"|attach_btf_id \d+ (?:doesn't|points).*|attach to (?:unsupported|invalid) member.*"
+        r"|Extension programs? .*|Program extension requires.*|Tracing program can.*|Target program .*"
+        r"|Cannot nest .*|Only \S+ progs are attachable.*|\S+ program can only be attached to another.*"
+        r"|(?:can't|cannot) modify return .*|Attaching tracing programs to .*|Can attach to only .*"
+        r"|cannot find function \S+ in BTF|cannot attach to exception.*",
         "The program cannot be attached to what it names: {words}.",
         "Name a function that is in the kernel's BTF and can be traced: retsnoop-py functions NAME"
         " says so.",

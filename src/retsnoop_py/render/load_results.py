@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from xml.sax.saxutils import escape, quoteattr
 
 from retsnoop_py.load.model import LoadResult
 from retsnoop_py.load.outcome import Reason, label
@@ -130,6 +129,8 @@ def _plain(text: str) -> str:
 
 def junit(results: Sequence[LoadResult]) -> str:
     """A test suite per kernel, a case per part."""
+    from xml.sax.saxutils import quoteattr  # which brings urllib
+
     suites = []
     for kernel in dict.fromkeys(one.kernel for one in results):
         own = [one for one in results if one.kernel == kernel]
@@ -144,6 +145,8 @@ def junit(results: Sequence[LoadResult]) -> str:
 
 
 def _case(result: LoadResult) -> str:
+    from xml.sax.saxutils import escape, quoteattr
+
     name = f"{result.kind} {result.name}".strip() + (f" [{result.shape}]" if result.shape else "")
     owner = f"{result.kernel}.{Path(result.object).name}"
     head = (
@@ -201,4 +204,6 @@ def github_summary(rows: Sequence[Row], kernels: Sequence[str], why: Sequence[Re
 
 
 def _markdown(text: str) -> str:
-    return escape(text).replace("|", "\\|").replace("\n", " ")
+    from html import escape
+
+    return escape(text, quote=False).replace("|", "\\|").replace("\n", " ")

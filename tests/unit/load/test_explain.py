@@ -112,6 +112,57 @@ MESSAGES = [
     ("jump out of range from insn 1 to 2", "jump-outside", "loader"),
     ("BPF map 'events' is referenced but wasn't created", "unresolved-map", "'events'"),
     ("helper bpf_copy_from_user might sleep in non-sleepable prog", "sleepable", "sleep"),
+    # what kernels follow since 5.17 and later
+    ("R1 must be referenced or trusted", "trusted-pointer", "sure to live on"),
+    ("R1 must be a rcu pointer", "trusted-pointer", "rcu"),
+    (
+        "release kernel function bpf_task_release expects refcounted PTR_TO_BTF_ID",
+        "trusted-pointer",
+        "bpf_task_release",
+    ),
+    ("Expected an initialized dynptr as arg #1", "dynptr", "arg #1"),
+    ("cannot overwrite referenced dynptr", "dynptr", "overwrite"),
+    ("expected an initialized iter_num as arg #0", "iterator", "iter_num"),
+    ("map 'm' has to have BTF in order to use bpf_spin_lock", "lock", "BTF"),
+    ("function calls are not allowed while holding a lock", "lock", "holding"),
+    ("bpf_rcu_read_unlock is missing", "region", "unlock"),
+    (
+        "global function calls are not allowed with preemption disabled,",
+        "region",
+        "preemption",
+    ),
+    ("sleepable helper bpf_copy_from_user#148 in rcu_read_lock region", "sleepable", "region"),
+    (
+        "kernel func bpf_copy_from_user_str is sleepable within rcu_read_lock region",
+        "sleepable",
+        "region",
+    ),
+    ("store to referenced kptr disallowed", "kptr", "store"),
+    ("kptr access misaligned expected=8 off=4", "kptr", "misaligned"),
+    ("operation on bpf_rb_root expects arg#1 bpf_rb_node at offset=0", "collection", "bpf_rb_node"),
+    (
+        "addr_space_cast insn can only be used in a program that has an associated arena",
+        "arena",
+        "associated",
+    ),
+    ("tracing progs cannot use bpf_timer yet", "timer", "tracing"),
+    ("exception cb cannot return void", "callback", "void"),
+    ("same insn cannot be used with different pointers", "two-kinds", "different"),
+    ("write into map forbidden, value_size=4 off=0 size=4", "read-only", "forbidden"),
+    ("R0 leaks addr as return value", "unprivileged", "CAP_PERFMON"),
+    ("perf_event programs can only use preallocated hash map", "map-use", "preallocated"),
+    (
+        "tail_calls are not allowed when call stack of previous frames is 264 bytes. Too large",
+        "stack-size",
+        "264",
+    ),
+    ("Invalid line_info[3].insn_off:9 (prev_offset:9 prog->len:12)", "function-table", "line_info"),
+    ("JIT does not support calling kfunc bpf_foo#7", "jit", "bpf_foo"),
+    ("verifier bug: REG INVARIANTS VIOLATION (false_reg1)", "verifier-bug", "at odds with itself"),
+    ("signed program cannot bind any BTF", "signature", "BTF"),
+    ("attach_btf_id 12 points to wrong type name foo", "attach-target", "foo"),
+    ("recursive call from f() to g()", "recursion", "f() to g()"),
+    ("The total number of btfs per program has reached the limit of 64", "too-many-parts", "64"),
 ]
 #: An instruction in front, in the two ways that kernels write it.
 OLD = "0: (85) call bpf_probe_read#4\n R0=inv(id=0) R2=inv(id=0) R10=fp0\n"
@@ -197,6 +248,61 @@ LOADERS = [
         "libbpf: prog 'x': BPF program load failed: Argument list too long",
         "attributes-newer",
         "E2BIG",
+    ),
+    (
+        "libbpf: struct_ops init_kern my_ops: Cannot find member dispatch_max_batch in kernel BTF",
+        "struct-ops-member",
+        "",
+    ),
+    (
+        "libbpf: map 'ops': failed to create: Operation not supported(-95)",
+        "unsupported",
+        "EOPNOTSUPP",
+    ),
+    ("libbpf: failed to open system Kconfig", "kconfig", ""),
+    ("libbpf: usdt: no USDT notes section (.note.stapsdt) found in '/lib/libc.so.6'", "usdt", ""),
+    ("libbpf: elf: failed to find symbol 'readline' in '/bin/bash': -2", "uprobe-target", "ENOENT"),
+    ("creating uprobe: opening uprobe: symbol SSL_write: not found", "uprobe-target", ""),
+    (
+        "prog 'x': failed to create uprobe '/bin/bash:0x7' perf event: No such file or directory",
+        "uprobe-target",
+        "ENOENT",
+    ),
+    ("libbpf: failed to pin map: specified path /tmp/x is not on BPF FS", "pin", ""),
+    ("Error: can't pin the object (/sys/fs/bpf/foo): File exists", "pin", "EEXIST"),
+    ("RTNETLINK answers: Device or resource busy", "attach-busy", "EBUSY"),
+    ("prog 'x': failed to attach: Device or resource busy", "attach-hook", "EBUSY"),
+    ("prog 'x': failed to attach to xdp: Device or resource busy", "attach-busy", "EBUSY"),
+    ("Error: Exclusivity flag on, cannot modify.", "attach-busy", ""),
+    ("RTNETLINK answers: Operation not supported", "attach-unsupported", "EOPNOTSUPP"),
+    ("Error: Parent Qdisc doesn't exists.", "qdisc-missing", ""),
+    ("error: unknown network interface eth7", "interface-missing", ""),
+    ("prog 'x': no BTF-based attach target is specified, use", "attach-section", ""),
+    ("libbpf: handler is not found in prog's BTF", "freplace-target", ""),
+    ("Error: function 296 not found while relocating `xdp_firewall`", "relocation", ""),
+    ("error parsing BPF object: invalid program section `kprob/foo`", "section-unknown", ""),
+    ("BTF debug data section '.BTF' rejected: Invalid argument (22)!", "btf-refused", "EINVAL"),
+    (
+        "systemd[1]: unit has an IP firewall, but the local system does not support BPF/cgroup",
+        "no-cgroup-bpf",
+        "",
+    ),
+    (
+        "map m: map create: invalid argument (MaxEntries may be incorrectly set to zero)",
+        "map-size",
+        "EINVAL",
+    ),
+    ("libbpf: BTF is required, but is missing or corrupted.", "object-btf", ""),
+    # the errno of Rust's loaders stands some lines below
+    (
+        "Error: `bpf_link_create` failed\n\nCaused by:\n    Device or resource busy (os error 16)",
+        "attach-busy",
+        "EBUSY",
+    ),
+    (
+        "`/sys/kernel/tracing/events/sched/no/id`\n\n   0: No such file or directory (os error 2)",
+        "tracepoint-missing",
+        "ENOENT",
     ),
     (
         "libscap: bpf_load_program() err=28 event=filler/sys_autofill message=0",
@@ -422,3 +528,27 @@ def test_nothing_of_a_log_is_obeyed_by_a_terminal(
     log.write_text(LOG.replace("entry->index", "entry\x07\x9b31m->index"))
     assert entry.main(["explain", str(log)]) == 0
     assert set("\x07\x9b").isdisjoint(capsys.readouterr().out)
+
+
+def test_a_pointer_whose_place_on_the_stack_was_passed_is_told_as_lost() -> None:
+    """As 6.12 refuses biosnoop: the pointer itself was the key of a lookup."""
+    log = (
+        "0: (bf) r6 = r1\n1: (79) r1 = *(u64 *)(r6 +0)\n2: (7b) *(u64 *)(r10 -8) = r1\n"
+        "3: (bf) r2 = r10\n4: (07) r2 += -8\n5: (18) r1 = 0xffff888100000000\n"
+        "7: (85) call bpf_map_lookup_elem#1\n8: (79) r1 = *(u64 *)(r10 -8)\n"
+        f"9: (79) r2 = *(u64 *)(r1 +48)\nR1 invalid mem access 'scalar'\n{END}"
+    )
+    why = only(log).explanation
+    assert why.id == "not-a-pointer"
+    assert "bpf_map_lookup_elem() at instruction 7 was given its place" in why.reason
+    assert [step.role for step in why.evidence] == ["made", "lost"]
+
+
+def test_a_log_too_long_to_keep_still_names_its_program() -> None:
+    line = "0: (85) call bpf_probe_read#4        ; R0_w=scalar()\n"
+    text = (
+        "libbpf: prog 'long_one': -- BEGIN PROG LOAD LOG --\n"
+        + line * (3 << 20 >> 5)
+        + f"R1 must be a rcu pointer\n{END}"
+    )
+    assert only(text).program == "long_one"

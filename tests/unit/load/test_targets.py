@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retsnoop_py.load.kprobe_target import why_no_kprobe
+from retsnoop_py.load.kprobe_target import why_no_kprobe, why_no_trampoline
 from retsnoop_py.load.loader_rules import btf_target, explain_size, explain_target
 
 SYMBOLS = """ffffffff81000000 T _stext
@@ -79,3 +79,18 @@ def test_what_a_program_is_attached_to_by_btf_is_called_what_it_is(
 def test_a_program_that_is_too_long_to_be_read_is_measured() -> None:
     assert "1,000,003 instructions" in explain_size("x", 1_000_003).reason
     assert "takes 4,096 of who lacks CAP_BPF" in explain_size("x", 5000).reason
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("unhooked", "ftrace has no hook in it"),
+        ("twice", "2 functions are called twice"),
+        ("gone", "This kernel has gone.isra.0"),
+        ("vfs_read", ""),
+    ],
+)
+def test_why_a_function_with_btf_takes_no_trampoline(function: str, said: str, root: Path) -> None:
+    told = why_no_trampoline(function, root)
+    assert said in told
+    assert bool(said) is bool(told)
