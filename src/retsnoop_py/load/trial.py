@@ -105,8 +105,8 @@ _NOTHING = Explanation(
     "nothing-in-it",
     "Object File: Nothing to load",
     "libbpf finds no program and no map in the object.",
-    'A function is a program in a section that libbpf knows, as SEC("xdp"); what is in .text is only'
-    ' called. Maps are in SEC(".maps").',
+    'A function is a program in a section that libbpf knows, as SEC("xdp"); what is in .text is'
+    ' called only. Maps are in SEC(".maps").',
 )
 
 Kind = Literal["object", "btf", "map", "extern", "program", "attach", "kernel"]

@@ -11,7 +11,8 @@ import pytest
 from retsnoop_py.cli import main as entry
 from retsnoop_py.errors import DataError, InputError, UsageError
 from retsnoop_py.load.object_file import ObjectFile
-from retsnoop_py.load.shape import parse_shapes
+from retsnoop_py.load.shape import Shape, parse_shapes
+from retsnoop_py.load.trial import TrialRequest, try_object
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "tests/live/objects"
@@ -119,3 +120,26 @@ def test_what_is_no_bpf_object_is_refused(folder: Path, tmp_path: Path) -> None:
     assert entry.main(["load", str(folder / "flow.bpf.o"), "--shard", "4/3"]) == 64
     assert entry.main(["load", str(folder / "flow.bpf.o"), "--on", ","]) == 64
     assert entry.main(["load", str(folder / "flow.bpf.o"), "--jobs", "0"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "reason"),
+    [
+        ("int function(void) { return 1; }", ["-g"], "nothing-in-it"),
+        (
+            '#include "common.h"\nstruct { __uint(type, BPF_MAP_TYPE_HASH); } m SEC(".maps");',
+            [],
+            "object-btf",
+        ),
+    ],
+)
+def test_an_object_with_nothing_in_it_or_without_btf_is_told_as_that(
+    source: str, words: list[str], reason: str, tmp_path: Path
+) -> None:
+    """libbpf finds that out by itself, before it asks a kernel."""
+    made = tmp_path / "x.bpf.o"
+    argv = ["clang", "-target", "bpf", "-O2", "-I", str(SOURCES), "-x", "c", "-"]
+    argv += ["-I", str(ROOT / "build/libbpf/include"), "-I", "/usr/include/x86_64-linux-gnu"]
+    subprocess.run([*argv, *words, "-c", "-o", str(made)], input=source, text=True, check=True)
+    (found,) = try_object(made, Shape("", ()), TrialRequest("host"))
+    assert (found.kind, found.verdict, found.reason) == ("object", "refused", reason)
