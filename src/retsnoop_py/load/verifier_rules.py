@@ -251,8 +251,7 @@ RULES: tuple[Rule, ...] = (
         _POLICY,
         "Missing rights",
         r"R(?P<r>\d+) leaks addr|prohibited for !root|R(?P<r2>\d+) pointer comparison prohibited"
-        r"|leaking pointer from stack|requires? CAP_\w+|CAP_\w+ are required|are allowed for CAP_"
-        r"|R(?P<r3>\d+) (?:has pointer with unsupported alu|has unknown scalar with mixed|tried to)",
+        r"|leaking pointer from stack|requires? CAP_\w+|CAP_\w+ are required|are allowed for CAP_",
         "Who lacks CAP_PERFMON (CAP_SYS_ADMIN before 5.8) may not let addresses of the kernel out, and"
         " has less: {words}.",
         "Load as root, or with CAP_BPF and CAP_PERFMON; in a container they are to be given to it.",
@@ -556,7 +555,7 @@ RULES: tuple[Rule, ...] = (
         r"|R(?P<r3>\d+) pointer [-+*/%&|^<>=]+ (?:operation )?(?:pointer )?prohibited"
         r"|R(?P<r4>\d+) partial copy of pointer|dereference of modified (?P<kind2>\S+) ptr"
         r"|negative offset (?P<kind4>\S+) ptr|dereference requires the original"
-        r"|R(?P<r5>\d+) (?:subtraction from stack pointer|tried to (?:add|sub)).*prohibited",
+        r"|R(?P<r5>\d+) (?:subtraction from stack pointer|tried to subtract pointer from scalar)",
         "This computes with a pointer{of_kind} in a way that makes it none.",
         "Compute the index first and add it to the pointer once, in 64 bits; members of the context"
         " are read by their fixed offsets (the compiler may have merged two of them: barrier()).",

@@ -150,6 +150,13 @@ MESSAGES = [
     ("same insn cannot be used with different pointers", "two-kinds", "different"),
     ("write into map forbidden, value_size=4 off=0 size=4", "read-only", "forbidden"),
     ("R0 leaks addr as return value", "unprivileged", "CAP_PERFMON"),
+    (
+        "R1 tried to add from different maps, paths or scalars, prohibited for !root",
+        "unprivileged",
+        "different maps",
+    ),
+    ("R1 tried to subtract pointer from scalar", "pointer-arithmetic", "pointer"),
+    ("R1 subtraction from stack pointer prohibited", "pointer-arithmetic", "pointer"),
     ("perf_event programs can only use preallocated hash map", "map-use", "preallocated"),
     (
         "tail_calls are not allowed when call stack of previous frames is 264 bytes. Too large",
