@@ -160,7 +160,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"(?:creating|opening) k(?:ret)?probe.*?(?P<name4>\w+).*(?:no such file|not found)"
         r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)"
         r"|failed to find a unique match for '(?P<name7>[^']+)'(?P<why3>.*)"
-        r"|(?:attach_k(?:ret)?probe|perf_event_open` failed)\b.*(?:NotFound|[Nn]o such file|os error 2\b)",
+        r"|(?:attach_k(?:ret)?probe|perf_event_open(?:` failed|\(\) failed))\b.*(?:NotFound|[Nn]o such file|os error 2\b)",
         "The kernel has no function {name} that a kprobe can be put on: it is inlined, renamed, in a"
         " module that is not loaded, or closed to probes (notrace, .noinstr.text).",
         "retsnoop-py functions '*{name}*' lists what can be traced, and why others cannot.",
@@ -263,7 +263,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "program-type-unsupported",
         f"{_SUPPORT}: Program type",
-        r"program type (?P<name>\w+)(?: is)? not supported|prog(?:ram)? type.*(?:requires|>=) ?v?(?P<since>\d+\.\d+)",
+        r"(?P<name2>\w+) program type is not supported"
+        r"|program type (?P<name>(?!is )\w+)(?: is)? not supported|prog(?:ram)? type.*(?:requires|>=) ?v?(?P<since>\d+\.\d+)",
         "This kernel has no programs of type {name}{since}.",
         "Require a kernel that has them.",
     ),
@@ -286,11 +287,20 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "attach-hook",
         f"{_SUPPORT}: Attach target",
-        r"prog '(?P<name>[^']+)': failed to attach: (?:Device or resource busy|-EBUSY)",
+        r"prog '(?P<name>[^']+)': failed to attach: (?:Device or resource busy|-?EBUSY)",
         "The kernel cannot put the program's trampoline into the function it is for (fentry, fexit,"
         " fmod_ret): at its start is no hook of ftrace, or one that is somebody else's (a livepatch)."
         " The function's BTF says nothing of that.",
-        "retsnoop-py functions NAME says whether it can be traced; trace its caller, or use a kprobe.",
+        "retsnoop-py functions NAME says whether it can be traced; trace its caller, or use a kprobe. A"
+        " kernel without CONFIG_FUNCTION_TRACER has such hooks nowhere.",
+    ),
+    (
+        "no-trampoline",
+        f"{_SUPPORT}: BPF trampolines",
+        r"prog '(?P<name>[^']+)': failed to attach: .*(?:-524|ENOTSUPP|error 524)",
+        "This kernel has no BPF trampolines, which fentry, fexit, fmod_ret and lsm programs take: x86-64"
+        " has them since Linux 5.5, arm64 since 6.0.",
+        "Use a kprobe there, or require that kernel.",
     ),
     (
         "attach-busy",
@@ -356,7 +366,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "relocation",
         f"{_OBJECT}: Reference that cannot be resolved",
-        r"(?P<why>(?:invalid relo|bad (?:call|data|arena data|subprog addr) relo).*|unexpected relo for.*"
+        r"(?P<why>(?:ELF contains non-\{.*|invalid relo|bad (?:call|data|arena data|subprog addr) relo).*|unexpected relo for.*"
         r"|extern relo failed.*|data relo failed.*|map relo failed to find map.*|no \.text section found yet.*"
         r"|unsupported relocation target|possible erroneous static qualifier.*|unsupported binding.*"
         r"|extern function \S+ is unsupported.*|unrecognized extern section.*|missing subprog addr relo.*"
@@ -468,8 +478,6 @@ def _hinted(why: str) -> tuple[int, int]:
     """The type of a map and its entries, by what cilium/ebpf adds to an errno; 0 and -1 if nothing."""
     if "MaxEntries may be incorrectly set to zero" in why:
         return 0, 0
-    if found := re.search(r"ring map size (\d+) not a multiple", why):
-        return _map_number("RINGBUF"), int(found[1])
     if "NO_PREALLOC flag may need to be set for map type LPMTrie" in why:
         return _map_number("LPM_TRIE"), -1
     return 0, -1
@@ -558,6 +566,16 @@ def explain_map(  # noqa: PLR0913 - what is known of a map
     ``kind`` is its type's number, ``release`` that of the kernel; both 0 where not known.
     """
     known = since.by_number("map_types", kind) if kind else None
+    if paged := _PAGED.search(line):
+        return _explanation(
+            "map-size",
+            f"{_OBJECT}: Map definition",
+            f"max_entries of map '{name}' are {paged[1]}: a ring buffer takes a power of two of bytes"
+            f" that is a multiple of the page size, which is {paged[2]} here.",
+            "Set it to a multiple of getpagesize() before the load; arm64 kernels have pages of 4, 16"
+            " or 64 KiB.",
+            line,
+        )
     if _GLOBAL_DATA.search(name) and errno == "EINVAL":
         return _explanation(
             "global-data",
@@ -597,6 +615,8 @@ def explain_map(  # noqa: PLR0913 - what is known of a map
     return explain_errno(errno, label, line=line)
 
 
+#: What cilium/ebpf adds to the errno of a ring buffer.
+_PAGED = re.compile(r"ring map size (\d+) not a multiple of page size (\d+)")
 #: Maps of sections: ``.rodata``, ``prog.bss``, ``.rodata.str1.1``.
 _GLOBAL_DATA = re.compile(r"(?:^|\w)\.(?:rodata|data|bss|kconfig)(?:\.|$)")
 _MAP_INSTEAD = {

@@ -115,7 +115,8 @@ RULES: tuple[Rule, ...] = (
         r"|BPF_ATOMIC uses invalid|invalid BPF_(?:ALU|JMP|LD)\S* (?:opcode|mode|insn)"
         r"|invalid may_goto|unknown insn class",
         "The object has an instruction that this kernel does not know: atomics take Linux 5.12,"
-        " 32-bit compares (-mcpu=v3) 5.1, sign extension and long jumps (-mcpu=v4) 6.6.",
+        " 32-bit compares (-mcpu=v3) 5.1, sign extension and long jumps (-mcpu=v4) 6.6. Or the loader"
+        " wrote into a field of it that must be 0.",
         "Compile with an older -mcpu (v1, v2 or v3), or require a later kernel.",
     ),
     _rule(

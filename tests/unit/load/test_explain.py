@@ -300,6 +300,28 @@ LOADERS = [
         "EINVAL",
     ),
     ("libbpf: BTF is required, but is missing or corrupted.", "object-btf", ""),
+    (
+        "map r: map create: invalid argument (ring map size 4096 not a multiple of page size 8192)",
+        "map-size",
+        "EINVAL",
+    ),
+    (
+        "libbpf: prog 'do_unlinkat': failed to attach: ERROR: strerror_r(-524)=22",
+        "no-trampoline",
+        "ENOTSUPP",
+    ),
+    ("libpman: tracing program type is not supported", "program-type-unsupported", ""),
+    (
+        "libbpf: kprobe perf_event_open() failed: No such file or directory",
+        "kprobe-target",
+        "ENOENT",
+    ),
+    (
+        "libbpf: invalid relo for 'hists' in special section 0xfff2; forgot to initialize",
+        "relocation",
+        "",
+    ),
+    ("ELF contains non-{map,call} related relo data in entry 83", "relocation", ""),
     # the errno of Rust's loaders stands some lines below
     (
         "Error: `bpf_link_create` failed\n\nCaused by:\n    Device or resource busy (os error 16)",
