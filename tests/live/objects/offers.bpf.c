@@ -213,7 +213,12 @@ int raw_tracepoint_missing(void *ctx)
 	return 0; // attach refused: tracepoint-missing
 }
 
+/* What a kprobe itself is entered by is closed to them. */
+#ifdef __TARGET_ARCH_arm64
+SEC("kprobe/el1h_64_sync_handler")
+#else
 SEC("kprobe/do_int3")
+#endif
 int kprobe_closed(void *ctx)
 {
 	return 0; // attach refused: kprobe-target
