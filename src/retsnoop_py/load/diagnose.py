@@ -20,6 +20,10 @@ __all__ = ["diagnose", "find_rule", "helper_name"]
 #: Lines of the log that are shown as the decisive ones.
 _WORDS = 4
 _VISITED = 3
+#: What loaders write around a message of one line.
+_AROUND = re.compile(
+    r"^.*\bload program: (?:[a-z ]+: )?|^.*Verifier output: | \(\d+ line\(s\) omitted\)$"
+)
 _CALLED = re.compile(r"call (?:(\w+)#(-?\d+)|(\d+)|(\w+))")
 _ARGUMENTS = ("first", "second", "third", "fourth", "fifth")
 #: What gives back what a helper or kfunc acquires.
@@ -187,7 +191,7 @@ def _facts(case: _Case) -> _Facts:
     facts = _Facts(case.found)
     facts["r"] = str(case.register) if case.register >= 0 else "?"
     facts["state"] = case.state or "nothing"
-    facts["words"] = case.words
+    facts["words"] = _AROUND.sub("", case.words)
     facts["made"] = _origin(case.history.made) or "a helper"
     more = _ADDITIONS.get(case.rule.id)
     if more is not None:

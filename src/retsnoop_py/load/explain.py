@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from retsnoop_py.load.diagnose import diagnose
-from retsnoop_py.load.loader_rules import errno_in, explain_errno, explain_line
+from retsnoop_py.load.loader_rules import errno_in, explain_errno, explain_line, is_of_map
 from retsnoop_py.load.model import VERSION, Explained, Explanation
 from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.read_log import Lines, Segment, read_log, segments
@@ -56,6 +56,10 @@ class _Reader:
             found = None if own.issuperset(found.words) else found
         program = log.program or self._program
         if found is not None:
+            for number, explanation in said:  # maps of who knows which program
+                line = explanation.words[0] if explanation.words else ""
+                if is_of_map(line) and "load program" not in line:
+                    yield from self._tell(number, explanation, "", errno_in(line), None)
             self._waiting.pop(program, None)
             self._waiting.pop("", None)
             yield from self._tell(segment.first, found, program, self._errno, log.processed)

@@ -21,6 +21,7 @@ __all__ = [
     "explain_replacement",
     "explain_size",
     "explain_target",
+    "is_of_map",
 ]
 
 _ENVIRONMENT = "Environment"
@@ -451,6 +452,11 @@ class _Found(dict[str, str]):
         return "?" if key == "name" else ""
 
 
+def is_of_map(line: str) -> bool:
+    """Whether it says that a map could not be created."""
+    return _MAP.search(line) is not None
+
+
 def explain_line(line: str) -> Explanation | None:
     """What a line of a loader says went wrong; None for one that says nothing of its own."""
     if found := _MAP.search(line):
@@ -468,9 +474,10 @@ def explain_line(line: str) -> Explanation | None:
                 }
             )
             _extend(id_, facts)
-            return _explanation(
-                id_, title, reason.format_map(facts), suggestion.format_map(facts), line
-            )
+            why, step = reason.format_map(facts), suggestion.format_map(facts)
+            if "name" not in facts:
+                why, step = why.replace(" ?", ""), step.replace("*?*", "*NAME*")
+            return _explanation(id_, title, why, step, line)
     return None
 
 

@@ -581,3 +581,24 @@ def test_a_log_too_long_to_keep_still_names_its_program() -> None:
         + f"R1 must be a rcu pointer\n{END}"
     )
     assert only(text).program == "long_one"
+
+
+def test_a_log_of_many_loaders_has_a_map_and_programs_told_apart() -> None:
+    text = (
+        "agent[1]: libbpf: map 'events': failed to create: Invalid argument(-22)\n"
+        "nothing failed here\n"
+        "loading objects: field F: program f: load program: invalid argument: R1 must be referenced"
+        " or trusted (23 line(s) omitted)\n"
+        f"libbpf: prog 'g': -- BEGIN PROG LOAD LOG --\n{NEW}R0 invalid mem access 'scalar'\n{END}"
+        "Error: `perf_event_open` failed\n\nCaused by:\n  No such file or directory (os error 2)\n"
+    )
+    found = explained(text)
+    told = [(one.explanation.id, one.program, one.errno) for one in found]
+    assert told == [
+        ("invalid", "", "EINVAL"),
+        ("trusted-pointer", "f", "EINVAL"),
+        ("not-a-pointer", "g", ""),
+        ("kprobe-target", "", "ENOENT"),
+    ]
+    assert "before: R1 must be referenced or trusted." in found[1].explanation.reason
+    assert "?" not in found[3].explanation.reason + found[3].explanation.suggestion
