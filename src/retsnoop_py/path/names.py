@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.arguments.plan import syscall_parameters
+from retsnoop_py.kernel.arguments.semantics import Semantics, load_semantics
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.decide import Decided
@@ -364,10 +367,30 @@ class Namer:
         assert btf is not None
         found = list(_members(btf, struct, offset, size))
         names = list(dict.fromkeys(text for text, _ in found))
+        if len(names) > 1:
+            found = list(self._meant(struct, found))
+            names = list(dict.fromkeys(text for text, _ in found))
         if len(names) > 1 and base.kind == "param":
             found = self._explained(struct, base.name or "", found)
             names = list(dict.fromkeys(text for text, _ in found))
         return (*found[0], len(names) == 1) if found else None
+
+    def _meant(self, union: int, found: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+        """Of what a union may be what it is in this function, where that is known.
+
+        As the arguments of functions are read: ``array_map_alloc_check()`` is for BPF_MAP_CREATE.
+        """
+        btf = self._btf()
+        assert btf is not None
+        kind = btf.resolve(union)
+        for located in _semantics().rules(kind.name) if kind.kind is Kind.UNION else ():
+            value = None if located.path else located.variant_in(self._function.name)
+            if value is None:
+                continue
+            for glob, members in located.rule.variants.items():
+                if not isinstance(members, str) and fnmatchcase(value, glob):
+                    return _of_variant(_variants(btf, union), members, found)
+        return found
 
     def _explained(
         self, struct: int, register: str, found: Sequence[tuple[str, int]]
@@ -515,6 +538,33 @@ def _variants(btf: Btf, struct: int) -> list[list[tuple[str, int, int]]]:
         else:
             found.append([(member.name, 0, btf.size_of(member.type_id))])
     return [one for one in found if one]
+
+
+def _of_variant(
+    variants: Sequence[Sequence[tuple[str, int, int]]],
+    members: Sequence[str],
+    found: Sequence[tuple[str, int]],
+) -> Sequence[tuple[str, int]]:
+    """Those of ``found`` that are in a variant with one of ``members``; all, if none is."""
+
+    def is_meant(name: str) -> bool:
+        return any(name == one or name.startswith(f"{one}.") for one in members)
+
+    for variant in variants:
+        names = {name for name, _, _ in variant}
+        if any(is_meant(name) for name in names):
+            own = [one for one in found if one[0] in names]
+            return [one for one in own if is_meant(one[0])] or own or found
+    return found
+
+
+@lru_cache(1)
+def _semantics() -> Semantics:
+    """What is known of unions; nothing, where the user's own file says what it cannot."""
+    try:
+        return load_semantics()
+    except DataError:
+        return Semantics()
 
 
 def _flat(

@@ -25,26 +25,28 @@ EINVAL = -22
 ENDS = "31c04883c410c3b8eaffffff4883c410c3"
 
 
-def types() -> tuple[Btf, int]:
+def types(name: str, type_: str) -> tuple[Btf, int]:
     """f(int x, union attr *attr); the union's variants differ in what lies at 8."""
     btf = BtfWriter()
     word, long = btf.int("u32", 4), btf.int("u64", 8)
     number = btf.int("int", 4, 1)
-    map_ = btf.struct("", 16, [("type", word, 0), ("key_size", word, 32), ("flags", word, 64)])
+    map_ = btf.struct("", 16, [("map_type", word, 0), ("key_size", word, 32), ("flags", word, 64)])
     prog = btf.struct("", 16, [("kind", word, 0), ("insn_cnt", word, 32), ("insns", long, 64)])
     members = [w for one in (map_, prog) for w in (0, one, 0)]
-    union = btf.add(5, "attr", 16, members, 2)
-    func = btf.func("f", number, [("x", number), ("attr", btf.ptr(union))])
+    union = btf.add(5, type_, 16, members, 2)
+    func = btf.func(name, number, [("x", number), ("attr", btf.ptr(union))])
     return Btf(btf.bytes()), func
 
 
-def told(code: str, left: int) -> tuple[str, list[tuple[str, int | None]]]:
+def told(
+    code: str, left: int, name: str = "f", type_: str = "attr"
+) -> tuple[str, list[tuple[str, int | None]]]:
     """The condition and the operands of the run of ``code`` that took its first jump."""
     blocks = graph(f"4883ec10{code}{ENDS}")
-    btf, func = types()
+    btf, func = types(name, type_)
     facts = cast("KernelFacts", SimpleNamespace(btf=btf, root=FilePath("/nowhere")))
     result = ResultType(ResultKind.INT)
-    function = Function("f", START, 64, FuncFlags(0), result, btf_id=func)
+    function = Function(name, START, 64, FuncFlags(0), result, btf_id=func)
     namer = Namer(facts, function, {}.get, X86_64)
     namer.learn(blocks)
     way = follow(blocks, [0, 2], range(3))
@@ -87,6 +89,21 @@ def test_the_variant_of_a_union_is_known_by_what_is_read_of_it(reads: str, name:
     # mov [rsp],rsi; xor esi,esi; mov rax,[rsp]; READS; cmp dword [rax+4],4; jne
     code = f"4889342431f6488b0424{reads}837804047507"
     assert told(code, 8) == (f"{name} != 4", [(name, 8)])
+
+
+@pytest.mark.parametrize(
+    ("function", "type_", "name"),
+    [
+        ("array_map_alloc_check", "bpf_attr", "attr->key_size"),
+        ("somebody", "bpf_attr", "attr->key_size?"),
+        ("array_map_alloc_check", "attr", "attr->key_size?"),
+    ],
+)
+def test_the_variant_of_a_union_is_known_by_what_the_function_is_for(
+    function: str, type_: str, name: str
+) -> None:
+    # cmp dword [rsi+4],4; jne
+    assert told("837e04047507", 8, function, type_) == (f"{name} != 4", [(name, 8)])
 
 
 def test_a_system_call_is_told_by_its_own_arguments() -> None:
