@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from retsnoop_py.api.asked import Asked
+from retsnoop_py.api.explanation import word_probes
 from retsnoop_py.api.failing import Failing, FailingCalls
 from retsnoop_py.api.why import Inquiry, _best
 from retsnoop_py.errors import RetsnoopError
@@ -91,6 +92,7 @@ class Request:
         self.answered = threading.Event()
         self.kept: list[Session] = []
         self.error: str | None = None
+        self.traced: frozenset[str] = frozenset()
 
     @property
     def cut(self) -> list[Cut]:
@@ -114,8 +116,9 @@ class Case(Inquiry):
     def _follow(
         self, chosen: Failing, chain: tuple[str, ...], follow: Sequence[str]
     ) -> tuple[Any, str | None]:
-        request = Request(self.name, chosen, chain, follow)
+        request = Request(self.name, chosen, [*chain, *self._beside(chosen)], follow)
         self._ask(request)
+        self._traced = request.traced
         self._runs += 1
         if request.error:
             return None, request.error
@@ -156,13 +159,14 @@ class Together(Inquiry):
             "user_stack": True,
             "call_stack": True,
             "trace": True,
-            "inject": self._words(),
+            "inject": word_probes(self._facts.root),
         }
         by_name = {one.name: one for one in requests}
         for session in super()._run(options, quiet=True):
             one = by_name.get(session.thread)
             if one and session.calls and session.calls[0].function.name == one.chosen.function:
                 one.kept.append(session)
+                one.traced = self._traced
 
 
 class Guest:
@@ -233,6 +237,7 @@ class Guest:
         try:
             Together(self._asked(*(one.name for one in requests))).follow(requests)
         except RetsnoopError as error:
+            _say(f"{error}: {error.message}")
             if len(requests) > 1:
                 # one of them cannot be: which one, each says by itself
                 for one in requests:

@@ -142,6 +142,8 @@ static __noinline int block_hit(struct pt_regs *ctx, struct session *s, __u64 ta
 	hit->unread = block_operand(ctx, &probe->left, &left) ? 1 : 0;
 	if (block_operand(ctx, &probe->right, &right))
 		hit->unread |= 2;
+	if (probe->calls)
+		hit->unread |= 4;
 	hit->left = left;
 	hit->right = right;
 	ring->cnt++;

@@ -35,7 +35,7 @@ struct path_probe {
 	__u32 number;
 	__u32 func_id;
 	__u32 condition; /* arm64: 1 + that on which the instruction compares; 0: always, if it does */
-	__u32 unused;
+	__u32 calls; /* 1: left is where the instruction calls, or jumps to */
 	struct path_operand left;
 	struct path_operand right;
 };

@@ -175,7 +175,7 @@ struct rsn_path {
 /* A block ran: what the operands of its last comparison were when it was made. */
 struct rsn_hit {
 	__u32 probe; /* number of the probe */
-	__u32 unread; /* bit 0: left could not be read, bit 1: right */
+	__u32 unread; /* bit 0: left could not be read, bit 1: right; bit 2: left was called */
 	__u64 left;
 	__u64 right;
 };

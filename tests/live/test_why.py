@@ -107,6 +107,29 @@ def test_what_the_condition_tested_is_followed_as_well(machine: Machine) -> None
 
 
 @pytest.mark.one_kernel
+def test_what_was_called_through_a_pointer_is_followed_as_well(machine: Machine) -> None:
+    """accept4(2) of a socket that does not listen: the protocol's function leaves the error."""
+    call = why(machine, "--", str(compiled(machine, "failures")), "accept_closed")["explained"]
+    assert (call["syscall"], call["error"]) == ("accept4", "EINVAL")
+    assert call["origin"]["function"]["name"] == "inet_accept"
+    assert call["origin"]["made"] == "memory"
+    (inner,) = call["tested"]
+    assert inner["function"]["name"] == "inet_csk_accept"
+    assert [one["value"] for one in inner["decided"]["operands"]] == [7]  # TCP_CLOSE
+
+
+@pytest.mark.one_kernel
+def test_what_was_called_tells_of_a_function_that_cannot_be_followed(machine: Machine) -> None:
+    """setns(2) of a namespace of another kind: its arguments alone do not decide."""
+    call = why(machine, "--", str(compiled(machine, "failures")), "setns_type")["explained"]
+    assert call["origin"]["callee"] == "__do_sys_setns"
+    assert call["deduced"]["function"]["name"] == "__do_sys_setns"
+    # CLONE_NEWUTS, against what is in memory and nobody has read
+    values = [one.get("value") for one in call["deduced"]["decided"]["operands"]]
+    assert sorted(values, key=str) == [0x4000000, None]
+
+
+@pytest.mark.one_kernel
 def test_what_the_kernel_said_meanwhile_is_told(machine: Machine) -> None:
     """What dmesg(1) would have, of this call alone; other messages come all the time."""
     noise = "while :; do echo noise > /dev/kmsg; sleep 0.2; done & "

@@ -2,12 +2,13 @@
 """Why the function below a system call's entry gave its error, where nothing can follow that one.
 
 ``__x64_sys_X`` hands the arguments on to ``__do_sys_X``, which is an inline function that the
-compiler kept apart: the kernel lets nobody probe it. Its code and its arguments are known.
+compiler kept apart: the kernel lets nobody probe it. Its code and its arguments are known, and what
+it called can be traced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path as Image
 from typing import TYPE_CHECKING
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 from retsnoop_py.api.failing import syscall_name
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.btf import Kind
-from retsnoop_py.kernel.functions import FuncFlags, Function
-from retsnoop_py.path.deduce import Argument
+from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.path.deduce import Argument, Called, Known
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.args.node import pointer
 from retsnoop_py.session.paths import Path
@@ -32,19 +33,44 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.kallsyms import Symbol
     from retsnoop_py.session.paths import Hit, Origin
 
-__all__ = ["deduced"]
+__all__ = ["callees", "deduced"]
 
 _LONG, _INT = 8, 4
+#: The depth of what the function of a system call calls, and what is inlined there.
+_INSIDE = 2
 _LONG_TYPES = ("size_t", "loff_t", "off_t", "u64", "__u64")
 
 
-def deduced(
-    facts: KernelFacts, session: Session, origin: to.Origin | None, image: Image | None = None
-) -> to.Origin | None:
-    """Why the callee that ``origin`` names gave what it did, if its arguments alone decide that.
+def callees(facts: KernelFacts, function: str) -> list[str]:
+    """The functions that the second function of a system call calls by name, if it has one.
 
-    None for any other function, and where its code cannot be read. ``image`` is a vmlinux with
-    DWARF, if it need not be looked for.
+    ``function`` is its first one. Nothing, where the code cannot be read.
+    """
+    from retsnoop_py.path.analysis import read_paths
+    from retsnoop_py.path.text import Kcore
+
+    try:
+        found = facts.kallsyms.named(f"__do_sys_{syscall_name(function)}")
+        if len(found) != 1:
+            return []
+        with Kcore(facts.root / "proc/kcore") as source:
+            return list(read_paths(facts, _function(facts, found[0]), source).calls())
+    except RetsnoopError:
+        return []
+
+
+def deduced(
+    facts: KernelFacts,
+    session: Session,
+    origin: to.Origin | None,
+    image: Image | None = None,
+    traced: Collection[str] = (),
+) -> to.Origin | None:
+    """Why the callee that ``origin`` names gave what it did, if its arguments decide that.
+
+    Or these with what it called of the functions that were ``traced``. None for any other function,
+    and where its code cannot be read. ``image`` is a vmlinux with DWARF, if it need not be looked
+    for.
     """
     first = session.calls[0]
     if origin is None or origin.made != "callee" or origin.function.name != first.function.name:
@@ -56,7 +82,7 @@ def deduced(
         found = facts.kallsyms.named(name)
         if len(found) != 1:
             return None
-        told = _way(facts, session, found[0], view.path.result)
+        told = _way(facts, session, found[0], view.path.result, traced)
         if told is None:
             return None
         way, hit = told
@@ -70,23 +96,53 @@ def deduced(
 
 
 def _way(
-    facts: KernelFacts, session: Session, symbol: Symbol, result: int
+    facts: KernelFacts, session: Session, symbol: Symbol, result: int, traced: Collection[str]
 ) -> tuple[Origin, Hit] | None:
     """The way that the arguments of the system call lead through its second function."""
     from retsnoop_py.path.analysis import read_paths
     from retsnoop_py.path.machines import machine_named
     from retsnoop_py.path.text import Kcore
 
-    machine, function = machine_named(facts.machine), _function(facts, session, symbol)
+    machine = machine_named(facts.machine)
+    function = _function(facts, symbol)
     given = dict(zip(machine.arguments, _given(session), strict=False))
-    known = {register: one for register, one in given.items() if one is not None}
+    known: Known = {register: one for register, one in given.items() if one is not None}
     with Kcore(facts.root / "proc/kcore") as source:
-        return read_paths(facts, function, source).deduced(known, result)
+        paths = read_paths(facts, function, source)
+        beside = paths.calls().intersection(traced)
+        calls = _made(session, beside) if beside else None
+        if calls is None:
+            return paths.deduced(known, result)
+        return paths.deduced(known, result, calls, beside)
 
 
-def _function(facts: KernelFacts, session: Session, symbol: Symbol) -> Function:
+def _made(session: Session, names: Collection[str]) -> list[Called] | None:
+    """The calls that were made of functions ``names`` by that of the system call, in their order.
+
+    None where some of them may not have been seen.
+    """
+    found: dict[int, Called] = {}
+    begun: list[tuple[int, str]] = []
+    for event in session.trace or ():
+        if event.kind in ("missing", "told_before"):
+            return None
+        if event.function is None or event.depth != _INSIDE or event.interrupt:
+            continue
+        name = event.function.name
+        if event.kind == "entry" and name in names:
+            begun.append((event.seq, name))
+        elif event.kind == "exit" and name in names:
+            if not begun or begun[-1][1] != name or event.result is None:
+                return None
+            size = min(event.function.result.size, _LONG)
+            value = event.result.raw & (1 << 8 * size) - 1
+            found[begun[-1][0]] = Called(name, value, size)
+    return None if len(found) != len(begun) or session.warnings else list(found.values())
+
+
+def _function(facts: KernelFacts, symbol: Symbol) -> Function:
     btf_id = facts.btf.find(symbol.name, Kind.FUNC) if facts.btf is not None else None
-    result = session.calls[0].function.result
+    result = ResultType(ResultKind.UNKNOWN)
     return Function(symbol.name, symbol.address, symbol.size, FuncFlags(0), result, btf_id=btf_id)
 
 

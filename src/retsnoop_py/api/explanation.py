@@ -87,7 +87,7 @@ class Explanation:
         found: list[to.Origin] = []
         origin = self.origin()
         while origin is not None:
-            name = _tested_name(origin)
+            name = _given_by(origin) if found else _tested_name(origin)
             inside = [
                 one
                 for one in self._said.paths
@@ -100,7 +100,8 @@ class Explanation:
     def tests(self, followed: Sequence[str]) -> str | None:
         """The function whose result the innermost known condition tests, if not followed yet."""
         known = (self.origin(), *self.tested())
-        name = _tested_name(known[-1]) if known[-1] else None
+        ask = _tested_name if len(known) == 1 else _given_by
+        name = ask(known[-1]) if known[-1] else None
         return name if name and name not in map(_plain, followed) else None
 
     def _messages(self) -> Iterator[told.KernelMessage]:
@@ -153,13 +154,26 @@ def _plain(function: str) -> str:
 
 
 def _tested_name(origin: to.Origin) -> str | None:
-    """The function whose result decided, where that says yes or no and is no pointer."""
+    """The function whose result decided, where that says yes or no.
+
+    Not where that is a pointer that was not found; but where the error was in memory then, that is
+    where the function had left it.
+    """
     decided = origin.decided
-    if decided is None or decided.check or (decided.condition or "NULL").endswith("NULL"):
+    if decided is None or decided.check or not decided.condition:
+        return None
+    if decided.condition.endswith("NULL") and origin.made != "memory":
         return None
     names = [one.name for one in decided.operands]
     called = [one[:-2] for one in names if one.endswith("()") and one[:-2].isidentifier()]
     return _plain(called[0]) if len(names) == len(called) == 1 else None
+
+
+def _given_by(origin: to.Origin) -> str | None:
+    """The function whose result a tested call gave, or its condition tested."""
+    if origin.decided is None and origin.made == "callee" and origin.callee:
+        return _plain(origin.callee)
+    return _tested_name(origin)
 
 
 def _gives(inner: to.Call, origin: to.Origin, traced: set[str]) -> bool:

@@ -17,7 +17,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Unpack
 
 from retsnoop_py.api.asked import Asked, WhyOptions
-from retsnoop_py.api.deducing import deduced
+from retsnoop_py.api.deducing import callees, deduced
 from retsnoop_py.api.explanation import Explanation, word_probes
 from retsnoop_py.api.failing import (
     Failing,
@@ -126,6 +126,8 @@ class Inquiry:
         self._everything = False
         self._warnings: list[str] = []
         self._kernel = ("", "")
+        #: The functions of the last run.
+        self._traced: frozenset[str] = frozenset()
 
     def answer(self) -> told.Why:
         """Run what was asked for until the condition is known, or no further run would tell more.
@@ -163,7 +165,9 @@ class Inquiry:
             if chosen.probing and not self._asked.syscalls and _looks_for(found):
                 return None
             explanation = Explanation.of(found)
-            inner = deduced(self._facts, found, explanation.origin(), self._asked.kernel)
+            inner = deduced(
+                self._facts, found, explanation.origin(), self._asked.kernel, self._traced
+            )
             chain = chain_of(found)
             follow = self._next(explanation, found, follow) if inner is None else []
         return explanation.call(unknown or self._why_no_line(), inner)
@@ -299,7 +303,7 @@ class Inquiry:
         self._say(f"{self._name(self._runs + 1)}: following {names} block by block")
         options: TraceOptions = {
             "entry": [chosen.function],
-            "allow": [*chain, *follow],
+            "allow": [*chain, *follow, *self._beside(chosen)],
             "path": list(follow),
             "arguments": True,
             "user_stack": True,
@@ -322,6 +326,13 @@ class Inquiry:
         if found is None:
             return None, "it did not fail again"
         return found, None
+
+    def _beside(self, chosen: Failing) -> list[str]:
+        """What is traced besides, for what is called tells of a function that cannot be followed.
+
+        That is the second function of a system call, where nothing else failed.
+        """
+        return callees(self._facts, chosen.function) if len(chosen.chain) == 1 else []
 
     def _is_like(self, session: Session, chosen: Failing) -> bool:
         return (
@@ -351,6 +362,7 @@ class Inquiry:
         with run:
             self._runs += 1
             self._kernel = run.kernel
+            self._traced = frozenset(one.name for one in run.functions)
             yield from run
         self._interrupted = run.interrupted
         if self._exit_status is None and asked.command:
@@ -393,11 +405,18 @@ class Inquiry:
         """What to follow in a further run; nothing where that would tell no more."""
         deeper = explanation.asks_of(followed) or explanation.tests(followed)
         if deeper:
-            return [*followed, deeper]
+            return [*followed, deeper] if self._is_traceable(deeper) else []
         if explanation.origin() is None:
             innermost = self._innermost(session)
             return [] if set(innermost) <= set(followed) else innermost
         return []
+
+    def _is_traceable(self, name: str) -> bool:
+        """Whether the kernel lets a function be traced, as far as it tells."""
+        try:
+            return self._facts.traceable.contains(name.partition("[")[0])
+        except RetsnoopError:
+            return True
 
     def _nothing(self, failing: Sequence[Failing], *, failed: bool) -> str:
         """Why nothing is explained."""

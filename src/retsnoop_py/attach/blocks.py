@@ -113,7 +113,7 @@ class BlockEvents:
                     break
                 continue
             compare = probe.compare if address == probe.address else None
-            return BlockProbe(probe.block, address, compare), 0
+            return replace(probe, address=address, compare=compare, places=()), 0
         return probe, failed
 
     def _tell(self, func_id: int, probe: BlockProbe) -> None:
@@ -121,8 +121,8 @@ class BlockEvents:
         number, compare = len(self.probes), probe.compare
         known = () if compare is None else self._machine.conditions
         condition = known.index(compare.condition) + 1 if compare and compare.op == "ccmp" else 0
-        value = _HEAD.pack(number, func_id, condition, 0)
-        value += pack_operands(compare, self._machine.pt_regs)
+        value = _HEAD.pack(number, func_id, condition, probe.goes is not None)
+        value += pack_operands(probe.operands, self._machine.pt_regs)
         self._context.obj.map("path_probes").update(struct.pack("=Q", probe.address), value)
         if condition:  # the one number where it does not compare, the next where it does
             self.probes += [(func_id, replace(probe, held=held)) for held in (False, True)]

@@ -125,7 +125,10 @@ class PathProbes:
         return self._source
 
     def attach(self, context: AttachContext) -> None:
-        """Attach to the blocks of what was read; once for each function."""
+        """Attach to the blocks of what was read; once for each function.
+
+        Raises UnavailableError if no function has a block that the kernel takes a probe in.
+        """
         if self._events is None:
             self._events = BlockEvents(context)
         for number, paths in self._followed.items():
@@ -136,11 +139,13 @@ class PathProbes:
             for _, probe in self._events.probes[before:]:
                 self._probes.append(probe)
                 paths.probed[probe.block] = probe
-            if not paths.probed:
-                raise UnavailableError(
-                    f"the kernel takes no probe in {paths.function.label}",
-                    "choose another function",
-                )
+        refused = [number for number, paths in self._followed.items() if not paths.probed]
+        for number in refused:
+            self.said.append(
+                f"the kernel takes no probe in {self._followed.pop(number).function.label}"
+            )
+        if refused and not self._followed:
+            raise UnavailableError(self.said.pop(), "choose another function")
 
     def follows(self, number: int) -> bool:
         """Whether a function, by its id, is followed."""
@@ -152,9 +157,13 @@ class PathProbes:
         paths = self._followed.get(path.id)
         if paths is None:
             return None
-        hits = [self._probes[hit.probe] for hit in path.hits if hit.probe < len(self._probes)]
+        known = [hit for hit in path.hits if hit.probe < len(self._probes)]
+        hits = [self._probes[hit.probe] for hit in known]
         blocks, held = [hit.block for hit in hits], [hit.held for hit in hits]
-        return paths.origin(blocks, path.result, is_cut=path.earlier > 0, held=held)
+        targets = [hit.target for hit in known]
+        return paths.origin(
+            blocks, path.result, is_cut=path.earlier > 0, held=held, targets=targets
+        )
 
     def detach(self) -> None:
         """Detach from all blocks. Idempotent."""

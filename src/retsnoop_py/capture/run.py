@@ -283,6 +283,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
             attached = attach(plan, context)
             if paths:
                 paths.attach(context)
+                _tell(paths)
             pinpoint = None
             if paths and settings.pinpoint:
                 from retsnoop_py.capture.pinpoint import Pinpoint
@@ -315,10 +316,15 @@ def _read_paths(run: _Run, plan: AttachPlan) -> PathProbes:
     except BaseException:
         paths.close()
         raise
+    _tell(paths)
+    return paths
+
+
+def _tell(paths: PathProbes) -> None:
+    """What could not be followed."""
     for text in paths.said:
         messages.warn(f"--path: {text}")
     paths.said.clear()
-    return paths
 
 
 def _inject(probes: Sequence[Probe], context: AttachContext) -> InjectedProbes:

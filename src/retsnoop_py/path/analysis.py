@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import DataError, UnavailableError
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.path.blocks import Graph, cut
-from retsnoop_py.path.decide import Decided, Decision, Returned, decide
-from retsnoop_py.path.deduce import Argument, deduce, known_value
+from retsnoop_py.path.decide import Decided, Decision, Made, Returned, decide
+from retsnoop_py.path.deduce import Called, Known, deduce, fitting, known_value
 from retsnoop_py.path.follow import Way, follow
+from retsnoop_py.path.insn import Flow
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.names import Namer
 from retsnoop_py.path.probes import BlockProbe, place_probes
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.kallsyms import Symbol
 
 __all__ = ["FunctionPaths", "read_paths"]
+
+#: How a result was made, if it is known to be the one that came.
+_KNOWN = {Made.CONSTANT, Made.COMPUTED, Made.CALLEE}
 
 
 def read_paths(facts: KernelFacts, function: Function, source: CodeSource) -> FunctionPaths:
@@ -37,7 +41,11 @@ def read_paths(facts: KernelFacts, function: Function, source: CodeSource) -> Fu
     if code is None:
         raise UnavailableError(f"{source.name} does not have its code")
 
+    first = {symbols.address_of(name): name for name in machine.first_names}
+
     def name_of(address: int) -> str | None:
+        if address in first:
+            return first[address]
         found = symbols.lookup(address)
         if found and not found[1]:
             return found[0].name
@@ -63,13 +71,20 @@ class FunctionPaths:
         namer.learn(graph)
 
     def origin(
-        self, hits: Sequence[int], result: int, *, is_cut: bool, held: Sequence[bool | None] = ()
+        self,
+        hits: Sequence[int],
+        result: int,
+        *,
+        is_cut: bool,
+        held: Sequence[bool | None] = (),
+        targets: Sequence[int] = (),
     ) -> Origin:
         """What the way means on which the probes of these blocks were hit, in this order.
 
-        ``held`` says of each hit whether the conditional comparison there was made.
+        ``held`` says of each hit whether the conditional comparison there was made, ``targets``
+        what was called there through a pointer, 0 for nothing.
         """
-        way = follow(self.graph, hits, self.probed, is_cut=is_cut, held=held)
+        way = follow(self.graph, hits, self.probed, is_cut=is_cut, held=held, targets=targets)
         try:
             decision = self._decide(way, result)
         except (DataError, IndexError, KeyError, ValueError) as error:
@@ -77,21 +92,36 @@ class FunctionPaths:
         blocks = tuple(self.graph.blocks[index].start for index in way.blocks)
         return self._origin(blocks, way, decision)
 
-    def deduced(self, arguments: Mapping[str, Argument], result: int) -> tuple[Origin, Hit] | None:
+    def calls(self) -> set[str]:
+        """The functions that it calls, or jumps to, by name."""
+        insns = [one for block in self.graph.blocks for one in block.insns]
+        targets = [one.target for one in insns if one.flow is Flow.CALL and one.target]
+        named = (*map(self._namer.name_of, targets), *(one.callee for one in self.graph.blocks))
+        return {name for name in named if name}
+
+    def deduced(
+        self,
+        arguments: Known,
+        result: int,
+        calls: Sequence[Called] = (),
+        traced: Collection[str] = (),
+    ) -> tuple[Origin, Hit] | None:
         """The same of a call that was not followed, where ``arguments``, by register, decide it.
 
-        With the values that the operands had. None where they do not.
+        Or these with ``calls``, those that it made of functions that were ``traced``. With the
+        values that the operands had. None where they do not.
         """
         try:
-            way = deduce(self.graph, self._namer.name_of, arguments, result)
-            decision = None if way is None else self._decide(way, result)
+            found = self._deduced(arguments, result, calls, traced)
         except (DataError, IndexError, KeyError, ValueError):
             return None
-        if way is None or decision is None or decision.decided is None:
+        if found is None:
             return None
+        way, decision, known = found
+        assert decision.decided is not None
         flags = decision.decided.flags
         sides = (flags.left, flags.right) if flags is not None else ()
-        values = [known_value(one, arguments) for one in sides]
+        values = [known_value(one, known) for one in sides]
         unread = sum(1 << side for side, value in enumerate(values) if value is None)
         hit = Hit(0, unread, *[value or 0 for value in (*values, None, None)[:2]])
         condition = self._namer.condition(decision.decided)
@@ -100,6 +130,25 @@ class FunctionPaths:
             condition.text, self._namer.operands(decision.decided, 0), decision.decided.taken
         )
         return origin._replace(condition=told), hit
+
+    def _deduced(
+        self, arguments: Known, result: int, calls: Sequence[Called], traced: Collection[str]
+    ) -> tuple[Way, Decision, Known] | None:
+        """The way, with what decided and what is known on it, if no other one may have been."""
+        names = self._namer.name_of
+        way = deduce(self.graph, names, arguments, result)
+        ways = [(way, arguments)] if way is not None else []
+        if not ways and traced:
+            ways = fitting(self.graph, names, arguments, result, calls, traced)
+        found = [(way, self._decide(way, result), known) for way, known in ways]
+        made = {one.returned.made if one.returned else None for _, one, _ in found}
+        places = {
+            (one.decided.address, one.decided.condition) if one.decided else None
+            for _, one, _ in found
+        }
+        if not found or None in places or len(places) > 1 or not made <= _KNOWN:
+            return None
+        return found[0]
 
     def _decide(self, way: Way, result: int) -> Decision:
         code, lost = self.graph.code, self.graph.lost

@@ -167,6 +167,8 @@ def _leaders(parts: Iterable[list[Insn]], insns: dict[int, Insn]) -> set[int]:
                 leaders.add(one.end)
             if one.op == "ccmp":  # whether it compares is known by a probe of its own
                 leaders.add(one.address)
+            if one.is_open:  # so is where it goes
+                leaders.update((one.address, one.end))
     return leaders
 
 

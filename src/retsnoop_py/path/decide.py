@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.deduce import holds
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import OPPOSITE, Flow, Imm, Insn, Mem, Names, Operand, Reg
@@ -24,6 +25,8 @@ __all__ = ["Decided", "Decision", "Made", "Returned", "decide"]
 #: Ways that are followed from the other side of a jump before it is said that nobody knows.
 _MAX_STATES = 20_000
 _MASK32 = 0xFFFFFFFF
+#: Bytes of an int.
+_INT = 4
 
 
 class Made(Enum):
@@ -182,9 +185,12 @@ def _asked_at(node: Node) -> int:
 def _failure_of(flags: Flags | None, condition: str) -> Node | None:
     """What a called function gave, where ``condition`` says that it had failed.
 
-    To return that instead is to fail as well.
+    To return that instead is to fail as well. Of an int, any number but 0 is a failure; of a
+    pointer, or a yes or no, that is none.
     """
     if flags is None or condition not in ("ne", "s", "l") or flags.left.kind != "call":
+        return None
+    if condition == "ne" and flags.size != _INT:
         return None
     of_itself = flags.op == "test" and flags.left is flags.right
     with_zero = flags.op == "cmp" and flags.right.kind == "const" and not flags.right.value
@@ -241,7 +247,7 @@ class _Search:
     def last(self, choice: Decided | None) -> tuple[Decided | None, str | None]:
         """The last one that could have avoided the result; or why it cannot be told."""
         gap = max(self._way.gaps, default=-1)
-        for moment in reversed(self._run.moments):
+        for number, moment in reversed(list(enumerate(self._run.moments))):
             if choice is not None and moment.step < choice.step:
                 return choice, None
             if moment.position < gap:
@@ -255,15 +261,97 @@ class _Search:
             if about and not self._is_check(moment):
                 continue
             if about or self._can_avoid(moment, taken):
-                condition = moment.insn.condition
+                last = moment
+                if not about:
+                    last, taken = self._asked_before(number, taken) or (moment, taken)
+                condition = last.insn.condition
                 held = condition if taken else OPPOSITE.get(condition, "")
-                at = _place(moment)
-                jump = moment if moment.insn.flow is Flow.BRANCH else None
-                decided = Decided(at, moment.step, held, moment.flags, jump, taken, about)
+                jump = last if last.insn.flow is Flow.BRANCH else None
+                decided = Decided(_place(last), last.step, held, last.flags, jump, taken, about)
                 return decided, None
         if choice is None and gap >= 0:
             return None, "an access to memory faulted, or blocks that ran were not seen"
         return choice, None
+
+    def _asked_before(self, number: int, taken: bool) -> tuple[Moment, bool] | None:
+        """The jump that decided where a parameter chose the case, and the case was asked before.
+
+        Of ``switch (op) { case MOD: if (!found) ...`` behind another test of ``found`` compilers
+        make a switch for each outcome of that: one in which MOD fails, and one in which it does
+        not. Then ``op == MOD`` is no reason, but the jump in front that chose between the two.
+        """
+        moment = self._run.moments[number]
+        flags = moment.flags
+        if flags is None or flags.left.kind != "param" or flags.right.kind != "const":
+            return None
+        for before in reversed(self._run.moments[:number]):
+            if before.insn.flow is not Flow.BRANCH or before.flags is None:
+                return None
+            if before.flags.left is flags.left:
+                continue  # another case of the switch
+            side = self._taken(before)
+            if side is None or _is_settled(before):
+                return None
+            block = self._graph.blocks[self._way.blocks[before.position]]
+            own, other = block.next[side], block.next[not side]
+            if own < 0 or other < 0:
+                return None
+            copies = self._copies(other, self._holders(before, (flags.left,)), moment, taken)
+            copies -= self._reachable(own)
+            free = Holders(self._graph.machine, frozenset(), 0, None)
+            known = any(self._reaches_other(one, free) for one in copies)
+            return (before, side) if known else None
+        return None
+
+    def _holders(self, moment: Moment, nodes: Iterable[Node]) -> Holders:
+        """Where values are, before a jump."""
+        wanted = tuple(nodes)
+        held = (
+            place
+            for places in (moment.regs, moment.slots)
+            for place, one in places.items()
+            if any(one is node for node in wanted)
+        )
+        machine = self._graph.machine
+        top, frame = moment.regs.get(machine.stack), moment.regs.get(machine.frame)
+        depth = top.value if top is not None and top.kind == "stack" else 0
+        base = frame.value if frame is not None and frame.kind == "stack" else None
+        return Holders(machine, frozenset(held), depth, base)
+
+    def _copies(self, start: int, holders: Holders, moment: Moment, taken: bool) -> set[int]:
+        """The blocks behind other jumps that ask the same as ``moment``, where it holds too."""
+        assert moment.flags is not None
+        condition = moment.insn.condition
+        found = set()
+        waiting = [(start, holders)]
+        seen = set(waiting)
+        while waiting and len(seen) < _MAX_STATES:
+            index, held = waiting.pop()
+            block, compared = self._graph.blocks[index], None
+            for insn in block.insns:
+                for step in insn.steps:
+                    if step.flags:
+                        compared = step if _asks(step, held, moment.flags) else None
+                held = held.after(insn)
+            other = block.last.condition
+            if compared and block.is_branch and other in (condition, OPPOSITE.get(condition)):
+                found.add(block.next[taken if other == condition else not taken])
+            for following in block.next:
+                key = (following, held)
+                if following >= 0 and held.places and key not in seen:
+                    seen.add(key)
+                    waiting.append(key)
+        return {one for one in found if one >= 0}
+
+    def _reachable(self, start: int) -> set[int]:
+        """All blocks that may run once ``start`` does."""
+        waiting, seen = [start], {start}
+        while waiting:
+            for following in self._graph.blocks[waiting.pop()].next:
+                if following >= 0 and following not in seen:
+                    seen.add(following)
+                    waiting.append(following)
+        return seen
 
     def _is_last(self, moment: Moment) -> bool:
         """Whether the way ends in this jump."""
@@ -326,19 +414,15 @@ class _Search:
         node = self._returned.node
         condition = moment.insn.condition
         failure = _failure_of(moment.flags, OPPOSITE.get(condition, "") if taken else condition)
-        holders = frozenset(
-            place
+        same = [
+            one
             for places in (moment.regs, moment.slots)
-            for place, one in places.items()
+            for one in places.values()
             if one is node
             or one is failure
             or (one.kind == "const" and _is_result(one.value, self._result))
-        )
-        machine = self._graph.machine
-        top, frame = moment.regs.get(machine.stack), moment.regs.get(machine.frame)
-        depth = top.value if top is not None and top.kind == "stack" else 0
-        base = frame.value if frame is not None and frame.kind == "stack" else None
-        held = Holders(machine, holders, depth, base)
+        ]
+        held = self._holders(moment, same)
         return any(self._reaches_other(other, held) for other in others)
 
     def _reaches_other(self, start: int, holders: Holders) -> bool:
@@ -347,15 +431,19 @@ class _Search:
         seen = set(waiting)
         while waiting:
             index, held = waiting.pop()
-            block = self._graph.blocks[index]
-            for insn in block.insns:
-                held = self._after(held, insn)
+            block, asked = self._graph.blocks[index], None
+            for step in (step for insn in block.insns for step in insn.steps):
+                if step.flags or step.flow is Flow.CALL:
+                    asked = self._asks_result(held, step)
+                held = self._after_step(held, step)
             if block.exit == "return":
                 if self._graph.machine.result not in held.places:
                     return True
             elif block.exit:
                 return True
-            for following in block.next:
+            condition = block.last.steps[-1].condition
+            side = holds(asked, condition, {}) if asked and block.is_branch else None
+            for following in block.next if side is None else (block.next[side],):
                 key = (following, held)
                 if following >= 0 and key not in seen:
                     seen.add(key)
@@ -364,11 +452,21 @@ class _Search:
                 return True
         return False
 
-    def _after(self, held: Holders, insn: Insn) -> Holders:
-        """Where the result is after an instruction, if it was at ``held`` before."""
-        for step in insn.steps:
-            held = self._after_step(held, step)
-        return held
+    def _asks_result(self, held: Holders, insn: Insn) -> Flags | None:
+        """What an instruction compares, if that is the result with a constant: how is known."""
+        if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
+            return None
+        left, right = insn.compared
+        if isinstance(left, Imm) or not self._has_result(held, left):
+            return None
+        low = self._result & _MASK32
+        is_error = low >> (8 * _INT - 1)
+        result = Node("const", value=low - (1 << 8 * _INT) if is_error else self._result)
+        if insn.op == "test":
+            return Flags(insn, "test", result, result, left.size) if left == right else None
+        if not isinstance(right, Imm):
+            return None
+        return Flags(insn, "cmp", result, Node("const", value=right.value), left.size)
 
     def _after_step(self, held: Holders, insn: Insn) -> Holders:
         operands = insn.operands
@@ -417,6 +515,19 @@ class _Search:
         if where is None:
             return held
         return held.also(where) if has else held.without((where,))
+
+
+def _asks(insn: Insn, held: Holders, flags: Flags) -> bool:
+    """Whether an instruction compares what ``held`` has with the constant of ``flags``."""
+    if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
+        return False
+    left, right = insn.compared
+    place = held.slot(left) if isinstance(left, Mem) else getattr(left, "name", None)
+    if place not in held.places:
+        return False
+    if insn.op == "test" or flags.op == "test":
+        return insn.op == flags.op and left == right and flags.left is flags.right
+    return isinstance(right, Imm) and right.value == flags.right.value
 
 
 def _place(moment: Moment) -> int:

@@ -28,6 +28,13 @@ class Way(Value):
     hits: tuple[int, ...] = ()
     #: For each hit whether the conditional comparison there was made; None: there is none.
     held: tuple[bool | None, ...] = ()
+    #: For each hit the address that was called or jumped to there through a pointer, else 0.
+    targets: tuple[int, ...] = ()
+
+    def target(self, position: int) -> int:
+        """Where the block at ``position`` went through a pointer; 0 if that is not known."""
+        hit = self.hits[position] if 0 <= position < len(self.hits) else -1
+        return self.targets[hit] if 0 <= hit < len(self.targets) else 0
 
     def compared(self, position: int) -> bool | None:
         """Whether the conditional comparison of the block at ``position`` was made, if known."""
@@ -42,11 +49,13 @@ def follow(
     *,
     is_cut: bool = False,
     held: Sequence[bool | None] = (),
+    targets: Sequence[int] = (),
 ) -> Way:
     """The way that ``hits`` (indexes of blocks) tell of.
 
     Blocks that are not in ``probed``, where the kernel takes no probe, are put in between where
-    only they can have run. ``is_cut``: hits before the first were not kept. ``held``: see Way.
+    only they can have run. ``is_cut``: hits before the first were not kept. ``held``,
+    ``targets``: see Way.
     """
     hidden = frozenset(range(len(graph.blocks))) - frozenset(probed)
     steps: list[int] = []
@@ -72,7 +81,8 @@ def follow(
         )
     ends, behind = rest is not None, rest or []
     numbers += [-1] * len(behind)
-    return Way((*steps, *behind), frozenset(gaps), is_cut, ends, tuple(numbers), tuple(held))
+    known = tuple(held), tuple(targets)
+    return Way((*steps, *behind), frozenset(gaps), is_cut, ends, tuple(numbers), *known)
 
 
 def _to_first(graph: Graph, index: int, hidden: frozenset[int]) -> list[int]:

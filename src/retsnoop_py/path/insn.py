@@ -118,6 +118,12 @@ class Insn(NamedTuple):
         return self.operands[-2:]
 
     @property
+    def is_open(self) -> bool:
+        """Whether it goes where a register or memory says: a call, or a jump through no table."""
+        through = self.flow is Flow.INDIRECT or (self.flow is Flow.CALL and not self.target)
+        return through and bool(self.operands) and not self.table
+
+    @property
     def end(self) -> int:
         """The address behind it."""
         return self.address + self.size
@@ -157,6 +163,8 @@ class Machine:
     conditions: tuple[str, ...] = ()
     #: The register that has the running task, where one does.
     current: str = ""
+    #: Names that go before others of their addresses.
+    first_names: tuple[str, ...] = ()
     #: Arguments of more than 16 bytes are passed by address, in a register.
     large_by_address: bool = False
     #: Bytes of a register.

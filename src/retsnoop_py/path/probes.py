@@ -9,7 +9,7 @@ ftrace hooks, for a call is known from there on.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from retsnoop_py.path.blocks import Block, Graph
 from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Operand, Reg
@@ -30,6 +30,7 @@ class BlockProbe(Value):
     ``compare`` is the comparison it is at, None at any other instruction. ``places`` are further
     addresses of the block, to be tried where the kernel refuses the first. One at a conditional
     comparison is two as hits count them, by whether it was made; ``held`` tells them apart.
+    ``goes`` is what an instruction calls or jumps through, where it is at one that does.
     """
 
     block: int
@@ -37,6 +38,14 @@ class BlockProbe(Value):
     compare: Insn | None
     places: tuple[int, ...] = ()
     held: bool | None = None
+    goes: Operand | None = None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What it reads: the operands of the comparison, or where a call goes."""
+        if self.goes is not None:
+            return (self.goes,)
+        return self.compare.compared if self.compare is not None else ()
 
 
 def place_probes(graph: Graph) -> list[BlockProbe]:
@@ -55,6 +64,8 @@ def probe_of(graph: Graph, block: Block) -> BlockProbe | None:
     ]
     if not usable:
         return None
+    if block.insns[0].is_open:
+        return BlockProbe(block.index, block.start, None, goes=block.insns[0].operands[0])
     compare = _comparison(graph, block, usable)
     others = tuple(one.address for one in usable if not compare or one.address != compare.address)
     if compare is not None:
@@ -92,9 +103,8 @@ def _compares(insn: Insn) -> Insn:
     return next((one for one in reversed(insn.steps) if one.flags), insn)
 
 
-def pack_operands(compare: Insn | None, registers: Mapping[str, int]) -> bytes:
-    """The two ``struct path_operand`` of a comparison; ``registers``: offsets in pt_regs."""
-    operands = compare.compared if compare is not None else ()
+def pack_operands(operands: Sequence[Operand], registers: Mapping[str, int]) -> bytes:
+    """The two ``struct path_operand`` of a probe; ``registers``: offsets in pt_regs."""
     packed = [_pack(one, registers) for one in operands]
     return b"".join((*packed, *[_NOTHING] * (2 - len(packed))))
 

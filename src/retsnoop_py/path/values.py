@@ -113,8 +113,12 @@ class _State:
         self.insn: Insn | None = None
         #: Whether the conditional comparison at hand was made; None: nobody knows.
         self.compared: bool | None = None
+        #: Where the block at hand goes through a pointer; 0: nobody knows.
+        self.target = 0
         #: Where local variables begin whose addresses were given away.
         self._given: list[int] = []
+        #: What was written to memory: by the base's node, the offset and the bytes.
+        self._written: dict[tuple[Node, int, int], Node] = {}
 
     def make(self, kind: str, **fields: object) -> Node:
         """A node made by the instruction at hand."""
@@ -168,6 +172,8 @@ class _State:
             if offset not in self.slots:
                 self.slots[offset] = self.make("unknown", name="stack", size=memory.size)
             return self.slots[offset]
+        if base is not None and (base, disp, memory.size) in self._written:
+            return self._written[base, disp, memory.size]
         args = (base,) if base is not None else ()
         return self.make("load", value=disp, args=args, size=memory.size, name=memory.segment)
 
@@ -178,6 +184,23 @@ class _State:
             base, disp = self.address(operand)
             if base is not None and base.kind == "stack":
                 self.slots[base.value + disp] = node
+            else:
+                self._store(base, disp, operand, node)
+
+    def _store(self, base: Node | None, disp: int, to: Mem, node: Node) -> None:
+        """Keep what is written, and forget what this may have changed: all but its neighbours."""
+        end = disp + to.size
+        self._written = {
+            key: one
+            for key, one in self._written.items()
+            if key[0] is base and (key[1] >= end or key[1] + key[2] <= disp)
+        }
+        if base is not None and not to.segment:
+            self._written[base, disp, to.size] = node
+
+    def forget_memory(self) -> None:
+        """Something may have written anywhere."""
+        self._written.clear()
 
     def move_stack(self, by: int) -> None:
         top = self.reg(self.machine.stack)
@@ -375,13 +398,16 @@ def _push_pop(state: _State, insn: Insn) -> None:
 
 
 def _call(state: _State, insn: Insn) -> None:
-    name = state.names(insn.target) if insn.target else None
+    target = insn.target or state.target
+    name = state.names(target) if target else None
     if name and name.startswith(("__fentry__", "ftrace_", "mcount")):
         return  # the tracer's own, in front of everything
     if insn.target and _keeps_registers(name):
         return
     args = tuple(state.reg(one) for one in state.machine.arguments)
     state.forget_locals()
+    if not _keeps_memory(name):
+        state.forget_memory()
     for one in state.machine.clobbered:
         state.regs[one] = state.make("unknown", name=one)
     state.regs[state.machine.result] = state.make("call", name=name, args=args)
@@ -391,6 +417,11 @@ def _call(state: _State, insn: Insn) -> None:
 def _keeps_registers(name: str | None) -> bool:
     """Helpers in assembly that change no register but those they are about."""
     return bool(name) and str(name).startswith(("__put_user_nocheck", "clear_bhb_loop"))
+
+
+def _keeps_memory(name: str | None) -> bool:
+    """Locks are taken and let go of around what was written, which others leave alone."""
+    return bool(name) and str(name).startswith(("__rcu_read_", "_raw_spin_unlock"))
 
 
 def _move(state: _State, insn: Insn) -> None:
@@ -421,6 +452,8 @@ def _apply(state: _State, insn: Insn) -> None:
 
 
 def _other(state: _State, insn: Insn) -> None:
+    if insn.op not in ("entry", "nop", "pad"):
+        state.forget_memory()
     for name in insn.writes:
         state.regs[name] = state.make("unknown", name=name)
     if insn.flags:
@@ -479,6 +512,7 @@ def evaluate(graph: Graph, way: Way, names: Names) -> Run:
     insn: Insn | None = None
     for position, index in enumerate(way.blocks):
         state.compared = way.compared(position)
+        state.target = way.target(position)
         for insn in graph.blocks[index].insns:
             before = state.flags
             for step in insn.steps:
@@ -496,7 +530,8 @@ def evaluate(graph: Graph, way: Way, names: Names) -> Run:
     last = graph.blocks[way.blocks[-1]] if way.blocks else None
     if last is not None and last.exit == "tail" and insn is not None:
         state.insn = insn
-        result = state.make("call", name=last.callee)
+        name = names(state.target) if state.target else None
+        result = state.make("call", name=last.callee or name)
     else:
         result = state.reg(graph.machine.result) if state.insn else Node("unknown")
     return Run(moments, result, state.step, positions)

@@ -36,6 +36,11 @@ _NOP = b"\x0f\x1f\x44\x00\x00"
 _RETURN_THUNKS = ("__x86_return_thunk", "srso_", "retbleed_", "its_return_thunk")
 #: Where they jump or call through on kernels that guard indirect branches.
 _INDIRECT_THUNKS = ("__x86_indirect_", "its_thunk")
+#: Arrays of these, one for each register, and so the names of those for rax; what ends before them
+#: goes by the same address.
+_THUNK_ARRAYS = tuple(
+    f"__x86_indirect_{kind}thunk_array" for kind in ("", "call_", "jump_", "its_")
+)
 
 _OPS = {
     **dict.fromkeys(("mov", "movabs"), "mov"),
@@ -318,7 +323,7 @@ def _plain(insn: Insn, name: str) -> Insn:
         return insn._replace(flow=Flow.RETURN, target=0)
     if name.startswith(_INDIRECT_THUNKS):
         flow = Flow.INDIRECT if insn.flow is Flow.JUMP else Flow.CALL
-        register = name.rpartition("_")[2]
+        register = name.rpartition("_")[2].replace("array", "rax")
         is_known = register.startswith("r") and register.isalnum()
         operands = (Reg(register, 8),) if is_known else ()
         return insn._replace(flow=flow, target=0, operands=operands)
@@ -388,4 +393,5 @@ X86_64 = Machine(
     veneer=lambda _code, _address: None,
     # kernels are built without jump tables, for indirect jumps are guarded
     table=lambda _insns, _memory: (),
+    first_names=_THUNK_ARRAYS,
 )

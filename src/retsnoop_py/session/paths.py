@@ -32,18 +32,31 @@ _PATH = ("kind", "cnt", "id", "seq", "earlier", "result")
 _HIT = ("probe", "unread", "left", "right")
 #: So many answers are kept; ways of a loop can be many.
 _MAX_KNOWN = 1 << 14
+#: Of ``Hit.unread``: the left operand is an address that was called.
+_CALLED = 4
 
 
 class Hit(NamedTuple):
     """A block ran: the number of its probe, and the operands of its comparison, raw.
 
-    ``unread``: bit 0 is set if the left one could not be read, bit 1 if the right one.
+    ``unread``: bit 0 is set if the left one could not be read, bit 1 if the right one, bit 2 if the
+    left one is an address that was called, or jumped to.
     """
 
     probe: int
     unread: int
     left: int
     right: int
+
+    @property
+    def target(self) -> int:
+        """The address that was called; 0 where none was."""
+        return self.left if self.unread & 5 == _CALLED else 0
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """What says where the call went on."""
+        return (self.probe, self.left) if self.target else (self.probe,)
 
 
 class Path(NamedTuple):
@@ -62,10 +75,12 @@ class Path(NamedTuple):
     @property
     def key(self) -> OriginKey:
         """What its :class:`Origin` depends on."""
-        return self.id, self.result, self.earlier > 0, tuple([hit.probe for hit in self.hits])
+        hits = tuple([one for hit in self.hits for one in hit.key])
+        return self.id, self.result, self.earlier > 0, hits
 
 
-#: Function, result, whether earlier hits are missing, and the probes that were hit.
+#: Function, result, whether earlier hits are missing, the probes that were hit, and what was called
+#: at some of them.
 OriginKey = tuple[int, int, bool, tuple[int, ...]]
 
 NO_PATHS: Mapping[int, Path] = MappingProxyType({})

@@ -153,6 +153,14 @@ static long a_timer(void)
 	return call(timer_create, 99, NULL, &id);
 }
 
+static long a_notice(int how, int number)
+{
+	struct sigevent event = { .sigev_notify = how, .sigev_signo = number };
+	int id;
+
+	return call(timer_create, CLOCK_MONOTONIC, &event, &id);
+}
+
 static long a_mask(int how)
 {
 	uint64_t mask = 0;
@@ -195,7 +203,7 @@ static long an_open(void)
 
 /* A page of our own, and descriptors made ready before. */
 static char *page;
-static int file, pipes[2], watch, queue;
+static int file, pipes[2], watch, queue, process;
 
 #define CASES                                                                                    \
 	X(bpf_map_type, bpf, EINVAL, map_create(1000, 4, 4, 1, 0))                               \
@@ -210,6 +218,8 @@ static int file, pipes[2], watch, queue;
 	X(bpf_prog_insns, bpf, E2BIG, prog_load(BPF_PROG_TYPE_SOCKET_FILTER, 0, 0))              \
 	X(bpf_prog_type, bpf, EINVAL, prog_load(1000, 2, 0))                                     \
 	X(timer_clock, timer_create, EINVAL, a_timer())                                          \
+	X(timer_notify, timer_create, EINVAL, a_notice(99, 0))                                   \
+	X(timer_signal, timer_create, EINVAL, a_notice(SIGEV_SIGNAL, 999))                       \
 	X(clock_clock, clock_gettime, EINVAL, call(clock_gettime, 99, page))                     \
 	X(sleep_time, nanosleep, EINVAL, a_sleep())                                              \
 	X(itimer_time, setitimer, EINVAL, an_interval())                                         \
@@ -218,6 +228,7 @@ static int file, pipes[2], watch, queue;
 	X(epoll_flags, epoll_create1, EINVAL, call(epoll_create1, BAD))                          \
 	X(epoll_file, epoll_ctl, EPERM, call(epoll_ctl, queue, EPOLL_CTL_ADD, file, page))       \
 	X(epoll_self, epoll_ctl, EINVAL, call(epoll_ctl, queue, EPOLL_CTL_ADD, queue, page))     \
+	X(epoll_mod, epoll_ctl, ENOENT, call(epoll_ctl, queue, EPOLL_CTL_MOD, pipes[0], page))   \
 	X(epoll_events, epoll_wait, EINVAL, call(epoll_wait, queue, page, 0, 0, NULL, 0))        \
 	X(eventfd_flags, eventfd2, EINVAL, call(eventfd2, 0, BAD))                               \
 	X(signalfd_size, signalfd4, EINVAL, call(signalfd4, -1, page, 7, 0))                     \
@@ -267,6 +278,7 @@ static int file, pipes[2], watch, queue;
 	X(socket_type, socket, EINVAL, call(socket, AF_INET, 99, 0))                             \
 	X(socket_family, socket, EAFNOSUPPORT, call(socket, 999, SOCK_STREAM, 0))                \
 	X(socket_protocol, socket, EPROTONOSUPPORT, call(socket, AF_INET, SOCK_STREAM, 99))      \
+	X(netlink_proto, socket, EPROTONOSUPPORT, call(socket, AF_NETLINK, SOCK_RAW, 99))        \
 	X(pair_flags, socketpair, EINVAL, call(socketpair, AF_UNIX, SOCK_STREAM | BAD, 0, page)) \
 	X(bind_size, bind, EINVAL, a_bind(4, 0))                                                 \
 	X(bind_address, bind, EADDRNOTAVAIL, a_bind(sizeof(struct sockaddr_in), 0x08080808))     \
@@ -285,6 +297,7 @@ static int file, pipes[2], watch, queue;
 	X(waitid_which, waitid, EINVAL, call(waitid, 99, 0, page, WEXITED, NULL))                \
 	X(unshare_flags, unshare, EINVAL, call(unshare, 1))                                      \
 	X(setns_file, setns, EINVAL, call(setns, file, 0))                                       \
+	X(setns_type, setns, EINVAL, call(setns, open("/proc/self/ns/net", 0), CLONE_NEWUTS))    \
 	X(clone_signal, clone3, EINVAL, a_clone3())                                              \
 	X(priority_which, setpriority, EINVAL, call(setpriority, 99, 0, 0))                      \
 	X(sched_policy, sched_setscheduler, EINVAL, a_policy(99))                                \
@@ -305,6 +318,7 @@ static int file, pipes[2], watch, queue;
 	X(perf_type, perf_event_open, ENOENT, a_perf(64, 9999, 0))                               \
 	X(perf_sample, perf_event_open, EINVAL, a_perf(64, PERF_TYPE_SOFTWARE, 1ULL << 40))      \
 	X(semget_count, semget, EINVAL, call(semget, 0, 1 << 30, 0))                             \
+	X(semop_id, semop, EINVAL, call(semop, 0x7fffff, page, 1))                               \
 	X(semop_count, semop, EINVAL, call(semop, 0, page, 0))                                   \
 	X(shmget_size, shmget, EINVAL, call(shmget, 0, 0, 01600))                                \
 	X(shmat_id, shmat, EINVAL, call(shmat, -1, NULL, 0))                                     \
@@ -327,6 +341,7 @@ static int file, pipes[2], watch, queue;
 	X(futex_value, futex, EAGAIN, call(futex, page, FUTEX_WAIT, 77, NULL, NULL, 0))          \
 	X(pidfd_flags, pidfd_open, EINVAL, call(pidfd_open, getpid(), BAD))                      \
 	X(pidfd_pid, pidfd_open, EINVAL, call(pidfd_open, -1, 0))                                \
+	X(pidfd_getfd, pidfd_getfd, EBADF, call(pidfd_getfd, process, 9999, 0))                  \
 	X(seccomp_op, seccomp, EINVAL, call(seccomp, 999, 0, NULL))                              \
 	X(membarrier, membarrier, EINVAL, call(membarrier, 9999, 0, 0))                          \
 	X(ptrace_pid, ptrace, ESRCH, call(ptrace, 0x4206, 0x3fffffff, 0, 0))                     \
@@ -345,6 +360,7 @@ int main(int argc, char **argv)
 	file = memfd_create("plain", 0);
 	watch = syscall(__NR_inotify_init1, 0);
 	queue = epoll_create1(0);
+	process = call(pidfd_open, getpid(), 0);
 	if (page == MAP_FAILED || file < 0 || ftruncate(file, 4096) || pipe(pipes))
 		return 3;
 	for (int i = 1; i < argc; i++) {

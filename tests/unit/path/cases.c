@@ -427,3 +427,82 @@ CASE int signed_bit(struct attr *attr)
 	note(2);
 	return 0;
 }
+
+CASE static struct attr *find(struct attr *attr)
+{
+	asm volatile("" : "+r"(attr));
+	return attr->next;
+}
+
+CASE struct attr *null_passed(struct attr *attr)
+{
+	struct attr *found = find(attr);
+
+	if (!found) /* decides: null_passed */
+		return (struct attr *)(intptr_t)-EINVAL;
+	if ((uintptr_t)found > (uintptr_t)-4096)
+		return found;
+	if (found->type != attr->type)
+		return (struct attr *)(intptr_t)-EINVAL;
+	return found;
+}
+
+static int (*volatile through)(int) = helper;
+
+CASE int through_pointer(struct attr *attr)
+{
+	int err;
+
+	note(1);
+	err = through(attr->value_size);
+	if (err < 0) /* decides: through_pointer */
+		return err;
+	note(err);
+	return 0;
+}
+
+CASE int tail_through(struct attr *attr)
+{
+	note(1);
+	return through(attr->value_size);
+}
+
+/* gcc makes a switch for each outcome of the search */
+CASE int asked_before(struct attr *attr, int op)
+{
+	struct attr *found = attr->next;
+	int err;
+
+	note(1);
+	while (found && found->type != 5) /* decides: asked_before */
+		found = found->next;
+	err = -EINVAL;
+	switch (op) {
+	case 1:
+		if (found) {
+			err = -EBUSY;
+		} else {
+			note(2);
+			err = 0;
+		}
+		break;
+	case 2:
+		if (found) {
+			note(3);
+			err = 0;
+		} else {
+			err = -ENOENT;
+		}
+		break;
+	case 3:
+		if (found) {
+			note(4);
+			err = 0;
+		} else {
+			err = -ENOENT;
+		}
+		break;
+	}
+	note(5);
+	return err;
+}

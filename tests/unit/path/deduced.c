@@ -75,3 +75,35 @@ CASE int other(long value)
 {
 	return value ? -EINVAL : 3;
 }
+
+CASE long look(long flags)
+{
+	asm volatile("" : "+r"(flags));
+	return flags & 1 ? -7 : flags >> 4;
+}
+
+CASE long note(long value)
+{
+	asm volatile("" : "+r"(value));
+	return value;
+}
+
+/* What is in memory decides, and tells by the calls that are made. */
+CASE long by_calls(int *memory, unsigned int flags)
+{
+	long found = look(flags);
+
+	if (found < 0)
+		return found;
+	if (memory[0] > 50) {
+		note(memory[1]);
+		if (memory[2] == 3)
+			return -EINVAL;
+		return -1;
+	}
+	if (found > 3)
+		return -EINVAL;
+	if (memory[3])
+		note(3);
+	return memory[4] ? -EINVAL : -1;
+}

@@ -202,7 +202,8 @@ def test_a_function_that_is_traced_reads_as_if_it_were_not(
 
 def test_operands_are_packed_as_the_bpf_side_has_them() -> None:
     shifted = decoded(0xEB21481F)  # cmp x0, w1, uxtw #2
-    left, right = struct.iter_unpack("=BBBBIq", pack_operands(shifted.steps[-1], ARM64.pt_regs))
+    packed = pack_operands(shifted.steps[-1].compared, ARM64.pt_regs)
+    left, right = struct.iter_unpack("=BBBBIq", packed)
     assert left == (1, 8, 0, 0xFF, 0, 0)
     assert right == (0, 0, 0xFF, 0xFF, 0, 0)  # what is computed in it, no register has
     assert ARM64.pt_regs["x30"] == 240

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -18,9 +18,16 @@ from unicorn.arm64_const import (
     UC_ARM64_REG_NZCV,
     UC_ARM64_REG_SP,
     UC_ARM64_REG_X0,
+    UC_ARM64_REG_X1,
     UC_ARM64_REG_X30,
 )
-from unicorn.x86_const import UC_X86_REG_EFLAGS, UC_X86_REG_RAX, UC_X86_REG_RDI, UC_X86_REG_RSP
+from unicorn.x86_const import (
+    UC_X86_REG_EFLAGS,
+    UC_X86_REG_RAX,
+    UC_X86_REG_RDI,
+    UC_X86_REG_RSI,
+    UC_X86_REG_RSP,
+)
 
 from retsnoop_py.libbpf.dwarf import DwarfImage
 from retsnoop_py.path.blocks import Graph, cut
@@ -82,6 +89,10 @@ CALLS: dict[str, dict[str, int]] = {
     "both": {"type": 7, "key_size": 8},
     "any_of_four": {"type": 1, "key_size": 4, "value_size": 3, "flags": 9},
     "signed_bit": {"flags": 0x20},
+    "null_passed": {},
+    "through_pointer": {"value_size": 1000},
+    "tail_through": {"value_size": 1000},
+    "asked_before": {},
 }
 EPIPE = 32
 
@@ -97,22 +108,34 @@ class Ran:
     result: int
     addresses: tuple[int, ...]
     names: dict[int, str]
+    #: With those of functions that were called.
+    came: tuple[int, ...]
     held: tuple[bool | None, ...]
+
+    def targets(self) -> Iterator[int]:
+        """For each instruction where it led through a pointer; 0 for one that did not."""
+        opened = {
+            block.start for block in self.graph.blocks for insn in block.insns if insn.is_open
+        }
+        following = (*self.came[1:], 0)
+        for at, next_one in zip(self.came, following, strict=True):
+            if self.graph.code.contains(at):
+                yield next_one if at in opened else 0
 
     def decide(
         self, *, kept: int | None = None, unprobed: frozenset[int] = frozenset()
     ) -> Decision:
         """What decided; ``kept``: of so many last blocks it is known that they ran."""
         starts = {block.start: block.index for block in self.graph.blocks}
-        steps = zip(self.addresses, self.held, strict=True)
-        seen = [(starts[at], held) for at, held in steps if at in starts]
+        steps = zip(self.addresses, self.held, self.targets(), strict=True)
+        seen = [(starts[at], held, to) for at, held, to in steps if at in starts]
         seen = [one for one in seen if one[0] not in unprobed]
         is_cut = kept is not None and kept < len(seen)
         if kept is not None:
             seen = seen[-kept:]
         probed = frozenset(starts.values()) - unprobed
-        hits, held = [hit for hit, _ in seen], [held for _, held in seen]
-        way = follow(self.graph, hits, probed, is_cut=is_cut, held=held)
+        hits, held, targets = ([one[part] for one in seen] for part in range(3))
+        way = follow(self.graph, hits, probed, is_cut=is_cut, held=held, targets=targets)
         return decide(self.graph, way, self.result, self.names.get)
 
 
@@ -120,6 +143,8 @@ class Emulated:
     """A machine with the compiled cases in its memory."""
 
     DATA, STACK, END, PAGE = 0x10000000, 0x20000000, 0x30000000, 0x1000
+    #: The second argument, of those that take one.
+    SECOND = 3
     #: Bits of NZCV for each condition of a conditional comparison that the cases have.
     HOLDS: ClassVar[dict[str, Callable[[int], bool]]] = {
         "e": lambda flags: bool(flags >> 30 & 1),
@@ -157,6 +182,7 @@ class Emulated:
         )
         core.reg_write(sp, stack)
         core.reg_write(first, self.DATA)
+        core.reg_write(UC_ARM64_REG_X1 if self.is_arm else UC_X86_REG_RSI, self.SECOND)
         ran: list[tuple[int, int]] = []
         hook = core.hook_add(
             UC_HOOK_CODE, lambda uc, address, *_: ran.append((address, uc.reg_read(flags)))
@@ -208,7 +234,8 @@ class Built:
             Emulated.HOLDS[conditions[at]](flags) if at in conditions else None
             for at, flags in inside
         )
-        return Ran(graph, result, tuple(at for at, _ in inside), names, held)
+        came = tuple(at for at, _ in ran)
+        return Ran(graph, result, tuple(at for at, _ in inside), names, came, held)
 
 
 @pytest.fixture(scope="module", params=["x86_64", "aarch64"])
@@ -263,6 +290,9 @@ MADE = {
     "both": {Made.CONSTANT},
     "any_of_four": {Made.CONSTANT},
     "signed_bit": {Made.CONSTANT},
+    "null_passed": {Made.CONSTANT},
+    "through_pointer": {Made.CALLEE},
+    "asked_before": {Made.CONSTANT},
 }
 
 
@@ -301,7 +331,7 @@ def test_of_several_conditions_the_one_that_decided_is_told(
 
 
 def test_who_made_an_error_that_is_passed_on_is_named(built: Built) -> None:
-    for name in ("passes_on", "tail_call", "retries"):
+    for name in ("passes_on", "tail_call", "retries", "through_pointer", "tail_through"):
         decision = built.ran(name).decide()
         assert decision.returned is not None
         assert decision.returned.callee == "helper", (name, decision)
@@ -342,4 +372,4 @@ def test_blocks_without_a_probe_are_put_in_where_only_they_can_have_run(built: B
 
 def test_the_marks_are_all_used() -> None:
     names = re.findall(r"decides: (\w+) ", SOURCE.read_text())
-    assert sorted(names) == sorted(CALLS.keys() - {"retries", "always"})
+    assert sorted(names) == sorted(CALLS.keys() - {"retries", "always", "tail_through"})

@@ -16,7 +16,7 @@ from unicorn import UC_HOOK_CODE
 
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import Made, decide
-from retsnoop_py.path.deduce import Argument, deduce, known_value
+from retsnoop_py.path.deduce import Argument, Called, Known, deduce, fitting, known_value
 from retsnoop_py.path.insn import Machine
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.text import FunctionCode
@@ -105,7 +105,7 @@ def test_what_is_told_is_the_way_that_the_call_took(built: Built, name: str) -> 
             for (one, value), size in zip(registers.items(), sizes, strict=True)
         }
         result, ran = call(built, graph.code.address, filled)
-        given = {
+        given: Known = {
             one: Argument(value, size)
             for (one, value), size in zip(registers.items(), sizes, strict=True)
         }
@@ -118,7 +118,9 @@ def test_what_is_told_is_the_way_that_the_call_took(built: Built, name: str) -> 
 
 def test_the_condition_and_its_value_follow(built: Built) -> None:
     graph = graph_of(built, "flags")
-    given = dict(zip(built.machine.arguments, (Argument(1, 4), Argument(1 << 30, 4)), strict=False))
+    given: Known = dict(
+        zip(built.machine.arguments, (Argument(1, 4), Argument(1 << 30, 4)), strict=False)
+    )
     way = deduce(graph, lambda _: None, given, -22)
     assert way is not None
     decision = decide(graph, way, -22, lambda _: None)
@@ -132,6 +134,34 @@ def test_the_condition_and_its_value_follow(built: Built) -> None:
 
 def test_a_result_that_the_arguments_do_not_explain_is_not_explained(built: Built) -> None:
     graph = graph_of(built, "flags")
-    given = dict(zip(built.machine.arguments, (Argument(1, 4), Argument(1 << 30, 4)), strict=False))
+    given: Known = dict(
+        zip(built.machine.arguments, (Argument(1, 4), Argument(1 << 30, 4)), strict=False)
+    )
     assert deduce(graph, lambda _: None, given, -1) is None
     assert deduce(graph, lambda _: None, {}, -22) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_the_ways_that_fit_what_was_called_one_is_the_one(built: Built, seed: int) -> None:
+    graph, chance = graph_of(built, "by_calls"), random.Random(seed)
+    core, machine = built.emulated.core, built.machine
+    names = {start: symbol for symbol, (start, _) in built.symbols.items()}
+    starts = {block.start: block.index for block in graph.blocks}
+    memory = [chance.choice((0, 3, 100)) for _ in range(5)]
+    core.mem_write(built.emulated.DATA, struct.pack("=5i", *memory))
+    flags = chance.randrange(200)
+    registers = dict(zip(machine.arguments, (built.emulated.DATA, flags), strict=False))
+    result, ran = call(built, graph.code.address, registers)
+    made = [(names[at], memory[1] if memory[0] > 50 else 3) for at in ran if at in names][1:]
+    looked = -7 if flags & 1 else flags >> 4
+    calls = [Called(name, looked if name == "look" else value, 8) for name, value in made]
+    given: Known = {machine.arguments[1]: Argument(flags, 4)}
+    found = fitting(graph, names.get, given, result, calls, {"look", "note"})
+    assert [starts[at] for at in ran if at in starts] in [list(way.blocks) for way, _ in found]
+    if looked < 0:
+        assert len(found) == 1
+    if looked > 3 and memory[0] <= 50:
+        decided = [decide(graph, way, result, names.get).decided for way, _ in found]
+        assert len({one.address if one else None for one in decided}) == 1
+    # without the call that was made none fits
+    assert not fitting(graph, names.get, given, result, [], {"look", "note"})

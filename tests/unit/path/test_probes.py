@@ -90,13 +90,24 @@ def test_a_return_thunk_is_a_return_and_a_foreign_jump_a_tail_call() -> None:
     assert (block.exit, block.callee) == ("tail", "other")
 
 
-@pytest.mark.parametrize("prefix", ["", "__pi_"])
-def test_a_call_through_a_thunk_reads_its_register(prefix: str) -> None:
+@pytest.mark.parametrize(
+    ("thunk", "register"),
+    [
+        ("__x86_indirect_thunk_r11", "r11"),
+        ("__pi___x86_indirect_thunk_r11", "r11"),
+        ("__x86_indirect_thunk_array", "rax"),
+    ],
+)
+def test_a_call_through_a_thunk_reads_its_register(thunk: str, register: str) -> None:
     call = "e8" + struct.pack("<i", 0x1000 - 12 - 5).hex() + "c3"
-    names = {START + 0x1000: f"{prefix}__x86_indirect_thunk_r11"}
-    block = graph("90" * 12 + call, names).blocks[0]
-    insn = next(one for one in block.insns if one.flow is Flow.CALL)
-    assert (insn.target, insn.operands) == (0, (Reg("r11", 8),))
+    names = {START + 0x1000: thunk}
+    code = graph("90" * 12 + call, names)
+    (insn,) = code.blocks[1].insns
+    assert insn.flow is Flow.CALL
+    assert (insn.target, insn.operands) == (0, (Reg(register, 8),))
+    # that is read where it is called, as what comes back is by the block behind it
+    probe = place_probes(code)[1]
+    assert (probe.address, probe.operands) == (insn.address, insn.operands)
 
 
 def test_a_block_is_probed_at_what_decides() -> None:
@@ -118,10 +129,10 @@ def test_a_probe_stands_right_behind_what_ftrace_hooks(start: str) -> None:
 
 def test_operands_are_packed_as_the_bpf_side_has_them() -> None:
     (insn,) = X86_64.decode(bytes.fromhex("3b54b710"), START)  # cmp edx, [rdi + rsi*4 + 16]
-    left, right = struct.iter_unpack("=BBBBIq", pack_operands(insn, X86_64.pt_regs))
+    left, right = struct.iter_unpack("=BBBBIq", pack_operands(insn.compared, X86_64.pt_regs))
     assert left == (1, 4, 96, 0xFF, 0, 0)
     assert right == (2, 4, 112, 104, 4, 16)
-    assert pack_operands(None, X86_64.pt_regs) == bytes([0, 0, 0xFF, 0xFF, *[0] * 12]) * 2
+    assert pack_operands((), X86_64.pt_regs) == bytes([0, 0, 0xFF, 0xFF, *[0] * 12]) * 2
 
 
 def test_a_way_is_filled_in_where_one_block_only_can_have_run() -> None:
