@@ -139,9 +139,12 @@ _ROLES = {
 
 
 def _step(step: Evidence, palette: Palette) -> Iterator[str]:
-    what = _ROLES[step.role]
-    where = f" {_label(step.place)}" if step.place else ""
-    yield _line(f"  {what + ':':14}{where or f' insn {step.instruction}'}")
+    what, place = f"{_ROLES[step.role]}:", _label(step.place) if step.place else ""
+    number = f"insn {step.instruction}: " if step.instruction >= 0 else ""
+    if place:
+        yield _line(f"  {what:14} {place}")
+        what = ""
     if step.place and step.place.text:
-        yield _line(f"  {'':14} {step.place.text}")
-    yield _line(f"  {'':14} insn {step.instruction}: {step.text}", palette.source)
+        yield _line(f"  {what:14} {step.place.text}")
+        what = ""
+    yield _line(f"  {what:14} {number}{step.text}", palette.source)
