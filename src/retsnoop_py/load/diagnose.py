@@ -503,6 +503,8 @@ def _context(case: _Case) -> dict[str, str]:
     offset, size = case.first("off"), case.first("size")
     if case.first("function"):
         text = f"The program reads an argument as it is not: {case.words}."
+    elif not offset:
+        text = f"The program reads its context, or what belongs to it, as it may not: {case.words}."
     else:
         text = (
             f"{_bytes(size)} at offset {offset} of the context: no field that programs of this"
@@ -527,7 +529,7 @@ def _argument(case: _Case) -> dict[str, str]:
 
 
 def _arithmetic(case: _Case) -> dict[str, str]:
-    kind = case.first("kind", "kind2", "kind4")
+    kind = case.first("kind", "kind2", "kind3", "kind4")
     return {"of_kind": f" ({kind})" if kind else "", "kind": kind or "kernel"}
 
 

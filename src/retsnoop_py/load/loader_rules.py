@@ -212,7 +212,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?).*(?:not (?:found|supported)|no such)"
         r"|no BTF found for kernel|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF"
         r"|kernel BTF is missing at|vmlinux BTF is not found|failed to parse target BTF"
-        r"|failed to read kernel BTF|ksyms require kernel BTF",
+        r"|failed to read kernel BTF|ksyms require kernel BTF|kernel is missing BTF, make sure",
         "The object needs the kernel's own BTF (CO-RE, fentry, kfuncs), and this kernel has none"
         " that the loader can read: CONFIG_DEBUG_INFO_BTF is off, or the BTF is newer than the"
         " loader.",
@@ -322,6 +322,14 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         " number of queues or with LRO, or none in several buffers.",
         "Attach in generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE), lower the MTU, or declare the section"
         " xdp.frags (5.18).",
+    ),
+    (
+        "attach-refused",
+        f"{_SUPPORT}: Attach target",
+        r"Kernel error message: (?P<name>.+)",
+        "The kernel does not attach the program, and says: {name}.",
+        "That is the interface's driver, or the network stack; dmesg(1) may have more. Generic mode"
+        " (xdpgeneric, XDP_FLAGS_SKB_MODE) asks nothing of a driver.",
     ),
     (
         "interface-missing",

@@ -107,11 +107,20 @@ RULES: tuple[Rule, ...] = (
         "{helper_suggestion}",
     ),
     _rule(
+        "ld-abs",
+        _POLICY,
+        "Operation is not allowed",
+        r"BPF_LD_\[?ABS\|IND",
+        "The old instructions that read a packet (LD_ABS, LD_IND) are not used as they must be: {words}.",
+        "They are for socket filters and tc, with the context in R6, nothing acquired at that time and"
+        " no calls of functions in the program; bpf_skb_load_bytes() has no such rules.",
+    ),
+    _rule(
         "instruction-unknown",
         _SUPPORT,
         "Instruction that this kernel does not know",
         r"unknown opcode (?P<code>[0-9a-f]+)|invalid BPF_LD_IMM64 insn|unrecognized bpf_ld_imm64"
-        r"|BPF_ATOMIC.*not supported|invalid (?:atomic operand|ALU op)|BPF_\w+(?:/\w+)? uses reserved"
+        r"|invalid bpf_ld_imm64|BPF_ATOMIC.*not supported|invalid (?:atomic operand|ALU op)|BPF_\w+(?:/\w+)? uses reserved"
         r"|BPF_ATOMIC uses invalid|invalid BPF_(?:ALU|JMP|LD)\S* (?:opcode|mode|insn)"
         r"|invalid may_goto|unknown insn class",
         "The object has an instruction that this kernel does not know: atomics take Linux 5.12,"
@@ -124,7 +133,7 @@ RULES: tuple[Rule, ...] = (
         _CALL,
         "Argument of a global function",
         r"Arg#(?P<arg>\d+) type (?P<type>\w+) in (?P<function>\S+?)\(\) is not supported yet"
-        r"|Caller passes invalid args into func#\d+"
+        r"|[Cc]aller passes invalid args into func#\d+|arg\d+ in \S+ is not a pointer to context"
         r"|arg#(?P<arg2>\d+) (?:type|reference type\('[^']*'\)).*(?:not supported|must be)"
         r"|arg#\d+ (?:has (?:invalid combination|unsupported set|pointer tag)|\w+ cannot be combined)"
         r"|global function \S+ has \d+ > \d+ args",
@@ -228,7 +237,7 @@ RULES: tuple[Rule, ...] = (
         "jit",
         _SUPPORT,
         "JIT compiler",
-        r"JIT does not support|[Jj][Ii][Tt]ed progs?|should be JITed|supported by jit"
+        r"JIT does(?: not|n't) support|[Jj][Ii][Tt]ed progs?|should be JITed|supported by jit"
         r"|requires BPF JIT|BPF JIT compiler|in non-JITed",
         "This takes the kernel's JIT compiler, which is off here or cannot do it on this machine:"
         " {words}.",
@@ -381,7 +390,7 @@ RULES: tuple[Rule, ...] = (
         _SUPPORT,
         "Map that this program cannot use",
         r"programs? can only use .*map|map cannot be used in prog|offload device mismatch"
-        r"|only use preallocated|direct value access support|map_ptr access not supported"
+        r"|only use preallocated|run-time allocat(?:ion|ed)|cannot update sockmap|direct value access support|map_ptr access not supported"
         r"|prog array map for tail call|has to have BTF in order to use|insn_array map cannot",
         "Programs of this type cannot use this map, or not like this: {words}.",
         "Use a map of another type (hash and array maps, preallocated, go with all programs); what a"
@@ -392,7 +401,8 @@ RULES: tuple[Rule, ...] = (
         _MEMORY,
         "Memory that cannot be written",
         r"write into map forbidden|read into map forbidden|cannot write into|write to change key"
-        r"|does not allow writes to packet|into map\b.*forbidden|BPF_ATOMIC \w+ (?:into|from) R\d+",
+        r"|does not allow writes to packet|(?:into|from) map\b.*forbidden"
+        r"|BPF_(?:ST|XADD|ATOMIC) \w+ (?:into|from) R\d+",
         "This memory may not be written (or read) by this program: {words}.",
         "Copy it to the stack first. Constants are in .rodata, which is frozen when the program is"
         " loaded; maps with BPF_F_RDONLY_PROG or _WRONLY_PROG say so themselves.",
@@ -447,6 +457,14 @@ RULES: tuple[Rule, ...] = (
         "Return one of those values on every way; a value from elsewhere takes a comparison first.",
     ),
     # -- packets --
+    _rule(
+        "packet-helper",
+        _CALL,
+        "Invalid call argument",
+        r"helper access to the packet is not allowed",
+        "A helper is given memory of the packet, which programs of this type may not do.",
+        "Copy it to the stack first, by bpf_skb_load_bytes(), bpf_xdp_load_bytes() (5.18) or by reading it.",
+    ),
     _rule(
         "packet-bounds",
         _MEMORY,
@@ -517,6 +535,7 @@ RULES: tuple[Rule, ...] = (
         r" size=(?P<size>-?\d+)|R(?P<r2>\d+) (?P<side>min|max) value is outside of the (?:allowed "
         r"memory|array) range|R(?P<r3>\d+) unbounded memory access, make sure to bounds check"
         r"|R(?P<r4>\d+) min value is negative, either use unsigned index.*"
+        r"|invalid access to map value pointer|direct value offset of \d+ is not allowed"
         r"|invalid access to map key, key_size=(?P<key>\d+)"
         r"|invalid access to memory, mem_size=(?P<mem>\d+) off=(?P<off2>-?\d+) size=(?P<size2>\d+)",
         "{bounds}",
@@ -528,7 +547,7 @@ RULES: tuple[Rule, ...] = (
         "size-unbounded",
         _CALL,
         "Size without a bound",
-        r"R(?P<r>\d+) unbounded memory access, use 'var &= const'"
+        r"R(?P<r>\d+) unbounded (?:memory access|size), use 'var &= const'"
         r"|R(?P<r2>\d+) min value is negative, either use unsigned"
         r"|R(?P<r3>\d+) invalid zero-sized read|R(?P<r4>\d+) is not a known constant'?"
         r"|R(?P<r5>\d+) (?P<state2>min value is negative)",
@@ -542,8 +561,8 @@ RULES: tuple[Rule, ...] = (
         "Pointer offset is not safe",
         r"math between (?P<kind>\S+) pointer and (?:register with unbounded|\S+ is not)"
         r"|R(?P<r>\d+) unbounded memory access|value -?\d+ makes (?P<kind2>\S+) pointer be out of bounds"
-        r"|makes pkt pointer be out of bounds",
-        "A number without bounds is added to a {kind} pointer.",
+        r"|makes pkt pointer be out of bounds|(?P<kind3>\S+) pointer offset -?\d+ is not allowed",
+        "A number without bounds, or one beyond 2^29, is added to a {kind} pointer.",
         "Bound the number first, on both sides: keep it unsigned and compare it with a constant, or"
         " mask it.",
     ),
@@ -574,14 +593,25 @@ RULES: tuple[Rule, ...] = (
         " the padding too.",
     ),
     _rule(
+        "stack-pointer",
+        _MEMORY,
+        "Pointer kept on the stack",
+        r"attempt to corrupt spilled pointer|corrupted spill memory|invalid size of register (?:fill|spill)"
+        r"|cannot spill pointers to stack",
+        "A pointer that was put on the stack is read or overwritten in part, or by another function:"
+        " {words}.",
+        "Read and write all 8 bytes of it; keep pointers and other data at places of their own (no union"
+        " of both), and let each function keep its own.",
+    ),
+    _rule(
         "stack-bounds",
         _MEMORY,
         "Access outside the stack",
         r"invalid (?:indirect )?(?:write to|access to|zero-size(?:d)? (?:read|write)[^.]*) ?(?:variable )?stack"
         r"(?: type)? ?(?:R(?P<r>\d+)(?:_w)? )?(?:var_)?off=(?P<off>\S+)(?: \S+=\S+)? size=(?P<size>\d+)"
-        r"|invalid stack(?: type R(?P<r2>\d+)| access| off=).*|invalid (?:write|access) to stack"
+        r"|invalid stack(?: type R(?P<r2>\d+)| R\d+| access| off=).*|invalid (?:write|access) to stack"
         r"|(?:variable|unbounded)[- ](?:offset )?stack (?:access|read|write).*prohibited"
-        r"|R(?P<r3>\d+) variable stack access|attempt to corrupt spilled pointer"
+        r"|R(?P<r3>\d+) variable stack access"
         r"|invalid (?:unbounded )?variable-offset|variable offset stack pointer cannot be passed",
         "This reaches{span} beyond the buffer on the stack it was meant for.",
         "Pass a size that is no larger than the buffer (sizeof(buffer)), and index it by bounded"
@@ -594,7 +624,8 @@ RULES: tuple[Rule, ...] = (
         r"invalid bpf_context access off=(?P<off>-?\d+) size=(?P<size>\d+)"
         r"|func '(?P<function>\w+)' (?:doesn't have|arg\d+|size).*"
         r"|func '\w+' arg(?P<arg>\d+) type \S+ is not a struct"
-        r"|invalid bpf_context access",
+        r"|invalid bpf_context access|invalid access to flow keys"
+        r"|variable \S+ access var_off=.* disallowed",
         "{context}",
         "Read a field that programs of this type have, with its own size; an argument that is no"
         " pointer is read by BPF_PROG() or as a number.",
@@ -607,6 +638,7 @@ RULES: tuple[Rule, ...] = (
         r"|access beyond the end of member (?P<member>\w+)"
         r"|cannot access ptr member (?P<member2>\w+) with moff (?P<moff>\d+) in struct"
         r" (?P<struct2>\w+)|(?:only read is supported|cannot (?:write|access)[^:]*(?:struct|ptr))"
+        r"|Writes through BTF pointers|struct \w+ doesn't have field at"
         r"|type '?(?P<type>[\w ]+)'? is not a struct|R\d+ is \S+ (?:access|invalid) (?:percpu|user"
         r"|negative|variable).*|R\d+ invalid (?:\w+ buffer access|variable buffer offset).*",
         "The program uses a kernel object as its BTF does not allow: {words}.",
@@ -620,7 +652,8 @@ RULES: tuple[Rule, ...] = (
         r"R(?P<r>\d+) type=(?P<kind>\S+) expected=(?P<wanted>.*)"
         r"|[Uu]n(?:supported reg|recognized arg#\d+) type .*|kernel function \S+ \S+ (?:expected )?pointer"
         r"|arg ?#?(?P<arg>\d+) (?:pointer|expected|is|doesn't|must) .*|arg#\d+ .+"
-        r"|R(?P<r2>\d+) (?:must be|is neither|is not|is of type|doesn't|does not|expected|has type) .*"
+        r"|R(?P<r2>\d+) (?:must (?:be|point)|is neither|is not|is of type|doesn't|does not|expected|has type) .*"
+        r"|Helper has invalid btf_id in R\d+|R\d+ is a pointer to in-kernel struct .*"
         r"|(?:cannot pass map_type|invalid map_type|map_type (?P<map>\d+)).*"
         r"|R(?P<r3>\d+)(?:'s)? (?:offset|must have zero offset).*",
         "{argument_reason}",
@@ -650,7 +683,7 @@ RULES: tuple[Rule, ...] = (
         "attach-target",
         _SUPPORT,
         "Attach target",
-        r"attach_btf_id (?P<id>\d+) is (?:not|invalid).*|[Aa]ttach(?:ing|ment)? (?:to|btf).*not .*"
+        r"tracing progs must use .*|attach_btf_id (?P<id>\d+) is (?:not|invalid).*|[Aa]ttach(?:ing|ment)? (?:to|btf).*not .*"
         r"|(?P<name>\w+)\(\) is not (?:modifiable|sleepable)|Cannot (?:replace|extend|recursively).*"
         r"|\S+ has \d+ args while \S+ has \d+ args|Return type \S+ of \S+ doesn't match type.*"
         r"|bpf_lsm_\w+ .*not|Tracing programs must provide btf_id.*|LSM programs must .*"

@@ -17,6 +17,32 @@ from retsnoop_py.load.read_log import segments
 
 #: Messages as kernels print them: the id of the reason, and what the explanation has to name.
 MESSAGES = [
+    # in the words of 5.10 and 6.1
+    (
+        "map_value pointer offset -536870912 is not allowed",
+        "pointer-arithmetic-unbounded",
+        "map_value",
+    ),
+    ("BPF_LD_[ABS|IND] cannot be mixed with socket references", "ld-abs", "acquired"),
+    ("at the time of BPF_LD_ABS|IND R6 != pointer to skb", "ld-abs", "R6"),
+    ("BPF_XADD stores into R1 ctx is not allowed", "read-only", "BPF_XADD"),
+    ("read from map forbidden, value_size=4 off=0 size=4", "read-only", "read from map"),
+    ("R2 unbounded size, use 'var &= const' or 'if (var < const)'", "size-unbounded", "R2"),
+    ("JIT doesn't support bpf-to-bpf calls", "jit", "bpf-to-bpf"),
+    ("Writes through BTF pointers are not allowed", "btf-access", "Writes"),
+    ("struct task_struct doesn't have field at offset 8", "btf-access", "task_struct"),
+    ("caller passes invalid args into func#1", "global-argument", "static"),
+    ("arg0 in foo() is not a pointer to context", "global-argument", "static"),
+    ("invalid access to flow keys off=8 size=8", "context-access", "flow keys"),
+    ("variable ctx access var_off=(0x0; 0xff) disallowed", "context-access", "var_off"),
+    ("direct value offset of 8 is not allowed", "map-bounds", "index"),
+    ("R1 must point to kernel BTF", "argument-type", "kernel BTF"),
+    ("cannot update sockmap in this context", "map-use", "sockmap"),
+    ("trace type BPF program uses run-time allocation", "map-use", "run-time"),
+    ("tracing progs must use BPF_PROG_TYPE_TRACING", "attach-target", "TRACING"),
+    ("invalid size of register fill", "stack-pointer", "register fill"),
+    ("cannot spill pointers to stack into stack frame of the caller", "stack-pointer", "8 bytes"),
+    ("helper access to the packet is not allowed", "packet-helper", "memory of the packet"),
     (
         "The function security_path_chown arg1 type STRUCT is unsupported.",
         "attach-target",
@@ -178,6 +204,11 @@ END = "processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0\n"
 
 #: Lines of loaders where there is no verifier's log.
 LOADERS = [
+    (
+        "libbpf: Kernel error message: virtio_net: Too few free TX rings available",
+        "attach-refused",
+        "",
+    ),
     (
         "libbpf: map '.rodata.str1.1': failed to create: Invalid argument(-22)",
         "global-data",

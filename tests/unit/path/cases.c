@@ -2,7 +2,8 @@
 /*
  * Functions that fail as the kernel's do, compiled for each machine without a C library. The test
  * emulates one call of each and follows it instruction by instruction. "decides: NAME" marks the
- * line of the condition that makes the call of NAME fail.
+ * line of the condition that makes the call of NAME fail, "else decides: NAME" that of code which
+ * some compilers merge with it.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -495,7 +496,7 @@ CASE int asked_before(struct attr *attr, int op)
 		}
 		break;
 	case 3:
-		if (found) {
+		if (found) { /* else decides: asked_before */
 			note(4);
 			err = 0;
 		} else {

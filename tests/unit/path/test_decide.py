@@ -257,7 +257,13 @@ def built(
 def marked(name: str) -> int:
     """The line that decides the case ``name``."""
     lines = SOURCE.read_text().splitlines()
-    return next(n for n, line in enumerate(lines, 1) if f"decides: {name} " in line)
+    return next(n for n, line in enumerate(lines, 1) if f"/* decides: {name} " in line)
+
+
+def may_decide(name: str) -> set[int]:
+    """That line, and those that may as well, if a compiler leaves their condition in the code."""
+    lines = SOURCE.read_text().splitlines()
+    return {n for n, line in enumerate(lines, 1) if f"decides: {name} " in line}
 
 
 def line_of(built: Built, address: int) -> int:
@@ -302,7 +308,7 @@ def test_the_condition_that_decided_is_found(built: Built, name: str) -> None:
     assert decision.returned is not None, decision
     assert decision.returned.made in MADE[name], decision
     assert decision.decided is not None, decision
-    assert line_of(built, decision.decided.address) == marked(name), decision
+    assert line_of(built, decision.decided.address) in may_decide(name), decision
 
 
 @pytest.mark.parametrize("name", ["by_cmov", "by_sign", "by_setcc"])
@@ -371,5 +377,5 @@ def test_blocks_without_a_probe_are_put_in_where_only_they_can_have_run(built: B
 
 
 def test_the_marks_are_all_used() -> None:
-    names = re.findall(r"decides: (\w+) ", SOURCE.read_text())
+    names = re.findall(r"/\* decides: (\w+) ", SOURCE.read_text())
     assert sorted(names) == sorted(CALLS.keys() - {"retries", "always", "tail_through"})

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from retsnoop_py.vm.architecture import host
+
 #: apt, as far as a fetch asks it: a download that does not end, by a child of its own.
 APT = """#!/bin/sh
 case "$*" in
@@ -37,8 +39,9 @@ program()
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """An environment with that apt and an empty cache."""
+    """An environment with that apt, an emulator that is never run, and an empty cache."""
     (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / host().qemu).touch(0o755)
     for name in ("apt-get", "apt-cache", "apt-config"):
         (tmp_path / "bin" / name).write_text(APT)
         (tmp_path / "bin" / name).chmod(0o755)
