@@ -108,7 +108,7 @@ def cut(code: FunctionCode, machine: Machine, names: Names, memory: Memory = _no
     ]
     parts = [list(_with_tables(part, code, machine, memory)) for part in parts]
     insns = {one.address: one for part in parts for one in part}
-    leaders = _leaders(parts, insns)
+    leaders = _leaders(parts, insns, machine)
     runs = [run for part in parts for run in _runs(part, leaders)]
     runs = sorted((run for run in runs if run), key=lambda run: run[0].address)
     starts = {run[0].address: index for index, run in enumerate(runs)}
@@ -154,12 +154,12 @@ def _is_trap(insn: Insn) -> bool:
     return insn.flow is Flow.STOP and insn.op == "trap"
 
 
-def _leaders(parts: Iterable[list[Insn]], insns: dict[int, Insn]) -> set[int]:
+def _leaders(parts: Iterable[list[Insn]], insns: dict[int, Insn], machine: Machine) -> set[int]:
     leaders = set()
     for part in parts:
         if part:
             leaders.add(part[0].address)
-        for one in part:
+        for before, one in zip((None, *part), part, strict=False):
             if one.flow in (Flow.JUMP, Flow.BRANCH) and one.target in insns:
                 leaders.add(one.target)
             leaders.update(target for target in one.table if target in insns)
@@ -167,9 +167,16 @@ def _leaders(parts: Iterable[list[Insn]], insns: dict[int, Insn]) -> set[int]:
                 leaders.add(one.end)
             if one.op == "ccmp":  # whether it compares is known by a probe of its own
                 leaders.add(one.address)
-            if one.is_open:  # so is where it goes
-                leaders.update((one.address, one.end))
+            if one.is_open and (start := _probed_at(before, one, machine)):  # so is where it goes
+                leaders.update((start.address, one.end))
     return leaders
+
+
+def _probed_at(before: Insn | None, one: Insn, machine: Machine) -> Insn | None:
+    """Where a probe may read what ``one`` calls or jumps through: at it, or ``before`` it."""
+    if machine.probes_open:
+        return one
+    return before if before is not None and before.pointer_of(one) is not None else None
 
 
 def _runs(part: list[Insn], leaders: set[int]) -> Iterable[list[Insn]]:

@@ -118,10 +118,46 @@ class Insn(NamedTuple):
         return self.operands[-2:]
 
     @property
+    def goes_through(self) -> bool:
+        """Whether it is a call or a jump through a pointer."""
+        return self.flow is Flow.INDIRECT or (self.flow is Flow.CALL and not self.target)
+
+    @property
     def is_open(self) -> bool:
         """Whether it goes where a register or memory says: a call, or a jump through no table."""
-        through = self.flow is Flow.INDIRECT or (self.flow is Flow.CALL and not self.target)
-        return through and bool(self.operands) and not self.table
+        return self.goes_through and bool(self.operands) and not self.table
+
+    def keeps(self, register: str) -> bool:
+        """Whether it is known to go on to what is behind it without a change of ``register``."""
+        if self.flow is not Flow.NEXT or self.parts or register in self.writes:
+            return False
+        if self.op in ("cmp", "test", "bt", "nop"):
+            return True
+        if self.op in ("push", "pop") and register == "rsp":
+            return False
+        if self.op == "push":
+            return True
+        if self.op not in ("mov", "movzx", "movsx", "lea", "add", "sub", "and", "or", "xor", "pop"):
+            return False
+        to = self.operands[0]
+        return not isinstance(to, Reg) or to.name != register
+
+    def pointer_of(self, following: Insn) -> Operand | None:
+        """Where ``following``, right behind it, finds what it goes through, as it is before both.
+
+        None if that cannot be told.
+        """
+        pointer, to = following.operands[0], self.operands[0] if self.operands else None
+        if isinstance(pointer, Imm) or self.end != following.address:
+            return None
+        if isinstance(pointer, Reg):
+            if self.op == "mov" and to == pointer and not self.parts:
+                source = self.operands[1]
+                return None if isinstance(source, Imm) else source
+            return pointer if self.keeps(pointer.name) else None
+        stores = self.op == "push" or (isinstance(to, Mem) and self.op not in ("cmp", "test", "bt"))
+        registers = filter(None, (pointer.base, pointer.at))
+        return None if stores or not all(map(self.keeps, registers)) else pointer
 
     @property
     def end(self) -> int:
@@ -163,6 +199,8 @@ class Machine:
     conditions: tuple[str, ...] = ()
     #: The register that has the running task, where one does.
     current: str = ""
+    #: Whether a probe may be at a call or jump through a pointer.
+    probes_open: bool = True
     #: Names that go before others of their addresses.
     first_names: tuple[str, ...] = ()
     #: Arguments of more than 16 bytes are passed by address, in a register.

@@ -30,7 +30,7 @@ class BlockProbe(Value):
     ``compare`` is the comparison it is at, None at any other instruction. ``places`` are further
     addresses of the block, to be tried where the kernel refuses the first. One at a conditional
     comparison is two as hits count them, by whether it was made; ``held`` tells them apart.
-    ``goes`` is what an instruction calls or jumps through, where it is at one that does.
+    ``goes`` is what an instruction calls or jumps through, where it is at or before one that does.
     """
 
     block: int
@@ -60,12 +60,17 @@ def probe_of(graph: Graph, block: Block) -> BlockProbe | None:
     usable = [
         insn
         for insn in block.insns
-        if not start <= insn.address < end and insn.op not in ("entry", "trap")
+        if not start <= insn.address < end
+        and insn.op not in ("entry", "trap")
+        and (graph.machine.probes_open or not insn.goes_through)
     ]
     if not usable:
         return None
-    if block.insns[0].is_open:
-        return BlockProbe(block.index, block.start, None, goes=block.insns[0].operands[0])
+    *before, last = block.insns
+    if last.is_open and len(before) == (not graph.machine.probes_open) and usable:
+        goes = before[0].pointer_of(last) if before else last.operands[0]
+        if goes is not None:
+            return BlockProbe(block.index, usable[0].address, None, goes=goes)
     compare = _comparison(graph, block, usable)
     others = tuple(one.address for one in usable if not compare or one.address != compare.address)
     if compare is not None:

@@ -35,6 +35,7 @@ from retsnoop_py.path.decide import Decision, Made, decide
 from retsnoop_py.path.follow import follow
 from retsnoop_py.path.insn import Machine
 from retsnoop_py.path.machines import machine_named
+from retsnoop_py.path.probes import place_probes
 from retsnoop_py.path.text import FunctionCode, Part
 
 SOURCE = Path(__file__).with_name("cases.c")
@@ -115,12 +116,13 @@ class Ran:
     def targets(self) -> Iterator[int]:
         """For each instruction where it led through a pointer; 0 for one that did not."""
         opened = {
-            block.start for block in self.graph.blocks for insn in block.insns if insn.is_open
+            probe.address: len(self.graph.blocks[probe.block].insns)
+            for probe in place_probes(self.graph)
+            if probe.goes is not None
         }
-        following = (*self.came[1:], 0)
-        for at, next_one in zip(self.came, following, strict=True):
+        for number, at in enumerate(self.came):
             if self.graph.code.contains(at):
-                yield next_one if at in opened else 0
+                yield self.came[number + opened[at]] if at in opened else 0
 
     def decide(
         self, *, kept: int | None = None, unprobed: frozenset[int] = frozenset()

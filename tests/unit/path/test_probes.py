@@ -102,12 +102,37 @@ def test_a_call_through_a_thunk_reads_its_register(thunk: str, register: str) ->
     call = "e8" + struct.pack("<i", 0x1000 - 12 - 5).hex() + "c3"
     names = {START + 0x1000: thunk}
     code = graph("90" * 12 + call, names)
-    (insn,) = code.blocks[1].insns
+    before, insn = code.blocks[1].insns
     assert insn.flow is Flow.CALL
     assert (insn.target, insn.operands) == (0, (Reg(register, 8),))
-    # that is read where it is called, as what comes back is by the block behind it
+    # in front of it: of some calls the kernel that probes them comes back to the wrong place
     probe = place_probes(code)[1]
-    assert (probe.address, probe.operands) == (insn.address, insn.operands)
+    assert (probe.address, probe.operands) == (before.address, insn.operands)
+    assert code.blocks[2].start == insn.end
+
+
+@pytest.mark.parametrize(
+    ("before", "is_read"),
+    [
+        ("4c89e7", True),  # mov rdi, r12
+        ("4d8b11", True),  # mov r10, [r9]
+        ("49c7c200000000", False),  # mov r10, 0
+        ("4531d2", False),  # xor r10d, r10d
+        ("4d85d2", True),  # test r10, r10
+        ("4152", True),  # push r10
+        ("415a", False),  # pop r10
+        ("e800000000", False),  # a call
+    ],
+)
+def test_no_probe_stands_at_a_call_through_a_pointer(before: str, is_read: bool) -> None:
+    """``2e e8``, with a prefix as gcc makes it: kprobes would go on in the middle of it."""
+    at = 12 + len(before) // 2
+    call = "2ee8" + struct.pack("<i", 0x1000 - at - 6).hex() + "4889c3c3"
+    code = graph("90" * 12 + before + call, {START + 0x1000: "__x86_indirect_thunk_r10"})
+    probes = place_probes(code)
+    places = {place for probe in probes for place in (probe.address, *probe.places)}
+    assert START + at not in places
+    assert [probe.address for probe in probes if probe.goes] == [START + 12] * is_read
 
 
 def test_a_block_is_probed_at_what_decides() -> None:
