@@ -22,6 +22,8 @@ _OPERAND = struct.Struct("=BBBBIq")
 _NOTHING = _OPERAND.pack(0, 0, 0xFF, 0xFF, 0, 0)
 _REGISTER, _MEMORY = 1, 2
 _NO_REGISTER = 0xFF
+#: Bytes of a call on x86-64, as kprobes count them.
+_CALL_SIZE = 5
 
 
 class BlockProbe(Value):
@@ -62,7 +64,7 @@ def probe_of(graph: Graph, block: Block) -> BlockProbe | None:
         for insn in block.insns
         if not start <= insn.address < end
         and insn.op not in ("entry", "trap")
-        and (graph.machine.probes_open or not insn.goes_through)
+        and (graph.machine.probes_open or not _is_odd_call(insn))
     ]
     if not usable:
         return None
@@ -76,6 +78,11 @@ def probe_of(graph: Graph, block: Block) -> BlockProbe | None:
     if compare is not None:
         return BlockProbe(block.index, compare.address, compare, others[:3])
     return BlockProbe(block.index, others[0], None, others[1:4])
+
+
+def _is_odd_call(insn: Insn) -> bool:
+    """Whether kprobes of x86-64 may come back from it to the wrong place."""
+    return insn.goes_through or (insn.flow is Flow.CALL and insn.size != _CALL_SIZE)
 
 
 def _behind_hook(graph: Graph) -> int:

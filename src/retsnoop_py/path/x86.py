@@ -394,7 +394,7 @@ X86_64 = Machine(
     # kernels are built without jump tables, for indirect jumps are guarded
     table=lambda _insns, _memory: (),
     first_names=_THUNK_ARRAYS,
-    # kprobes do a call themselves, as if it had 5 bytes: behind one of 6, as `cs call` of a thunk,
-    # the kernel goes on a byte too early and dies (6.12, 7.3); those of 3 had that until 6.7
+    # kprobes make a call themselves, as if it had 5 bytes (kprobe_emulate_call() of 6.12): behind
+    # one of 6, as `cs call` of a thunk, the kernel goes on a byte too early and dies
     probes_open=False,
 )
