@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.live.conftest import selected
+from tests.live.conftest import of_both_machines, selected
 from tests.live.support import TOOL
 
 from retsnoop_py.vm import kernels
-from retsnoop_py.vm.architecture import split
 from retsnoop_py.vm.machine import Machine
 
 #: Fails in mount(2) on each kernel, and ends with 7.
@@ -27,14 +26,9 @@ TRACED = ["-e", "*sys_mount", "-a", "path_mount"]
 
 @pytest.fixture
 def parked(machine: Machine, request: pytest.FixtureRequest) -> list[str]:
-    """The first and the last kernel of those chosen, while the shared guest is down.
-
-    Not of another architecture beside those of this one: these have names with a slash, and files
-    of their own to be made.
-    """
+    """The first and the last kernel of this machine's, while the shared guest is down."""
     machine.close()
-    chosen = selected(request.config)
-    chosen = [name for name in chosen if not split(name)[0].is_foreign] or chosen
+    chosen, _ = of_both_machines(selected(request.config))
     return list(dict.fromkeys((chosen[0], chosen[-1])))
 
 

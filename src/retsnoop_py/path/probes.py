@@ -15,7 +15,7 @@ from retsnoop_py.path.blocks import Block, Graph
 from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Operand, Reg
 from retsnoop_py.value import Value
 
-__all__ = ["BlockProbe", "pack_operands", "place_probes", "probe_of"]
+__all__ = ["BlockProbe", "is_odd_call", "pack_operands", "place_probes", "probe_of"]
 
 #: ``struct path_operand`` of ``src/bpf/path.bpf.h``.
 _OPERAND = struct.Struct("=BBBBIq")
@@ -64,7 +64,7 @@ def probe_of(graph: Graph, block: Block) -> BlockProbe | None:
         for insn in block.insns
         if not start <= insn.address < end
         and insn.op not in ("entry", "trap")
-        and (graph.machine.probes_open or not _is_odd_call(insn))
+        and (graph.machine.probes_open or not is_odd_call(insn))
     ]
     if not usable:
         return None
@@ -80,7 +80,7 @@ def probe_of(graph: Graph, block: Block) -> BlockProbe | None:
     return BlockProbe(block.index, others[0], None, others[1:4])
 
 
-def _is_odd_call(insn: Insn) -> bool:
+def is_odd_call(insn: Insn) -> bool:
     """Whether kprobes of x86-64 may come back from it to the wrong place."""
     return insn.goes_through or (insn.flow is Flow.CALL and insn.size != _CALL_SIZE)
 

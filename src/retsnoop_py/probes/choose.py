@@ -171,6 +171,8 @@ def _several(path: str, line: int, sources: Iterable[str]) -> InputError:
 
 #: More are an error: each takes descriptors and time to attach and to let go of.
 MOST_PROBES = 512
+#: Bytes of an instruction on x86-64, at the most.
+_LONGEST_INSN = 15
 #: Every tracepoint that BPF can attach to has a function of this name.
 _ITERATOR = "__traceiter_"
 #: Kallsyms has what BPF made as functions of this module.
@@ -291,7 +293,29 @@ class _Chooser:
                 return denied.reason
         if self._facts.kprobe_blacklist.covers(address):
             return "it is in the kernel's kprobe blacklist"
+        if address != symbol.address and self._comes_back_wrong(address):
+            return (
+                f"at {address - symbol.address:#x} is a call of another size than 5 bytes, behind "
+                "which kprobes of x86-64 come back to the wrong place: the kernel would die"
+            )
         return None
+
+    def _comes_back_wrong(self, address: int) -> bool:
+        """Whether the kernel would not survive a probe there, as far as its code can be read."""
+        from retsnoop_py.errors import RetsnoopError
+        from retsnoop_py.path.machines import machine_named
+        from retsnoop_py.path.probes import is_odd_call
+        from retsnoop_py.path.text import Kcore
+
+        try:
+            machine = machine_named(self._facts.machine)
+            if machine.probes_open:
+                return False
+            with Kcore(self._facts.root / "proc/kcore") as memory:
+                insns = machine.decode(memory.read(address, _LONGEST_INSN), address)
+        except RetsnoopError:
+            return False
+        return bool(insns) and is_odd_call(insns[0])
 
     def _no_function(self, spec: ProbeSpec) -> InputError:
         from retsnoop_py.selection.explain import near_names

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,38 @@ def test_a_kprobe_is_at_its_function_or_behind(tree: Tree) -> None:
     start, inside = choose(tree, "kprobe:bpf_map_put", "kprobe:bpf_map_put+010")
     assert (start.label, start.address) == ("kprobe:bpf_map_put+0x0", BASE + 0x40)
     assert (inside.label, inside.address) == ("kprobe:bpf_map_put+0x8", BASE + 0x48)
+
+
+def kcore(tmp_path: Path, code: bytes, address: int) -> None:
+    """What the running kernel's memory has at ``address``."""
+    header = b"\x7fELF".ljust(32, b"\0") + struct.pack("=QQIHHHHHH", 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    size = len(code)
+    segment = struct.pack("=IIQQQQQQ", 1, 5, 64 + 56, address, 0, size, size, 0)
+    (tmp_path / "proc/kcore").write_bytes(header + segment + code)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_taken"),
+    [
+        ("2ee810000000", False),  # cs call, as gcc makes it of a thunk
+        ("ffd0", False),  # call rax
+        ("e810000000", True),
+        ("4889c7", True),  # mov rdi, rax
+    ],
+)
+def test_no_probe_stands_at_a_call_that_kprobes_do_not_come_back_from(
+    tree: Tree, tmp_path: Path, code: str, is_taken: bool
+) -> None:
+    kcore(tmp_path, bytes.fromhex(code).ljust(0x40, b"\x90"), BASE + 0x48)
+    tree.file("proc/sys/kernel/arch", "x86_64\n")
+    there = Lines({("core.c", 7): [BASE + 0x48, BASE + 0x50]})
+    at_line = [one.address for one in choose(tree, "kprobe:core.c:7", lines=there)]
+    if is_taken:
+        assert labels(tree, "kprobe:bpf_map_put+8") == ["kprobe:bpf_map_put+0x8"]
+        assert at_line == [BASE + 0x48, BASE + 0x50]
+    else:
+        assert "the kernel would die" in refusal(tree, "kprobe:bpf_map_put+8")[0]
+        assert at_line == [BASE + 0x50]
 
 
 def test_a_kretprobe_has_no_offset(tree: Tree) -> None:
