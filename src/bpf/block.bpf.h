@@ -107,15 +107,13 @@ static __always_inline struct path_ring *block_ring(struct session *s, __u64 tas
 	if (depth >= RSN_MAX_DEPTH)
 		return NULL;
 	slot = slot_at(s, depth);
-	rings = path_rings_at(s);
-	if (!rings || slot->func_id != func_id)
+	if (slot->func_id != func_id)
 		return NULL;
-	if (rings->start_ts != s->rec.start_ts || rings->task != task) {
-		rings->start_ts = s->rec.start_ts;
-		rings->task = task;
-		for (int i = 0; i < PATH_CALLS; i++)
-			rings->rings[i].cnt = rings->rings[i].seq = 0;
-	}
+	if (path_room(s, task) == (__u32)PATH_NO_ROOM)
+		return NULL;
+	rings = path_rings_of(s);
+	if (!rings)
+		return NULL;
 	ring = path_ring_at(rings, depth);
 	if (ring->seq != slot->seq) {
 		ring->taken = ring->seq > slot->seq;

@@ -8,10 +8,13 @@
 #define RSN_PATH_BPF_H
 
 #include "log.bpf.h"
+#include "table.bpf.h"
 
 enum {
 	PATH_CALLS = 16, /* rings of a session; a call's is that of its depth, modulo */
 	PATH_NO_REGISTER = 0xff,
+	PATH_ROOMS_TRIED = 16,
+	PATH_NO_ROOM = -1, /* of a session whose calls are not followed, for too many others are */
 };
 
 /* Where an operand is. */
@@ -47,13 +50,21 @@ struct path_ring {
 	struct rsn_hit hits[RSN_PATH_HITS];
 };
 
+/*
+ * Room for the paths of a session, which has it from the first hit to its end. Nothing is given back:
+ * a session that is over is not at its place any more, which is looked at when another seeks room. So
+ * the programs of calls and returns, which 5.10's verifier just takes, do nothing for it.
+ */
 struct path_rings {
 	__u64 start_ts; /* of the session */
 	__u64 task;
+	__u64 place;
+	__u32 claims; /* by those who would have it now; as a bucket's in table.bpf.h */
+	__u32 unused;
 	struct path_ring rings[PATH_CALLS];
 };
 
-/* Sessions whose paths are kept at a time: of two in one place the later has it. */
+/* Sessions whose paths are kept at a time. */
 const volatile __u32 path_sessions = 1;
 
 struct {
@@ -70,12 +81,70 @@ struct {
 	__type(value, struct path_probe);
 } path_probes SEC(".maps");
 
-/* The rings at the place of session s, whosever they are. */
-static __always_inline struct path_rings *path_rings_at(struct session *s)
+static __always_inline struct path_rings *path_rings_at(__u32 index)
 {
-	__u32 index = s->place % path_sessions;
-
 	return bpf_map_lookup_elem(&paths, &index);
+}
+
+/* Whether the session that has the rings goes on. */
+static __always_inline bool path_rings_in_use(const struct path_rings *rings)
+{
+	__u32 index = rings->place;
+	struct bucket *bucket = bucket_at(index / BUCKET_SIZE);
+	struct session *owner = bpf_map_lookup_elem(&sessions, &index);
+
+	return bucket && owner && rings->task &&
+	       bucket->tasks[index % BUCKET_SIZE] == rings->task &&
+	       owner->rec.start_ts == rings->start_ts;
+}
+
+/* Has a session have rings that no running session has; false if others were faster. */
+static __noinline bool path_rings_take(struct path_rings *rings, struct session *s, __u64 task)
+{
+	volatile __u32 *claims = &rings->claims;
+	bool is_free = false;
+
+	if (*claims || path_rings_in_use(rings))
+		return false;
+	__sync_fetch_and_add(&rings->claims, 1);
+	if (*claims == 1 && !path_rings_in_use(rings)) {
+		is_free = true;
+		rings->task = task;
+		rings->place = (__u32)s->place;
+		rings->start_ts = s->rec.start_ts;
+		for (int i = 0; i < PATH_CALLS; i++)
+			rings->rings[i].cnt = rings->rings[i].seq = 0;
+	}
+	claim_release(&rings->claims);
+	return is_free;
+}
+
+/* Room for the paths of session s, at its first hit: 1 + the index, or PATH_NO_ROOM. */
+static __always_inline __u32 path_room(struct session *s, __u64 task)
+{
+	if (s->path_ts == s->rec.start_ts)
+		return s->path_room;
+	s->path_ts = s->rec.start_ts;
+	s->path_room = PATH_NO_ROOM;
+	for (__u32 tried = 0; tried < PATH_ROOMS_TRIED && tried < path_sessions; tried++) {
+		__u32 index = (s->place + tried) % path_sessions;
+		struct path_rings *rings = path_rings_at(index);
+
+		if (rings && path_rings_take(rings, s, task)) {
+			s->path_room = index + 1;
+			return s->path_room;
+		}
+	}
+	count(&stats.sessions_unfollowed);
+	return s->path_room;
+}
+
+/* The rings of session s, NULL if it has none. */
+static __always_inline struct path_rings *path_rings_of(struct session *s)
+{
+	if (s->path_ts != s->rec.start_ts || s->path_room == (__u32)PATH_NO_ROOM)
+		return NULL;
+	return path_rings_at(s->path_room - 1);
 }
 
 static __always_inline struct path_ring *path_ring_at(struct path_rings *rings, __u32 depth)
@@ -86,13 +155,13 @@ static __always_inline struct path_ring *path_ring_at(struct path_rings *rings, 
 /* Logs which blocks the call ran that is about to return, if it is known. */
 static __noinline int path_log(void *ctx, struct session *s, __s64 result)
 {
-	struct path_rings *rings = path_rings_at(s);
+	struct path_rings *rings = path_rings_of(s);
 	struct path_ring *ring;
 	struct rsn_path *item;
 	__u32 cnt, depth = s->depth - 1;
 	__u64 size;
 
-	if (!rings || rings->start_ts != s->rec.start_ts || rings->task != bpf_get_current_task())
+	if (!rings)
 		return 0;
 	ring = path_ring_at(rings, depth);
 	if (!ring->cnt || ring->seq != slot_at(s, depth)->seq)

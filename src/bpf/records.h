@@ -190,6 +190,7 @@ struct rsn_stats {
 	__u64 sessions_abandoned; /* not reported: the entry function's return was not caught */
 	__u64 calls_skipped; /* not recorded: made while a program of ours was at work on the session */
 	__u64 interims_dropped; /* reports of sessions that go on, but the transport buffer was full */
+	__u64 sessions_unfollowed; /* no room for the ways of their calls (--path) */
 };
 
 #endif

@@ -53,6 +53,9 @@ struct session {
 	__u64 outer[RSN_MAX_KSTACK - RSN_MAX_DEPTH]; /* kernel stack at the first call's entry */
 	__u32 outer_cnt;
 	bool from_sites[2]; /* which kstack was put together of them */
+	/* See path.bpf.h; they are of the session that began at path_ts. */
+	__u32 path_room;
+	__u64 path_ts;
 };
 
 /* One for each place of the table. */

@@ -65,6 +65,27 @@ def test_each_of_a_thousand_calls_under_load_is_told(machine: Machine) -> None:
     assert_back_to(before, machine, patience=120)
 
 
+def test_of_many_threads_in_followed_calls_each_is_told_or_counted(machine: Machine) -> None:
+    """They sleep in them at the same time; some have no room, where there are 512 others."""
+    sleepers = str(compiled(machine, "sleepers"))
+    calls = ("-e", "*_sys_nanosleep", "-a", "do_nanosleep", "--path", "do_nanosleep", "-T", "-S")
+    # Linux 7.x preempts threads in programs of fentry; kretprobes hook 256 calls at a time
+    is_many = series(machine) == (6, 12)
+    threads, mechanism = (700, "-F") if is_many else (100, "--attach=kprobe_events")
+    result = trace(machine, mechanism, *calls, "--format", "json", "--", sleepers, str(threads))
+    assert result.status == 0, result.err
+    told = [json.loads(line) for line in result.out.splitlines()]
+    sessions = [one for one in told if one["type"] == "session"]
+    assert len(sessions) == threads
+    ways = [way for session in sessions for way in session.get("paths", ())]
+    unfollowed = told[-1]["lost"]["sessions_unfollowed"]
+    assert len(ways) + unfollowed == threads
+    assert {way["path"][0]["offset"] for way in ways} == {0}
+    assert (unfollowed > 0) == (threads > 512)
+    if unfollowed:
+        assert f"UNFOLLOWED SAMPLES:  {unfollowed}" in result.err
+
+
 def test_a_large_function_is_attached_in_seconds(machine: Machine) -> None:
     begin = time.monotonic()
     result = trace(machine, "--path", large(machine), "--", "true")

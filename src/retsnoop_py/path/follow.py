@@ -54,8 +54,8 @@ def follow(
     """The way that ``hits`` (indexes of blocks) tell of.
 
     Blocks that are not in ``probed``, where the kernel takes no probe, are put in between where
-    only they can have run. ``is_cut``: hits before the first were not kept. ``held``,
-    ``targets``: see Way.
+    only they can have run. ``is_cut``: hits before the first were not kept; that is found out as
+    well, where no way leads from the entry to it. ``held``, ``targets``: see Way.
     """
     hidden = frozenset(range(len(graph.blocks))) - frozenset(probed)
     steps: list[int] = []
@@ -64,6 +64,7 @@ def follow(
     for number, index in enumerate(hits):
         if not steps:
             between = None if is_cut else _to_first(graph, index, hidden)
+            is_cut = between is None
         else:
             between = _between(graph, steps[-1], lambda at, goal=index: at == goal, hidden)
             if between is None:
@@ -85,12 +86,14 @@ def follow(
     return Way((*steps, *behind), frozenset(gaps), is_cut, ends, tuple(numbers), *known)
 
 
-def _to_first(graph: Graph, index: int, hidden: frozenset[int]) -> list[int]:
-    """The blocks from the entry, which is hidden, to the first that was hit."""
-    if index == graph.entry or graph.entry not in hidden:
+def _to_first(graph: Graph, index: int, hidden: frozenset[int]) -> list[int] | None:
+    """The blocks from the entry to the first that was hit; None: others were hit before."""
+    if index == graph.entry:
         return [index]
+    if graph.entry not in hidden:
+        return None
     way = _between(graph, graph.entry, lambda at: at == index, hidden)
-    return [graph.entry, *way] if way else [index]
+    return [graph.entry, *way] if way else None
 
 
 def _between(

@@ -160,6 +160,10 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
             "MISSED SAMPLES",
             f"too many at a time: try -C bpf.sessions-size={bpf.sessions_size * 2}",
         ),
+        "sessions_unfollowed": (
+            "UNFOLLOWED SAMPLES",
+            "without their ways, too many at a time: trace fewer threads (-p, -n)",
+        ),
         "sessions_incomplete": (
             "INCOMPLETE SAMPLES",
             "marked where shown: trace fewer functions (-a, -d)",

@@ -177,5 +177,12 @@ def test_hits_that_no_jump_connects_are_told() -> None:
     assert way.gaps == {1}
 
 
+def test_a_way_that_does_not_begin_at_the_entry_was_cut() -> None:
+    code = graph(BRANCHY)
+    assert follow(code, [2], {0, 1, 2}).is_cut
+    assert not follow(code, [0, 2], {0, 1, 2}).is_cut
+    assert not follow(code, [2], {1, 2}).is_cut
+
+
 def test_a_way_that_does_not_reach_a_return_is_told() -> None:
     assert not follow(graph(BRANCHY), [0], {0, 1, 2}).ends
