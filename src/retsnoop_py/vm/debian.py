@@ -9,6 +9,7 @@ standard library is needed, so that ``build.py`` can use this before anything is
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import functools
 import os
@@ -22,16 +23,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from retsnoop_py.errors import UnavailableError
+from retsnoop_py.errors import OutputError, RetsnoopError, UnavailableError
 
 __all__ = [
     "AptRoot",
     "Mirror",
     "cache_root",
+    "failed",
     "find_mirror",
     "locked",
     "parse_deb822",
     "parse_one_line",
+    "room_told",
     "run_tool",
     "undisturbed",
 ]
@@ -40,6 +43,8 @@ LISTS_FRESH_S = 6 * 3600
 """Lists younger than this are not refreshed unless asked for."""
 
 _TICK_S = 0.1
+#: Lines that are shown of what a program says that fails.
+_WORDS_SHOWN = 4
 #: Into the empty system that the private status file describes.
 _INSTALL = ("apt-get", "-qq", "-y", "--no-install-recommends", "install")
 
@@ -297,12 +302,59 @@ class AptRoot:
         except FileNotFoundError as error:
             raise UnavailableError(f"{argv[0]} is not installed", _NO_MIRROR_HINT) from error
         if done.returncode:
-            words = (done.stderr or done.stdout).strip()
-            raise UnavailableError(
-                f"{' '.join(argv[:3])} for Debian {self.suite} failed: {words}",
+            end = failed(
+                f"{' '.join(argv[:2])} for Debian {self.suite} failed",
+                done.stderr or done.stdout,
+                UnavailableError,
                 "look at this machine's apt sources and its network",
             )
+            if isinstance(end, OutputError):  # lists that are cut are of no use to the next run
+                shutil.rmtree(self.root / kind, ignore_errors=True)
+            raise end
         return done.stdout
+
+
+def failed(
+    what: str, words: str, kind: type[RetsnoopError], hint: str | None = None
+) -> RetsnoopError:
+    """The error of a program that wrote to the cache and ended with ``words``: the first of them.
+
+    Of type ``kind``, with ``hint``; OutputError where the disk is full.
+    """
+    if any(os.strerror(number) in words for number in (errno.ENOSPC, errno.EDQUOT)):
+        return _no_room(what)
+    lines = words.strip().splitlines()
+    if len(lines) > _WORDS_SHOWN:
+        lines[_WORDS_SHOWN:] = [f"... ({len(lines) - _WORDS_SHOWN} more lines)"]
+    return kind(": ".join((what, "\n".join(lines))) if lines else what, hint)
+
+
+@contextlib.contextmanager
+def room_told(what: str) -> Iterator[None]:
+    """Raises OutputError where ``what`` in the block finds the cache full or not to be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _no_room(what) from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR):
+            raise OutputError(
+                f"{what}: {error.filename or cache_root()}: {error.strerror}",
+                "name a folder that can be written by XDG_CACHE_HOME",
+            ) from error
+        raise
+
+
+def _no_room(what: str) -> OutputError:
+    place = cache_root()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free >> 20
+    return OutputError(
+        f"{what}: no space left in {cache_root()} ({free} MB are free)",
+        "free some space, or name a folder elsewhere by XDG_CACHE_HOME: a kernel takes 200 MB with"
+        " the lists of packages, its debug files 2 GB, a user land 400 MB",
+    )
 
 
 def run_tool(

@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from retsnoop_py.errors import DataError, UnavailableError
-from retsnoop_py.vm.debian import run_tool
+from retsnoop_py.vm.debian import failed, run_tool
 
 _MODULE_FILE = re.compile(r"(.+)\.ko(?:\.xz|\.gz|\.zst)?")
 
@@ -152,7 +152,7 @@ def write_kmod_index(root: Path) -> None:
     argv = [depmod, "-b", str(root.parents[2]), root.name]
     done = run_tool(argv)
     if done.returncode:
-        raise DataError(f"depmod failed on {root}: {done.stderr.strip()}")
+        raise failed(f"depmod failed on {root}", done.stderr, DataError)
 
 
 _DIRECTORY = 0o040755

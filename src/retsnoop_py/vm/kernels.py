@@ -32,7 +32,7 @@ from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
 from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture, architecture, host, split
 from retsnoop_py.vm.catalog import DEFAULT, KnownKernel, all_known, catalog, known, user_file
-from retsnoop_py.vm.debian import AptRoot, cache_root, locked, run_tool
+from retsnoop_py.vm.debian import AptRoot, cache_root, failed, locked, room_told, run_tool
 from retsnoop_py.vm.initrd import write_index, write_kmod_index
 
 __all__ = [
@@ -192,7 +192,8 @@ def ensure(name: str, debug: bool = False) -> Kernel:
     if have is None or (debug and not have.vmlinux):
         have = fetch(name, debug)
     if have.modules:
-        write_kmod_index(have.modules)
+        with room_told(f"cannot index the modules of {name}"):
+            write_kmod_index(have.modules)
     return have
 
 
@@ -201,13 +202,16 @@ def fetch(name: str, debug: bool = False, say: Callable[[str], None] | None = No
 
     Progress goes line by line to ``say``, by default to stderr. Where the suites have it no more,
     a version that is in the cache stays. Raises InputError for an unknown name, UnavailableError
-    where apt cannot bring it. On every way out the cache holds a version wholly or not at all.
+    where apt cannot bring it, OutputError where the disk is full. On every way out the cache holds
+    a version wholly or not at all.
     """
     spec = known(name)
     tell = _Voice(name, say)
     home = kernel_dir(name)
-    home.mkdir(parents=True, exist_ok=True)
-    with locked(home.parent / f".{home.name}.lock"):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(room_told(f"cannot fetch {name}"))
+        home.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(locked(home.parent / f".{home.name}.lock"))
         have = cached(name)
         found = _locate(spec, tell)
         if found is None:
@@ -356,7 +360,7 @@ def _unpack(apt: AptRoot, package: str, staging: Path, tell: _Voice) -> Path:
     unpacked.mkdir(exist_ok=True)
     done = run_tool(["dpkg-deb", "-x", str(archive), str(unpacked)])
     if done.returncode:
-        raise DataError(f"cannot unpack {archive.name}: {done.stderr.strip()}")
+        raise failed(f"cannot unpack {archive.name}", done.stderr, DataError)
     archive.unlink()
     return unpacked
 

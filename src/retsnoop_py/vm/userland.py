@@ -34,7 +34,15 @@ from pathlib import Path
 from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
 from retsnoop_py.vm.architecture import Architecture
-from retsnoop_py.vm.debian import AptRoot, cache_root, locked, run_tool, undisturbed
+from retsnoop_py.vm.debian import (
+    AptRoot,
+    cache_root,
+    failed,
+    locked,
+    room_told,
+    run_tool,
+    undisturbed,
+)
 
 __all__ = ["PYTHON", "Userland", "ensure", "fetch"]
 
@@ -152,10 +160,12 @@ def fetch(arch: Architecture) -> Path:
     Those of before that no guest runs on are removed. Raises what :func:`ensure` raises.
     """
     home = _home()
-    home.mkdir(parents=True, exist_ok=True)
     requirements = _requirements()
     before = _newest(arch, requirements)
-    with locked(home / f".{arch.name}.lock"):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(room_told(f"cannot make the user land of {arch.name}"))
+        home.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(locked(home / f".{arch.name}.lock"))
         found = _newest(arch, requirements)
         if found != before and found is not None:
             return found  # another made it meanwhile
@@ -264,7 +274,8 @@ def _unpack(archive: Path, root: Path) -> None:
             process.wait()
         raise
     if source.returncode or target.returncode:
-        raise DataError(f"cannot unpack {archive.name}: {said.decode(errors='replace').strip()}")
+        words = said.decode(errors="replace")
+        raise failed(f"cannot unpack {archive.name}", words, DataError)
 
 
 def _configure(root: Path) -> None:
@@ -315,9 +326,10 @@ def _install_python_packages(
             argv += [option, f"{value}_{arch.machine}" if option == "--platform" else value]
     done = run_tool([*argv, "-d", str(wheels), *requirements])
     if done.returncode:
-        words = (done.stderr or done.stdout).strip()
-        raise UnavailableError(
-            f"pip cannot fetch what retsnoop-py needs for {arch.name}: {words}",
+        raise failed(
+            f"pip cannot fetch what retsnoop-py needs for {arch.name}",
+            done.stderr or done.stdout,
+            UnavailableError,
             "look at this machine's network; python3-pip must be installed",
         )
     library.mkdir(parents=True)

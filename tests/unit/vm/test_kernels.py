@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -17,9 +18,10 @@ from typing import ClassVar
 
 import pytest
 
-from retsnoop_py.errors import DataError, InputError, UnavailableError
+from retsnoop_py.errors import DataError, InputError, OutputError, UnavailableError
 from retsnoop_py.vm import kernels
 from retsnoop_py.vm.architecture import ARCHITECTURES
+from retsnoop_py.vm.debian import failed
 
 PACKAGES = {
     "5.10": "linux-image-5.10.0-32-cloud-amd64-unsigned",
@@ -314,3 +316,36 @@ def test_what_ends_a_fetch_leaves_nothing_behind(
     with pytest.raises(SystemExit):
         fetch()
     assert list((cache / "6.12").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.ENOSPC, "cannot fetch 6.12: no space left in {root} "),
+        (errno.EROFS, "cannot fetch 6.12: /cache/x: Read-only file system"),
+    ],
+)
+def test_a_cache_that_takes_nothing_is_told_with_the_next_step(
+    number: int, told: str, suite: type[Suite], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(number, os.strerror(number), "/cache/x")
+
+    monkeypatch.setattr(kernels, "write_index", full)
+    with pytest.raises(OutputError) as caught:
+        fetch()
+    assert caught.value.message.startswith(told.format(root=cache.parent))
+    assert "XDG_CACHE_HOME" in (caught.value.hint or "")
+    assert list((cache / "6.12").iterdir()) == []
+
+
+def test_of_what_a_program_says_the_first_lines_are_told(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    words = "\n".join(f"tar: file {number}: wrong" for number in range(1000))
+    error = failed("cannot unpack a.deb", words, DataError)
+    assert isinstance(error, DataError)
+    assert error.message.splitlines()[0] == "cannot unpack a.deb: tar: file 0: wrong"
+    assert error.message.splitlines()[-1] == "... (996 more lines)"
+    full = failed("cannot unpack a.deb", f"{words}\nwrite (28: No space left on device)", DataError)
+    assert isinstance(full, OutputError)
+    assert full.message.startswith(f"cannot unpack a.deb: no space left in {cache.parent} (")
