@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 
 from retsnoop_py.load.diagnose import diagnose
-from retsnoop_py.load.loader_rules import errno_in, explain_errno, explain_line, is_of_map
+from retsnoop_py.load.errno_rules import errno_in, explain_errno
+from retsnoop_py.load.loader_rules import explain_line, is_of_map
 from retsnoop_py.load.model import VERSION, Explained, Explanation
 from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.read_log import Lines, Segment, read_log, segments

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What libbpf and other loaders say where no verifier comes to speak, and what it means.
 
-Each rule looks at one line. Lines that only repeat that something failed are no rule's.
+Each rule looks at one line. Lines that only repeat that something failed are no rule's. What is said
+of maps and an errno alone is in ``map_rules`` and ``errno_rules``.
 """
 
 from __future__ import annotations
@@ -10,73 +11,15 @@ import re
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.load import since
-from retsnoop_py.load.model import Explanation
+from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in
+from retsnoop_py.load.map_rules import MapFacts, explain_map
+from retsnoop_py.load.model import Explanation, about_line
 
-__all__ = [
-    "btf_target",
-    "errno_in",
-    "explain_errno",
-    "explain_line",
-    "explain_map",
-    "explain_replacement",
-    "explain_size",
-    "explain_target",
-    "is_of_map",
-]
+__all__ = ["explain_line", "is_of_map"]
 
 _ENVIRONMENT = "Environment"
 _SUPPORT = "Kernel Support"
 _OBJECT = "Object File"
-_POLICY = "Policy"
-
-#: strerror(3) of what bpf(2) returns, as loaders print it.
-_STRERROR = {
-    "operation not permitted": "EPERM",
-    "no such file or directory": "ENOENT",
-    "no such process": "ESRCH",
-    "argument list too long": "E2BIG",
-    "bad file descriptor": "EBADF",
-    "resource temporarily unavailable": "EAGAIN",
-    "cannot allocate memory": "ENOMEM",
-    "permission denied": "EACCES",
-    "bad address": "EFAULT",
-    "device or resource busy": "EBUSY",
-    "file exists": "EEXIST",
-    "no such device": "ENODEV",
-    "invalid argument": "EINVAL",
-    "no space left on device": "ENOSPC",
-    "numerical result out of range": "ERANGE",
-    "function not implemented": "ENOSYS",
-    "operation not supported": "EOPNOTSUPP",
-    "unknown error 524": "ENOTSUPP",
-}
-_NUMBER = re.compile(r"(?:[:(=]\s*-|errno:? |os error |err[=:]\s?-?|error |code -?)(\d{1,3})\b")
-
-_EPERM_TEXT = (
-    "The kernel says EPERM for several reasons: a capability is missing (CAP_BPF with CAP_PERFMON"
-    " for tracing or CAP_NET_ADMIN for networking since 5.8, CAP_SYS_ADMIN before), in a container"
-    " the seccomp profile keeps bpf(2) away, the kernel is locked down, an LSM objects, or - before"
-    " 5.11 - RLIMIT_MEMLOCK is used up."
-)
-_EPERM_STEP = (
-    "Run as root with `ulimit -l unlimited`; in a container with --cap-add BPF,PERFMON,NET_ADMIN"
-    " and a seccomp profile that allows bpf; see /sys/kernel/security/lockdown and dmesg."
-)
-
-
-def errno_in(text: str) -> str:
-    """The errno a line ends with, by name: of ``-22``, ``Invalid argument`` or ``os error 22``."""
-    low = text.lower()
-    for said, name in _STRERROR.items():
-        if said in low:
-            return name
-    found = _NUMBER.search(text)
-    return ERRNO_NAMES.get(int(found[1]), "") if found else ""
-
-
-def _explanation(id_: str, title: str, reason: str, suggestion: str, line: str = "") -> Explanation:
-    return Explanation(id_, title, reason, suggestion, (line.strip()[:500],) if line else ())
-
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
@@ -258,8 +201,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|[Oo]peration not permitted.*MEMLOCK|MEMLOCK may be too low"
         r"|(?:[Mm]aps?\b|_map|[Pp]rog(?:ram)?\b|bpf\(|BPF).*[Oo]peration not permitted"
         r"|permission error while running as root|unprivileged BPF is disabled|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
-        _EPERM_TEXT,
-        _EPERM_STEP,
+        EPERM_TEXT,
+        EPERM_STEP,
     ),
     (
         "program-type-unsupported",
@@ -471,7 +414,8 @@ def explain_line(line: str) -> Explanation | None:
         groups = {key.rstrip("0123456789"): text for key, text in found.groupdict().items() if text}
         kind, entries = _hinted(groups.get("why", ""))
         error = errno_in(groups.get("why", ""))
-        return explain_map(groups.get("name", ""), error, kind, entries=entries, line=line)
+        it = MapFacts(groups.get("name", ""), kind, entries=entries)
+        return explain_map(it, error, line=line)
     for (id_, title, _, reason, suggestion), pattern in _COMPILED:
         if found := pattern.search(line):
             facts = _Found(
@@ -485,7 +429,7 @@ def explain_line(line: str) -> Explanation | None:
             why, step = reason.format_map(facts), suggestion.format_map(facts)
             if "name" not in facts:
                 why, step = why.replace(" ?", ""), step.replace("*?*", "*NAME*")
-            return _explanation(id_, title, why, step, line)
+            return about_line(id_, title, why, step, line)
     return None
 
 
@@ -565,319 +509,3 @@ def _near_section(section: str) -> str:
         return ""
     full = near[0] + (slash + rest if "/" not in near[0] else "")
     return f" Did you mean '{full}'?"
-
-
-def explain_map(  # noqa: PLR0913 - what is known of a map
-    name: str,
-    errno: str,
-    kind: int = 0,
-    flags: int = 0,
-    entries: int = -1,
-    release: tuple[int, int] = (0, 0),
-    line: str = "",
-) -> Explanation:
-    """Why a map could not be created, from its errno and what is known of it.
-
-    ``kind`` is its type's number, ``release`` that of the kernel; both 0 where not known.
-    """
-    known = since.by_number("map_types", kind) if kind else None
-    if paged := _PAGED.search(line):
-        return _explanation(
-            "map-size",
-            f"{_OBJECT}: Map definition",
-            f"max_entries of map '{name}' are {paged[1]}: a ring buffer takes a power of two of bytes"
-            f" that is a multiple of the page size, which is {paged[2]} here.",
-            "Set it to a multiple of getpagesize() before the load; arm64 kernels have pages of 4, 16"
-            " or 64 KiB.",
-            line,
-        )
-    if _GLOBAL_DATA.search(name) and errno == "EINVAL":
-        return _explanation(
-            "global-data",
-            f"{_SUPPORT}: Global data",
-            f"Map '{name}' is one that libbpf makes of a section of variables or texts. Kernels before"
-            " 5.2 know no global data, and some after it no such name of a map, flag (BPF_F_MMAPABLE"
-            " came with 5.5) or size.",
-            "Require a later kernel; keep texts as arrays in the function (char text[] = ...), and"
-            " settings in a map. For .rodata.str*: bpf_printk() of libbpf 0.5 and later needs none.",
-            line,
-        )
-    label = f"map '{name}'" if name else "a map"
-    if known is not None and release != (0, 0) and known.release > release:
-        return _explanation(
-            "map-type-unsupported",
-            f"{_SUPPORT}: Map type",
-            f"{label[0].upper()}{label[1:]} is of type {kind} (BPF_MAP_TYPE_{known.name}), which"
-            f" came with Linux {known.since}; this is {release[0]}.{release[1]}.",
-            _MAP_INSTEAD.get(
-                known.name, "Require that kernel, or use a map of another type there."
-            ),
-            line,
-        )
-    if kind and known is None:
-        last = since.table("map_types")[-1]
-        return _explanation(
-            "map-type-unsupported",
-            f"{_SUPPORT}: Map type",
-            f"{label[0].upper()}{label[1:]} is of type {kind}, which this kernel does not have, and"
-            f" this tool does not know: the last it knows is {last.number} ({last.name}).",
-            "Look at the type in its definition.",
-            line,
-        )
-    reasons = _map_reasons(errno, known.name if known else "", flags, entries)
-    for id_, title, reason, suggestion in reasons:
-        return _explanation(id_, title, reason.format(map=label), suggestion, line)
-    return explain_errno(errno, label, line=line)
-
-
-#: What cilium/ebpf adds to the errno of a ring buffer.
-_PAGED = re.compile(r"ring map size (\d+) not a multiple of page size (\d+)")
-#: Maps of sections: ``.rodata``, ``prog.bss``, ``.rodata.str1.1``.
-_GLOBAL_DATA = re.compile(r"(?:^|\w)\.(?:rodata|data|bss|kconfig)(?:\.|$)")
-_MAP_INSTEAD = {
-    "RINGBUF": "Use a BPF_MAP_TYPE_PERF_EVENT_ARRAY on kernels before 5.8, chosen at run time"
-    " (bpf_map__set_type()).",
-    "TASK_STORAGE": "Use a hash map keyed by the thread id on kernels before 5.11.",
-    "BLOOM_FILTER": "Use a hash map on kernels before 5.16.",
-    "USER_RINGBUF": "Use an array or a queue on kernels before 6.1.",
-    "CGRP_STORAGE": "Use a hash map keyed by the cgroup id on kernels before 6.2.",
-    "ARENA": "Use array and hash maps on kernels before 6.9.",
-}
-_PAGE_MULTIPLE = ("RINGBUF", "USER_RINGBUF")
-_FOUR_BYTE_KEY = ("ARRAY", "PERCPU_ARRAY", "PROG_ARRAY", "PERF_EVENT_ARRAY", "CGROUP_ARRAY")
-_KNOWN_FLAGS = 0x7FFFF
-_NO_PREALLOC = 1
-
-
-def _map_reasons(
-    errno: str, kind: str, flags: int, entries: int
-) -> list[tuple[str, str, str, str]]:
-    """What a map's definition and the errno come to; the likeliest first."""
-    found = []
-    if errno == "EPERM":
-        found.append(("rights", f"{_ENVIRONMENT}: Missing rights", _EPERM_TEXT, _EPERM_STEP))
-    if errno in ("ENOMEM", "E2BIG"):
-        size = f" ({entries:,} entries)" if entries >= 0 else ""
-        found.append(
-            (
-                "map-too-large",
-                "Limit: Map size",
-                f"The memory for {{map}}{size} cannot be had: "
-                + ("it is more than the kernel allows one map." if errno == "E2BIG" else "ENOMEM."),
-                "Make max_entries smaller; BPF_F_NO_PREALLOC takes memory as entries come; a cgroup's"
-                " memory limit counts as well (5.11).",
-            )
-        )
-    if errno == "EINVAL" and flags & ~_KNOWN_FLAGS:
-        unknown = flags & ~_KNOWN_FLAGS
-        found.append(
-            (
-                "map-flags",
-                f"{_SUPPORT}: Map flags",
-                f"{{map}} asks for flags {unknown:#x}, which no map knows.",
-                "Look at map_flags in its definition.",
-            )
-        )
-    if errno == "EINVAL" and kind in _PAGE_MULTIPLE and entries % 4096 | entries & (entries - 1):
-        found.append(
-            (
-                "map-size",
-                f"{_OBJECT}: Map definition",
-                f"max_entries of {{map}} are {entries}: a ring buffer takes a power of two of bytes"
-                " that is a multiple of the page size.",
-                "Round it up: 4096, 8192 ...; 256 KiB is usual.",
-            )
-        )
-    if errno == "EINVAL" and entries == 0:
-        found.append(
-            (
-                "map-size",
-                f"{_OBJECT}: Map definition",
-                "max_entries of {map} are 0 or missing.",
-                "Set max_entries in its definition, or before it is loaded"
-                " (bpf_map__set_max_entries()).",
-            )
-        )
-    if errno == "EINVAL" and kind == "LPM_TRIE" and not flags & _NO_PREALLOC:
-        found.append(
-            (
-                "map-flags",
-                f"{_OBJECT}: Map definition",
-                "{map} is an LPM trie, which takes BPF_F_NO_PREALLOC in map_flags.",
-                "Add __uint(map_flags, BPF_F_NO_PREALLOC).",
-            )
-        )
-    if errno == "EINVAL" and kind:
-        more = " (its key has 4 bytes)" if kind in _FOUR_BYTE_KEY else ""
-        found.append(
-            (
-                "map-definition",
-                f"{_OBJECT}: Map definition",
-                f"The kernel does not take {{map}} as it is defined: sizes of key and value, number"
-                f" of entries or flags are not what a {kind} map takes{more}.",
-                "Compare the definition with https://docs.kernel.org/bpf/maps.html; flags are as"
-                " young as kernels: one that this kernel does not know is EINVAL as well.",
-            )
-        )
-    return found
-
-
-_ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
-    "EPERM": ("rights", f"{_ENVIRONMENT}: Missing rights", _EPERM_TEXT, _EPERM_STEP),
-    "E2BIG": (
-        "attributes-newer",
-        f"{_SUPPORT}: Attributes of a later kernel",
-        "Without a verifier's log E2BIG means that the loader passes attributes that this kernel does"
-        " not know and that are not zero (bpf_check_uarg_tail_zero); or, of a program, that it has"
-        " more than 1,000,000 instructions - 4,096 without CAP_BPF, and before Linux 5.2.",
-        "Use a loader that asks the kernel what it takes, as libbpf does, or an older one.",
-    ),
-    "ENOMEM": (
-        "memory",
-        "Limit: Memory",
-        "There is not enough memory, or the cgroup's limit does not allow it.",
-        "Make maps smaller, or raise the limit (memory.max).",
-    ),
-    "ENOSPC": (
-        "log-buffer",
-        "Loader: Log buffer too small",
-        "The verifier's log did not fit into the loader's buffer, which before Linux 6.4 makes the"
-        " load fail; the program itself may be right.",
-        "Load with a larger buffer, or without a log.",
-    ),
-    "ENOTSUPP": (
-        "unsupported",
-        f"{_SUPPORT}: Not supported",
-        "The kernel, its JIT or the driver does not support this (ENOTSUPP, 524).",
-        "Look at which part it is: retsnoop-py doctor says what this kernel can do.",
-    ),
-    "EOPNOTSUPP": (
-        "unsupported",
-        f"{_SUPPORT}: Not supported",
-        "The kernel, as it is configured, or the driver does not support this (EOPNOTSUPP, 95); of a"
-        " table of functions (struct_ops), the kernel knows it and something it sets is not for it.",
-        "Look at which part it is: retsnoop-py doctor says what this kernel can do.",
-    ),
-    "ENOSYS": (
-        "no-bpf",
-        f"{_ENVIRONMENT}: No bpf(2)",
-        "The kernel was built without CONFIG_BPF_SYSCALL, or seccomp hides the system call.",
-        "Use a kernel with CONFIG_BPF_SYSCALL=y, or a container profile that allows bpf.",
-    ),
-    "EFAULT": (
-        "fault",
-        "Loader: Bad address",
-        "The kernel could not read or write what the loader gave it; a log that is longer than its"
-        " buffer is one way to that.",
-        "Load with a larger log buffer.",
-    ),
-    "EBADF": (
-        "descriptor",
-        "Loader: Bad descriptor",
-        "The program refers to a map that was not created, or is closed already.",
-        "Look at what is said of the maps.",
-    ),
-    "EINVAL": (
-        "invalid",
-        f"{_SUPPORT}: Refused without a word",
-        "The kernel returned EINVAL and wrote no log: an attribute, program type, attach type or"
-        " flag that it does not know, or a combination it does not take.",
-        "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
-    ),
-    "EACCES": (
-        "refused",
-        "Verifier: Refused, and the log is missing",
-        "The verifier refused the program, and what it said is not in this log.",
-        "Load with a log: log_level 1 and a buffer of some MiB; retsnoop-py load does.",
-    ),
-}
-
-
-def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
-    """What is left to say where only an errno is known of ``label``."""
-    if errno in _ERRNO_TEXTS:
-        id_, title, reason, suggestion = _ERRNO_TEXTS[errno]
-        return _explanation(id_, title, reason, suggestion, line)
-    return _explanation(
-        "errno",
-        "Kernel: Refused without a word",
-        f"The kernel returned {errno or 'an error'} for {label}, and there is no log.",
-        "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
-        line,
-    )
-
-
-_MOST_INSTRUCTIONS = 1_000_000
-
-
-def explain_size(name: str, count: int) -> Explanation:
-    """Of a program of ``count`` instructions, which the kernel refuses by E2BIG unread."""
-    if count > _MOST_INSTRUCTIONS:
-        most = f"{_MOST_INSTRUCTIONS:,} (4,096 for who lacks CAP_BPF, and for all before Linux 5.2)"
-    else:
-        most = "4,096 of who lacks CAP_BPF (CAP_SYS_ADMIN before 5.8), and of all before Linux 5.2"
-    return _explanation(
-        "program-size",
-        "Verifier Limit: Program has too many instructions",
-        f"Program '{name}' has {count:,} instructions with the functions it calls. The kernel takes"
-        f" {most}, and reads no further.",
-        "Make loops of what is unrolled (bpf_loop(), or #pragma unroll away), functions of what is"
-        " inlined (__noinline), and programs of parts, joined by tail calls.",
-    )
-
-
-#: What is attached to by BTF and is no function: by the section, and where the kernel lists it.
-_BTF_TARGETS = {
-    "tp_btf": (
-        "tracepoint",
-        "btf_trace_",
-        "List them: ls /sys/kernel/tracing/events. Tracepoints come and go with kernels and modules.",
-    ),
-    "lsm": (
-        "hook of security modules",
-        "bpf_lsm_",
-        "Compare with include/linux/lsm_hook_defs.h of that kernel: hooks come and go.",
-    ),
-    "iter": (
-        "iterator",
-        "bpf_iter_",
-        "Require a kernel that has it, or leave the program out there"
-        " (bpf_program__set_autoload()).",
-    ),
-}
-
-
-def btf_target(section: str) -> tuple[str, str]:
-    """What a program of ``section`` is attached to by BTF, and how its name begins in there."""
-    kind = section.partition("/")[0].partition(".")[0]
-    what, prefix, _ = _BTF_TARGETS.get(kind, ("function", "", ""))
-    return what, prefix
-
-
-def explain_target(name: str, section: str, line: str) -> Explanation:
-    """Of a program that names, in its section, what this kernel's BTF does not have."""
-    what, _ = btf_target(section)
-    kind = section.partition("/")[0].partition(".")[0]
-    if kind not in _BTF_TARGETS:
-        found = explain_line(line)
-        assert found is not None
-        return found
-    return _explanation(
-        "attach-target-missing",
-        f"{_SUPPORT}: Attach target",
-        f"The program is to be attached to the {what} {name}, which this kernel does not have.",
-        _BTF_TARGETS[kind][2],
-        line,
-    )
-
-
-def explain_replacement(function: str) -> Explanation:
-    """Of a program that replaces ``function`` of another one, which is not at hand."""
-    return _explanation(
-        "freplace-target",
-        f"{_SUPPORT}: Attach target",
-        f"The program takes the place of {function}() of another program, and no object here has a"
-        " program that calls a global function of that name, and loads.",
-        "Give the object with that program as well: the function must not be static or inlined.",
-        "",
-    )

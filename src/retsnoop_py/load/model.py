@@ -7,7 +7,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["VERSION", "Condition", "Evidence", "Explained", "Explanation", "LoadResult", "Place"]
+__all__ = [
+    "VERSION",
+    "Condition",
+    "Evidence",
+    "Explained",
+    "Explanation",
+    "LoadResult",
+    "Place",
+    "about_line",
+]
 
 #: Grows when a field changes its meaning or goes away; new fields may come without that.
 VERSION = 1
@@ -79,6 +88,11 @@ class Explanation(Struct, omit_defaults=True, frozen=True):
     instruction: str = ""
     evidence: tuple[Evidence, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def about_line(id_: str, title: str, reason: str, suggestion: str, line: str = "") -> Explanation:
+    """An explanation of ``line``, which a loader wrote; "" where nothing was written."""
+    return Explanation(id_, title, reason, suggestion, (line.strip()[:500],) if line else ())
 
 
 class Explained(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="explanation"):

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from retsnoop_py.load.kprobe_target import why_no_kprobe, why_no_trampoline
-from retsnoop_py.load.loader_rules import btf_target, explain_size, explain_target
+from retsnoop_py.load.attaching import (
+    btf_target,
+    explain_target,
+    why_no_kprobe,
+    why_no_trampoline,
+)
+from retsnoop_py.load.errno_rules import explain_size
 
 SYMBOLS = """ffffffff81000000 T _stext
 ffffffff81000100 T vfs_read

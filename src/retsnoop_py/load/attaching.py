@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Attach a program and take it off again; and why it cannot be attached to what it is for.
+
+libbpf and the kernel name what is missing. What the running kernel has in its stead, and why it
+lets nobody at a function that is there, is said by its symbols, its BTF and ftrace's list.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import time
+from pathlib import Path
+
+from retsnoop_py.errors import BpfError, RetsnoopError
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.libbpf.object import Program
+from retsnoop_py.load.loader_rules import explain_line
+from retsnoop_py.load.model import Explanation, about_line
+from retsnoop_py.load.object_file import ObjectFile
+from retsnoop_py.value import Value
+
+__all__ = [
+    "Attached",
+    "attach_once",
+    "btf_target",
+    "explain_replacement",
+    "explain_target",
+    "of_this_kernel",
+    "why_no_kprobe",
+    "why_no_trampoline",
+]
+
+#: What libbpf returns where nothing tells it what to attach to (ENOTSUPP is 524).
+_UNATTACHED = frozenset({errno.EOPNOTSUPP, errno.ESRCH, 524})
+_TARGET = re.compile(r"type ID of '([^']+)'")
+_KPROBE = re.compile(r"k(?:ret)?probe '([^+']+)")
+_ADDRESS = re.compile(r"address of function (\w+) cannot be found")
+_TITLE = "Kernel Support: Attach target"
+_MOST_COPIES = 3
+
+
+class Attached(Value):
+    """How attaching a program ended.
+
+    ``error`` is an errno, 0 if it worked; ``said``, what libbpf said; ``span``, when that was: two
+    times of CLOCK_MONOTONIC, in ns.
+    """
+
+    error: int
+    said: str
+    span: tuple[int, int]
+
+    @property
+    def has_no_target(self) -> bool:
+        """Whether the program names nothing to attach it to: who loads it has to."""
+        said = self.said.splitlines()
+        return self.error in _UNATTACHED and all(explain_line(line) is None for line in said)
+
+
+def attach_once(program: Program) -> Attached:
+    """Attach and detach."""
+    begin = time.monotonic_ns()
+    error, said = 0, ""
+    try:
+        program.attach().close()
+    except BpfError as failure:
+        error, said = failure.errno or errno.EINVAL, failure.log
+    return Attached(error, said, (begin, time.monotonic_ns()))
+
+
+def of_this_kernel(why: Explanation, section: str, target: ObjectFile) -> Explanation:
+    """``why`` a program of ``section`` finds no target, and what this kernel has instead."""
+    from msgspec.structs import replace
+
+    words = "\n".join(why.words)
+    more = ""
+    if why.id == "attach-target-missing" and (found := _TARGET.search(words)):
+        why = explain_target(found[1], section, words)
+        prefix = btf_target(section)[1]
+        near = [name.removeprefix(prefix) for name in target.functions_like(prefix + found[1])]
+        more = f"It has {' and '.join(near)}." if near else ""
+    elif why.id == "attach-target" and (found := _ADDRESS.search(words)):
+        more = why_no_trampoline(found[1])  # it is in the kernel's BTF, and has no symbol
+    elif why.id == "kprobe-target" and (found := _KPROBE.search(words)):
+        more = why_no_kprobe(found[1])
+    elif why.id == "attach-hook":
+        more = why_no_trampoline(section.rpartition("/")[2])
+    return replace(why, reason=f"{why.reason} {more}") if more else why
+
+
+def why_no_kprobe(function: str, root: Path = Path("/")) -> str:
+    """A sentence about ``function`` on the kernel whose files are below ``root``; empty if none."""
+    facts = KernelFacts(root)
+    try:
+        there = facts.kallsyms.named(function)
+        if not there:
+            return _missing(function, root)
+        if all(facts.kprobe_blacklist.covers(one.address) for one in there):
+            return (
+                f"{function} is there, and on the kernel's list of functions closed to kprobes"
+                " (NOKPROBE_SYMBOL, __kprobes, entry code)."
+            )
+        if len(there) > 1:
+            return (
+                f"{len(there)} functions are called {function}, and since Linux 6.7 the kernel"
+                " refuses to choose (EADDRNOTAVAIL)."
+            )
+        if not facts.traceable.contains(function):
+            return (
+                f"{function} is there, but ftrace has no hook in it (notrace, or a file compiled"
+                " without): kernels without CONFIG_KPROBE_EVENTS_ON_NOTRACE refuse kprobes there."
+            )
+    except RetsnoopError:
+        pass  # what the kernel does not show decides nothing
+    return ""
+
+
+def why_no_trampoline(function: str, root: Path = Path("/")) -> str:
+    """A sentence about ``function``, which has BTF and takes no fentry; empty if none."""
+    facts = KernelFacts(root)
+    try:
+        there = facts.kallsyms.named(function)
+        if not there:
+            return _missing(function, root)
+        if not facts.traceable.contains(function):
+            return f"{function} is there, and ftrace has no hook in it."
+        if len(there) > 1:
+            return f"{len(there)} functions are called {function}, and the kernel took one of them."
+    except RetsnoopError:
+        pass
+    return ""
+
+
+def _missing(function: str, root: Path) -> str:
+    """Copies that the compiler made of it have its name and more: ``vfs_read.isra.0``."""
+    pattern = re.compile(rf" [tTwW] ({re.escape(function)}\.[\w.]+)")
+    try:
+        found = pattern.findall((root / "proc/kallsyms").read_text(errors="replace"))
+    except OSError:
+        return ""
+    copies = list(dict.fromkeys(found))[:_MOST_COPIES]
+    if copies:
+        return f"This kernel has {' and '.join(copies)}, which the compiler made of it."
+    return f"This kernel has nothing that is called {function}: no symbol, and no copy of one."
+
+
+#: What is attached to by BTF and is no function: by the section, and where the kernel lists it.
+_BTF_TARGETS = {
+    "tp_btf": (
+        "tracepoint",
+        "btf_trace_",
+        (
+            "List them: ls /sys/kernel/tracing/events. Tracepoints come and go with kernels and"
+            " modules."
+        ),
+    ),
+    "lsm": (
+        "hook of security modules",
+        "bpf_lsm_",
+        "Compare with include/linux/lsm_hook_defs.h of that kernel: hooks come and go.",
+    ),
+    "iter": (
+        "iterator",
+        "bpf_iter_",
+        (
+            "Require a kernel that has it, or leave the program out there"
+            " (bpf_program__set_autoload())."
+        ),
+    ),
+}
+
+
+def btf_target(section: str) -> tuple[str, str]:
+    """What a program of ``section`` is attached to by BTF, and how its name begins in there."""
+    kind = section.partition("/")[0].partition(".")[0]
+    what, prefix, _ = _BTF_TARGETS.get(kind, ("function", "", ""))
+    return what, prefix
+
+
+def explain_target(name: str, section: str, line: str) -> Explanation:
+    """Of a program that names, in its section, what this kernel's BTF does not have."""
+    what, _ = btf_target(section)
+    kind = section.partition("/")[0].partition(".")[0]
+    if kind not in _BTF_TARGETS:
+        found = explain_line(line)
+        assert found is not None
+        return found
+    return about_line(
+        "attach-target-missing",
+        _TITLE,
+        f"The program is to be attached to the {what} {name}, which this kernel does not have.",
+        _BTF_TARGETS[kind][2],
+        line,
+    )
+
+
+def explain_replacement(function: str) -> Explanation:
+    """Of a program that replaces ``function`` of another one, which is not at hand."""
+    return Explanation(
+        "freplace-target",
+        _TITLE,
+        f"The program takes the place of {function}() of another program, and no object here has a"
+        " program that calls a global function of that name, and loads.",
+        "Give the object with that program as well: the function must not be static or inlined.",
+    )

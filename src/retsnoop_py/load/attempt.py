@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""One load of an object, as often as it takes: with programs by choice, without what was refused.
+
+libbpf loads the file, so a copy of it is made in memory, in which an extern can be made weak. Maps
+and programs are chosen anew for each load, and nothing of one stays behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from retsnoop_py.errors import BpfError, DataError
+from retsnoop_py.libbpf.object import BpfMap, BpfObject, Program, VerifierLog, take_log
+from retsnoop_py.load.attaching import Attached, attach_once
+from retsnoop_py.load.object_file import ObjectFile
+from retsnoop_py.load.shape import Shape
+from retsnoop_py.value import Value
+
+__all__ = ["FREPLACE", "FULL", "STATS", "STRUCT_OPS", "Attempt", "Copy", "Loader", "Replaced"]
+
+#: Log levels of bpf(2): statistics only, and with the way through the program.
+STATS, FULL = 4, 5
+#: BPF_MAP_TYPE_STRUCT_OPS: a table of functions.
+STRUCT_OPS = 26
+#: How a section begins whose program replaces a function, which the rest of it names.
+FREPLACE = "freplace/"
+
+#: Bytes of a log that is to have statistics, and of one of a short program.
+_SHORT_LOG, _SMALL_LOG = 64 << 10, 1 << 20
+#: Instructions of a program that is short.
+_SHORT_PROGRAM = 4096
+_WEAK_BIND = 2
+#: BPF_MAP_TYPE_RINGBUF and _USER_RINGBUF, whose entries are bytes, of whole pages.
+_RINGS, _PAGE = frozenset({27, 31}), 4096
+
+
+class Copy:
+    """The object in memory, whose strong externs can be made weak."""
+
+    def __init__(self, path: Path, target: ObjectFile) -> None:
+        self._data = bytearray(path.read_bytes())
+        self._strong = target.strong_externs()
+        self._fd = os.memfd_create("retsnoop-load", os.MFD_CLOEXEC)
+        os.write(self._fd, self._data)
+        self.path = Path(f"/proc/self/fd/{self._fd}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def weaken(self, name: str) -> bool:
+        """Let the object do without extern ``name``; False where it does so already."""
+        at = self._strong.pop(name, None)
+        if at is None:
+            return False
+        info = self._data[at]
+        os.pwrite(self._fd, bytes([_WEAK_BIND << 4 | info & 15]), at)
+        return True
+
+
+class Replaced:
+    """Loaded programs of other objects, of which programs here take the place of functions."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._opened = ExitStack()
+        self._fds: dict[str, int | None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def fd(self, function: str) -> int | None:
+        """The program that calls ``function``; None where no object has one that loads."""
+        if function not in self._fds:
+            found = (self._load(path, function) for path in self._paths)
+            self._fds[function] = next((fd for fd in found if fd is not None), None)
+        return self._fds[function]
+
+    def _load(self, path: Path, function: str) -> int | None:
+        try:
+            target = ObjectFile(path)
+            opened = BpfObject(path)
+        except (BpfError, DataError):
+            return None  # which that object's own results tell
+        with ExitStack() as stack:
+            stack.callback(opened.close)
+            names = [one.name for one in opened.programs()]
+            name = next((one for one in names if target.has_function(one, function)), None)
+            if name is None:
+                return None
+            for one in opened.maps():
+                one.unpin()
+            for program in opened.programs():
+                program.set_autoload(program.name == name)
+            try:
+                opened.load()
+            except BpfError:
+                return None
+            self._opened.push(stack.pop_all())
+            return opened.program(name).fd
+
+
+class Attempt(Value):
+    """How one load ended: what libbpf said, the verifier's log of each program, attach errors.
+
+    ``maps``: those that were to be created, in their order. ``unloaded``: programs that libbpf left
+    out although they were wanted, since no table of functions that is there has them.
+    """
+
+    error: int
+    said: str
+    logs: dict[str, str]
+    levels: dict[str, int]
+    attached: dict[str, Attached]
+    maps: tuple[str, ...]
+    unloaded: frozenset[str]
+    #: When that was: two times of CLOCK_MONOTONIC, in ns.
+    span: tuple[int, int]
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return (self.span[1] - self.span[0]) / 1e9
+
+    def before(self, name: str) -> set[str]:
+        """The maps that were created before map ``name`` was tried."""
+        return set(self.maps[: self.maps.index(name)] if name in self.maps else ())
+
+
+class Loader:
+    """Loads the copy of an object, and knows which of its maps to leave out or make small."""
+
+    def __init__(self, copy: Copy, target: ObjectFile, shape: Shape, replaced: Replaced) -> None:
+        self._copy = copy
+        self._target = target
+        self._shape = shape
+        self._replaced = replaced
+        #: Maps that are left out, since they are refused.
+        self.refused_maps: set[str] = set()
+        #: Those of no size, of which programs get one with a single entry.
+        self.unsized_maps: set[str] = set()
+        #: Maps that have been created once, which need not be tried again.
+        self.made_maps: set[str] = set()
+
+    def load(
+        self,
+        wanted: Sequence[str],
+        level: int | None = STATS,
+        size: int = 0,
+        *,
+        attach: bool = False,
+    ) -> Attempt:
+        """Load the object with ``wanted`` of its programs, and without what was refused.
+
+        ``level`` is that of the logs, None for each program's own; ``size``: bytes for each.
+        """
+        logs: dict[str, VerifierLog] = {}
+        levels = {name: self._level(name) if level is None else level for name in wanted}
+        attached: dict[str, Attached] = {}
+        take_log()
+        begin = time.monotonic_ns()
+        error, said = 0, ""
+        maps: list[str] = []
+        unloaded: frozenset[str] = frozenset()
+        try:
+            with BpfObject(self._copy.path) as opened:
+                maps = self._choose_maps(opened.maps(), wanted)
+                self._shape.apply(opened, self._target)
+                chosen = []
+                for program in opened.programs():
+                    is_wanted = program.name in wanted
+                    program.set_autoload(is_wanted)
+                    if is_wanted:
+                        own = levels[program.name]
+                        room = size or (_SMALL_LOG if own == FULL else _SHORT_LOG)
+                        logs[program.name] = program.keep_log(room, own)
+                        self._replace(program)
+                        chosen.append(program)
+                opened.load()
+                said = take_log()
+                unloaded = frozenset(one.name for one in chosen if not one.is_loaded)
+                if attach:
+                    attached = {one.name: attach_once(one) for one in chosen}
+        except BpfError as failure:
+            error, said = failure.errno or errno.EINVAL, failure.log
+        span = (begin, time.monotonic_ns())
+        texts = {name: log.text for name, log in logs.items()}
+        return Attempt(error, said, texts, levels, attached, tuple(maps), unloaded, span)
+
+    def _level(self, name: str) -> int:
+        """The whole log at once for programs that must be short to follow, as most are.
+
+        Each load takes long by itself; what is followed for long takes longest to be written down.
+        """
+        target = self._target
+        is_short = 0 < target.instruction_count(name) <= _SHORT_PROGRAM
+        return FULL if is_short and not target.has_loop(name) else STATS
+
+    def _replace(self, program: Program) -> None:
+        function = program.section.removeprefix(FREPLACE)
+        if function != program.section:
+            fd = self._replaced.fd(function)
+            assert fd is not None
+            program.replace(fd, function)
+
+    def _choose_maps(self, maps: Sequence[BpfMap], wanted: Sequence[str]) -> list[str]:
+        """Have only those maps created that are needed: some take gigabytes, or long."""
+        needed = self._needed(wanted) if wanted else None
+        created = []
+        for one in maps:
+            one.unpin()  # nothing is to stay behind, and what is pinned is somebody's
+            if one.is_internal:
+                continue
+            if one.name in self.unsized_maps:
+                one.set_max_entries(_PAGE if one.kind in _RINGS else 1)
+                one.set_autocreate(needed is None or one.name in needed)
+                continue
+            known = one.name in self.refused_maps or (not wanted and one.name in self.made_maps)
+            unused = needed is not None and one.name not in needed and one.kind != STRUCT_OPS
+            if known or unused:
+                one.set_autocreate(False)
+            else:
+                created.append(one.name)
+        return created
+
+    def _needed(self, wanted: Sequence[str]) -> set[str] | None:
+        found: set[str] = set()
+        for name in wanted:
+            used = self._target.maps_of(name)
+            if used is None:
+                return None
+            found |= used
+        return found

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What an errno means where nothing else is said; and EPERM, told apart on this machine.
+
+Loaders write an errno as a number, by strerror(3) or in words of their own. The kernel returns the
+same one for many reasons, so what is said of it here is the likeliest, and how to learn more.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+from pathlib import Path
+
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.load.model import Explanation, about_line
+
+__all__ = [
+    "EPERM_STEP",
+    "EPERM_TEXT",
+    "errno_in",
+    "errno_name",
+    "explain_errno",
+    "explain_size",
+    "why_denied",
+]
+
+#: strerror(3) of what bpf(2) returns, as loaders print it.
+_STRERROR = {
+    "operation not permitted": "EPERM",
+    "no such file or directory": "ENOENT",
+    "no such process": "ESRCH",
+    "argument list too long": "E2BIG",
+    "bad file descriptor": "EBADF",
+    "resource temporarily unavailable": "EAGAIN",
+    "cannot allocate memory": "ENOMEM",
+    "permission denied": "EACCES",
+    "bad address": "EFAULT",
+    "device or resource busy": "EBUSY",
+    "file exists": "EEXIST",
+    "no such device": "ENODEV",
+    "invalid argument": "EINVAL",
+    "no space left on device": "ENOSPC",
+    "numerical result out of range": "ERANGE",
+    "function not implemented": "ENOSYS",
+    "operation not supported": "EOPNOTSUPP",
+    "unknown error 524": "ENOTSUPP",
+}
+_NUMBER = re.compile(r"(?:[:(=]\s*-|errno:? |os error |err[=:]\s?-?|error |code -?)(\d{1,3})\b")
+
+#: enum libbpf_errno of libbpf's libbpf.h, from 4000 on; no errno of the kernel's.
+_LIBBPF_ERRORS = dict(
+    enumerate(
+        [
+            "LIBELF",
+            "FORMAT",
+            "KVERSION",
+            "ENDIAN",
+            "INTERNAL",
+            "RELOC",
+            "LOAD",
+            "VERIFY",
+            "PROG2BIG",
+            "KVER",
+            "PROGTYPE",
+        ],
+        4000,
+    )
+)
+
+
+def errno_in(text: str) -> str:
+    """The errno a line ends with, by name: of ``-22``, ``Invalid argument`` or ``os error 22``."""
+    low = text.lower()
+    for said, name in _STRERROR.items():
+        if said in low:
+            return name
+    found = _NUMBER.search(text)
+    return ERRNO_NAMES.get(int(found[1]), "") if found else ""
+
+
+def errno_name(number: int) -> str:
+    """Of an errno of the kernel's or of libbpf's own."""
+    if number in _LIBBPF_ERRORS:
+        return f"LIBBPF_{_LIBBPF_ERRORS[number]}"
+    return ERRNO_NAMES.get(number, str(number))
+
+
+_RIGHTS = "Environment: Missing rights"
+EPERM_TEXT = (
+    "The kernel says EPERM for several reasons: a capability is missing (CAP_BPF with CAP_PERFMON"
+    " for tracing or CAP_NET_ADMIN for networking since 5.8, CAP_SYS_ADMIN before), in a container"
+    " the seccomp profile keeps bpf(2) away, the kernel is locked down, an LSM objects, or - before"
+    " 5.11 - RLIMIT_MEMLOCK is used up."
+)
+EPERM_STEP = (
+    "Run as root with `ulimit -l unlimited`; in a container with --cap-add BPF,PERFMON,NET_ADMIN"
+    " and a seccomp profile that allows bpf; see /sys/kernel/security/lockdown and dmesg."
+)
+
+_ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
+    "EPERM": ("rights", _RIGHTS, EPERM_TEXT, EPERM_STEP),
+    "E2BIG": (
+        "attributes-newer",
+        "Kernel Support: Attributes of a later kernel",
+        "Without a verifier's log E2BIG means that the loader passes attributes that this kernel does"
+        " not know and that are not zero (bpf_check_uarg_tail_zero); or, of a program, that it has"
+        " more than 1,000,000 instructions - 4,096 without CAP_BPF, and before Linux 5.2.",
+        "Use a loader that asks the kernel what it takes, as libbpf does, or an older one.",
+    ),
+    "ENOMEM": (
+        "memory",
+        "Limit: Memory",
+        "There is not enough memory, or the cgroup's limit does not allow it.",
+        "Make maps smaller, or raise the limit (memory.max).",
+    ),
+    "ENOSPC": (
+        "log-buffer",
+        "Loader: Log buffer too small",
+        "The verifier's log did not fit into the loader's buffer, which before Linux 6.4 makes the"
+        " load fail; the program itself may be right.",
+        "Load with a larger buffer, or without a log.",
+    ),
+    "ENOTSUPP": (
+        "unsupported",
+        "Kernel Support: Not supported",
+        "The kernel, its JIT or the driver does not support this (ENOTSUPP, 524).",
+        "Look at which part it is: retsnoop-py doctor says what this kernel can do.",
+    ),
+    "EOPNOTSUPP": (
+        "unsupported",
+        "Kernel Support: Not supported",
+        "The kernel, as it is configured, or the driver does not support this (EOPNOTSUPP, 95); of a"
+        " table of functions (struct_ops), the kernel knows it and something it sets is not for it.",
+        "Look at which part it is: retsnoop-py doctor says what this kernel can do.",
+    ),
+    "ENOSYS": (
+        "no-bpf",
+        "Environment: No bpf(2)",
+        "The kernel was built without CONFIG_BPF_SYSCALL, or seccomp hides the system call.",
+        "Use a kernel with CONFIG_BPF_SYSCALL=y, or a container profile that allows bpf.",
+    ),
+    "EFAULT": (
+        "fault",
+        "Loader: Bad address",
+        "The kernel could not read or write what the loader gave it; a log that is longer than its"
+        " buffer is one way to that.",
+        "Load with a larger log buffer.",
+    ),
+    "EBADF": (
+        "descriptor",
+        "Loader: Bad descriptor",
+        "The program refers to a map that was not created, or is closed already.",
+        "Look at what is said of the maps.",
+    ),
+    "EINVAL": (
+        "invalid",
+        "Kernel Support: Refused without a word",
+        "The kernel returned EINVAL and wrote no log: an attribute, program type, attach type or"
+        " flag that it does not know, or a combination it does not take.",
+        "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
+    ),
+    "EACCES": (
+        "refused",
+        "Verifier: Refused, and the log is missing",
+        "The verifier refused the program, and what it said is not in this log.",
+        "Load with a log: log_level 1 and a buffer of some MiB; retsnoop-py load does.",
+    ),
+}
+
+
+def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
+    """What is left to say where only an errno is known of ``label``."""
+    if errno in _ERRNO_TEXTS:
+        id_, title, reason, suggestion = _ERRNO_TEXTS[errno]
+        return about_line(id_, title, reason, suggestion, line)
+    return about_line(
+        "errno",
+        "Kernel: Refused without a word",
+        f"The kernel returned {errno or 'an error'} for {label}, and there is no log.",
+        "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
+        line,
+    )
+
+
+_MOST_INSTRUCTIONS = 1_000_000
+
+
+def explain_size(name: str, count: int) -> Explanation:
+    """Of a program of ``count`` instructions, which the kernel refuses by E2BIG unread."""
+    if count > _MOST_INSTRUCTIONS:
+        most = f"{_MOST_INSTRUCTIONS:,} (4,096 for who lacks CAP_BPF, and for all before Linux 5.2)"
+    else:
+        most = "4,096 of who lacks CAP_BPF (CAP_SYS_ADMIN before 5.8), and of all before Linux 5.2"
+    return about_line(
+        "program-size",
+        "Verifier Limit: Program has too many instructions",
+        f"Program '{name}' has {count:,} instructions with the functions it calls. The kernel takes"
+        f" {most}, and reads no further.",
+        "Make loops of what is unrolled (bpf_loop(), or #pragma unroll away), functions of what is"
+        " inlined (__noinline), and programs of parts, joined by tail calls.",
+    )
+
+
+#: Bits of include/uapi/linux/capability.h. CAP_PERFMON and CAP_BPF came with 5.8.
+_CAPABILITIES = {"CAP_BPF": 39, "CAP_PERFMON": 38, "CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
+
+
+def _effective() -> int:
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("CapEff:"):
+                return int(line.split()[1], 16)
+    except OSError:
+        pass
+    return 0
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def why_denied(release: tuple[int, int]) -> Explanation:
+    """The explanation of an EPERM of this process, on Linux ``release``."""
+    held = _effective()
+    if not held >> _CAPABILITIES["CAP_SYS_ADMIN"] & 1:
+        needed = ("CAP_BPF", "CAP_PERFMON") if release >= (5, 8) else ("CAP_SYS_ADMIN",)
+        missing = [name for name in needed if not held >> _CAPABILITIES[name] & 1]
+        if missing:
+            switch = _read("/proc/sys/kernel/unprivileged_bpf_disabled")
+            more = f" (kernel.unprivileged_bpf_disabled is {switch})" if switch else ""
+            return Explanation(
+                "rights-capability",
+                _RIGHTS,
+                f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{more}.",
+                "Run as root, or with CAP_BPF, with CAP_PERFMON for tracing programs and"
+                " CAP_NET_ADMIN for networking ones.",
+            )
+    lockdown = _read("/sys/kernel/security/lockdown")
+    if "[confidentiality]" in lockdown:
+        return Explanation(
+            "rights-lockdown",
+            _RIGHTS,
+            "The kernel is locked down for confidentiality, which keeps BPF from reading memory.",
+            "Boot without lockdown=confidentiality; Secure Boot may set it.",
+        )
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if release < (5, 11) and limit != resource.RLIM_INFINITY:
+        return Explanation(
+            "rights-memlock",
+            _RIGHTS,
+            f"RLIMIT_MEMLOCK allows {limit:,} bytes, and before Linux 5.11 maps and programs count"
+            " against it, with all others of this user.",
+            "Raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity in a unit; root may.",
+        )
+    lsm = _read("/sys/kernel/security/lsm")
+    return Explanation(
+        "rights",
+        _RIGHTS,
+        "Capabilities, lockdown and RLIMIT_MEMLOCK allow it: a security module"
+        f" ({lsm or 'unknown which'}) or seccomp objects.",
+        "dmesg and the audit log may name it; in a container, allow bpf in the seccomp profile.",
+    )
