@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.multi import TRAMPOLINE_BUSY
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, Miss, Refusal, refused
-from retsnoop_py.kernel.func_signature import Signature, SignatureFlags, read_signatures
+from retsnoop_py.attach.trampoline import Signature, SignatureFlags, read_signatures
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf import links
 

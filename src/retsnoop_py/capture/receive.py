@@ -19,7 +19,8 @@ from retsnoop_py.attach.mass_attacher import Attached, since
 from retsnoop_py.attach.plan import AttachContext, Miss
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
-from retsnoop_py.capture.load import LoadedObject, ring_bytes
+from retsnoop_py.capture.configure import ring_bytes
+from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.capture.signals import Dropped, StopSignals
 from retsnoop_py.errors import Interrupted
 from retsnoop_py.kernel.functions import Function

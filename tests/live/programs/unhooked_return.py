@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from retsnoop_py.attach.kprobe import KprobeAttachment
-from retsnoop_py.capture import load
+from retsnoop_py.capture import configure
 from retsnoop_py.cli.main import main
 
 attach_all = KprobeAttachment.attach
@@ -21,5 +21,5 @@ def attach(self: KprobeAttachment) -> None:
 
 
 KprobeAttachment.attach = attach  # type: ignore[method-assign]
-load._tell_return_hooks = lambda obj, facts: None
+configure._tell_return_hooks = lambda obj, facts: None
 sys.exit(main())

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.kernel.btf_writer import SIGNED, BtfWriter
 
 from retsnoop_py.attach.fitness import KernelFitness
+from retsnoop_py.attach.trampoline import Signature, SignatureFlags, read_signatures
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.func_signature import Signature, SignatureFlags, read_signatures
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.mechanism import Mechanism
 

@@ -10,7 +10,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from retsnoop_py.attach.injected import WAYS
-from retsnoop_py.capture import load, process_ids
+from retsnoop_py.capture import configure, process_ids
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.btf_struct import BtfStruct
 from retsnoop_py.kernel.functions import FuncFlags
@@ -155,7 +155,11 @@ def test_object_has_exactly_the_programs_the_loader_knows() -> None:
     known = {program for mechanism in Mechanism for program in mechanism.row.programs}
     known |= {way.program for way in WAYS.values()}
     known |= {"rsn_block"}
-    assert set(found) == known | {*load.TASK_PROGRAMS, load.COUNTED_BY, process_ids.PROGRAM}
+    assert set(found) == known | {
+        *configure.TASK_PROGRAMS,
+        configure.COUNTED_BY,
+        process_ids.PROGRAM,
+    }
 
 
 def test_objects_may_call_gpl_helpers_and_carry_no_dwarf() -> None:

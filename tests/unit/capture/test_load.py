@@ -9,7 +9,8 @@ import pytest
 from tests.unit.session.records import FUNCTIONS
 
 from retsnoop_py.attach.plan import AttachPlan, RungPlan
-from retsnoop_py.capture.load import configure_arguments, without_fetch
+from retsnoop_py.capture.configure import configure_arguments
+from retsnoop_py.capture.load import without_fetch
 from retsnoop_py.errors import UsageError
 from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject

@@ -6,10 +6,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.session.records import LAYOUTS
 
-from retsnoop_py.capture.load import OBJECTS
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.btf import Btf
-from retsnoop_py.libbpf.object import BpfObject
+from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.session.layouts import btf_layouts
 
 
