@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from retsnoop_py.session.model import BranchRecords, Captured
     from retsnoop_py.symbolize.frames import UserAddress
 
+    #: What the parts of a session hold.
+    _Read = tuple[Events, Mapping[int, Captured], BranchRecords | None, tuple[UserAddress, ...]]
+
 Batch = bytes | memoryview
 
 
@@ -72,6 +75,7 @@ _INTERIM = _STITCH | _PROBE
 _UNENDED = _INTERIM | _RUNNING
 _FINAL = SessionKind.FINAL
 _SESSION_RECORD = int(RecordType.SESSION)
+_NOTHING: _Read = (NO_EVENTS, NO_PARTS.args, None, ())
 _PARTS = (RecordType.EVENTS, RecordType.BRANCHES, RecordType.USER_STACK)
 
 _SESSION = (
@@ -357,18 +361,9 @@ class Collector:
             position,
         )
         kstack = (self._stack_formats.get(kstack_cnt) or self._stack_format(kstack_cnt)).unpack_from
-        events = NO_EVENTS
-        args: Mapping[int, Captured] = parts.args
-        branches: BranchRecords | None = None
-        user_stack: tuple[UserAddress, ...] = ()
-        if parts is not NO_PARTS:
-            events, args = self._events(parts, position)
-            if flags & _INTERIM and parts.earlier is None:
-                parts.earlier = Earlier()
-            if parts.branches:
-                branches = read_branches(self._order, parts.branches)
-            if parts.user_stack:
-                user_stack = read_user_stack(self._order, parts.user_stack)
+        events, args, branches, user_stack = (
+            _NOTHING if parts is NO_PARTS else self._read_parts(parts, flags, position)
+        )
         # by position, all of them: a third of the time that names take
         return _new_session(
             Session,
@@ -406,6 +401,15 @@ class Collector:
                 parts.paths,
             ),
         )
+
+    def _read_parts(self, parts: SessionParts, flags: int, position: int) -> _Read:
+        """What the parts of a session with ``flags`` hold; noted in them, if it goes on."""
+        events, args = self._events(parts, position)
+        if flags & _INTERIM and parts.earlier is None:
+            parts.earlier = Earlier()
+        branches = read_branches(self._order, parts.branches) if parts.branches else None
+        user_stack = read_user_stack(self._order, parts.user_stack) if parts.user_stack else ()
+        return events, args, branches, user_stack
 
     def _stack_format(self, count: int) -> struct.Struct:
         """So many addresses."""
