@@ -195,6 +195,9 @@ def test_instructions_are_counted_and_refused_btf_is_told(results: list[dict[str
     assert seen["flow.bpf.o", "program", "loop_bounded"]["instructions"] > 300
     assert seen["limits.bpf.o", "program", "too_large"]["instructions"] > 1_000_000
     assert seen["limits.bpf.o", "program", "too_large"]["errno"] == "E2BIG"
+    too_large = seen["limits.bpf.o", "program", "too_large"]["explanation"]["reason"]
+    assert re.search(r"Followed most: .*for \(int i = 0; i < 1000000; i\+\+\)", too_large)
+    assert "sum += bpf_get_prandom_u32()" in too_large
 
 
 def test_where_the_kernel_writes_nothing_its_own_functions_are_told(

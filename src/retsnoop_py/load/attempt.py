@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -22,10 +24,21 @@ from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.shape import Shape
 from retsnoop_py.value import Value
 
-__all__ = ["FREPLACE", "FULL", "STATS", "STRUCT_OPS", "Attempt", "Copy", "Loader", "Replaced"]
+__all__ = [
+    "FIXED",
+    "FREPLACE",
+    "FULL",
+    "STATS",
+    "STRUCT_OPS",
+    "Attempt",
+    "Copy",
+    "Loader",
+    "Replaced",
+]
 
-#: Log levels of bpf(2): statistics only, and with the way through the program.
-STATS, FULL = 4, 5
+#: Log levels of bpf(2): statistics only, and with the way through the program. FIXED (Linux 6.4)
+#: is added to keep the beginning of a log for which there is too little room.
+STATS, FULL, FIXED = 4, 5, 8
 #: BPF_MAP_TYPE_STRUCT_OPS: a table of functions.
 STRUCT_OPS = 26
 #: How a section begins whose program replaces a function, which the rest of it names.
@@ -138,6 +151,24 @@ class Attempt(Value):
         return set(self.maps[: self.maps.index(name)] if name in self.maps else ())
 
 
+@contextmanager
+def _interrupted_after(seconds: float) -> Iterator[None]:
+    """The verifier ends (EAGAIN) when a signal comes; libbpf then tries four times more.
+
+    Nothing is interrupted for 0, or outside the main thread, which has the signals.
+    """
+    if not seconds or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 class Loader:
     """Loads the copy of an object, and knows which of its maps to leave out or make small."""
 
@@ -160,10 +191,12 @@ class Loader:
         size: int = 0,
         *,
         attach: bool = False,
+        patience: float = 0,
     ) -> Attempt:
         """Load the object with ``wanted`` of its programs, and without what was refused.
 
-        ``level`` is that of the logs, None for each program's own; ``size``: bytes for each.
+        ``level`` is that of the logs, None for each program's own; ``size``: bytes for each. With
+        ``patience`` the kernel is interrupted after so many seconds, and the logs end there.
         """
         logs: dict[str, VerifierLog] = {}
         levels = {name: self._level(name) if level is None else level for name in wanted}
@@ -187,7 +220,8 @@ class Loader:
                         logs[program.name] = program.keep_log(room, own)
                         self._replace(program)
                         chosen.append(program)
-                opened.load()
+                with _interrupted_after(patience):
+                    opened.load()
                 said = take_log()
                 unloaded = frozenset(one.name for one in chosen if not one.is_loaded)
                 if attach:

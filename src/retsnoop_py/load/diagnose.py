@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.load import since
 from retsnoop_py.load.model import Evidence, Explanation, Place
-from retsnoop_py.load.read_log import Insn, ProgramLog, ValueHistory, register_state
+from retsnoop_py.load.read_log import Insn, ProgramLog, SourceLine, ValueHistory, register_state
 from retsnoop_py.load.verifier_rules import RULES, Rule
 from retsnoop_py.value import replace
 
@@ -303,13 +303,17 @@ def _relocation(case: _Case) -> dict[str, str]:
 
 
 def _jumps(case: _Case) -> dict[str, str]:
+    """The lines that were followed most, in their order: which of them is first is chance."""
     lines = case.log.path.visits.most_common(_VISITED)
     if not lines or lines[0][1] < 3:
         return {"visited": ""}
-    shown = "; ".join(
-        f"{_where(line.file, line.line)}{line.text} ({count} times)" for line, count in lines
-    )
-    return {"visited": f" Followed most, at the end of the log: {shown}."}
+    often = sorted((line for line, count in lines if count > lines[0][1] // 2), key=_by_line)
+    shown = "; ".join(f"{_where(line.file, line.line)}{line.text.rstrip(' ;{')}" for line in often)
+    return {"visited": f" Followed most: {shown}."}
+
+
+def _by_line(line: SourceLine) -> tuple[str, int]:
+    return line.file, line.line
 
 
 def _where(file: str, line: int) -> str:

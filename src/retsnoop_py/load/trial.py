@@ -22,6 +22,7 @@ from retsnoop_py.libbpf.object import BpfObject, start_log, take_log
 from retsnoop_py.load import since
 from retsnoop_py.load.attaching import Attached, explain_replacement
 from retsnoop_py.load.attempt import (
+    FIXED,
     FREPLACE,
     FULL,
     STATS,
@@ -53,6 +54,10 @@ _MOST_LOADS = 16
 #: Seconds of a refusal after which the program is not followed a second time to write it down:
 #: writing takes five times as long.
 _PATIENCE = 3.0
+#: How long, and how much, the way is written down of a program that is too large to follow.
+_PART_SECONDS, _PART_LOG = 1.0, 1 << 20
+#: Logs are cut at their ends before this Linux, and at their beginnings, if not FIXED, since then.
+_FIXED_SINCE = (6, 4)
 _MAX_KEPT_LOG = 1 << 20
 
 _EXTERN = re.compile(
@@ -165,7 +170,8 @@ class _Trial:
         self._shape = shape
         self._request = request
         self._base = base
-        self._why = Refusals(copy.path, target, since.parse_release(base.release))
+        self._release = since.parse_release(base.release)
+        self._why = Refusals(copy.path, target, self._release)
         self._refused_maps: dict[str, Explanation] = {}
         self._refused_externs: dict[str, Explanation] = {}
 
@@ -372,6 +378,10 @@ class _Trial:
             if again.error and again.error != errno.ENOSPC:
                 full = again
                 log = last_verdict(full.logs.get(name, "") or short)
+        elif attempt.error == errno.E2BIG and log.said and not log.path.visits:
+            level = FULL | FIXED if self._release >= _FIXED_SINCE else FULL
+            part = self._loader.load([name], level, _PART_LOG, patience=_PART_SECONDS)
+            log.path.visits = last_verdict(part.logs.get(name, "")).path.visits
         why, verdict = self._program_reason(name, log, attempt)
         yield self._result(
             "program",
