@@ -118,6 +118,21 @@ def test_what_was_called_through_a_pointer_is_followed_as_well(machine: Machine)
     assert [one["value"] for one in inner["decided"]["operands"]] == [7]  # TCP_CLOSE
 
 
+@pytest.mark.oldest_and_newest
+def test_an_error_that_a_function_was_handed_is_followed_to_where_it_was_made(
+    machine: Machine,
+) -> None:
+    """send(2) on a socket that is not connected: sk_stream_error() gives back what it was given."""
+    # where nothing hooks all functions, listing them takes a run as well
+    command = ("--reruns", "3", "--", str(compiled(machine, "failures")), "send_closed")
+    call = why(machine, *command)["explained"]
+    assert (call["syscall"], call["error"]) == ("sendto", "EPIPE")
+    names = [one["function"]["name"] for one in call["chain"]]
+    assert names[-2:] == ["tcp_sendmsg_locked", "sk_stream_wait_connect"], names
+    assert call["origin"]["function"]["name"] == "sk_stream_wait_connect"
+    assert [one["value"] for one in call["origin"]["decided"]["operands"]] == [7]  # TCP_CLOSE
+
+
 @pytest.mark.one_kernel
 def test_what_was_called_tells_of_a_function_that_cannot_be_followed(machine: Machine) -> None:
     """setns(2) of a namespace of another kind: its arguments alone do not decide."""

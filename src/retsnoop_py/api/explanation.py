@@ -57,6 +57,31 @@ class Explanation:
 
     def origin(self) -> to.Origin | None:
         """Of the call that made the error: as long as a function gives what another one gave."""
+        found = self._failing()
+        return found[-1] if found else None
+
+    def _failing(self) -> tuple[to.Origin, ...]:
+        """That of the chain, and those further in that returned before the chain's end was called.
+
+        An error that a function gave may be handed on to another one, which is the one that the
+        chain ends in.
+        """
+        found = self._of_chain()
+        origins = [found] if found is not None else []
+        while found is not None and found.made == "callee" and found.callee:
+            inside = [
+                one
+                for one in self._said.paths
+                if _plain(one.function.name) == _plain(found.callee)
+                and one.seq > found.seq
+                and one.result.error == found.result.error
+            ]
+            found = inside[-1] if inside else None
+            origins += [found] if found is not None else []
+        return tuple(origins)
+
+    def _of_chain(self) -> to.Origin | None:
+        """The innermost one of the chain that made the error."""
         calls = [one.call for one in self._chain() if one.call is not None]
         followed = [self._origins.get(call.seq) for call in calls]
         names = {_plain(call.function.name) for call in calls}
@@ -67,6 +92,9 @@ class Explanation:
             found = origin
             following = calls[number + 1] if number + 1 < len(calls) else None
             if following is None or not _gives(following, origin, names):
+                break
+            inner = followed[number + 1]
+            if inner is not None and inner.made == "argument" and not _called(following, origin):
                 break
         return found
 
@@ -139,7 +167,7 @@ class Explanation:
             said.end,
             tuple(arguments or ()),
             _user_place(said.user_stack or ()),
-            tuple(_up_to(chain, origin)),
+            tuple(_up_to(chain, self._failing())),
             origin,
             self.tested(),
             deduced,
@@ -190,14 +218,24 @@ def _gives(inner: to.Call, origin: to.Origin, traced: set[str]) -> bool:
     return callee is None or callee == _plain(inner.function.name)
 
 
+def _called(inner: to.Call, origin: to.Origin) -> bool:
+    """Whether ``inner`` is what gave the error, by its name or as that which has none."""
+    return origin.callee is None or _plain(origin.callee) == _plain(inner.function.name)
+
+
 def _up_to(
-    chain: Sequence[told.FailingChainCall], origin: to.Origin | None
+    chain: Sequence[told.FailingChainCall], origins: Sequence[to.Origin]
 ) -> Iterator[told.FailingChainCall]:
-    """The chain to the function that made the error; what failed below it was of no consequence."""
+    """The chain to the function that made the error; what failed below it was of no consequence.
+
+    Of the ``origins`` the first is in the chain, the others are further in.
+    """
     for one in chain:
         yield one
-        if origin is not None and one.function == origin.function:
-            return
+        if origins and one.function == origins[0].function:
+            break
+    for origin in origins[1:]:
+        yield told.FailingChainCall(origin.function, origin.result)
 
 
 def _user_place(stack: Sequence[to.UserFrame]) -> to.Source | None:

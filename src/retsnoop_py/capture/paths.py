@@ -162,7 +162,12 @@ class PathProbes:
         blocks, held = [hit.block for hit in hits], [hit.held for hit in hits]
         targets = [hit.target for hit in known]
         return paths.origin(
-            blocks, path.result, is_cut=path.earlier > 0, held=held, targets=targets
+            blocks,
+            path.result,
+            is_cut=path.earlier > 0,
+            held=held,
+            targets=targets,
+            handed=path.handed,
         )
 
     def detach(self) -> None:

@@ -78,15 +78,16 @@ class FunctionPaths:
         is_cut: bool,
         held: Sequence[bool | None] = (),
         targets: Sequence[int] = (),
+        handed: int = 0,
     ) -> Origin:
         """What the way means on which the probes of these blocks were hit, in this order.
 
         ``held`` says of each hit whether the conditional comparison there was made, ``targets``
-        what was called there through a pointer, 0 for nothing.
+        what was called there through a pointer, 0 for nothing. ``handed``: see :func:`decide`.
         """
         way = follow(self.graph, hits, self.probed, is_cut=is_cut, held=held, targets=targets)
         try:
-            decision = self._decide(way, result)
+            decision = self._decide(way, result, handed)
         except (DataError, IndexError, KeyError, ValueError) as error:
             decision = Decision(None, None, f"its code is not understood: {error}")
         blocks = tuple(self.graph.blocks[index].start for index in way.blocks)
@@ -150,11 +151,11 @@ class FunctionPaths:
             return None
         return found[0]
 
-    def _decide(self, way: Way, result: int) -> Decision:
+    def _decide(self, way: Way, result: int, handed: int = 0) -> Decision:
         code, lost = self.graph.code, self.graph.lost
         if lost:
             return Decision(None, None, f"its code is not understood from {code.offset(lost)} on")
-        return decide(self.graph, way, result, self._namer.name_of)
+        return decide(self.graph, way, result, self._namer.name_of, handed)
 
     def _origin(self, blocks: tuple[int, ...], way: Way, decision: Decision) -> Origin:
         returned, decided = decision.returned, decision.decided
@@ -166,7 +167,14 @@ class FunctionPaths:
             self._decided(decided) if decided else None,
             self._condition(way, decided) if decided else None,
             decision.unknown,
+            self._argument(returned) if returned else 0,
         )
+
+    def _argument(self, returned: Returned) -> int:
+        """Which one of its arguments was the result, from 1; 0 if none was."""
+        arguments, name = self.graph.machine.arguments, returned.node.name
+        is_one = returned.made is Made.ARGUMENT and name in arguments
+        return arguments.index(str(name)) + 1 if is_one else 0
 
     def _insn_text(self, address: int) -> str:
         block = self.graph.at(address)

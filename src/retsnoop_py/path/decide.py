@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.deduce import holds
@@ -92,22 +93,46 @@ class Decision(Value):
 _TESTED = (Made.CALLEE, Made.MEMORY, Made.ARGUMENT)
 
 
-def decide(graph: Graph, way: Way, result: int, names: Names) -> Decision:
-    """What decided that the call which took ``way`` returned ``result`` (raw, 64 bits)."""
+def decide(graph: Graph, way: Way, result: int, names: Names, handed: int = 0) -> Decision:
+    """What decided that the call which took ``way`` returned ``result`` (raw, 64 bits).
+
+    ``handed``: the function that gave the result had been given it as its ``handed``-th argument,
+    from 1, so that argument is what is asked about; 0 where that is not so.
+    """
     if not way.blocks:
         return Decision(None, None, "no block of it was seen to run")
     run = evaluate(graph, way, names)
     if not way.ends:
         return Decision(None, None, "the end of its way was not seen")
+    run, given = _before_handed(graph, run, handed)
     returned, choice = _origin(graph, way, run, result)
     if returned.made is Made.UNKNOWN and way.is_cut:
         return Decision(None, None, "its result was made before the blocks that were kept")
-    decided, unknown = _Search(graph, way, run, result, returned).last(choice)
+    decided, unknown = _Search(graph, way, run, result, returned, given).last(choice)
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
     if decided is None and unknown is None:
         unknown = _nothing_decides(returned, way)
     return Decision(returned, decided, unknown)
+
+
+class _Handed(NamedTuple):
+    """A call, whose result is ``node``, that gives back what it is given in ``register``."""
+
+    node: Node
+    register: str
+
+
+def _before_handed(graph: Graph, run: Run, handed: int) -> tuple[Run, _Handed | None]:
+    """``run`` with the argument for its result that the called function just gave back."""
+    call = run.result
+    if call.kind != "call" or not 0 < handed <= len(call.args):
+        return run, None
+    given = call.args[handed - 1]
+    if given.kind == "unknown":
+        return run, None
+    register = graph.machine.arguments[handed - 1]
+    return run._replace(result=given), _Handed(call, register)
 
 
 def _nothing_decides(returned: Returned, way: Way) -> str:
@@ -237,12 +262,21 @@ def _leaves(node: Node) -> Iterable[Node]:
 class _Search:
     """The search for the deciding branch of one run."""
 
-    def __init__(self, graph: Graph, way: Way, run: Run, result: int, returned: Returned) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        way: Way,
+        run: Run,
+        result: int,
+        returned: Returned,
+        handed: _Handed | None = None,
+    ) -> None:
         self._graph = graph
         self._way = way
         self._run = run
         self._result = result
         self._returned = returned
+        self._handed = handed
 
     def last(self, choice: Decided | None) -> tuple[Decided | None, str | None]:
         """The last one that could have avoided the result; or why it cannot be told."""
@@ -382,11 +416,16 @@ class _Search:
 
     def _is_about_result(self, moment: Moment) -> bool:
         """Whether all that a jump tests is the result, after it was made."""
-        flags, node = moment.flags, self._returned.node
+        flags = moment.flags
         if flags is None or moment.step < self._returned.step:
             return False
         sides = [one for one in (flags.left, flags.right) if one.kind != "const"]
-        return bool(sides) and all(set(_leaves(one)) == {node} for one in sides)
+        return bool(sides) and all(self._is_result(leaf) for one in sides for leaf in _leaves(one))
+
+    def _is_result(self, node: Node) -> bool:
+        """Whether a value is the result, before or after it was handed on."""
+        handed = self._handed
+        return node is self._returned.node or (handed is not None and node is handed.node)
 
     def _is_check(self, moment: Moment) -> bool:
         """Whether a test of the result asks if it is a failure, and not which.
@@ -411,14 +450,13 @@ class _Search:
             others = [block.index]  # it begins with the conditional comparison
         if others == [-1]:
             return bool(block.exit) and not taken  # a tail call gives what it likes
-        node = self._returned.node
         condition = moment.insn.condition
         failure = _failure_of(moment.flags, OPPOSITE.get(condition, "") if taken else condition)
         same = [
             one
             for places in (moment.regs, moment.slots)
             for one in places.values()
-            if one is node
+            if self._is_result(one)
             or one is failure
             or (one.kind == "const" and _is_result(one.value, self._result))
         ]
@@ -439,7 +477,7 @@ class _Search:
             if block.exit == "return":
                 if self._graph.machine.result not in held.places:
                     return True
-            elif block.exit:
+            elif block.exit and not self._hands_on(held, block.last):
                 return True
             condition = block.last.steps[-1].condition
             side = holds(asked, condition, {}) if asked and block.is_branch else None
@@ -471,7 +509,8 @@ class _Search:
     def _after_step(self, held: Holders, insn: Insn) -> Holders:
         operands = insn.operands
         if insn.flow is Flow.CALL:
-            return held.without(self._graph.machine.clobbered)
+            after = held.without(self._graph.machine.clobbered)
+            return after.also(self._graph.machine.result) if self._hands_on(held, insn) else after
         if insn.flow is not Flow.NEXT:
             return held
         if insn.address == self._returned.address and insn.writes and insn.op != "cmov":
@@ -485,6 +524,13 @@ class _Search:
             return self._moved(held, insn)
         makes = bool(insn.writes) and self._makes_same(held, insn)
         return held.also(insn.writes[0]) if makes else held.without(insn.writes)
+
+    def _hands_on(self, held: Holders, insn: Insn) -> bool:
+        """Whether an instruction calls what gives back the result that it is given."""
+        handed = self._handed
+        if handed is None or insn.address != handed.node.at:
+            return False
+        return handed.register in held.places
 
     def _makes_same(self, held: Holders, insn: Insn) -> bool:
         """Whether an instruction makes the very number without moving it."""

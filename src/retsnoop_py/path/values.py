@@ -531,7 +531,8 @@ def evaluate(graph: Graph, way: Way, names: Names) -> Run:
     if last is not None and last.exit == "tail" and insn is not None:
         state.insn = insn
         name = names(state.target) if state.target else None
-        result = state.make("call", name=last.callee or name)
+        args = tuple(state.reg(one) for one in graph.machine.arguments)
+        result = state.make("call", name=last.callee or name, args=args)
     else:
         result = state.reg(graph.machine.result) if state.insn else Node("unknown")
     return Run(moments, result, state.step, positions)

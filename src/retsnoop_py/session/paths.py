@@ -63,7 +63,8 @@ class Path(NamedTuple):
     """The way of one call: of the function ``id``, its entry event ``seq``.
 
     ``hits`` are the last ones in order; ``earlier`` more came before them. ``result`` is the raw
-    result register, signed.
+    result register, signed. ``handed``: the function that it got its result from had been given
+    that as an argument, by the call itself: so many of its arguments lead up to it, 0 for none.
     """
 
     id: int
@@ -71,16 +72,19 @@ class Path(NamedTuple):
     earlier: int
     result: int
     hits: tuple[Hit, ...]
+    handed: int = 0
 
     @property
     def key(self) -> OriginKey:
         """What its :class:`Origin` depends on."""
         hits = tuple([one for hit in self.hits for one in hit.key])
+        if self.handed:  # no probe's number, and no address
+            hits = (*hits, -self.handed)
         return self.id, self.result, self.earlier > 0, hits
 
 
 #: Function, result, whether earlier hits are missing, the probes that were hit, and what was called
-#: at some of them.
+#: at some of them; behind them -:attr:`Path.handed`, if that is not 0.
 OriginKey = tuple[int, int, bool, tuple[int, ...]]
 
 NO_PATHS: Mapping[int, Path] = MappingProxyType({})
@@ -128,7 +132,8 @@ class Origin(NamedTuple):
     """Where a call's result was made, what decided it, and the blocks that ran, by address.
 
     ``made`` is a value of :class:`retsnoop_py.path.decide.Made`, ``callee`` the function that made
-    it, if one did. ``unknown`` says why something is missing.
+    it, if one did. ``unknown`` says why something is missing. ``argument``: where the caller made
+    it, which one of the arguments it was, from 1; else 0.
     """
 
     blocks: tuple[int, ...] = ()
@@ -138,6 +143,7 @@ class Origin(NamedTuple):
     decided: Place | None = None
     condition: Condition | None = None
     unknown: str | None = None
+    argument: int = 0
 
 
 class Origins(Protocol):

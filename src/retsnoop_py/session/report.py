@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -180,7 +181,7 @@ class Reporter:
     def _paths(self, session: Session) -> Mapping[int, PathView]:
         """What the ways of its calls say, their addresses resolved."""
         found = {}
-        for seq, path in session.paths.items():
+        for seq, path in self._handed(session).items():
             origin = self._origins.origin(path)
             if origin is not None:
                 found[seq] = PathView(path, origin, self._place)
@@ -190,6 +191,19 @@ class Reporter:
                 for address in origin.blocks:
                     self._place(address)
         return found
+
+    def _handed(self, session: Session) -> Mapping[int, Path]:
+        """Its ways; of a call whose callee gave back an argument, with which one that was."""
+        paths = dict(session.paths)
+        for inner, outer in pairwise(reversed(session.calls)):
+            path, below = paths.get(outer.seq), paths.get(inner.seq)
+            given = self._origins.origin(below) if below is not None else None
+            if path is None or given is None or not given.argument:
+                continue
+            own = self._origins.origin(path)
+            if own is not None and own.callee == inner.function.name:
+                paths[outer.seq] = path._replace(handed=given.argument)
+        return paths
 
     def _place(self, address: int) -> Resolved:
         return self._symbolizer.resolve(address, is_return=False)

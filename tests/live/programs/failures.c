@@ -287,6 +287,7 @@ static int file, pipes[2], watch, queue, process;
 	X(accept_closed, accept4, EINVAL, call(accept4, a_socket(SOCK_STREAM), NULL, NULL, 0))   \
 	X(option_level, setsockopt, ENOPROTOOPT, an_option(9999, 1, 4))                          \
 	X(option_name, setsockopt, ENOPROTOOPT, an_option(IPPROTO_TCP, 9999, 4))                 \
+	X(send_closed, sendto, EPIPE, send(a_socket(SOCK_STREAM), "x", 1, MSG_NOSIGNAL))         \
 	X(shutdown_how, shutdown, EINVAL, shutdown(a_socket(SOCK_STREAM), 99))                   \
 	X(kill_signal, kill, EINVAL, call(kill, getpid(), 1000))                                 \
 	X(tgkill_pid, tgkill, EINVAL, call(tgkill, -1, 1, 0))                                    \

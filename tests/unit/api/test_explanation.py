@@ -72,6 +72,21 @@ def test_a_function_that_gave_it_and_was_not_followed_is_asked_for() -> None:
     assert found.asks_of(["outer", "inner"]) is None
 
 
+def test_an_error_that_a_function_was_handed_is_that_of_another_one() -> None:
+    """As tcp_sendmsg_locked() does: what made the error returned before the chain's end began."""
+    outer = origin("send", 1, "callee", callee="wait")
+    earlier = origin("wait", 3, "constant", "attr->size", result=NO)
+    wait = origin("wait", 4, "constant", "sk->state")
+    end = origin("give_back", 2, "argument")
+    before = explanation(outer, end, chain=("send", "give_back"))
+    assert before.origin() == outer
+    assert before.asks_of(["send", "give_back"]) == "wait"
+    after = explanation(outer, earlier, wait, end, chain=("send", "give_back"))
+    assert after.origin() == wait
+    assert after.asks_of(["send", "give_back", "wait"]) is None
+    assert [one.function.name for one in after.call().chain] == ["send", "wait"]
+
+
 def test_the_function_whose_yes_or_no_decided_is_asked_for_and_then_told() -> None:
     outer = origin("outer", 1, "constant", "is_valid()")
     before = explanation(outer, chain=("outer",))

@@ -468,6 +468,43 @@ CASE int tail_through(struct attr *attr)
 	return through(attr->value_size);
 }
 
+/* gives back what it is given, as sk_stream_error() does */
+CASE static int give_back(int flags, int err)
+{
+	if (flags)
+		note(err);
+	return err;
+}
+
+CASE int handed_on(struct attr *attr)
+{
+	int err;
+
+	note(1);
+	err = helper(attr->value_size);
+	if (err < 0)
+		goto failed;
+	err = -EINVAL;
+	if (attr->key_size != 4) /* decides: handed_on */
+		goto failed;
+	note(2);
+	return 0;
+failed:
+	if (attr->next)
+		note(3);
+	err = give_back(attr->flags, err);
+	note(4);
+	return err;
+}
+
+CASE int handed_last(struct attr *attr)
+{
+	note(1);
+	if (attr->type == 1) /* decides: handed_last */
+		return give_back(attr->flags, -EBUSY);
+	return 0;
+}
+
 /* gcc makes a switch for each outcome of the search */
 CASE int asked_before(struct attr *attr, int op)
 {

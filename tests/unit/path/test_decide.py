@@ -94,6 +94,8 @@ CALLS: dict[str, dict[str, int]] = {
     "through_pointer": {"value_size": 1000},
     "tail_through": {"value_size": 1000},
     "asked_before": {},
+    "handed_on": {"key_size": 8, "next": True},
+    "handed_last": {"type": 1},
 }
 EPIPE = 32
 
@@ -125,7 +127,11 @@ class Ran:
                 yield self.came[number + opened[at]] if at in opened else 0
 
     def decide(
-        self, *, kept: int | None = None, unprobed: frozenset[int] = frozenset()
+        self,
+        *,
+        kept: int | None = None,
+        unprobed: frozenset[int] = frozenset(),
+        handed: int = 0,
     ) -> Decision:
         """What decided; ``kept``: of so many last blocks it is known that they ran."""
         starts = {block.start: block.index for block in self.graph.blocks}
@@ -138,7 +144,7 @@ class Ran:
         probed = frozenset(starts.values()) - unprobed
         hits, held, targets = ([one[part] for one in seen] for part in range(3))
         way = follow(self.graph, hits, probed, is_cut=is_cut, held=held, targets=targets)
-        return decide(self.graph, way, self.result, self.names.get)
+        return decide(self.graph, way, self.result, self.names.get, handed)
 
 
 class Emulated:
@@ -343,6 +349,19 @@ def test_who_made_an_error_that_is_passed_on_is_named(built: Built) -> None:
         decision = built.ran(name).decide()
         assert decision.returned is not None
         assert decision.returned.callee == "helper", (name, decision)
+
+
+@pytest.mark.parametrize("name", ["handed_on", "handed_last"])
+def test_what_a_function_gave_back_was_made_by_its_caller(built: Built, name: str) -> None:
+    ran = built.ran(name)
+    plain = ran.decide().returned
+    assert plain is not None
+    assert (plain.made, plain.callee) == (Made.CALLEE, "give_back")
+    decision = ran.decide(handed=2)
+    assert decision.returned is not None
+    assert decision.returned.made is Made.CONSTANT
+    assert decision.decided is not None, decision
+    assert line_of(built, decision.decided.address) == marked(name), decision
 
 
 def test_a_function_that_always_fails_says_so(built: Built) -> None:
