@@ -26,6 +26,9 @@ __all__ = ["Decided", "Decision", "Made", "Returned", "decide"]
 #: Ways that are followed from the other side of a jump before it is said that nobody knows.
 _MAX_STATES = 20_000
 _MASK32 = 0xFFFFFFFF
+#: Why blocks of a way are missing in the middle: the kernel has BPF programs off on a CPU while
+#: bpf(2) changes or reads a map there.
+_GAP = "an access to memory faulted, or blocks that ran were not seen"
 #: Bytes of an int.
 _INT = 4
 
@@ -108,6 +111,8 @@ def decide(graph: Graph, way: Way, result: int, names: Names, handed: int = 0) -
     returned, choice = _origin(graph, way, run, result)
     if returned.made is Made.UNKNOWN and way.is_cut:
         return Decision(None, None, "its result was made before the blocks that were kept")
+    if returned.made is Made.UNKNOWN and way.gaps:
+        return Decision(None, None, f"it was made where {_GAP}")
     decided, unknown = _Search(graph, way, run, result, returned, given).last(choice)
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
@@ -251,6 +256,17 @@ def _is_settled(test: Moment | Decided | None) -> bool:
     return flags is not None and flags.left.kind == "const" and flags.right.kind == "const"
 
 
+def _asks_the_unknown(test: Moment | Decided) -> bool:
+    """Whether it compared what is not known, as what was kept over a gap."""
+    waiting = [test.flags.left, test.flags.right] if test.flags is not None else []
+    while waiting:
+        node = waiting.pop()
+        if node.kind == "unknown":
+            return True
+        waiting += node.args
+    return test.flags is None
+
+
 def _leaves(node: Node) -> Iterable[Node]:
     if node.kind == "op":
         for one in node.args:
@@ -281,11 +297,13 @@ class _Search:
     def last(self, choice: Decided | None) -> tuple[Decided | None, str | None]:
         """The last one that could have avoided the result; or why it cannot be told."""
         gap = max(self._way.gaps, default=-1)
+        if gap >= 0 and choice is not None and _asks_the_unknown(choice):
+            return None, _GAP
         for number, moment in reversed(list(enumerate(self._run.moments))):
             if choice is not None and moment.step < choice.step:
                 return choice, None
             if moment.position < gap:
-                return None, "an access to memory faulted, or blocks that ran were not seen"
+                return None, _GAP
             if self._is_last(moment) and not self._leaves_here(moment):
                 continue
             taken = self._taken(moment)
@@ -295,6 +313,8 @@ class _Search:
             if about and not self._is_check(moment):
                 continue
             if about or self._can_avoid(moment, taken):
+                if gap >= 0 and _asks_the_unknown(moment):
+                    return None, _GAP  # which of the jumps decides may be for those to say
                 last = moment
                 if not about:
                     last, taken = self._asked_before(number, taken) or (moment, taken)
@@ -304,7 +324,7 @@ class _Search:
                 decided = Decided(_place(last), last.step, held, last.flags, jump, taken, about)
                 return decided, None
         if choice is None and gap >= 0:
-            return None, "an access to memory faulted, or blocks that ran were not seen"
+            return None, _GAP
         return choice, None
 
     def _asked_before(self, number: int, taken: bool) -> tuple[Moment, bool] | None:

@@ -202,6 +202,14 @@ class _State:
         """Something may have written anywhere."""
         self._written.clear()
 
+    def forget(self) -> None:
+        """Blocks ran that are not known: what registers and stack slots hold is not, either."""
+        kept = (self.machine.stack, self.machine.current)
+        self.regs = {name: node for name, node in self.regs.items() if name in kept}
+        self.slots.clear()
+        self.flags = None
+        self.forget_memory()
+
     def move_stack(self, by: int) -> None:
         top = self.reg(self.machine.stack)
         if top.kind == "stack":
@@ -511,6 +519,8 @@ def evaluate(graph: Graph, way: Way, names: Names) -> Run:
     positions: list[int] = []
     insn: Insn | None = None
     for position, index in enumerate(way.blocks):
+        if position in way.gaps and graph.before[index]:  # else only a fault led there
+            state.forget()
         state.compared = way.compared(position)
         state.target = way.target(position)
         for insn in graph.blocks[index].insns:

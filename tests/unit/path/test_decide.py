@@ -132,8 +132,12 @@ class Ran:
         kept: int | None = None,
         unprobed: frozenset[int] = frozenset(),
         handed: int = 0,
-    ) -> Decision:
-        """What decided; ``kept``: of so many last blocks it is known that they ran."""
+        missed: slice = slice(0),
+    ) -> Decision | None:
+        """What decided; ``kept``: of so many last blocks it is known that they ran.
+
+        ``missed`` hits did not come; None where nothing shows that.
+        """
         starts = {block.start: block.index for block in self.graph.blocks}
         steps = zip(self.addresses, self.held, self.targets(), strict=True)
         seen = [(starts[at], held, to) for at, held, to in steps if at in starts]
@@ -141,9 +145,12 @@ class Ran:
         is_cut = kept is not None and kept < len(seen)
         if kept is not None:
             seen = seen[-kept:]
+        del seen[missed]
         probed = frozenset(starts.values()) - unprobed
         hits, held, targets = ([one[part] for one in seen] for part in range(3))
         way = follow(self.graph, hits, probed, is_cut=is_cut, held=held, targets=targets)
+        if missed.stop and not way.gaps:
+            return None
         return decide(self.graph, way, self.result, self.names.get, handed)
 
 
@@ -362,6 +369,25 @@ def test_what_a_function_gave_back_was_made_by_its_caller(built: Built, name: st
     assert decision.returned.made is Made.CONSTANT
     assert decision.decided is not None, decision
     assert line_of(built, decision.decided.address) == marked(name), decision
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_where_hits_are_missing_nothing_else_is_told(built: Built, name: str) -> None:
+    ran = built.ran(name)
+    whole = ran.decide()
+    blocks = len({block.start for block in ran.graph.blocks} & set(ran.addresses))
+    gaps = 0
+    for start in range(1, blocks):
+        for end in range(start + 1, blocks):
+            told = ran.decide(missed=slice(start, end))
+            if told is None:
+                continue
+            gaps += 1
+            if told.decided is not None:
+                assert told.decided.address == whole.decided.address, (start, end)
+            if told.returned is not None and told.returned.made is not Made.UNKNOWN:
+                assert told.returned.made is whole.returned.made, (start, end)
+                assert told.returned.address == whole.returned.address, (start, end)
 
 
 def test_a_function_that_always_fails_says_so(built: Built) -> None:
