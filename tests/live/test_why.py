@@ -134,6 +134,18 @@ def test_an_error_that_a_function_was_handed_is_followed_to_where_it_was_made(
 
 
 @pytest.mark.one_kernel
+def test_where_the_kernel_has_programs_off_nothing_is_made_up(machine: Machine) -> None:
+    """It has while bpf(2) looks up a key: no block behind that is seen."""
+    call = why(machine, "--", *WORKLOAD, "bpf-map-lookup-missing")["explained"]
+    assert call["error"] == "ENOENT"
+    origin = call["origin"]
+    assert origin["function"]["name"] == "bpf_map_copy_value"
+    assert origin["made"] == "unknown"
+    assert "decided" not in origin
+    assert "with BPF programs off" in origin["unknown"]
+
+
+@pytest.mark.one_kernel
 def test_what_was_called_tells_of_a_function_that_cannot_be_followed(machine: Machine) -> None:
     """setns(2) of a namespace of another kind: its arguments alone do not decide."""
     call = why(machine, "--", str(compiled(machine, "failures")), "setns_type")["explained"]

@@ -26,11 +26,10 @@ __all__ = ["Decided", "Decision", "Made", "Returned", "decide"]
 #: Ways that are followed from the other side of a jump before it is said that nobody knows.
 _MAX_STATES = 20_000
 _MASK32 = 0xFFFFFFFF
-#: Why blocks of a way are missing in the middle: the kernel has BPF programs off on a CPU while
-#: bpf(2) changes or reads a map there.
-_GAP = "an access to memory faulted, or blocks that ran were not seen"
 #: Bytes of an int.
 _INT = 4
+#: Why the probes of blocks that ran are not hit, if nobody else uses kprobes there.
+_PROGRAMS_OFF = "as where bpf(2) reads or changes a map, with BPF programs off"
 
 
 class Made(Enum):
@@ -106,13 +105,13 @@ def decide(graph: Graph, way: Way, result: int, names: Names, handed: int = 0) -
         return Decision(None, None, "no block of it was seen to run")
     run = evaluate(graph, way, names)
     if not way.ends:
-        return Decision(None, None, "the end of its way was not seen")
+        return Decision(None, None, f"the end of its way was not seen ({_PROGRAMS_OFF})")
     run, given = _before_handed(graph, run, handed)
     returned, choice = _origin(graph, way, run, result)
     if returned.made is Made.UNKNOWN and way.is_cut:
         return Decision(None, None, "its result was made before the blocks that were kept")
     if returned.made is Made.UNKNOWN and way.gaps:
-        return Decision(None, None, f"it was made where {_GAP}")
+        return Decision(None, None, _missing(graph, way))
     decided, unknown = _Search(graph, way, run, result, returned, given).last(choice)
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
@@ -148,6 +147,14 @@ def _nothing_decides(returned: Returned, way: Way) -> str:
     if returned.made is Made.CONSTANT:
         return "no conditional jump could have avoided it: it always returns this"
     return "no conditional jump could have avoided it"
+
+
+def _missing(graph: Graph, way: Way) -> str:
+    """Why blocks are missing in the middle of ``way``."""
+    fault = "an access to memory faulted"
+    if not graph.before[way.blocks[max(way.gaps)]]:
+        return fault
+    return f"blocks that ran were not seen ({_PROGRAMS_OFF}), or {fault}"
 
 
 def _is_result(value: int, result: int) -> bool:
@@ -298,12 +305,12 @@ class _Search:
         """The last one that could have avoided the result; or why it cannot be told."""
         gap = max(self._way.gaps, default=-1)
         if gap >= 0 and choice is not None and _asks_the_unknown(choice):
-            return None, _GAP
+            return None, self._missing()
         for number, moment in reversed(list(enumerate(self._run.moments))):
             if choice is not None and moment.step < choice.step:
                 return choice, None
             if moment.position < gap:
-                return None, _GAP
+                return None, self._missing()
             if self._is_last(moment) and not self._leaves_here(moment):
                 continue
             taken = self._taken(moment)
@@ -314,7 +321,7 @@ class _Search:
                 continue
             if about or self._can_avoid(moment, taken):
                 if gap >= 0 and _asks_the_unknown(moment):
-                    return None, _GAP  # which of the jumps decides may be for those to say
+                    return None, self._missing()  # which jump decides may be for those to say
                 last = moment
                 if not about:
                     last, taken = self._asked_before(number, taken) or (moment, taken)
@@ -324,8 +331,11 @@ class _Search:
                 decided = Decided(_place(last), last.step, held, last.flags, jump, taken, about)
                 return decided, None
         if choice is None and gap >= 0:
-            return None, _GAP
+            return None, self._missing()
         return choice, None
+
+    def _missing(self) -> str:
+        return _missing(self._graph, self._way)
 
     def _asked_before(self, number: int, taken: bool) -> tuple[Moment, bool] | None:
         """The jump that decided where a parameter chose the case, and the case was asked before.
