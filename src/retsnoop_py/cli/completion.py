@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What the shell asks for on TAB.
 
-The scripts that ``--install-completion`` writes are typer's, and so is the form of the answers.
+The scripts that ``--install-completion`` writes are typer's, but for fish's, which would start us
+twice: to ask whether there is anything, and for what. So is the form of the answers.
 What the answers are is read from the options' rows, without typer, whose import takes longer than
 all the rest. ``vm``, and shells other than bash, zsh and fish, are left to typer.
 """
@@ -18,10 +19,22 @@ from retsnoop_py.cli.declare import Command, command_of
 from retsnoop_py.options.table import Option, Takes
 from retsnoop_py.value import Value
 
-__all__ = ["Candidate", "candidates", "run"]
+__all__ = ["Candidate", "candidates", "know_fish", "run"]
 
 _INSTRUCTION = "_RETSNOOP_PY_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
+
+
+#: What is found decides whether fish offers files, and is kept until fish asks for it.
+_FISH_SCRIPT = """\
+function __retsnoop_py_find
+    set -g __retsnoop_py_found (env %(autocomplete_var)s=complete_fish \\
+        _TYPER_COMPLETE_ARGS=(commandline -cp | string collect) %(prog_name)s)
+    test (count $__retsnoop_py_found) -gt 0
+end
+complete --command %(prog_name)s --no-files --condition __retsnoop_py_find \\
+    --arguments '(string join \\n -- $__retsnoop_py_found)'
+"""
 
 
 class Candidate(Value):
@@ -42,7 +55,7 @@ def run() -> int:
         return _by_typer()
     found = list(asked)
     if shell == "fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-        return 0 if found else 1
+        return 0 if found else 1  # a script that an older version installed
     if shell == "bash":
         found = _behind_colon(found, incomplete)
     text = _FORMS[shell](found)
@@ -251,5 +264,14 @@ def _by_typer() -> int:
 
     # Building any app with completion is what makes typer know the shells.
     typed.build(command_of("trace"), completion=True)
+    know_fish()
     Commands(name="retsnoop-py", add_help_option=False).main(prog_name="retsnoop-py")
     return 0
+
+
+def know_fish() -> None:
+    """Have typer hand out the script for fish that starts us once, before it does."""
+    from typer import _completion_classes, _completion_shared
+
+    _completion_shared._completion_scripts["fish"] = _FISH_SCRIPT  # noqa: SLF001
+    _completion_classes.FishComplete.source_template = _FISH_SCRIPT
