@@ -104,11 +104,14 @@ def origin_lines(
     before = " " * indent
     for where, text, at in rows:
         if columns and indent + width + len(_GAP) + display_width(text) > columns:
-            yield f"{before}{palette.place(where)}"
+            if where:
+                yield f"{before}{palette.place(where)}"
             for part in text.split(_GAP):
                 yield from wrapped(part, indent + 4, columns)
-        else:
+        elif width:
             yield f"{before}{palette.place(pad(where, width))}{_GAP}{text}".rstrip()
+        else:
+            yield f"{before}{text}"
         if at is not None and at.text is not None:
             yield f"{before}{at.line:>8} | {printable(at.text.strip())}"
 

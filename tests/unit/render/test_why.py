@@ -86,6 +86,17 @@ def test_what_does_not_fit_the_window_goes_on_below() -> None:
     ]
 
 
+def test_where_no_place_is_known_there_is_no_line_for_it() -> None:
+    origin = to.Origin(CHECK, 4, RESULT, "unknown", unknown="blocks that ran were not seen")
+    assert list(origin_lines(origin, 8, Palette())) == [
+        "        what decided is not known: blocks that ran were not seen"
+    ]
+    assert list(origin_lines(origin, 8, Palette(), 48)) == [
+        "            what decided is not known: blocks",
+        "            that ran were not seen",
+    ]
+
+
 def test_what_is_told_without_having_been_followed_says_so() -> None:
     inner = replace(ORIGIN, function=to.Func("__do_sys_mremap", "0x7"))
     outer = replace(ORIGIN, made="callee", callee="__do_sys_mremap", decided=None, unknown="why")
