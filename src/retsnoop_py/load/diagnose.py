@@ -20,6 +20,8 @@ __all__ = ["diagnose", "find_rule", "helper_name"]
 #: Lines of the log that are shown as the decisive ones.
 _WORDS = 4
 _VISITED = 3
+#: What is called, where the log does not tell.
+_UNNAMED = "this call"
 #: What loaders write around a message of one line.
 _AROUND = re.compile(
     r"^.*\bload program: (?:[a-z ]+: )?|^.*Verifier output: | \(\d+ line\(s\) omitted\)$"
@@ -124,6 +126,9 @@ def diagnose(
     facts = _facts(case)
     title = f"{rule.category}: {rule.title}"
     reason, suggestion = rule.reason.format_map(facts), rule.suggestion.format_map(facts)
+    reason = reason.replace(f"{_UNNAMED}()", _UNNAMED)
+    if reason.startswith(_UNNAMED):
+        reason = reason[0].upper() + reason[1:]
     if log.explained:
         title = log.explained[0].removeprefix("Verification failed: ")
     return Explanation(
@@ -216,7 +221,7 @@ def _called(insn: Insn | None) -> str:
     """The name of what an instruction calls, also where a kernel prints the number only."""
     found = _CALLED.match(insn.text) if insn else None
     if not found:
-        return "this call"
+        return _UNNAMED
     if found[1]:
         return found[1] if found[1] != "unknown" else helper_name(int(found[2]))
     return helper_name(int(found[3])) if found[3] else found[4]
@@ -234,7 +239,7 @@ def _helper(case: _Case) -> dict[str, str]:
     known = since.by_number("helpers", int(number)) if number else None
     if known is None and name:
         known = since.by_name("helpers", name)
-    label = f"bpf_{known.name}()" if known else f"{name or 'the helper'}()"
+    label = f"bpf_{known.name}()" if known else f"{name}()" if name else "The helper"
     if known is None and number:
         last = since.table("helpers")[-1].number
         return {

@@ -45,7 +45,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "ksym-missing",
         f"{_SUPPORT}: Kernel symbol that is not there",
-        r"extern \((?:var )?ksym[^)]*\) '(?P<name>\w+)'(?:\(strong\))?: (?:not (?:found|resolved)|incompat)"
+        r"extern \((?:var )?ksym[^)]*\) '(?P<name>\w+)'(?:\(strong\))?:"
+        r" (?:not (?:found|resolved)|incompat|failed to find)"
         r"|failed to resolve extern (?P<name2>\w+)|extern '(?P<name3>\w+)' \(strong\)"
         r"|extern '(?P<name5>\w+)' is declared in kernel module"
         r"|failed to find BTF (?:ID )?for extern '(?P<name4>\w+)'"
@@ -95,6 +96,14 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         " process (-p PID), a semaphore Linux 4.20.",
     ),
     (
+        "kprobes-missing",
+        f"{_ENVIRONMENT}: Kernel without kprobes",
+        r"devices/k(?:ret)?probe/type\b.*(?:[Nn]o such file|not found)",
+        "This kernel offers no kprobes as perf events: it is older than Linux 4.17, was built without"
+        " CONFIG_KPROBE_EVENTS, or /sys is not mounted here.",
+        "Look at `retsnoop-py doctor`, or attach by tracefs (legacy kprobes), as libbpf does by itself.",
+    ),
+    (
         "kprobe-target",
         f"{_SUPPORT}: Attach target",
         r"prog '(?P<prog>[^']+)': failed to create (?:k|kret)(?:ret)?probe '(?P<name>[^+']+)[^']*' perf"
@@ -102,7 +111,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|[Ff]ailed to attach BPF program \S+ to k(?:ret)?probe b?'?(?P<name6>\w+)"
         r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
         r"(?:creating|opening) k(?:ret)?probe.*?(?P<name4>\w+).*(?:no such file|not found)"
-        r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)"
+        r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)|\btoken (?P<name8>[\w.]+): not found"
         r"|failed to find a unique match for '(?P<name7>[^']+)'(?P<why3>.*)"
         r"|(?:attach_k(?:ret)?probe|perf_event_open(?:` failed|\(\) failed))\b.*(?:NotFound|[Nn]o such file|os error 2\b)",
         "The kernel has no function {name} that a kprobe can be put on: it is inlined, renamed, in a"
@@ -144,7 +153,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|(?:reading|read)?.*tracepoint (?:id|ID).*?(?P<name2>\w+[:/]\w+).*(?:no such|not found)"
         r"|prog '(?P<prog>[^']+)': failed to (?:auto-)?attach.*(?P<name3>raw_tracepoint\S*)"
         r"|(?:trace event|tracepoint) (?P<name4>\S+?):? (?:file )?(?:not found|does not exist)"
-        r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file",
+        r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file|perf_event_open_trace_point",
         "This kernel has no tracepoint {name}.",
         "List them: ls /sys/kernel/tracing/events. Tracepoints come and go with kernels and modules.",
     ),
@@ -155,7 +164,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?).*(?:not (?:found|supported)|no such)"
         r"|no BTF found for kernel|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF"
         r"|kernel BTF is missing at|vmlinux BTF is not found|failed to parse target BTF"
-        r"|failed to read kernel BTF|ksyms require kernel BTF|kernel is missing BTF, make sure",
+        r"|failed to read kernel BTF|ksyms require kernel BTF|kernel is missing BTF, make sure"
+        r"|kernel BTF is not available|failed to find '\.BTF' ELF section in /sys/kernel/btf",
         "The object needs the kernel's own BTF (CO-RE, fentry, kfuncs), and this kernel has none"
         " that the loader can read: CONFIG_DEBUG_INFO_BTF is off, or the BTF is newer than the"
         " loader.",
@@ -349,6 +359,21 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         " runs without that filter.",
     ),
     (
+        "kernel-headers",
+        f"{_ENVIRONMENT}: Headers of the kernel are missing",
+        r"Unable to find kernel headers|Module kheaders not found",
+        "bcc compiles on this machine, and the headers of the kernel that runs are not here.",
+        "Install that kernel's headers (Debian: linux-headers-$(uname -r)), or use the CO-RE build of"
+        " the tool (libbpf-tools), which needs none.",
+    ),
+    (
+        "no-bpf",
+        f"{_ENVIRONMENT}: No bpf(2)",
+        r"compiled without CONFIG_BPF_SYSCALL",
+        "The kernel was built without CONFIG_BPF_SYSCALL, or the loader was.",
+        "Use a kernel with CONFIG_BPF_SYSCALL=y; an iproute2 without libbpf or libelf says the same.",
+    ),
+    (
         "elf",
         f"{_OBJECT}: Not a BPF object",
         r"(?:elf: )?(?:failed to open .* as ELF|'[^']*' is not a valid .*(?:ELF|object file))(?P<why>.*)"
@@ -363,8 +388,17 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "map-definition",
         f"{_OBJECT}: Map definition",
+        r"legacy map definitions in '(?P<section>[^']+)' section",
+        "The object defines maps in section '{section}', by struct bpf_map_def; libbpf 1.0 and later"
+        " knows maps in .maps only.",
+        'Define them as structs in SEC(".maps"); who has only this file loads it with the tool that it'
+        " came with, or with libbpf 0.8.",
+    ),
+    (
+        "map-definition",
+        f"{_OBJECT}: Map definition",
         r"(?:map '(?P<name>[^']+)': (?:unsupported|unexpected|invalid|found|can't determine|conflicting)"
-        r"|failed to (?:init|parse) (?:bss|legacy|user|BTF)?\s?(?:map|maps)|legacy map definitions"
+        r"|failed to (?:init|parse) (?:bss|legacy|user|BTF)?\s?(?:map|maps)"
         r"|error parsing map `(?P<name2>[^`]+)`)(?P<why>.*)",
         "libbpf does not understand the definition of map {name}{why}.",
         'Define it as a struct in SEC(".maps"); the form struct bpf_map_def went with libbpf 1.0.',

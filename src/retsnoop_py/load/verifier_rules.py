@@ -143,6 +143,15 @@ RULES: tuple[Rule, ...] = (
         "Make the function static __noinline or __always_inline, or require Linux 5.12; later"
         " kernels also know __arg_nonnull, __arg_ctx and their kin (6.8).",
     ),
+    _rule(
+        "global-result",
+        _CALL,
+        "Result of a global function",
+        r"[Gg]lobal function (?P<function>\S+?)\(\) (?:doesn't return scalar|return type)",
+        "A function that is not static is verified by itself and gives its callers a number, and"
+        " {function}() is not declared to: it returns a pointer, a struct, or nothing.",
+        "Let it return int, or make it static __noinline or __always_inline.",
+    ),
     # -- limits --
     _rule(
         "too-many-jumps",
