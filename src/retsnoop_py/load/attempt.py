@@ -34,6 +34,7 @@ __all__ = [
     "Copy",
     "Loader",
     "Replaced",
+    "can_interrupt",
 ]
 
 #: Log levels of bpf(2): statistics only, and with the way through the program. FIXED (Linux 6.4)
@@ -151,13 +152,19 @@ class Attempt(Value):
         return set(self.maps[: self.maps.index(name)] if name in self.maps else ())
 
 
+def can_interrupt() -> bool:
+    """Whether a load can be given up after a while: the timer for it is this process's own."""
+    return (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+        and not any(signal.getitimer(signal.ITIMER_REAL))
+    )
+
+
 @contextmanager
 def _interrupted_after(seconds: float) -> Iterator[None]:
-    """The verifier ends (EAGAIN) when a signal comes; libbpf then tries four times more.
-
-    Nothing is interrupted for 0, or outside the main thread, which has the signals.
-    """
-    if not seconds or threading.current_thread() is not threading.main_thread():
+    """The verifier ends (EAGAIN) when a signal comes; libbpf tries four times more. 0: never."""
+    if not seconds:
         yield
         return
     before = signal.signal(signal.SIGALRM, lambda *_: None)
@@ -196,7 +203,8 @@ class Loader:
         """Load the object with ``wanted`` of its programs, and without what was refused.
 
         ``level`` is that of the logs, None for each program's own; ``size``: bytes for each. With
-        ``patience`` the kernel is interrupted after so many seconds, and the logs end there.
+        ``patience`` the kernel is interrupted after so many seconds, and the logs end there; see
+        :func:`can_interrupt`.
         """
         logs: dict[str, VerifierLog] = {}
         levels = {name: self._level(name) if level is None else level for name in wanted}

@@ -30,6 +30,7 @@ from retsnoop_py.load.attempt import (
     Copy,
     Loader,
     Replaced,
+    can_interrupt,
 )
 from retsnoop_py.load.errno_rules import errno_in, errno_name, explain_errno
 from retsnoop_py.load.loader_rules import explain_line
@@ -378,7 +379,7 @@ class _Trial:
             if again.error and again.error != errno.ENOSPC:
                 full = again
                 log = last_verdict(full.logs.get(name, "") or short)
-        elif attempt.error == errno.E2BIG and log.said and not log.path.visits:
+        elif self._is_too_large(log, attempt) and can_interrupt():
             level = FULL | FIXED if self._release >= _FIXED_SINCE else FULL
             part = self._loader.load([name], level, _PART_LOG, patience=_PART_SECONDS)
             log.path.visits = last_verdict(part.logs.get(name, "")).path.visits
@@ -403,6 +404,11 @@ class _Trial:
             return False
         is_long = log.processed is not None and log.processed > _TOO_MANY_TO_LOG
         return not is_long and attempt.seconds < _PATIENCE
+
+    @staticmethod
+    def _is_too_large(log: ProgramLog, attempt: Attempt) -> bool:
+        """Whether it was followed until the verifier had enough, and not written down where."""
+        return attempt.error == errno.E2BIG and bool(log.said) and not log.path.visits
 
     def _program_reason(
         self, name: str, log: ProgramLog, attempt: Attempt
