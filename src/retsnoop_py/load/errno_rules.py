@@ -168,10 +168,26 @@ _ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
 }
 
 
+#: A loader had a verifier's log, and left it out or cut it.
+_HAD_A_LOG = re.compile(r"line\(s\) omitted|[Pp]rog section '[^']*' rejected")
+_TOO_LARGE = (
+    "too-large",
+    "Verifier Limit: Program is too large to follow",
+    "The verifier followed the program, which is what its log tells of, and gave up: the ways through"
+    " it, with all rounds of its loops, come to more than 1,000,000 instructions (131,072 before Linux"
+    " 5.2).",
+    "Let loops do fewer rounds, or use bpf_loop() (5.17); unrolled conditions multiply the ways. The"
+    " whole log ends with the numbers (%+v of cilium/ebpf, verb of tc).",
+)
+
+
 def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
     """What is left to say where only an errno is known of ``label``."""
-    if errno in _ERRNO_TEXTS:
-        id_, title, reason, suggestion = _ERRNO_TEXTS[errno]
+    row = _ERRNO_TEXTS.get(errno)
+    if errno == "E2BIG" and _HAD_A_LOG.search(line):
+        row = _TOO_LARGE
+    if row is not None:
+        id_, title, reason, suggestion = row
         return about_line(id_, title, reason, suggestion, line)
     return about_line(
         "errno",

@@ -131,7 +131,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "too-large",
         "Verifier Limit: Program is too large to follow",
-        r"Program\s+too large \((?P<count>\d+) insns\), at most (?P<most>\d+) insns",
+        r"Program\s+(?:\S+ )?too large \((?P<count>\d+) insns\), at most (?P<most>\d+) insns",
         "bcc says so of each E2BIG. The program itself has {count} instructions; one below the limit"
         " of {most} was refused since the ways through it, with all rounds of its loops, come to more"
         " than 1,000,000 (131,072 before Linux 5.2).",
@@ -426,7 +426,9 @@ _COMPILED = [(row, re.compile(row[2])) for row in _RULES]
 _MAP = re.compile(
     r"map '(?P<name>[^']+)': failed to create(?: inner map)?: (?P<why>.*)"
     r"|(?:Error in )?bpf_create_map\w*\((?P<name2>[^)]*)\):(?P<why2>.*?)\. Retrying"
-    r"|map (?P<name3>[\w.-]+): map create: (?P<why3>.*)"
+    r"|map (?P<name3>[\w.-]+): map create(?: without BTF)?: (?P<why3>.*)"
+    r"|could not open bpf map: (?P<name6>[\w.-]+), error: (?P<why6>.*)"
+    r"|bpf_create_map_xattr: (?P<why7>.*)"
     r"|[Ff]ailed to create (?:BPF )?map `?'?(?P<name4>[\w.-]+)[`']?.*?(?P<why4>(?:code|with|error|:).*)"
     r"|creating map (?P<name5>\S+?):? (?P<why5>.*)"
 )

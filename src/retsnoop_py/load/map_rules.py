@@ -139,6 +139,16 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         "Compare the definition with https://docs.kernel.org/bpf/maps.html; flags are as"
         " young as kernels: one that this kernel does not know is EINVAL as well.",
     ),
+    (
+        "EINVAL",
+        lambda it: not it.kind,
+        "map-refused",
+        "Kernel Support: Map that this kernel does not take",
+        "The kernel does not take {map}: most often its type is younger than the kernel - a ring"
+        " buffer takes Linux 5.8 - or else sizes, entries or flags are not what its type takes.",
+        "Compare its type with `uname -r`; retsnoop-py load OBJECT says which it is. Before 5.8 a"
+        " BPF_MAP_TYPE_PERF_EVENT_ARRAY does what a ring buffer does.",
+    ),
 )
 
 

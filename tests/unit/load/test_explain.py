@@ -245,7 +245,7 @@ LOADERS = [
         "attach-target-missing",
         "ESRCH",
     ),
-    ("libbpf: map 'events': failed to create: Invalid argument(-22)", "invalid", "EINVAL"),
+    ("libbpf: map 'events': failed to create: Invalid argument(-22)", "map-refused", "EINVAL"),
     ("libbpf: map 'h': failed to create: Operation not permitted(-1)", "rights", "EPERM"),
     (
         "libbpf: map 'processes': failed to create: Cannot allocate memory(-12)",
@@ -647,7 +647,7 @@ def test_a_log_of_many_loaders_has_a_map_and_programs_told_apart() -> None:
     found = explained(text)
     told = [(one.explanation.id, one.program, one.errno) for one in found]
     assert told == [
-        ("invalid", "", "EINVAL"),
+        ("map-refused", "", "EINVAL"),
         ("trusted-pointer", "f", "EINVAL"),
         ("not-a-pointer", "g", ""),
         ("kprobe-target", "", "ENOENT"),
