@@ -30,7 +30,8 @@ _NAMED = re.compile(r"prog '([^']+)'|program ([\w./-]+):")
 _LOUD = re.compile(
     r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|requires|missing"
     r"|denied|\berr=|unsupported|disabled|too low|too large|must be|permitted|returned|busy|exists"
-    r"|already|rejected|tracing/events|exclusivity|isn't|doesn't|unexpected|ambig|corrupt|\bbad ",
+    r"|already|rejected|tracing/events|exclusivity|isn't|doesn't|unexpected|ambig|corrupt|\bbad "
+    r"|is empty",
     re.IGNORECASE,
 )
 

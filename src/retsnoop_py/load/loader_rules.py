@@ -109,6 +109,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"prog '(?P<prog>[^']+)': failed to create (?:k|kret)(?:ret)?probe '(?P<name>[^+']+)[^']*' perf"
         r" event: (?P<why>.*)|cannot attach kprobe\b(?: to (?P<name2>\w+))?(?P<why2>.*)"
         r"|[Ff]ailed to attach BPF program \S+ to k(?:ret)?probe b?'?(?P<name6>\w+)"
+        r"|[Ff]ailed to attach BPF to k(?:ret)?probe"
         r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
         r"(?:creating|opening) k(?:ret)?probe.*?(?P<name4>\w+).*(?:no such file|not found)"
         r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)|\btoken (?P<name8>[\w.]+): not found"
@@ -159,6 +160,15 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ),
     (
         "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel module with BTF that cannot be read",
+        r"load BTF for kmod (?P<name>[\w-]+): (?P<why>.*)",
+        "The BTF of kernel module {name} cannot be read{why}. The loader reads that of all modules for"
+        " CO-RE, whether the program is about them or not.",
+        "Look at the size of /sys/kernel/btf/{name}: the module was built without its BTF. Unload it,"
+        " or use a loader that goes on without (a later cilium/ebpf).",
+    ),
+    (
+        "kernel-btf",
         f"{_ENVIRONMENT}: Kernel without BTF",
         r"failed to find valid kernel BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
         r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?).*(?:not (?:found|supported)|no such)"
@@ -205,9 +215,17 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         " kptrs or timers, global functions and kfuncs do not work.",
     ),
     (
+        "no-bpf",
+        f"{_ENVIRONMENT}: No bpf(2)",
+        r"probe_loading\(\):\s?Invalid argument",
+        "The kernel refuses even a trivial program (EINVAL): it has a part of BPF only, as RHEL 7 has,"
+        " or it is older than the loader expects.",
+        "Use a later kernel; a later libbpf tries programs of two types.",
+    ),
+    (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",
-        r"bpf_object__probe_loading\(\): ?Operation not permitted|Couldn't load trivial BPF program"
+        r"bpf_object__probe_loading\(\): ?Operation not permitted"
         r"|[Oo]peration not permitted.*MEMLOCK|MEMLOCK may be too low"
         r"|(?:[Mm]aps?\b|_map|[Pp]rog(?:ram)?\b|bpf\(|BPF).*[Oo]peration not permitted"
         r"|permission error while running as root|unprivileged BPF is disabled|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
@@ -425,7 +443,6 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
 _COMPILED = [(row, re.compile(row[2])) for row in _RULES]
 _MAP = re.compile(
     r"map '(?P<name>[^']+)': failed to create(?: inner map)?: (?P<why>.*)"
-    r"|(?:Error in )?bpf_create_map\w*\((?P<name2>[^)]*)\):(?P<why2>.*?)\. Retrying"
     r"|map (?P<name3>[\w.-]+): map create(?: without BTF)?: (?P<why3>.*)"
     r"|could not open bpf map: (?P<name6>[\w.-]+), error: (?P<why6>.*)"
     r"|bpf_create_map_xattr: (?P<why7>.*)"

@@ -271,6 +271,9 @@ LOADERS = [
     ("extern (var ksym) 'runqueues': failed to find BTF ID in kernel BTF(s).", "ksym-missing", ""),
     ("the kernel BTF is not available: No such file or directory", "kernel-btf", "ENOENT"),
     ("failed to find '.BTF' ELF section in /sys/kernel/btf/vmlinux", "kernel-btf", ""),
+    ("load BTF for kmod sha1: read string section: string table is empty", "kernel-btf", ""),
+    ("libbpf: Error in bpf_object__probe_loading():Invalid argument(22).", "no-bpf", "EINVAL"),
+    ("Failed to attach BPF to kprobe", "kprobe-target", ""),
     ("Unable to find kernel headers. Try rebuilding kernel with", "kernel-headers", ""),
     ("Error: Kernel was compiled without CONFIG_BPF_SYSCALL", "no-bpf", ""),
     (
