@@ -272,7 +272,11 @@ class AptRoot:
                     return
             self._write_config(kind)
             # without Error-Mode apt-get update ends with 0 although a list could not be had
-            self._run(kind, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
+            try:
+                self._run(kind, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
+            except OutputError:  # lists that are cut are of no use to the next run
+                shutil.rmtree(home, ignore_errors=True)
+                raise
             stamp.touch()
 
     def _write_config(self, kind: str) -> None:
@@ -302,15 +306,12 @@ class AptRoot:
         except FileNotFoundError as error:
             raise UnavailableError(f"{argv[0]} is not installed", _NO_MIRROR_HINT) from error
         if done.returncode:
-            end = failed(
+            raise failed(
                 f"{' '.join(argv[:2])} for Debian {self.suite} failed",
                 done.stderr or done.stdout,
                 UnavailableError,
                 "look at this machine's apt sources and its network",
             )
-            if isinstance(end, OutputError):  # lists that are cut are of no use to the next run
-                shutil.rmtree(self.root / kind, ignore_errors=True)
-            raise end
         return done.stdout
 
 
