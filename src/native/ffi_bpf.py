@@ -39,10 +39,13 @@ struct bpf_link;
 struct btf;
 struct bpf_insn;
 
+int libbpf_probe_bpf_prog_type(int type, const void *opts);
 int libbpf_probe_bpf_map_type(int type, const void *opts);
 int libbpf_probe_bpf_helper(int prog_type, int helper, const void *opts);
 
-struct bpf_object_open_opts { size_t sz; const char *object_name; ...; };
+struct bpf_object_open_opts {
+    size_t sz; const char *object_name; const char *kconfig; ...;
+};
 struct bpf_object *bpf_object__open_mem(const void *image, size_t size,
                                         const struct bpf_object_open_opts *opts);
 int bpf_object__load(struct bpf_object *obj);
@@ -99,6 +102,7 @@ int bpf_map__set_type(struct bpf_map *map, int type);
 int bpf_map__set_max_entries(struct bpf_map *map, __u32 max_entries);
 int bpf_map__set_key_size(struct bpf_map *map, __u32 size);
 __u32 bpf_map__max_entries(const struct bpf_map *map);
+__u32 bpf_map__key_size(const struct bpf_map *map);
 __u32 bpf_map__value_size(const struct bpf_map *map);
 int bpf_map__set_value_size(struct bpf_map *map, __u32 size);
 void *bpf_map__initial_value(const struct bpf_map *map, size_t *size);

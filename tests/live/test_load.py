@@ -5,6 +5,7 @@ What is to come of a part stands behind the line of its source that has to be na
 
     return data[12]; // refused: packet-bounds
     } arena SEC(".maps"); // refused: map-type-unsupported -6.8
+    return 0; // refused: attach-target-missing on arm64
 
 ``-6.8``: up to that Linux; ``6.9-``: from it on; all of them otherwise. What has no such remark
 loads everywhere.
@@ -35,8 +36,10 @@ ROOT = Path(__file__).parents[2]
 
 FUNCTION = re.compile(r"(?:__attribute__\(\(\w+\)\) )?(?:int|__u32|void) (?:BPF_PROG\()?(\w+)\(?")
 MAP = re.compile(r"\} (\w+) SEC\(\"\.maps\"\)|(?:PAGES|TABLE)\((\w+),|struct \w+_ops (\w+) = \{")
-EXTERN = re.compile(r"extern .*?(\w+)(?:\([^)]*\))? __ksym")
-REMARK = re.compile(r"(attach )?(refused|blocked): ([\w-]+)(?: (-)?(\d+)\.(\d+)(-)?)?")
+EXTERN = re.compile(r"extern .*?(\w+)(?:\([^)]*\))? __(?:ksym|kconfig)")
+REMARK = re.compile(
+    r"(attach )?(refused|blocked): ([\w-]+)(?: (-)?(\d+)\.(\d+)(-)?)?(?: on (\w+))?"
+)
 
 #: What is found where the program has been followed to its end, at no line of its own.
 WITHOUT_LINE = {"stack-size"}
@@ -51,8 +54,8 @@ ENUMS = (
 Outcome = tuple[str, str, int]
 
 
-def expected(release: tuple[int, int]) -> dict[tuple[str, str, str], Outcome]:
-    """What the remarks in the sources say of each part on this Linux."""
+def expected(release: tuple[int, int], arch: str) -> dict[tuple[str, str, str], Outcome]:
+    """What the remarks in the sources say of each part on this Linux, on this architecture."""
     found: dict[tuple[str, str, str], Outcome] = {}
     for source in sorted(OBJECTS.glob("*.bpf.c")):
         function = ""
@@ -69,6 +72,8 @@ def expected(release: tuple[int, int]) -> dict[tuple[str, str, str], Outcome]:
             for told in REMARK.finditer(remark):
                 bound = (int(told[5]), int(told[6])) if told[5] else (0, 0)
                 if (told[4] and release > bound) or (told[7] and release < bound):
+                    continue
+                if told[8] and told[8] != arch:
                     continue
                 part = "attach" if told[1] else kind
                 line_told = 0 if told[3] in WITHOUT_LINE else at
@@ -128,11 +133,15 @@ def part_of(result: dict[str, Any]) -> tuple[str, str, str]:
 def test_every_part_has_its_verdict_reason_and_line(
     machine: Machine, results: list[dict[str, Any]]
 ) -> None:
-    wanted = expected(series(machine))
+    wanted = expected(series(machine), machine.arch.name)
     assert len(wanted) > 60
     flags = machine.run(["grep", "-m1", "^flags", "/proc/cpuinfo"]).out.split()
     if flags and series(machine) >= (7, 2) and "cx16" not in flags:  # see docs/known-issues.md
         wanted["maps.bpf.o", "map", "arena_of_6_9"] = ("refused", "map-too-large", 0)
+    if machine.run(["sh", "-c", "test -e /boot/config-$(uname -r)"]).status:
+        # fetched before the kernel's configuration was kept
+        wanted["config.bpf.o", "extern", "CONFIG_HZ"] = ("refused", "kconfig", 0)
+        wanted["config.bpf.o", "program", "asks_for_hz"] = ("blocked", "kconfig", 0)
     wrong = []
     for result in results:
         part = part_of(result)
@@ -297,3 +306,33 @@ def test_a_matrix_with_expectations_reports_and_a_baseline(
     assert "::error file=" in done.stderr
     log = tmp_path / "logs" / kernel / "license.bpf.o.helper_for_gpl.log"
     assert "GPL" in log.read_text()
+
+
+@pytest.mark.one_kernel
+def test_a_matrix_over_two_architectures(
+    release_without_guest: str, objects: list[Path], request: pytest.FixtureRequest
+) -> None:
+    """Beside a chosen kernel of another architecture; objects go to both as they are."""
+    own = request.node.callspec.params["machine"]
+    foreign = [one for one in selected(request.config) if split(one)[0] != split(own)[0]]
+    kernels = [own, *foreign[:1]]
+    chosen = [str(one) for one in objects if one.name in ("license.bpf.o", "machine.bpf.o")]
+    argv = [TOOL, "load", *chosen, "--on", ",".join(kernels), "--format", "json", "--no-trace"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 2, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["kernel"] for one in told} == set(kernels)
+    for kernel in kernels:
+        seen = {
+            one["name"]: (one["verdict"], one.get("reason", ""))
+            for one in told
+            if one["kernel"] == kernel
+        }
+        of_x86 = ("refused", "attach-target-missing")
+        assert seen == {
+            "helper_for_gpl": ("refused", "helper-gpl"),
+            "helper_for_all": ("ok", ""),
+            "call_of_x86": of_x86 if split(kernel)[0].name == "arm64" else ("ok", ""),
+            "call_of_all": ("ok", ""),
+        }, kernel
+    assert release_without_guest in {one["release"] for one in told}

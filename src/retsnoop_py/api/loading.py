@@ -58,6 +58,8 @@ _INSIDE = (
 )
 #: Runs after the first, and seconds of all of them.
 _RERUNS = 2
+#: Names that are offered where another one was asked for.
+_MOST_NAMES = 20
 _PATIENCE_S = 180
 #: Entry functions that say nothing of their own.
 _OUTER = ("__x64_sys_", "__do_sys_", "__se_sys_", "__sys_", "__arm64_sys_")
@@ -194,6 +196,16 @@ def _check(asked: Loading, shapes: Sequence[Shape]) -> None:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
     for shape in shapes:
         shape.check(targets)
+    for option, wanted, known in (
+        ("--prog", asked.programs, [name for one in targets for name in one.programs()]),
+        ("--map", asked.maps, [name for one in targets for name in one.maps()]),
+    ):
+        for name in wanted:
+            if name not in known and len(targets) == len(asked.objects):
+                shown = ", ".join(sorted(set(known))[:_MOST_NAMES]) or "none"
+                raise InputError(
+                    f"{option} {name}: no object has one of that name", f"there are: {shown}"
+                )
 
 
 def _here(asked: Loading, shapes: Sequence[Shape]) -> Iterator[LoadResult]:

@@ -277,14 +277,28 @@ def run(asked: LoadRequest) -> int:
     if asked.again is not None:
         load_again(asked.loading, asked.again)
         return 0
-    from retsnoop_py.load.outcome import read_expectations, reasons
+    from retsnoop_py.load.outcome import read_baseline, read_expectations, reasons
 
-    wanted = read_expectations(asked.expect) if asked.expect else None  # before all the work
+    # before all the work
+    wanted = read_expectations(asked.expect) if asked.expect else None
+    before = read_baseline(asked.baseline) if asked.baseline else ()
+    _check_places(asked)
     results = in_order(_told(asked), asked.loading.kernels)
     why = reasons(results)
     _tell(asked, results, why)
     _write_files(asked, results)
-    return _status(asked, results, wanted)
+    return _status(asked, results, wanted, before)
+
+
+def _check_places(asked: LoadRequest) -> None:
+    """Find what cannot be written before it is known what is to be written there."""
+    for path in filter(None, (asked.junit, asked.logs)):
+        folder = path if path is asked.logs and path.exists() else path.parent
+        while path is asked.logs and not folder.exists():
+            folder = folder.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            why = "Permission denied" if folder.is_dir() else "No such folder"
+            raise OutputError(f"cannot write {path}: {why}")
 
 
 def _told(asked: LoadRequest) -> Iterator[LoadResult]:
@@ -345,25 +359,30 @@ def _append(path: Path, text: str) -> None:
 
 
 def _write_files(asked: LoadRequest, results: Sequence[LoadResult]) -> None:
+    from retsnoop_py.load.outcome import short_names
     from retsnoop_py.render.load_results import junit
 
     try:
         if asked.junit:
             asked.junit.write_text(junit(results))
         if asked.logs:
+            names = short_names(results)
             for result in results:
                 if result.log:
                     folder = asked.logs / result.kernel.replace("/", "_")
                     folder.mkdir(parents=True, exist_ok=True)
                     shape = f".{result.shape}" if result.shape else ""
-                    name = f"{Path(result.object).name}.{result.name}{shape}.log"
+                    name = f"{names[result.object]}.{result.name}{shape}.log".replace("/", "_")
                     (folder / name).write_text(result.log)
     except OSError as error:
         raise OutputError(f"cannot write {error.filename}: {error.strerror}") from None
 
 
 def _status(
-    asked: LoadRequest, results: Sequence[LoadResult], wanted: Sequence[Expectation] | None
+    asked: LoadRequest,
+    results: Sequence[LoadResult],
+    wanted: Sequence[Expectation] | None,
+    before: Sequence[LoadResult],
 ) -> int:
     from retsnoop_py.load.outcome import compare, expected
 
@@ -371,7 +390,7 @@ def _status(
     if asked.expect is not None and wanted is not None:
         said += expected(results, wanted, asked.expect)
     if asked.baseline is not None:
-        said += compare(results, asked.baseline, asked.growth)
+        said += compare(results, before, asked.growth)
     for line in said:
         print(f"retsnoop-py: {line}", file=sys.stderr)
     if said:

@@ -35,6 +35,12 @@ def _silence() -> Iterator[None]:
         lib.rsn_log_clear()
 
 
+def has_program_type(kind: int) -> bool:
+    """Whether the kernel has programs of this type; also where that cannot be said."""
+    with _silence():
+        return lib.libbpf_probe_bpf_prog_type(kind, ffi.NULL) != 0
+
+
 def has_map(kind: int) -> bool:
     """Whether the kernel has maps of this type."""
     with _silence():

@@ -140,8 +140,10 @@ class Program:
 
     def __init__(self, handle: CData) -> None:
         self.handle = handle
-        self.name: str = ffi.string(lib.bpf_program__name(handle)).decode()
-        self.section: str = ffi.string(lib.bpf_program__section_name(handle)).decode()
+        self.name: str = ffi.string(lib.bpf_program__name(handle)).decode(errors="replace")
+        self.section: str = ffi.string(lib.bpf_program__section_name(handle)).decode(
+            errors="replace"
+        )
 
     @property
     def fd(self) -> int:
@@ -290,6 +292,11 @@ class BpfMap:
         check(call, lib.bpf_map__set_pin_path(self.handle, ffi.NULL))
 
     @property
+    def key_size(self) -> int:
+        """Bytes of an element's key."""
+        return int(lib.bpf_map__key_size(self.handle))
+
+    @property
     def value_size(self) -> int:
         """Bytes of an element's value."""
         return int(lib.bpf_map__value_size(self.handle))
@@ -340,16 +347,22 @@ class BpfObject:
     """One compiled BPF object: opened, adjusted, loaded, closed (a context manager).
 
     ``globals`` are set by name before :meth:`load` (``.rodata``) and read or set at any time
-    after (``.bss``). ``change`` makes what is opened of what the file has.
+    after (``.bss``). ``change`` makes what is opened of what the file has. ``kconfig``: lines of
+    the kernel's configuration, which is asked only for what is not in them.
     """
 
-    def __init__(self, path: Path, change: Callable[[bytes], bytes] | None = None) -> None:
+    def __init__(
+        self, path: Path, change: Callable[[bytes], bytes] | None = None, kconfig: str = ""
+    ) -> None:
         self.path = path
         take_log()
         opts = ffi.new("struct bpf_object_open_opts *")
         opts.sz = ffi.sizeof("struct bpf_object_open_opts")
         self._name = ffi.new("char[]", b"retsnoop_py")
         opts.object_name = self._name
+        self._kconfig = ffi.new("char[]", kconfig.encode())
+        if kconfig:
+            opts.kconfig = self._kconfig
         try:
             self._image = read(path) if change is None else change(read(path))
         except OSError as error:

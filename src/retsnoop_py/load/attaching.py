@@ -24,8 +24,11 @@ __all__ = [
     "Attached",
     "attach_once",
     "btf_target",
+    "explain_attachment",
     "explain_replacement",
+    "explain_table",
     "explain_target",
+    "is_attachable",
     "of_this_kernel",
     "why_no_kprobe",
     "why_no_trampoline",
@@ -192,6 +195,95 @@ def explain_target(name: str, section: str, line: str) -> Explanation:
         f"The program is to be attached to the {what} {name}, which this kernel does not have.",
         _BTF_TARGETS[kind][2],
         line,
+    )
+
+
+#: Iterators that are told at attaching what they go through: a map, a cgroup.
+_ITERATES_OVER = ("cgroup", "bpf_map_elem", "bpf_sk_storage_map", "sockmap")
+
+
+def is_attachable(section: str, error: int) -> bool:
+    """Whether ``error`` at attaching is one: not where the section tells too little to do so."""
+    kind, _, rest = section.partition("/")
+    is_told = kind.partition(".")[0] == "iter" and rest in _ITERATES_OVER
+    return not (is_told and error == errno.EINVAL)
+
+
+def explain_attachment(said: str, error: int, name: str, section: str) -> Explanation | None:
+    """Why a program of ``section`` is not attached, where that tells more than what libbpf said."""
+    from msgspec.structs import replace
+
+    kind, _, rest = section.partition("/")
+    line = said.splitlines()[-1] if said else ""
+    if kind in ("tp", "tracepoint"):
+        if "/" not in rest:
+            return _half(name, section, f"{kind}/CATEGORY/NAME", line)
+        if error == errno.EACCES:
+            return about_line(
+                "tracepoint-arguments",
+                _TITLE,
+                f"The program reads or writes beyond what tracepoint {rest} records on this kernel:"
+                " EACCES at attaching.",
+                f"Compare with /sys/kernel/tracing/events/{rest}/format: fields come, go and move"
+                " with"
+                " kernels; CO-RE finds them by their names in struct trace_event_raw_*.",
+                line,
+            )
+    if kind in ("kprobe", "kretprobe", "ksyscall", "kretsyscall") and section.endswith("/"):
+        return _half(name, section, f"{kind}/FUNCTION", line)
+    if kind in ("kprobe", "kretprobe") and error == errno.EILSEQ:
+        return about_line(
+            "kprobe-target",
+            _TITLE,
+            f"A kprobe is put on the beginning of an instruction, and at {rest} there is none"
+            " (EILSEQ).",
+            "Attach to the function, or look for instructions' offsets in its disassembly; they"
+            " differ"
+            " between kernels.",
+            line,
+        )
+    if kind in ("kprobe.multi", "kretprobe.multi", "kprobe.session") and error == errno.ENOENT:
+        return about_line(
+            "kprobe-target",
+            _TITLE,
+            f"This kernel has no function that can be traced whose name matches {rest}.",
+            f"retsnoop-py functions '{rest}' lists what can be traced, and why others cannot.",
+            line,
+        )
+    if kind in ("kprobe.multi", "kretprobe.multi", "kprobe.session") and error == errno.EOPNOTSUPP:
+        return about_line(
+            "attach-unsupported",
+            _TITLE,
+            "This kernel is built without CONFIG_FPROBE, by which one program is attached to many"
+            " functions at once.",
+            "Attach a kprobe to each function there; retsnoop-py doctor says what a kernel has.",
+            line,
+        )
+    if kind.startswith(("uprobe", "uretprobe")) and error == errno.ENOENT:
+        why = explain_line(f"failed to attach to uprobe '{rest}': no such file")
+        return why and replace(why, words=(line,) if line else ())
+    return None
+
+
+def _half(name: str, section: str, whole: str, line: str) -> Explanation:
+    return about_line(
+        "attach-section",
+        "Object File: Section without a target",
+        f"Program '{name}' is in section '{section}', which does not name all of its target.",
+        f'Name it in full - SEC("{whole}") - or attach it by a call that is told.',
+        line,
+    )
+
+
+def explain_table(refused: str) -> Explanation:
+    """Of a program of a table of functions, of which another one is ``refused``."""
+    return Explanation(
+        "struct-ops-program",
+        "Object File: Table of functions",
+        f"Program '{refused}' of the same table of functions (struct_ops) is refused, and"
+        " libbpf loads"
+        " the programs of a table together: of those behind it nothing is known.",
+        f"Look at what is said of '{refused}'.",
     )
 
 

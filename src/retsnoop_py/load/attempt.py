@@ -188,6 +188,8 @@ class Loader:
         self.refused_maps: set[str] = set()
         #: Those of no size, of which programs get one with a single entry.
         self.unsized_maps: set[str] = set()
+        #: The kernel's configuration where it cannot be read, line by line.
+        self.kconfig = ""
         #: Maps that have been created once, which need not be tried again.
         self.made_maps: set[str] = set()
 
@@ -215,7 +217,7 @@ class Loader:
         maps: list[str] = []
         unloaded: frozenset[str] = frozenset()
         try:
-            with BpfObject(self._copy.path) as opened:
+            with BpfObject(self._copy.path, kconfig=self.kconfig) as opened:
                 maps = self._choose_maps(opened.maps(), wanted)
                 self._shape.apply(opened, self._target)
                 chosen = []
@@ -269,12 +271,17 @@ class Loader:
                 one.set_autocreate(needed is None or one.name in needed)
                 continue
             known = one.name in self.refused_maps or (not wanted and one.name in self.made_maps)
-            unused = needed is not None and one.name not in needed and one.kind != STRUCT_OPS
+            # no program refers to its table, and libbpf loads none without it
+            is_table = one.kind == STRUCT_OPS and self._has_table_program(wanted)
+            unused = needed is not None and one.name not in needed and not is_table
             if known or unused:
                 one.set_autocreate(False)
             else:
                 created.append(one.name)
         return created
+
+    def _has_table_program(self, wanted: Sequence[str]) -> bool:
+        return any(self._target.section_of(name).startswith("struct_ops") for name in wanted)
 
     def _needed(self, wanted: Sequence[str]) -> set[str] | None:
         found: set[str] = set()

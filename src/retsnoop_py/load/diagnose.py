@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from retsnoop_py.load import since
 from retsnoop_py.load.model import Evidence, Explanation, Place
 from retsnoop_py.load.read_log import Insn, ProgramLog, SourceLine, ValueHistory, register_state
 from retsnoop_py.load.verifier_rules import RULES, Rule
+from retsnoop_py.load.verifier_rules import rule as rule_of
 from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ _UNNAMED = "this call"
 _AROUND = re.compile(
     r"^.*\bload program: (?:[a-z ]+: )?|^.*Verifier output: | \(\d+ line\(s\) omitted\)$"
 )
+#: Bytes of stack that one chain of calls has (MAX_BPF_STACK of the kernel).
+_MOST_STACK = 512
+_CALL_OPCODE = b"\x85"
 _CALLED = re.compile(r"call (?:(\w+)#(-?\d+)|(\d+)|(\w+))")
 _ARGUMENTS = ("first", "second", "third", "fourth", "fifth")
 #: What gives back what a helper or kfunc acquires.
@@ -109,7 +114,7 @@ def diagnose(
         log = replace(log, program=program)
     match = find_rule(log.said)
     if match is None and not log.explained:
-        return _unknown(log)
+        return _unknown(log, target)
     if match is None:
         return Explanation(
             id=_id_of(log.explained[0]),
@@ -123,6 +128,8 @@ def diagnose(
         )
     rule, found = match
     case = _Case(log, rule, found, target)
+    if is_meant := _MEANT.get(rule.id):
+        case.rule = rule = is_meant(case)
     facts = _facts(case)
     title = f"{rule.category}: {rule.title}"
     reason, suggestion = rule.reason.format_map(facts), rule.suggestion.format_map(facts)
@@ -144,9 +151,9 @@ def diagnose(
     )
 
 
-def _unknown(log: ProgramLog) -> Explanation | None:
+def _unknown(log: ProgramLog, target: ObjectFile | None) -> Explanation | None:
     """The explanation of a log whose reason no rule knows: its own words."""
-    failed = log.followed and log.said and log.processed is not None
+    failed = log.said and log.processed is not None and (log.followed or log.processed == 0)
     if not failed or re.match(r"(?:\d+: )?\(95\) exit", log.said[-1]):
         return None
     return Explanation(
@@ -154,7 +161,7 @@ def _unknown(log: ProgramLog) -> Explanation | None:
         title="Verifier: a message that is not known here",
         reason=log.said[-1],
         words=log.said[-_WORDS:],
-        place=_place(log, log.path.last, None),
+        place=_place(log, log.path.last, target),
         instruction=log.path.last.text if log.path.last else "",
     )
 
@@ -177,9 +184,13 @@ def _part(block: tuple[str, ...], heading: str) -> str:
 
 
 def _decisive(case: _Case) -> tuple[str, ...]:
-    chosen = [line for line in case.log.said[-8:] if case.rule.pattern.search(line)]
-    joined = case.log.said[-2:] if not chosen else tuple(chosen)
-    return tuple(line[:500] for line in joined[-_WORDS:])
+    for said in (case.log.said[-8:], case.log.said):
+        chosen = [line for line in said if case.rule.pattern.search(line)]
+        if chosen:
+            break
+    else:
+        chosen = list(case.log.said[-2:])
+    return tuple(line[:500] for line in chosen[-_WORDS:])
 
 
 # -- the facts that a rule's texts name --
@@ -233,6 +244,13 @@ def helper_name(number: int) -> str:
     return f"bpf_{known.name}" if known else f"helper {number}"
 
 
+def _locked(label: str) -> str:
+    """What else may keep a helper away that reads or writes memory of others."""
+    if not label.startswith("bpf_probe_"):
+        return ""
+    return ", or the kernel is locked down (/sys/kernel/security/lockdown, as by Secure Boot)"
+
+
 def _helper(case: _Case) -> dict[str, str]:
     number = case.first("number", "number2", "number3")
     name = case.first("name", "name2", "name3")
@@ -257,19 +275,105 @@ def _helper(case: _Case) -> dict[str, str]:
         }
     first = f" (the helper itself came with Linux {known.since})" if known else ""
     return {
-        "helper_reason": f"{label} is there, but not for programs of this type{first}.",
+        "helper_reason": f"{label} is there, but not for programs of this type{first}"
+        f"{_locked(label)}.",
         "helper_suggestion": "Do without it, or use a program type that has it; some helpers came"
         " to a type later than to others, and some need CAP_PERFMON.",
     }
 
 
 def _gpl(case: _Case) -> dict[str, str]:
+    of_type = re.search(r"(\w+) programs must have a GPL", case.words)
+    if of_type:
+        return {"helper": f"Each program of type {of_type[1]}"}
     return {"helper": _called(case.last)}
+
+
+def _instruction(case: _Case) -> dict[str, str]:
+    """Which instruction it is: by its eight bytes, or the opcode that the kernel names."""
+    code, offset, number = int(case.first("code") or "0", 16), 0, 0
+    last, target = case.last, case.target
+    raw = b""
+    if last is not None and target is not None:
+        raw = target.instruction_at(case.log.program, last.index)
+    if len(raw) == 8:
+        code = raw[0]
+        offset, number = (int.from_bytes(raw[a:b], "little", signed=True) for a, b in _FIELDS)
+    for name, since_, is_it in _INSTRUCTIONS:
+        if code and is_it(code, offset, number):
+            known = f"The instruction is {name}, which came with Linux {since_}."
+            return {"instruction": known}
+    return {
+        "instruction": "The object has an instruction that this kernel does not know: atomics take"
+        " Linux 5.12, 32-bit compares (-mcpu=v3) 5.1, sign extension and long jumps (-mcpu=v4) 6.6."
+        " Or the loader wrote into a field of it that must be 0."
+    }
+
+
+#: Of ``imm``: and, or, xor, with BPF_FETCH (1) each; add with it; exchange; compare and exchange.
+_ATOMICS = frozenset({0x01, 0x40, 0x41, 0x50, 0x51, 0xA0, 0xA1, 0xE1, 0xF1})
+#: Where an instruction has its offset and its number.
+_FIELDS = ((2, 4), (4, 8))
+#: Instructions by name, the Linux they came with, and what shows them: opcode, offset, number.
+_INSTRUCTIONS: tuple[tuple[str, str, Callable[[int, int, int], bool]], ...] = (
+    ("may_goto", "6.9", lambda code, _, __: code == 0xE5),
+    (
+        "a load-acquire or store-release",
+        "6.15",
+        lambda code, _, imm: code in (0xC3, 0xCB, 0xD3, 0xDB) and imm in (0x100, 0x110),
+    ),
+    (
+        "an atomic operation beyond plain addition (-mcpu=v3)",
+        "5.12",
+        lambda code, _, imm: code in (0xC3, 0xDB) and imm in _ATOMICS,
+    ),
+    (
+        "a signed division or remainder (-mcpu=v4)",
+        "6.6",
+        lambda code, off, _: code & 7 in (4, 7) and code & 0xF0 in (0x30, 0x90) and off == 1,
+    ),
+    (
+        "a move with sign extension (-mcpu=v4)",
+        "6.6",
+        lambda code, off, _: code in (0xBC, 0xBF) and off in (8, 16, 32),
+    ),
+    ("an address_space cast (arena)", "6.9", lambda code, off, _: code == 0xBF and off == 1),
+    (
+        "a load with sign extension (-mcpu=v4)",
+        "6.6",
+        lambda code, _, __: code in (0x81, 0x89, 0x91),
+    ),
+    ("an unconditional byte swap (-mcpu=v4)", "6.6", lambda code, _, __: code == 0xD7),
+    ("a long jump, gotol (-mcpu=v4)", "6.6", lambda code, _, __: code == 0x06),
+    (
+        "a 32-bit compare (-mcpu=v3)",
+        "5.1",
+        lambda code, _, __: code & 7 == 6 and code & 0xF0 not in (0, 0x80, 0x90),
+    ),
+)
+
+
+def _target(case: _Case) -> dict[str, str]:
+    """What a kind of program may be attached to, where that is less than any function."""
+    if "modif" in case.words:
+        step = (
+            "fmod_ret takes functions that errors may be injected into"
+            " (/sys/kernel/debug/error_injection/list) and hooks of security modules (security_*);"
+            " fentry and fexit take others."
+        )
+    elif "noreturn" in case.words:
+        step = "A function that never returns has no end to attach to: use fentry."
+    else:
+        step = (
+            "Name a function that is in the kernel's BTF and can be traced: retsnoop-py functions"
+            " NAME says so."
+        )
+    return {"target_step": step}
 
 
 def _kfunc(case: _Case) -> dict[str, str]:
     said = re.search(r"kfunc '([^']+)' is referenced", "\n".join(case.log.said))
-    name = said[1] if said else case.first("name", "extern")
+    name = said[1] if said else case.first("name", "name2", "name3", "extern")
     if not name and case.target is not None and case.last is not None:
         name = case.target.kfunc_at(case.log.program, case.last.index)
     allowed = case.first("allowed")
@@ -326,8 +430,45 @@ def _where(file: str, line: int) -> str:
 
 
 def _stack_size(case: _Case) -> dict[str, str]:
-    size = case.first("size", "size2", "size3", "size4")
-    return {"stack": f"{size} bytes" if size else "more than is allowed"}
+    size, frames = case.first("size", "size2", "size3", "size4"), case.first("frames")
+    if frames:
+        return {
+            "stack": f"Functions are called one inside of the other, {frames} deep, or one calls"
+            " itself;"
+            " 8 are allowed, the program's own among them.",
+            "stack_step": "Inline some of them (__always_inline), or make a loop of them.",
+        }
+    return {
+        "stack": f"The functions of one chain of calls use {size or 'too many'} bytes of stack"
+        " together; 512 are allowed (each function's share is rounded up), in at most 8 calls.",
+        "stack_step": "Put large buffers into a per-CPU array map, or have fewer of them alive at"
+        " once.",
+    }
+
+
+def _of_loop(case: _Case) -> Rule:
+    """A jump back that is a call is no loop: before 6.2 the verifier says the same of both."""
+    at = case.first("from")
+    if at and case.target is not None:
+        insn = case.target.instruction_at(case.log.program, int(at))
+        if insn[:1] == _CALL_OPCODE:
+            return rule_of("recursion")
+    return case.rule
+
+
+def _of_stack(case: _Case) -> Rule:
+    """Bytes beyond the stack's end were not forgotten: what is read is larger than the buffer."""
+    offset, size = case.first("off"), case.first("size")
+    if re.fullmatch(r"-?\d+", offset) and size.isdigit() and int(offset) + int(size) > 0:
+        return rule_of("stack-bounds")
+    return case.rule
+
+
+def _of_bug(case: _Case) -> Rule:
+    """Before 6.13 the verifier blames itself where a tail call is given another kind of map."""
+    if "misconfigured" in case.words and _called(case.last) == "bpf_tail_call":
+        return rule_of("map-use")
+    return case.rule
 
 
 def _loop(case: _Case) -> dict[str, str]:
@@ -354,8 +495,15 @@ def _leak(case: _Case) -> dict[str, str]:
     where = _at(made)
     return {
         "acquired": f" by {name}(){where}" if made else "",
-        "release": _RELEASES.get(name, "the release function that goes with it"),
+        "release": _RELEASES.get(name) or _destroyer(name),
     }
+
+
+def _destroyer(name: str) -> str:
+    """What ends an iterator that ``name`` begins."""
+    if "_iter_" in name and name.endswith("_new"):
+        return f"{name.removesuffix('_new')}_destroy()"
+    return "the release function that goes with it"
 
 
 def _at(insn: Insn | None) -> str:
@@ -376,9 +524,15 @@ def _result(case: _Case) -> dict[str, str]:
         allowed = f"{low} to {low + mask}" if mask else str(low)
     if found:
         has = str(int(found[1], 16))
+    elif loose := re.match(r"\(0x0; 0x([0-9a-f]+)\)", has):
+        has = f"0 to {int(loose[1], 16):,}, as far as the verifier knows"
     elif said := re.search(r"smin=(-?\d+) smax=(-?\d+)", has):
         has = said[1] if said[1] == said[2] else f"{said[1]} to {said[2]}"
-    return {"range": allowed, "has": has}
+    if bracket := re.match(r"\[(-?\d+), (-?\d+)\]", allowed):
+        allowed = bracket[1] if bracket[1] == bracket[2] else f"{bracket[1]} to {bracket[2]}"
+    is_callback = "callback" in case.words
+    who = "A function that is called back" if is_callback else "A program of this type"
+    return {"range": allowed, "has": has, "who": who}
 
 
 def _bytes(size: str) -> str:
@@ -408,6 +562,13 @@ def _scalar(case: _Case) -> dict[str, str]:
             "number_suggestion": "Read ctx->data and ctx->data_end again after that call, and"
             " compare them again.",
         }
+    taken = _taken_back(case)
+    if taken is not None and made is not None:
+        return {
+            "why_number": f": {_called(made)}() gave it, and {_called(taken)}(){_at(taken)} has"
+            " taken it back",
+            "number_suggestion": f"Use it before {_called(taken)}() only.",
+        }
     passed = case.history.passed
     if passed is not None:
         return {
@@ -415,6 +576,20 @@ def _scalar(case: _Case) -> dict[str, str]:
             " given its place there, which this kernel takes for overwritten",
             "number_suggestion": "Pass a copy: __u64 key = (__u64)pointer, and &key, so that the"
             " pointer stays in a variable of its own.",
+        }
+    if made is not None and "map_ptr" in case.first("wanted") and made.text.endswith("= 0x0"):
+        return {
+            "why_number": ": this call takes a map there, and the loader put none (0)",
+            "number_suggestion": "Load the object by what knows its maps: maps as structs in .maps"
+            " take libbpf; ip and tc without libbpf know struct bpf_elf_map in section maps only.",
+        }
+    is_zero = made is not None and _ZERO.fullmatch(made.text) is not None
+    if made is not None and (is_zero or _NULL.fullmatch(case.state)):
+        given = f"what {_origin(made)} gave may be NULL" if "call" in made.text else "it is NULL"
+        return {
+            "why_number": f", and 0 on this way: {given}",
+            "number_suggestion": "Check the pointer before it is used: if (!ptr) return 0; where"
+            " NULL is meant, pass what this takes.",
         }
     why = f"; it is {_origin(made)}" if made is not None else ""
     if case.history.changed is not None:
@@ -427,6 +602,26 @@ def _scalar(case: _Case) -> dict[str, str]:
     }
 
 
+#: How the verifier writes a register that is 0.
+_NULL = re.compile(r"(?:invP?|P|scalar)?0")
+_ZERO = re.compile(r"[rw]\d+ = (?:0x)?0")
+_GIVES_BACK = re.compile(
+    r"bpf_\w+_(?:submit|discard|release|put|drop|drop_impl|destroy)$|bpf_sk_release$"
+)
+
+
+def _taken_back(case: _Case) -> Insn | None:
+    """The call behind the value's making that gave back what it points to."""
+    made = case.history.made
+    if made is None or _called(made) not in _RELEASES:
+        return None
+    calls = case.log.path.acquired
+    after = [
+        one for name, one in calls.items() if _GIVES_BACK.match(name) and one.index > made.index
+    ]
+    return max(after, key=lambda one: one.index) if after else None
+
+
 def _or_null(case: _Case) -> dict[str, str]:
     made = case.history.made
     if case.register < 0:
@@ -434,6 +629,8 @@ def _or_null(case: _Case) -> dict[str, str]:
     if made is not None:
         return {"subject": f"R{case.register}", "made": _origin(made)}
     kind = case.first("kind", "kind2", "kind3")
+    if kind == "mem_or_null":
+        return {"subject": f"R{case.register}", "made": "a caller of this global function"}
     where = f"a lookup ({kind})" if kind else "a lookup or an acquiring call"
     return {"subject": f"R{case.register}", "made": where}
 
@@ -476,8 +673,11 @@ def _bounds(case: _Case) -> dict[str, str]:
         side = "its upper side"
         text = text or "the index may be larger than what is there"
     if "min value" in joined:
-        side = "its lower side"
-        text = "the index may be negative" + (f" ({text})" if text else "")
+        # the smallest index is too small, or already too large
+        is_above = offset.isdigit() and size.isdigit() and int(offset) + int(size) > int(room or 0)
+        side = "its upper side" if is_above else "its lower side"
+        if not is_above:
+            text = "the index may be negative" + (f" ({text})" if text else "")
     known = f" The verifier knows of R{case.register}: {case.state}." if case.state else ""
     return {
         "bounds": f"{text[:1].upper()}{text[1:] or 'The index has no bound'}.{known}",
@@ -489,23 +689,52 @@ def _size(case: _Case) -> dict[str, str]:
     called = _called(case.last)
     place = _ARGUMENTS[case.register - 1] if 1 <= case.register <= 5 else ""
     what = f", the {place} argument of {called}()" if place else ""
-    return {"argument": what, "state": case.state or "that it may be anything"}
+    state = case.state or "that it may be anything"
+    step = (
+        "Make it unsigned and bound it before the call: if (size > sizeof(buffer)) size ="
+        " sizeof(buffer); or size &= MASK."
+    )
+    if zero := re.search(r"zero-sized read(?:: u64=\[(\S+),(\S+)\])?", case.words):
+        state = (
+            f"that it is {zero[1]} to {zero[2]}" if zero[1] else case.state or "that it may be 0"
+        )
+        state += ", and 0 is not allowed here"
+    if re.search(r"not a (?:known )?const", case.words) or called == "bpf_ringbuf_reserve":
+        state += ", and it has to be a constant"
+        step = (
+            "Pass a number that the compiler knows, the largest that is needed; of a ring buffer,"
+            " bpf_ringbuf_output() and bpf_ringbuf_reserve_dynptr() (5.19) take sizes that vary."
+        )
+    return {"argument": what, "state": state, "size_step": step}
 
 
 def _stack_read(case: _Case) -> dict[str, str]:
     size, at = case.first("size2", "size"), case.first("at")
-    called = f"{_called(case.last)}()" if case.last and "call" in case.last.text else "this"
+    called = f"{_called(case.last)}()" if case.last and "call" in case.last.text else "This"
     part = f", of which byte {at} was never written" if at else ""
     text = (
         f"{called} reads {size or 'some'} bytes of the stack{part}: padding, or a member that is"
         " not set. (With CAP_PERFMON kernels since 6.3 let it.)"
     )
-    return {"stack_read": text[:1].upper() + text[1:]}
+    return {"stack_read": "This" + text[4:] if text.startswith("this") else text}
 
 
 def _stack_bounds(case: _Case) -> dict[str, str]:
-    size, offset = case.first("size"), case.first("off")
-    return {"span": f", with {_bytes(size)} at {offset}," if size and offset else ""}
+    size, offset = case.first("size", "size2"), case.first("off", "off2")
+    last = case.last.text if case.last else ""
+    if "(r10 " in last and re.fullmatch(r"-\d+", offset) and int(offset) < -_MOST_STACK:
+        return {
+            "stack_reach": f"The variables of this function take more than the {_MOST_STACK} bytes"
+            f" of stack that it has: {_bytes(size or '8')} at {offset} would be used.",
+            "stack_step": "Put large structs and buffers into a per-CPU array map, and have fewer"
+            " of them alive at once.",
+        }
+    span = f", with {_bytes(size)} at {offset}," if size and offset else ""
+    return {
+        "stack_reach": f"This reaches{span} beyond the buffer on the stack it was meant for.",
+        "stack_step": "Pass a size that is no larger than the buffer (sizeof(buffer)), and index it"
+        " by bounded numbers; unknown indexes into the stack are refused: use a map's value.",
+    }
 
 
 def _context(case: _Case) -> dict[str, str]:
@@ -515,16 +744,17 @@ def _context(case: _Case) -> dict[str, str]:
     elif not offset:
         text = f"The program reads its context, or what belongs to it, as it may not: {case.words}."
     else:
+        writes = case.last is not None and case.last.text.startswith("*(")
         text = (
             f"{_bytes(size)} at offset {offset} of the context: no field that programs of this"
-            " type may read in that size, on this kernel."
+            f" type may {'write' if writes else 'read in that size'}, on this kernel."
         )
     return {"context": text}
 
 
 def _argument(case: _Case) -> dict[str, str]:
     called = _called(case.last)
-    wanted, kind = case.first("wanted"), case.first("kind")
+    wanted, kind = case.first("wanted", "wanted2"), case.first("kind", "kind2")
     place = _ARGUMENTS[case.register - 1] if 1 <= case.register <= 5 else ""
     if wanted:
         which = f"The {place} argument (R{case.register}) of {called}()"
@@ -542,21 +772,48 @@ def _arithmetic(case: _Case) -> dict[str, str]:
     return {"of_kind": f" ({kind})" if kind else "", "kind": kind or "kernel"}
 
 
+def _map_use(case: _Case) -> dict[str, str]:
+    if _called(case.last) == "bpf_tail_call":
+        return {"map_step": "Pass a map of type BPF_MAP_TYPE_PROG_ARRAY."}
+    return {
+        "map_step": "Use a map of another type (hash and array maps, preallocated, go with all"
+        " programs); what a value's struct must tell - locks, timers - takes a map that is declared"
+        " with its types."
+    }
+
+
 def _map(case: _Case) -> dict[str, str]:
     found = re.search(r"map '([^']+)' is referenced", "\n".join(case.log.said))
     name = found[1] if found else case.first("name")
-    return {"name": f"'{name}'" if name else "(its name is not in the log)"}
+    if not name and "is not pointing to valid bpf_map" in case.words:
+        return {
+            "map_reason": "An instruction refers to a map by a descriptor that is none"
+            f" ({_AROUND.sub('', case.words)}): the loader did not create that map, or did not"
+            " relocate this - a constant in .rodata, say, with a loader that knows no global"
+            " data."
+        }
+    label = f"'{name}'" if name else "(its name is not in the log)"
+    return {"map_reason": f"The program uses map {label}, which could not be created."}
 
 
+#: What a message is found to mean, where the instruction tells more than the words.
+_MEANT = {
+    "endless-loop": _of_loop,
+    "stack-uninitialised": _of_stack,
+    "verifier-bug": _of_bug,
+}
 _ADDITIONS = {
     "argument-type": _argument,
+    "attach-target": _target,
     "context-access": _context,
     "core-relocation": _relocation,
     "endless-loop": _loop,
     "helper-gpl": _gpl,
     "helper-unknown": _helper,
+    "instruction-unknown": _instruction,
     "kfunc-missing": _kfunc,
     "map-bounds": _bounds,
+    "map-use": _map_use,
     "not-a-pointer": _scalar,
     "packet-bounds": _packet,
     "pointer-arithmetic": _arithmetic,

@@ -42,10 +42,17 @@ _STRERROR = {
     "no space left on device": "ENOSPC",
     "numerical result out of range": "ERANGE",
     "function not implemented": "ENOSYS",
+    "interrupted system call": "EINTR",
     "operation not supported": "EOPNOTSUPP",
     "unknown error 524": "ENOTSUPP",
 }
-_NUMBER = re.compile(r"(?:[:(=]\s*-|errno:? |os error |err[=:]\s?-?|error |code -?)(\d{1,3})\b")
+_NUMBER = re.compile(
+    r"(?:strerror_r\(-?|Errno |[:(=]\s*-|errno:? |os error |err[=:]\s?-?|error |code -?)(\d{1,3})\b"
+)
+
+#: As libbpf writes it since 1.6: ``-EINVAL``.
+_NAME = re.compile(r"\b(E[A-Z0-9]{2,14})\b")
+_NAMES = frozenset(ERRNO_NAMES.values())
 
 #: enum libbpf_errno of libbpf's libbpf.h, from 4000 on; no errno of the kernel's.
 _LIBBPF_ERRORS = dict(
@@ -74,6 +81,9 @@ def errno_in(text: str) -> str:
     for said, name in _STRERROR.items():
         if said in low:
             return name
+    for name in _NAME.findall(text):
+        if name in _NAMES:
+            return str(name)
     found = _NUMBER.search(text)
     return ERRNO_NAMES.get(int(found[1]), "") if found else ""
 
@@ -181,9 +191,20 @@ _TOO_LARGE = (
 )
 
 
+_CUT = (
+    "log-cut",
+    "Loader: The log is cut",
+    "The verifier refused the program, and its reason is not in what the loader shows of the log.",
+    "Have the whole log printed (%+v of cilium/ebpf's VerifierError, verb of tc, a larger buffer), and look"
+    " at its last lines.",
+)
+
+
 def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
     """What is left to say where only an errno is known of ``label``."""
     row = _ERRNO_TEXTS.get(errno)
+    if errno in ("EINVAL", "EACCES") and "line(s) omitted" in line:
+        row = _CUT
     if errno == "E2BIG" and _HAD_A_LOG.search(line):
         row = _TOO_LARGE
     if row is not None:
@@ -194,6 +215,34 @@ def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
         "Kernel: Refused without a word",
         f"The kernel returned {errno or 'an error'} for {label}, and there is no log.",
         "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
+        line,
+    )
+
+
+def explain_cut(line: str) -> Explanation:
+    """Of a load whose log is there but for the reason."""
+    id_, title, reason, suggestion = _CUT
+    return about_line(id_, title, reason, suggestion, line)
+
+
+#: Of these an errno alone says what it is about, whoever says it.
+_TELLING = ("EPERM", "ENOMEM", "ENOSYS", "E2BIG", "ENOSPC", "EOPNOTSUPP")
+_NO_ACCESS = ("rights", _RIGHTS, EPERM_TEXT, EPERM_STEP)
+
+
+def explain_words(line: str, errno: str) -> Explanation:
+    """Of a loader's words that no rule knows: themselves, and what their errno means most often."""
+    said = line.strip()[:300].rstrip(".")
+    row = _ERRNO_TEXTS[errno] if errno in _TELLING else _NO_ACCESS if errno == "EACCES" else None
+    if row is not None:
+        id_, title, reason, suggestion = row
+        return about_line(id_, title, f"The loader says: {said}. {reason}", suggestion, line)
+    return about_line(
+        "loader-words",
+        "Loader: words that are not known here",
+        f"The loader says: {said}.",
+        "Run it with all it can say (-v, -d; libbpf_set_print(), LogLevel of cilium/ebpf), and"
+        " explain that.",
         line,
     )
 

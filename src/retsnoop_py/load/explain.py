@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from retsnoop_py.load.diagnose import diagnose
-from retsnoop_py.load.errno_rules import errno_in, explain_errno
+from retsnoop_py.load.errno_rules import errno_in, explain_cut, explain_errno, explain_words
 from retsnoop_py.load.loader_rules import explain_line, is_of_map
 from retsnoop_py.load.model import VERSION, Explained, Explanation
 from retsnoop_py.load.object_file import ObjectFile
@@ -19,19 +19,47 @@ __all__ = ["explain_log"]
 _LOAD_FAILED = re.compile(
     r"(?:prog '(?P<a>[^']+)': (?:BPF program load failed|failed to (?:load|(?:auto-)?attach))"
     r"|program (?P<b>[\w./-]+): load program"
-    r"|\bload program: (?=[a-z])|load bpf program failed|failed to load program '(?P<c>[^']+)'"
-    r"|[Ff]ailed to load (?:BPF )?program(?: b?'?(?P<d>\w+)'?)?"
+    r"|\bload program: (?=[a-z])|load bpf program failed|error loading BPF program:"
+    r"|failed to load program '(?P<c>[^']+)'"
+    r"|[Ff]ailed to load (?:BPF |bpf )?program(?: b?'(?P<d>\w+)'| (?P<f>\w+))?"
     r"|Prog section '(?P<e>[^']+)' rejected"
     r"|BPF_PROG_LOAD`? (?:syscall )?(?:failed|returned)"
     r"|bpf_(?:prog_)?load(?:_program)?\(\)? (?:err|failed))"
 )
-_NAMED = re.compile(r"prog '([^']+)'|program ([\w./-]+):")
+_NAMED = re.compile(r"prog '([^']+)'|program (?!failed\b)([\w./-]+):")
 #: A line without any of these tells of no failure; most lines are such.
 _LOUD = re.compile(
-    r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|requires|missing"
-    r"|denied|\berr=|unsupported|disabled|too low|too large|must be|permitted|returned|busy|exists"
-    r"|already|rejected|tracing/events|exclusivity|isn't|doesn't|unexpected|ambig|corrupt|\bbad "
-    r"|is empty",
+    r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|could not|requires"
+    r"|missing|denied|\berr=|unsupported|disabled|too (?:low|large|small|big)|must be|permitted"
+    r"|returned|busy|exists|already|rejected|interrupted|tracing/events|exclusivity|isn't|doesn't"
+    r"|unexpected"
+    r"|ambig|corrupt|\bbad |is empty|incompatib|incorrect|malformed|conflict|unknown|unrecognized"
+    r"|expected|should|implies|mismatch|multiple|beyond|crosses|exceed|restricted|only single"
+    r"|1000001 insns"
+    r"|not big enough|is static|neither|replacement|truncated|omitted|detected|owned by",
+    re.IGNORECASE,
+)
+#: strerror(3) and nothing else.
+_BARE_ERRNO = re.compile(
+    r"(?:bpf: )?(?:Invalid argument|Permission denied|Operation not permitted)"
+)
+#: A line of source that Python quotes on its way out.
+_TRACEBACK = re.compile(r"\s*(?:raise \w+\(|File \".*\", line \d+|Traceback )")
+#: libbpf's last word but one on a map whose pin is of another kind.
+_REUSED = re.compile(r"error reusing pinned map")
+#: A failure that has to do with BPF, in whatever words.
+_FAILS = re.compile(
+    r"\b(?:fail\w*|error|cannot|can't|couldn't|could not|unable|refused|rejected|interrupted)\b",
+    re.IGNORECASE,
+)
+_OF_BPF = re.compile(
+    r"bpf|\bBTF\b|\b[ku](?:ret)?probe|tracepoint|\bxdp\b|struct_ops|verifier|libxdp|\bUSDT\b|clsact"
+    r"|program/map",
+    re.IGNORECASE,
+)
+#: The same where other lines are about BPF.
+_MAY_BE = re.compile(
+    r"\bprobes?\b|\bprog(?:ram)?s?\b|\bmaps?\b|attach|\bpin|skeleton|dispatcher|\bELF\b|symbol",
     re.IGNORECASE,
 )
 
@@ -43,9 +71,16 @@ class _Reader:
         self._target = target
         self._program = ""
         self._errno = ""
+        #: Whether the verifier has told the reason of a failure by now.
+        self._verified = False
         #: Programs that failed to load, with the line that says so, until a reason is found.
         self._waiting: dict[str, tuple[int, str, str]] = {}
         self._told: set[tuple[str, str, str]] = set()
+        self._of_bpf = False
+        #: Whether a verifier's log had all but its reason.
+        self._cut = False
+        #: The first line of a loader that says that something failed, which no rule knows.
+        self._own_words: tuple[int, str] | None = None
 
     def read(self, segment: Segment) -> Iterator[Explained]:
         """The failures a segment tells of."""
@@ -57,6 +92,8 @@ class _Reader:
             own = {explanation.words[0] for _, explanation in said if explanation.words}
             found = None if own.issuperset(found.words) else found
         program = log.program or self._program
+        if found is not None and self._is_summary(segment, found):
+            return
         if found is not None:
             for number, explanation in said:  # maps of who knows which program
                 line = explanation.words[0] if explanation.words else ""
@@ -65,28 +102,79 @@ class _Reader:
             self._waiting.pop(program, None)
             self._waiting.pop("", None)
             yield from self._tell(segment.first, found, program, self._errno, log.processed)
+            self._verified = True
             self._program = self._errno = ""
             return
+        if log.processed is not None and not log.followed:
+            self._note_cut(segment, program)
         for number, explanation in said:
             line = explanation.words[0]
             named = _NAMED.search(line)
             program = next(filter(None, named.groups())) if named else ""
+            if self._is_repeated(explanation.id, line):
+                continue
             self._waiting.pop(program, None)
             yield from self._tell(number, explanation, program, errno_in(line), None)
 
+    def _note_cut(self, segment: Segment, program: str) -> None:
+        """Of a log that has its numbers and no reason: that of a program which failed."""
+        for offset, line in enumerate(segment.lines):
+            if "BEGIN PROG LOAD LOG" in line and not self._told:
+                number = segment.first + segment.dropped + offset
+                self._waiting.setdefault(program, (number, self._errno, line))
+                self._verified = True
+        self._cut = self._cut or bool(self._waiting)
+
+    def _is_repeated(self, id_: str, line: str) -> bool:
+        """Whether a loader's line only says once more that what was told has failed."""
+        told = {one for _, one, _ in self._told}
+        if id_ == "rights":
+            return self._verified and not is_of_map(line)
+        if id_ == "kprobe-target":
+            return bool(told & {"tracefs", "attach-busy", "kprobes-missing"})
+        return bool(told) and "failed to perform CO-RE" in line
+
+    def _is_own(self, line: str) -> bool:
+        """Whether a loader says by it that something of BPF failed, in words no rule knows."""
+        self._of_bpf = self._of_bpf or _OF_BPF.search(line) is not None
+        return self._of_bpf and bool(
+            _FAILS.search(line) and (_OF_BPF.search(line) or _MAY_BE.search(line))
+        )
+
+    def _is_summary(self, segment: Segment, found: Explanation) -> bool:
+        """Whether it repeats in one line what was explained from the whole log (cilium/ebpf)."""
+        line = segment.lines[-1] if segment.lines else ""
+        return "line(s) omitted" in line and any(
+            id_ == found.id and not program for program, id_, _ in self._told
+        )
+
     def _loader_lines(self, segment: Segment) -> Iterator[tuple[int, Explanation]]:
         for offset, line in enumerate(segment.lines):
-            if not _LOUD.search(line):
+            if not _LOUD.search(line) or _TRACEBACK.match(line):
                 continue
+            if _BARE_ERRNO.fullmatch(line):
+                self._errno = errno_in(line)  # bcc says no more of a load; who failed comes later
             if failed := _LOAD_FAILED.search(line):
                 name = next(filter(None, failed.groups()), "")
                 self._program = name or self._program
-                self._errno = errno_in(line) or self._errno
+                below = errno_in(_with_cause(segment.lines, offset))
+                self._errno = errno_in(line) or below or self._errno
                 number = segment.first + segment.dropped + offset
                 self._waiting.setdefault(name, (number, self._errno, line))
-            explanation = explain_line(line) or explain_line(_with_cause(segment.lines, offset))
+            above = segment.lines[offset - 1] if offset else ""
+            if is_of_map(line) and _REUSED.search(above):
+                continue  # the line above says why
+            if "failed to create tracepoint" in line and "perf_event_open() failed" in above:
+                continue  # that one too
+            explanation = (
+                explain_line(_with_relocation(segment.lines, offset))
+                or explain_line(line)
+                or explain_line(_with_cause(segment.lines, offset))
+            )
             if explanation is not None:
                 yield segment.first + segment.dropped + offset, explanation
+            elif self._own_words is None and self._is_own(line):
+                self._own_words = (segment.first + segment.dropped + offset, line)
 
     def _tell(
         self, number: int, found: Explanation, program: str, errno: str, processed: int | None
@@ -101,11 +189,17 @@ class _Reader:
         """What failed and is not explained by anything that was said."""
         if self._told:
             return
+        if not self._waiting and self._own_words:
+            number, line = self._own_words
+            errno = errno_in(line)
+            yield Explained(VERSION, number, explain_words(line, errno), "", errno)
         if len(self._waiting) > 1:
             self._waiting.pop("", None)  # that line is about one of those with a name
         for program, (number, errno, line) in self._waiting.items():
             label = f"program '{program}'" if program else "a program"
-            yield Explained(VERSION, number, explain_errno(errno, label, line), program, errno)
+            cut = self._cut and errno in ("", "EINVAL", "EACCES", "EPERM")
+            why = explain_cut(line) if cut else explain_errno(errno, label, line)
+            yield Explained(VERSION, number, why, program, errno)
 
 
 #: What Rust's loaders write below "Caused by:" last, with or without a number.
@@ -116,10 +210,28 @@ _CAUSE_LINES = 6
 
 def _with_cause(lines: tuple[str, ...], at: int) -> str:
     """Line ``at`` and the errno that the lines below it end in, as other loaders say it in one."""
-    if at + 1 < len(lines) and lines[at].rstrip().endswith(("failed", "`")):
+    below = lines[at + 1 : at + 3]
+    if lines[at].rstrip().endswith(("failed", "`")) or any("Caused by" in line for line in below):
         for line in lines[at + 1 : at + 1 + _CAUSE_LINES]:
             if found := _CAUSE.match(line):
                 return f"{lines[at]}: {found[1]}"
+    return ""
+
+
+#: What libbpf says last of a relocation, and what it said of it before.
+_NO_MATCH = re.compile(r"relo #(\d+): no matching targets found")
+_RELOCATION_LINES = 12
+
+
+def _with_relocation(lines: tuple[str, ...], at: int) -> str:
+    """Line ``at``, of a relocation without a match, and what that was for, which stands above."""
+    found = _NO_MATCH.search(lines[at])
+    if found is None:
+        return ""
+    for line in reversed(lines[max(0, at - _RELOCATION_LINES) : at]):
+        _, named, what = line.partition(f"relo #{found[1]}: <")
+        if named:
+            return f"{lines[at]} <{what}"
     return ""
 
 

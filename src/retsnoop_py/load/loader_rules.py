@@ -27,9 +27,175 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_OBJECT}: Section of no program type",
         r"prog '(?P<name>[^']+)': missing BPF prog type, check ELF section name '(?P<section>[^']*)'"
         r"|unrecognized ELF section name '?(?P<section2>[^'\s]+)|failed to guess program type from"
-        r" ELF section '(?P<section3>[^']+)'|invalid program section `(?P<section4>[^`]+)`",
-        "libbpf tells a program's type by its section, and knows none for '{section}'.{near}",
+        r" ELF section '(?P<section3>[^']+)'|invalid program section `(?P<section4>[^`]+)`"
+        r"|program (?P<name2>[\w./-]+): program type is unspecified|program type is unspecified|of unspecified type",
+        "The loader tells a program's type by its section, and knows none for {section}.{near}",
         "Name the section as libbpf does: https://docs.kernel.org/bpf/libbpf/program_types.html",
+    ),
+    (
+        "xdp-dispatcher",
+        f"{_SUPPORT}: Dispatcher of libxdp",
+        r"libxdp: (?:Compatibility check for dispatcher program|Failed to attach (?:test )?program to dispatcher)"
+        r"[^:]*: (?P<why>.*)|libxdp: Failed to attach (?:test )?program to dispatcher(?:: (?P<why2>.*))?"
+        r"|Couldn't find a BPF file with name (?P<file>xdp-dispatcher\.o)|Couldn't open BPF file 'xdp-dispatcher",
+        "libxdp cannot use its dispatcher, which lets several programs share an interface{why}: that takes"
+        " freplace (Linux 5.10, CONFIG_DEBUG_INFO_BTF, and trampolines: arm64 since 6.0), and its file"
+        " xdp-dispatcher.o.",
+        "Where libxdp goes on without it, one program is loaded alone, and what libbpf says of xdp_pass,"
+        " xdp_dispatcher or xdp-dispatcher.o is of that trial. Install libxdp's own files (LIBXDP_OBJECT_PATH),"
+        " or set LIBXDP_SKIP_DISPATCHER=1.",
+    ),
+    (
+        "file-missing",
+        f"{_ENVIRONMENT}: No such file",
+        r"elf: failed to open (?P<name>\S+?): (?:No such file|-?ENOENT)"
+        r"|[Cc]ouldn't find a BPF file with name (?P<name2>\S+)|error loading (?P<name3>\S+\.o)\b.*(?:[Nn]o such file|os error 2\b)"
+        r"|open (?P<name4>\S+\.o): no such file|[Ee]rror opening (?:object )?file '?(?P<name5>[^'\s:]+)'?.*[Nn]o such file"
+        r"|failed to open (?P<name7>\S+?\.o)\b.*(?:[Nn]o such file|ENOENT)"
+        r"|failed to open (?:BPF )?object (?:file )?'?(?P<name6>\S+\.o)'?: [Nn]o such file",
+        "There is no file {name}.",
+        "Look at where the loader searches: a relative path counts from the directory it was started in, and a"
+        " container has files of its own.",
+    ),
+    (
+        "name-missing",
+        f"{_OBJECT}: No program or map of that name",
+        r"[Cc]an't find (?:map|prog(?:ram)?) (?:w/|with) name:? (?P<name>\S+)|failed to find skeleton (?:map|program) '(?P<name2>[^']+)'"
+        r"|missing (?:map|program|variable) (?P<name3>[\w.-]+)|no (?:map|program) named (?P<name4>\S+)"
+        r"|[Cc]an(?:'t|not) find (?:map|prog(?:ram)?) '?(?P<name5>[\w.-]+)'?|(?:map|program) '(?P<name6>[^']+)' not found"
+        r"|object file doesn't contain (?:prog|sec) (?P<name9>\S+)|Program section '(?P<name10>[^']+)' not found"
+        r"|[Cc]ouldn't find (?:xdp program in bpf object|an eBPF program with)|no matching program|unknown section or eBPF function"
+        r"|(?:couldn't|could not|failed to|unable to|can't) find (?:the )?(?:BPF |bpf |eBPF )?(?:map|program|prog|programSpec)\b(?! symbol)(?: (?:in|at|for func|named|for))? ?'?(?P<name11>[\w./-]+)"
+        r"|[Uu]nknown program (?P<name7>\w+)|(?:map|program) (?P<name8>[\w-]+) not found in (?:object|collection|file)",
+        "The loader looks for {name}, and the object has no program or map that is called so.",
+        "bpftool btf dump file OBJECT and llvm-objdump -h OBJECT list what is in it; a program goes by its"
+        " function's name, with older loaders by its section's. Compile it anew if the sources moved on.",
+    ),
+    (
+        "compile",
+        "Loader: The program does not compile",
+        r"^\S+\.(?:c|h|cc|bt):\d+:\d+: (?:fatal )?error: (?P<why>.*)|[Ff]ailed to compile BPF (?:module|program|text)(?P<why2>.*)"
+        r"|Unable to initialize (?:BCC )?BPF program",
+        "The program is compiled on this machine, and that fails{why}.",
+        "The headers are to be those of the kernel that runs, and the tool (and its LLVM) no older than the"
+        " kernel: types and macros move. A CO-RE build of the tool compiles nothing here.",
+    ),
+    (
+        "log-buffer",
+        "Loader: Log buffer too small",
+        r"[Ll]og (?:buffer )?(?:is )?(?:not big enough|too small|truncated)|BPFTRACE_LOG_SIZE",
+        "The verifier's log did not fit into the loader's buffer, which before Linux 6.4 makes the load fail; the"
+        " program itself may be right.",
+        "Load with a larger buffer (BPFTRACE_LOG_SIZE, LogSizeStart of cilium/ebpf), or without a log.",
+    ),
+    (
+        "stack-size",
+        "Verifier Limit: Stack is too deep",
+        r"Stack size is too large|Looks like you exceeded the BPF stack limit",
+        "The variables of the program take more than the 512 bytes of stack that it has.",
+        "Keep large ones in maps; bpftrace takes a lower on_stack_limit, BPFTRACE_MAX_STRLEN and"
+        " fewer scratch variables.",
+    ),
+    (
+        "map-replaced",
+        "Loader: Map that takes another's place",
+        r"using replacement map (?P<name>[^:\s]+): (?P<why>.*)|replacement map (?P<name2>\S+): .*incompatible",
+        "The loader was given a map to use as {name}, and it is not like the object's own{why}.",
+        "Make it from the same definition (type, sizes, entries, flags): a loader may add flags, as"
+        " BPF_F_MMAPABLE to global data, in one place and not in the other.",
+    ),
+    (
+        "struct-ops-refused",
+        f"{_SUPPORT}: Table of functions",
+        r"[Ff]ailed to attach struct[_ ]ops?\b(?P<why>.*)|attach_struct_ops(?P<why2>.*)"
+        r"|map '(?P<name>[^']+)': failed to auto-attach(?P<why3>.*)|[Cc]an't register struct_ops (?P<name2>\w+)(?P<why4>.*)"
+        r"|attach StructOps: (?P<why5>.*)",
+        "The kernel has this table of functions (struct_ops) and does not register it{why}: another one is in"
+        " its place (EBUSY, EEXIST), a value in it is not allowed (E2BIG, EINVAL, as a timeout too long), or a"
+        " function that it must have is missing.",
+        "dmesg says which, for sched_ext; cat /sys/kernel/sched_ext/root/ops and bpftool struct_ops list what"
+        " is registered.",
+    ),
+    (
+        "buffer",
+        f"{_ENVIRONMENT}: Buffer for events",
+        r"failed to (?:mmap|open|enable) perf buffer(?: event)? on cpu #\d+: (?P<why>.*)|(?:user )?ringbuf: (?P<why2>failed .*|ring buf.*)"
+        r"|failed to create perf ring for CPU \d+: (?P<why3>.*)|page count should be power of two(?P<why4>.*)|invalid page count (?P<why5>.*)"
+        r"|[Cc]ould not open perf buffer(?P<why6>.*)|map '?\S+'? should be BPF_MAP_TYPE_PERF_EVENT_ARRAY|map fd=\d+ is not BPF_MAP_TYPE\w*RINGBUF",
+        "The buffer that events are read from cannot be set up{why}.",
+        "Its pages are a power of two and count as locked memory (ulimit -l, kernel.perf_event_mlock_kb, times"
+        " the number of CPUs); a map is opened as what it is, ring buffer or perf event array.",
+    ),
+    (
+        "cgroup-missing",
+        f"{_ENVIRONMENT}: No cgroup of version 2",
+        r"cgroup2 not mounted|could not find a cgroup2 mount|can't open cgroup(?P<why>.*)|[Ff]ailed to (?:open|join|mount) cgroup(?P<why2>.*)",
+        "The program is attached to a cgroup of version 2, which is not there{why}.",
+        "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with systemd.unified_cgroup_hierarchy=1.",
+    ),
+    (
+        "tracefs",
+        f"{_ENVIRONMENT}: tracefs",
+        r"neither debugfs nor tracefs|open\(\S*/tracing/[ku]probe_events\): (?P<why>No such.*)"
+        r"|(?:open|write|read|stat) \S*/tracing(?:/events)?/?: (?P<why2>no such file.*)|/sys/kernel/(?:debug/)?tracing: (?:is )?not mounted",
+        "Probes are made by files in tracefs, and it is not mounted here, or the kernel has no such events{why}.",
+        "mount -t tracefs nodev /sys/kernel/tracing; a container takes it from its host. CONFIG_KPROBE_EVENTS and"
+        " CONFIG_UPROBE_EVENTS make the files.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"(?:[ku]probe_events|/tracing\b\S*|tracefs|debugfs).*(?:[Pp]ermission denied|not permitted|EACCES|EPERM|os error 1[3]?\b)",
+        "The files of tracefs, which make probes, cannot be opened or written: its directory is root's alone, a"
+        " container's profile (AppArmor, SELinux, a read-only mount) keeps it away, or the kernel is locked down.",
+        "Run as root; in a container mount /sys/kernel/tracing for writing and allow it in the profile; see"
+        " /sys/kernel/security/lockdown. Probes as perf events (Linux 4.17) need no such files.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"[Uu]nknown capability \"?'?(?P<name>CAP_(?:BPF|PERFMON))",
+        "{name} came with Linux 5.8, and this kernel or this container engine does not know it.",
+        "Give CAP_SYS_ADMIN instead there, which stood for it before, or use a later kernel and engine.",
+    ),
+    (
+        "map-use",
+        f"{_SUPPORT}: Map that this program cannot use",
+        r"Tail call map owned by (?P<why>.*)",
+        "A map of programs for tail calls takes programs of one type and kind only, that of the first one"
+        " that uses it: {why}.",
+        "Have one such map for each program type; a pinned one from an earlier run is removed first.",
+    ),
+    (
+        "global-data",
+        f"{_SUPPORT}: Global data",
+        r"kernel doesn't support (?:global data|read-only global)",
+        "The object has global variables or constants, and this kernel knows none: they came with Linux 5.2.",
+        "Require a later kernel; keep texts as arrays in the function (char text[] = ...), and settings in a map.",
+    ),
+    (
+        "perf-event",
+        f"{_ENVIRONMENT}: Performance event",
+        r"^(?!.*(?:probe|tracepoint|tracing/|`perf_event_open` failed)).*(?:perf[ _]event|perf_event_open)\b.*(?:[Nn]o such (?:file|device)|not supported|ENOENT|ENODEV|EOPNOTSUPP)",
+        "The event that is to be counted or sampled is not there: most virtual machines have no hardware"
+        " counters (cycles, instructions, cache misses).",
+        "perf stat -e cycles true says the same; give the machine a PMU, or take a software event (cpu-clock).",
+    ),
+    (
+        "lsm-missing",
+        f"{_ENVIRONMENT}: Kernel without BPF's LSM",
+        r"(?:load|attach|[Uu]nable|not (?:supported|enabled|available)).*(?:\bLSM BPF\b|BPF LSM\b|bpf LSM\b|BPF_LSM|lsm=bpf)"
+        r"|(?:BPF LSM|LSM BPF|bpf lsm|BPF_PROG_TYPE_LSM)\b.*(?:not (?:supp|enab)|unsupported|missing|disabled)",
+        "Programs of type LSM run where the kernel has the LSM of BPF, and it has not, or does not start it.",
+        "CONFIG_BPF_LSM=y, and bpf in the list of /sys/kernel/security/lsm: boot with lsm=...,bpf (Linux 5.7).",
+    ),
+    (
+        "attach-busy",
+        f"{_ENVIRONMENT}: Attach target is taken",
+        r"[ku]probe_events\b.*(?:[Rr]esource busy|EBUSY|[Ff]ile exists|EEXIST)",
+        "There is a probe event of this name in tracefs already, and it is in use, or was left by another run.",
+        "cat /sys/kernel/tracing/kprobe_events lists them; end who uses it, then echo '-:GROUP/NAME' >> that file."
+        " Probes as perf events (Linux 4.17) need no names.",
     ),
     (
         "kfunc-missing",
@@ -43,6 +209,14 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         " has it.",
     ),
     (
+        "kconfig",
+        f"{_ENVIRONMENT}: Kernel configuration",
+        r"extern '(?P<name>CONFIG_\w+)' \(strong\)",
+        "The object takes {name} from the kernel's configuration, which has no such option, or does not"
+        " set it.",
+        "Declare the extern __weak: it is 0 then where it is not set.",
+    ),
+    (
         "ksym-missing",
         f"{_SUPPORT}: Kernel symbol that is not there",
         r"extern \((?:var )?ksym[^)]*\) '(?P<name>\w+)'(?:\(strong\))?:"
@@ -51,6 +225,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|extern '(?P<name5>\w+)' is declared in kernel module"
         r"|failed to find BTF (?:ID )?for extern '(?P<name4>\w+)'"
         r"|kernel variable '(?P<name6>\w+)' (?:not found|has incompatible)|strong extern `(?P<name7>\w+)`"
+        r"|failed to find the address for kernel symbol '(?P<name10>\w+)'"
         r"|kernel is missing symbol: (?P<name8>\w+)|resolve required ksyms: (?P<name9>\w+)",
         "The object refers to {name}, which this kernel does not have.",
         "Declare it __weak and compare its address with NULL before it is used.",
@@ -69,10 +244,27 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_SUPPORT}: Attach target",
         r"failed to find kernel BTF type ID_? of '(?P<name>[^']+)'"
         r"|(?P<name2>\w+) is not found in vmlinux BTF|attach target (?P<name3>\S+) not found"
+        r"|find target (?:for \S+ )?in (?:vmlinux|modules)|find target for (?P<name5>\S+):"
         r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found",
         "The program is to be attached to {name}, and this kernel's BTF has no such function.",
         "Look for what it is called here: retsnoop-py functions '*{name}*'. Functions are renamed"
         " and inlined; a kprobe may take one that BTF does not have.",
+    ),
+    (
+        "attach-target-missing",
+        f"{_SUPPORT}: Attach target",
+        r"[Nn]o probes (?:to attach|matched|found)|Attachment failed for all probes",
+        "Nothing that the program names can be attached to: no function, tracepoint or symbol is called so.",
+        "bpftrace -l 'PATTERN' and retsnoop-py functions list what there is; a stripped file has few symbols.",
+    ),
+    (
+        "uprobe-target",
+        f"{_ENVIRONMENT}: Attach target in a program's file",
+        r"failed to (?:create|attach to) u(?:ret)?probe '(?P<name>[^']+)'.*(?:-524|error 524|ENOTSUPP)",
+        "The kernel puts no uprobe on {name}: what is there is no instruction that it can step over (ENOTSUPP) -"
+        " most often the offset is in the middle of one, or is an address and no offset in the file.",
+        "Name the function instead of an address, or take the address less that of its segment, plus the segment's"
+        " place in the file (readelf -lW).",
     ),
     (
         "uprobe-target",
@@ -81,6 +273,10 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|failed to resolve full path for '(?P<name2>[^']+)'|add legacy uprobe event for (?P<name3>\S+):"
         r"|could not resolve uprobe target `(?P<name4>[^`]+)`|error resolving symbol"
         r"|elf: (?:failed to find|couldn't find|ambiguous match for) (?:symbol )?'(?P<name5>[^']+)'"
+        r"|(?:attach|attaching|loading) probe:? '?u(?:ret)?probe:(?P<name7>\S+?)'?\.?(?:\s|$)"
+        r"|error: ?no symbol section|no symbols found in|could not determine address of symbol (?P<name8>.+)|[Uu]nable to find offset for binary (?P<name9>\S+)"
+        r"|[Uu]nable to attach u(?:ret)?probe for binary (?P<name10>\S+)|[Ff]ailed to attach BPF to u(?:ret)?probe"
+        r"|failed to attach u\(ret\)probe.*?: (?P<why11>.*)|couldn't find symbol matching (?P<name11>\S+)"
         r"|uprobe.*symbol '?(?P<name6>[^':\s]+)'?:? not found|[Oo]ffset not found for symbol",
         "A uprobe is to be put on {name}, which is not there as it is named{why}: the file is not at that"
         " path in this mount namespace, or has no such symbol.",
@@ -109,12 +305,17 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"prog '(?P<prog>[^']+)': failed to create (?:k|kret)(?:ret)?probe '(?P<name>[^+']+)[^']*' perf"
         r" event: (?P<why>.*)|cannot attach kprobe\b(?: to (?P<name2>\w+))?(?P<why2>.*)"
         r"|[Ff]ailed to attach BPF program \S+ to k(?:ret)?probe b?'?(?P<name6>\w+)"
-        r"|[Ff]ailed to attach BPF to k(?:ret)?probe"
+        r"|[Ff]ailed to attach BPF (?:program \S+ )?to k(?:ret)?probe"
         r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
         r"(?:creating|opening) k(?:ret)?probe.*?(?P<name4>\w+).*(?:no such file|not found)"
+        r"|(?:attach|attaching|loading) probe:? '?k(?:ret)?probe:(?P<name9>\S+?)'?\.?(?:\s|$)"
+        r"|[Uu]nable to attach k(?:ret)?probe for (?P<name10>\S+)|[Cc]ould not resolve symbol:? (?P<name11>[\w.]*\w)"
+        r"|[Ff]ailed to resolve kernel symbol:? (?P<name12>[\w.]*\w)|is not traceable \(either non-existing"
+        r"|(?:couldn't|could not) (?:enable|attach|start) (?:probe )?k(?:ret)?probe[ /](?P<name13>[\w.]+)"
+        r"|kprobe_events\b.*[Nn]o such file|couldn't find one or more symbols|missing kernel symbol|legacy kprobe perf_event_open\(\) failed"
         r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)|\btoken (?P<name8>[\w.]+): not found"
         r"|failed to find a unique match for '(?P<name7>[^']+)'(?P<why3>.*)"
-        r"|(?:attach_k(?:ret)?probe|perf_event_open(?:` failed|\(\) failed))\b.*(?:NotFound|[Nn]o such file|os error 2\b)",
+        r"|(?:attach_k(?:ret)?probe|perf_event_open(?:` failed|\(\) failed))\b.*(?:NotFound|[Nn]o such file|ENOENT|os error 2\b)",
         "The kernel has no function {name} that a kprobe can be put on: it is inlined, renamed, in a"
         " module that is not loaded, or closed to probes (notrace, .noinstr.text).",
         "retsnoop-py functions '*{name}*' lists what can be traced, and why others cannot.",
@@ -132,6 +333,14 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "too-large",
         "Verifier Limit: Program is too large to follow",
+        r"processed 1000001 insns",
+        "The verifier followed a million instructions without coming to the end of all ways through"
+        " the program.",
+        "Let loops do fewer rounds, or use bpf_loop() (5.17); unrolled conditions multiply the ways.",
+    ),
+    (
+        "too-large",
+        "Verifier Limit: Program is too large to follow",
         r"Program\s+(?:\S+ )?too large \((?P<count>\d+) insns\), at most (?P<most>\d+) insns",
         "bcc says so of each E2BIG. The program itself has {count} instructions; one below the limit"
         " of {most} was refused since the ways through it, with all rounds of its loops, come to more"
@@ -141,7 +350,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "tracepoint-arguments",
         f"{_SUPPORT}: Attach target",
-        r"failed to attach to raw tracepoint '(?P<name>[^']+)': Invalid argument",
+        r"failed to attach to raw tracepoint '(?P<name>[^']+)': (?:Invalid argument|-EINVAL)",
         "The program reads more arguments than raw tracepoint {name} has on this kernel: EINVAL at"
         " attaching.",
         "Compare with the tracepoint's TP_PROTO; arguments come and go with kernels:"
@@ -154,7 +363,11 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|(?:reading|read)?.*tracepoint (?:id|ID).*?(?P<name2>\w+[:/]\w+).*(?:no such|not found)"
         r"|prog '(?P<prog>[^']+)': failed to (?:auto-)?attach.*(?P<name3>raw_tracepoint\S*)"
         r"|(?:trace event|tracepoint) (?P<name4>\S+?):? (?:file )?(?:not found|does not exist)"
-        r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file|perf_event_open_trace_point",
+        r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file|perf_event_open_trace_point"
+        r"|(?:attach|attaching|loading) probe:? '?(?:raw)?tracepoint:(?P<name7>\S+?)'?\.?(?:\s|$)"
+        r"|[Ff]ailed to attach BPF (?:program \S+ )?to (?:raw )?tracepoint(?: (?P<name8>\S+))?|[Uu]nable to parse Tracepoint (?P<name9>\S+)"
+        r"|[Uu]nable to attach (?:Raw )?[Tt]racepoint (?P<name10>\S+)|cannot read tracepoint id (?P<name11>\S+):"
+        r"|(?:checking|creating|reading) trace event (?P<name6>\S+?)'?:? .*no such",
         "This kernel has no tracepoint {name}.",
         "List them: ls /sys/kernel/tracing/events. Tracepoints come and go with kernels and modules.",
     ),
@@ -170,7 +383,16 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "kernel-btf",
         f"{_ENVIRONMENT}: Kernel without BTF",
-        r"failed to find valid kernel BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
+        r"[Ff]ailed to load BPF (?:object|skeleton|programs?)\b.*(?:No such process|-3\b|ESRCH)",
+        "libbpf says ESRCH where it finds no BTF of the kernel, or nothing in it that a CO-RE"
+        " relocation of the object fits; its own warnings say which.",
+        "ls -l /sys/kernel/btf/vmlinux: without it the kernel was built without CONFIG_DEBUG_INFO_BTF,"
+        " or pahole failed then.",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel without BTF",
+        r"failed to find valid kernel BTF|necessary BTF for CO-RE|[Uu]nsupported BTF_KIND:\d+|loading kernel BTF '[^']*': -\d|failed to load (?:vmlinux|module) BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
         r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?).*(?:not (?:found|supported)|no such)"
         r"|no BTF found for kernel|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF"
         r"|kernel BTF is missing at|vmlinux BTF is not found|failed to parse target BTF"
@@ -189,7 +411,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"(?P<name><.*)?"
         r"|CO-RE relocat\w+.*?(?:no matching targets|not found|failed)(?P<name2>.*)"
         r"|(?:apply|fixup) CO-RE relocations:? (?P<name3>.*)|relo(?:cation)? .*: (?P<name4>no match.*)"
-        r"|relo #\d+: .*(?:accesses field incorrectly|invalid new mem size|value too big|ambiguity).*"
+        r"|relo #\d+: .*(?:accesses field incorrectly|invalid new mem size|value too big|ambiguity|unexpected|unrecognized).*"
+        r"|relo #\d+: (?:error matching candidate|parsing .* failed|target candidate search failed|can't be)(?P<name5>.*)"
+        r"|relo (?:#\d+ |\d+ )?at insn #\d+ can't|[Bb]ad CO-RE relocation"
         r"|failed to perform CO-RE relocations",
         "The program uses {name}, which this kernel does not have as the program knows it.",
         "Guard it with bpf_core_field_exists(), bpf_core_type_exists() or"
@@ -199,17 +423,18 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "object-btf",
         f"{_OBJECT}: BTF is missing",
         r"BTF is required, but is missing or corrupted|BTF-defined maps? .*without BTF"
-        r"|no BTF parsed for object|missing (?:or invalid )?BTF (?:section|data)",
+        r"|no BTF parsed for object|has no BTF information, so we can't|requires BTF information|missing (?:or invalid )?BTF (?:section|data)",
         "The object has no BTF of its own (.BTF), which maps in .maps, externs and CO-RE take.",
         "Compile with -g, and strip with llvm-strip -g, which leaves BTF where it is.",
     ),
     (
         "btf-refused",
         f"{_OBJECT}: BTF that the kernel refuses",
-        r"BTF loading error: (?P<err>-?\d+)|Error loading \.BTF into kernel: (?P<err2>-?\d+)"
+        r"Error loading BTF: (?P<why5>.*)|BTF loading error: (?P<err>-?\d+)|Error loading \.BTF into kernel: (?P<err2>-?\d+)"
         r"|load(?:ing)? BTF:? (?P<why>.*)|BTF (?:is|data) .*(?:invalid|malformed|corrupt)(?P<why2>.*)"
         r"|BPF_BTF_LOAD syscall (?:returned|failed)(?P<why3>.*)"
-        r"|BTF debug data section '[^']*' rejected(?P<why4>.*)|BTF is mandatory, can't proceed",
+        r"|BTF debug data section '[^']*' rejected(?P<why4>.*)|BTF is mandatory, can't proceed|BTF types? (?:data|\[\d+\]) is malformed"
+        r"|btf: type \[\d+\]: (?P<why6>.*)|Error loading ELF section \.BTF\S*: (?P<why7>.*)|error parsing BTF(?P<why8>.*)",
         "The kernel refuses the object's own BTF{why}.",
         "Compile with a clang and a libbpf that know this kernel; without BTF, maps with spin locks,"
         " kptrs or timers, global functions and kfuncs do not work.",
@@ -217,7 +442,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "no-bpf",
         f"{_ENVIRONMENT}: No bpf(2)",
-        r"probe_loading\(\):\s?Invalid argument",
+        r"probe_loading\(\):\s?(?:Invalid argument|-EINVAL)",
         "The kernel refuses even a trivial program (EINVAL): it has a part of BPF only, as RHEL 7 has,"
         " or it is older than the loader expects.",
         "Use a later kernel; a later libbpf tries programs of two types.",
@@ -225,9 +450,11 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",
-        r"bpf_object__probe_loading\(\): ?Operation not permitted"
+        r"bpf_object__probe\w*\(\): ?(?:Operation not permitted|Permission denied|-EPERM|-EACCES)|Failed to bump RLIMIT_MEMLOCK"
+        r"|[Ff]ailed to (?:set|remove|raise|increase) (?:temporary )?(?:rlimit|memlock)|perf_event_open\b.*(?:[Pp]ermission denied|not permitted|os error 1[3]?\b)"
+        r"|kernel lockdown|Lockdown: .* is restricted"
         r"|[Oo]peration not permitted.*MEMLOCK|MEMLOCK may be too low"
-        r"|(?:[Mm]aps?\b|_map|[Pp]rog(?:ram)?\b|bpf\(|BPF).*[Oo]peration not permitted"
+        r"|(?:[Mm]aps?\b|_map|[Pp]rog(?:ram)?\b|bpf|BPF).*(?:[Oo]peration not permitted|-EPERM)"
         r"|permission error while running as root|unprivileged BPF is disabled|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
         EPERM_TEXT,
         EPERM_STEP,
@@ -239,6 +466,28 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|program type (?P<name>(?!is )\w+)(?: is)? not supported|prog(?:ram)? type.*(?:requires|>=) ?v?(?P<since>\d+\.\d+)",
         "This kernel has no programs of type {name}{since}.",
         "Require a kernel that has them.",
+    ),
+    (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        r"^(?=.*not supported \(requires)(?:.*: )?(?P<name>[^:]+?) not supported \(requires (?:>= )?v?(?P<since>\d+\.\d+)",
+        "This kernel has no {name}: that came with Linux {since}.",
+        "Require that kernel, or do without where it is missing (features.Have... of cilium/ebpf asks).",
+    ),
+    (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        r"(?P<what>[^:]*\bBPF\b[^:]*\bnot supported (?:by|on|in) (?:the|this|your) kernel)",
+        "The loader asked the kernel for what it needs, and found that it is not all there: {what}.",
+        "retsnoop-py doctor says what this kernel can do; the loader's documents which Linux it needs.",
+    ),
+    (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        r"(?:chained programs|native multi-uprobe links|program ids|attach cookies?|cookies) (?:are|is) not supported(?P<why>.*)"
+        r"|providing an attach cookie is not supported",
+        "This kernel does not have what the loader was asked for{why}.",
+        "Require a later kernel (cookies came with 5.15, links of many kprobes with 5.18, of uprobes with 6.6).",
     ),
     (
         "attach-section",
@@ -259,10 +508,11 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "attach-hook",
         f"{_SUPPORT}: Attach target",
-        r"prog '(?P<name>[^']+)': failed to attach: (?:Device or resource busy|-?EBUSY)",
+        r"prog '(?P<name>[^']+)': failed to attach: (?:Device or resource busy|-?EBUSY)"
+        r"|(?:attach|attaching) probe:? '?(?:kfunc|kretfunc|fentry|fexit):\S+|[Ff]ailed to attach BPF to (?:entry|exit|fmod_ret) kernel func",
         "The kernel cannot put the program's trampoline into the function it is for (fentry, fexit,"
         " fmod_ret): at its start is no hook of ftrace, or one that is somebody else's (a livepatch)."
-        " The function's BTF says nothing of that.",
+        " The function's BTF says nothing of that. Or the machine has no trampolines (arm64 before 6.0).",
         "retsnoop-py functions NAME says whether it can be traced; trace its caller, or use a kprobe. A"
         " kernel without CONFIG_FUNCTION_TRACER has such hooks nowhere.",
     ),
@@ -277,7 +527,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "attach-busy",
         f"{_ENVIRONMENT}: Attach target is taken",
-        r"(?:RTNETLINK|[Aa]ttach(?!: )|XDP|xdp|link_create|qdisc|clsact).*(?:[Rr]esource busy|[Ff]ile exists"
+        r"Netlink-based XDP prog detected|not using a dispatcher, can't replace|Existing dispatcher version"
+        r"|already (?:loaded in HW mode|attached to a dispatcher)"
+        r"|(?:RTNETLINK|[Aa]ttach(?!: )|XDP|xdp|link_create|qdisc|clsact).*(?:[Rr]esource busy|[Ff]ile exists"
         r"|Exclusivity flag|already attached|EBUSY|EEXIST|os error 1[67]\b)|XDP program already attached"
         r"|Exclusivity flag on",
         "Another program is attached there already, or one in another mode of XDP.",
@@ -287,7 +539,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "attach-unsupported",
         f"{_SUPPORT}: Attach target",
-        r"(?:RTNETLINK|netdev|xdp|XDP).*(?:[Oo]peration not supported|EOPNOTSUPP|os error 95)"
+        r"(?:RTNETLINK|[Nn]etlink|nlmsg|netdev|xdp|XDP).*(?:[Oo]peration not supported|EOPNOTSUPP|os error 95)"
         r"|(?:MTU|mtu) (?:is )?too (?:large|big).*(?:XDP|xdp)|(?:XDP|xdp).*(?:MTU|mtu) (?:is )?too (?:large|big)",
         "The interface's driver takes no program like this: it has no native XDP, or not at this MTU,"
         " number of queues or with LRO, or none in several buffers.",
@@ -297,7 +549,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "attach-refused",
         f"{_SUPPORT}: Attach target",
-        r"Kernel error message: (?P<name>.+)",
+        r"Kernel error message: (?P<name>.+)"
+        r"|^(?:Error: )?(?P<name2>.*(?:XDP expects|[Nn]ative XDP|Native and generic XDP|XDP in native mode|Underlying driver|Can't set XDP"
+        r"|(?:to set|for|with|enable) XDP\b|XDP (?:is )?not supported|can not be attached to a device).*)",
         "The kernel does not attach the program, and says: {name}.",
         "That is the interface's driver, or the network stack; dmesg(1) may have more. Generic mode"
         " (xdpgeneric, XDP_FLAGS_SKB_MODE) asks nothing of a driver.",
@@ -313,7 +567,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "qdisc-missing",
         f"{_ENVIRONMENT}: No queueing discipline to attach to",
-        r"[Pp]arent [Qq]disc doesn't exist|Failed to find (?:specified )?qdisc|Invalid qdisc name",
+        r"[Pp]arent [Qq]disc doesn't exist|couldn't add a \"?clsact|Failed to find (?:specified )?qdisc|Invalid qdisc name",
         "The interface has no queueing discipline that takes programs of tc.",
         "tc qdisc add dev DEV clsact; since Linux 6.6 tcx needs none.",
     ),
@@ -330,7 +584,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "struct-ops-member",
         f"{_SUPPORT}: Table of functions",
-        r"struct_ops init_kern (?P<name>\w+)(?: func ptr \w+)?: (?P<why>.+)"
+        r"struct_ops init_kern (?P<name>\w+)(?: func ptr \w+)?: (?P<why>.+)|struct_ops (?:init|reloc)(?: (?P<name3>\w+))?: (?P<why3>.+)"
         r"|(?P<why2>\S+ doesn't exist in (?P<name2>\w+), but it has non-zero value)",
         "Table {name} sets a member that this kernel's struct does not have, or not like this{why}.",
         "Set the member to 0 before loading where the kernel lacks it (libbpf 1.4 and later leave out zero"
@@ -348,7 +602,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_OBJECT}: Reference that cannot be resolved",
         r"(?P<why>(?:ELF contains non-\{.*|invalid relo|bad (?:call|data|arena data|subprog addr) relo).*|unexpected relo for.*"
         r"|extern relo failed.*|data relo failed.*|map relo failed to find map.*|no \.text section found yet.*"
-        r"|unsupported relocation target|possible erroneous static qualifier.*|unsupported binding.*"
+        r"|unsupported relocation target|unknown symbol[ ,`].*|symbol `[^`]+` (?:does not appear|in section).*"
+        r"|two or more symbols in section.*|program '[^']*' is static and not supported|can't relocate \S+ against.*"
+        r"|call: \S+: .*|direct load: \S+: .*|failed to relocate (?:calls|data references).*|possible erroneous static qualifier.*|unsupported binding.*"
         r"|extern function \S+ is unsupported.*|unrecognized extern section.*|missing subprog addr relo.*"
         r"|function \S+ not found while relocating.*|error relocating (?:function|section|`).*"
         r"|reference to \"[^\"]*\" in section [^:]*: not supported.*)",
@@ -361,7 +617,11 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "pin",
         f"{_ENVIRONMENT}: Pinning",
         r"is not on BPF FS|(?:failed to|can't) pin (?:at|map|program|the object)|requested pinning\. pinning failed"
-        r"|pin map to \S+: |already pinned|cannot find pinned map|error reusing pinned map",
+        r"|(?:load|open|get|reuse|retrieve) pinned \w+\b.*(?:[Dd]enied|[Pp]ermitted|[Nn]o such|[Ii]nvalid)"
+        r"|pin map to \S+: |already pinned|cannot find pinned map|(?:Obj|obj_)[Pp]in\b.*|invalid pin path|is not on a bpf filesystem"
+        r"|(?:[Cc]ouldn't|[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Ee]rror) (?:\w+ )?(?:un)?pin\b|pin directory|working bpffs"
+        r"|(?:mount|create) .*(?:bpffs|BPF file ?system|-t bpf)\b.*(?:fail|to pin)?|can't create dir '[^']*' to pin|without mounted eBPF fs"
+        r"|[Ee]rror pinning|(?:pin|pinning) (?:map|program|prog|object|link)\b.*(?:[Ff]ile exists|permitted|denied|[Ii]nvalid|[Nn]o such)",
         "What is to be pinned cannot be: the path is on no BPF file system, exists already, or may not be"
         " written.",
         "mount -t bpf bpf /sys/fs/bpf; remove what an earlier run left there.",
@@ -387,19 +647,28 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "no-bpf",
         f"{_ENVIRONMENT}: No bpf(2)",
-        r"compiled without CONFIG_BPF_SYSCALL",
+        r"compiled without CONFIG_BPF_SYSCALL|probe_loading\(\):\s?(?:Function not impl|-ENOSYS)",
         "The kernel was built without CONFIG_BPF_SYSCALL, or the loader was.",
         "Use a kernel with CONFIG_BPF_SYSCALL=y; an iproute2 without libbpf or libelf says the same.",
+    ),
+    (
+        "elf",
+        f"{_OBJECT}: Section missing",
+        r"(?P<name>\S+) doesn't provide kernel version",
+        "{name} has no section 'version', which old versions of libbpf ask for.",
+        'Use a later libbpf, or add: __u32 _version SEC("version") = LINUX_VERSION_CODE;',
     ),
     (
         "elf",
         f"{_OBJECT}: Not a BPF object",
         r"(?:elf: )?(?:failed to open .* as ELF|'[^']*' is not a valid .*(?:ELF|object file))(?P<why>.*)"
         r"|elf: (?:failed to|unexpected|corrupt|invalid|endianness)(?P<why2>.*)"
-        r"|[Ii]nvalid (?:ELF|argument).*elf(?P<why3>.*)|bad magic number|error parsing ELF"
+        r"|[Ii]nvalid (?:ELF|argument).*elf(?P<why3>.*)|bad magic number|error parsing ELF|\bParseError\((?P<why5>.*)\)"
         r"|elf: '[^']*' (?:is not a|has unknown)(?P<why4>.*)|elf: \S+ is not a valid eBPF object"
         r"|elf: couldn't find symbol table|loading non-native endianness is unsupported"
-        r"|sec '[^']+': (?:corrupted program|program at offset)|unexpected machine type for BPF ELF",
+        r"|sec '[^']+': (?:corrupted |program at|symbol #|failed to (?:get|find)|invalid |no )"
+        r"|failed to get (?:EHDR|ELF class|section names|e_shstrndx)|error parsing BPF object|symbol strings section missing"
+        r"|invalid (?:license|kver) section|unexpected machine type for BPF ELF",
         "The file is no BPF object that libbpf can read{why}.",
         "Compile it with clang -target bpf -g -O2.",
     ),
@@ -415,9 +684,11 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "map-definition",
         f"{_OBJECT}: Map definition",
-        r"(?:map '(?P<name>[^']+)': (?:unsupported|unexpected|invalid|found|can't determine|conflicting)"
+        r"(?:map '(?P<name>[^']+)': (?:unsupported|unexpected|invalid|found|can't determine|conflicting|attr '|key |value |unknown"
+        r"|map type isn't|should be|multi-level|inner def|'\w+' member|\w+ (?:type|spec|def) |prog-array|map-in-map|only single ARENA)"
         r"|failed to (?:init|parse) (?:bss|legacy|user|BTF)?\s?(?:map|maps)"
-        r"|error parsing map `(?P<name2>[^`]+)`)(?P<why>.*)",
+        r"|error parsing map `(?P<name2>[^`]+)`|BTF map `(?P<name3>[^`]+)`:|\.maps relo #\d+: |elf: sec '[^']*': (?:declared|to use global)"
+        r"|both (?:key|value) and|'values' must be|duplicate map with the same name:)(?P<why>.*)",
         "libbpf does not understand the definition of map {name}{why}.",
         'Define it as a struct in SEC(".maps"); the form struct bpf_map_def went with libbpf 1.0.',
     ),
@@ -441,14 +712,81 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ),
 )
 _COMPILED = [(row, re.compile(row[2])) for row in _RULES]
+#: A loader that says an attachment failed, in words that none of these knows: its errno tells most.
+_ATTACHES = re.compile(
+    r"attach|creat\w* link|link_create|\bset (?:link )?xdp|PERF_EVENT_IOC_SET_BPF", re.IGNORECASE
+)
+_FAILS = re.compile(
+    r"fail|err\b|errno|error|could ?n[o']t|can ?n[o']t|unable|\w+: (?:invalid|no such|operation)",
+    re.I,
+)
+_GONE = (
+    "attach-target-missing",
+    "what the program is to be attached to is not there.",
+    "Look at what it is called on this kernel (retsnoop-py functions, ls /sys/kernel/tracing/events,"
+    " ip link), and whether the program sees the same name spaces.",
+)
+_TAKEN = (
+    "attach-busy",
+    "something is attached there already.",
+    "bpftool net and bpftool link list what is attached; detach it, or replace it.",
+)
+_CANNOT = (
+    "attach-unsupported",
+    "the kernel, this machine or the driver cannot do that.",
+    "retsnoop-py doctor says what this kernel can do; fentry takes trampolines (arm64 since 6.0),"
+    " native XDP a driver that has it.",
+)
+_REFUSED = (
+    "attach-refused",
+    "the kernel does not take the program there: another type of program or attachment, a flag or"
+    " mode that it is too young for, or a driver that refuses this MTU or number of queues.",
+    "dmesg and the kernel's own message (ip -d, libbpf's debug output) may say which; try generic"
+    " mode for XDP, and the section's name for the type.",
+)
+_CLOSED = (
+    "descriptor",
+    "the program, or what it is to be attached to, is no open descriptor of the right kind: closed"
+    " already, never opened, or, for a cgroup, a directory that is none of cgroup v2.",
+    "Keep the cgroup, the link's or the map's descriptor open until the attachment is made, and look"
+    " at what the call that opened it returned.",
+)
+_ATTACH_ERRORS: dict[str, tuple[str, str, str]] = {
+    **dict.fromkeys(("ENOENT", "ESRCH", "ENODEV"), _GONE),
+    **dict.fromkeys(("EBUSY", "EEXIST"), _TAKEN),
+    **dict.fromkeys(("EOPNOTSUPP", "ENOTSUPP"), _CANNOT),
+    **dict.fromkeys(("EPERM", "EACCES"), ("rights", EPERM_TEXT, EPERM_STEP)),
+    **dict.fromkeys(("EINVAL", "ERANGE"), _REFUSED),
+    "EBADF": _CLOSED,
+}
+
+
+def _explain_attach(line: str) -> Explanation | None:
+    if not (_ATTACHES.search(line) and _FAILS.search(line)) or "loading BPF program" in line:
+        return None
+    row = _ATTACH_ERRORS.get(errno_in(line)) or (_GONE if "not found" in line else None)
+    if row is None:
+        return None
+    id_, reason, suggestion = row
+    title = f"{_ENVIRONMENT}: Missing rights" if id_ == "rights" else f"{_SUPPORT}: Attach target"
+    title = f"{_ENVIRONMENT}: Attach target is taken" if row is _TAKEN else title
+    said = line.strip()[:300].rstrip(".")
+    return about_line(id_, title, f"{said}: {reason}", suggestion, line)
+
+
 _MAP = re.compile(
     r"map '(?P<name>[^']+)': failed to create(?: inner map)?: (?P<why>.*)"
-    r"|map (?P<name3>[\w.-]+): map create(?: without BTF)?: (?P<why3>.*)"
+    r"|(?:map \"?(?P<name3>[\w.-]+)\"?: )?\bmap create(?: without BTF)?: (?P<why3>.*)"
     r"|could not open bpf map: (?P<name6>[\w.-]+), error: (?P<why6>.*)"
     r"|bpf_create_map_xattr: (?P<why7>.*)"
+    r"|failed to create map \(name: '(?P<name8>[^']+)'\): (?P<why8>.*)|could not open bpf map: (?P<why9>[A-Z].*)"
     r"|[Ff]ailed to create (?:BPF )?map `?'?(?P<name4>[\w.-]+)[`']?.*?(?P<why4>(?:code|with|error|:).*)"
     r"|creating map (?P<name5>\S+?):? (?P<why5>.*)"
 )
+
+
+#: What a loader says in the same words of a target that is not there and of one it may not open.
+_OPENED = ("tracepoint-missing", "kprobe-target")
 
 
 class _Found(dict[str, str]):
@@ -471,6 +809,9 @@ def explain_line(line: str) -> Explanation | None:
         return explain_map(it, error, line=line)
     for (id_, title, _, reason, suggestion), pattern in _COMPILED:
         if found := pattern.search(line):
+            if id_ in _OPENED and errno_in(line) in ("EPERM", "EACCES"):
+                row = f"{_ENVIRONMENT}: Missing rights", EPERM_TEXT, EPERM_STEP
+                return about_line("rights", *row, line)
             facts = _Found(
                 {
                     key.rstrip("0123456789"): text.strip()
@@ -483,7 +824,7 @@ def explain_line(line: str) -> Explanation | None:
             if "name" not in facts:
                 why, step = why.replace(" ?", ""), step.replace("*?*", "*NAME*")
             return about_line(id_, title, why, step, line)
-    return None
+    return _explain_attach(line)
 
 
 def _hinted(why: str) -> tuple[int, int]:
@@ -512,8 +853,12 @@ def _extend(id_: str, facts: dict[str, str]) -> None:
     elif facts.get("err"):
         number = abs(int(facts["err"]))
         facts["why"] = f": {ERRNO_NAMES.get(number, number)}"
+    if id_ == "kconfig" and "name" not in facts:
+        facts["name"] = "its options"
     if id_ == "section-unknown":
-        facts["near"] = _near_section(facts.get("section", ""))
+        section = facts.get("section", "")
+        facts["near"] = _near_section(section)
+        facts["section"] = f"'{section}'" if section else f"that of {facts.get('name', 'this one')}"
     if id_ == "program-type-unsupported":
         known = since.by_name("program_types", name.upper())
         release = facts.get("since") or (known.since if known else "")
@@ -557,8 +902,20 @@ def _near_section(section: str) -> str:
     from difflib import get_close_matches
 
     head, slash, rest = section.partition("/")
-    near = get_close_matches(section, _SECTIONS, 1) or get_close_matches(head, _SECTIONS, 1)
+    if known := since.attach_type_of(section):
+        return (
+            f" It is one that later releases of libbpf know; what it stands for came with Linux"
+            f" {known.since}."
+        )
+    near = get_close_matches(section.lower(), _SECTIONS, 1) or get_close_matches(
+        head.lower(), _SECTIONS, 1
+    )
     if not near:
         return ""
     full = near[0] + (slash + rest if "/" not in near[0] else "")
-    return f" Did you mean '{full}'?"
+    if full != section:
+        return f" Did you mean '{full}'?"
+    return (
+        f" If it means '{head}': libbpf 1.0 and later takes nothing behind the name of a type that has no"
+        " target, and an older one may not know it yet."
+    )

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from retsnoop_py.load import since
-from retsnoop_py.load.errno_rules import explain_errno
+from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, explain_errno
 from retsnoop_py.load.model import Explanation, about_line
 from retsnoop_py.value import Value
 
@@ -22,12 +22,17 @@ _TYPE = "Kernel Support: Map type"
 
 
 class MapFacts(Value):
-    """What is known of a map: ``kind`` is its type's number, 0 if not known, as ``entries`` of -1."""
+    """What is known of a map: ``kind`` is its type's number, 0 if not known.
+
+    ``entries`` and the bytes of a ``key`` and a ``value`` are -1 where they are not known.
+    """
 
     name: str
     kind: int = 0
     flags: int = 0
     entries: int = -1
+    key: int = -1
+    value: int = -1
 
     @property
     def label(self) -> str:
@@ -52,6 +57,8 @@ class MapFacts(Value):
 
 #: What cilium/ebpf adds to the errno of a ring buffer.
 _PAGED = re.compile(r"ring map size (\d+) not a multiple of page size (\d+)")
+#: The same where it knows since when the kernel has something.
+_NEWER = re.compile(r"map create: (?:\S+: )?(.+?) not supported \(requires (?:>= )?v?(\d+\.\d+)")
 #: Maps of sections: ``.rodata``, ``prog.bss``, ``.rodata.str1.1``.
 _GLOBAL_DATA = re.compile(r"(?:^|\w)\.(?:rodata|data|bss|kconfig)(?:\.|$)")
 _MAP_INSTEAD = {
@@ -67,6 +74,10 @@ _PAGE_MULTIPLE = ("RINGBUF", "USER_RINGBUF")
 _FOUR_BYTE_KEY = ("ARRAY", "PERCPU_ARRAY", "PROG_ARRAY", "PERF_EVENT_ARRAY", "CGROUP_ARRAY")
 _KNOWN_FLAGS = 0x7FFFF
 _NO_PREALLOC = 1
+#: Bytes of a key that a program's stack has room for, of a value of each CPU, of any value, of a stack.
+_MOST_KEY, _MOST_PER_CPU, _MOST_VALUE, _MOST_STACK = 512, 32768, 4 << 20, 127 * 8
+#: Maps that keep a value beside an object of the kernel's.
+_STORAGES = ("SK_STORAGE", "INODE_STORAGE", "TASK_STORAGE", "CGRP_STORAGE")
 _SMALLER = (
     "Make max_entries smaller; BPF_F_NO_PREALLOC takes memory as entries come; a cgroup's"
     " memory limit counts as well (5.11)."
@@ -80,6 +91,50 @@ def _always(_: MapFacts) -> bool:
 #: The errno, what is so of the map, and the explanation: id, title, reason, suggestion. Texts may
 #: name what :func:`_texts` has.
 _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...] = (
+    (
+        "E2BIG",
+        lambda it: it.key > _MOST_KEY and "HASH" in it.type,
+        "map-definition",
+        _DEFINITION,
+        "{map} has keys of {key_size:,} bytes: a key is put together on the stack of a program, which"
+        " has 512.",
+        "Take a shorter key, or a hash of it.",
+    ),
+    *(
+        (
+            errno,
+            lambda it: it.value > _MOST_PER_CPU and "PERCPU" in it.type,
+            "map-too-large",
+            "Limit: Map size",
+            "{map} has values of {value_size:,} bytes: a value of each CPU has 32,768 at most.",
+            "Split the value into several entries, or take an array that all CPUs share.",
+        )
+        for errno in ("ENOMEM", "E2BIG")
+    ),
+    (
+        "E2BIG",
+        lambda it: it.value > _MOST_VALUE,
+        "map-too-large",
+        "Limit: Map size",
+        "{map} has values of {value_size:,} bytes, which is more than the kernel gives one element.",
+        "Split the value into several entries.",
+    ),
+    (
+        "E2BIG",
+        lambda it: it.type == "CPUMAP",
+        "map-too-large",
+        "Limit: Map size",
+        "{map} has more entries ({entries:,}) than this kernel is built for CPUs (NR_CPUS).",
+        "Size it by the CPUs there are (libbpf_num_possible_cpus()) before the load.",
+    ),
+    (
+        "ENOTSUPP",
+        lambda it: it.type.startswith("LRU") and it.flags & _NO_PREALLOC,
+        "map-flags",
+        _DEFINITION,
+        "{map} is an LRU map, which is always allocated at once: it takes no BPF_F_NO_PREALLOC.",
+        "Leave that flag out.",
+    ),
     (
         "ENOMEM",
         _always,
@@ -115,6 +170,33 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
     ),
     (
         "EINVAL",
+        lambda it: it.type in _STORAGES and (it.entries > 0 or not it.flags & _NO_PREALLOC),
+        "map-definition",
+        _DEFINITION,
+        "{map} keeps a value beside each {owner}: it takes no max_entries, keys of type int, and"
+        " BPF_F_NO_PREALLOC in map_flags.",
+        "Define it so: __uint(map_flags, BPF_F_NO_PREALLOC); __type(key, int); __type(value, ...);",
+    ),
+    (
+        "EINVAL",
+        lambda it: it.type in ("HASH_OF_MAPS", "ARRAY_OF_MAPS"),
+        "map-definition",
+        _DEFINITION,
+        "{map} holds maps, and its definition does not say which, or the kernel does not take that"
+        " one.",
+        "Say what they are like: __array(values, struct { ... });",
+    ),
+    (
+        "EINVAL",
+        lambda it: it.type == "STACK_TRACE" and (it.value % 8 or it.value > _MOST_STACK),
+        "map-definition",
+        _DEFINITION,
+        "{map} has values of {value_size:,} bytes: a stack is addresses of 8 bytes each, 127 at most"
+        " (kernel.perf_event_max_stack).",
+        "Let a value be an array of __u64, of up to 127.",
+    ),
+    (
+        "EINVAL",
         lambda it: it.entries == 0,
         "map-size",
         _DEFINITION,
@@ -135,7 +217,7 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         "map-definition",
         _DEFINITION,
         "The kernel does not take {map} as it is defined: sizes of key and value, number"
-        " of entries or flags are not what a {type} map takes{key}.",
+        " of entries or flags are not what a {type} map takes{key}.{sizes}",
         "Compare the definition with https://docs.kernel.org/bpf/maps.html; flags are as"
         " young as kernels: one that this kernel does not know is EINVAL as well.",
     ),
@@ -152,6 +234,18 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
 )
 
 
+_MEMBERS = (
+    "unsupported",
+    "Kernel Support: Map with members that this kernel does not take there",
+    "The kernel knows what {map} is, and not with what is in its values: a lock, timer, list or kernel pointer"
+    " (bpf_spin_lock, bpf_timer, __kptr) is not for every type of map - none of them for LRU maps - nor for"
+    " every kernel; or the map is for a device that does not take it.",
+    "Use a hash or array map for values with such a member, or keep the member in a map of its own.",
+)
+_RULES += tuple((error, _always, *_MEMBERS) for error in ("EOPNOTSUPP", "ENOTSUPP"))
+_RULES += (("EACCES", _always, "rights", "Environment: Missing rights", EPERM_TEXT, EPERM_STEP),)
+
+
 def _texts(it: MapFacts) -> dict[str, str | int]:
     return {
         "map": it.label,
@@ -160,6 +254,13 @@ def _texts(it: MapFacts) -> dict[str, str | int]:
         "size": f" ({it.entries:,} entries)" if it.entries >= 0 else "",
         "unknown": it.flags & ~_KNOWN_FLAGS,
         "key": " (its key has 4 bytes)" if it.type in _FOUR_BYTE_KEY else "",
+        "key_size": it.key,
+        "value_size": it.value,
+        "owner": it.type.removesuffix("_STORAGE").lower().replace("cgrp", "cgroup"),
+        "sizes": f" It has keys of {it.key:,} and values of {it.value:,} bytes, {it.entries:,} entries"
+        f" and flags {it.flags:#x}."
+        if it.key >= 0
+        else "",
     }
 
 
@@ -186,6 +287,14 @@ def _by_line(it: MapFacts, errno: str, line: str) -> Explanation | None:
             f" bytes that is a multiple of the page size, which is {paged[2]} here.",
             "Set it to a multiple of getpagesize() before the load; arm64 kernels have pages of 4, 16"
             " or 64 KiB.",
+            line,
+        )
+    if newer := _NEWER.search(line):
+        return about_line(
+            "map-type-unsupported",
+            _TYPE,
+            f"This kernel does not have what {it.label} takes ({newer[1]}): that came with Linux {newer[2]}.",
+            "Require that kernel, or use a map of another type there.",
             line,
         )
     if _GLOBAL_DATA.search(it.name) and errno == "EINVAL":

@@ -31,6 +31,8 @@ _EXT_RELO = struct.Struct("=II")
 _EXT_MAGIC = 0xEB9F
 _INSN = 8
 _CALL, _PSEUDO_CALL = 0x85, 1
+#: What loads an address: that of a function, where one is passed to be called back.
+_LOAD_ADDRESS = 0x18
 #: Classes of jumps, and the operations among them that are none.
 _JUMP_64, _JUMP_32 = 5, 6
 _JUMPS = (_JUMP_64, _JUMP_32)
@@ -174,11 +176,15 @@ class ObjectFile:
             (s.section, s.value): s for s in self.symbols if s.kind == _STT_FUNC and s.section
         }
         for at in range(function.value, min(function.value + function.size, len(code)), _INSN):
-            if code[at] != _CALL or code[at + 1] >> 4 != _PSEUDO_CALL:
-                continue
             imm = int.from_bytes(code[at + 4 : at + 8], "little", signed=True)
             symbol = rels.get(at)
-            if symbol is None:
+            if code[at] == _LOAD_ADDRESS:
+                if symbol is None:
+                    continue
+                key = (symbol.section, symbol.value + imm)
+            elif code[at] != _CALL or code[at + 1] >> 4 != _PSEUDO_CALL:
+                continue
+            elif symbol is None:
                 key = (function.section, at + (imm + 1) * _INSN)
             elif symbol.kind == _STT_SECTION:
                 key = (symbol.section, (imm + 1) * _INSN)
@@ -223,24 +229,18 @@ class ObjectFile:
 
     def instruction_count(self, program: str) -> int:
         """How many instructions it has with all functions it calls; 0 where that is not known."""
-        sizes = {
-            (self._numbers.get(one.section, ""), one.value): one.size
-            for one in self.symbols
-            if one.kind == _STT_FUNC
-        }
-        return sum(sizes.get((place, at), 0) for _, place, at in self._layout(program)) // _INSN
+        return (
+            sum(self._sizes.get((place, at), 0) for _, place, at in self._layout(program)) // _INSN
+        )
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - an object file lives as long as the run
     def has_loop(self, program: str) -> bool:
         """Whether it, or a function that it calls, jumps back."""
-        sizes = {
-            (self._numbers.get(one.section, ""), one.value): one.size
-            for one in self.symbols
-            if one.kind == _STT_FUNC
-        }
         for _, section, start in self._layout(program):
             code = self._code.get(section, b"")
-            for at in range(start, min(start + sizes.get((section, start), 0), len(code)), _INSN):
+            for at in range(
+                start, min(start + self._sizes.get((section, start), 0), len(code)), _INSN
+            ):
                 kind, operation = code[at] & 7, code[at] & 0xF0
                 if kind not in _JUMPS or operation in _NO_JUMPS:
                     continue
@@ -250,6 +250,28 @@ class ObjectFile:
                     return True
         return False
 
+    def programs(self) -> list[str]:
+        """What may be a program: functions in sections of their own."""
+        return [
+            one.name
+            for one in self.symbols
+            if one.kind == _STT_FUNC and self._numbers.get(one.section, ".text") != ".text"
+        ]
+
+    def maps(self) -> list[str]:
+        """Its maps, and its tables of functions."""
+        tables = (".struct_ops", ".struct_ops.link")
+        return [
+            one.name
+            for one in self.symbols
+            if one.name and self._numbers.get(one.section, "") in (".maps", "maps", *tables)
+        ]
+
+    def section_of(self, program: str) -> str:
+        """The section it is in; empty where that is not known."""
+        found = self._function(program)
+        return self._numbers.get(found.section, "") if found is not None else ""
+
     def has_function(self, program: str, function: str) -> bool:
         """Whether ``program`` calls the global function of this name, itself or by others."""
         return any(
@@ -258,6 +280,17 @@ class ObjectFile:
             for symbol in self.symbols
             if (self._numbers.get(symbol.section, ""), symbol.value) == (section, start)
         )
+
+    def kconfig(self) -> dict[str, str]:
+        """What it asks of the kernel's configuration, each with a value for: not set."""
+        btf, unset = self.btf, {Kind.ENUM: "n", Kind.ARRAY: '""'}
+        if btf is None:
+            return {}
+        return {
+            name: unset.get(btf.resolve(type_id).kind, "n" if size == 1 else "0")
+            for name, (_, size, type_id) in self.data_sections().get(".kconfig", {}).items()
+            if name.startswith("CONFIG_")
+        }
 
     def tables_of(self, struct: str) -> list[str]:
         """Its struct_ops maps that are of this struct."""
@@ -270,14 +303,48 @@ class ObjectFile:
             if btf is not None and btf.type(type_id).name == struct
         ]
 
-    def _referred(self, program: str) -> Iterator[Symbol]:
-        functions = {
-            (self._numbers.get(s.section, ""), s.value): s.size
-            for s in self.symbols
-            if s.kind == _STT_FUNC
-        }
+    def passes_functions(self, program: str) -> bool:
+        """Whether it, or a function it calls, passes one on to be called back."""
+        functions = {(s.section, s.value) for s in self.symbols if s.kind == _STT_FUNC}
         for _, section, start in self._layout(program):
-            end = start + functions.get((section, start), 0)
+            code, size = self._code.get(section, b""), self._sizes.get((section, start), 0)
+            for at, symbol in self._relocated(section).items():
+                if start <= at < start + size and code[at] == _LOAD_ADDRESS:
+                    imm = int.from_bytes(code[at + 4 : at + 8], "little", signed=True)
+                    if (symbol.section, symbol.value + imm) in functions:
+                        return True
+        return False
+
+    def helpers_of(self, program: str) -> Iterator[tuple[int, int]]:
+        """Number and place, an instruction's index, of each helper that it calls."""
+        for first, section, start in self._layout(program):
+            code, size = self._code.get(section, b""), self._sizes.get((section, start), 0)
+            for at in range(start, min(start + size, len(code)), _INSN):
+                if (
+                    code[at] == _CALL
+                    and code[at + 1] >> 4 == 0
+                    and at not in self._relocated(section)
+                ):
+                    number = int.from_bytes(code[at + 4 : at + 8], "little", signed=True)
+                    yield number, first + (at - start) // _INSN
+
+    def instruction_at(self, program: str, index: int) -> bytes:
+        """The eight bytes of instruction ``index``; empty where there is none."""
+        found = self.locate(program, index)
+        return self._code.get(found[0], b"")[found[1] : found[1] + _INSN] if found else b""
+
+    @functools.cached_property
+    def _sizes(self) -> dict[tuple[str, int], int]:
+        """Bytes of each function, by section and offset."""
+        return {
+            (self._numbers.get(one.section, ""), one.value): one.size
+            for one in self.symbols
+            if one.kind == _STT_FUNC
+        }
+
+    def _referred(self, program: str) -> Iterator[Symbol]:
+        for _, section, start in self._layout(program):
+            end = start + self._sizes.get((section, start), 0)
             for offset, symbol in self._relocated(section).items():
                 if start <= offset < end:
                     yield symbol

@@ -13,7 +13,16 @@ from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.load.model import Explanation, LoadResult
 from retsnoop_py.value import Value
 
-__all__ = ["Expectation", "Reason", "compare", "expected", "read_expectations", "reasons"]
+__all__ = [
+    "Expectation",
+    "Reason",
+    "compare",
+    "expected",
+    "read_baseline",
+    "read_expectations",
+    "reasons",
+    "short_names",
+]
 
 
 class Reason(Value):
@@ -113,6 +122,20 @@ def expected(results: Sequence[LoadResult], wanted: Sequence[Expectation], path:
     return said
 
 
+def short_names(results: Sequence[LoadResult]) -> dict[str, str]:
+    """What to call each object: its file's name, with folders where several are called the same."""
+    paths = list(dict.fromkeys(one.object for one in results))
+    found = {}
+    for path in paths:
+        parts = Path(path).parts
+        others = [Path(one).parts for one in paths if one != path]
+        count = 1
+        while count < len(parts) and any(one[-count:] == parts[-count:] for one in others):
+            count += 1
+        found[path] = "/".join(parts[-count:])
+    return found
+
+
 def label(result: LoadResult) -> str:
     """``5.10 xdp.bpf.o program on_open: EACCES (kfunc-missing)``."""
     what = f"{result.kind} {result.name}".strip()
@@ -123,20 +146,26 @@ def label(result: LoadResult) -> str:
     return f"{' '.join(words)}: {failure} ({result.reason})"
 
 
-def compare(results: Sequence[LoadResult], path: Path, percent: float) -> list[str]:
-    """Programs that take more instructions than in the results at ``path``, by ``percent``.
+def read_baseline(path: Path) -> list[LoadResult]:
+    """The results of an earlier ``--format json``.
 
     Raises InputError where the file cannot be read, DataError where it is none of ours.
     """
     try:
         lines = path.read_bytes().splitlines()
-        before = [msgspec.json.decode(line, type=LoadResult) for line in lines if line.strip()]
+        return [msgspec.json.decode(line, type=LoadResult) for line in lines if line.strip()]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise DataError(
             f"{path} is no result of 'retsnoop-py load --format json': {error}"
         ) from None
+
+
+def compare(
+    results: Sequence[LoadResult], before: Sequence[LoadResult], percent: float
+) -> list[str]:
+    """Programs that take more instructions than in the results of ``before``, by ``percent``."""
     known = {_program(one): one.instructions for one in before if one.instructions}
     said = []
     for result in results:

@@ -32,7 +32,7 @@ _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _PREFIX = re.compile(
     r"(?:"
     rf"\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?\]?:?\s"  # ISO 8601, Go's log
-    rf"|[A-Z][a-z]{{2}}\s+\d+\s{_CLOCK}\s\S+\s[^\s:]+:\s?"  # syslog, journalctl
+    rf"|[^\W\d_]{{3,4}}\.?\s+\d+\s{_CLOCK}\s\S+\s[^\s:]+:\s?"  # syslog, journalctl
     rf"|\[?{_CLOCK}\]?\s"
     r"|\[\s*\d+\.\d+\]\s"  # dmesg
     r"|[IWEF]\d{4}\s[\d:.]+\s+\d+\s\S+:\d+\]\s"  # klog
@@ -328,12 +328,17 @@ _ASIDE = re.compile(
     r"mark_precise|last_idx|regs=|parent |propagating|processed \d|verification time|stack depth"
     r"|-- (?:BEGIN|END)|max_states|caller:|callee:|returning from|to caller at|Func#\d|safe$"
     r"|Validating .*\(\) func#|reg type unsupported|insns processed|Live regs|func#\d"
+    r"|func '\w+' arg\d+ has btf_id \d+ type|marking pointer arg|btf_vmlinux is malformed"
+    r"|force_precise|Cannot find btf of tracepoint template|bpf_loop iteration limit reached"
     r"|from \d+ to \d+: safe|arg#\d+ reference type\('UNKNOWN|live regs|\(?\d+ line\(s\) omitted"
 )
 _PROCESSED = re.compile(r"processed (\d+) insns")
+#: What follows a message that has no line's end of its own.
+_TIME = re.compile(r"verification time \d+ usec.*$")
 _PROGRAM = re.compile(
     r"(?:prog(?:ram)? '([^']+)'|program ([\w./-]+): (?:load program|attaching)"
-    r"|[Ff]ailed to load (?:BPF )?program b?'?([\w/]+)'?|sec(?:tion)? '([^']+)'(?=.*prog))"
+    r"|[Ff]ailed to load (?:BPF )?program (?:b?'([\w/]+)'|([\w/]+))"
+    r"|sec(?:tion)? '([^']+)'(?=.*prog))"
 )
 _KERNEL_SAYS = "Verification failed: "
 #: Lines behind the last instruction in which the reason is looked for.
@@ -392,7 +397,7 @@ def read_log(segment: Segment) -> ProgramLog:
             if named := _PROGRAM.search(text):
                 program = next(filter(None, named.groups()))
             if not _ASIDE.match(text):
-                said.append(text)
+                said.append(_TIME.sub("", text))
                 del said[:-_MAX_SAID]
     while explained and not explained[-1].strip():
         explained.pop()

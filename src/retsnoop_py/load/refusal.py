@@ -11,19 +11,26 @@ import errno
 from io import BytesIO
 from pathlib import Path
 
+from retsnoop_py.libbpf.links import has_program_type
 from retsnoop_py.libbpf.object import BpfObject
 from retsnoop_py.load import since
-from retsnoop_py.load.attaching import of_this_kernel
+from retsnoop_py.load.attaching import explain_attachment, of_this_kernel
 from retsnoop_py.load.attempt import STRUCT_OPS
 from retsnoop_py.load.diagnose import diagnose
 from retsnoop_py.load.errno_rules import errno_name, explain_errno, explain_size, why_denied
 from retsnoop_py.load.loader_rules import explain_line
 from retsnoop_py.load.map_rules import MapFacts, explain_map
-from retsnoop_py.load.model import Explanation
+from retsnoop_py.load.model import Explanation, about_line
 from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.read_log import ProgramLog, Segment, read_log, segments
 
 __all__ = ["Refusals", "last_verdict"]
+
+#: The first Linux that knows the address of a function of the program.
+_FUNCTIONS_PASSED = (5, 13)
+#: BPF_F_LINK of maps, and the first Linux that has it.
+_LINK, _LINK_SINCE = 1 << 13, (6, 4)
+_FRAGS_SINCE = (5, 18)
 
 #: Rules that are not asked here: BTF has a result of its own, and ``why_denied`` knows of rights.
 _NO_REASONS = ("btf-refused", "rights")
@@ -48,9 +55,15 @@ class Refusals:
 
     def of_program(self, name: str, log: ProgramLog, said: str, error: int) -> Explanation:
         """By the verifier's ``log``, or what libbpf ``said`` and the errno where it has nothing."""
+        from msgspec.structs import replace
+
         why = diagnose(log, self._target, name)
         if why is None:
             return self.of_loader(said, error, name)
+        if why.id == "unknown" and (told := explain_line(why.reason)) is not None:
+            return self.placed(replace(told, place=why.place), name)
+        if why.id == "function-table" and self._release < _FUNCTIONS_PASSED:
+            return self._callback_reason(name) or why
         if why.id == "attach-target":
             return of_this_kernel(why, self.sections[name], self._target)
         return why
@@ -59,7 +72,17 @@ class Refusals:
         """Of a map that could not be created, as ``line`` says."""
         if error == errno.EPERM:
             return why_denied(self._release)
-        if it.kind == STRUCT_OPS:
+        if it.kind == STRUCT_OPS and it.flags & _LINK and self._release < _LINK_SINCE:
+            return about_line(
+                "map-flags",
+                "Kernel Support: Map flags",
+                f"Table '{it.name}' is in section .struct_ops.link, to be attached by a link"
+                " (BPF_F_LINK),"
+                f" which came with Linux 6.4; this is {self._release[0]}.{self._release[1]}.",
+                'Put it into SEC(".struct_ops") there, or require that kernel.',
+                line,
+            )
+        if it.kind == STRUCT_OPS and "failed to create" not in line:
             return explain_line(line) or explain_errno(errno_name(error), it.label, line)
         return explain_map(it, errno_name(error), self._release, line)
 
@@ -77,6 +100,77 @@ class Refusals:
         lines = [line for line in said.splitlines() if "failed to load" not in line]
         why = found or explain_errno(errno_name(error), label, lines[-1] if lines else "")
         return self.placed(why, name)
+
+    def of_extern(self, name: str, error: int, line: str) -> Explanation:
+        """Of extern ``name``, which the kernel does not have, or not as it is declared."""
+        if "incompat" not in line:
+            return explain_line(line) or explain_errno(errno_name(error), name, line)
+        id_, what = (
+            ("kfunc-missing", "Kernel function")
+            if "func" in line
+            else (
+                "ksym-missing",
+                "Kernel symbol",
+            )
+        )
+        return about_line(
+            id_,
+            f"Kernel Support: {what} that is not there",
+            f"This kernel has {name}, with other parameters, another result or another type than"
+            " the"
+            " object declares.",
+            "Declare it as this kernel does: bpftool btf dump file /sys/kernel/btf/vmlinux format"
+            " c;"
+            " where kernels differ, under two names (NAME___old), both __weak.",
+            line,
+        )
+
+    def of_opening(self, said: str, error: int) -> Explanation:
+        """Of an object that libbpf does not take apart: the kernel has no part in it."""
+        told = [line.removeprefix("libbpf: ") for line in said.splitlines()]
+        if not told or not any(map(explain_line, told)):
+            last = told[-1] if told else "it does not say why"
+            return about_line(
+                "elf",
+                "Object File: Not a BPF object",
+                f"libbpf cannot open the object ({errno_name(error)}): {last}.",
+                "The file is damaged, or of a compiler that libbpf does not know: compile it anew"
+                " with"
+                " clang -target bpf -g -O2.",
+                said.strip(),
+            )
+        return self.of_loader(said, error)
+
+    def of_attachment(self, said: str, error: int, name: str) -> Explanation:
+        """Of program ``name``, which loads and cannot be attached."""
+        why = explain_attachment(said, error, name, self.sections.get(name, ""))
+        why = why or self._type_reason(name, error)  # libbpf's words for it are an errno
+        return self.placed(why, name) if why is not None else self.of_loader(said, error, name)
+
+    def _callback_reason(self, name: str) -> Explanation | None:
+        """A function that is passed to a helper, by a kernel that takes it for one nobody calls."""
+        if not self._target.passes_functions(name):
+            return None
+        late = [
+            (known, at)
+            for number, at in self._target.helpers_of(name)
+            if (known := since.by_number("helpers", number)) and known.release > self._release
+        ]
+        told, place = "", None
+        if late:
+            known, at = late[0]
+            told = f" bpf_{known.name}() came with Linux {known.since}."
+            place = self._target.place_at(name, at)
+        major, minor = self._release
+        return Explanation(
+            "helper-unknown" if late else "callback",
+            "Kernel Support: Functions that are called back",
+            "The program passes a function to a helper that calls it back, which came with Linux"
+            " 5.13;"
+            f" this is {major}.{minor}.{told}",
+            "Require that kernel, or make a loop of it that the verifier can follow.",
+            place=place,
+        )
 
     def placed(self, why: Explanation, name: str) -> Explanation:
         """``why`` with the place of function ``name``, where it has none."""
@@ -103,6 +197,25 @@ class Refusals:
         known = since.by_number("program_types", kind)
         if known is not None and known.release > self._release:
             return self._too_old(name, "program-type-unsupported", "Program type", known)
+        if known is not None and not has_program_type(kind):
+            return Explanation(
+                "program-type-unsupported",
+                "Kernel Support: Program type",
+                f"Program '{name}' is of program type BPF_PROG_TYPE_{known.name}. It came with"
+                " Linux"
+                f" {known.since}, and this kernel was built without it.",
+                "Look for it in /boot/config-$(uname -r): CONFIG_BPF_LIRC_MODE2, CONFIG_BPF_LSM,"
+                " CONFIG_CGROUP_BPF, CONFIG_BPF_EVENTS, CONFIG_NETFILTER_BPF_LINK have types of"
+                " their own.",
+            )
+        if section.startswith("xdp.frags") and self._release < _FRAGS_SINCE:
+            return Explanation(
+                "attach-type-unsupported",
+                "Kernel Support: Attach type",
+                f"Program '{name}' takes packets in several buffers (section xdp.frags), which came"
+                f" with Linux 5.18; this is {self._release[0]}.{self._release[1]}.",
+                'Put it into SEC("xdp") there, or require that kernel.',
+            )
         attached = since.attach_type_of(section)
         if attached is not None and attached.release > self._release:
             return self._too_old(name, "attach-type-unsupported", "Attach type", attached)

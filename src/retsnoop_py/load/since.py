@@ -78,6 +78,14 @@ _SECTION_ATTACH = (
     ("netkit/peer", "NETKIT_PEER"),
     ("netfilter", "NETFILTER"),
     ("sk_lookup", "SK_LOOKUP"),
+    ("xdp/devmap", "XDP_DEVMAP"),
+    ("xdp/cpumap", "XDP_CPUMAP"),
+    ("cgroup/connect_unix", "CGROUP_UNIX_CONNECT"),
+    ("cgroup/sendmsg_unix", "CGROUP_UNIX_SENDMSG"),
+    ("cgroup/recvmsg_unix", "CGROUP_UNIX_RECVMSG"),
+    ("cgroup/getpeername_unix", "CGROUP_UNIX_GETPEERNAME"),
+    ("cgroup/getsockname_unix", "CGROUP_UNIX_GETSOCKNAME"),
+    ("sk_reuseport/migrate", "SK_REUSEPORT_SELECT_OR_MIGRATE"),
 )
 
 

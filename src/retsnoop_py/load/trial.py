@@ -20,7 +20,7 @@ from retsnoop_py.errors import BpfError, DataError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.libbpf.object import BpfObject, start_log, take_log
 from retsnoop_py.load import since
-from retsnoop_py.load.attaching import Attached, explain_replacement
+from retsnoop_py.load.attaching import Attached, explain_replacement, explain_table, is_attachable
 from retsnoop_py.load.attempt import (
     FIXED,
     FREPLACE,
@@ -32,7 +32,7 @@ from retsnoop_py.load.attempt import (
     Replaced,
     can_interrupt,
 )
-from retsnoop_py.load.errno_rules import errno_in, errno_name, explain_errno
+from retsnoop_py.load.errno_rules import errno_in, errno_name
 from retsnoop_py.load.loader_rules import explain_line
 from retsnoop_py.load.map_rules import MapFacts
 from retsnoop_py.load.model import VERSION, Explanation, LoadResult
@@ -65,12 +65,17 @@ _EXTERN = re.compile(
     r"extern \S* ?(?:\([^)]*\) )?'(\w+)'[^:]*:? ?(?:\(strong\):? ?)?"
     r"(?:not found|not resolved|incompatible|func_proto|type|failed|is ambiguous)"
 )
+_NO_KCONFIG = "failed to open system Kconfig"
 _PROG = re.compile(r"prog '([^']+)'")
+_REFUSED = re.compile(r"prog '([^']+)': (?:BPF program load failed|failed to load)")
 _MAP = re.compile(r"map '([^']+)': failed to create")
 _PROCESSED = re.compile(r"^processed (\d+) insns", re.MULTILINE)
 #: Characters of a log's end in which that is looked for.
 _ENDING = 4096
+_TABLE_REASONS = ("struct-ops-missing", "struct-ops-member", "map-flags")
 _TABLE = re.compile(r"struct_ops init_kern: struct (\w+) is not found in kernel BTF")
+#: Which table has a member that the kernel's struct does not have.
+_MEMBER = re.compile(r"struct_ops init_kern (\w+)(?: func ptr \w+)?: ")
 
 _NOTHING = Explanation(
     "nothing-in-it",
@@ -78,6 +83,12 @@ _NOTHING = Explanation(
     "libbpf finds no program and no map in the object.",
     'A function is a program in a section that libbpf knows, as SEC("xdp"); what is in .text is'
     ' called only. Maps are in SEC(".maps").',
+)
+
+_DAMAGED = (
+    "Give a whole file that clang -target bpf -g -O2 has written; one that a copy or a"
+    " build cut short"
+    " is to be made anew."
 )
 
 Kind = Literal["object", "btf", "map", "extern", "program", "attach", "kernel"]
@@ -110,11 +121,17 @@ def try_object(path: Path, shape: Shape, request: TrialRequest) -> Iterator[Load
     try:
         target = ObjectFile(path, _kernel_btf())
     except DataError as error:
-        why = Explanation("elf", "Object File: Not a BPF object", error.message, error.hint or "")
+        why = Explanation(
+            "elf", "Object File: Not a BPF object", error.message, error.hint or _DAMAGED
+        )
         yield _with(base, "object", "refused", "", why=why, shape=shape.name)
         return
     with Copy(path, target) as copy, Replaced(request.beside) as replaced:
-        yield from _Trial(copy, target, shape, request, base, replaced).results()
+        try:
+            yield from _Trial(copy, target, shape, request, base, replaced).results()
+        except DataError as error:  # of parts that are read only when they are needed
+            why = Explanation("elf", "Object File: Not a BPF object", error.message, _DAMAGED)
+            yield _with(base, "object", "refused", "", why=why, shape=shape.name)
 
 
 @functools.cache
@@ -191,7 +208,7 @@ class _Trial:
                 "object",
                 "refused",
                 errno=errno_name(error.errno),
-                why=self._why.of_loader(error.log, error.errno),
+                why=self._why.of_opening(error.log, error.errno),
             )
             return
         if not programs and not maps:
@@ -231,6 +248,11 @@ class _Trial:
                 break
             if self._without_stand_in(attempt):
                 continue
+            if self._failed_table_program(attempt):
+                break  # all maps are there, and programs are looked at one by one
+            if unread := self._without_kconfig(attempt):
+                yield from unread
+                continue
             found = self._take_away(attempt)
             if found is None:
                 self._broken = True
@@ -247,6 +269,37 @@ class _Trial:
             if name not in self._refused_maps and (not wanted or name in wanted):
                 yield self._result("map", "ok", name)
 
+    def _without_kconfig(self, attempt: Attempt) -> list[LoadResult]:
+        """Do without the kernel's configuration where it cannot be read."""
+        from msgspec.structs import replace
+
+        asked = self._target.kconfig()
+        if _NO_KCONFIG not in attempt.said or self._loader.kconfig or not asked:
+            return []
+        self._loader.kconfig = "".join(f"{name}={value}\n" for name, value in asked.items())
+        why = explain_line(_NO_KCONFIG)
+        assert why is not None
+        for name in asked:
+            self._refused_externs[name] = replace(
+                why,
+                reason=why.reason.replace("its options", name),
+                notes=("Programs were tried as if it were not set.",),
+            )
+        error = errno_name(attempt.error)
+        return [
+            self._result("extern", "refused", name, errno=error, why=self._refused_externs[name])
+            for name in asked
+        ]
+
+    def _failed_table_program(self, attempt: Attempt) -> str:
+        """The program of a table of functions that the load ended with; empty if none.
+
+        libbpf loads all programs of a table that is created, whatever is asked of it.
+        """
+        named = _REFUSED.findall(attempt.said)
+        section = self._why.sections.get(named[-1], "") if named else ""
+        return named[-1] if section.startswith("struct_ops") else ""
+
     def _without_stand_in(self, attempt: Attempt) -> bool:
         """Do without one that is refused with one entry, too."""
         refused = {name for name in _MAP.findall(attempt.said) if name in self._loader.unsized_maps}
@@ -258,7 +311,7 @@ class _Trial:
             found = _EXTERN.search(line)
             if found and self._copy.weaken(found[1]):
                 name = found[1]
-                why = explain_line(line) or explain_errno(errno_name(attempt.error), name, line)
+                why = self._why.of_extern(name, attempt.error, line)
                 self._refused_externs[name] = why
                 return self._result(
                     "extern", "refused", name, errno=errno_name(attempt.error), why=why
@@ -267,7 +320,7 @@ class _Trial:
             for name in self._target.tables_of(table[1]) if table else ():
                 if name not in self._refused_maps:
                     return self._refuse_map(name, attempt, line)
-            made = _MAP.search(line)
+            made = _MAP.search(line) or _MEMBER.match(line.removeprefix("libbpf: "))
             if made and made[1] not in self._refused_maps:
                 self._loader.made_maps |= attempt.before(made[1])
                 return self._refuse_map(made[1], attempt, line)
@@ -279,7 +332,7 @@ class _Trial:
         error = attempt.error
         with BpfObject(self._copy.path) as opened:
             found = [
-                MapFacts(name, one.kind, one.flags, one.max_entries)
+                MapFacts(name, one.kind, one.flags, one.max_entries, one.key_size, one.value_size)
                 for one in opened.maps()
                 if one.name == name
             ]
@@ -353,7 +406,7 @@ class _Trial:
             why = self._why.placed(self._refused_externs[refused[0]], name)
             yield self._result("program", "blocked", name, section=section, why=why)
             return
-        tables = [one for one in self._refused_maps.values() if one.id == "struct-ops-missing"]
+        tables = [one for one in self._refused_maps.values() if one.id in _TABLE_REASONS]
         if name in attempt.unloaded and tables:
             why = self._why.placed(tables[0], name)
             yield self._result("program", "blocked", name, section=section, why=why)
@@ -370,6 +423,11 @@ class _Trial:
         name, section = row
         if not attempt.error:
             yield from self._loaded(row, attempt, loaded)
+            return
+        other = self._failed_table_program(attempt)
+        if other and other != name:
+            why = self._why.placed(explain_table(other), name)
+            yield self._result("program", "blocked", name, section=section, why=why)
             return
         short = attempt.logs.get(name, "")
         full = attempt
@@ -413,24 +471,39 @@ class _Trial:
     def _program_reason(
         self, name: str, log: ProgramLog, attempt: Attempt
     ) -> tuple[Explanation, Verdict]:
+        from msgspec.structs import replace
+
+        missing = [
+            one
+            for one, why in self._refused_externs.items()
+            if why.id == "ksym-missing" and one in self._target.externs_of(name)
+        ]
+        if missing:  # which is 0 here, and what the verifier says is about that
+            return self._why.placed(self._refused_externs[missing[0]], name), "blocked"
         why = self._why.of_program(name, log, attempt.said, attempt.error)
         if why.id == "unresolved-map" and self._refused_maps:
             return why, "blocked"
-        if why.id == "kfunc-missing" and any(
-            extern in why.reason for extern in self._refused_externs
-        ):
-            return why, "blocked"
+        blocked = [one for one in self._refused_externs if f"{one}()" in why.reason]
+        if why.id == "kfunc-missing" and blocked:
+            told = self._refused_externs[blocked[0]]
+            return replace(why, reason=told.reason, suggestion=told.suggestion), "blocked"
         return why, "refused"
 
     def _attach(self, rows: Sequence[tuple[str, str]]) -> Iterator[LoadResult]:
-        """Load what loads once more, and attach each of it."""
+        """Load what loads once more, and attach each of it; programs of tables go with these."""
+        for name, section in rows:
+            if section.startswith("struct_ops"):
+                yield self._result("attach", "unattached", name, section=section)
+        rows = [row for row in rows if not row[1].startswith("struct_ops")]
+        if not rows:
+            return
         attempt = self._loader.load([name for name, _ in rows], attach=True)
         for name, section in rows:
             missing = Attached(attempt.error, attempt.said, attempt.span)
             end = attempt.attached.get(name, missing)
             if not end.error:
                 yield self._result("attach", "ok", name, section=section)
-            elif end.has_no_target:
+            elif end.has_no_target or not is_attachable(section, end.error):
                 yield self._result("attach", "unattached", name, section=section)
             else:
                 yield self._result(
@@ -439,7 +512,7 @@ class _Trial:
                     name,
                     section=section,
                     errno=errno_name(end.error),
-                    why=self._why.of_loader(end.said, end.error, name),
+                    why=self._why.of_attachment(end.said, end.error, name),
                     span=end.span,
                     source=self._target.function_place(name),
                 )

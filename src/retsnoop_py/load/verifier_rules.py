@@ -65,7 +65,7 @@ RULES: tuple[Rule, ...] = (
         "Map that was not created",
         r"BPF map '(?P<name>[^']+)' is referenced but wasn't created|<invalid BPF map reference>"
         r"|(?:invalid func unknown|call unknown)#2001\d{6}|fd \d+ is not pointing to valid bpf_map",
-        "The program uses map {name}, which could not be created.",
+        "{map_reason}",
         "Look at what is said of that map.",
     ),
     _rule(
@@ -77,8 +77,11 @@ RULES: tuple[Rule, ...] = (
         r"|kernel btf_id (?P<btf>\d+) is not a function|invalid kernel function btf_id"
         r"|kfunc (?:fd_idx|offset) .*|invalid module BTF|BTF (?:fd )?for (?:kfunc|kernel function)\b"
         r"|extern \((?:func|var) ksym\) '(?P<extern>\w+)': not found"
+        r"|kernel function btf_id \d+ does not have|cannot find address for kernel function (?P<name2>\w+)"
+        r"|address of kernel function (?P<name3>\w+) is out of range|offset disallowed for kernel module function"
+        r"|failed to find BTF for kernel function|kernel function call not eliminated"
         r"|calling kernel function (?P<allowed>\w+) is not allowed"
-        r"|calling kernel functions? is not (?:allowed|supported)",
+        r"|calling kernel functions? is not (?:allowed|supported)(?! without CONFIG)",
         "{kfunc}",
         "Declare it __weak and ask bpf_ksym_exists() before the call, or require the kernel that"
         " has it.",
@@ -110,7 +113,7 @@ RULES: tuple[Rule, ...] = (
         "ld-abs",
         _POLICY,
         "Operation is not allowed",
-        r"BPF_LD_\[?ABS\|IND",
+        r"BPF_LD_\[?ABS\|IND|LD_ABS is only",
         "The old instructions that read a packet (LD_ABS, LD_IND) are not used as they must be: {words}.",
         "They are for socket filters and tc, with the context in R6, nothing acquired at that time and"
         " no calls of functions in the program; bpf_skb_load_bytes() has no such rules.",
@@ -122,10 +125,8 @@ RULES: tuple[Rule, ...] = (
         r"unknown opcode (?P<code>[0-9a-f]+)|invalid BPF_LD_IMM64 insn|unrecognized bpf_ld_imm64"
         r"|invalid bpf_ld_imm64|BPF_ATOMIC.*not supported|invalid (?:atomic operand|ALU op)|BPF_\w+(?:/\w+)? uses reserved"
         r"|BPF_ATOMIC uses invalid|invalid BPF_(?:ALU|JMP|LD)\S* (?:opcode|mode|insn)"
-        r"|invalid may_goto|unknown insn class",
-        "The object has an instruction that this kernel does not know: atomics take Linux 5.12,"
-        " 32-bit compares (-mcpu=v3) 5.1, sign extension and long jumps (-mcpu=v4) 6.6. Or the loader"
-        " wrote into a field of it that must be 0.",
+        r"|invalid may_goto|unknown insn class|fd_idx without fd_array",
+        "{instruction}",
         "Compile with an older -mcpu (v1, v2 or v3), or require a later kernel.",
     ),
     _rule(
@@ -136,7 +137,7 @@ RULES: tuple[Rule, ...] = (
         r"|[Cc]aller passes invalid args into func#\d+|arg\d+ in \S+ is not a pointer to context"
         r"|arg#(?P<arg2>\d+) (?:type|reference type\('[^']*'\)).*(?:not supported|must be)"
         r"|arg#\d+ (?:has (?:invalid combination|unsupported set|pointer tag)|\w+ cannot be combined)"
-        r"|global function \S+ has \d+ > \d+ args",
+        r"|[Gg]lobal function \S+ (?:has|with) \d+ > \d+ args",
         "A function that is not static is verified by itself, without its callers. Before Linux"
         " 5.12 such a function takes numbers and the context only; pointers to memory of a known"
         " size came with 5.12.",
@@ -183,9 +184,8 @@ RULES: tuple[Rule, ...] = (
         r"|stack depth (?P<size3>\d+) exceeds|call stack of previous frames is (?P<size4>\d+)"
         r"|[Ss]tack limit of 512"
         r"|the call stack of (?P<frames>\d+) frames is too deep",
-        "The functions of one chain of calls use {stack} of stack together; 512 are allowed (each"
-        " function's share is rounded up), in at most 8 calls.",
-        "Put large buffers into a per-CPU array map, or have fewer of them alive at once.",
+        "{stack}",
+        "{stack_step}",
     ),
     _rule(
         "endless-loop",
@@ -206,6 +206,27 @@ RULES: tuple[Rule, ...] = (
         "No way through the program leads to instruction {at}.",
         "Look for what the compiler took for undefined: __builtin_unreachable(), a missing return,"
         " a division by zero; or for assembly behind a jump.",
+    ),
+    _rule(
+        "operand",
+        _STRUCTURE,
+        "Operand that an instruction cannot have",
+        r"^div by zero|invalid shift -?\d+|frame pointer is read only|^R\d+ is invalid$|invalid insn idx"
+        r"|cannot return stack pointer to the caller",
+        "An instruction is wrong whatever comes before it - it divides by a constant 0, shifts by as many bits"
+        " as there are, writes or returns the frame's address: {words}.",
+        "Look for a division or shift by what inlining made a constant, for a function that returns the"
+        " address of its own variable, or for assembly.",
+    ),
+    _rule(
+        "jump-too-far",
+        _LIMIT,
+        "Jump is too far",
+        r"insn \d+ cannot be patched due to 16-bit range",
+        "The kernel puts several instructions in place of some, and with that a jump gets longer than the"
+        " 32,767 instructions its 16 bits can name: {words}.",
+        "Split the program by tail calls or into functions that are not inlined; arrays that are looked up"
+        " (inlined by the kernel) and reads of the context add most. -mcpu=v4 has long jumps (6.6).",
     ),
     _rule(
         "no-exit",
@@ -237,7 +258,9 @@ RULES: tuple[Rule, ...] = (
         r"|verifier is misconfigured|insn state internal bug"
         r"|verifier narrow ctx \w+ misconfigured|BUG (?:backtracking|stack slots|is_state_visited)"
         r"|BUG: (?:unhandled|in callback)|REG INVARIANTS VIOLATION|kernel subsystem misconfigured"
-        r"|in-kernel BTF is malformed",
+        r"|in-kernel BTF is malformed|internal bug$|^(?:[Vv]erifier )?bug(?: in function .*|: .*)?$|BUG (?:subprog|regs)"
+        r"|non-overwritten BPF_PTR_POISON|(?:invalid|unknown) return type \d+ of func|does not return PTR_TO_BTF_ID"
+        r"|unhandled dynamic return type|poke descriptor failed|tracking tail call prog failed|fix kernel include",
         "The verifier is at odds with itself, not with the program: {words}.",
         "Try a later release of that kernel; report it to bpf@vger.kernel.org. Another compiler or a"
         " small change of the program at this place may go around it.",
@@ -246,7 +269,7 @@ RULES: tuple[Rule, ...] = (
         "jit",
         _SUPPORT,
         "JIT compiler",
-        r"JIT does(?: not|n't) support|[Jj][Ii][Tt]ed progs?|should be JITed|supported by jit"
+        r"JIT does(?: not|n't) support|JIT is required|[Jj][Ii][Tt]ed progs?|should be JITed|supported by jit"
         r"|requires BPF JIT|BPF JIT compiler|in non-JITed",
         "This takes the kernel's JIT compiler, which is off here or cannot do it on this machine:"
         " {words}.",
@@ -270,7 +293,7 @@ RULES: tuple[Rule, ...] = (
         _POLICY,
         "Missing rights",
         r"R(?P<r>\d+) leaks addr|prohibited for !root|R(?P<r2>\d+) pointer comparison prohibited"
-        r"|leaking pointer from stack|requires? CAP_\w+|CAP_\w+ are required|are allowed for CAP_",
+        r"|leaking pointer from stack|requires? CAP_\w+|CAP_\w+ are required|allowed (?:only )?(?:for|to) CAP_",
         "Who lacks CAP_PERFMON (CAP_SYS_ADMIN before 5.8) may not let addresses of the kernel out, and"
         " has less: {words}.",
         "Load as root, or with CAP_BPF and CAP_PERFMON; in a container they are to be given to it.",
@@ -291,10 +314,21 @@ RULES: tuple[Rule, ...] = (
         _RESOURCE,
         "Iterator in another state",
         r"(?:un)?initialized iter_(?P<kind>\w+)|valid iter pointer|pointer to an iterator"
-        r"|iterator is already initialized|uninitialized iterator use|\w+_iter is only allowed in",
+        r"|iterator is already initialized|uninitialized iterator use|\w+_iter is only allowed in"
+        r"|\biter has to be at|cannot pass in iter\b|iterator state must|: too many iterations",
         "An iterator is not in the state that this call takes: {words}.",
         "Let it be a variable on the stack: _new() once, _next() until it gives NULL, _destroy() on"
         " every way out. bpf_for() and bpf_for_each() do all three.",
+    ),
+    _rule(
+        "special-field",
+        _MEMORY,
+        "Member that only the kernel touches",
+        r"(?P<name>(?!kptr\b)\S+) cannot be accessed (?:in)?directly(?: by (?P<by>\S+))?|(?P<name2>bpf_\w+) access .*cannot have variable",
+        "The value has a member {name} - a lock, timer, list or pointer of the kernel's - and this reads,"
+        " writes or passes on memory that it is in: {words}.",
+        "Copy the other members one by one rather than the whole value, or put them into a struct of their"
+        " own beside it; that member goes to its own helpers only.",
     ),
     _rule(
         "lock",
@@ -303,7 +337,7 @@ RULES: tuple[Rule, ...] = (
         r"no valid bpf_(?:res_)?spin_lock|spin_(?:un)?lock (?:of different|without|is missing|at off"
         r"|has to|cannot|must)|[Ll]ocking two bpf_|while holding a lock|'struct bpf_(?:res_)?spin_lock'"
         r"|bpf_(?:res_)?spin_lock-ed|cannot use bpf_(?:res_)?spin_lock|to use bpf_(?:res_)?spin_lock"
-        r"|cannot use bpf_\{list|spin_lock.*missing unlock|one bpf_spin_lock",
+        r"|cannot use bpf_\{list|spin_lock.*missing unlock|one bpf_spin_lock|spin_\{lock|held lock and object",
         "The rules of bpf_spin_lock are not kept: {words}.",
         "Take one lock at a time, of the map value or object that it protects, and release it on every"
         " way out; nothing is called in between but what works on lists and trees. Programs that run"
@@ -314,7 +348,7 @@ RULES: tuple[Rule, ...] = (
         "region",
         _POLICY,
         "RCU, preemption or interrupts",
-        r"rcu[_ ]read[_ ](?:un)?lock|RCU (?:read|critical)|bpf_preempt_(?:en|dis)able|preempt_\w+-ed"
+        r"rcu[_ ]read[_ ](?:(?:un)?lock|\{lock)|RCU (?:read|critical|CS)|attempt to enable preemption|bpf_preempt_(?:en|dis)able|preempt_\w+-ed"
         r"|non-preemptible|with preemption disabled|irq (?:flag|state)|IRQ[- ](?:flag|disabled)|local_irq_\w+-ed",
         "A region of RCU, of no preemption or of no interrupts is not begun and ended as it must be, or"
         " this may not stand in one (or outside of one): {words}.",
@@ -336,7 +370,8 @@ RULES: tuple[Rule, ...] = (
         _RESOURCE,
         "Object of a list or tree",
         r"bpf_(?:list_head|list_node|rb_root|rb_node|refcount)\b|bpf_(?:percpu_)?obj_(?:new|drop)\b"
-        r"|allocated object|(?:non-)?owning (?:or|ref)|rbtree_|graph node|must be held for",
+        r"|allocated object|(?:non-)?owning (?:or|ref)|rbtree_|graph node|must be held for|local type ID argument"
+        r"|expected for bpf_(?:percpu_)?obj_drop|operation on \w+ expects arg",
         "An object of bpf_obj_new(), or the list or tree for it, is not used as the verifier can follow:"
         " {words}.",
         "Keep the root beside the bpf_spin_lock that protects it and hold that around each call on it."
@@ -400,10 +435,10 @@ RULES: tuple[Rule, ...] = (
         "Map that this program cannot use",
         r"programs? can only use .*map|map cannot be used in prog|offload device mismatch"
         r"|only use preallocated|run-time allocat(?:ion|ed)|cannot update sockmap|direct value access support|map_ptr access not supported"
-        r"|prog array map for tail call|has to have BTF in order to use|insn_array map cannot",
+        r"|prog array map for tail call|has to have BTF in order to use|insn_array map cannot|for sockmap/sockhash"
+        r"|only one cgroup storage",
         "Programs of this type cannot use this map, or not like this: {words}.",
-        "Use a map of another type (hash and array maps, preallocated, go with all programs); what a"
-        " value's struct must tell - locks, timers - takes a map that is declared with its types.",
+        "{map_step}",
     ),
     _rule(
         "read-only",
@@ -411,7 +446,7 @@ RULES: tuple[Rule, ...] = (
         "Memory that cannot be written",
         r"write into map forbidden|read into map forbidden|cannot write into|write to change key"
         r"|does not allow writes to packet|(?:into|from) map\b.*forbidden"
-        r"|BPF_(?:ST|XADD|ATOMIC) \w+ (?:into|from) R\d+",
+        r"|BPF_(?:ST|XADD|ATOMIC) \w+ (?:into|from) R\d+|may write into memory pointed by",
         "This memory may not be written (or read) by this program: {words}.",
         "Copy it to the stack first. Constants are in .rodata, which is frozen when the program is"
         " loaded; maps with BPF_F_RDONLY_PROG or _WRONLY_PROG say so themselves.",
@@ -420,7 +455,7 @@ RULES: tuple[Rule, ...] = (
         "function-table",
         "Object File",
         "Table of lines or functions",
-        r"line_info|func_info|core_relo\[\d+\]\.insn_off|point to KIND_FUNC|in subprogs without BTF"
+        r"line_info|func[_ ]info|core_relo|point to KIND_FUNC|in subprogs without BTF|Invalid type of function"
         r"|[Gg]lobal functions need valid BTF|requires prog BTF",
         "What .BTF.ext says of the program's functions and lines is not what the kernel takes: {words}.",
         "The object was changed after it was compiled, or the loader put it together wrongly: compile"
@@ -431,9 +466,60 @@ RULES: tuple[Rule, ...] = (
         _LIMIT,
         "Too much for one program",
         r"total number of (?:maps|btfs) per program|too many different (?:module BTFs|kernel function)"
-        r"|too many subprogs|number of funcs in func_info",
+        r"|too many subprog(?:ram)?s|number of funcs in func_info|struct nesting depth exceeded",
         "One program may not refer to so many: {words}.",
         "Split it by tail calls (64 maps, 256 functions, 256 kernel functions are a program's share).",
+    ),
+    _rule(
+        "kernel-btf",
+        "Environment",
+        "Kernel without BTF",
+        r"kernel is missing BTF, make sure|not supported without CONFIG_DEBUG_INFO_BTF",
+        "The program uses the kernel's own BTF, and this kernel has none: {words}.",
+        "Use a kernel with CONFIG_DEBUG_INFO_BTF=y.",
+    ),
+    _rule(
+        "ksym-missing",
+        _SUPPORT,
+        "Kernel symbol that is not there",
+        r"ldimm64 (?:insn specifies|failed|unable)|pseudo btf_id \d+ in ldimm64|unable to resolve the size of type"
+        r"|invalid module BTF object FD",
+        "The program refers to a variable of the kernel that cannot be had like this: {words}.",
+        "Declare it __ksym and __weak, and compare its address with NULL before it is used; it has to be in"
+        " the BTF and the symbols of the kernel that runs.",
+    ),
+    _rule(
+        "device-bound",
+        _SUPPORT,
+        "Program of one device",
+        r"metadata kfuncs (?:require|can't)",
+        "What a driver knows of a packet (bpf_xdp_metadata_*) is for programs that are loaded for one device:"
+        " {words}.",
+        "Load it with BPF_F_XDP_DEV_BOUND_ONLY and the interface's number (bpf_program__set_ifindex()).",
+    ),
+    _rule(
+        "format",
+        _CALL,
+        "Format string",
+        r"[Ii]nvalid format|string is not zero-terminated|direct value access on string",
+        "The format that is printed is not one the kernel takes: {words}.",
+        "Keep it a constant of .rodata that ends in 0, with %d %u %x %llx %s %p and their kin only, and as many"
+        " arguments as it names.",
+    ),
+    _rule(
+        "btf-refused",
+        "Object File",
+        "BTF that the kernel refuses",
+        r"(?m)^\[\d+\] (?:[A-Z][A-Z_0-9]+ .*|meta_left.*)?(?P<why>Invalid .*|Unsupported \w+|Unexpected size"
+        r"|Linkage not supported|Loop detected|meta_needed.*|exceed\w* .*)"
+        r"|(?:type_id|offset|size|val|nr_bits|vlen|linkage)=\S+ +(?:Invalid|Member|Unsupported|Unexpected|exceed).*"
+        r"|btf_header not found|hdr_len not found|Unsupported (?:btf_header|version|flags|section found)"
+        r"|Invalid (?:magic|string section|section offset|name_offset:\d+)|String section is not at the end"
+        r"|Section overlap found|Total section length too long|Exceeded max num of types|Max chain length or cycle"
+        r"|Type tags don't precede|Unaligned type_off|No type found|Unable to find .*in BTF",
+        "The kernel refuses the object's own BTF: {words}.",
+        "Compile with a clang and load with a libbpf that know this kernel (libbpf leaves out what a kernel does"
+        " not know); pahole -J and bpf-linker of other versions make BTF that some kernels refuse.",
     ),
     _rule(
         "signature",
@@ -459,10 +545,11 @@ RULES: tuple[Rule, ...] = (
         "result-range",
         _POLICY,
         "Result is not allowed",
-        r"At (?:(?:program|async callback|subprogram) exit|(?:async )?callback return) the register"
-        r" R(?P<r>\d+) (?:has|is) (?P<has>.*?) should have been in (?P<range>.*)"
-        r"|At [a-z ]+ (?:exit|return) the register R\d+ (?:is not a (?:known|scalar) value|has unknown)",
-        "A program of this type may return {range} only, and here it returns {has}.",
+        r"At (?:(?:program|async callback|subprogram) exit|async callback|(?:async )?callback return) the register"
+        r" R(?P<r>\d+) (?:has|is) (?P<has>.*?) should have been (?:in )?(?P<range>.*)"
+        r"|At [a-z ]+ (?:exit|return) the register R\d+ (?:is not a (?:known|scalar) value|has unknown)"
+        r"|R0 not a scalar value|R0 is not a known value",
+        "{who} may return {range} only, and here it returns {has}.",
         "Return one of those values on every way; a value from elsewhere takes a comparison first.",
     ),
     # -- packets --
@@ -493,7 +580,7 @@ RULES: tuple[Rule, ...] = (
         "Pointer that may be NULL",
         r"R(?P<r>\d+) invalid mem access '(?P<kind>\w*_or_null\w*|\w*or_null\w*)'"
         r"|R(?P<r2>\d+) type=(?P<kind2>\S*_or_null\S*) expected=(?P<wanted>\S+)"
-        r"|Possibly NULL pointer passed to (?:helper|kfunc|trusted) arg\d*"
+        r"|Possibly NULL pointer passed to (?:(?:helper|kfunc|trusted) arg\d*|trusted R(?P<r4>\d+))"
         r"|R(?P<r3>\d+) pointer arithmetic on (?P<kind3>\S*_or_null\S*) prohibited"
         r"|Possibly NULL pointer passed",
         "{subject} is what {made} gave, which may be NULL, and nothing on this way has checked it.",
@@ -558,11 +645,10 @@ RULES: tuple[Rule, ...] = (
         "Size without a bound",
         r"R(?P<r>\d+) unbounded (?:memory access|size), use 'var &= const'"
         r"|R(?P<r2>\d+) min value is negative, either use unsigned"
-        r"|R(?P<r3>\d+) invalid zero-sized read|R(?P<r4>\d+) is not a known constant'?"
+        r"|(?:R(?P<r3>\d+) )?invalid zero-sized read|R(?P<r4>\d+) is not a (?:known constant'?|const\b)"
         r"|R(?P<r5>\d+) (?P<state2>min value is negative)",
         "R{r} is a size{argument}, and the verifier knows of it only {state}.",
-        "Make it unsigned and bound it before the call: if (size > sizeof(buffer)) size ="
-        " sizeof(buffer); or size &= MASK.",
+        "{size_step}",
     ),
     _rule(
         "pointer-arithmetic-unbounded",
@@ -582,7 +668,7 @@ RULES: tuple[Rule, ...] = (
         r"R(?P<r>\d+) pointer arithmetic (?:on (?P<kind>\S+) |with \S+ operator )?prohibited"
         r"|R(?P<r2>\d+) (?:32-bit pointer arithmetic|bitwise operator .* on pointer) prohibited"
         r"|R(?P<r3>\d+) pointer [-+*/%&|^<>=]+ (?:operation )?(?:pointer )?prohibited"
-        r"|R(?P<r4>\d+) partial copy of pointer|dereference of modified (?P<kind2>\S+) ptr"
+        r"|R(?P<r4>\d+) (?:sign-extension part|partial copy) of pointer|dereference of modified (?P<kind2>\S+) ptr"
         r"|negative offset (?P<kind4>\S+) ptr|dereference requires the original"
         r"|R(?P<r5>\d+) (?:subtraction from stack pointer|tried to subtract pointer from scalar)",
         "This computes with a pointer{of_kind} in a way that makes it none.",
@@ -593,10 +679,9 @@ RULES: tuple[Rule, ...] = (
         "stack-uninitialised",
         _MEMORY,
         "Uninitialised stack",
-        r"invalid (?:indirect |unbounded |variable-offset )*read from stack (?:R(?P<r>\d+) )?"
-        r"(?:var_)?off[= ](?P<off>-?\d+|\([^)]*\)\S*) ?size[ =]?(?P<size>\d+)"
-        r"|invalid indirect read from stack(?: R(?P<r2>\d+))? ?off (?P<off2>-?\d+)\+(?P<at>\d+)"
-        r" size (?P<size2>\d+)|invalid (?:indirect )?read from stack",
+        r"invalid (?:indirect )?read from stack (?:R(?P<r>\d+) )?(?:var_)?off (?!size)"
+        r"(?P<off>-?\d+|\([^)]*\))\+(?P<at>\d+) size (?P<size>\d+)"
+        r"|invalid (?:indirect )?read from stack(?! R\d+ (?:var_)?off=| (?:var_)?off=)",
         "{stack_read}",
         "Set all of it: struct key k = {{}}; sets members, __builtin_memset(&k, 0, sizeof(k)) sets"
         " the padding too.",
@@ -605,7 +690,7 @@ RULES: tuple[Rule, ...] = (
         "stack-pointer",
         _MEMORY,
         "Pointer kept on the stack",
-        r"attempt to corrupt spilled pointer|corrupted spill memory|invalid size of register (?:fill|spill)"
+        r"attempt to corrupt spilled pointer|corrupted spill memory|spilled ptr in range|invalid size of register (?:fill|spill)"
         r"|cannot spill pointers to stack",
         "A pointer that was put on the stack is read or overwritten in part, or by another function:"
         " {words}.",
@@ -616,22 +701,23 @@ RULES: tuple[Rule, ...] = (
         "stack-bounds",
         _MEMORY,
         "Access outside the stack",
-        r"invalid (?:indirect )?(?:write to|access to|zero-size(?:d)? (?:read|write)[^.]*) ?(?:variable )?stack"
-        r"(?: type)? ?(?:R(?P<r>\d+)(?:_w)? )?(?:var_)?off=(?P<off>\S+)(?: \S+=\S+)? size=(?P<size>\d+)"
-        r"|invalid stack(?: type R(?P<r2>\d+)| R\d+| access| off=).*|invalid (?:write|access) to stack"
+        r"invalid (?:variable-offset )?(?:indirect )?(?:read from|write to|access to|zero-size(?:d)? (?:read|write)[^.]*)"
+        r" ?(?:variable )?stack(?: type)? ?(?:R(?P<r>\d+)(?:_w)? )?(?:var_)?off=(?P<off>\([^)]*\)|\S+)(?: \S+=\S+)?"
+        r" size=(?P<size>\d+)"
+        r"|invalid stack off=(?P<off2>-?\d+) size=(?P<size2>\d+)|invalid stack(?: type R(?P<r2>\d+)| R\d+| access| off=).*|invalid (?:write|access) to stack"
         r"|(?:variable|unbounded)[- ](?:offset )?stack (?:access|read|write).*prohibited"
         r"|R(?P<r3>\d+) variable stack access"
         r"|invalid (?:unbounded )?variable-offset|variable offset stack pointer cannot be passed",
-        "This reaches{span} beyond the buffer on the stack it was meant for.",
-        "Pass a size that is no larger than the buffer (sizeof(buffer)), and index it by bounded"
-        " numbers; unknown indexes into the stack are refused: take a map value instead.",
+        "{stack_reach}",
+        "{stack_step}",
     ),
     _rule(
         "context-access",
         _POLICY,
         "Context field is not accessible",
         r"invalid bpf_context access off=(?P<off>-?\d+) size=(?P<size>\d+)"
-        r"|func '(?P<function>\w+)' (?:doesn't have|arg\d+|size).*"
+        r"|func '(?P<function>\w+)' (?:doesn't have|arg\d+(?! has btf_id)|size|offset).*"
+        r"|R\d+ invalid \w+ access off=-?\d+ size=|context argument offset"
         r"|func '\w+' arg(?P<arg>\d+) type \S+ is not a struct"
         r"|invalid bpf_context access|invalid access to flow keys"
         r"|variable \S+ access var_off=.* disallowed",
@@ -646,9 +732,11 @@ RULES: tuple[Rule, ...] = (
         r"access beyond struct (?P<struct>\w+) at off (?P<off>\d+) size (?P<size>\d+)"
         r"|access beyond the end of member (?P<member>\w+)"
         r"|cannot access ptr member (?P<member2>\w+) with moff (?P<moff>\d+) in struct"
-        r" (?P<struct2>\w+)|(?:only read is supported|cannot (?:write|access)[^:]*(?:struct|ptr))"
+        r" (?P<struct2>\w+)|(?:only read(?: from \S+)? is supported|cannot (?:write|access)[^:]*(?:struct|ptr))"
         r"|Writes through BTF pointers|struct \w+ doesn't have field at"
-        r"|type '?(?P<type>[\w ]+)'? is not a struct|R\d+ is \S+ (?:access|invalid) (?:percpu|user"
+        r"|field \S+ doesn't have size|direct access to .* is disallowed|no write support to|write access at off"
+        r"|only access to \S+ is supported"
+        r"|[Tt]ype '?(?P<type>[\w ]+)'? is not a struct|R\d+ is \S+ (?:access|invalid) (?:percpu|user"
         r"|negative|variable).*|R\d+ invalid (?:\w+ buffer access|variable buffer offset).*",
         "The program uses a kernel object as its BTF does not allow: {words}.",
         "Use the type of this kernel (CO-RE relocates it: preserve_access_index), and write to"
@@ -661,8 +749,11 @@ RULES: tuple[Rule, ...] = (
         r"R(?P<r>\d+) type=(?P<kind>\S+) expected=(?P<wanted>.*)"
         r"|[Uu]n(?:supported reg|recognized arg#\d+) type .*|kernel function \S+ \S+ (?:expected )?pointer"
         r"|arg ?#?(?P<arg>\d+) (?:pointer|expected|is|doesn't|must) .*|arg#\d+ .+"
-        r"|R(?P<r2>\d+) (?:must (?:be|point)|is neither|is not|is of type|doesn't|does not|expected|has type) .*"
-        r"|Helper has invalid btf_id in R\d+|R\d+ is a pointer to in-kernel struct .*"
+        r"|R(?P<r2>\d+) (?:must (?:be|point)|pointer type|is neither|is not|is of type|doesn't|does not|expected|has type) .*"
+        r"|R(?P<r4>\d+) is (?P<kind2>\S+) expected (?P<wanted2>.*)"
+        r"|rdonly/rdwr_buf_size|pointer in R\d+ isn't map pointer|invalid map_ptr to access|Function \S+ has \d+ > \d+ args"
+        r"|get_local_storage\(\) doesn't support|type ID argument must be|\S+ has to be at a constant offset"
+        r"|Helper has invalid (?:btf/)?btf_id in R\d+|R\d+ is a pointer to in-kernel struct .*"
         r"|(?:cannot pass map_type|invalid map_type|map_type (?P<map>\d+)).*"
         r"|R(?P<r3>\d+)(?:'s)? (?:offset|must have zero offset).*",
         "{argument_reason}",
@@ -673,7 +764,7 @@ RULES: tuple[Rule, ...] = (
         "misaligned",
         _MEMORY,
         "Misaligned access",
-        r"misaligned (?:packet |stack |value |pkt )?access off (?P<off>.*) size (?P<size>\d+)",
+        r"misaligned (?:[\w ]+ )?access off (?P<off>.*) size (?P<size>\d+)",
         "This access ({size} bytes) is not aligned to them, which this machine or this program type"
         " demands.",
         "Read smaller parts, or align the buffer: __attribute__((aligned(8))).",
@@ -700,12 +791,14 @@ RULES: tuple[Rule, ...] = (
         r"|[Kk]ernel doesn't have required BTF.*|The address of function (?P<address>\w+) cannot .*"
         r"|attach_btf_id \d+ (?:doesn't|points).*|attach to (?:unsupported|invalid) member.*"
         r"|Extension programs? .*|Program extension requires.*|Tracing program can.*|Target program .*"
-        r"|Cannot nest .*|Only \S+ progs are attachable.*|\S+ program can only be attached to another.*"
+        r"|Cannot nest .*|Attaching f\w+(?:/\w+)* to __noreturn .*|Only \S+ progs are attachable.*|\S+ program can only be attached to another.*"
         r"|(?:can't|cannot) modify return .*|Attaching tracing programs to .*|Can attach to only .*"
-        r"|cannot find function \S+ in BTF|cannot attach to exception.*",
+        r"|cannot find function \S+ in BTF|cannot attach to exception.*|Attaching .* (?:is|are) rejected"
+        r"|struct_ops module \S+ is not found|Subprog \S+ doesn't exist|The function \w+ (?:has|with) .*"
+        r"|\S+\(\) is not a global function|arg\d+ in \S+\(\) (?:is|has) .*|arg\d+ \S+\(struct .* doesn't match"
+        r"|ret type \S+ not allowed for fmod_ret|non-faultable tracepoint",
         "The program cannot be attached to what it names: {words}.",
-        "Name a function that is in the kernel's BTF and can be traced: retsnoop-py functions NAME"
-        " says so.",
+        "{target_step}",
     ),
 )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from retsnoop_py.load.model import LoadResult
-from retsnoop_py.load.outcome import Reason, label
+from retsnoop_py.load.outcome import Reason, label, short_names
 from retsnoop_py.render.explanation import explanation_lines
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.text import display_width, pad, printable
@@ -60,14 +60,14 @@ def matrix_rows(
     rows: list[Row] = []
     if not cells:
         rows.append(("", "", tuple(lost.get(kernel, "-") for kernel in kernels)))
-    order = list(dict.fromkeys(key[0] for key in cells))
+    order, names = list(dict.fromkeys(key[0] for key in cells)), short_names(results)
     for key in sorted(cells, key=lambda one: order.index(one[0])):
         name, kind, part, shape = key
         label = f"{kind} {part}".strip() + (f" [{shape}]" if shape else "")
         found = cells[key]
         rows.append(
             (
-                Path(name).name,
+                names[name],
                 label,
                 tuple(found.get(k, lost.get(k, _default(kind))) for k in kernels),
             )

@@ -138,3 +138,17 @@ int atomic_of_5_12(void *ctx) // refused: instruction-unknown -5.11
 
 	return count ? __sync_fetch_and_add(count, 1) : 0;
 }
+
+static int five(__u32 index, void *ctx);
+
+/* bpf_loop() came with 5.17, functions that are passed on with 5.13. */
+SEC("raw_tp/sys_enter")
+int called_back(void *ctx)
+{
+	return bpf_loop(3, five, 0, 0); // refused: helper-unknown -5.16
+}
+
+static int five(__u32 index, void *ctx)
+{
+	return 5; // refused: result-range 5.17-
+}

@@ -128,6 +128,17 @@ int target_mistyped(void *ctx)
 	return 0; // refused: attach-target-missing
 }
 
+/* In BTF, and since some Linux after 5.10 without a hook of ftrace. */
+#ifdef __TARGET_ARCH_arm64
+SEC("fentry/vfs_read")
+#else
+SEC("fentry/ktime_get_mono_fast_ns")
+#endif
+int target_unhooked(void *ctx)
+{
+	return 0; // attach refused: attach-hook 6.1- on x86_64
+}
+
 SEC("kprobe/no_such_function")
 int kprobe_target_missing(void *ctx)
 {
@@ -140,10 +151,23 @@ int tracepoint_missing(void *ctx)
 	return 0; // attach refused: tracepoint-missing
 }
 
+SEC("tracepoint/sched/sched_switch")
+int tracepoint_short(__u64 *ctx)
+{
+	return ctx[200]; // attach refused: tracepoint-arguments
+}
+
+SEC("uprobe//no/such/file:main")
+int uprobe_without_file(void *ctx)
+{
+	return 0; // attach refused: uprobe-target
+}
+
+/* Debian's has CONFIG_FPROBE since 6.12, on arm64 later. */
 SEC("kprobe.multi/vfs_*")
 int multi(void *ctx)
 {
-	return 0; // attach refused: attach-type-unsupported -5.17
+	return 0; // attach refused: attach-unsupported -6.1 on x86_64, attach refused: attach-unsupported -6.12 on arm64, attach refused: attach-type-unsupported -5.17
 }
 
 SEC("lsm/file_open")

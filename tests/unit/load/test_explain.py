@@ -23,6 +23,73 @@ MESSAGES = [
         "pointer-arithmetic-unbounded",
         "map_value",
     ),
+    ("invalid read from stack R1 off=-600 size=8", "stack-bounds", "8 bytes at -600"),
+    (
+        "invalid variable-offset read from stack R2 var_off=(0x0; 0xff) off=-16 size=1",
+        "stack-bounds",
+        "1 byte",
+    ),
+    ("invalid stack off=-520 size=8", "stack-bounds", "8 bytes at -520"),
+    ("bpf_spin_lock cannot be accessed directly by load/store", "special-field", "bpf_spin_lock"),
+    ("insn 6910 cannot be patched due to 16-bit range", "jump-too-far", "16 bits"),
+    ("div by zero", "operand", "constant 0"),
+    ("frame pointer is read only", "operand", "frame"),
+    ("cannot return stack pointer to the caller", "operand", "returns the frame's address"),
+    ("LD_ABS is only allowed in functions that return 'int'.", "ld-abs", "LD_ABS"),
+    (
+        "At program exit the register R0 has value (0x7b; 0x0) should have been 0 or 1",
+        "result-range",
+        "0 or 1",
+    ),
+    ("R0 not a scalar value (ptr_)", "result-range", "return"),
+    ("cannot find address for kernel function bpf_foo", "kfunc-missing", "bpf_foo"),
+    ("calling kernel function is not supported without CONFIG_DEBUG_INFO_BTF", "kernel-btf", "BTF"),
+    ("ldimm64 failed to find the address for kernel symbol 'x'.", "ksym-missing", "'x'"),
+    ("metadata kfuncs require device-bound program", "device-bound", "one device"),
+    ("Invalid format string", "format", "format"),
+    ("string is not zero-terminated", "format", ".rodata"),
+    ("[12] STRUCT s size=8 vlen=2 Invalid member", "btf-refused", "Invalid member"),
+    ("[21] Invalid kind:14", "btf-refused", "kind:14"),
+    ("R4 invalid zero-sized read: u64=[0,191]", "size-unbounded", "0 to 191"),
+    ("waitq type_id=109 bits_offset=6016 Invalid member", "btf-refused", "Invalid member"),
+    ("fd 0 is not pointing to valid bpf_map", "unresolved-map", "descriptor"),
+    ("R2 invalid sock access off=100 size=4", "context-access", "sock access"),
+    ("misaligned context access off (0x0; 0x0)+0+1 size 4", "misaligned", "4 bytes"),
+    (
+        "bpf_probe_read_kernel() may write into memory pointed by R1 type=rdonly_mem",
+        "read-only",
+        "write",
+    ),
+    (
+        "'struct bpf_map' access is allowed only to CAP_PERFMON and CAP_SYS_ADMIN",
+        "unprivileged",
+        "CAP",
+    ),
+    ("direct access to user is disallowed", "btf-access", "user"),
+    ("cannot pass in iter at an offset=-64", "iterator", "offset"),
+    ("held lock and object are not in the same allocation", "lock", "allocation"),
+    ("The function foo has 13 arguments. Too many.", "attach-target", "13 arguments"),
+    ("Subprog f doesn't exist", "attach-target", "Subprog f"),
+    ("R11 is invalid", "operand", "R11"),
+    ("unknown opcode e5", "instruction-unknown", "may_goto, which came with Linux 6.9"),
+    ("unknown opcode d7", "instruction-unknown", "byte swap (-mcpu=v4), which came with Linux 6.6"),
+    ("unknown opcode 8f", "instruction-unknown", "does not know"),
+    ("the call stack of 9 frames is too deep", "stack-size", "9 deep"),
+    ("invalid read from stack R2 off=-2 size=4", "stack-bounds", "4 bytes at -2"),
+    (
+        "At callback return the register R0 has smin=5 smax=5 should have been in [0, 1]",
+        "result-range",
+        "A function that is called back may return 0 to 1 only, and here it returns 5",
+    ),
+    (
+        "At program exit the register R0 has value (0x0; 0xfff) should have been in (0x0; 0x1)",
+        "result-range",
+        "returns 0 to 4,095, as far as the verifier knows",
+    ),
+    ("R1 is scalar expected STRUCT task_struct", "argument-type", "it takes STRUCT task_struct"),
+    ("no write support to tcp_sock at off 0", "btf-access", "tcp_sock"),
+    ("LSM programs must have a GPL compatible license", "helper-gpl", "of type LSM"),
+    ("vfs_read() is not modifiable", "attach-target", "error_injection"),
     ("BPF_LD_[ABS|IND] cannot be mixed with socket references", "ld-abs", "acquired"),
     ("at the time of BPF_LD_ABS|IND R6 != pointer to skb", "ld-abs", "R6"),
     ("BPF_XADD stores into R1 ctx is not allowed", "read-only", "BPF_XADD"),
@@ -82,7 +149,6 @@ MESSAGES = [
     ),
     ("invalid indirect read from stack off -16+1 size 16", "stack-uninitialised", "byte 1"),
     ("invalid indirect read from stack R2 off -16+1 size 16", "stack-uninitialised", "padding"),
-    ("invalid read from stack R10 off=-64 size=8", "stack-uninitialised", "8 bytes"),
     ("invalid stack type R1 off=-16 access_size=24", "stack-bounds", "stack"),
     ("invalid write to stack R1 off=-16 size=24", "stack-bounds", "24 bytes at -16"),
     (
@@ -132,7 +198,7 @@ MESSAGES = [
     (
         "At program exit the register R0 has smin=7 smax=7 should have been in [0, 3]",
         "result-range",
-        "[0, 3] only, and here it returns 7",
+        "0 to 3 only, and here it returns 7",
     ),
     ("Unreleased reference id=2 alloc_insn=4", "reference-leak", "not given back"),
     ("Arg#0 type PTR in global_sum() is not supported yet.", "global-argument", "5.12"),
@@ -209,6 +275,135 @@ END = "processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0\n"
 
 #: Lines of loaders where there is no verifier's log.
 LOADERS = [
+    ("nlmsg error Operation not supported", "attach-unsupported", "EOPNOTSUPP"),
+    ("Error: virtio_net: XDP expects header/data in single page", "attach-refused", ""),
+    (
+        "failed to set xdp to dev eth0, err is numerical result out of range",
+        "attach-refused",
+        "ERANGE",
+    ),
+    ("Runtime error: PERF_EVENT_IOC_SET_BPF: Errno 17.", "attach-busy", "EEXIST"),
+    ("libbpf: kernel doesn't support global data", "global-data", ""),
+    (
+        "failed to fetch necessary BTF for CO-RE: Operation not supported",
+        "kernel-btf",
+        "EOPNOTSUPP",
+    ),
+    ("Error: ParseError(Reloc)", "elf", ""),
+    ("GoTLS module initialization failed. error:no symbol section", "uprobe-target", ""),
+    (
+        "runc: bpf_prog_query(BPF_CGROUP_DEVICE) failed: function not implemented",
+        "no-bpf",
+        "ENOSYS",
+    ),
+    ("bpf-foreign: Failed to create foreign BPF program: Permission denied", "rights", "EACCES"),
+    ('Error: unknown capability "CAP_BPF" to add', "rights", ""),
+    ("map filter_map: load pinned map: permission denied", "pin", "EACCES"),
+    ("cannot load program connect4: program type is unspecified", "section-unknown", ""),
+    ("libbpf: failed to open ./test_xdp.o: No such file or directory", "file-missing", "ENOENT"),
+    ("Error: Tail call map owned by prog type 3, but prog type is 6!", "map-use", ""),
+    ("perf_event_open: No such file or directory", "perf-event", "ENOENT"),
+    (
+        "failed to load sched_switch: error loading BPF program: permission denied",
+        "refused",
+        "EACCES",
+    ),
+    ("Could not attach with DRV/native mode (Invalid argument)(-22).", "attach-refused", "EINVAL"),
+    ("Error: failed to attach program foo: permission denied", "rights", "EACCES"),
+    ("ERROR: Error attaching probe: 'kprobe:tnet_csk_accept'", "kprobe-target", ""),
+    ("ERROR: Unable to attach probe: uprobe:/bin/bash:readlin.", "uprobe-target", ""),
+    ("ERROR: Error attaching probe: kfunc:nf_tables:nft_trans_alloc_gfp", "attach-hook", ""),
+    ("No probes to attach", "attach-target-missing", ""),
+    (
+        "ERROR: Could not resolve symbol pagecache_get_page. Use BPFTRACE_VMLINUX",
+        "kprobe-target",
+        "",
+    ),
+    ("libbpf: Netlink-based XDP prog detected, please unload it", "attach-busy", ""),
+    ("libbpf: sec 'xdp_filter': failed to find program symbol at offset 0", "elf", ""),
+    ("libbpf: Unsupported BTF_KIND:19", "kernel-btf", ""),
+    ("Couldn't pin link FD at /sys/fs/bpf/x: No such file or directory", "pin", "ENOENT"),
+    ("couldn't find program spec foo: no matching spec for bpf", "name-missing", ""),
+    ("Stack size is too large. Try moving some scratch variables into maps", "stack-size", ""),
+    (
+        "libxdp: Failed to attach program to dispatcher: Operation not supported",
+        "xdp-dispatcher",
+        "EOPNOTSUPP",
+    ),
+    ("libxdp: Couldn't find a BPF file with name xdp-dispatcher.o", "xdp-dispatcher", ""),
+    ("libbpf: elf: failed to open foo.bpf.o: No such file or directory", "file-missing", "ENOENT"),
+    (
+        "E0212 21:58:01.396488  1322 BpfLoader.cpp:97] Can't find prog with name: xdp-balancer",
+        "name-missing",
+        "",
+    ),
+    ("src/trace.c:1300:25: error: expected ')'", "compile", ""),
+    (
+        "ERROR: Error: Failed to load program, verification log buffer not big enough",
+        "log-buffer",
+        "",
+    ),
+    (
+        "using replacement map .bss: Flags: 1024 changed to 0: map spec is incompatible",
+        "map-replaced",
+        "",
+    ),
+    ("Failed to attach struct_op", "struct-ops-refused", ""),
+    ("libbpf: ringbuf: failed to mmap consumer page for map fd=3: -1", "buffer", "EPERM"),
+    ("attach cgroup: cgroup2 not mounted", "cgroup-missing", ""),
+    (
+        "create_probe_event: open(/sys/kernel/tracing/kprobe_events): No such file or directory",
+        "tracefs",
+        "ENOENT",
+    ),
+    (
+        "write: write /sys/kernel/debug/tracing/kprobe_events: device or resource busy",
+        "attach-busy",
+        "EBUSY",
+    ),
+    (
+        "open /sys/kernel/tracing/kprobe_events: permission denied",
+        "rights",
+        "EACCES",
+    ),
+    ("Error: Unable to load simple LSM BPF program", "lsm-missing", ""),
+    (
+        "libbpf: extern (func ksym) 'scx_dsq': func_proto [1864] incompatible with x [6]",
+        "kfunc-missing",
+        "",
+    ),
+    (
+        "libbpf: prog 'f': failed to create uprobe '/a:0x75' perf event: -524",
+        "uprobe-target",
+        "ENOTSUPP",
+    ),
+    (
+        "libbpf: failed to create map (name: 'calico_v4'): Permission denied(-13)",
+        "rights",
+        "EACCES",
+    ),
+    ("map conns: map create: operation not supported", "unsupported", "EOPNOTSUPP"),
+    ("error: could not open bpf map: Argument list too long", "map-too-large", "E2BIG"),
+    ("libbpf: prog 'f': BPF program load failed: -E2BIG", "attributes-newer", "E2BIG"),
+    ("map rb: map create: RingBuf not supported (requires >= v5.8)", "map-type-unsupported", ""),
+    ("bpf_link_kprobe_multi not supported (requires >= v5.18)", "unsupported", ""),
+    (
+        "program x: load program: invalid argument: : (truncated, 896 line(s) omitted)",
+        "log-cut",
+        "EINVAL",
+    ),
+    ("libbpf: map 'm': key type [5] not found.", "map-definition", ""),
+    (
+        "libbpf: extern (kcfg) 'CONFIG_X': value 'y' implies bool, tristate, or char type",
+        "kconfig",
+        "",
+    ),
+    (
+        "libbpf: prog 'f': relo #3: unexpected insn #7 (LDX/ST/STX) value: got 8, exp 16 -> 24",
+        "core-relocation",
+        "",
+    ),
+    ("libbpf: some new failure of BPF that nobody knows", "loader-words", ""),
     (
         "libbpf: Kernel error message: virtio_net: Too few free TX rings available",
         "attach-refused",
@@ -257,7 +452,7 @@ LOADERS = [
         "tracepoint-arguments",
         "EINVAL",
     ),
-    ("prog 'x': failed to auto-attach: -22", "invalid", "EINVAL"),
+    ("prog 'x': failed to auto-attach: -22", "attach-refused", "EINVAL"),
     ("failed to create map `EVENTS` with code -1", "rights", "EPERM"),
     ("load program: bad address (hit verifier bug, increase LogSizeStart)", "fault", "EFAULT"),
     ("x: apply CO-RE relocations: no BTF found for kernel version 4.14", "kernel-btf", ""),
@@ -322,6 +517,8 @@ LOADERS = [
         "EOPNOTSUPP",
     ),
     ("libbpf: failed to open system Kconfig", "kconfig", ""),
+    ("libbpf: extern 'CONFIG_NOPE' (strong): not resolved", "kconfig", ""),
+    ("ldimm64 failed to find the address for kernel symbol 'runqueues'.", "ksym-missing", ""),
     ("libbpf: usdt: no USDT notes section (.note.stapsdt) found in '/lib/libc.so.6'", "usdt", ""),
     ("libbpf: elf: failed to find symbol 'readline' in '/bin/bash': -2", "uprobe-target", "ENOENT"),
     ("creating uprobe: opening uprobe: symbol SSL_write: not found", "uprobe-target", ""),
@@ -404,6 +601,16 @@ def only(text: str) -> Explained:
     found = explained(text)
     assert len(found) == 1, found
     return found[0]
+
+
+def test_an_index_that_is_too_large_on_all_ways_is_not_called_negative() -> None:
+    beyond = (
+        "invalid access to map value, value_size=512 off=512 size=8\nR0 min value is outside of"
+    )
+    why = only(f"{OLD}{beyond} the allowed memory range\n{END}").explanation
+    assert why.id == "map-bounds"
+    assert "negative" not in why.reason
+    assert "on its upper side" in why.suggestion
 
 
 @pytest.mark.parametrize("before", [OLD, NEW, ""], ids=["before-5.18", "since-5.18", "alone"])
@@ -657,3 +864,108 @@ def test_a_log_of_many_loaders_has_a_map_and_programs_told_apart() -> None:
     ]
     assert "before: R1 must be referenced or trusted." in found[1].explanation.reason
     assert "?" not in found[3].explanation.reason + found[3].explanation.suggestion
+
+
+def test_a_relocation_is_named_by_the_lines_above() -> None:
+    found = only(
+        "libbpf: prog 'f': relo #8: <byte_off> [73] struct mm_struct.rss_stat[0] (0:0 @ offset 0)\n"
+        "libbpf: prog 'f': relo #8: non-matching candidate #0 <byte_off> [7] struct mm_struct (0)\n"
+        "libbpf: prog 'f': relo #8: no matching targets found\n"
+        "libbpf: failed to perform CO-RE relocations: -22\n"
+    )
+    assert found.explanation.id == "core-relocation"
+    assert "struct mm_struct.rss_stat[0]," in found.explanation.reason
+
+
+def test_what_a_loader_says_once_more_is_told_once() -> None:
+    refused = (
+        "math between map_value pointer and register with unbounded min value is not allowed\n"
+    )
+    found = only(f"{refused}{END}libscap: bpf_load_program() f: Operation not permitted (1)\n")
+    assert found.explanation.id == "pointer-arithmetic-unbounded"
+    found = only(
+        "create_probe_event: open(/sys/kernel/tracing/kprobe_events): No such file or directory\n"
+        "Exception: Failed to attach BPF program b'f' to kprobe b'g', it's not traceable\n"
+    )
+    assert found.explanation.id == "tracefs"
+    found = only(
+        "libbpf: couldn't reuse pinned map at '/sys/fs/bpf/m': parameter mismatch\n"
+        "libbpf: map 'm': error reusing pinned map\n"
+        "libbpf: map 'm': failed to create: Invalid argument(-22)\n"
+    )
+    assert found.explanation.id == "map-pinned"
+    summary = "program f: load program: permission denied: R0 !read_ok (2 line(s) omitted)\n"
+    found = only(f"{NEW}1: (95) exit\nR0 !read_ok\n{END}{summary}")
+    assert found.explanation.id == "register-unset"
+
+
+def test_a_cause_below_a_line_counts() -> None:
+    found = only("Error: netlink error while attaching ebpf\nCaused by:\nInvalid (os error 22)\n")
+    assert found.explanation.id == "attach-refused"
+
+
+def test_a_log_without_its_reason_is_told_as_cut() -> None:
+    found = only(f"Error: bpf Load failed: load program: invalid argument:\n{END}")
+    assert (found.explanation.id, found.errno) == ("log-cut", "EINVAL")
+    log = f"-- BEGIN PROG LOAD LOG --\n{END}-- END PROG LOAD LOG --\n"
+    found = only(f"{log}Error: libscap: bpf_load_program() f: Operation not permitted\n")
+    assert found.explanation.id == "log-cut"
+    found = only(f"libbpf: prog 'f': BPF program load failed: ERROR: strerror_r(524)=22\n{log}")
+    assert (found.explanation.id, found.errno) == ("unsupported", "ENOTSUPP")
+
+
+def test_a_map_that_a_loader_did_not_put_in_place_is_told() -> None:
+    why = only(
+        f"0: (18) r1 = 0x0\n2: (85) call bpf_map_lookup_elem#1\nR1 type=inv expected=map_ptr\n{END}"
+    )
+    assert "the loader put none" in why.explanation.reason
+
+
+def test_a_frame_that_is_too_large_is_told_from_a_buffer() -> None:
+    why = only(f"66: (7b) *(u64 *)(r10 -520) = r1\ninvalid stack off=-520 size=8\n{END}")
+    assert "512 bytes" in why.explanation.reason
+    assert why.explanation.words == ("invalid stack off=-520 size=8",)
+
+
+def test_an_errno_in_a_line_of_its_own_is_that_of_the_load_that_failed_then() -> None:
+    found = only("bpf: Invalid argument\n\nException: Failed to load BPF program kprobe__f\n")
+    assert (found.program, found.errno, found.explanation.id) == ("kprobe__f", "EINVAL", "invalid")
+
+
+@pytest.mark.parametrize(
+    ("line", "id_"),
+    [
+        ("libbpf: prog 'f': failed to attach to cgroup: Bad file descriptor", "descriptor"),
+        (
+            "[ERROR][74] d.go 7: BPF dataplane enabled but not supported by the kernel.",
+            "unsupported",
+        ),
+        (
+            "M\u00e4r 21 11:01:44 H systemd[1]: Failed to load BPF object: No such process",
+            "kernel-btf",
+        ),
+        ("libbpf: f.o doesn't provide kernel version", "elf"),
+    ],
+)
+def test_a_line_of_a_daemon_is_enough(line: str, id_: str) -> None:
+    found = only(line)
+    assert found.explanation.id == id_
+    assert "refers to a map" not in found.explanation.reason
+
+
+def test_a_tracepoint_that_may_not_be_opened_is_not_missing() -> None:
+    tracepoint = "libbpf: tracepoint 'syscalls/f' perf_event_open() failed: -EPERM\n"
+    created = "libbpf: prog 'f': failed to create tracepoint 'syscalls/f' pe"
+    for log in (f"{tracepoint}{created}>\n", f"{created}rf event: -EPERM\n"):
+        assert only(log).explanation.id == "rights"
+
+
+def test_the_errno_of_a_load_may_be_below_it() -> None:
+    found = only("Error: Failed to load BPF program\n\nCaused by:\n    Invalid (os error 22)\n")
+    assert (found.explanation.id, found.errno) == ("invalid", "EINVAL")
+
+
+def test_the_number_of_instructions_alone_says_that_a_program_is_too_large() -> None:
+    assert only("processed 1000001 insns (limit 1000000) , couldn't load\n").explanation.id == (
+        "too-large"
+    )

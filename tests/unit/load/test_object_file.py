@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("objects")
     argv = ["clang", "-target", "bpf", "-g", "-O2", "-D__TARGET_ARCH_x86"]
     argv += ["-I", str(ROOT / "build/libbpf/include"), "-I", "/usr/include/x86_64-linux-gnu"]
-    for name in ("offers", "flow", "shape"):
+    for name in ("config", "offers", "flow", "shape"):
         source = str(SOURCES / f"{name}.bpf.c")
         subprocess.run([*argv, "-c", source, "-o", str(made / f"{name}.bpf.o")], check=True)
     return made
@@ -57,6 +57,36 @@ def test_instructions_have_lines_also_in_functions_that_are_called(folder: Path)
     assert line_of("flow.bpf.c", "return buffer[9] + deeper") in lines
     assert any("stack_too_deep" in text for _, text in first.context)
     assert target.place_at("no_such_program", 0) is None
+
+
+def test_what_is_called_back_belongs_to_the_program(folder: Path) -> None:
+    target = ObjectFile(folder / "flow.bpf.o")
+    places = [target.place_at("called_back", index) for index in range(20)]
+    lines = {place.line for place in places if place is not None}
+    assert line_of("flow.bpf.c", "return 5;") in lines
+    assert target.passes_functions("called_back")
+    assert not target.passes_functions("loop_bounded")
+    (helper,) = target.helpers_of("called_back")
+    assert helper[0] == 181
+    place = target.place_at("called_back", helper[1])
+    assert place is not None
+    assert place.line == line_of("flow.bpf.c", "bpf_loop(3, five")
+    assert target.instruction_at("called_back", helper[1])[:1] == b"\x85"
+    assert target.instruction_at("called_back", 1000) == b""
+
+
+def test_what_is_asked_of_the_configuration_has_a_value_for_not_set(folder: Path) -> None:
+    asked = ObjectFile(folder / "config.bpf.o").kconfig()
+    assert asked == {"CONFIG_NO_SUCH_OPTION": "0", "CONFIG_HZ": "0"}
+    assert ObjectFile(folder / "flow.bpf.o").kconfig() == {}
+
+
+def test_programs_and_maps_have_names_before_libbpf_reads_them(folder: Path) -> None:
+    target = ObjectFile(folder / "flow.bpf.o")
+    assert "loop_bounded" in target.programs()
+    assert {"five", "deeper", "global_sum"}.isdisjoint(target.programs())
+    assert set(target.maps()) == {"events", "counts"}
+    assert target.section_of("loop_bounded") == "raw_tp/sys_enter"
 
 
 def test_externs_and_maps_belong_to_the_programs_that_use_them(folder: Path) -> None:
@@ -120,6 +150,23 @@ def test_what_is_no_bpf_object_is_refused(folder: Path, tmp_path: Path) -> None:
     assert entry.main(["load", str(folder / "flow.bpf.o"), "--shard", "4/3"]) == 64
     assert entry.main(["load", str(folder / "flow.bpf.o"), "--on", ","]) == 64
     assert entry.main(["load", str(folder / "flow.bpf.o"), "--jobs", "0"]) == 64
+    assert entry.main(["load", str(folder / "flow.bpf.o"), "--prog", "loop_bonded"]) == 66
+    assert entry.main(["load", str(folder / "flow.bpf.o"), "--map", "event"]) == 66
+    assert entry.main(["load", str(folder / "flow.bpf.o"), "--junit", "/nowhere/a.xml"]) == 74
+    assert entry.main(["load", str(folder / "flow.bpf.o"), "--baseline", str(tmp_path)]) == 66
+
+
+def test_a_damaged_object_is_a_result_and_ends_nothing(folder: Path, tmp_path: Path) -> None:
+    whole = (folder / "shape.bpf.o").read_bytes()
+    made = tmp_path / "damaged.bpf.o"
+    btf = whole.index(b"\x9f\xeb\x01\0")
+    for at, byte in ((btf + 24 + 8, 0xFF), (whole.index(b"raw_tp/sys_enter") + 3, 0xFF)):
+        damaged = bytearray(whole)
+        damaged[at] = byte
+        made.write_bytes(damaged)
+        found = list(try_object(made, Shape("", ()), TrialRequest("host")))
+        assert found, at
+        assert all(one.kind in ("object", "btf", "program") for one in found)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,14 @@ import pytest
 
 from retsnoop_py.errors import DataError, InputError, UsageError
 from retsnoop_py.load.model import VERSION, Explanation, LoadResult, Place
-from retsnoop_py.load.outcome import compare, expected, read_expectations, reasons
+from retsnoop_py.load.outcome import (
+    compare,
+    expected,
+    read_baseline,
+    read_expectations,
+    reasons,
+    short_names,
+)
 from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.render.load_results import (
     github_lines,
@@ -105,13 +112,13 @@ def test_growth_beyond_a_percentage_is_told(tmp_path: Path) -> None:
     path = tmp_path / "before.json"
     path.write_bytes(b"\n".join(msgspec.json.encode(one) for one in RESULTS))
     grown = [msgspec.structs.replace(RESULTS[4], instructions=1400), RESULTS[5]]
-    assert compare(grown, path, 10) == [
+    assert compare(grown, read_baseline(path), 10) == [
         "5.10 a.bpf.o main: 1,400 instructions, 13% more than 1,234"
     ]
-    assert compare(grown, path, 20) == []
+    assert compare(grown, read_baseline(path), 20) == []
     path.write_text("{}")
     with pytest.raises(DataError):
-        compare(grown, path, 10)
+        compare(grown, read_baseline(path), 10)
 
 
 def test_junit_has_a_suite_per_kernel_and_a_failure_per_refusal() -> None:
@@ -148,3 +155,10 @@ def test_shapes_share_values_without_a_name() -> None:
     for word in ("a", "a=", "=1", "a=x", "a b=1"):
         with pytest.raises(UsageError):
             parse_shapes([word])
+
+
+def test_objects_of_one_name_are_told_apart_by_their_folders() -> None:
+    paths = ("/a/x.bpf.o", "/b/c/x.bpf.o", "/d/c/x.bpf.o", "/b/y.bpf.o")
+    results = [msgspec.structs.replace(RESULTS[0], object=path) for path in paths]
+    names = ["a/x.bpf.o", "b/c/x.bpf.o", "d/c/x.bpf.o", "y.bpf.o"]
+    assert list(short_names(results).values()) == names

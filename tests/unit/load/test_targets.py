@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from retsnoop_py.load.attaching import (
     btf_target,
+    explain_attachment,
     explain_target,
+    is_attachable,
     why_no_kprobe,
     why_no_trampoline,
 )
 from retsnoop_py.load.errno_rules import explain_size
+from retsnoop_py.load.map_rules import MapFacts, explain_map
 
 SYMBOLS = """ffffffff81000000 T _stext
 ffffffff81000100 T vfs_read
@@ -99,3 +103,47 @@ def test_why_a_function_with_btf_takes_no_trampoline(function: str, said: str, r
     told = why_no_trampoline(function, root)
     assert said in told
     assert bool(said) is bool(told)
+
+
+@pytest.mark.parametrize(
+    ("section", "error", "reason"),
+    [
+        ("tp/sched/sched_switch", errno.EACCES, "tracepoint-arguments"),
+        ("tracepoint/sched", errno.EINVAL, "attach-section"),
+        ("kprobe/", errno.EINVAL, "attach-section"),
+        ("kprobe/vfs_read+0x3", errno.EILSEQ, "kprobe-target"),
+        ("kprobe.multi/no_such_*", errno.ENOENT, "kprobe-target"),
+        ("uprobe//nowhere/bin:main", errno.ENOENT, "uprobe-target"),
+        ("fentry/vfs_read", errno.EBUSY, ""),
+    ],
+)
+def test_an_attachment_is_judged_by_its_section_where_words_tell_less(
+    section: str, error: int, reason: str
+) -> None:
+    why = explain_attachment("libbpf: something", error, "x", section)
+    assert (why.id if why is not None else "") == reason
+
+
+def test_an_iterator_over_one_thing_has_to_be_told_which() -> None:
+    assert not is_attachable("iter/cgroup", errno.EINVAL)
+    assert is_attachable("iter/cgroup", errno.ENOENT)
+    assert is_attachable("iter/task", errno.EINVAL)
+
+
+@pytest.mark.parametrize(
+    ("facts", "error", "said"),
+    [
+        (MapFacts("m", 1, 0, 4, 600, 8), "E2BIG", "keys of 600 bytes"),
+        (MapFacts("m", 6, 0, 1, 4, 40000), "ENOMEM", "values of 40,000 bytes"),
+        (MapFacts("m", 2, 0, 4, 4, 0x7FFFFFFF), "E2BIG", "values of 2,147,483,647 bytes"),
+        (MapFacts("m", 16, 0, 100000, 4, 8), "E2BIG", "NR_CPUS"),
+        (MapFacts("m", 9, 1, 4, 4, 8), "ENOTSUPP", "takes no BPF_F_NO_PREALLOC"),
+        (MapFacts("m", 29, 1, 10, 4, 8), "EINVAL", "beside each task"),
+        (MapFacts("m", 13, 0, 8, 4, 4), "EINVAL", "holds maps"),
+        (MapFacts("m", 7, 0, 4, 4, 7), "EINVAL", "addresses of 8 bytes"),
+        (MapFacts("m", 22, 0, 4, 4, 4), "EINVAL", "keys of 4 and values of 4 bytes, 4 entries"),
+        (MapFacts("m", 1, 0, 1 << 30, 4, 8), "ENOMEM", "cannot be had"),
+    ],
+)
+def test_a_map_is_told_by_what_it_asks_for(facts: MapFacts, error: str, said: str) -> None:
+    assert said in explain_map(facts, error, (6, 12)).reason
