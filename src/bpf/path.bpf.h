@@ -106,7 +106,7 @@ static __noinline bool path_rings_take(struct path_rings *rings, struct session 
 
 	if (*claims || path_rings_in_use(rings))
 		return false;
-	__sync_fetch_and_add(&rings->claims, 1);
+	add_in_order(&rings->claims, 1); /* whose they were is read behind it */
 	if (*claims == 1 && !path_rings_in_use(rings)) {
 		is_free = true;
 		rings->task = task;

@@ -187,25 +187,36 @@ static __always_inline void barrier_by_record(void)
 }
 
 /*
- * Lets others have a place, after all that its owner has written. An addition whose result nobody
- * uses is a full barrier on x86; on arm64 it orders nothing, so that the last writes of the old owner,
- * the one that empties the place among them, could arrive behind the first ones of the new owner.
- * There the result is asked for, which makes it a full barrier. (5.18 is the first that can do that
- * on arm64; before, a helper is the barrier, if not with perf buffers or a full ring.) Who claims
- * needs no more: its writes depend on what it read in the claims.
+ * An addition, and between what is read and written before it and behind it a full barrier. On x86 each
+ * is one; on arm64 one whose result nobody uses orders nothing, so the result is asked for there. (5.18
+ * is the first that can do that on arm64; before, a helper is the barrier, if not with perf buffers or
+ * a full ring.)
  */
-static __always_inline void claim_release(__u32 *claims)
+static __always_inline void add_in_order(__u32 *counter, __s32 change)
 {
 #if defined(__TARGET_ARCH_arm64)
 	__u32 before;
 
-	if (!has_fetch)
+	if (!has_fetch && change < 0)
 		barrier_by_record();
-	before = __sync_fetch_and_add(claims, -1);
+	before = __sync_fetch_and_add(counter, change);
 	asm volatile("" ::"r"(before));
+	if (!has_fetch && change > 0)
+		barrier_by_record();
 #else
-	__sync_fetch_and_add(claims, -1);
+	__sync_fetch_and_add(counter, change);
 #endif
+}
+
+/*
+ * Lets others have a place, after all that its owner has written: the last writes of the old owner, the
+ * one that empties the place among them, may not arrive behind the first ones of the new owner. Who
+ * claims a place needs no order: its writes depend on what it read in the claims. Who reads more of what
+ * the last owner wrote does need it.
+ */
+static __always_inline void claim_release(__u32 *claims)
+{
+	add_in_order(claims, -1);
 }
 
 /* Gives back what table_claim() gave. */

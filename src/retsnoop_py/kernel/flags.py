@@ -24,12 +24,15 @@ UNKNOWN_RESULT = ResultType(ResultKind.UNKNOWN, 4, True, "")
 def result_for(name: str, result: ResultType | None) -> ResultType:
     """What function ``name`` really returns, ``result`` being what BTF says, None if nothing.
 
-    The two differ for BPF helpers, all of which the kernel compiles to return u64.
+    The two differ for BPF helpers, all of which the kernel compiles to return u64, and for what
+    gives an address as unsigned long, or an error in its place (IS_ERR_VALUE()).
     """
     plain_u64 = result is None or (
         result.kind is ResultKind.INT and result.size == 8 and not result.signed
     )
     if plain_u64:
+        if result is not None and gives_address(name):
+            return _RESULTS["long"]
         return helper_result(name) or result or UNKNOWN_RESULT
     assert result is not None
     return result
@@ -38,7 +41,8 @@ def result_for(name: str, result: ResultType | None) -> ResultType:
 def flags_for(name: str, result: ResultType | None) -> FuncFlags:
     """The flags of function ``name``, without ENTRY, from what BTF says it returns.
 
-    Void, booleans, unsigned numbers and results of less than 32 bits cannot carry an error.
+    Void, booleans, unsigned numbers other than addresses and results of less than 32 bits cannot
+    carry an error.
     A 32-bit one, an enum too, counts by its low half: the upper half of the register is
     whatever was left there. Everything else is read as 64 signed bits.
     """
@@ -108,6 +112,24 @@ def _table() -> dict[str, ResultType]:
     from retsnoop_py.kernel.helper_list import HELPERS
 
     return {name: _RESULTS[key] for key, names in HELPERS.items() for name in names}
+
+
+#: What mmap(2), mremap(2) and execve(2) have addresses from, as of Linux 5.10 to 7.3: mm/mmap.c,
+#: mm/vma.c, mm/mremap.c, mm/util.c and fs/binfmt_elf.c.
+_ADDRESSES = frozenset(
+    (
+        *("do_mmap", "ksys_mmap_pgoff", "vm_mmap", "vm_mmap_pgoff", "mmap_region", "__mmap_region"),
+        *("vm_unmapped_area", "unmapped_area", "unmapped_area_topdown"),
+        *("do_mremap", "mremap_to", "mremap_at", "move_vma", "expand_vma"),
+        *("elf_map", "elf_load", "load_elf_interp"),
+    )
+)
+
+
+def gives_address(name: str) -> bool:
+    """Whether function ``name``, of unsigned long, gives an address or an error."""
+    plain = name.partition(".")[0]
+    return plain in _ADDRESSES or "get_unmapped_area" in plain
 
 
 def helper_result(name: str) -> ResultType | None:

@@ -24,6 +24,8 @@ __all__ = ["Kallsyms", "Module", "Symbol", "read_modules"]
 
 #: Bytes a symbol may cover where nothing else ends it: the last [bpf] image, for one.
 _UNBOUNDED = 64 << 10
+#: The last address there is.
+_HIGHEST = (1 << 64) - 1
 _NO_END = (1 << 64) - 1
 #: What the kernel iterates by, and what it shows a program of a symbol.
 _ITERATOR, _ITERATED = "bpf_iter_ksym", "kallsym_iter"
@@ -158,8 +160,10 @@ class Kallsyms:
         None for an address between functions, in data, or beyond the text. Of several names
         of one address the first in the kernel's own order counts: that order puts weak names,
         linker marks and names with more leading underscores last, and it is the order by
-        which the kernel itself names addresses.
+        which the kernel itself names addresses. A number that no address can be has none.
         """
+        if not 0 <= address <= _HIGHEST:
+            return None
         found = self._lookup(address)
         if self._is_old and (found is None or found[0].module is not None):
             self._is_old = False

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from retsnoop_py.errors import DataError, UnavailableError
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.path.blocks import Graph, cut
-from retsnoop_py.path.decide import Decided, Decision, Made, Returned, decide
+from retsnoop_py.path.decide import decide
 from retsnoop_py.path.deduce import Called, Known, deduce, fitting, known_value
 from retsnoop_py.path.follow import Way, follow
 from retsnoop_py.path.insn import Flow
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.names import Namer
+from retsnoop_py.path.origin import Decided, Decision, Made, Returned
 from retsnoop_py.path.probes import BlockProbe, place_probes
 from retsnoop_py.path.text import CodeSource, read_function
 from retsnoop_py.session.paths import Condition, Hit, Origin, Place

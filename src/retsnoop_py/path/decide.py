@@ -1,96 +1,51 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where a call made its result, and which condition decided that it did.
+"""Which condition decided that a call made the result that it returned.
 
-The result's node (:mod:`retsnoop_py.path.values`) tells where the number was made. The deciding
-branch is the last conditional jump on the way whose other side can still reach a return with
-another number: jumps behind it - of cleaning up, of the stack protector, of tests of the error
-itself - could not have avoided the failure any more.
+It is the last conditional jump on the way whose other side can still reach a return with another
+number: jumps behind it - of cleaning up, of the stack protector, of tests of the error itself -
+could not have avoided the failure any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import Enum
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from retsnoop_py.path.blocks import Graph
-from retsnoop_py.path.deduce import holds
+from retsnoop_py.path.blocks import Block, Graph
+from retsnoop_py.path.deduce import holds, known_value
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import OPPOSITE, Flow, Imm, Insn, Mem, Names, Operand, Reg
-from retsnoop_py.path.values import Flags, Moment, Node, Run, evaluate
-from retsnoop_py.value import Value, replace
+from retsnoop_py.path.origin import (
+    INT,
+    LARGEST_ERROR,
+    MASK32,
+    Decided,
+    Decision,
+    Made,
+    Returned,
+    asks_the_unknown,
+    failure_of,
+    is_result,
+    is_settled,
+    origin_of,
+    went,
+    went_well,
+    with_zero,
+)
+from retsnoop_py.path.values import LOCAL_BYTES, Flags, Moment, Node, Run, evaluate
+from retsnoop_py.value import replace
 
-__all__ = ["Decided", "Decision", "Made", "Returned", "decide"]
+__all__ = ["decide"]
 
 #: Ways that are followed from the other side of a jump before it is said that nobody knows.
 _MAX_STATES = 20_000
-_MASK32 = 0xFFFFFFFF
-#: Bytes of an int.
-_INT = 4
+#: What writes its target whole without reading it.
+_PLAIN_TARGETS = ("mov", "movzx", "movsx", "lea", "pop", "set")
+#: Calls whose results are told apart.
+_MOST_GIVEN = 4
 #: Why the probes of blocks that ran are not hit, if nobody else uses kprobes there.
 _PROGRAMS_OFF = "as where bpf(2) reads or changes a map, with BPF programs off"
-
-
-class Made(Enum):
-    """How a result came to be."""
-
-    #: A number in the code.
-    CONSTANT = "constant"
-    #: Computed, without a jump, of something that was compared: setcc, sbb, a sign bit.
-    COMPUTED = "computed"
-    #: What a function returned that was called.
-    CALLEE = "callee"
-    #: Read from memory.
-    MEMORY = "memory"
-    #: What the caller gave.
-    ARGUMENT = "argument"
-    UNKNOWN = "unknown"
-
-
-class Returned(Value):
-    """Where the result was made: at ``address``, by the ``step``-th instruction that ran.
-
-    ``callee`` is the function that made it, None if its name is not known. ``ways``: so many
-    blocks lead to the one that makes it, which the compiler may share between several returns.
-    """
-
-    made: Made
-    address: int
-    step: int
-    node: Node
-    callee: str | None = None
-    ways: int = 1
-
-
-class Decided(Value):
-    """The deciding instruction: a conditional jump, or a cmov, setcc or shift in its place.
-
-    ``flags`` is what it looked at, ``condition`` what held then. ``checks``: all it tested is the
-    result that a called function had given.
-    """
-
-    address: int
-    step: int
-    condition: str
-    flags: Flags | None
-    moment: Moment | None = None
-    taken: bool = False
-    checks: bool = False
-    position: int = -1
-
-
-class Decision(Value):
-    """What is known of a failing call: where its result was made, and what decided.
-
-    ``unknown`` says why something is missing.
-    """
-
-    returned: Returned | None
-    decided: Decided | None
-    unknown: str | None = None
-
-
 #: What was made elsewhere is known here only by testing it.
 _TESTED = (Made.CALLEE, Made.MEMORY, Made.ARGUMENT)
 
@@ -107,7 +62,7 @@ def decide(graph: Graph, way: Way, result: int, names: Names, handed: int = 0) -
     if not way.ends:
         return Decision(None, None, f"the end of its way was not seen ({_PROGRAMS_OFF})")
     run, given = _before_handed(graph, run, handed)
-    returned, choice = _origin(graph, way, run, result)
+    returned, choice = origin_of(graph, way, run, result)
     if returned.made is Made.UNKNOWN and way.is_cut:
         return Decision(None, None, "its result was made before the blocks that were kept")
     if returned.made is Made.UNKNOWN and way.gaps:
@@ -115,6 +70,8 @@ def decide(graph: Graph, way: Way, result: int, names: Names, handed: int = 0) -
     decided, unknown = _Search(graph, way, run, result, returned, given).last(choice)
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
+    if decided is not None and returned.made is Made.CALLEE and decided.step < returned.step:
+        decided = None  # that it was called is no reason for what it gave
     if decided is None and unknown is None:
         unknown = _nothing_decides(returned, way)
     return Decision(returned, decided, unknown)
@@ -157,121 +114,14 @@ def _missing(graph: Graph, way: Way) -> str:
     return f"blocks that ran were not seen ({_PROGRAMS_OFF}), or {fault}"
 
 
-def _is_result(value: int, result: int) -> bool:
-    """Whether ``value`` is what was returned; ints have 32 bits."""
-    return value & _MASK32 == result & _MASK32 and (
-        -(1 << 31) <= value < 1 << 32 or value & (1 << 64) - 1 == result & (1 << 64) - 1
-    )
-
-
-def _origin(graph: Graph, way: Way, run: Run, result: int) -> tuple[Returned, Decided | None]:
-    """Where the result was made; what decided it there, if it was no jump."""
-    node, choice = run.result, None
-    while node.kind == "select":
-        node, picked = _selected(node, result)
-        if not _is_settled(picked):
-            choice = picked
-    at = _block_of(way, run, node)
-    ways = len(graph.before[at]) if at is not None else 1
-    made, callee = Made.UNKNOWN, None
-    match node.kind:
-        case "const":
-            made = Made.CONSTANT
-        case "call":
-            made, callee = Made.CALLEE, node.name
-        case "load":
-            made = Made.MEMORY
-        case "param":
-            made = Made.ARGUMENT
-        case "op" | "cond":
-            made = Made.COMPUTED
-            choice = _computed(node) or choice
-    return Returned(made, node.at, node.step, node, callee, ways), choice
-
-
-def _block_of(way: Way, run: Run, node: Node) -> int | None:
-    if not 0 <= node.step < len(run.positions):
-        return None
-    return way.blocks[run.positions[node.step]]
-
-
-def _selected(node: Node, result: int) -> tuple[Node, Decided | None]:
-    """Which side of a cmov was taken, by the number that came out; and that this decided."""
-    new, old = node.args
-    condition = node.name or ""
-    fits = [one.kind != "const" or _is_result(one.value, result) for one in (new, old)]
-    if fits[0] == fits[1]:
-        # both would do: a constant says more than what is not known
-        fits = [one.kind == "const" for one in (new, old)]
-        if fits[0] == fits[1]:
-            return Node("unknown", node.step, node.at), None
-    if not fits[0]:
-        condition = OPPOSITE.get(condition, "")
-    chosen, other = (new, old) if fits[0] else (old, new)
-    if _failure_of(node.flags, OPPOSITE.get(condition, "")) is other:
-        return chosen, None
-    at = _asked_at(node)
-    return chosen, Decided(at, node.step, condition, node.flags, taken=fits[0])
-
-
-def _asked_at(node: Node) -> int:
-    """Where what a result was chosen by was compared: the choice may have the return's line."""
-    return node.flags.insn.address if node.flags is not None else node.at
-
-
-def _failure_of(flags: Flags | None, condition: str) -> Node | None:
-    """What a called function gave, where ``condition`` says that it had failed.
-
-    To return that instead is to fail as well. Of an int, any number but 0 is a failure; of a
-    pointer, or a yes or no, that is none.
-    """
-    if flags is None or condition not in ("ne", "s", "l") or flags.left.kind != "call":
-        return None
-    if condition == "ne" and flags.size != _INT:
-        return None
-    of_itself = flags.op == "test" and flags.left is flags.right
-    with_zero = flags.op == "cmp" and flags.right.kind == "const" and not flags.right.value
-    return flags.left if of_itself or with_zero else None
-
-
-def _computed(node: Node) -> Decided | None:
-    """The comparison of which a result was computed without a jump."""
-    if node.kind == "cond":
-        return Decided(_asked_at(node), node.step, node.name or "", node.flags)
-    if node.kind == "op":
-        if node.name == "sar" and node.args[1].kind == "const" and node.args[1].value in (31, 63):
-            # all bits are the sign
-            zero = Node("const", node.step, node.at, value=0)
-            size = 4 if node.args[1].value == 31 else 8
-            insn = Insn(node.at, 0, "sar", "sar")
-            flags = Flags(insn, "cmp", node.args[0], zero, size)
-            return Decided(node.at, node.step, "l", flags)
-        for one in node.args:
-            found = _computed(one)
-            if found:
-                return found
-    return None
-
-
-def _is_settled(test: Moment | Decided | None) -> bool:
-    """Whether constants were compared: on this way it could not go elsewhere.
-
-    What was counted up is such a constant, so that of a counted loop, and of what is tried a
-    number of times, not the count decides but what was asked last.
-    """
-    flags = test.flags if test is not None else None
-    return flags is not None and flags.left.kind == "const" and flags.right.kind == "const"
-
-
-def _asks_the_unknown(test: Moment | Decided) -> bool:
-    """Whether it compared what is not known, as what was kept over a gap."""
-    waiting = [test.flags.left, test.flags.right] if test.flags is not None else []
-    while waiting:
-        node = waiting.pop()
-        if node.kind == "unknown":
-            return True
-        waiting += node.args
-    return test.flags is None
+def _is_same_test(one: Flags, other: Flags) -> bool:
+    """Whether the very values were compared, in the same way."""
+    if (one.op, one.size) != (other.op, other.size) or one.left is not other.left:
+        return False
+    if one.right is other.right or (one.right is one.left and other.right is other.left):
+        return True
+    both = one.right.kind == other.right.kind == "const"
+    return both and one.right.value == other.right.value
 
 
 def _leaves(node: Node) -> Iterable[Node]:
@@ -300,11 +150,20 @@ class _Search:
         self._result = result
         self._returned = returned
         self._handed = handed
+        #: Where local variables begin whose addresses are used, once that was asked.
+        self._locals: list[int] | None = None
+        #: Whether a jump was found behind which the result that was there was kept.
+        self._is_stored = False
+        #: Blocks behind which nothing but failures can come, with what is held there.
+        self._only_fail: set[_Failing] = set()
+        #: What :meth:`_read_in` tells of each block, once that was asked.
+        self._read: list[frozenset[str]] | None = None
 
     def last(self, choice: Decided | None) -> tuple[Decided | None, str | None]:
         """The last one that could have avoided the result; or why it cannot be told."""
         gap = max(self._way.gaps, default=-1)
-        if gap >= 0 and choice is not None and _asks_the_unknown(choice):
+        certain: Decided | None = None
+        if gap >= 0 and choice is not None and asks_the_unknown(choice):
             return None, self._missing()
         for number, moment in reversed(list(enumerate(self._run.moments))):
             if choice is not None and moment.step < choice.step:
@@ -314,25 +173,22 @@ class _Search:
             if self._is_last(moment) and not self._leaves_here(moment):
                 continue
             taken = self._taken(moment)
-            if taken is None or _is_settled(moment):
+            if taken is None or self._is_known(number):
                 continue
             about = self._is_about_result(moment)
             if about and not self._is_check(moment):
                 continue
-            if about or self._can_avoid(moment, taken):
-                if gap >= 0 and _asks_the_unknown(moment):
+            if about or self._can_avoid(number, taken):
+                if gap >= 0 and asks_the_unknown(moment):
                     return None, self._missing()  # which jump decides may be for those to say
-                last = moment
-                if not about:
-                    last, taken = self._asked_before(number, taken) or (moment, taken)
-                condition = last.insn.condition
-                held = condition if taken else OPPOSITE.get(condition, "")
-                jump = last if last.insn.flow is Flow.BRANCH else None
-                decided = Decided(_place(last), last.step, held, last.flags, jump, taken, about)
-                return decided, None
+                if not about and self._is_certain(moment, taken):
+                    certain = certain or _decided(moment, taken)
+                    continue
+                before = None if about else self._asked_before(number, taken)
+                return _decided(*(before or (moment, taken)), about=about), None
         if choice is None and gap >= 0:
             return None, self._missing()
-        return choice, None
+        return choice or certain, None
 
     def _missing(self) -> str:
         return _missing(self._graph, self._way)
@@ -354,7 +210,7 @@ class _Search:
             if before.flags.left is flags.left:
                 continue  # another case of the switch
             side = self._taken(before)
-            if side is None or _is_settled(before):
+            if side is None or is_settled(before):
                 return None
             block = self._graph.blocks[self._way.blocks[before.position]]
             own, other = block.next[side], block.next[not side]
@@ -435,14 +291,7 @@ class _Search:
             return True
         if moment.insn.flow is not Flow.BRANCH:
             return self._way.compared(moment.position)
-        block = self._graph.blocks[self._way.blocks[moment.position]]
-        fall, target = block.next
-        if moment.position + 1 >= len(self._way.blocks):
-            return True
-        if fall == target:
-            return None
-        following = self._way.blocks[moment.position + 1]
-        return following == target if following in (fall, target) else None
+        return went(self._graph, self._way, moment)
 
     def _is_about_result(self, moment: Moment) -> bool:
         """Whether all that a jump tests is the result, after it was made."""
@@ -469,7 +318,131 @@ class _Search:
             return flags.left is flags.right or flags.right.value in (-1, 0)
         return flags.right.kind == "const" and flags.right.value in (0, -1, -4095, -4096)
 
-    def _can_avoid(self, moment: Moment, taken: bool) -> bool:
+    def _is_certain(self, moment: Moment, taken: bool) -> bool:
+        """Whether the result was there before, and the other side would have kept it or failed.
+
+        An error that is stored and returned at the end of a loop is not that of the loop's end:
+        to go on is to return it later, if not what fails next. What a called function gave was
+        there already when another try was not made. And that a called function did well, as one
+        that tells user space, is no reason for a failure.
+        """
+        if self._returned.made is Made.CALLEE:
+            return moment.step > self._returned.step
+        if self._returned.made is not Made.CONSTANT or moment.insn.flow is not Flow.BRANCH:
+            return False
+        other = self._graph.blocks[self._way.blocks[moment.position]].next[not taken]
+        places = [
+            one
+            for kept in (moment.regs, moment.slots)
+            for one in kept.values()
+            if one is self._returned.node
+        ]
+        condition = moment.insn.condition
+        held = condition if taken else OPPOSITE.get(condition, "")
+        is_well = went_well(moment.flags, held)
+        if other < 0 or not (places or is_well):
+            return False
+        kept_there = self._fails(other, moment)
+        if kept_there is None:
+            return False
+        self._is_stored = self._is_stored or (kept_there and bool(places))
+        return is_well or (self._is_stored and bool(places))
+
+    def _fails(self, start: int, moment: Moment) -> bool | None:
+        """Whether ways from a block end in the result that was made, where all end in failures.
+
+        None where one may end in something else.
+        """
+        held = self._holders(moment, (self._returned.node,))
+        none = Holders(held.machine, frozenset(), held.depth, held.frame)
+        waiting = [_Failing(start, held, none, ())]
+        seen = {waiting[0]}
+        returns_it = False
+        while waiting:
+            now = waiting.pop()
+            block, asked = self._graph.blocks[now.block], none
+            for step in (step for insn in block.insns for step in insn.steps):
+                if step.flags or step.flow is Flow.CALL:
+                    asked = next((one for one in now.given if _asks_for_failure(one, step)), none)
+                now = self._after(now, step)
+            if block.exit:
+                returns = self._graph.machine.result
+                if block.exit != "return" or returns not in now.made.places | now.failed.places:
+                    return None
+                returns_it = returns_it or returns in now.made.places
+            failing = _failing_side(block) if asked.places else None
+            for side, following in enumerate(block.next):
+                if following < 0:
+                    continue
+                after = now._replace(block=following)
+                if side == failing:
+                    after = after._replace(failed=_joined(now.failed, asked))
+                after = after.only(self._read_in(following))
+                if after in self._only_fail:
+                    returns_it = returns_it or self._is_stored
+                elif after not in seen:
+                    seen.add(after)
+                    waiting.append(after)
+            if len(seen) > _MAX_STATES:
+                return None
+        self._only_fail |= seen
+        return returns_it
+
+    def _read_in(self, index: int) -> frozenset[str]:
+        """The registers whose values may be read in a block, or behind it."""
+        if self._read is None:
+            blocks = self._graph.blocks
+            uses = [_reads(self._graph, block) for block in blocks]
+            found = [read for read, _ in uses]
+            waiting = list(range(len(blocks)))
+            while waiting:
+                at = waiting.pop()
+                read, written = uses[at]
+                behind = (found[one] for one in blocks[at].next if one >= 0)
+                now = read.union(*behind) - (written - read)
+                if now != found[at]:
+                    found[at] = now
+                    waiting += self._graph.before[at]
+            self._read = found
+        return self._read[index]
+
+    def _after(self, now: _Failing, insn: Insn) -> _Failing:
+        """What is held behind an instruction."""
+        result, every = self._graph.machine.result, (now.made, now.failed, *now.given)
+        where: str | int | None = None
+        if insn.flow is Flow.CALL:
+            every = tuple(one.without(self._graph.machine.clobbered) for one in every)
+            only = Holders(now.made.machine, frozenset((result,)), now.made.depth, now.made.frame)
+            every = (*every, only)
+        elif (
+            insn.op not in ("mov", "movsx", "movzx")
+            or len(insn.operands) != 2
+            or now.made.is_frame(insn)
+        ):
+            every = tuple(one.after_step(insn) for one in every)
+            where = insn.writes[0] if insn.writes else None
+        else:
+            target, source = insn.operands
+            where = _place_of(now.made, target)
+            if where is None:
+                return now
+            is_whole = min(target.size, source.size) >= INT
+            every = tuple(
+                one.also(where)
+                if is_whole and _place_of(one, source) in one.places
+                else one.without((where,))
+                for one in every
+            )
+            if isinstance(source, Imm) and -LARGEST_ERROR <= source.value < 0:
+                every = (every[0], every[1].also(where), *every[2:])
+        made, failed, *given = every
+        if insn.address == self._returned.address and where is not None:
+            made = made.also(where)
+        kept = [one for one in given if one.places]
+        return _Failing(now.block, made, failed, tuple(kept[-_MOST_GIVEN:]))
+
+    def _can_avoid(self, number: int, taken: bool) -> bool:
+        moment = self._run.moments[number]
         block = self._graph.blocks[self._way.blocks[moment.position]]
         following = self._way.blocks[moment.position + 1 : moment.position + 2]
         if moment.insn.flow is Flow.INDIRECT:
@@ -481,29 +454,38 @@ class _Search:
         if others == [-1]:
             return bool(block.exit) and not taken  # a tail call gives what it likes
         condition = moment.insn.condition
-        failure = _failure_of(moment.flags, OPPOSITE.get(condition, "") if taken else condition)
+        failure = failure_of(moment.flags, OPPOSITE.get(condition, "") if taken else condition)
         same = [
             one
             for places in (moment.regs, moment.slots)
             for one in places.values()
             if self._is_result(one)
             or one is failure
-            or (one.kind == "const" and _is_result(one.value, self._result))
+            or (one.kind == "const" and is_result(one.value, self._result))
         ]
-        held = self._holders(moment, same)
-        return any(self._reaches_other(other, held) for other in others)
+        held, zeros = self._holders(moment, same), self._zeros(number)
+        return any(self._reaches_other(other, held, zeros) for other in others)
 
-    def _reaches_other(self, start: int, holders: Holders) -> bool:
-        """Whether some way from a block reaches a return with another number."""
-        waiting = [(start, holders)]
+    def _reaches_other(
+        self, start: int, holders: Holders, zeros: tuple[Holders, Holders] | None = None
+    ) -> bool:
+        """Whether some way from a block reaches a return with another number.
+
+        ``zeros`` are the places that hold 0 there, and those whose lowest byte is 0, as far as
+        that is known.
+        """
+        nothing = Holders(holders.machine, frozenset(), holders.depth, holders.frame)
+        waiting = [(start, holders, *(zeros or (nothing, nothing)))]
         seen = set(waiting)
         while waiting:
-            index, held = waiting.pop()
+            index, held, zero, low = waiting.pop()
             block, asked = self._graph.blocks[index], None
             for step in (step for insn in block.insns for step in insn.steps):
                 if step.flags or step.flow is Flow.CALL:
-                    asked = self._asks_result(held, step)
-                held = self._after_step(held, step)
+                    asked = self._asks_result(held, step) or _asks_zero(zero, low, step)
+                does = _chosen(step, asked) if step.op == "cmov" and asked else step
+                held, zero = self._after_step(held, does), self._after_zero(zero, does)
+                low = low.after_step(step)
             if block.exit == "return":
                 if self._graph.machine.result not in held.places:
                     return True
@@ -512,13 +494,94 @@ class _Search:
             condition = block.last.steps[-1].condition
             side = holds(asked, condition, {}) if asked and block.is_branch else None
             for following in block.next if side is None else (block.next[side],):
-                key = (following, held)
+                key = (following, held, zero, low)
                 if following >= 0 and key not in seen:
                     seen.add(key)
                     waiting.append(key)
             if len(seen) > _MAX_STATES:
                 return True
         return False
+
+    def _zeros(self, number: int) -> tuple[Holders, Holders]:
+        """Where a 0 is, before a jump: what was copied so far, and what was found to be one.
+
+        And the registers whose lowest byte is 0, as that of a yes or no.
+        """
+        moment, found = self._run.moments[number], set()
+        for before in self._run.moments[:number]:
+            flags, condition = before.flags, before.insn.condition
+            if before.insn.flow is not Flow.BRANCH or flags is None or flags.size < INT:
+                continue
+            held = condition if self._taken(before) else OPPOSITE.get(condition, "")
+            if held == "e" and with_zero(flags):
+                found.add(flags.left)
+        zero = [
+            one
+            for kept in (moment.regs, moment.slots)
+            for one in kept.values()
+            if one in found or (one.size >= INT and known_value(one, {}, INT) == 0)
+        ]
+        low = [one for one in moment.regs.values() if known_value(one, {}, 1) == 0]
+        places = self._holders(moment, low)
+        slots = [one for one in places.places if isinstance(one, int)]
+        return self._holders(moment, zero), places.without(slots)
+
+    def _is_known(self, number: int) -> bool:
+        """Whether how a jump came out was known before."""
+        return is_settled(self._run.moments[number]) or self._asked_again(number)
+
+    def _asked_again(self, number: int) -> bool:
+        """Whether a jump asks what another one on the way has asked, and is known to come out so.
+
+        That is where the other side of that one does not lead here: else it is here that it counts.
+        """
+        moment, graph, way = self._run.moments[number], self._graph, self._way.blocks
+        flags, condition = moment.flags, moment.insn.condition
+        if flags is None or moment.insn.flow is not Flow.BRANCH:
+            return False
+        for before in self._run.moments[:number]:
+            if before.flags is None or before.insn.flow is not Flow.BRANCH:
+                continue
+            is_same = before.insn.condition in (condition, OPPOSITE.get(condition))
+            if is_same and _is_same_test(before.flags, flags):
+                taken = self._taken(before)
+                other = -1 if taken is None else graph.blocks[way[before.position]].next[not taken]
+                if other >= 0 and way[moment.position] not in self._reachable(other):
+                    return True
+        return False
+
+    def _after_zero(self, zero: Holders, insn: Insn) -> Holders:
+        """Where a 0 is behind an instruction."""
+        operands = insn.operands
+        if insn.flow is Flow.CALL:
+            slots = [one for one in zero.places if isinstance(one, int)]
+            given = [one for one in slots if self._is_given(zero, one)]
+            return zero.without((*self._graph.machine.clobbered, *given))
+        if insn.op in ("xor", "sub") and len(set(operands)) == 1 and len(operands) > 1:
+            is_whole = isinstance(operands[0], Reg) and operands[0].size >= INT
+            return zero.also(insn.writes[0]) if is_whole and insn.writes else zero
+        if insn.op != "mov" or len(operands) != 2 or zero.is_frame(insn):
+            return zero.after_step(insn)
+        target, source = operands
+        where = _place_of(zero, target)
+        if where is None:
+            return zero
+        if isinstance(where, int):  # what overlaps
+            near = range(where - INT + 1, where + target.size)
+            zero = zero.without(one for one in zero.places if one in near)
+        return zero.also(where) if _is_zero(zero, source, target.size) else zero.without((where,))
+
+    def _is_given(self, held: Holders, slot: int) -> bool:
+        """Whether a slot may be a part of a local variable whose address is used."""
+        if self._locals is None:
+            insns = (one for block in self._graph.blocks for one in block.insns)
+            places = [
+                held.slot(one.operands[1])
+                for one in insns
+                if one.op == "lea" and isinstance(one.operands[1], Mem)
+            ]
+            self._locals = sorted(one for one in places if one is not None)
+        return any(start <= slot < start + LOCAL_BYTES for start in self._locals)
 
     def _asks_result(self, held: Holders, insn: Insn) -> Flags | None:
         """What an instruction compares, if that is the result with a constant: how is known."""
@@ -527,9 +590,9 @@ class _Search:
         left, right = insn.compared
         if isinstance(left, Imm) or not self._has_result(held, left):
             return None
-        low = self._result & _MASK32
-        is_error = low >> (8 * _INT - 1)
-        result = Node("const", value=low - (1 << 8 * _INT) if is_error else self._result)
+        low = self._result & MASK32
+        is_error = low >> (8 * INT - 1)
+        result = Node("const", value=low - (1 << 8 * INT) if is_error else self._result)
         if insn.op == "test":
             return Flags(insn, "test", result, result, left.size) if left == right else None
         if not isinstance(right, Imm):
@@ -570,12 +633,12 @@ class _Search:
             return all(self._has_result(held, one) for one in sources)
         if insn.op == "xor" and not self._result:
             return operands[0] == operands[1]
-        return insn.op == "or" and self._result & _MASK32 == _MASK32 and _minus_one(operands)
+        return insn.op == "or" and self._result & MASK32 == MASK32 and _minus_one(operands)
 
     def _has_result(self, held: Holders, source: Operand) -> bool:
         """Whether an operand is the result's number, in no less than 32 bits."""
         if isinstance(source, Imm):
-            return _is_result(source.value, self._result)
+            return is_result(source.value, self._result)
         if isinstance(source, Mem):
             slot = held.slot(source)
             return slot is not None and slot in held.places
@@ -593,6 +656,121 @@ class _Search:
         return held.also(where) if has else held.without((where,))
 
 
+def _is_zero(zero: Holders, source: Operand, size: int) -> bool:
+    """Whether ``size`` bytes of an operand are 0, as far as that is known."""
+    if isinstance(source, Imm):
+        return not source.value and size >= INT
+    most = INT if isinstance(source, Mem) else zero.machine.word
+    return _place_of(zero, source) in zero.places and INT <= min(source.size, size) <= most
+
+
+def _asks_zero(zero: Holders, low: Holders, insn: Insn) -> Flags | None:
+    """What an instruction compares, if that is known to be 0 with a constant."""
+    if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
+        return None
+    left, right = insn.compared
+    is_low = isinstance(left, Reg) and left.size == 1 and not left.high and left.name in low.places
+    if isinstance(left, Imm) or not (is_low or _is_zero(zero, left, left.size)):
+        return None
+    nothing = Node("const")
+    if insn.op == "test":
+        return Flags(insn, "test", nothing, nothing, left.size)
+    if not isinstance(right, Imm):
+        return None
+    return Flags(insn, "cmp", nothing, Node("const", value=right.value), left.size)
+
+
+def _chosen(insn: Insn, asked: Flags) -> Insn:
+    """A conditional move as the plain one that it is where its condition is known."""
+    held = holds(asked, insn.condition, {})
+    if held is None:
+        return insn
+    target, new, *old = insn.operands
+    return insn._replace(op="mov", operands=(target, new if held else (old or [target])[0]))
+
+
+class _Failing(NamedTuple):
+    """A block that may be reached, and where values are then.
+
+    ``made`` is the result, ``failed`` any other failure, ``given`` what calls gave, each by itself.
+    """
+
+    block: int
+    made: Holders
+    failed: Holders
+    given: tuple[Holders, ...]
+
+    def only(self, read: Collection[str]) -> _Failing:
+        """Without registers that nothing reads any more."""
+        made, failed, *given = (
+            one.without(
+                [place for place in one.places if isinstance(place, str) and place not in read]
+            )
+            for one in (self.made, self.failed, *self.given)
+        )
+        return _Failing(self.block, made, failed, tuple(one for one in given if one.places))
+
+
+def _reads(graph: Graph, block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    """The registers that a block reads before it writes them, and those that it writes."""
+    machine = graph.machine
+    read: set[str] = set()
+    written: set[str] = set()
+    for insn in (step for one in block.insns for step in one.steps):
+        sources = insn.operands[1:] if insn.op in _PLAIN_TARGETS else insn.operands
+        targets = [one for one in insn.operands[:1] if isinstance(one, Mem)]
+        names = {one.name for one in sources if isinstance(one, Reg)}
+        for one in (*sources, *targets):
+            if isinstance(one, Mem):
+                names |= {name for name in (one.base, one.at) if name}
+        if insn.flow is Flow.CALL:
+            names |= set(machine.arguments)
+        read |= names - written
+        written |= set(machine.clobbered if insn.flow is Flow.CALL else insn.writes)
+    if block.exit:
+        read |= {machine.result, *machine.arguments} - written
+    return frozenset(read), frozenset(written)
+
+
+def _place_of(held: Holders, operand: Operand) -> str | int | None:
+    """The register or stack slot that an operand is."""
+    if isinstance(operand, Mem):
+        return held.slot(operand)
+    return operand.name if isinstance(operand, Reg) else None
+
+
+def _joined(one: Holders, other: Holders) -> Holders:
+    return Holders(one.machine, one.places | other.places, one.depth, one.frame)
+
+
+def _asks_for_failure(given: Holders, insn: Insn) -> bool:
+    """Whether an instruction asks of what a called function gave if it is an error.
+
+    That is an int that is compared with 0, or a pointer with the lowest of error pointers.
+    """
+    if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
+        return False
+    left, right = insn.compared
+    if isinstance(left, Imm) or _place_of(given, left) not in given.places:
+        return False
+    if insn.op == "test":
+        return left == right and left.size == INT
+    if not isinstance(right, Imm):
+        return False
+    if left.size == INT:
+        return not right.value
+    return right.value in (-LARGEST_ERROR, -LARGEST_ERROR - 1)
+
+
+def _failing_side(block: Block) -> int | None:
+    """To which side of its jump a failure leads that a block asks for; None: to neither."""
+    if not block.is_branch:
+        return None
+    sides = dict.fromkeys(("ne", "s", "l", "a", "ae"), 1)
+    sides |= dict.fromkeys(("e", "ns", "ge", "be", "b"), 0)
+    return sides.get(block.last.steps[-1].condition)
+
+
 def _asks(insn: Insn, held: Holders, flags: Flags) -> bool:
     """Whether an instruction compares what ``held`` has with the constant of ``flags``."""
     if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
@@ -604,6 +782,14 @@ def _asks(insn: Insn, held: Holders, flags: Flags) -> bool:
     if insn.op == "test" or flags.op == "test":
         return insn.op == flags.op and left == right and flags.left is flags.right
     return isinstance(right, Imm) and right.value == flags.right.value
+
+
+def _decided(moment: Moment, taken: bool, *, about: bool = False) -> Decided:
+    """What a jump decides that was, or was not, taken; ``about``: as it tested the result."""
+    condition = moment.insn.condition
+    held = condition if taken else OPPOSITE.get(condition, "")
+    jump = moment if moment.insn.flow is Flow.BRANCH else None
+    return Decided(_place(moment), moment.step, held, moment.flags, jump, taken, about)
 
 
 def _place(moment: Moment) -> int:

@@ -19,9 +19,9 @@ from retsnoop_py.kernel.arguments.plan import syscall_parameters
 from retsnoop_py.kernel.arguments.semantics import Semantics, load_semantics
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.path.blocks import Graph
-from retsnoop_py.path.decide import Decided
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import Insn, Machine, Mem, Names, Reg
+from retsnoop_py.path.origin import Decided
 from retsnoop_py.path.values import Flags, Node
 from retsnoop_py.session.paths import OperandText
 

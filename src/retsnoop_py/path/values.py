@@ -15,11 +15,11 @@ from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import Flow, Imm, Insn, Machine, Mem, Names, Operand, Reg
 
-__all__ = ["Flags", "Moment", "Node", "Run", "evaluate"]
+__all__ = ["LOCAL_BYTES", "Flags", "Moment", "Node", "Run", "evaluate"]
 
 _MASK = (1 << 64) - 1
 #: A local variable whose address is given away may be so large, in bytes.
-_LOCAL_BYTES = 512
+LOCAL_BYTES = 512
 
 
 class Node:
@@ -247,7 +247,7 @@ class _State:
         ]
         self._given += given
         for offset in list(self.slots):
-            if any(start <= offset < start + _LOCAL_BYTES for start in self._given):
+            if any(start <= offset < start + LOCAL_BYTES for start in self._given):
                 del self.slots[offset]
 
 

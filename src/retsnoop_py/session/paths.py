@@ -131,7 +131,7 @@ class Place(NamedTuple):
 class Origin(NamedTuple):
     """Where a call's result was made, what decided it, and the blocks that ran, by address.
 
-    ``made`` is a value of :class:`retsnoop_py.path.decide.Made`, ``callee`` the function that made
+    ``made`` is a value of :class:`retsnoop_py.path.origin.Made`, ``callee`` the function that made
     it, if one did. ``unknown`` says why something is missing. ``argument``: where the caller made
     it, which one of the arguments it was, from 1; else 0.
     """

@@ -191,6 +191,28 @@ static long a_perf(uint32_t size, uint32_t type, uint64_t sample)
 	return perf_open(&attr, 0);
 }
 
+static long a_perf_software(void)
+{
+	struct perf_event_attr attr = { .size = 64, .type = PERF_TYPE_SOFTWARE, .config = 99 };
+
+	return perf_open(&attr, 0);
+}
+
+static long a_hole(void)
+{
+	char *pages = mmap(NULL, 12288, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	munmap(pages + 4096, 4096);
+	return madvise(pages, 12288, MADV_DONTNEED);
+}
+
+static long a_fault_api(void)
+{
+	uint64_t api[3] = { 1 };
+
+	return ioctl(call(userfaultfd, 0), _IOWR(0xaa, 0x3f, api), api); /* UFFDIO_API */
+}
+
 static long an_open(void)
 {
 	uint64_t how[3] = { ~0ULL };
@@ -272,6 +294,8 @@ static int file, pipes[2], watch, queue, process;
 	X(mprotect_addr, mprotect, EINVAL, call(mprotect, page + 1, 4096, PROT_READ))            \
 	X(mremap_flags, mremap, EINVAL, call(mremap, page, 4096, 8192, BAD))                     \
 	X(msync_flags, msync, EINVAL, call(msync, page, 4096, MS_SYNC | MS_ASYNC))               \
+	X(madvise_hole, madvise, ENOMEM, a_hole())                                               \
+	X(fault_api, ioctl, EINVAL, a_fault_api())                                               \
 	X(mlock_flags, mlock2, EINVAL, call(mlock2, page, 4096, BAD))                            \
 	X(memfd_flags, memfd_create, EINVAL, call(memfd_create, "x", BAD))                       \
 	X(mempolicy_mode, set_mempolicy, EINVAL, call(set_mempolicy, 99, NULL, 0))               \
@@ -317,6 +341,7 @@ static int file, pipes[2], watch, queue, process;
 	X(perf_flags, perf_event_open, EINVAL, call(perf_event_open, page, 0, -1, -1, BAD))      \
 	X(perf_size, perf_event_open, E2BIG, a_perf(7, 0, 0))                                    \
 	X(perf_type, perf_event_open, ENOENT, a_perf(64, 9999, 0))                               \
+	X(perf_software, perf_event_open, ENOENT, a_perf_software())                             \
 	X(perf_sample, perf_event_open, EINVAL, a_perf(64, PERF_TYPE_SOFTWARE, 1ULL << 40))      \
 	X(semget_count, semget, EINVAL, call(semget, 0, 1 << 30, 0))                             \
 	X(semop_id, semop, EINVAL, call(semop, 0x7fffff, page, 1))                               \

@@ -60,6 +60,15 @@ def test_helpers_return_what_their_documentation_says(helper: str, flags: FuncFl
     assert flags_for(helper, None) == flags
 
 
+@pytest.mark.parametrize(
+    "name", ["do_mmap", "mmap_region.isra.0", "arch_get_unmapped_area_topdown", "unmapped_area"]
+)
+def test_what_gives_addresses_fails_by_an_error_in_their_place(name: str) -> None:
+    assert flags_for(name, U64) == FuncFlags(0)
+    assert flags_for(name, ResultType(ResultKind.INT, 4, True)) == FuncFlags.SIGN32
+    assert flags_for("mmap_base", U64) == FuncFlags.CANT_FAIL
+
+
 def test_btf_is_believed_where_it_says_more_than_u64() -> None:
     own = ResultType(ResultKind.INT, 4, True, "int")
 

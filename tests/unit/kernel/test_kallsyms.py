@@ -44,6 +44,8 @@ def test_a_function_ends_where_the_next_symbol_starts(tree: Tree) -> None:
     assert name_at(kallsyms, BASE + 0x40) is None
     assert name_at(kallsyms, BASE + 0x101) is None
     assert name_at(kallsyms, (1 << 64) - 1) is None
+    assert kallsyms.lookup(-1) is None
+    assert kallsyms.lookup(1 << 64) is None
 
 
 def test_the_first_function_of_an_address_names_it(tree: Tree) -> None:

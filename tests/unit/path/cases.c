@@ -112,7 +112,7 @@ CASE int passes_on(struct attr *attr)
 CASE int tail_call(struct attr *attr)
 {
 	note(1);
-	if (attr->type) /* decides: tail_call */
+	if (attr->type)
 		return helper(attr->value_size);
 	return 0;
 }
@@ -502,6 +502,122 @@ CASE int handed_last(struct attr *attr)
 	note(1);
 	if (attr->type == 1) /* decides: handed_last */
 		return give_back(attr->flags, -EBUSY);
+	return 0;
+}
+
+/* what failed is found out at once and returned at the end: the loop's end decides nothing */
+CASE int stored_in_loop(struct attr *attr)
+{
+	int stored = 0, at = attr->type, err;
+
+	note(1);
+	for (;;) {
+		if (at > 90)
+			return -ENOENT;
+		if (at < attr->key_size) { /* decides: stored_in_loop */
+			stored = -ENOENT;
+			at = attr->key_size;
+			if (at >= attr->value_size)
+				break;
+		}
+		err = helper(at);
+		if (err < 0)
+			return err;
+		at += attr->flags;
+		if (at >= attr->value_size)
+			break;
+	}
+	note(2);
+	return stored;
+}
+
+/* as what has to tell user space on its way out */
+CASE int tells_at_the_end(struct attr *attr)
+{
+	int err = -EBADF;
+
+	note(1);
+	if (attr->type == 3)
+		goto out;
+	err = -EINVAL;
+	if (attr->key_size != 4) /* decides: tells_at_the_end */
+		goto failed;
+	note(2);
+	err = 0;
+out:
+	return err;
+failed:
+	note(3);
+	if (helper(attr->value_size) != 0) {
+		note(4);
+		err = -EIO;
+	}
+	goto out;
+}
+
+/* as what has copied so far, or failed */
+CASE int copied_so_far(struct attr *attr)
+{
+	int copied = 0, err = 0, at = attr->type;
+
+	for (;;) {
+		note(at);
+		if (at == 8) { /* decides: copied_so_far */
+			err = -EAGAIN;
+			break;
+		}
+		copied += helper(at);
+		if (at == attr->key_size)
+			break;
+		at = 8;
+	}
+	note(4);
+	if (attr->next && helper(attr->flags) != 3)
+		note(5);
+	return copied ? copied : err;
+}
+
+/* what was asked is asked again, and is known to come out as it did */
+CASE int asked_twice(struct attr *attr)
+{
+	int sent = attr->value_size;
+
+	note(1);
+	asm volatile("" : "+r"(sent));
+	if (sent) {
+		note(6);
+		return -EOPNOTSUPP;
+	}
+	asm volatile("" : "+r"(sent));
+	if (attr->flags & 2) { /* decides: asked_twice */
+		note(2);
+		if (!attr->next)
+			note(3);
+		if (sent) {
+			note(4);
+			return sent;
+		}
+		return -EBUSY;
+	}
+	note(5);
+	return 0;
+}
+
+/* the compiler knows which error it is, and may return that number */
+CASE int known_error(struct attr *attr)
+{
+	int type = attr->type, err;
+
+	note(1);
+again:
+	err = helper(attr->value_size);
+	if (err == -E2BIG && attr->key_size != type && !attr->flags) {
+		attr = attr->next;
+		goto again;
+	}
+	if (err < 0)
+		return err;
+	note(2);
 	return 0;
 }
 

@@ -31,10 +31,11 @@ from unicorn.x86_const import (
 
 from retsnoop_py.libbpf.dwarf import DwarfImage
 from retsnoop_py.path.blocks import Graph, cut
-from retsnoop_py.path.decide import Decision, Made, decide
+from retsnoop_py.path.decide import decide
 from retsnoop_py.path.follow import follow
 from retsnoop_py.path.insn import Machine
 from retsnoop_py.path.machines import machine_named
+from retsnoop_py.path.origin import Decision, Made
 from retsnoop_py.path.probes import place_probes
 from retsnoop_py.path.text import FunctionCode, Part
 
@@ -96,6 +97,11 @@ CALLS: dict[str, dict[str, int]] = {
     "asked_before": {},
     "handed_on": {"key_size": 8, "next": True},
     "handed_last": {"type": 1},
+    "tells_at_the_end": {"key_size": 8},
+    "copied_so_far": {"type": 8, "next": True},
+    "asked_twice": {"flags": 2, "next": True},
+    "known_error": {"type": 4, "key_size": 4, "value_size": 1000},
+    "stored_in_loop": {"type": 1, "key_size": 4, "value_size": 20, "flags": 6},
 }
 EPIPE = 32
 
@@ -293,7 +299,6 @@ MADE = {
     "stored_at_top": {Made.CONSTANT},
     "cleans_up": {Made.CONSTANT},
     "passes_on": {Made.CALLEE},
-    "tail_call": {Made.CALLEE},
     "error_pointer": {Made.CONSTANT},
     # the end of the list, or a NULL in its place
     "null_pointer": {Made.CONSTANT, Made.MEMORY},
@@ -314,6 +319,10 @@ MADE = {
     "null_passed": {Made.CONSTANT},
     "through_pointer": {Made.CALLEE},
     "asked_before": {Made.CONSTANT},
+    "stored_in_loop": {Made.CONSTANT},
+    "tells_at_the_end": {Made.CONSTANT},
+    "asked_twice": {Made.CONSTANT},
+    "copied_so_far": {Made.CONSTANT},
 }
 
 
@@ -352,10 +361,16 @@ def test_of_several_conditions_the_one_that_decided_is_told(
 
 
 def test_who_made_an_error_that_is_passed_on_is_named(built: Built) -> None:
-    for name in ("passes_on", "tail_call", "retries", "through_pointer", "tail_through"):
+    for name in (
+        *("passes_on", "tail_call", "retries", "through_pointer", "tail_through"),
+        "known_error",
+    ):
         decision = built.ran(name).decide()
         assert decision.returned is not None
         assert decision.returned.callee == "helper", (name, decision)
+        # that it was called is no reason
+        step = decision.returned.step
+        assert decision.decided is None or decision.decided.step >= step, (name, decision)
 
 
 @pytest.mark.parametrize("name", ["handed_on", "handed_last"])
@@ -425,4 +440,5 @@ def test_blocks_without_a_probe_are_put_in_where_only_they_can_have_run(built: B
 
 def test_the_marks_are_all_used() -> None:
     names = re.findall(r"/\* decides: (\w+) ", SOURCE.read_text())
-    assert sorted(names) == sorted(CALLS.keys() - {"retries", "always", "tail_through"})
+    unmarked = {"retries", "always", "tail_call", "tail_through", "known_error"}
+    assert sorted(names) == sorted(CALLS.keys() - unmarked)

@@ -15,10 +15,11 @@ from tests.unit.path.test_decide import FLAGS, OWN_FLAGS, Built
 from unicorn import UC_HOOK_CODE
 
 from retsnoop_py.path.blocks import Graph, cut
-from retsnoop_py.path.decide import Made, decide
+from retsnoop_py.path.decide import decide
 from retsnoop_py.path.deduce import Argument, Called, Known, deduce, fitting, known_value
 from retsnoop_py.path.insn import Machine
 from retsnoop_py.path.machines import machine_named
+from retsnoop_py.path.origin import Made
 from retsnoop_py.path.text import FunctionCode
 
 SOURCE = Path(__file__).with_name("deduced.c")
