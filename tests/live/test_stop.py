@@ -26,9 +26,10 @@ def test_exactly_so_many_sessions_are_shown_and_the_command_goes_on(machine: Mac
 
 
 def test_what_waits_in_a_file_is_shown_in_order(machine: Machine) -> None:
-    # what the first 600 calls print does not fit into a pipe, so the rest waits until it is read
+    # What the first 600 calls print does not fit into a pipe: nothing more is taken until that is
+    # read. The others come when the first are being printed, and there is time to write them.
     burst, done = compiled(machine, "burst"), machine.share / "bursts-done"
-    calls = f"{burst} 1 600 >/dev/null; {burst} 1 397 >/dev/null; sleep 1; touch {done}"
+    calls = f"{burst} 1 600 >/dev/null; sleep 1; {burst} 1 397 >/dev/null; sleep 2; touch {done}"
     options = (*FEW, "-C", "bpf.queue-size=1", "-T", "-v")
     tool = shlex.join([TOOL, *options, "--", "sh", "-c", calls])
     reader = f"{{ until [ -e {done} ]; do sleep 0.1; done; cat; }}"

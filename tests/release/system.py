@@ -6,12 +6,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import build
 from tests.pythons import Root
 
 from retsnoop_py.vm.debian import locked
+from retsnoop_py.vm.errors import Result
+from retsnoop_py.vm.machine import Machine
 
 #: A root directory, changes to which are kept beside it, in a process of its own: $1 is where.
 IN_SYSTEM = """
@@ -27,6 +30,16 @@ case " $WITHOUT " in *" tmp "*)
     mount -o remount,bind,ro "$home/root/tmp";;
 esac
 exec chroot "$home/root" "$@"
+"""
+#: The same in a guest: what is changed is lost. $1 and $2 are as above.
+IN_GUEST = """
+set -e
+mkdir -p /run/system/rw
+mount -t tmpfs none /run/system/rw
+mkdir /run/system/rw/upper /run/system/rw/work /run/system/root
+mount -t overlay overlay -o "lowerdir=$1/upper:$2" \\
+    -o upperdir=/run/system/rw/upper,workdir=/run/system/rw/work /run/system/root
+for each in proc sys dev; do mount --rbind /$each /run/system/root/$each; done
 """
 ENVIRONMENT = {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
@@ -68,7 +81,15 @@ class System:
         assert not done.returncode, done.stdout + done.stderr
         return done.stdout
 
+    def boot(self, machine: Machine) -> Callable[..., Result]:
+        """Make it the root directory of what the function runs that this gives, in a guest."""
+        ready = machine.run(["sh", "-c", IN_GUEST, "sh", str(self.home), str(self.base)])
+        assert ready.status == 0, ready.err
+        env = [f"{key}={value}" for key, value in ENVIRONMENT.items()]
+        start = ("chroot", "/run/system/root", "env", "-i", *env)
+        return lambda *words: machine.run([*start, *words], timeout=600)
+
     def give(self, path: Path) -> str:
         """Have a file of the host's in it; where it is."""
-        shutil.copyfile(path, self.home / "upper/root" / path.name)
+        shutil.copy(path, self.home / "upper/root" / path.name)
         return f"/root/{path.name}"

@@ -20,7 +20,6 @@ from tests.pythons import run
 from tests.release.system import ENVIRONMENT, System
 
 from retsnoop_py import __version__
-from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES
 
@@ -140,22 +139,7 @@ def test_in_a_guest_it_traces_says_why_and_goes(system: System) -> None:
     deepest = sorted({name for outcome in wanted.outcomes for name in outcome.deepest})
     selection = ["-e", "*_sys_bpf", *(word for name in deepest for word in ("-a", name))]
     with Machine(KERNEL) as machine:
-        script = f"""
-        mkdir -p /run/system/rw && mount -t tmpfs none /run/system/rw || exit 99
-        mkdir /run/system/rw/upper /run/system/rw/work /run/system/root
-        mount -t overlay overlay -o lowerdir={system.home}/upper:{system.base} \
-            -o upperdir=/run/system/rw/upper,workdir=/run/system/rw/work /run/system/root || exit 99
-        for each in proc sys dev; do mount --rbind /$each /run/system/root/$each || exit 99; done
-        """
-        ready = machine.run(["sh", "-c", script])
-        assert ready.status == 0, ready.err
-
-        def call(*words: str) -> Result:
-            env = [f"{key}={value}" for key, value in ENVIRONMENT.items()]
-            return machine.run(
-                ["chroot", "/run/system/root", "env", "-i", *env, *words], timeout=600
-            )
-
+        call = system.boot(machine)
         doctor = call("retsnoop-py", "doctor", "--json")
         assert (doctor.status, json.loads(doctor.out)["exit_status"]) == (0, 0), doctor.out
         traced = call("retsnoop-py", *selection, "--format", "json", "--", *case, wanted.name)

@@ -19,6 +19,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from release.one_file import build_one_file
 from release.wheel import DIST, MACHINES
+from tests.release.system import System
 
 from retsnoop_py import __version__
 from retsnoop_py.vm.machine import Machine
@@ -173,6 +174,28 @@ def test_in_a_guest_of_busybox_alone_it_traces_and_tells_why() -> None:
     assert "get_fs_type() == NULL" in why
     assert "path_mount" in listed
     assert "no symbols of" not in traced
+
+
+@pytest.mark.parametrize("suite", ["bullseye", "sid"])
+def test_in_each_user_land_it_traces_and_tells_why(suite: str) -> None:
+    """In the oldest Debian that is kept and in the newest, neither of which has a Python."""
+    system = System(suite, f"{suite}-one-file")
+    program, recording = system.give(one_file()), system.give(RECORDING)
+    assert system.call("sh", "-c", "command -v python3").returncode
+    assert system.run(program, "--version") == f"retsnoop-py {__version__}\n"
+    words = ["env", "TZ=UTC", INSTALLED, "replay", RECORDING]
+    wanted = subprocess.check_output(words, text=True)
+    assert system.run("env", "TZ=UTC", program, "replay", recording) == wanted
+    with Machine(KERNEL) as machine:
+        call = system.boot(machine)
+        doctor = call(program, "doctor")
+        assert "Tracing works here" in doctor.out, doctor.out + doctor.err
+        case = (program, "--python", "-m", "retsnoop_py.workload", "--quiet", "bpf-map-too-large")
+        traced = call(program, "-e", "*_sys_bpf", "-a", "*map*", "--", *case)
+        assert "[-ENOMEM]" in traced.out, traced.out + traced.err
+        why = call(program, "why", "--", *case)
+        assert "returned ENOMEM" in why.out, why.out + why.err
+        assert "array_map_alloc" in why.out
 
 
 def test_it_boots_a_guest_itself_and_runs_there() -> None:

@@ -37,6 +37,15 @@ def test_functions_lines_and_small_values_are_compared() -> None:
         assert masked(line) != masked(other)
 
 
+def test_of_another_release_lines_are_not_compared_and_names_are() -> None:
+    line = "  map_create+0x258  kernel/bpf/syscall.c:1353:5  Linux 6.12.107+deb13-amd64\n"
+    other = "  map_create+0x25c  kernel/bpf/syscall.c:1360:9  Linux 6.12.117+deb13-amd64\n"
+    assert masked(line) != masked(other)
+    assert masked(line, moved=True) == masked(other, moved=True)
+    assert masked(line, moved=True) != masked(other.replace("map_", "prog_"), moved=True)
+    assert not difference(line, other, moved=True)
+
+
 def test_the_tutorial_has_commands_with_outputs() -> None:
     page = shown("docs/tutorial.md")
     outputs = [one.output for one in page if one.output is not None]

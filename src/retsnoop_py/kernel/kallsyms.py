@@ -26,7 +26,6 @@ __all__ = ["Kallsyms", "Module", "Symbol", "read_modules"]
 _UNBOUNDED = 64 << 10
 #: The last address there is.
 _HIGHEST = (1 << 64) - 1
-_NO_END = (1 << 64) - 1
 #: What the kernel iterates by, and what it shows a program of a symbol.
 _ITERATOR, _ITERATED = "bpf_iter_ksym", "kallsym_iter"
 _MEMBERS = ("value", "type", "name", "module_name", "exported", "show_value")
@@ -213,7 +212,7 @@ class Kallsyms:
         return self.table.functions(
             traceable.table,
             by_address=traceable.has_addresses,
-            text_end=self._text_end or _NO_END,
+            text_end=self._text_end or _HIGHEST,
         )
 
     # -- by name --

@@ -117,6 +117,11 @@ if [ -n "$modules" ]; then
 	busybox mkdir -p "$root/lib/modules/$release"
 	busybox mount -o bind "$root/$modules" "$root/lib/modules/$release" ||
 		fail "bind $modules"
+	config=/lib/modules/$release/config
+	if [ -f "$root$config" ] && [ ! -e "$root/boot/config-$release" ]; then
+		busybox mkdir -p "$root/boot"
+		busybox ln -sf "$config" "$root/boot/config-$release"
+	fi
 fi
 if [ -n "$debug" ]; then
 	busybox mkdir -p "$root/usr/lib/debug"

@@ -4,7 +4,7 @@
 What a name stands for is in :mod:`~retsnoop_py.vm.catalog`; the newest package is looked up when
 a kernel is fetched. What is in the cache stays until the next :func:`fetch`::
 
-    kernels/NAME/VERSION/         vmlinuz, lib/modules/RELEASE, debug, kernel.json
+    kernels/NAME/VERSION/         vmlinuz, lib/modules/RELEASE with config, debug, kernel.json
     kernels/NAME/current          a link to the version that NAME stands for
     kernels/arm64/NAME/           the same of arm64, whatever the host is
 
@@ -275,6 +275,8 @@ def _fetch_image(spec: KnownKernel, apt: AptRoot, package: str, version: str, te
             raise UnavailableError(f"{package} {version} and what goes with it hold no modules")
         shutil.move(image, staging / "vmlinuz")
         shutil.move(trees[0], modules)
+        for config in unpacked.glob(f"boot/config-{release}"):
+            shutil.move(config, modules / "config")  # the guest has it in /boot
         tell("indexing modules")
         write_index(modules)
         shutil.rmtree(unpacked)

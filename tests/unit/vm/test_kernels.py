@@ -230,6 +230,7 @@ class Suite:
         (tree / "DEBIAN/control").write_text(control)
         (tree / "boot").mkdir()
         (tree / f"boot/vmlinuz-{release}").write_bytes(bzimage(release))
+        (tree / f"boot/config-{release}").write_text("CONFIG_HZ=250\n")
         (tree / f"lib/modules/{release}/kernel").mkdir(parents=True)
         argv = ["dpkg-deb", "-b", str(tree), str(dest / "linux.deb")]
         subprocess.run(argv, check=True, capture_output=True)
@@ -266,6 +267,12 @@ def test_a_newer_version_leaves_that_which_a_guest_runs_until_later(
     with pytest.raises(UnavailableError, match=r"newer version of 6\.12 took the place") as caught:
         kernels.hold(old)
     assert caught.value.hint == "run it again"
+
+
+def test_the_configuration_is_kept_where_the_guest_finds_it(suite: type[Suite]) -> None:
+    kernel = fetch()
+    assert kernel.modules is not None
+    assert (kernel.modules / "config").read_text() == "CONFIG_HZ=250\n"
 
 
 def test_a_version_of_a_cache_of_before_makes_way_too(suite: type[Suite], cache: Path) -> None:
