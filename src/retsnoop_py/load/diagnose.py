@@ -28,6 +28,8 @@ _UNNAMED = "this call"
 _AROUND = re.compile(
     r"^.*\bload program: (?:[a-z ]+: )?|^.*Verifier output: | \(\d+ line\(s\) omitted\)$"
 )
+#: How cilium/ebpf ends it.
+_OMITTED = re.compile(r" \((?:truncated, )?\d+ line\(s\) omitted\)")
 #: Bytes of stack that one chain of calls has (MAX_BPF_STACK of the kernel).
 _MOST_STACK = 512
 _CALL_OPCODE = b"\x85"
@@ -92,7 +94,7 @@ def find_rule(said: tuple[str, ...]) -> tuple[Rule, re.Match[str]] | None:
     The last lines count first: what stands further up may be about something that was survived.
     """
     for size in (2, 8, len(said)):
-        text = "\n".join(said[-size:])
+        text = _OMITTED.sub("", "\n".join(said[-size:]))
         for rule in RULES:
             found = rule.pattern.search(text)
             if found:
@@ -577,9 +579,10 @@ def _scalar(case: _Case) -> dict[str, str]:
             "number_suggestion": "Pass a copy: __u64 key = (__u64)pointer, and &key, so that the"
             " pointer stays in a variable of its own.",
         }
-    if made is not None and "map_ptr" in case.first("wanted") and made.text.endswith("= 0x0"):
+    if "map_ptr" in case.first("wanted") and (made is None or made.text.endswith("= 0x0")):
         return {
-            "why_number": ": this call takes a map there, and the loader put none (0)",
+            "why_number": ": this call takes a map there, and the loader put none"
+            + (" (0)" if made is not None else ""),
             "number_suggestion": "Load the object by what knows its maps: maps as structs in .maps"
             " take libbpf; ip and tc without libbpf know struct bpf_elf_map in section maps only.",
         }

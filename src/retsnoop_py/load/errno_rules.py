@@ -7,8 +7,10 @@ same one for many reasons, so what is said of it here is the likeliest, and how 
 
 from __future__ import annotations
 
+import os
 import re
 import resource
+from errno import errorcode
 from pathlib import Path
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
@@ -21,10 +23,11 @@ __all__ = [
     "errno_name",
     "explain_errno",
     "explain_size",
+    "says_errno",
     "why_denied",
 ]
 
-#: strerror(3) of what bpf(2) returns, as loaders print it.
+#: What loaders print for an errno, beside what strerror(3) of this machine says.
 _STRERROR = {
     "operation not permitted": "EPERM",
     "no such file or directory": "ENOENT",
@@ -45,9 +48,27 @@ _STRERROR = {
     "interrupted system call": "EINTR",
     "operation not supported": "EOPNOTSUPP",
     "unknown error 524": "ENOTSUPP",
+    "resource busy": "EBUSY",
+    "out of memory": "ENOMEM",
+    "no such file": "ENOENT",
+    **{
+        os.strerror(number).lower(): name
+        for number, name in ERRNO_NAMES.items()
+        if number in errorcode
+    },
 }
+#: The longest that a line has is the one: "no such device or address" has another in it.
+_BY_LENGTH = sorted(_STRERROR, key=len, reverse=True)
+_SAID = re.compile("|".join(rf"\b{re.escape(said)}\b" for said in _BY_LENGTH))
+#: Numbers that are called an errno, and then those that only look like one. A bare -1 that a function
+#: returned is none.
+_CALLED = re.compile(
+    r"(?:strerror_r\(-?|errno\W{0,3}|os error |-1[ :,]*[\[(](?:errno[ :=]*)?)-?(\d{1,3})\b",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(
-    r"(?:strerror_r\(-?|Errno |[:(=]\s*-|errno:? |os error |err[=:]\s?-?|error |code -?)(\d{1,3})\b"
+    r"(?<!ret)(?<!return)(?<!returned)(?<!fd)(?<!rc)(?<![Rr]etval)"
+    r"(?:[:=]\s*-|(?<! )\(-|(?:fail\w*|code|err\w*|ret) \(-|err(?:or)?[=:]\s?-?|error |code:? ?-?)(\d{1,3})\b(?!\.)"
 )
 
 #: As libbpf writes it since 1.6: ``-EINVAL``.
@@ -77,15 +98,18 @@ _LIBBPF_ERRORS = dict(
 
 def errno_in(text: str) -> str:
     """The errno a line ends with, by name: of ``-22``, ``Invalid argument`` or ``os error 22``."""
-    low = text.lower()
-    for said, name in _STRERROR.items():
-        if said in low:
-            return name
+    if said := _SAID.findall(text.lower()):
+        return _STRERROR[said[-1]]
     for name in _NAME.findall(text):
         if name in _NAMES:
             return str(name)
-    found = _NUMBER.search(text)
+    found = _CALLED.search(text) or _NUMBER.search(text)
     return ERRNO_NAMES.get(int(found[1]), "") if found else ""
+
+
+def says_errno(text: str) -> bool:
+    """Whether ``text`` has the words of an errno."""
+    return _SAID.search(text.lower()) is not None
 
 
 def errno_name(number: int) -> str:
@@ -169,6 +193,14 @@ _ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
         " flag that it does not know, or a combination it does not take.",
         "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
     ),
+    "ENOENT": (
+        "errno",
+        "Kernel: Refused without a word",
+        "The loader got ENOENT: there is no such object file, or - said by the kernel - what the program names"
+        " is not there: a function or type of BTF, a program or map it refers to.",
+        "Look at the path first, which may be relative, or one of another mount namespace; then at what the"
+        " loader says with all it can say (-v, -d, %+v).",
+    ),
     "EACCES": (
         "refused",
         "Verifier: Refused, and the log is missing",
@@ -178,8 +210,9 @@ _ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
 }
 
 
-#: A loader had a verifier's log, and left it out or cut it.
-_HAD_A_LOG = re.compile(r"line\(s\) omitted|[Pp]rog section '[^']*' rejected")
+#: A loader had a verifier's log and cut it; or left it out.
+_BEGAN_A_LOG = re.compile(r"line\(s\) omitted|[Vv]erifier output: ?\S")
+_HAD_A_LOG = re.compile(rf"{_BEGAN_A_LOG.pattern}|[Pp]rog section '[^']*' rejected")
 _TOO_LARGE = (
     "too-large",
     "Verifier Limit: Program is too large to follow",
@@ -203,7 +236,7 @@ _CUT = (
 def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
     """What is left to say where only an errno is known of ``label``."""
     row = _ERRNO_TEXTS.get(errno)
-    if errno in ("EINVAL", "EACCES") and "line(s) omitted" in line:
+    if errno in ("EINVAL", "EACCES") and _BEGAN_A_LOG.search(line):
         row = _CUT
     if errno == "E2BIG" and _HAD_A_LOG.search(line):
         row = _TOO_LARGE
@@ -226,14 +259,22 @@ def explain_cut(line: str) -> Explanation:
 
 
 #: Of these an errno alone says what it is about, whoever says it.
-_TELLING = ("EPERM", "ENOMEM", "ENOSYS", "E2BIG", "ENOSPC", "EOPNOTSUPP")
+_TELLING = ("EPERM", "ENOMEM", "ENOSYS", "ENOSPC", "EOPNOTSUPP")
 _NO_ACCESS = ("rights", _RIGHTS, EPERM_TEXT, EPERM_STEP)
+_NO_ACCESS_TO_LOAD = (
+    "refused",
+    "Verifier: Refused, and the log is missing",
+    "Of a load EACCES is mostly the verifier's word, and what it said is not here; else a file may not be read.",
+    "Load with a log: log_level 1 and a buffer of some MiB; retsnoop-py load does.",
+)
 
 
 def explain_words(line: str, errno: str) -> Explanation:
     """Of a loader's words that no rule knows: themselves, and what their errno means most often."""
     said = line.strip()[:300].rstrip(".")
     row = _ERRNO_TEXTS[errno] if errno in _TELLING else _NO_ACCESS if errno == "EACCES" else None
+    if "load" in line:
+        row = {"EACCES": _NO_ACCESS_TO_LOAD, "EINVAL": _ERRNO_TEXTS["EINVAL"]}.get(errno, row)
     if row is not None:
         id_, title, reason, suggestion = row
         return about_line(id_, title, f"The loader says: {said}. {reason}", suggestion, line)

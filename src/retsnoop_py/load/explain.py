@@ -7,10 +7,17 @@ import re
 from collections.abc import Iterator
 
 from retsnoop_py.load.diagnose import diagnose
-from retsnoop_py.load.errno_rules import errno_in, explain_cut, explain_errno, explain_words
+from retsnoop_py.load.errno_rules import (
+    errno_in,
+    explain_cut,
+    explain_errno,
+    explain_words,
+    says_errno,
+)
 from retsnoop_py.load.loader_rules import explain_line, is_of_map
 from retsnoop_py.load.model import VERSION, Explained, Explanation
 from retsnoop_py.load.object_file import ObjectFile
+from retsnoop_py.load.operation_rules import explain_operation
 from retsnoop_py.load.read_log import Lines, Segment, read_log, segments
 
 __all__ = ["explain_log"]
@@ -24,19 +31,29 @@ _LOAD_FAILED = re.compile(
     r"|[Ff]ailed to load (?:BPF |bpf )?program(?: b?'(?P<d>\w+)'| (?P<f>\w+))?"
     r"|Prog section '(?P<e>[^']+)' rejected"
     r"|BPF_PROG_LOAD`? (?:syscall )?(?:failed|returned)"
-    r"|bpf_(?:prog_)?load(?:_program)?\(\)? (?:err|failed))"
+    r"|bpf_(?:prog_)?load(?:_program)?\(\)? (?:err|failed)"
+    r"|error while loading \"(?P<g>[^\"]+)\" \("
+    r"|bpf_prog_load lib call for \S+ \((?P<h>\w+)\) returned fd: -)"
+)
+#: The same in words that are not of a program alone: where an errno is said with them.
+_LOAD_TOLD = re.compile(
+    r"(?:fail\w*(?: to)?|can ?n[o']t|can't|could ?n[o']t|unable to|error(?: while| when)?)"
+    r"\W+load(?:ing)?\W+(?:\S+ ){0,3}?(?:e?bpf|programs?|progs?|collection|skeleton)\b"
+    r"|\bload\w* (?:e?bpf )?(?:objects?|collection|skeleton|programs?): ",
+    re.IGNORECASE,
 )
 _NAMED = re.compile(r"prog '([^']+)'|program (?!failed\b)([\w./-]+):")
 #: A line without any of these tells of no failure; most lines are such.
 _LOUD = re.compile(
     r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|could not|requires"
-    r"|missing|denied|\berr=|unsupported|disabled|too (?:low|large|small|big)|must be|permitted"
+    r"|missing|denied|\berr=|unsupported|disabled|too (?:low|large|small|big|many|long|old|new)"
+    r"|unavailable|out of|must be|permitted|permission|privilege|are you root|as root|CAP_"
     r"|returned|busy|exists|already|rejected|interrupted|tracing/events|exclusivity|isn't|doesn't"
     r"|unexpected"
     r"|ambig|corrupt|\bbad |is empty|incompatib|incorrect|malformed|conflict|unknown|unrecognized"
     r"|expected|should|implies|mismatch|multiple|beyond|crosses|exceed|restricted|only single"
     r"|1000001 insns"
-    r"|not big enough|is static|neither|replacement|truncated|omitted|detected|owned by",
+    r"|none of|not big enough|is static|neither|replacement|truncated|omitted|detected|owned by",
     re.IGNORECASE,
 )
 #: strerror(3) and nothing else.
@@ -53,7 +70,9 @@ _FAILS = re.compile(
     re.IGNORECASE,
 )
 _OF_BPF = re.compile(
-    r"bpf|\bBTF\b|\b[ku](?:ret)?probe|tracepoint|\bxdp\b|struct_ops|verifier|libxdp|\bUSDT\b|clsact"
+    r"bpf|AF_XDP|\bBTF\b|qdisc|perf[_ ]event|ring ?buf|kallsyms|trace_?fs|debugfs|trace_pipe"
+    r"|sockmap|sk_lookup|sk_msg|flow_dissector|\bf(?:entry|exit)\b|CO-RE|vmlinux|tracing link"
+    r"|\b[ku](?:ret)?probe|tracepoint|\bxdp\b|struct_ops|verifier|libxdp|\bUSDT\b|clsact"
     r"|program/map",
     re.IGNORECASE,
 )
@@ -62,6 +81,11 @@ _MAY_BE = re.compile(
     r"\bprobes?\b|\bprog(?:ram)?s?\b|\bmaps?\b|attach|\bpin|skeleton|dispatcher|\bELF\b|symbol",
     re.IGNORECASE,
 )
+
+
+def _weight(line: str) -> int:
+    """Of a line that failed, how much it says: in plain words, and with an errno."""
+    return 2 * bool(_FAILS.search(line)) + bool(errno_in(line))
 
 
 class _Reader:
@@ -76,6 +100,10 @@ class _Reader:
         #: Programs that failed to load, with the line that says so, until a reason is found.
         self._waiting: dict[str, tuple[int, str, str]] = {}
         self._told: set[tuple[str, str, str]] = set()
+        #: Lines that no rule knows, without their long numbers.
+        self._nothing: set[str] = set()
+        #: The line that was told last, and the program it was about.
+        self._told_at, self._told_of = 0, ""
         self._of_bpf = False
         #: Whether a verifier's log had all but its reason.
         self._cut = False
@@ -111,7 +139,9 @@ class _Reader:
             line = explanation.words[0]
             named = _NAMED.search(line)
             program = next(filter(None, named.groups())) if named else ""
-            if self._is_repeated(explanation.id, line):
+            if self._is_repeated(explanation.id, line) or self._follows(
+                number, explanation, program
+            ):
                 continue
             self._waiting.pop(program, None)
             yield from self._tell(number, explanation, program, errno_in(line), None)
@@ -129,16 +159,42 @@ class _Reader:
         """Whether a loader's line only says once more that what was told has failed."""
         told = {one for _, one, _ in self._told}
         if id_ == "rights":
-            return self._verified and not is_of_map(line)
+            other = any(errno not in ("", *_OF_RIGHTS) for _, errno, _ in self._waiting.values())
+            return (self._verified or other) and not is_of_map(line)
         if id_ == "kprobe-target":
             return bool(told & {"tracefs", "attach-busy", "kprobes-missing"})
         return bool(told) and "failed to perform CO-RE" in line
+
+    def _explain(self, line: str) -> Explanation | None:
+        """What ``line`` tells of; lines that differ in long numbers alone are asked once."""
+        alike = _LONG_NUMBER.sub("0", line)
+        if not line or alike in self._nothing:
+            return None
+        found = explain_line(line)
+        if found is None and len(self._nothing) < _MOST_KEPT:
+            self._nothing.add(alike)
+        return found
+
+    def _says_more(self, line: str) -> bool:
+        """Whether it is the first line that failed, or says more than those so far."""
+        return self._own_words is None or _weight(line) > _weight(self._own_words[1])
+
+    def _follows(self, number: int, found: Explanation, program: str) -> bool:
+        """Whether it is what failed next, for the reason that was told a few lines above."""
+        line = found.words[0]
+        above = number - self._told_at <= _FOLLOWING and program in ("", self._told_of)
+        if found.id == "name-missing":
+            return bool(self._told)
+        if not self._told_at or not above:
+            return False
+        return explain_operation(line) == found or (found.id in _TARGETS and not errno_in(line))
 
     def _is_own(self, line: str) -> bool:
         """Whether a loader says by it that something of BPF failed, in words no rule knows."""
         self._of_bpf = self._of_bpf or _OF_BPF.search(line) is not None
         return self._of_bpf and bool(
-            _FAILS.search(line) and (_OF_BPF.search(line) or _MAY_BE.search(line))
+            (_FAILS.search(line) or says_errno(line))
+            and (_OF_BPF.search(line) or _MAY_BE.search(line))
         )
 
     def _is_summary(self, segment: Segment, found: Explanation) -> bool:
@@ -161,19 +217,22 @@ class _Reader:
                 self._errno = errno_in(line) or below or self._errno
                 number = segment.first + segment.dropped + offset
                 self._waiting.setdefault(name, (number, self._errno, line))
+            elif _LOAD_TOLD.search(line) and not self._waiting and (told := errno_in(line)):
+                self._waiting[""] = (segment.first + segment.dropped + offset, told, line)
             above = segment.lines[offset - 1] if offset else ""
             if is_of_map(line) and _REUSED.search(above):
                 continue  # the line above says why
             if "failed to create tracepoint" in line and "perf_event_open() failed" in above:
                 continue  # that one too
             explanation = (
-                explain_line(_with_relocation(segment.lines, offset))
-                or explain_line(line)
-                or explain_line(_with_cause(segment.lines, offset))
+                self._explain(_with_relocation(segment.lines, offset))
+                or self._explain(_with_probe(segment.lines, offset))
+                or self._explain(line)
+                or self._explain(_with_cause(segment.lines, offset))
             )
             if explanation is not None:
                 yield segment.first + segment.dropped + offset, explanation
-            elif self._own_words is None and self._is_own(line):
+            elif self._says_more(line) and self._is_own(line):
                 self._own_words = (segment.first + segment.dropped + offset, line)
 
     def _tell(
@@ -183,6 +242,7 @@ class _Reader:
         key = (program, found.id, found.words[-1] if found.instruction and found.words else "")
         if key not in self._told:
             self._told.add(key)
+            self._told_at, self._told_of = number, program
             yield Explained(VERSION, number, found, program, errno, processed)
 
     def end(self) -> Iterator[Explained]:
@@ -202,10 +262,22 @@ class _Reader:
             yield Explained(VERSION, number, why, program, errno)
 
 
+#: These may be said of rights; where a load failed with another, they are the program's own result.
+_OF_RIGHTS = ("EPERM", "EACCES")
 #: What Rust's loaders write below "Caused by:" last, with or without a number.
 _CAUSE = re.compile(r"\s*(?:\d+: )?(\S.* \(os error \d+\))$")
+#: A time, a process, an address: no errno.
+_LONG_NUMBER = re.compile(r"\d{4,}")
+_MOST_KEPT = 4096
+#: What is said of a target without a reason of its own, once more.
+_TARGETS = ("kprobe-target", "uprobe-target", "tracepoint-missing")
+#: Lines behind a failure in which what fails for it is said.
+_FOLLOWING = 4
 #: Lines behind one in which its cause is looked for.
 _CAUSE_LINES = 6
+#: One of a chain of causes, which go on below it.
+_OF_CHAIN = re.compile(r"\s*\d+: \D")
+_CHAIN_LINES = 40
 
 
 def _with_cause(lines: tuple[str, ...], at: int) -> str:
@@ -215,6 +287,29 @@ def _with_cause(lines: tuple[str, ...], at: int) -> str:
         for line in lines[at + 1 : at + 1 + _CAUSE_LINES]:
             if found := _CAUSE.match(line):
                 return f"{lines[at]}: {found[1]}"
+    if _OF_CHAIN.match(lines[at]):
+        for line in lines[at + 1 : at + 1 + _CHAIN_LINES]:
+            if found := _CAUSE.match(line):
+                return f"{lines[at]}: {found[1]}"
+    return ""
+
+
+#: What bcc says of a probe without its name, which stands in Python's last words below.
+_NAMELESS = re.compile(r"cannot attach ([ku])probe, ")
+_PROBE_LINES = 20
+
+
+def _with_probe(lines: tuple[str, ...], at: int) -> str:
+    """What is said of a probe with a name, and line ``at``, which says why."""
+    found = _NAMELESS.match(lines[at])
+    if found is None:
+        return ""
+    named = re.compile(
+        rf"(?:\w+: )?Failed to attach BPF (?:program \S+ )?to {found[1]}(?:ret)?probe \S"
+    )
+    for line in lines[at + 1 : at + 1 + _PROBE_LINES]:
+        if named.match(line):
+            return f"{line}: {lines[at]}"
     return ""
 
 

@@ -2,7 +2,8 @@
 """What libbpf and other loaders say where no verifier comes to speak, and what it means.
 
 Each rule looks at one line. Lines that only repeat that something failed are no rule's. What is said
-of maps and an errno alone is in ``map_rules`` and ``errno_rules``.
+of maps is in ``map_rules``, what an errno means for an operation in ``operation_rules``, and what it
+means alone in ``errno_rules``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from retsnoop_py.load import since
 from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in
 from retsnoop_py.load.map_rules import MapFacts, explain_map
 from retsnoop_py.load.model import Explanation, about_line
+from retsnoop_py.load.operation_rules import explain_operation
 
 __all__ = ["explain_line", "is_of_map"]
 
@@ -37,7 +39,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_SUPPORT}: Dispatcher of libxdp",
         r"libxdp: (?:Compatibility check for dispatcher program|Failed to attach (?:test )?program to dispatcher)"
         r"[^:]*: (?P<why>.*)|libxdp: Failed to attach (?:test )?program to dispatcher(?:: (?P<why2>.*))?"
-        r"|Couldn't find a BPF file with name (?P<file>xdp-dispatcher\.o)|Couldn't open BPF file 'xdp-dispatcher",
+        r"|Couldn't find a BPF file with name (?P<file>xdp-dispatcher\.o)|Couldn't open BPF file 'xdp-dispatcher"
+        r"|prog 'xdp_(?:pass|dispatcher)': BPF program load failed: (?P<why3>(?:-?EINVAL|Invalid argument).*)",
         "libxdp cannot use its dispatcher, which lets several programs share an interface{why}: that takes"
         " freplace (Linux 5.10, CONFIG_DEBUG_INFO_BTF, and trampolines: arm64 since 6.0), and its file"
         " xdp-dispatcher.o.",
@@ -52,6 +55,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|[Cc]ouldn't find a BPF file with name (?P<name2>\S+)|error loading (?P<name3>\S+\.o)\b.*(?:[Nn]o such file|os error 2\b)"
         r"|open (?P<name4>\S+\.o): no such file|[Ee]rror opening (?:object )?file '?(?P<name5>[^'\s:]+)'?.*[Nn]o such file"
         r"|failed to open (?P<name7>\S+?\.o)\b.*(?:[Nn]o such file|ENOENT)"
+        r"|exec: \W?(?P<name8>clang|llc|bpftool|tc|ip|mount|nsenter|modprobe)\W?: executable file not found|\b(?P<name9>clang|llc|bpftool|tc): (?:command )?not found"
+        r"|(?:open|load)\w* (?:the )?(?:e?BPF )?(?:object|obj|module|collection|bytecode)\b(?: file)?(?:: [^:]*)?: no such file"
         r"|failed to open (?:BPF )?object (?:file )?'?(?P<name6>\S+\.o)'?: [Nn]o such file",
         "There is no file {name}.",
         "Look at where the loader searches: a relative path counts from the directory it was started in, and a"
@@ -61,11 +66,11 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "name-missing",
         f"{_OBJECT}: No program or map of that name",
         r"[Cc]an't find (?:map|prog(?:ram)?) (?:w/|with) name:? (?P<name>\S+)|failed to find skeleton (?:map|program) '(?P<name2>[^']+)'"
-        r"|missing (?:map|program|variable) (?P<name3>[\w.-]+)|no (?:map|program) named (?P<name4>\S+)"
+        r"|(?:map|program) '(?P<name13>[^']*)' (?:doesn't|does not) exist|missing (?:map|program|variable) \W?(?P<name3>[\w.-]+)|no (?:map|program) named (?P<name4>\S+)"
         r"|[Cc]an(?:'t|not) find (?:map|prog(?:ram)?) '?(?P<name5>[\w.-]+)'?|(?:map|program) '(?P<name6>[^']+)' not found"
         r"|object file doesn't contain (?:prog|sec) (?P<name9>\S+)|Program section '(?P<name10>[^']+)' not found"
-        r"|[Cc]ouldn't find (?:xdp program in bpf object|an eBPF program with)|no matching program|unknown section or eBPF function"
-        r"|(?:couldn't|could not|failed to|unable to|can't) find (?:the )?(?:BPF |bpf |eBPF )?(?:map|program|prog|programSpec)\b(?! symbol)(?: (?:in|at|for func|named|for))? ?'?(?P<name11>[\w./-]+)"
+        r"|[Cc]ouldn't find (?:xdp program in bpf object|an eBPF program with)|no matching program|find (?:a |the )?(?:section|SEC)\W+(?P<name14>[\w/.-]+)|unknown section or eBPF function"
+        r"|(?:couldn't|could not|failed to|unable to|can't) find (?:the )?(?:BPF |bpf |eBPF )?(?:map|program|prog|programSpec)\b(?! symbol)(?: fd)?(?: (?:in|at|for func|named|for))? ?'?(?P<name11>[\w./-]+)"
         r"|[Uu]nknown program (?P<name7>\w+)|(?:map|program) (?P<name8>[\w-]+) not found in (?:object|collection|file)",
         "The loader looks for {name}, and the object has no program or map that is called so.",
         "bpftool btf dump file OBJECT and llvm-objdump -h OBJECT list what is in it; a program goes by its"
@@ -107,7 +112,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "struct-ops-refused",
         f"{_SUPPORT}: Table of functions",
-        r"[Ff]ailed to attach struct[_ ]ops?\b(?P<why>.*)|attach_struct_ops(?P<why2>.*)"
+        r"[Ff]ailed to attach struct[_ ]ops?\b(?P<why>.*)|attach_struct_ops(?P<why2>.*)|struct_ops\b.*\bregister\w*\b(?P<why6>.*)"
         r"|map '(?P<name>[^']+)': failed to auto-attach(?P<why3>.*)|[Cc]an't register struct_ops (?P<name2>\w+)(?P<why4>.*)"
         r"|attach StructOps: (?P<why5>.*)",
         "The kernel has this table of functions (struct_ops) and does not register it{why}: another one is in"
@@ -137,6 +142,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "tracefs",
         f"{_ENVIRONMENT}: tracefs",
         r"neither debugfs nor tracefs|open\(\S*/tracing/[ku]probe_events\): (?P<why>No such.*)"
+        r"|open(?:ing)? (?:\S*/)?[ku]probe_events\b.*(?P<why3>-2\b|No such.*|ENOENT)"
         r"|(?:open|write|read|stat) \S*/tracing(?:/events)?/?: (?P<why2>no such file.*)|/sys/kernel/(?:debug/)?tracing: (?:is )?not mounted",
         "Probes are made by files in tracefs, and it is not mounted here, or the kernel has no such events{why}.",
         "mount -t tracefs nodev /sys/kernel/tracing; a container takes it from its host. CONFIG_KPROBE_EVENTS and"
@@ -172,6 +178,47 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"kernel doesn't support (?:global data|read-only global)",
         "The object has global variables or constants, and this kernel knows none: they came with Linux 5.2.",
         "Require a later kernel; keep texts as arrays in the function (char text[] = ...), and settings in a map.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"Lockdown: (?P<name>\S+): (?P<why>.*) is restricted|kernel (?:is in )?lockdown(?P<why2>.*)|locked down(?P<why3>.*)",
+        "The kernel is locked down{why}: in mode integrity it takes no kernel memory written by BPF, in mode"
+        " confidentiality none read (bpf_probe_read_kernel() and the like), and no kprobes or tracefs.",
+        "cat /sys/kernel/security/lockdown says which mode; boot without lockdown=..., which Secure Boot sets on some"
+        " distributions. Programs that read user memory (bpf_probe_read_user()) or their context alone go on.",
+    ),
+    (
+        "attach-refused",
+        f"{_SUPPORT}: Attach target",
+        r"Failed to attach BPF function with attach_type (?P<name>\d+)",
+        "The kernel does not attach the program (attach type {name}). The errno is not to be relied on: bcc says"
+        " EPERM for each failure (-1) with some versions of libbpf.",
+        "Of a cgroup: name a directory of cgroup v2 (stat -fc %T DIR says cgroup2fs), and run as root.",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel module with BTF that the kernel refuses",
+        r"failed to validate module \[(?P<name>[^\]]+)\] BTF(?P<why>.*)",
+        "The kernel refuses the BTF of module {name}{why}: it was built against another vmlinux than the one that"
+        " runs, or by another pahole.",
+        "Build kernel and modules together; CONFIG_MODULE_ALLOW_BTF_MISMATCH loads it without its BTF.",
+    ),
+    (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        r"(?:requires?|needs?|minimum|at least|supported (?:only )?(?:from|since|on)|>=)\W+(?:\S+ ){0,3}?(?:linux|kernel)(?: version)?(?: of)?\W{1,4}v?(?P<since>\d+\.\d+)"
+        r"|(?:linux|kernel)(?: version)?\W{1,4}(?:\S+ ){0,2}?(?:is )?(?:not supported|too old|unsupported|older than)\W*v?(?P<since2>\d+\.\d+)?",
+        "The loader does not go on with this kernel{since}.",
+        "Compare with uname -r, and look in the loader's documents for what it needs the later kernel for.",
+    ),
+    (
+        "kconfig",
+        f"{_ENVIRONMENT}: Kernel configuration",
+        r"^(?!\s*#).*?(?P<name>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)[\"'`]?(?:=y)?(?:: | is | was | being |\W+)*(?:not (?:set|enabled|found|available)|missing|disabled|required|unset)"
+        r"|(?:without|enable|requires?|missing|needs?|compiled with) (?:(?:kernel|config\w*|option|the) )*[\"'`]?(?P<name2>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)",
+        "The kernel was built without {name}, which the loader asks for.",
+        "Look for it in /boot/config-$(uname -r) or /proc/config.gz, and use a kernel that has it.",
     ),
     (
         "perf-event",
@@ -307,7 +354,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|[Ff]ailed to attach BPF program \S+ to k(?:ret)?probe b?'?(?P<name6>\w+)"
         r"|[Ff]ailed to attach BPF (?:program \S+ )?to k(?:ret)?probe"
         r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
-        r"(?:creating|opening) k(?:ret)?probe.*?(?P<name4>\w+).*(?:no such file|not found)"
+        r"(?:creating|opening) k(?:ret)?probe\b(?!.*\btoken ).*?(?P<name4>\w+).*(?:no such file|not found)"
         r"|(?:attach|attaching|loading) probe:? '?k(?:ret)?probe:(?P<name9>\S+?)'?\.?(?:\s|$)"
         r"|[Uu]nable to attach k(?:ret)?probe for (?P<name10>\S+)|[Cc]ould not resolve symbol:? (?P<name11>[\w.]*\w)"
         r"|[Ff]ailed to resolve kernel symbol:? (?P<name12>[\w.]*\w)|is not traceable \(either non-existing"
@@ -368,8 +415,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|[Ff]ailed to attach BPF (?:program \S+ )?to (?:raw )?tracepoint(?: (?P<name8>\S+))?|[Uu]nable to parse Tracepoint (?P<name9>\S+)"
         r"|[Uu]nable to attach (?:Raw )?[Tt]racepoint (?P<name10>\S+)|cannot read tracepoint id (?P<name11>\S+):"
         r"|(?:checking|creating|reading) trace event (?P<name6>\S+?)'?:? .*no such",
-        "This kernel has no tracepoint {name}.",
-        "List them: ls /sys/kernel/tracing/events. Tracepoints come and go with kernels and modules.",
+        "This kernel has no tracepoint {name}, or tracefs, where tracepoints are looked up, is not mounted here.",
+        "List them: ls /sys/kernel/tracing/events; if that is empty: mount -t tracefs nodev /sys/kernel/tracing (a"
+        " container takes it from its host). Tracepoints come and go with kernels and modules.",
     ),
     (
         "kernel-btf",
@@ -383,7 +431,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "kernel-btf",
         f"{_ENVIRONMENT}: Kernel without BTF",
-        r"[Ff]ailed to load BPF (?:object|skeleton|programs?)\b.*(?:No such process|-3\b|ESRCH)",
+        r"load(?:ing)? (?:and \w+ )?(?:e?BPF )?(?:object|skeleton|program|collection)s?\b.*(?:No such process|-3\b|ESRCH)",
         "libbpf says ESRCH where it finds no BTF of the kernel, or nothing in it that a CO-RE"
         " relocation of the object fits; its own warnings say which.",
         "ls -l /sys/kernel/btf/vmlinux: without it the kernel was built without CONFIG_DEBUG_INFO_BTF,"
@@ -392,7 +440,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "kernel-btf",
         f"{_ENVIRONMENT}: Kernel without BTF",
-        r"failed to find valid kernel BTF|necessary BTF for CO-RE|[Uu]nsupported BTF_KIND:\d+|loading kernel BTF '[^']*': -\d|failed to load (?:vmlinux|module) BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
+        r"failed to find valid kernel BTF|CONFIG_DEBUG_INFO_BTF\W+(?:is )?(?:not|missing|disabled|required)|(?:can ?not|could ?n[o']t|failed to|unable to|can't) (?:find|locate|read|parse|get|fetch|download) (?:\S+ ){0,3}?(?:vmlinux\b|BTF (?:for|of|file|data)\b(?! map| program| prog))|necessary BTF for CO-RE|[Uu]nsupported BTF_KIND:\d+|loading kernel BTF '[^']*': -\d|failed to load (?:vmlinux|module) BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
         r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?).*(?:not (?:found|supported)|no such)"
         r"|no BTF found for kernel|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF"
         r"|kernel BTF is missing at|vmlinux BTF is not found|failed to parse target BTF"
@@ -409,7 +457,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_SUPPORT}: CO-RE relocation without a match",
         r"prog '(?P<prog>[^']+)': relo #\d+: (?:substituting insn|no matching targets found)[^<]*"
         r"(?P<name><.*)?"
-        r"|CO-RE relocat\w+.*?(?:no matching targets|not found|failed)(?P<name2>.*)"
+        r"|CO-RE\b.*?(?:no such|no matching targets|not found|failed)(?P<name2>.*)"
         r"|(?:apply|fixup) CO-RE relocations:? (?P<name3>.*)|relo(?:cation)? .*: (?P<name4>no match.*)"
         r"|relo #\d+: .*(?:accesses field incorrectly|invalid new mem size|value too big|ambiguity|unexpected|unrecognized).*"
         r"|relo #\d+: (?:error matching candidate|parsing .* failed|target candidate search failed|can't be)(?P<name5>.*)"
@@ -455,7 +503,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|kernel lockdown|Lockdown: .* is restricted"
         r"|[Oo]peration not permitted.*MEMLOCK|MEMLOCK may be too low"
         r"|(?:[Mm]aps?\b|_map|[Pp]rog(?:ram)?\b|bpf|BPF).*(?:[Oo]peration not permitted|-EPERM)"
-        r"|permission error while running as root|unprivileged BPF is disabled|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
+        r"|permission error while running as root|unprivileged[ _]BPF(?:_disabled)?\b|do(?:es)? not have (?:\w+ )?permissions?|(?:insufficient|not enough|no sufficient|lack\w*(?: of)?) (?:permission|privilege|capabilit)\w*|are you root|run (?:it |this )?as root|root (?:privileges?|permissions?) (?:are |is )?(?:required|needed)|(?:missing|lack\w*|need\w*) (?:the )?(?:capability )?CAP_\w+|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
         EPERM_TEXT,
         EPERM_STEP,
     ),
@@ -477,7 +525,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "unsupported",
         f"{_SUPPORT}: Not supported",
-        r"(?P<what>[^:]*\bBPF\b[^:]*\bnot supported (?:by|on|in) (?:the|this|your) kernel)",
+        r"(?:^|: )(?:(?P<what2>[^:]*\be?BPF\b(?: is)? not (?:supported|available|enabled)[^:]*)|(?P<what>[^:]*\bBPF\b[^:]*\bnot supported (?:by|on|in) (?:the|this|your) kernel))",
         "The loader asked the kernel for what it needs, and found that it is not all there: {what}.",
         "retsnoop-py doctor says what this kernel can do; the loader's documents which Linux it needs.",
     ),
@@ -529,7 +577,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_ENVIRONMENT}: Attach target is taken",
         r"Netlink-based XDP prog detected|not using a dispatcher, can't replace|Existing dispatcher version"
         r"|already (?:loaded in HW mode|attached to a dispatcher)"
-        r"|(?:RTNETLINK|[Aa]ttach(?!: )|XDP|xdp|link_create|qdisc|clsact).*(?:[Rr]esource busy|[Ff]ile exists"
+        r"|(?:RTNETLINK|XDP|qdisc|clsact|\btcx?\b).*(?:[Rr]esource busy|[Ff]ile exists"
         r"|Exclusivity flag|already attached|EBUSY|EEXIST|os error 1[67]\b)|XDP program already attached"
         r"|Exclusivity flag on",
         "Another program is attached there already, or one in another mode of XDP.",
@@ -567,9 +615,10 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "qdisc-missing",
         f"{_ENVIRONMENT}: No queueing discipline to attach to",
-        r"[Pp]arent [Qq]disc doesn't exist|couldn't add a \"?clsact|Failed to find (?:specified )?qdisc|Invalid qdisc name",
-        "The interface has no queueing discipline that takes programs of tc.",
-        "tc qdisc add dev DEV clsact; since Linux 6.6 tcx needs none.",
+        r"(?:specified qdisc kind|unknown (?:qdisc|filter)\b|qdisc kind is|TC classifier not found|specified .*(?:qdisc|filter).* (?:unknown|not found))(?P<why>.*)|[Pp]arent [Qq]disc doesn't exist|couldn't add a \"?clsact|Failed to find (?:specified )?qdisc|Invalid qdisc name",
+        "The interface has no queueing discipline that takes programs of tc, or the kernel has none such (CONFIG_NET_SCH_INGRESS,"
+        " CONFIG_NET_CLS_BPF, or their modules sch_ingress and cls_bpf are not there){why}.",
+        "modprobe sch_ingress cls_bpf; tc qdisc add dev DEV clsact; since Linux 6.6 tcx needs none.",
     ),
     (
         "kconfig",
@@ -606,7 +655,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|two or more symbols in section.*|program '[^']*' is static and not supported|can't relocate \S+ against.*"
         r"|call: \S+: .*|direct load: \S+: .*|failed to relocate (?:calls|data references).*|possible erroneous static qualifier.*|unsupported binding.*"
         r"|extern function \S+ is unsupported.*|unrecognized extern section.*|missing subprog addr relo.*"
-        r"|function \S+ not found while relocating.*|error relocating (?:function|section|`).*"
+        r"|function \S+ not found while relocating.*|error relocating (?:function|section|`).*|(?<!CO-RE )relocat\w+ .*(?:no such symbol|undefined|unresolved).*"
         r"|reference to \"[^\"]*\" in section [^:]*: not supported.*)",
         "The loader cannot resolve a reference in the object{why}.",
         "Look for a function that is declared and not defined here (a library's, memcpy() of a size that"
@@ -616,9 +665,19 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "pin",
         f"{_ENVIRONMENT}: Pinning",
+        r"(?:load|open|get|reuse|retriev|find)\w* (?:the )?pinned \w+\b.*(?:denied|permitted|no such|invalid|not found)|cannot find pinned map"
+        r"|obj[_ ]get(?:_path)?\W.*(?:no such|denied|permitted|invalid)|bpf-foreign: Failed to (?:determine filesystem|prepare foreign|get|open).*"
+        r"|unable to get object (?P<name>/\S+?):|(?:open|get|load)\w* (?:program|map|link|object)?\W*(?P<name2>/\S*/bpf/\S+?)\W*: (?:no such|denied|permission|invalid)",
+        "{name} cannot be opened as something pinned: nothing is pinned there, or not in this mount name space (a"
+        " container has its own /sys/fs/bpf), it is of another kind, or may not be read.",
+        "ls -l and bpftool -f prog show, map show say what is pinned where; have it pinned first, or take the host's"
+        " /sys/fs/bpf into the container.",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
         r"is not on BPF FS|(?:failed to|can't) pin (?:at|map|program|the object)|requested pinning\. pinning failed"
-        r"|(?:load|open|get|reuse|retrieve) pinned \w+\b.*(?:[Dd]enied|[Pp]ermitted|[Nn]o such|[Ii]nvalid)"
-        r"|pin map to \S+: |already pinned|cannot find pinned map|(?:Obj|obj_)[Pp]in\b.*|invalid pin path|is not on a bpf filesystem"
+        r"|pin map to \S+: |already pinned|(?:Obj|obj_)[Pp]in\b.*|invalid pin path|is not on a bpf filesystem"
         r"|(?:[Cc]ouldn't|[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Ee]rror) (?:\w+ )?(?:un)?pin\b|pin directory|working bpffs"
         r"|(?:mount|create) .*(?:bpffs|BPF file ?system|-t bpf)\b.*(?:fail|to pin)?|can't create dir '[^']*' to pin|without mounted eBPF fs"
         r"|[Ee]rror pinning|(?:pin|pinning) (?:map|program|prog|object|link)\b.*(?:[Ff]ile exists|permitted|denied|[Ii]nvalid|[Nn]o such)",
@@ -665,7 +724,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|elf: (?:failed to|unexpected|corrupt|invalid|endianness)(?P<why2>.*)"
         r"|[Ii]nvalid (?:ELF|argument).*elf(?P<why3>.*)|bad magic number|error parsing ELF|\bParseError\((?P<why5>.*)\)"
         r"|elf: '[^']*' (?:is not a|has unknown)(?P<why4>.*)|elf: \S+ is not a valid eBPF object"
-        r"|elf: couldn't find symbol table|loading non-native endianness is unsupported"
+        r"|elf: couldn't find symbol table|^(?!.*u(?:ret)?probe).*(?:not an? (?:valid )?ELF|ELF: file too short|wrong endianness|invalid ELF|ELF (?:header|magic)\w*.*(?:invalid|bad|wrong))(?P<why6>.*)|loading non-native endianness is unsupported"
         r"|sec '[^']+': (?:corrupted |program at|symbol #|failed to (?:get|find)|invalid |no )"
         r"|failed to get (?:EHDR|ELF class|section names|e_shstrndx)|error parsing BPF object|symbol strings section missing"
         r"|invalid (?:license|kver) section|unexpected machine type for BPF ELF",
@@ -711,82 +770,83 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "Remove the pin, or give the map the definition of the pinned one.",
     ),
 )
-_COMPILED = [(row, re.compile(row[2])) for row in _RULES]
-#: A loader that says an attachment failed, in words that none of these knows: its errno tells most.
-_ATTACHES = re.compile(
-    r"attach|creat\w* link|link_create|\bset (?:link )?xdp|PERF_EVENT_IOC_SET_BPF", re.IGNORECASE
-)
-_FAILS = re.compile(
-    r"fail|err\b|errno|error|could ?n[o']t|can ?n[o']t|unable|\w+: (?:invalid|no such|operation)",
-    re.I,
-)
-_GONE = (
-    "attach-target-missing",
-    "what the program is to be attached to is not there.",
-    "Look at what it is called on this kernel (retsnoop-py functions, ls /sys/kernel/tracing/events,"
-    " ip link), and whether the program sees the same name spaces.",
-)
-_TAKEN = (
-    "attach-busy",
-    "something is attached there already.",
-    "bpftool net and bpftool link list what is attached; detach it, or replace it.",
-)
-_CANNOT = (
-    "attach-unsupported",
-    "the kernel, this machine or the driver cannot do that.",
-    "retsnoop-py doctor says what this kernel can do; fentry takes trampolines (arm64 since 6.0),"
-    " native XDP a driver that has it.",
-)
-_REFUSED = (
-    "attach-refused",
-    "the kernel does not take the program there: another type of program or attachment, a flag or"
-    " mode that it is too young for, or a driver that refuses this MTU or number of queues.",
-    "dmesg and the kernel's own message (ip -d, libbpf's debug output) may say which; try generic"
-    " mode for XDP, and the section's name for the type.",
-)
-_CLOSED = (
-    "descriptor",
-    "the program, or what it is to be attached to, is no open descriptor of the right kind: closed"
-    " already, never opened, or, for a cgroup, a directory that is none of cgroup v2.",
-    "Keep the cgroup, the link's or the map's descriptor open until the attachment is made, and look"
-    " at what the call that opened it returned.",
-)
-_ATTACH_ERRORS: dict[str, tuple[str, str, str]] = {
-    **dict.fromkeys(("ENOENT", "ESRCH", "ENODEV"), _GONE),
-    **dict.fromkeys(("EBUSY", "EEXIST"), _TAKEN),
-    **dict.fromkeys(("EOPNOTSUPP", "ENOTSUPP"), _CANNOT),
-    **dict.fromkeys(("EPERM", "EACCES"), ("rights", EPERM_TEXT, EPERM_STEP)),
-    **dict.fromkeys(("EINVAL", "ERANGE"), _REFUSED),
-    "EBADF": _CLOSED,
-}
-
-
-def _explain_attach(line: str) -> Explanation | None:
-    if not (_ATTACHES.search(line) and _FAILS.search(line)) or "loading BPF program" in line:
-        return None
-    row = _ATTACH_ERRORS.get(errno_in(line)) or (_GONE if "not found" in line else None)
-    if row is None:
-        return None
-    id_, reason, suggestion = row
-    title = f"{_ENVIRONMENT}: Missing rights" if id_ == "rights" else f"{_SUPPORT}: Attach target"
-    title = f"{_ENVIRONMENT}: Attach target is taken" if row is _TAKEN else title
-    said = line.strip()[:300].rstrip(".")
-    return about_line(id_, title, f"{said}: {reason}", suggestion, line)
-
-
+_COMPILED = [(row, re.compile(row[2], re.IGNORECASE)) for row in _RULES]
 _MAP = re.compile(
     r"map '(?P<name>[^']+)': failed to create(?: inner map)?: (?P<why>.*)"
     r"|(?:map \"?(?P<name3>[\w.-]+)\"?: )?\bmap create(?: without BTF)?: (?P<why3>.*)"
     r"|could not open bpf map: (?P<name6>[\w.-]+), error: (?P<why6>.*)"
     r"|bpf_create_map_xattr: (?P<why7>.*)"
+    r"|(?:can't|cannot|could not|couldn't|unable to|error) creat(?:e|ing) (?:the )?(?:e?BPF )?map:? ?(?:'?(?P<name9>[\w.-]+)'?)?: (?P<why10>.*)"
     r"|failed to create map \(name: '(?P<name8>[^']+)'\): (?P<why8>.*)|could not open bpf map: (?P<why9>[A-Z].*)"
     r"|[Ff]ailed to create (?:BPF )?map `?'?(?P<name4>[\w.-]+)[`']?.*?(?P<why4>(?:code|with|error|:).*)"
     r"|creating map (?P<name5>\S+?):? (?P<why5>.*)"
 )
 
 
-#: What a loader says in the same words of a target that is not there and of one it may not open.
-_OPENED = ("tracepoint-missing", "kprobe-target")
+#: What a loader says in the same words of a target that is not there, of one that is taken and of one
+#: that it may not open: the errno tells which.
+_OPENED = ("tracepoint-missing", "kprobe-target", "uprobe-target", "attach-target-missing")
+_NOT_MISSING = ("EPERM", "EACCES", "EBUSY", "EEXIST", "ENOMEM", "EMFILE", "EOPNOTSUPP")
+
+
+#: Words one of which is in each line that a rule knows: most lines of a daemon have none.
+_TOPICS = (
+    *(
+        "bpf",
+        "map",
+        "prog",
+        "probe",
+        "trac",
+        "perf",
+        "xdp",
+        "btf",
+        "co-re",
+        "relo",
+        "elf",
+        "attach",
+    ),
+    *("link", "pin", "cgroup", "qdisc", "filter", "interface", "lsm", "kernel", "symbol", "kfunc"),
+    *(
+        "extern",
+        "struct_ops",
+        "verif",
+        "insn",
+        "mlock",
+        "rlim",
+        "lock",
+        "cap_",
+        "privilege",
+        "root",
+    ),
+    *("permission", "permitted", "config", "ring", "buffer", "section", "license", "clang", "llvm"),
+    *(
+        "llc",
+        ".o",
+        ".c",
+        ".h",
+        "stack",
+        "helper",
+        "load",
+        "xsk",
+        "umem",
+        "usdt",
+        "skeleton",
+        "mount",
+    ),
+    *(
+        "exclusiv",
+        "mtu",
+        "netdev",
+        "dispatcher",
+        "event",
+        "ksym",
+        "object",
+        "endian",
+        "clsact",
+        "tc",
+    ),
+    *("device", "module", "nlmsg", "cookie", "capability", "func", "cpu", "program", "header"),
+)
 
 
 class _Found(dict[str, str]):
@@ -801,6 +861,9 @@ def is_of_map(line: str) -> bool:
 
 def explain_line(line: str) -> Explanation | None:
     """What a line of a loader says went wrong; None for one that says nothing of its own."""
+    low = line.lower()
+    if not any(topic in low for topic in _TOPICS):
+        return None
     if found := _MAP.search(line):
         groups = {key.rstrip("0123456789"): text for key, text in found.groupdict().items() if text}
         kind, entries = _hinted(groups.get("why", ""))
@@ -809,9 +872,9 @@ def explain_line(line: str) -> Explanation | None:
         return explain_map(it, error, line=line)
     for (id_, title, _, reason, suggestion), pattern in _COMPILED:
         if found := pattern.search(line):
-            if id_ in _OPENED and errno_in(line) in ("EPERM", "EACCES"):
-                row = f"{_ENVIRONMENT}: Missing rights", EPERM_TEXT, EPERM_STEP
-                return about_line("rights", *row, line)
+            is_other = id_ in _OPENED and errno_in(line) in _NOT_MISSING
+            if is_other and (told := explain_operation(line)) is not None:
+                return told
             facts = _Found(
                 {
                     key.rstrip("0123456789"): text.strip()
@@ -824,7 +887,7 @@ def explain_line(line: str) -> Explanation | None:
             if "name" not in facts:
                 why, step = why.replace(" ?", ""), step.replace("*?*", "*NAME*")
             return about_line(id_, title, why, step, line)
-    return _explain_attach(line)
+    return explain_operation(line)
 
 
 def _hinted(why: str) -> tuple[int, int]:
@@ -855,10 +918,18 @@ def _extend(id_: str, facts: dict[str, str]) -> None:
         facts["why"] = f": {ERRNO_NAMES.get(number, number)}"
     if id_ == "kconfig" and "name" not in facts:
         facts["name"] = "its options"
+    if id_ == "pin" and "name" not in facts:
+        facts["name"] = "It"
+    if id_ == "file-missing" and "name" not in facts:
+        facts["name"] = "of the name that the loader has"
+    if id_ == "name-missing" and "name" not in facts:
+        facts["name"] = "one"
     if id_ == "section-unknown":
         section = facts.get("section", "")
         facts["near"] = _near_section(section)
         facts["section"] = f"'{section}'" if section else f"that of {facts.get('name', 'this one')}"
+    if id_ == "unsupported" and "name" not in facts and facts.get("since"):
+        facts["since"] = f": it asks for Linux {facts['since']}"
     if id_ == "program-type-unsupported":
         known = since.by_name("program_types", name.upper())
         release = facts.get("since") or (known.since if known else "")

@@ -148,7 +148,8 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         _always,
         "map-too-large",
         "Limit: Map size",
-        "The memory for {map}{size} cannot be had: it is more than the kernel allows one map.",
+        "{map}{size} is more than the kernel allows one map: too many entries, too large a key or value, or -"
+        " of a map of CPUs - more entries than the kernel is built for CPUs (NR_CPUS).",
         _SMALLER,
     ),
     (
@@ -273,7 +274,8 @@ def explain_map(
         return found
     for number, is_so, id_, title, reason, suggestion in _RULES:
         if number == errno and is_so(it):
-            return about_line(id_, title, reason.format_map(_texts(it)), suggestion, line)
+            text = reason.format_map(_texts(it))
+            return about_line(id_, title, text[0].upper() + text[1:], suggestion, line)
     return explain_errno(errno, it.label, line=line)
 
 

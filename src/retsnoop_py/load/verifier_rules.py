@@ -103,7 +103,7 @@ RULES: tuple[Rule, ...] = (
         _SUPPORT,
         "Helper that this program cannot call",
         r"(?:invalid|unknown) func (?:(?P<name>\w+)#)?(?P<number>\d+)"
-        r"|program of this type cannot use helper (?P<name2>\w+?)(?:#(?P<number2>\d+))?$"
+        r"|program of this type cannot use helper (?P<name2>\w+)(?:#(?P<number2>\d+))?"
         r"|helper call is not allowed"
         r"|func (?P<name3>bpf_\w+)#(?P<number3>\d+) (?:not supported|supported only for)",
         "{helper_reason}",

@@ -275,6 +275,59 @@ END = "processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0\n"
 
 #: Lines of loaders where there is no verifier's log.
 LOADERS = [
+    # an operation and its errno, in words that no loader need use
+    ("Could not detach XDP program: No such file or directory", "attach-target-missing", "ENOENT"),
+    ("failed to freeze map conf: device or resource busy", "map-entry", "EBUSY"),
+    ("deleting from map conf: key does not exist", "map-entry", ""),
+    ("unable to create dir /sys/fs/bpf/x: read-only file system", "pin", "EROFS"),
+    ("bpf obj get (/sys/fs/bpf/x/y): No such file or directory", "pin", "ENOENT"),
+    ("open /sys/kernel/tracing/trace_pipe: device or resource busy", "attach-busy", "EBUSY"),
+    ("failed to parse kallsyms: permission denied", "rights", "EACCES"),
+    ("error creating event on CPU 4: No such device", "perf-event", "ENODEV"),
+    ("ioctl(PERF_EVENT_IOC_SET_BPF): Invalid argument", "attach-refused", "EINVAL"),
+    ("failed to open event raw_syscalls/sys_enter. Exiting", "tracepoint-missing", ""),
+    ("can't query bpf programs attached to /x: No such device or address", "unsupported", "ENXIO"),
+    ("Error: Specified qdisc kind is unknown.", "qdisc-missing", ""),
+    ('exec: "clang": executable file not found in $PATH', "file-missing", ""),
+    ("this program requires kernel version 5.8 or newer", "unsupported", ""),
+    ("kernel not compiled with CONFIG_FTRACE_SYSCALLS", "kconfig", ""),
+    ("eBPF is not supported on this kernel", "unsupported", ""),
+    ("You do not have permission to load eBPF programs", "rights", ""),
+    ("failed to validate module [m] BTF: -22", "kernel-btf", "EINVAL"),
+    ("Lockdown: tool: use of bpf to read kernel RAM is restricted", "rights", ""),
+    ("loadPrograms() failed: map '' doesn't exist", "name-missing", ""),
+    ("loader: not an ELF file", "elf", ""),
+    ("cannot attach kprobe, Resource busy", "attach-busy", "EBUSY"),
+    ("could not enable uprobe probe_1: permission denied", "rights", "EACCES"),
+    ("failed to open perf event for cpu 3: too many open files", "memory", "EMFILE"),
+    (
+        "hooking tracepoint sched:f failed: no such file or directory",
+        "tracepoint-missing",
+        "ENOENT",
+    ),
+    ("none of the required functions for F is found", "kprobe-target", ""),
+    ("xsk_socket__create() of q 0 failed: Device or resource busy", "attach-busy", "EBUSY"),
+    ("xsk_umem__create: error -95: Operation not supported", "attach-unsupported", "EOPNOTSUPP"),
+    ("can't attach program (BPF_CGROUP_DEVICE): invalid argument", "attach-refused", "EINVAL"),
+    ("unable to attach to cgroup /x: not a directory", "cgroup-missing", "ENOTDIR"),
+    ("adding tc filter to eth7: no such device", "interface-missing", "ENODEV"),
+    ("failed to update map conf: argument list too long", "map-entry", "E2BIG"),
+    ("can't insert element into BPF map: Bad file descriptor", "descriptor", "EBADF"),
+    ("can't create map: Permission denied", "rights", "EACCES"),
+    ("setrlimit(RLIMIT_MEMLOCK): Operation not permitted", "rights", "EPERM"),
+    ("creating perf event reader: too many open files", "memory", "EMFILE"),
+    ("BPF test run failed: Unknown error 524", "test-run", "ENOTSUPP"),
+    ("bpfGetFdProgId failed, ret: -1 [22]", "unsupported", "EINVAL"),
+    ("mounting bpffs at /sys/fs/bpf: operation not permitted", "rights", "EPERM"),
+    ("failed to open uprobe_events file: -2", "tracefs", "ENOENT"),
+    ("loading bpf object x.o: failed to load BPF object: no such process", "kernel-btf", "ESRCH"),
+    ('field F: missing program "kprobe__f"', "name-missing", ""),
+    (
+        "libbpf: prog 'xdp_pass': BPF program load failed: Invalid argument",
+        "xdp-dispatcher",
+        "EINVAL",
+    ),
+    ('error while loading "kprobe/f" (invalid argument):', "invalid", "EINVAL"),
     ("nlmsg error Operation not supported", "attach-unsupported", "EOPNOTSUPP"),
     ("Error: virtio_net: XDP expects header/data in single page", "attach-refused", ""),
     (
@@ -969,3 +1022,83 @@ def test_the_number_of_instructions_alone_says_that_a_program_is_too_large() -> 
     assert only("processed 1000001 insns (limit 1000000) , couldn't load\n").explanation.id == (
         "too-large"
     )
+
+
+def test_a_function_that_returned_minus_one_gave_no_errno() -> None:
+    found = only(
+        "bpf_prog_load lib call for /x/f.o (tracepoint_f) returned fd: -1 (Invalid argument)\n"
+        "bpfloader: Failed to load object: /x/f.o, ret: Operation not permitted\n"
+    )
+    assert (found.program, found.errno, found.explanation.id) == (
+        "tracepoint_f",
+        "EINVAL",
+        "invalid",
+    )
+
+
+def test_a_chain_of_causes_that_has_a_cut_log_is_told_as_cut() -> None:
+    log = (
+        "failed program load raw_tracepoint f\n\n    Caused by:\n"
+        "        0: the BPF_PROG_LOAD syscall failed. Verifier output: func#0 @0\n"
+        "        ... TRUNCATED ...\n        1: Permission denied (os error 13)\n"
+    )
+    found = only(log)
+    assert (found.explanation.id, found.errno) == ("log-cut", "EACCES")
+
+
+def test_what_fails_next_for_the_reason_that_was_told_is_told_once() -> None:
+    found = only(
+        "libbpf: Netlink-based XDP prog detected, please unload it\n"
+        'ERROR: Can\'t setup AF_XDP socket "Invalid argument"\n'
+    )
+    assert found.explanation.id == "attach-busy"
+    found = only(
+        "libbpf: map 'flows': failed to create: Invalid argument(-22)\n"
+        "some\nlines\nCan't find eBPF map fd for 'flows'\n"
+    )
+    assert found.explanation.id == "map-refused"
+
+
+def test_of_a_chain_in_one_line_the_innermost_operation_counts() -> None:
+    found = only(
+        'Error attaching exporter: attach uprobes: attach probe "f": failed to attach BPF kprobe:'
+        " no such file or directory\n"
+    )
+    assert found.explanation.id == "kprobe-target"
+    long = "docker: OCI runtime create failed: " + "container init caused: " * 20
+    found = only(f"{long}can't attach program to cgroup: invalid argument\n")
+    assert (
+        "can't attach program to cgroup: invalid argument: the kernel" in found.explanation.reason
+    )
+
+
+def test_a_probe_is_named_by_what_python_says_of_it() -> None:
+    found = only(
+        "cannot attach kprobe, probe entry may not exist\nTraceback (most recent call last):\n"
+        '  File "t.py", line 1, in <module>\n'
+        "Exception: Failed to attach BPF program b'f' to kprobe b'gone_function'\n"
+    )
+    assert "no function gone_function that" in found.explanation.reason
+
+
+def test_the_summary_of_a_log_is_told_by_its_reason() -> None:
+    line = "program f: load program: invalid argument: program of this type cannot use helper"
+    found = only(f"{line} bpf_probe_read#4 (13 line(s) omitted)\n")
+    assert (found.program, found.explanation.id) == ("f", "helper-unknown")
+    assert "bpf_probe_read()" in found.explanation.reason
+
+
+def test_the_attachment_of_a_function_may_be_busy_for_the_want_of_a_hook() -> None:
+    log = (
+        "Error: Failed to attach programs\nCaused by:\n    Device or resource busy (os error 16)\n"
+    )
+    found = only(log)
+    assert found.explanation.id == "attach-busy"
+    assert "ftrace" in found.explanation.reason
+    assert "XDP" not in found.explanation.reason
+
+
+def test_of_what_is_not_known_the_line_that_says_most_is_quoted() -> None:
+    found = only("bpf plugin: something refused\nbpf plugin: error: gears: Protocol error\n")
+    assert (found.errno, found.explanation.id) == ("EPROTO", "loader-words")
+    assert "gears" in found.explanation.reason

@@ -1,0 +1,672 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What an errno means for the operation that a loader says has failed, in whatever words.
+
+Loaders word the same failure each in their own way; what they have in common is an operation (attach
+a kprobe, enter a program into an interface, write to a map) and an errno. Lines that say more than
+that are ``loader_rules``'. Of a chain of causes in one line ("a: b: c") the last one counts, which is
+the innermost.
+"""
+
+from __future__ import annotations
+
+import re
+
+from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in, says_errno
+from retsnoop_py.load.model import Explanation, about_line
+from retsnoop_py.value import Value
+
+__all__ = ["explain_operation"]
+
+#: The id of a reason, what it is, and what to do.
+_Row = tuple[str, str, str]
+
+
+class _Operation(Value):
+    """What a loader tries: its words, and what an errno means for it.
+
+    ``otherwise``: where no errno is named. ``is_general``: others that a
+    line has words of say more.
+    """
+
+    words: re.Pattern[str]
+    errors: dict[str, _Row]
+    otherwise: _Row | None = None
+    is_general: bool = False
+
+
+_TITLES = {
+    "rights": "Environment: Missing rights",
+    "attach-busy": "Environment: Attach target is taken",
+    "buffer": "Environment: Buffer for events",
+    "descriptor": "Loader: Bad descriptor",
+    "interface-missing": "Environment: No such interface",
+    "map-entry": "Loader: Map entry",
+    "memory": "Limit: Memory",
+    "no-bpf": "Environment: No bpf(2)",
+    "fault": "Loader: Bad address",
+    "perf-event": "Environment: Performance event",
+    "pin": "Environment: Pinning",
+    "qdisc-missing": "Environment: No queueing discipline to attach to",
+    "cgroup-missing": "Environment: No cgroup of version 2",
+    "test-run": "Loader: Trial run of a program",
+    "tracefs": "Environment: tracefs",
+    "uprobe-target": "Environment: Attach target in a program's file",
+    "unsupported": "Kernel Support: Not supported",
+}
+_ATTACH_TITLE = "Kernel Support: Attach target"
+
+_LISTED = (
+    "retsnoop-py functions NAME says what is called so and whether it can be traced; ls"
+    " /sys/kernel/tracing/events lists tracepoints."
+)
+_RIGHTS: _Row = ("rights", EPERM_TEXT, EPERM_STEP)
+_NO_MEMORY: _Row = (
+    "memory",
+    "there is not enough memory for it, or the cgroup's limit, or that on locked memory (ulimit -l,"
+    " before Linux 5.11), does not allow it.",
+    "Raise the limit (memory.max, LimitMEMLOCK=infinity), or make maps and buffers smaller.",
+)
+_TOO_MANY: _Row = (
+    "memory",
+    "the process has as many files open as it may: each probe, program, map and CPU takes one.",
+    "ulimit -n 65536, or LimitNOFILE= of the unit.",
+)
+_TOO_OLD: _Row = (
+    "unsupported",
+    "this kernel, as it is configured, or this machine cannot do that.",
+    "retsnoop-py doctor says what this kernel can do; look up since when there is what was asked for.",
+)
+_NO_CALL: _Row = (
+    "no-bpf",
+    "the kernel was built without that system call or that part of it (CONFIG_BPF_SYSCALL), or seccomp hides it.",
+    "Use a kernel with CONFIG_BPF_SYSCALL=y, or a container profile that allows bpf and perf_event_open.",
+)
+_GONE: _Row = (
+    "attach-target-missing",
+    "what the program is to be attached to is not there.",
+    "Look at what it is called on this kernel (retsnoop-py functions, ls /sys/kernel/tracing/events,"
+    " ip link), and whether the program sees the same name spaces.",
+)
+_TAKEN: _Row = (
+    "attach-busy",
+    "something is attached there already. Of a program on a function of the kernel (fentry, fexit, lsm) EBUSY"
+    " says as well that there is no hook of ftrace at its start, or one of somebody else's.",
+    "bpftool net and bpftool link list what is attached; detach it, or replace it. retsnoop-py functions NAME says"
+    " whether a function can be traced; a kernel without CONFIG_FUNCTION_TRACER has such hooks nowhere.",
+)
+_CANNOT: _Row = (
+    "attach-unsupported",
+    "the kernel, this machine or the driver cannot do that.",
+    "retsnoop-py doctor says what this kernel can do; fentry takes trampolines (arm64 since 6.0),"
+    " native XDP a driver that has it.",
+)
+_REFUSED: _Row = (
+    "attach-refused",
+    "the kernel does not take the program there: another type of program or attachment, a flag or"
+    " mode that it is too young for, or a driver that refuses this MTU or number of queues.",
+    "dmesg and the kernel's own message (ip -d, libbpf's debug output) may say which; try generic"
+    " mode for XDP, and the section's name for the type.",
+)
+_CLOSED: _Row = (
+    "descriptor",
+    "the program, or what it is to be attached to, is no open descriptor of the right kind: closed"
+    " already, never opened, or, for a cgroup, a directory that is none of cgroup v2.",
+    "Keep the cgroup, the link's or the map's descriptor open until the attachment is made, and look"
+    " at what the call that opened it returned.",
+)
+_BUSY_PROBE: _Row = (
+    "attach-busy",
+    "there is a probe event of this name, or one on this place, already, and it is in use or was left"
+    " by another run.",
+    "cat /sys/kernel/tracing/kprobe_events (uprobe_events) lists them; end who uses it, then echo"
+    " '-:GROUP/NAME' >> that file. Probes as perf events (Linux 4.17) need no names.",
+)
+_NO_FUNCTION: _Row = (
+    "kprobe-target",
+    "the kernel has no function of that name that a kprobe can be put on: it is inlined, renamed, in a"
+    " module that is not loaded, or closed to probes (notrace, .noinstr.text).",
+    _LISTED,
+)
+_KPROBE_REFUSED: _Row = (
+    "kprobe-target",
+    "the kernel puts no kprobe there: the function is closed to probes (.noinstr.text, the blacklist),"
+    " the offset is not the start of an instruction, a return probe is not at the start of a function,"
+    " or the program was made for another kernel (before 5.0 its section 'version' counts).",
+    f"/sys/kernel/debug/kprobes/blacklist lists what is closed. {_LISTED}",
+)
+_NO_SYMBOL: _Row = (
+    "uprobe-target",
+    "what the uprobe is to be put on is not there as it is named: the file is not at that path in this"
+    " mount namespace, or has no such symbol (or no symbols that can be read).",
+    "Name the file as it is here (/proc/PID/root/... of a container), and a symbol that nm or nm -D"
+    " lists: a stripped file keeps its dynamic ones alone, inlined functions have none.",
+)
+_UPROBE_REFUSED: _Row = (
+    "uprobe-target",
+    "the kernel puts no uprobe there: the offset is not one of code in that file (an address instead of"
+    " an offset, or the middle of an instruction), what stands there is an instruction that it cannot"
+    " step over, or the file lies where it cannot be mapped.",
+    "Name the function instead of an address, or take the address less that of its segment, plus the"
+    " segment's place in the file (readelf -lW).",
+)
+_NO_TRACEPOINT: _Row = (
+    "tracepoint-missing",
+    "this kernel has no such tracepoint, or tracefs, by which it is found, is not mounted here.",
+    "ls /sys/kernel/tracing/events; mount -t tracefs nodev /sys/kernel/tracing if that is empty, as in"
+    " a container. Tracepoints come and go with kernels, configurations and modules.",
+)
+_NO_COUNTER: _Row = (
+    "perf-event",
+    "the event that is to be counted or sampled is not there: most virtual machines have no hardware"
+    " counters (cycles, instructions, cache misses).",
+    "perf stat -e cycles true says the same; give the machine a PMU, or take a software event"
+    " (cpu-clock).",
+)
+_XSK_REFUSED: _Row = (
+    "attach-refused",
+    "the kernel does not take the AF_XDP socket: a queue that the interface does not have,"
+    " rings whose sizes are no powers of two, a umem that is not aligned to pages or whose"
+    " frames are of another size than 2,048 to a page, or an XDP program there that the"
+    " loader does not know how to use.",
+    "ethtool -l DEV says how many queues there are; try copy mode (XDP_COPY) and generic"
+    " XDP, and load the program yourself (XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD).",
+)
+_NO_CGROUP: _Row = (
+    "cgroup-missing",
+    "the program is attached to a cgroup of version 2, and what was named is none: it is gone, of"
+    " version 1, or not in this mount namespace.",
+    "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with systemd.unified_cgroup_hierarchy=1;"
+    " a container takes it from its host.",
+)
+_NO_QDISC: _Row = (
+    "qdisc-missing",
+    "the interface, or its queueing discipline that takes programs of tc, is not there.",
+    "ip link lists interfaces; tc qdisc add dev DEV clsact (CONFIG_NET_SCH_INGRESS,"
+    " CONFIG_NET_CLS_BPF); since Linux 6.6 tcx needs none.",
+)
+_NO_DEVICE: _Row = (
+    "interface-missing",
+    "there is no such network interface in this network namespace.",
+    "ip link lists them; a container has its own.",
+)
+
+
+def _each(names: str, row: _Row) -> dict[str, _Row]:
+    return dict.fromkeys(names.split(), row)
+
+
+#: What every operation has in common, unless it says otherwise.
+_COMMON = {
+    **_each("EPERM EACCES", _RIGHTS),
+    **_each("ENOMEM ENOBUFS", _NO_MEMORY),
+    **_each("EMFILE ENFILE", _TOO_MANY),
+    **_each("ENOSYS", _NO_CALL),
+}
+_ATTACHED = {
+    **_COMMON,
+    **_each("ENOENT ESRCH ENODEV ENXIO", _GONE),
+    **_each("EBUSY EEXIST", _TAKEN),
+    **_each("EOPNOTSUPP ENOTSUPP ENOTTY ENOPROTOOPT", _CANNOT),
+    **_each("EINVAL ERANGE", _REFUSED),
+    **_each("EBADF", _CLOSED),
+}
+_PROBED = {**_ATTACHED, **_each("EBUSY EEXIST", _BUSY_PROBE)}
+
+_DO = r"(?:attach|creat|enabl|open|register|install|add|start|set|writ|hook|link|perf_event)\w*"
+
+
+def _of(
+    words: str, errors: dict[str, _Row], otherwise: _Row | None = None, is_general: bool = False
+) -> _Operation:
+    return _Operation(re.compile(words, re.IGNORECASE), errors, otherwise, is_general)
+
+
+_OPERATIONS = (
+    _of(
+        rf"{_DO}\W(?:[^:]{{0,60}}?\W)??k(?:ret)?probes?\b|\bk(?:ret)?probes?\b[^:]{{0,40}}{_DO}|attach_k(?:ret)?probe"
+        r"|(?<!debug/)kprobes/|perf_kprobe|required functions? for",
+        {
+            **_PROBED,
+            **_each("ENOENT ENODEV ESRCH EADDRNOTAVAIL EILSEQ", _NO_FUNCTION),
+            **_each("EINVAL ERANGE EDOM", _KPROBE_REFUSED),
+        },
+        _NO_FUNCTION,
+    ),
+    _of(
+        rf"{_DO}\W(?:[^:]{{0,60}}?\W)??(?:u(?:ret)?probes?\b|u\(ret\)probe|usdt)|\b(?:u(?:ret)?probes?|usdt)\b[^:]{{0,40}}{_DO}"
+        r"|attach_u(?:ret)?probe|perf_uprobe",
+        {
+            **_PROBED,
+            **_each("ENOENT ENODEV ESRCH ENOEXEC EISDIR ENOTDIR", _NO_SYMBOL),
+            **_each("EINVAL ERANGE ENOTSUPP EIO EOPNOTSUPP", _UPROBE_REFUSED),
+        },
+        _NO_SYMBOL,
+    ),
+    _of(
+        rf"{_DO}\W(?:[^:]{{0,60}}?\W)??(?:trace ?point|trace ?event|raw_tp\b)|trace ?point[^:]{{0,40}}{_DO}|attach_\w*tracepoint"
+        r"|open(?:ing)? (?:the )?event [\w-]+[/:]\w+",
+        {**_PROBED, **_each("ENOENT ENODEV ESRCH", _NO_TRACEPOINT)},
+        _NO_TRACEPOINT,
+    ),
+    _of(
+        r"perf[_ -]?event(?:_open|s?\b)(?! (?:array|map|reader|buffer|output))|PERF_EVENT_IOC",
+        {
+            **_ATTACHED,
+            **_each("ENOENT ENODEV EOPNOTSUPP ENXIO", _NO_COUNTER),
+            **_each(
+                "EPERM EACCES",
+                (
+                    "rights",
+                    "performance events are closed to this process: kernel.perf_event_paranoid, CAP_PERFMON"
+                    " (CAP_SYS_ADMIN before 5.8), a container's seccomp profile or an LSM.",
+                    "Run as root or with CAP_PERFMON; sysctl kernel.perf_event_paranoid=1 or lower; in a"
+                    " container a seccomp profile that allows perf_event_open.",
+                ),
+            ),
+            **_each(
+                "EINVAL",
+                (
+                    "attach-refused",
+                    "the kernel does not open the event, or does not take the program for it: it is older than"
+                    " programs on tracepoints (4.7) or on counters (4.9), the program's type is not the event's, or"
+                    " the attributes ask for what this PMU does not have.",
+                    "Compare the kernel's release with what the loader needs; dmesg may say more.",
+                ),
+            ),
+            **_each(
+                "EBUSY EEXIST",
+                (
+                    "attach-busy",
+                    "the event is in use: a program is attached to it already, or another tool has the"
+                    " counter for itself.",
+                    "End the other tool, or open an event of your own.",
+                ),
+            ),
+        },
+        is_general=True,
+    ),
+    _of(
+        r"\bxsk_|AF_XDP|\bxsk\b|\bumem\b",
+        {
+            **_ATTACHED,
+            **_each(
+                "EBUSY EEXIST",
+                (
+                    "attach-busy",
+                    "another AF_XDP socket has this queue of the interface, or one that was just closed is"
+                    " not gone yet; or an XDP program is there that is not to be replaced.",
+                    "Wait until the old socket is gone (it is freed after a grace period), take another"
+                    " queue, share the umem, and look at bpftool net and ss --xdp.",
+                ),
+            ),
+            **_each("ENOENT ENODEV ENXIO", _NO_DEVICE),
+            **_each("EINVAL", _XSK_REFUSED),
+            **_each(
+                "EOPNOTSUPP ENOTSUPP EPROTONOSUPPORT EAFNOSUPPORT EPROTOTYPE",
+                (
+                    "attach-unsupported",
+                    "the driver has no zero copy or no native XDP, or the kernel no AF_XDP"
+                    " (CONFIG_XDP_SOCKETS, Linux 4.18).",
+                    "Bind with XDP_COPY, and attach in generic mode (XDP_FLAGS_SKB_MODE).",
+                ),
+            ),
+        },
+        _XSK_REFUSED,
+    ),
+    _of(
+        r"\bXDP\b(?! (?:expects|with))|set_link_xdp|bpf_xdp_attach|netdev",
+        {
+            **_ATTACHED,
+            **_each("ENODEV ENXIO ENOENT", _NO_DEVICE),
+            **_each(
+                "EINVAL ERANGE EMSGSIZE",
+                (
+                    "attach-refused",
+                    "the kernel does not take the XDP program there: as a link that takes Linux 5.9; the"
+                    " program is of another type, or loaded for another attach type or device; a flag or mode is"
+                    " not known; or the driver refuses this MTU, number of queues or LRO.",
+                    "dmesg and the kernel's own message (ip -d, libbpf's debug output) may say which; try"
+                    " generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE), which asks nothing of a driver.",
+                ),
+            ),
+        },
+    ),
+    _of(
+        r"\bqdisc|clsact|\btcx?\b(?=[^:]*(?:attach|filter|hook|link|program))|bpf_tc_|\bfilter\b(?=[^:]*(?:add|attach|replac|creat))"
+        r"|tc filter|(?:add|attach|replac|creat)\w*\W(?:[^:]{0,30}?\W)??(?:tc|tcx|filter)\b|netlink|RTNETLINK",
+        {**_ATTACHED, **_each("ENOENT", _NO_QDISC), **_each("ENODEV ENXIO", _NO_DEVICE)},
+    ),
+    _of(
+        r"cgroup(?=.*(?:attach|BPF_))|(?:attach|link|open|join|BPF_PROG_ATTACH)\w*\W(?:[^:]{0,40}?\W)??(?:BPF_)?cgroup",
+        {
+            **_ATTACHED,
+            **_each("ENOENT ENODEV ENOTDIR", _NO_CGROUP),
+            **_each("EBADF", _CLOSED),
+            **_each(
+                "EINVAL",
+                (
+                    "attach-refused",
+                    "the kernel does not take the program for a cgroup: an attach type that it does not know"
+                    " or that is not the program's, a flag of a later kernel (BPF_F_REPLACE came with 5.6,"
+                    " links with 5.7), or flags that are not those of the programs there already.",
+                    "bpftool cgroup tree lists what is attached, with its flags; compare the kernel's"
+                    " release with what the loader needs.",
+                ),
+            ),
+            **_each(
+                "EPERM EACCES",
+                (
+                    "rights",
+                    f"{EPERM_TEXT} Of a cgroup it is also said where a program is attached further up that"
+                    " lets none be added below (without BPF_F_ALLOW_MULTI or BPF_F_ALLOW_OVERRIDE).",
+                    f"{EPERM_STEP} bpftool cgroup tree lists what is attached.",
+                ),
+            ),
+        },
+    ),
+    _of(
+        r"attach|creat\w* (?:\w+ )?link|link_create|BPF_LINK_CREATE|\bset (?:link )?xdp|PERF_EVENT_IOC_SET_BPF",
+        _ATTACHED,
+        is_general=True,
+    ),
+    _of(
+        r"(?:updat|freez|insert|lookup|look up|delet|remov|put|writ|popul|add|read|set|iterat)\w*\W(?:[^:]{0,50}?\W)??(?:e?BPF )?(?:maps?|map element|hash ?map|prog array)\b"
+        r"|key (?:does not|doesn't|already|too)\b|batch (?:lookup|update|delete)|lookup_and_delete|bpf_map_(?:update|lookup|delete|get_next)\w*|bpf_\w*map_?\w*_elem|\bmap\b[^:]{0,40}\b(?:update|lookup|delete|insert)\w*|map (?:entry|element)",
+        {
+            **_each(
+                "ENOENT",
+                (
+                    "map-entry",
+                    "there is no entry with this key, or the map, a file descriptor or program that was to be"
+                    " stored there is gone.",
+                    "bpftool map dump name MAP shows what is in it; an array takes keys below max_entries.",
+                ),
+            ),
+            **_each(
+                "E2BIG ENOSPC",
+                (
+                    "map-entry",
+                    "the map is full, or the index is not below its max_entries.",
+                    "Make max_entries larger, delete entries, or take a map that drops old ones (LRU).",
+                ),
+            ),
+            **_each(
+                "EEXIST EBUSY",
+                (
+                    "map-entry",
+                    "there is an entry already (BPF_NOEXIST), it is in use at this moment, or - of freezing - mapped for writing.",
+                    "Update with BPF_ANY, or delete it first.",
+                ),
+            ),
+            **_each(
+                "EINVAL",
+                (
+                    "map-entry",
+                    "the kernel does not take that for this map: a flag or key that its type does not know, a"
+                    " program of another type than the map's others (tail calls), a value that is no"
+                    " descriptor of the right kind, or a call (a batch) that this kernel does not have.",
+                    "Compare sizes of key and value with bpftool map show; programs for tail calls are all of"
+                    " one type, and loaded before they are stored.",
+                ),
+            ),
+            **_each(
+                "EOPNOTSUPP ENOTSUPP",
+                (
+                    "map-entry",
+                    "this type of map has no such operation, or not on this kernel: maps of programs cannot be"
+                    " read, batches came with Linux 5.6 and type by type.",
+                    "Do it entry by entry, and without what the type does not have.",
+                ),
+            ),
+            **_each(
+                "EPERM EACCES",
+                (
+                    "rights",
+                    "the map is frozen or opened for the other direction (BPF_F_RDONLY, constants in .rodata),"
+                    " or a capability is missing (CAP_BPF, CAP_SYS_ADMIN before 5.8), or an LSM objects.",
+                    "Set constants before the load; open the map for writing, as root.",
+                ),
+            ),
+            **_each(
+                "EBADF",
+                (
+                    "descriptor",
+                    "the map, or what is to be stored in it, is no open descriptor: never created, or closed"
+                    " already.",
+                    "Look at what is said of the map's creation, further up.",
+                ),
+            ),
+            **_each("ENOMEM", _NO_MEMORY),
+            **_each(
+                "EFAULT",
+                (
+                    "fault",
+                    "the buffer for the key or the value is smaller than the map's key or value, or no memory"
+                    " of the process.",
+                    "Compare sizes with bpftool map show: values of maps per CPU are rounded up to 8 bytes,"
+                    " times the possible CPUs.",
+                ),
+            ),
+        },
+    ),
+    _of(
+        r"setrlimit|\bmemlock\b|RLIMIT?_MEMLOCK|lock(?:ed)? memory|(?:rais|increas|remov|set|bump|adjust)\w* (?:the )?(?:\w+ )?(?:rlimit|memlock)",
+        _each(
+            "EPERM EACCES EINVAL",
+            (
+                "rights",
+                "the limit on locked memory cannot be raised: that takes CAP_SYS_RESOURCE, which a container or a"
+                " user without root does not have. Kernels before 5.11 count maps and programs against it.",
+                "Run as root; LimitMEMLOCK=infinity in a unit, --ulimit memlock=-1 of docker. On 5.11 and later a"
+                " loader may do without.",
+            ),
+        ),
+    ),
+    _of(
+        r"(?:creat|open|init|new|set ?up|read)\w*\W(?:[^:]{0,40}?\W)??(?:perf|ring) ?(?:event )?(?:buf(?:fer)?|map|array|reader|ring|output)|ring(?:buf| ?buffer)__?new|perf_buffer__new|perf reader",
+        {
+            **_COMMON,
+            **_each(
+                "EINVAL ENOENT EBADF EOPNOTSUPP ENODEV",
+                (
+                    "buffer",
+                    "the buffer that events are read from cannot be set up: the map is not of that type, a number"
+                    " of pages is no power of two, or a CPU is not online.",
+                    "A map is opened as what it is, ring buffer (Linux 5.8) or perf event array.",
+                ),
+            ),
+        },
+    ),
+    _of(
+        r"/sys/fs/bpf\b|\bbpffs\b|BPF file ?system",
+        {
+            **_COMMON,
+            **_each(
+                "ENOENT EROFS EEXIST ENOTDIR EINVAL EBUSY ENODEV",
+                (
+                    "pin",
+                    "what is pinned there is not, or cannot be: the path is on no BPF file system, is taken already,"
+                    " may not be written, or is missing - a container has its own /sys/fs/bpf.",
+                    "mount -t bpf bpf /sys/fs/bpf, or take the host's into the container, for writing; bpftool -f prog"
+                    " show and map show say what is pinned where.",
+                ),
+            ),
+        },
+        is_general=True,
+    ),
+    _of(
+        r"\btrace_pipe\b",
+        {
+            **_COMMON,
+            **_each(
+                "EBUSY",
+                (
+                    "attach-busy",
+                    "trace_pipe is read by another process: it has one reader at a time.",
+                    "End the other reader (cat, bpftool prog tracelog, an agent), or make an instance in"
+                    " /sys/kernel/tracing/instances.",
+                ),
+            ),
+            **_each(
+                "ENOENT",
+                (
+                    "tracefs",
+                    "tracefs is not mounted there.",
+                    "mount -t tracefs nodev /sys/kernel/tracing; a container takes it from its host.",
+                ),
+            ),
+        },
+    ),
+    _of(
+        r"\bkallsyms\b",
+        {
+            **_each(
+                "EPERM EACCES",
+                (
+                    "rights",
+                    "the kernel's list of symbols may not be read, or shows no addresses to this process"
+                    " (kernel.kptr_restrict).",
+                    "Run as root, with kernel.kptr_restrict at 0 or 1.",
+                ),
+            ),
+        },
+        (
+            "kprobe-target",
+            "the kernel's list of symbols has no such name, or shows no addresses to this process"
+            " (kernel.kptr_restrict).",
+            f"Run as root, with kernel.kptr_restrict at 0 or 1. {_LISTED}",
+        ),
+    ),
+    _of(
+        r"\bcpu ?[#']?\d+\b",
+        _each(
+            "ENODEV ENOENT ENXIO",
+            (
+                "perf-event",
+                "that CPU is not there or offline: a loader that opens something for each possible CPU meets those"
+                " that are not online.",
+                "/sys/devices/system/cpu/online and possible say which; bring it online, or use a later loader,"
+                " which leaves such out.",
+            ),
+        ),
+        is_general=True,
+    ),
+    _of(
+        r"test[_ -]?run|prog(?:ram)?[_ ]run\b|BPF_PROG_(?:TEST_)?RUN",
+        {
+            **_COMMON,
+            **_each(
+                "EINVAL ENOTSUPP EOPNOTSUPP EFAULT ENOSPC E2BIG",
+                (
+                    "test-run",
+                    "the kernel does not run the program on demand like this: its type cannot be run so on this"
+                    " kernel, the input is shorter than a packet's header (14 bytes), a context or flag is not for"
+                    " this type, or the output buffer is too small.",
+                    "Give 14 bytes and more as data, no context where the type takes none; which types can be run"
+                    " came kernel by kernel (XDP and tc with 4.12).",
+                ),
+            ),
+        },
+    ),
+    _of(
+        r"bpf_(?:obj|prog|map|link|btf)_get_\w+|bpfGetFd\w+|BPF_(?:OBJ|PROG|MAP|LINK|BTF)_GET_\w+|get (?:prog|program|map|link|btf) (?:info|fd|id)|(?:prog|map|link) (?:info|by id)|prog_query|BPF_PROG_QUERY|query\w*\W(?:[^:]{0,20}?\W)??(?:bpf )?prog",
+        {
+            **_COMMON,
+            **_each("EINVAL ENOTSUPP EOPNOTSUPP ENXIO E2BIG", _TOO_OLD),
+            **_each(
+                "ENOENT EBADF",
+                (
+                    "descriptor",
+                    "there is no program, map or link of that number: it is gone, or was never loaded.",
+                    "bpftool prog, bpftool map and bpftool link list what there is.",
+                ),
+            ),
+        },
+    ),
+    _of(
+        r"mount\w*\W(?:[^:]{0,40}?\W)??(?:bpf|tracefs|debugfs|cgroup|bpffs)",
+        {
+            **_each(
+                "EPERM EACCES EROFS EINVAL",
+                (
+                    "rights",
+                    "a file system cannot be mounted here: that takes CAP_SYS_ADMIN in the name space that owns it,"
+                    " and a container mostly has neither.",
+                    "Mount it on the host and hand it in (-v /sys/fs/bpf, -v /sys/kernel/tracing).",
+                ),
+            ),
+            **_each("ENODEV", _TOO_OLD),
+        },
+    ),
+)
+
+_DETACHING = _of(
+    r"\bdetach|\bunload\w* (?:XDP|program|BPF)",
+    {
+        **_COMMON,
+        **_each(
+            "ENOENT EINVAL ENODEV ENXIO EBADF ESRCH",
+            (
+                "attach-target-missing",
+                "nothing of the sort is attached there, or not any more, or by another way: a link goes with its"
+                " descriptor or pin, an XDP program in the mode it was attached in.",
+                "bpftool net, bpftool link and bpftool cgroup tree list what is attached.",
+            ),
+        ),
+        **_each("EBUSY EEXIST", _TAKEN),
+    },
+)
+#: What loaders call an errno by themselves.
+_SAID = {
+    "not found": "ENOENT",
+    "does not exist": "ENOENT",
+    "doesn't exist": "ENOENT",
+    "already exists": "EEXIST",
+    "not supported": "EOPNOTSUPP",
+    "unsupported": "EOPNOTSUPP",
+}
+_FAILS = re.compile(
+    r"fail|err\b|errno|error|could ?n[o']t|can ?n[o']t|can't|unable|[\w)\]\"'>]: (?:invalid|no such|operation|permission|device)"
+    r"|not permitted|denied|not found|none of the|not supported|not exist",
+    re.IGNORECASE,
+)
+#: Without an errno only words as clear as these say that it was the operation that failed.
+_PLAINLY = re.compile(
+    r"(?:fail\w*(?: to)?|could ?n[o']t|can ?n[o']t|can't|unable to|error(?: while| when)?)\W+(?:be )?"
+    r"(?:attach|enabl|creat|regist|install|hook|start|open)|none of the required",
+    re.IGNORECASE,
+)
+#: Characters of a line that are quoted in a sentence.
+_QUOTED = 300
+
+
+def quoted(line: str) -> str:
+    """``line`` for a sentence: the end of a long one, where the innermost cause stands."""
+    said = line.strip().rstrip(".: ")
+    return said if len(said) <= _QUOTED else "..." + said[3 - _QUOTED :]
+
+
+def _named(line: str) -> list[_Operation]:
+    """The operations that ``line`` names, the last first, and behind them those that say less."""
+    at = {}
+    for number, operation in enumerate(_OPERATIONS):
+        starts = [found.start() for found in operation.words.finditer(line)]
+        if starts:
+            at[number] = (operation.is_general, -max(starts), number)
+    return [_OPERATIONS[number] for number in sorted(at, key=at.__getitem__)]
+
+
+def explain_operation(line: str) -> Explanation | None:
+    """What an operation failed for, by its errno; None where a line tells of neither."""
+    if not (_FAILS.search(line) or says_errno(line)) or "loading BPF program" in line:
+        return None
+    errno = errno_in(line) or next((name for said, name in _SAID.items() if said in line), "")
+    operations = [_DETACHING] if _DETACHING.words.search(line) else _named(line)
+    row = next((one.errors[errno] for one in operations if errno in one.errors), None)
+    if row is None and operations and not errno_in(line) and _PLAINLY.search(line):
+        row = operations[0].otherwise
+    if row is None:
+        return None
+    id_, reason, suggestion = row
+    title = _TITLES.get(id_, _ATTACH_TITLE)
+    return about_line(id_, title, f"{quoted(line)}: {reason}", suggestion, line)
