@@ -132,6 +132,16 @@ def _leaves(node: Node) -> Iterable[Node]:
         yield node
 
 
+class _Settled(NamedTuple):
+    """The jump, by its number, that settled how a later one came out.
+
+    ``offered`` are the blocks that may have run, had that one come out otherwise.
+    """
+
+    number: int
+    offered: set[int]
+
+
 class _Search:
     """The search for the deciding branch of one run."""
 
@@ -158,6 +168,8 @@ class _Search:
         self._only_fail: set[_Failing] = set()
         #: What :meth:`_read_in` tells of each block, once that was asked.
         self._read: list[frozenset[str]] | None = None
+        #: What settled a later test, once that was found.
+        self._by: _Settled | None = None
 
     def last(self, choice: Decided | None) -> tuple[Decided | None, str | None]:
         """The last one that could have avoided the result; or why it cannot be told."""
@@ -173,7 +185,7 @@ class _Search:
             if self._is_last(moment) and not self._leaves_here(moment):
                 continue
             taken = self._taken(moment)
-            if taken is None or self._is_known(number):
+            if taken is None or self._is_open(number, taken):
                 continue
             about = self._is_about_result(moment)
             if about and not self._is_check(moment):
@@ -192,6 +204,88 @@ class _Search:
 
     def _missing(self) -> str:
         return _missing(self._graph, self._way)
+
+    def _is_open(self, number: int, taken: bool) -> bool:
+        """Whether a jump went where it had to go, or kept open what a later one was settled not to.
+
+        Then it is the jump which settled that one that counts.
+        """
+        if self._is_known(number):
+            self._by = self._by or self._settled(number, taken)
+            return True
+        if self._by is None or number <= self._by.number:
+            return False
+        return self._offers(self._run.moments[number], taken) <= self._by.offered
+
+    def _settled(self, number: int, taken: bool) -> _Settled | None:
+        """What settled a test of a constant behind which the result was made, if a jump did.
+
+        As ``timeo = noblock ? 0 : ...; if (!timeo) return -EAGAIN``. Of a counted loop no jump in
+        front of it did, and of what is asked on the way out the result was there before.
+        """
+        moment = self._run.moments[number]
+        flags, block = moment.flags, self._way.blocks[moment.position]
+        if self._returned.made is not Made.CONSTANT or self._returned.step < moment.step:
+            return None
+        if flags is None or moment.insn.flow is not Flow.BRANCH or not is_settled(moment):
+            return None
+        operand = flags.insn.compared[0] if flags.insn.operands else None
+        place = _place_of(self._holders(moment, ()), operand) if operand is not None else None
+        if isinstance(place, int):
+            node = moment.slots.get(place)
+        else:
+            node = moment.regs.get(place) if place else None
+        if node is None or node.kind != "const" or not self._can_avoid(number, taken):
+            return None
+        offered = self._offers(moment, taken)
+        for earlier in range(number - 1, -1, -1):
+            before = self._run.moments[earlier]
+            side = self._taken(before) if before.insn.flow is Flow.BRANCH else None
+            if side is None or is_settled(before):
+                continue
+            index = self._way.blocks[before.position]
+            other = self._graph.blocks[index].next[not side]
+            held = self._holders(before, (node,))
+            if other >= 0 and self._loses(other, held, node, block, flags.insn):
+                return None if index in offered else _Settled(earlier, offered)
+        return None
+
+    def _offers(self, moment: Moment, taken: bool) -> set[int]:
+        """The blocks that may have run, had a jump gone the other way; of what is none, all."""
+        if moment.insn.flow is Flow.BRANCH:
+            other = self._graph.blocks[self._way.blocks[moment.position]].next[not taken]
+            if other >= 0:
+                return self._reachable(other)
+        return set(range(-1, len(self._graph.blocks)))
+
+    def _loses(self, start: int, held: Holders, node: Node, end: int, compare: Insn) -> bool:
+        """Whether a way from a block comes to ``compare``, in ``end``, without a constant."""
+        waiting = [(start, held)]
+        seen = set(waiting)
+        while waiting and len(seen) < _MAX_STATES:
+            index, now = waiting.pop()
+            block = self._graph.blocks[index]
+            for insn in block.insns:
+                if index == end and insn.address == compare.address:
+                    return _place_of(now, compare.compared[0]) not in now.places
+                for step in insn.steps:
+                    now = self._after_constant(now, step, node)
+            for following in () if index == end else block.next:
+                key = (following, now)
+                if following >= 0 and key not in seen:
+                    seen.add(key)
+                    waiting.append(key)
+        return False
+
+    def _after_constant(self, held: Holders, insn: Insn, node: Node) -> Holders:
+        """Where a constant is behind an instruction, which may be the one that made it."""
+        if insn.address == node.at and insn.writes:
+            return held.also(insn.writes[0])
+        if insn.flow is Flow.CALL:
+            slots = [one for one in held.places if isinstance(one, int)]
+            given = [one for one in slots if self._is_given(held, one)]
+            return held.without((*self._graph.machine.clobbered, *given))
+        return _with_copies(held, insn, node.value)
 
     def _asked_before(self, number: int, taken: bool) -> tuple[Moment, bool] | None:
         """The jump that decided where a parameter chose the case, and the case was asked before.
@@ -263,11 +357,12 @@ class _Search:
                     waiting.append(key)
         return {one for one in found if one >= 0}
 
-    def _reachable(self, start: int) -> set[int]:
-        """All blocks that may run once ``start`` does."""
+    def _reachable(self, start: int, without: int = -1) -> set[int]:
+        """All blocks that may run once ``start`` does; by no way that goes on behind another."""
         waiting, seen = [start], {start}
         while waiting:
-            for following in self._graph.blocks[waiting.pop()].next:
+            index = waiting.pop()
+            for following in self._graph.blocks[index].next if index != without else ():
                 if following >= 0 and following not in seen:
                     seen.add(following)
                     waiting.append(following)
@@ -342,11 +437,39 @@ class _Search:
         is_well = went_well(moment.flags, held)
         if other < 0 or not (places or is_well):
             return False
+        if places and self._is_handled(moment):
+            return True
         kept_there = self._fails(other, moment)
         if kept_there is None:
             return False
         self._is_stored = self._is_stored or (kept_there and bool(places))
         return is_well or (self._is_stored and bool(places))
+
+    def _is_handled(self, moment: Moment) -> bool:
+        """Whether other failures come to a jump as well, those of functions that were called.
+
+        Then it is asked there what is to be done about one, and not whether it is one. What comes
+        there by the jump itself does not count: that is a loop.
+        """
+        graph, own = self._graph, self._way.blocks[moment.position]
+        held = self._holders(moment, (self._returned.node,))
+        waiting = [(own, place, False) for place in held.places]
+        seen = set(waiting)
+        while waiting:
+            index, place, is_failure = waiting.pop()
+            block = graph.blocks[index]
+            before, given = _before_block(block, held, place)
+            if given and is_failure and index in self._reachable(graph.entry, own):
+                return True
+            if given or before is None:
+                continue
+            for behind in graph.before[index]:
+                edge = _failing_edge(graph.blocks[behind], index, held, before)
+                key = (behind, before, is_failure or bool(edge))
+                if behind != own and edge is not False and key not in seen:
+                    seen.add(key)
+                    waiting.append(key)
+        return False
 
     def _fails(self, start: int, moment: Moment) -> bool | None:
         """Whether ways from a block end in the result that was made, where all end in failures.
@@ -737,6 +860,76 @@ def _place_of(held: Holders, operand: Operand) -> str | int | None:
     if isinstance(operand, Mem):
         return held.slot(operand)
     return operand.name if isinstance(operand, Reg) else None
+
+
+def _before_block(block: Block, held: Holders, place: str | int) -> tuple[str | int | None, bool]:
+    """Where a value is at a block's beginning that is in ``place`` at its end.
+
+    None if it is made in the block; and whether it is what a function gave that is called there.
+    """
+    machine, now = held.machine, place
+    for insn in (step for one in reversed(block.insns) for step in reversed(one.steps)):
+        if insn.flow is Flow.CALL:
+            if now == machine.result:
+                return None, True
+            if now in machine.clobbered:
+                return None, False
+        elif machine.stack in insn.writes or insn.op in ("push", "pop"):
+            return None, False
+        elif insn.op in ("mov", "movsx") and len(insn.operands) == 2:
+            target, source = insn.operands
+            if _place_of(held, target) == now:
+                where = _place_of(held, source)
+                if where is None or min(target.size, source.size) < INT:
+                    return None, False
+                now = where
+        elif now in insn.writes:
+            return None, False
+    return now, False
+
+
+def _failing_edge(block: Block, to: int, held: Holders, place: str | int) -> bool | None:
+    """Whether a block asks if what ``place`` has is a failure, and leads to another one if so.
+
+    False if it leads there where it is none; None if it does not ask that.
+    """
+    if not block.is_branch:
+        return None
+    before, given = _before_block(block, held, place)
+    places = frozenset(() if before is None else (before,))
+    now, asked = Holders(held.machine, places, held.depth, held.frame), False
+    for insn in (step for one in block.insns for step in one.steps):
+        if insn.flags or insn.flow is Flow.CALL:
+            asked = _asks_for_failure(now, insn) or _asks_for_sign(now, insn, block)
+        now = _with_copies(now, insn)
+        if given and insn.flow is Flow.CALL:
+            now = now.also(held.machine.result)
+    side = _failing_side(block) if asked else None
+    if side is None:
+        return None
+    return block.next[side] == to
+
+
+def _with_copies(held: Holders, insn: Insn, value: int | None = None) -> Holders:
+    """Where a value is behind an instruction that has no parts, ints too; ``value`` if constant."""
+    if insn.op not in ("mov", "movsx", "movzx") or len(insn.operands) != 2 or held.is_frame(insn):
+        return held.after_step(insn)
+    target, source = insn.operands
+    where = _place_of(held, target)
+    if where is None:
+        return held.after_step(insn)
+    is_it = isinstance(source, Imm) and source.value == value
+    is_it = is_it or _place_of(held, source) in held.places
+    is_whole = min(target.size, source.size) >= INT
+    return held.also(where) if is_whole and is_it else held.without((where,))
+
+
+def _asks_for_sign(given: Holders, insn: Insn, block: Block) -> bool:
+    """Whether an instruction asks, with the jump that its block ends in, if a value is negative."""
+    if insn.op != "test" or len(insn.operands) < 2 or insn.compared[0] != insn.compared[1]:
+        return False
+    is_sign = block.last.steps[-1].condition in ("s", "ns", "l", "ge")
+    return is_sign and _place_of(given, insn.compared[0]) in given.places
 
 
 def _joined(one: Holders, other: Holders) -> Holders:

@@ -205,5 +205,7 @@ class Machine:
     first_names: tuple[str, ...] = ()
     #: Arguments of more than 16 bytes are passed by address, in a register.
     large_by_address: bool = False
+    #: How names of helpers in assembly begin, with the register of what they give; others are kept.
+    helpers: tuple[tuple[str, str], ...] = ()
     #: Bytes of a register.
     word: int = 8

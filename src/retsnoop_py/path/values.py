@@ -8,7 +8,7 @@ the result register tells where the result was made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
@@ -117,6 +117,8 @@ class _State:
         self.target = 0
         #: Where local variables begin whose addresses were given away.
         self._given: list[int] = []
+        #: Slots that were written behind that: what has the room now is of the function alone.
+        self._own: set[int] = set()
         #: What was written to memory: by the base's node, the offset and the bytes.
         self._written: dict[tuple[Node, int, int], Node] = {}
 
@@ -184,6 +186,7 @@ class _State:
             base, disp = self.address(operand)
             if base is not None and base.kind == "stack":
                 self.slots[base.value + disp] = node
+                self._own.add(base.value + disp)
             else:
                 self._store(base, disp, operand, node)
 
@@ -239,16 +242,26 @@ class _State:
         self.flags = Flags(self.insn, op, left, right, size)
 
     def forget_locals(self) -> None:
-        """A call may change the local variables whose addresses were given away."""
+        """A call may change the local variables whose addresses were given away.
+
+        Not what was written since: a variable that another one had the room of, or one that is
+        begun again and whose address will be given again.
+        """
         given = [
             node.value
             for name in self.machine.clobbered
             if (node := self.regs.get(name)) is not None and node.kind == "stack"
         ]
         self._given += given
+        self._own = {one for one in self._own if not _is_in(one, given)}
         for offset in list(self.slots):
-            if any(start <= offset < start + LOCAL_BYTES for start in self._given):
+            if offset not in self._own and _is_in(offset, self._given):
                 del self.slots[offset]
+
+
+def _is_in(slot: int, locals_: Iterable[int]) -> bool:
+    """Whether a slot may be a part of one of the local variables that begin there."""
+    return any(start <= slot < start + LOCAL_BYTES for start in locals_)
 
 
 def _signed(value: int, size: int) -> int:
@@ -411,6 +424,9 @@ def _call(state: _State, insn: Insn) -> None:
     if name and name.startswith(("__fentry__", "ftrace_", "mcount")):
         return  # the tracer's own, in front of everything
     if insn.target and _keeps_registers(name):
+        for start, register in state.machine.helpers:
+            if str(name).startswith(start):
+                state.regs[register] = state.make("call", name=name)
         return
     args = tuple(state.reg(one) for one in state.machine.arguments)
     state.forget_locals()
@@ -424,7 +440,7 @@ def _call(state: _State, insn: Insn) -> None:
 
 def _keeps_registers(name: str | None) -> bool:
     """Helpers in assembly that change no register but those they are about."""
-    return bool(name) and str(name).startswith(("__put_user_nocheck", "clear_bhb_loop"))
+    return bool(name) and str(name).startswith(("__put_user_", "clear_bhb_loop"))
 
 
 def _keeps_memory(name: str | None) -> bool:

@@ -394,6 +394,7 @@ X86_64 = Machine(
     # kernels are built without jump tables, for indirect jumps are guarded
     table=lambda _insns, _memory: (),
     first_names=_THUNK_ARRAYS,
+    helpers=(("__put_user_", "rcx"),),
     # kprobes make a call themselves, as if it had 5 bytes (kprobe_emulate_call() of 6.12): behind
     # one of 6, as `cs call` of a thunk, the kernel goes on a byte too early and dies
     probes_open=False,

@@ -603,6 +603,116 @@ CASE int asked_twice(struct attr *attr)
 	return 0;
 }
 
+CASE static void fill(int *to, int value)
+{
+	asm volatile("" : "+m"(*to) : "r"(value));
+}
+
+/* a variable that was given away is begun again, and asked about on the way out */
+CASE int begun_again(struct attr *attr)
+{
+	int left = 0, err = -EINVAL;
+
+	fill(&left, attr->type);
+	note(left);
+	left = 0;
+	note(1);
+	if (attr->key_size != 4) /* decides: begun_again */
+		goto out;
+	fill(&left, attr->value_size);
+	err = 0;
+out:
+	note(2);
+	if (left) {
+		note(3);
+		return 5;
+	}
+	return err;
+}
+
+/* what is done about a failure is no reason for it: other failures come there as well */
+CASE int handled(struct attr *attr)
+{
+	int err;
+
+	note(1);
+	err = helper(attr->value_size);
+	if (err == 7) /* decides: handled */
+		err = -EBUSY;
+	if (err) {
+		note(2);
+		if (attr->next) {
+			note(3);
+			return 0;
+		}
+		return err;
+	}
+	note(4);
+	return 0;
+}
+
+#ifdef __x86_64__
+/* the kernel's gives its result in a register of its own */
+asm(".type __put_user_4, @function\n"
+    "__put_user_4: mov %eax, sink(%rip)\n"
+    "xor %ecx, %ecx\n"
+    "ret\n"
+    ".size __put_user_4, . - __put_user_4");
+
+static inline int put_user(int value, int *to)
+{
+	int failed;
+
+	asm volatile("call __put_user_4" : "=c"(failed), "+m"(sink) : "0"(to), "a"(value) : "rbx");
+	return failed;
+}
+#else
+CASE static int put_user(int value, int *to)
+{
+	asm volatile("" : "+m"(sink) : "r"(value), "r"(to));
+	return 0;
+}
+#endif
+
+/* that the program could be told is no reason */
+CASE int tells_which(struct attr *attr)
+{
+	note(1);
+	if (attr->type != 5) { /* decides: tells_which */
+		note(2);
+		if (put_user(5, &attr->flags) != 0) {
+			note(4);
+			return -EBADF;
+		}
+		return -EINVAL;
+	}
+	note(3);
+	return 0;
+}
+
+/* what it does not wait for is no reason, but that it does not wait */
+CASE int does_not_wait(struct attr *attr)
+{
+	int wait = attr->flags & 0x40 ? 0 : attr->next->flags; /* decides: does_not_wait */
+	int err = 0;
+
+again:
+	note(1);
+	if (attr->type)
+		goto out;
+	if (attr->key_size & 1)
+		goto out;
+	if (!wait) { /* else decides: does_not_wait */
+		err = -EAGAIN;
+		goto out;
+	}
+	wait = helper(wait);
+	goto again;
+out:
+	note(2);
+	return err;
+}
+
 /* the compiler knows which error it is, and may return that number */
 CASE int known_error(struct attr *attr)
 {

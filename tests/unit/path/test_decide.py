@@ -101,6 +101,10 @@ CALLS: dict[str, dict[str, int]] = {
     "copied_so_far": {"type": 8, "next": True},
     "asked_twice": {"flags": 2, "next": True},
     "known_error": {"type": 4, "key_size": 4, "value_size": 1000},
+    "begun_again": {"key_size": 8},
+    "handled": {"value_size": 7},
+    "tells_which": {"type": 1},
+    "does_not_wait": {"flags": 0x40},
     "stored_in_loop": {"type": 1, "key_size": 4, "value_size": 20, "flags": 6},
 }
 EPIPE = 32
@@ -320,6 +324,10 @@ MADE = {
     "through_pointer": {Made.CALLEE},
     "asked_before": {Made.CONSTANT},
     "stored_in_loop": {Made.CONSTANT},
+    "begun_again": {Made.CONSTANT},
+    "handled": {Made.CONSTANT},
+    "tells_which": {Made.CONSTANT},
+    "does_not_wait": {Made.CONSTANT},
     "tells_at_the_end": {Made.CONSTANT},
     "asked_twice": {Made.CONSTANT},
     "copied_so_far": {Made.CONSTANT},
