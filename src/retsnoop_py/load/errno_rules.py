@@ -23,6 +23,7 @@ __all__ = [
     "errno_name",
     "explain_errno",
     "explain_size",
+    "is_errno",
     "says_errno",
     "why_denied",
 ]
@@ -105,6 +106,11 @@ def errno_in(text: str) -> str:
             return str(name)
     found = _CALLED.search(text) or _NUMBER.search(text)
     return ERRNO_NAMES.get(int(found[1]), "") if found else ""
+
+
+def is_errno(text: str) -> bool:
+    """Whether ``text`` is the words of an errno and nothing else."""
+    return text.lower() in _STRERROR
 
 
 def says_errno(text: str) -> bool:

@@ -12,6 +12,7 @@ from retsnoop_py.load.errno_rules import (
     explain_cut,
     explain_errno,
     explain_words,
+    is_errno,
     says_errno,
 )
 from retsnoop_py.load.loader_rules import explain_line, is_of_map
@@ -28,7 +29,8 @@ _LOAD_FAILED = re.compile(
     r"|program (?P<b>[\w./-]+): load program"
     r"|\bload program: (?=[a-z])|load bpf program failed|error loading BPF program:"
     r"|failed to load program '(?P<c>[^']+)'"
-    r"|[Ff]ailed to load (?:BPF |bpf )?program(?: b?'(?P<d>\w+)'| (?P<f>\w+))?"
+    r"|[Ff]ailed to load (?:BPF |bpf )?program"
+    r"(?: b?'(?P<d>\w+)'| (?P<f>(?!(?:for|with|from|in|on|at|to|of|and|by)\b)\w+))?"
     r"|Prog section '(?P<e>[^']+)' rejected"
     r"|BPF_PROG_LOAD`? (?:syscall )?(?:failed|returned)"
     r"|bpf_(?:prog_)?load(?:_program)?\(\)? (?:err|failed)"
@@ -58,7 +60,9 @@ _LOUD = re.compile(
 )
 #: strerror(3) and nothing else.
 _BARE_ERRNO = re.compile(
-    r"(?:bpf: )?(?:Invalid argument|Permission denied|Operation not permitted)"
+    r"(?:bpf: )?(?:Invalid argument|Permission denied|Operation not permitted"
+    r"|No space left on device"
+    r"|Argument list too long|Bad file descriptor|Cannot allocate memory|Function not implemented)"
 )
 #: A line of source that Python quotes on its way out.
 _TRACEBACK = re.compile(r"\s*(?:raise \w+\(|File \".*\", line \d+|Traceback )")
@@ -102,6 +106,8 @@ class _Reader:
         self._told: set[tuple[str, str, str]] = set()
         #: Lines that no rule knows, without their long numbers.
         self._nothing: set[str] = set()
+        #: An errno in a line of its own, as bcc writes it.
+        self._bare: tuple[int, str] | None = None
         #: The line that was told last, and the program it was about.
         self._told_at, self._told_of = 0, ""
         self._of_bpf = False
@@ -161,8 +167,9 @@ class _Reader:
         if id_ == "rights":
             other = any(errno not in ("", *_OF_RIGHTS) for _, errno, _ in self._waiting.values())
             return (self._verified or other) and not is_of_map(line)
-        if id_ == "kprobe-target":
-            return bool(told & {"tracefs", "attach-busy", "kprobes-missing"})
+        if id_ in _TARGETS and (id_ == "kprobe-target" or not errno_in(line)):
+            others = {"tracefs", "attach-busy", "kprobes-missing"}
+            return bool(told & (others if errno_in(line) else others | {"rights", "memory"}))
         return bool(told) and "failed to perform CO-RE" in line
 
     def _explain(self, line: str) -> Explanation | None:
@@ -210,6 +217,7 @@ class _Reader:
                 continue
             if _BARE_ERRNO.fullmatch(line):
                 self._errno = errno_in(line)  # bcc says no more of a load; who failed comes later
+                self._bare = (segment.first + segment.dropped + offset, line)
             if failed := _LOAD_FAILED.search(line):
                 name = next(filter(None, failed.groups()), "")
                 self._program = name or self._program
@@ -249,6 +257,11 @@ class _Reader:
         """What failed and is not explained by anything that was said."""
         if self._told:
             return
+        if not self._waiting and not self._own_words and self._bare is not None:
+            number, line = self._bare
+            yield Explained(
+                VERSION, number, explain_errno(self._errno, "a program", line), "", self._errno
+            )
         if not self._waiting and self._own_words:
             number, line = self._own_words
             errno = errno_in(line)
@@ -258,7 +271,12 @@ class _Reader:
         for program, (number, errno, line) in self._waiting.items():
             label = f"program '{program}'" if program else "a program"
             cut = self._cut and errno in ("", "EINVAL", "EACCES", "EPERM")
-            why = explain_cut(line) if cut else explain_errno(errno, label, line)
+            if cut:
+                why = explain_cut(line)
+            elif errno:
+                why = explain_errno(errno, label, line)
+            else:
+                why = explain_words(line, "")
             yield Explained(VERSION, number, why, program, errno)
 
 
@@ -283,6 +301,10 @@ _CHAIN_LINES = 40
 def _with_cause(lines: tuple[str, ...], at: int) -> str:
     """Line ``at`` and the errno that the lines below it end in, as other loaders say it in one."""
     below = lines[at + 1 : at + 3]
+    if lines[at].rstrip().endswith(":"):
+        for line in lines[at + 1 : at + 1 + _CAUSE_LINES]:
+            if (said := line.strip(" :.")) and is_errno(said):
+                return f"{lines[at].rstrip()} {said}"
     if lines[at].rstrip().endswith(("failed", "`")) or any("Caused by" in line for line in below):
         for line in lines[at + 1 : at + 1 + _CAUSE_LINES]:
             if found := _CAUSE.match(line):

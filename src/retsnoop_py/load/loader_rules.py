@@ -208,6 +208,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "unsupported",
         f"{_SUPPORT}: Not supported",
         r"(?:requires?|needs?|minimum|at least|supported (?:only )?(?:from|since|on)|>=)\W+(?:\S+ ){0,3}?(?:linux|kernel)(?: version)?(?: of)?\W{1,4}v?(?P<since>\d+\.\d+)"
+        r"|(?:in|not )compatible with (?:this|your|the) kernel"
         r"|(?:linux|kernel)(?: version)?\W{1,4}(?:\S+ ){0,2}?(?:is )?(?:not supported|too old|unsupported|older than)\W*v?(?P<since2>\d+\.\d+)?",
         "The loader does not go on with this kernel{since}.",
         "Compare with uname -r, and look in the loader's documents for what it needs the later kernel for.",
@@ -216,8 +217,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "kconfig",
         f"{_ENVIRONMENT}: Kernel configuration",
         r"^(?!\s*#).*?(?P<name>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)[\"'`]?(?:=y)?(?:: | is | was | being |\W+)*(?:not (?:set|enabled|found|available)|missing|disabled|required|unset)"
-        r"|(?:without|enable|requires?|missing|needs?|compiled with) (?:(?:kernel|config\w*|option|the) )*[\"'`]?(?P<name2>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)",
-        "The kernel was built without {name}, which the loader asks for.",
+        r"|not found\W+(?:(?:item|option|config)\W+)?(?P<name3>CONFIG_\w+)|(?:without|enable|requires?|missing|needs?|compiled with) (?:(?:kernel|config\w*|option|the) )*[\"'`]?(?P<name2>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)",
+        "The kernel was built without {name}, which the loader asks for, or how it was built cannot be read here.",
         "Look for it in /boot/config-$(uname -r) or /proc/config.gz, and use a kernel that has it.",
     ),
     (
@@ -307,6 +308,13 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "uprobe-target",
         f"{_ENVIRONMENT}: Attach target in a program's file",
+        r"resolve symbol:? ?(?P<name>\S+):(?:BEGIN|END)_trigger",
+        "bpftrace puts a uprobe on itself for BEGIN and END, and {name} has no such symbol: the executable is stripped.",
+        "Install its debug symbols (bpftrace-dbgsym), or a later release, which needs none.",
+    ),
+    (
+        "uprobe-target",
+        f"{_ENVIRONMENT}: Attach target in a program's file",
         r"failed to (?:create|attach to) u(?:ret)?probe '(?P<name>[^']+)'.*(?:-524|error 524|ENOTSUPP)",
         "The kernel puts no uprobe on {name}: what is there is no instruction that it can step over (ENOTSUPP) -"
         " most often the offset is in the middle of one, or is an address and no offset in the file.",
@@ -321,7 +329,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|could not resolve uprobe target `(?P<name4>[^`]+)`|error resolving symbol"
         r"|elf: (?:failed to find|couldn't find|ambiguous match for) (?:symbol )?'(?P<name5>[^']+)'"
         r"|(?:attach|attaching|loading) probe:? '?u(?:ret)?probe:(?P<name7>\S+?)'?\.?(?:\s|$)"
-        r"|error: ?no symbol section|no symbols found in|could not determine address of symbol (?P<name8>.+)|[Uu]nable to find offset for binary (?P<name9>\S+)"
+        r"|could not resolve (?:symbol|address):? ?(?P<name12>[./]\S*:\S*[^\s.])"
+        r"|error: ?no symbol section|no symbols? (?:found|section|table)|could not determine address of symbol (?P<name8>.+)|[Uu]nable to find offset for binary (?P<name9>\S+)"
         r"|[Uu]nable to attach u(?:ret)?probe for binary (?P<name10>\S+)|[Ff]ailed to attach BPF to u(?:ret)?probe"
         r"|failed to attach u\(ret\)probe.*?: (?P<why11>.*)|couldn't find symbol matching (?P<name11>\S+)"
         r"|uprobe.*symbol '?(?P<name6>[^':\s]+)'?:? not found|[Oo]ffset not found for symbol",
@@ -789,6 +798,11 @@ _OPENED = ("tracepoint-missing", "kprobe-target", "uprobe-target", "attach-targe
 _NOT_MISSING = ("EPERM", "EACCES", "EBUSY", "EEXIST", "ENOMEM", "EMFILE", "EOPNOTSUPP")
 
 
+#: A map that is created, in other words, with an errno behind.
+_MAP_MADE = re.compile(
+    r"creat\w*\W(?:[^\s:]+ ){0,3}?maps?\b(?! entry)(?:\W{1,3}(?P<name>@?[\w.-]+)\W{0,2})?.*?:",
+    re.IGNORECASE,
+)
 #: Words one of which is in each line that a rule knows: most lines of a daemon have none.
 _TOPICS = (
     *(
@@ -887,6 +901,8 @@ def explain_line(line: str) -> Explanation | None:
             if "name" not in facts:
                 why, step = why.replace(" ?", ""), step.replace("*?*", "*NAME*")
             return about_line(id_, title, why, step, line)
+    if (made := _MAP_MADE.search(line)) and (error := errno_in(line)):
+        return explain_map(MapFacts(made["name"] or ""), error, line=line)
     return explain_operation(line)
 
 

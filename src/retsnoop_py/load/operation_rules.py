@@ -221,6 +221,23 @@ def _of(
     return _Operation(re.compile(words, re.IGNORECASE), errors, otherwise, is_general)
 
 
+_PINNED = _of(
+    r"/sys/fs/bpf\b|\bbpffs\b|BPF file ?system",
+    {
+        **_COMMON,
+        **_each(
+            "ENOENT EROFS EEXIST ENOTDIR EINVAL EBUSY ENODEV",
+            (
+                "pin",
+                "what is pinned there is not, or cannot be: the path is on no BPF file system, is taken already,"
+                " may not be written, or is missing - a container has its own /sys/fs/bpf.",
+                "mount -t bpf bpf /sys/fs/bpf, or take the host's into the container, for writing; bpftool -f prog"
+                " show and map show say what is pinned where.",
+            ),
+        ),
+    },
+    is_general=True,
+)
 _OPERATIONS = (
     _of(
         rf"{_DO}\W(?:[^:]{{0,60}}?\W)??k(?:ret)?probes?\b|\bk(?:ret)?probes?\b[^:]{{0,40}}{_DO}|attach_k(?:ret)?probe"
@@ -333,7 +350,7 @@ _OPERATIONS = (
     ),
     _of(
         r"\bqdisc|clsact|\btcx?\b(?=[^:]*(?:attach|filter|hook|link|program))|bpf_tc_|\bfilter\b(?=[^:]*(?:add|attach|replac|creat))"
-        r"|tc filter|(?:add|attach|replac|creat)\w*\W(?:[^:]{0,30}?\W)??(?:tc|tcx|filter)\b|netlink|RTNETLINK",
+        r"|tc filter|(?:add|attach|replac|creat)\w*\W(?:[^:]{0,30}?\W)??(?:tc|tcx|filter)\b|(?:RT)?NETLINK(?=.*(?:attach|bpf|xdp|qdisc|filter|clsact))",
         {**_ATTACHED, **_each("ENOENT", _NO_QDISC), **_each("ENODEV ENXIO", _NO_DEVICE)},
     ),
     _of(
@@ -477,23 +494,7 @@ _OPERATIONS = (
             ),
         },
     ),
-    _of(
-        r"/sys/fs/bpf\b|\bbpffs\b|BPF file ?system",
-        {
-            **_COMMON,
-            **_each(
-                "ENOENT EROFS EEXIST ENOTDIR EINVAL EBUSY ENODEV",
-                (
-                    "pin",
-                    "what is pinned there is not, or cannot be: the path is on no BPF file system, is taken already,"
-                    " may not be written, or is missing - a container has its own /sys/fs/bpf.",
-                    "mount -t bpf bpf /sys/fs/bpf, or take the host's into the container, for writing; bpftool -f prog"
-                    " show and map show say what is pinned where.",
-                ),
-            ),
-        },
-        is_general=True,
-    ),
+    _PINNED,
     _of(
         r"\btrace_pipe\b",
         {
@@ -625,6 +626,35 @@ _SAID = {
     "not supported": "EOPNOTSUPP",
     "unsupported": "EOPNOTSUPP",
 }
+#: As Go names the file of a failed call: "open /sys/fs/bpf/x: no such file or directory".
+_OF_FILE = re.compile(
+    r"\b(?:l?stat|open(?:at)?|mkdir|read|write|unlink|remove|symlink|rename|access|readdir) (/[^\s:]+)(?: /[^\s:]+)?: "
+    r"(?=[\w ]+$|[\w ]+[,;:)\"'}])"
+)
+_OURS = (
+    "/sys/fs/bpf",
+    "/sys/kernel/",
+    "/sys/bus/",
+    "/sys/fs/cgroup",
+    "/proc/kallsyms",
+    "/proc/sys",
+)
+_NO_FILE: _Row = (
+    "file-missing",
+    "there is no such file, or not in this mount name space.",
+    "Look at where the loader searches: a relative path counts from the directory it was started in, and a"
+    " container has files of its own.",
+)
+_CLOSED_FILE: _Row = (
+    "rights",
+    "that file may not be opened or written by this process: its owner and mode, an LSM (SELinux, AppArmor), or a"
+    " file system that is mounted read-only.",
+    "ls -lZ says whose it is; run as its owner or root, or mount it for writing.",
+)
+_FILE_ERRORS = {
+    **_each("ENOENT ENOTDIR", _NO_FILE),
+    **_each("EACCES EPERM EROFS", _CLOSED_FILE),
+}
 _FAILS = re.compile(
     r"fail|err\b|errno|error|could ?n[o']t|can ?n[o']t|can't|unable|[\w)\]\"'>]: (?:invalid|no such|operation|permission|device)"
     r"|not permitted|denied|not found|none of the|not supported|not exist",
@@ -661,7 +691,15 @@ def explain_operation(line: str) -> Explanation | None:
     if not (_FAILS.search(line) or says_errno(line)) or "loading BPF program" in line:
         return None
     errno = errno_in(line) or next((name for said, name in _SAID.items() if said in line), "")
-    operations = [_DETACHING] if _DETACHING.words.search(line) else _named(line)
+    file = _OF_FILE.search(line)
+    if file is not None and not file[1].startswith(_OURS) and errno in _FILE_ERRORS:
+        id_, reason, suggestion = _FILE_ERRORS[errno]
+        title = _TITLES.get(id_, "Environment: No such file")
+        return about_line(id_, title, f"{quoted(line)}: {reason}", suggestion, line)
+    in_bpffs = file is not None and file[1].startswith("/sys/fs/bpf")
+    operations = (
+        [_PINNED] if in_bpffs else [_DETACHING] if _DETACHING.words.search(line) else _named(line)
+    )
     row = next((one.errors[errno] for one in operations if errno in one.errors), None)
     if row is None and operations and not errno_in(line) and _PLAINLY.search(line):
         row = operations[0].otherwise

@@ -276,6 +276,16 @@ END = "processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0\n"
 #: Lines of loaders where there is no verifier's log.
 LOADERS = [
     # an operation and its errno, in words that no loader need use
+    ("ERROR: failed to create map: '@n': Permission denied", "rights", "EACCES"),
+    ("load X: stat /sys/fs/bpf/x/xdp_y: no such file or directory", "pin", "ENOENT"),
+    ("bpf agent: open /var/log/a.log: permission denied", "rights", "EACCES"),
+    ("Kernel not support, error:Config not found,  item:CONFIG_BPF.", "kconfig", ""),
+    ("failed to get symbol a.(*B).C: no symbols found", "uprobe-target", ""),
+    ("Could not resolve symbol: /bin/sh:readline", "uprobe-target", ""),
+    ("Could not resolve symbol: /proc/self/exe:BEGIN_trigger", "uprobe-target", ""),
+    ("iptables: Incompatible with this kernel.", "unsupported", ""),
+    ("Unable to load prog for endpoint: exit status 1, bpf", "loader-words", ""),
+    ("bpf: No space left on device", "log-buffer", "ENOSPC"),
     ("Could not detach XDP program: No such file or directory", "attach-target-missing", "ENOENT"),
     ("failed to freeze map conf: device or resource busy", "map-entry", "EBUSY"),
     ("deleting from map conf: key does not exist", "map-entry", ""),
@@ -1102,3 +1112,22 @@ def test_of_what_is_not_known_the_line_that_says_most_is_quoted() -> None:
     found = only("bpf plugin: something refused\nbpf plugin: error: gears: Protocol error\n")
     assert (found.errno, found.explanation.id) == ("EPROTO", "loader-words")
     assert "gears" in found.explanation.reason
+
+
+def test_an_errno_may_stand_in_a_line_below_the_load() -> None:
+    found = only("error  : failed to load BPF program (143 bytes):\n: Invalid argument\n")
+    assert (found.explanation.id, found.errno) == ("invalid", "EINVAL")
+
+
+def test_what_python_says_last_is_no_second_failure() -> None:
+    found = only(
+        "open(/sys/kernel/debug/tracing/kprobe_events): Permission denied\n"
+        + "  line of a traceback\n" * 9
+        + "Exception: Failed to attach BPF to kprobe\n"
+    )
+    assert found.explanation.id == "rights"
+
+
+def test_netlink_of_a_firewall_is_not_of_bpf() -> None:
+    line = "nftables rule: netlink receive: no such file or directory\n"
+    assert explained(f"{line}open /x/y.o: no such file or directory\n")[0].line == 2
