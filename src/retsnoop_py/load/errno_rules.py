@@ -52,6 +52,7 @@ _STRERROR = {
     "resource busy": "EBUSY",
     "out of memory": "ENOMEM",
     "no such file": "ENOENT",
+    "invalid system call number": "ENOSYS",
     **{
         os.strerror(number).lower(): name
         for number, name in ERRNO_NAMES.items()

@@ -192,6 +192,11 @@ class _Reader:
         above = number - self._told_at <= _FOLLOWING and program in ("", self._told_of)
         if found.id == "name-missing":
             return bool(self._told)
+        if "attach" in line and any(
+            at < number <= at + _FOLLOWING and errno and "attach" not in load
+            for at, errno, load in self._waiting.values()
+        ):
+            return explain_operation(line) == found
         if not self._told_at or not above:
             return False
         return explain_operation(line) == found or (found.id in _TARGETS and not errno_in(line))

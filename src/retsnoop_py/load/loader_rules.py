@@ -69,7 +69,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|(?:map|program) '(?P<name13>[^']*)' (?:doesn't|does not) exist|missing (?:map|program|variable) \W?(?P<name3>[\w.-]+)|no (?:map|program) named (?P<name4>\S+)"
         r"|[Cc]an(?:'t|not) find (?:map|prog(?:ram)?) '?(?P<name5>[\w.-]+)'?|(?:map|program) '(?P<name6>[^']+)' not found"
         r"|object file doesn't contain (?:prog|sec) (?P<name9>\S+)|Program section '(?P<name10>[^']+)' not found"
-        r"|[Cc]ouldn't find (?:xdp program in bpf object|an eBPF program with)|no matching program|find (?:a |the )?(?:section|SEC)\W+(?P<name14>[\w/.-]+)|unknown section or eBPF function"
+        r"|[Cc]ouldn't find (?:xdp program in bpf object|an eBPF program with)|no matching program|prog(?:ram)? (?:cannot be|is) nil|find (?:a |the )?(?:section|SEC)\W+(?P<name14>[\w/.-]+)|unknown section or eBPF function"
         r"|(?:couldn't|could not|failed to|unable to|can't) find (?:the )?(?:BPF |bpf |eBPF )?(?:map|program|prog|programSpec)\b(?! symbol)(?: fd)?(?: (?:in|at|for func|named|for))? ?'?(?P<name11>[\w./-]+)"
         r"|[Uu]nknown program (?P<name7>\w+)|(?:map|program) (?P<name8>[\w-]+) not found in (?:object|collection|file)",
         "The loader looks for {name}, and the object has no program or map that is called so.",
@@ -220,6 +220,15 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|not found\W+(?:(?:item|option|config)\W+)?(?P<name3>CONFIG_\w+)|(?:without|enable|requires?|missing|needs?|compiled with) (?:(?:kernel|config\w*|option|the) )*[\"'`]?(?P<name2>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)",
         "The kernel was built without {name}, which the loader asks for, or how it was built cannot be read here.",
         "Look for it in /boot/config-$(uname -r) or /proc/config.gz, and use a kernel that has it.",
+    ),
+    (
+        "perf-event",
+        f"{_ENVIRONMENT}: Performance event",
+        r"invalid perf event FD (?P<name>-?\d+)",
+        "What the program is to be attached to is no performance event: perf_event_open(2) failed before that, and its"
+        " result ({name}) was passed on. Most virtual machines have no hardware counters; or the rights are missing"
+        " (kernel.perf_event_paranoid), or the CPU is offline.",
+        "Look at what perf_event_open() returned; take a software event (PERF_COUNT_SW_CPU_CLOCK) where there is no PMU.",
     ),
     (
         "perf-event",
@@ -508,7 +517,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",
         r"bpf_object__probe\w*\(\): ?(?:Operation not permitted|Permission denied|-EPERM|-EACCES)|Failed to bump RLIMIT_MEMLOCK"
-        r"|[Ff]ailed to (?:set|remove|raise|increase) (?:temporary )?(?:rlimit|memlock)|perf_event_open\b.*(?:[Pp]ermission denied|not permitted|os error 1[3]?\b)"
+        r"|[Ff]ailed to (?:set|remove|raise|increase) (?:temporary )?(?:rlimit|memlock)"
         r"|kernel lockdown|Lockdown: .* is restricted"
         r"|[Oo]peration not permitted.*MEMLOCK|MEMLOCK may be too low"
         r"|(?:[Mm]aps?\b|_map|[Pp]rog(?:ram)?\b|bpf|BPF).*(?:[Oo]peration not permitted|-EPERM)"
@@ -715,7 +724,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "no-bpf",
         f"{_ENVIRONMENT}: No bpf(2)",
-        r"compiled without CONFIG_BPF_SYSCALL|probe_loading\(\):\s?(?:Function not impl|-ENOSYS)",
+        r"\bbpf(?:\(2\)|\(\)| system call| syscall) (?:is )?(?:not (?:available|supported|implemented|permitted)|unavailable|disabled|missing)|compiled without CONFIG_BPF_SYSCALL|probe_loading\(\):\s?(?:Function not impl|-ENOSYS)",
         "The kernel was built without CONFIG_BPF_SYSCALL, or the loader was.",
         "Use a kernel with CONFIG_BPF_SYSCALL=y; an iproute2 without libbpf or libelf says the same.",
     ),

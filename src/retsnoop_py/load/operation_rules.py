@@ -266,7 +266,7 @@ _OPERATIONS = (
         _NO_TRACEPOINT,
     ),
     _of(
-        r"perf[_ -]?event(?:_open|s?\b)(?! (?:array|map|reader|buffer|output))|PERF_EVENT_IOC",
+        r"performance (?:monitor|counter|event)|perf[_ -]?event(?:_open|s?\b)(?! (?:array|map|reader|buffer|output))|PERF_EVENT_IOC",
         {
             **_ATTACHED,
             **_each("ENOENT ENODEV EOPNOTSUPP ENXIO", _NO_COUNTER),
@@ -300,6 +300,13 @@ _OPERATIONS = (
                 ),
             ),
         },
+        (
+            "perf-event",
+            "the event cannot be opened: most virtual machines have no hardware counters, or the rights are missing"
+            " (kernel.perf_event_paranoid, CAP_PERFMON).",
+            "Run as root; perf stat -e cycles true says whether there are counters; take a software event"
+            " (cpu-clock) where there are none.",
+        ),
         is_general=True,
     ),
     _of(
@@ -663,7 +670,7 @@ _FAILS = re.compile(
 #: Without an errno only words as clear as these say that it was the operation that failed.
 _PLAINLY = re.compile(
     r"(?:fail\w*(?: to)?|could ?n[o']t|can ?n[o']t|can't|unable to|error(?: while| when)?)\W+(?:be )?"
-    r"(?:attach|enabl|creat|regist|install|hook|start|open)|none of the required",
+    r"(?:attach|enabl|creat|regist|install|hook|start|open|set ?up|init)|none of the required",
     re.IGNORECASE,
 )
 #: Characters of a line that are quoted in a sentence.
@@ -676,9 +683,14 @@ def quoted(line: str) -> str:
     return said if len(said) <= _QUOTED else "..." + said[3 - _QUOTED :]
 
 
+#: Where a message comes from in a loader's source: ``cgroups/devices.c:load:33``.
+_SOURCE_FILE = re.compile(r"\S*\w\.(?:c|cc|cpp|go|rs|h|py)\b(?::? ?\w+:? ?\d+)?")
+
+
 def _named(line: str) -> list[_Operation]:
     """The operations that ``line`` names, the last first, and behind them those that say less."""
     at = {}
+    line = _SOURCE_FILE.sub("", line)
     for number, operation in enumerate(_OPERATIONS):
         starts = [found.start() for found in operation.words.finditer(line)]
         if starts:

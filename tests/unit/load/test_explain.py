@@ -276,6 +276,11 @@ END = "processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0\n"
 #: Lines of loaders where there is no verifier's log.
 LOADERS = [
     # an operation and its errno, in words that no loader need use
+    ("prog 'profile': invalid perf event FD -1", "perf-event", ""),
+    ("Fail to set up performance monitor on a CPU/Core", "perf-event", ""),
+    ("devices.c:supported:535 - The bpf syscall is not available", "no-bpf", ""),
+    ("Cannot load eBPF program: Invalid system call number", "no-bpf", "ENOSYS"),
+    ("error loading kprobe f: prog cannot be nil: invalid input", "name-missing", ""),
     ("ERROR: failed to create map: '@n': Permission denied", "rights", "EACCES"),
     ("load X: stat /sys/fs/bpf/x/xdp_y: no such file or directory", "pin", "ENOENT"),
     ("bpf agent: open /var/log/a.log: permission denied", "rights", "EACCES"),
@@ -1131,3 +1136,17 @@ def test_what_python_says_last_is_no_second_failure() -> None:
 def test_netlink_of_a_firewall_is_not_of_bpf() -> None:
     line = "nftables rule: netlink receive: no such file or directory\n"
     assert explained(f"{line}open /x/y.o: no such file or directory\n")[0].line == 2
+
+
+def test_the_name_of_a_source_file_is_no_operation() -> None:
+    found = only(
+        "x cgroups/cgroup2_devices.c:load:3 - Invalid argument - Failed to load bpf program\n"
+        "x cgroups/cgfsng.c:activate:4 - Cannot allocate memory - Failed to attach bpf program\n"
+    )
+    assert (found.explanation.id, found.errno) == ("invalid", "EINVAL")
+
+
+def test_an_event_that_may_not_be_opened_is_told_with_its_switch() -> None:
+    found = only("The perf_event_open syscall failed for PID 2: Operation not permitted\n")
+    assert found.explanation.id == "rights"
+    assert "perf_event_paranoid" in found.explanation.reason
