@@ -52,6 +52,7 @@ _STRERROR = {
     "resource busy": "EBUSY",
     "out of memory": "ENOMEM",
     "no such file": "ENOENT",
+    "nonexistent directory": "ENOENT",
     "invalid system call number": "ENOSYS",
     **{
         os.strerror(number).lower(): name
@@ -65,7 +66,7 @@ _SAID = re.compile("|".join(rf"\b{re.escape(said)}\b" for said in _BY_LENGTH))
 #: Numbers that are called an errno, and then those that only look like one. A bare -1 that a function
 #: returned is none.
 _CALLED = re.compile(
-    r"(?:strerror_r\(-?|errno\W{0,3}|os error |-1[ :,]*[\[(](?:errno[ :=]*)?)-?(\d{1,3})\b",
+    r"(?:strerror_r\(-?|unknown error -?(?!1\b)|errno\W{0,3}|os error |-1[ :,]*[\[(](?:errno[ :=]*)?)-?(\d{1,3})\b",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(

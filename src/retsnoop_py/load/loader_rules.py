@@ -25,6 +25,15 @@ _OBJECT = "Object File"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"mkdir /sys/fs/bpf\W*: (?:operation not permitted|permission denied|no such file)",
+        "There is no /sys/fs/bpf, and nobody but the kernel makes directories in sysfs: it has this one from Linux 4.4"
+        " on with CONFIG_BPF_SYSCALL, and a container where sysfs is mounted.",
+        "Look whether the kernel has bpf(2) at all (retsnoop-py doctor); mount the BPF file system elsewhere, or take the"
+        " host's into the container.",
+    ),
+    (
         "section-unknown",
         f"{_OBJECT}: Section of no program type",
         r"prog '(?P<name>[^']+)': missing BPF prog type, check ELF section name '(?P<section>[^']*)'"
@@ -142,7 +151,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "tracefs",
         f"{_ENVIRONMENT}: tracefs",
         r"neither debugfs nor tracefs|open\(\S*/tracing/[ku]probe_events\): (?P<why>No such.*)"
-        r"|open(?:ing)? (?:\S*/)?[ku]probe_events\b.*(?P<why3>-2\b|No such.*|ENOENT)"
+        r"|(?:open(?:ing)?|can't create) (?:\S*/)?[ku]probe_events\b.*(?P<why3>-2\b|No such.*|ENOENT|nonexistent.*)"
+        r"|/tracing/available_filter_functions\b.*(?P<why4>no such.*)"
         r"|(?:open|write|read|stat) \S*/tracing(?:/events)?/?: (?P<why2>no such file.*)|/sys/kernel/(?:debug/)?tracing: (?:is )?not mounted",
         "Probes are made by files in tracefs, and it is not mounted here, or the kernel has no such events{why}.",
         "mount -t tracefs nodev /sys/kernel/tracing; a container takes it from its host. CONFIG_KPROBE_EVENTS and"
@@ -683,6 +693,13 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "pin",
         f"{_ENVIRONMENT}: Pinning",
+        r"multiple mount points detected at (?P<name>\S+?)\W*$",
+        "{name} has several file systems mounted on it, one over the other, and the loader does not go on with that.",
+        "findmnt lists them; umount the upper ones, and have one who mounts it: the host or the container.",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
         r"(?:load|open|get|reuse|retriev|find)\w* (?:the )?pinned \w+\b.*(?:denied|permitted|no such|invalid|not found)|cannot find pinned map"
         r"|obj[_ ]get(?:_path)?\W.*(?:no such|denied|permitted|invalid)|bpf-foreign: Failed to (?:determine filesystem|prepare foreign|get|open).*"
         r"|unable to get object (?P<name>/\S+?):|(?:open|get|load)\w* (?:program|map|link|object)?\W*(?P<name2>/\S*/bpf/\S+?)\W*: (?:no such|denied|permission|invalid)",
@@ -809,7 +826,7 @@ _NOT_MISSING = ("EPERM", "EACCES", "EBUSY", "EEXIST", "ENOMEM", "EMFILE", "EOPNO
 
 #: A map that is created, in other words, with an errno behind.
 _MAP_MADE = re.compile(
-    r"creat\w*\W(?:[^\s:]+ ){0,3}?maps?\b(?! entry)(?:\W{1,3}(?P<name>@?[\w.-]+)\W{0,2})?.*?:",
+    r"creat\w*\W(?:[^\s:]+ ){0,3}?maps?\b(?! (?:entry|base|dir|pin|path))(?:\W{1,3}(?P<name>@?[\w.-]+)\W{0,2})?.*?:",
     re.IGNORECASE,
 )
 #: Words one of which is in each line that a rule knows: most lines of a daemon have none.
@@ -898,6 +915,10 @@ def explain_line(line: str) -> Explanation | None:
             is_other = id_ in _OPENED and errno_in(line) in _NOT_MISSING
             if is_other and (told := explain_operation(line)) is not None:
                 return told
+            if reason is EPERM_TEXT:
+                told = explain_operation(line)
+                if told is not None and told.id == id_ and not told.reason.endswith(EPERM_TEXT):
+                    return told
             facts = _Found(
                 {
                     key.rstrip("0123456789"): text.strip()

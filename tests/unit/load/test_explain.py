@@ -276,6 +276,12 @@ END = "processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0\n"
 #: Lines of loaders where there is no verifier's log.
 LOADERS = [
     # an operation and its errno, in words that no loader need use
+    ("Error creating a umem of size 4096: Unknown error -97", "attach-unsupported", "EAFNOSUPPORT"),
+    ("can't create /x/tracing/kprobe_events: nonexistent directory", "tracefs", "ENOENT"),
+    ("read /x/tracing/available_filter_functions: No such file or directory", "tracefs", "ENOENT"),
+    ("Unable create map base directory: mkdir /sys/fs/bpf/tc: no such file", "pin", "ENOENT"),
+    ('volume "bpf-maps" : mkdir /sys/fs/bpf: operation not permitted', "pin", "EPERM"),
+    ("BPF filesystem: multiple mount points detected at /sys/fs/bpf", "pin", ""),
     ("prog 'profile': invalid perf event FD -1", "perf-event", ""),
     ("Fail to set up performance monitor on a CPU/Core", "perf-event", ""),
     ("devices.c:supported:535 - The bpf syscall is not available", "no-bpf", ""),
