@@ -198,6 +198,19 @@ _DENY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "entry",
+        "an interrupt of our own programs begins or ends in it, which the kernel counts as missed",
+        (
+            "irq_enter",
+            "irq_enter_rcu",
+            "irq_exit",
+            "irq_exit_rcu",
+            "idle_cpu",
+            "__do_softirq",
+            "handle_softirqs",
+        ),
+    ),
+    (
         "idle",
         "it belongs to the idle loop, where tracing has crashed kernels",
         (
