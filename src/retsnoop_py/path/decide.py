@@ -25,6 +25,7 @@ from retsnoop_py.path.origin import (
     Made,
     Returned,
     asks_the_unknown,
+    chosen_of,
     failure_of,
     is_result,
     is_settled,
@@ -67,7 +68,7 @@ def decide(graph: Graph, way: Way, result: int, names: Names, handed: int = 0) -
         return Decision(None, None, "its result was made before the blocks that were kept")
     if returned.made is Made.UNKNOWN and way.gaps:
         return Decision(None, None, _missing(graph, way))
-    decided, unknown = _Search(graph, way, run, result, returned, given).last(choice)
+    decided, unknown = _Search(graph, way, run, result, returned, given).decided(choice)
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
     if decided is not None and returned.made is Made.CALLEE and decided.step < returned.step:
@@ -133,13 +134,14 @@ def _leaves(node: Node) -> Iterable[Node]:
 
 
 class _Settled(NamedTuple):
-    """The jump, by its number, that settled how a later one came out.
+    """The jump, by its number, that settled how a later one came out, which ends ``block``.
 
-    ``offered`` are the blocks that may have run, had that one come out otherwise.
+    ``open`` are the blocks that lead to that one, and those that it would have led to otherwise.
     """
 
     number: int
-    offered: set[int]
+    block: int
+    open: set[int]
 
 
 class _Search:
@@ -160,6 +162,8 @@ class _Search:
         self._result = result
         self._returned = returned
         self._handed = handed
+        #: What the result was moved into where something else might have been.
+        self._chosen = chosen_of(run.result, result)
         #: Where local variables begin whose addresses are used, once that was asked.
         self._locals: list[int] | None = None
         #: Whether a jump was found behind which the result that was there was kept.
@@ -171,10 +175,25 @@ class _Search:
         #: What settled a later test, once that was found.
         self._by: _Settled | None = None
 
-    def last(self, choice: Decided | None) -> tuple[Decided | None, str | None]:
-        """The last one that could have avoided the result; or why it cannot be told."""
+    def decided(self, choice: Decided | None) -> tuple[Decided | None, str | None]:
+        """The condition that decided; or why it cannot be told."""
+        left = self._asked_of_call()
+        if left is not None:
+            return left, None
+        is_unknown = choice is not None and asks_the_unknown(choice)
+        if is_unknown and self._way.is_cut and not self._way.gaps:
+            # how that came out may have been known: what is asked behind the cut goes first
+            return self.last(None, choice)
+        return self.last(choice)
+
+    def last(
+        self, choice: Decided | None, certain: Decided | None = None
+    ) -> tuple[Decided | None, str | None]:
+        """The last one that could have avoided the result; or why it cannot be told.
+
+        ``certain`` is what is told if there is none.
+        """
         gap = max(self._way.gaps, default=-1)
-        certain: Decided | None = None
         if gap >= 0 and choice is not None and asks_the_unknown(choice):
             return None, self._missing()
         for number, moment in reversed(list(enumerate(self._run.moments))):
@@ -202,6 +221,17 @@ class _Search:
             return None, self._missing()
         return choice or certain, None
 
+    def _asked_of_call(self) -> Decided | None:
+        """The test of what a function gave that left the result in a local variable."""
+        node = self._returned.node
+        if node.kind != "left":
+            return None
+        for moment in self._run.moments:
+            taken = self._taken(moment)
+            if taken is not None and moment.flags is not None and moment.flags.left is node.args[0]:
+                return _decided(moment, taken)
+        return None
+
     def _missing(self) -> str:
         return _missing(self._graph, self._way)
 
@@ -215,7 +245,15 @@ class _Search:
             return True
         if self._by is None or number <= self._by.number:
             return False
-        return self._offers(self._run.moments[number], taken) <= self._by.offered
+        moment = self._run.moments[number]
+        if self._offers(moment, taken) <= self._by.open:
+            return True
+        block = self._graph.blocks[self._way.blocks[moment.position]]
+        if moment.insn.flow is not Flow.BRANCH or block.next[taken] < 0:
+            return False
+        # other ways were left that do not come to the settled test
+        behind = self._reachable(block.next[taken], self._by.block) - {self._by.block}
+        return any(self._graph.blocks[one].exit for one in behind)
 
     def _settled(self, number: int, taken: bool) -> _Settled | None:
         """What settled a test of a constant behind which the result was made, if a jump did.
@@ -237,18 +275,34 @@ class _Search:
             node = moment.regs.get(place) if place else None
         if node is None or node.kind != "const" or not self._can_avoid(number, taken):
             return None
+        made = self._insn_at(node.at)
+        if made is None or made.op not in ("mov", "xor"):
+            return None  # it was counted
         offered = self._offers(moment, taken)
         for earlier in range(number - 1, -1, -1):
             before = self._run.moments[earlier]
             side = self._taken(before) if before.insn.flow is Flow.BRANCH else None
-            if side is None or is_settled(before):
-                continue
             index = self._way.blocks[before.position]
+            if side is None or is_settled(before) or index in offered:
+                continue
             other = self._graph.blocks[index].next[not side]
             held = self._holders(before, (node,))
             if other >= 0 and self._loses(other, held, node, block, flags.insn):
-                return None if index in offered else _Settled(earlier, offered)
+                return _Settled(earlier, block, offered | self._leading_to(block))
         return None
+
+    def _leading_to(self, block: int) -> set[int]:
+        """The blocks behind which one may come."""
+        waiting, found = [block], {block}
+        while waiting:
+            new = set(self._graph.before[waiting.pop()]) - found
+            found |= new
+            waiting += new
+        return found
+
+    def _insn_at(self, address: int) -> Insn | None:
+        block = self._graph.at(address)
+        return next((one for one in block.insns if one.address == address), None) if block else None
 
     def _offers(self, moment: Moment, taken: bool) -> set[int]:
         """The blocks that may have run, had a jump gone the other way; of what is none, all."""
@@ -259,7 +313,8 @@ class _Search:
         return set(range(-1, len(self._graph.blocks)))
 
     def _loses(self, start: int, held: Holders, node: Node, end: int, compare: Insn) -> bool:
-        """Whether a way from a block comes to ``compare``, in ``end``, without a constant."""
+        """Whether ways from a block come to ``compare``, in ``end``, and all without a constant."""
+        loses = False
         waiting = [(start, held)]
         seen = set(waiting)
         while waiting and len(seen) < _MAX_STATES:
@@ -267,7 +322,9 @@ class _Search:
             block = self._graph.blocks[index]
             for insn in block.insns:
                 if index == end and insn.address == compare.address:
-                    return _place_of(now, compare.compared[0]) not in now.places
+                    if _place_of(now, compare.compared[0]) in now.places:
+                        return False
+                    loses = True
                 for step in insn.steps:
                     now = self._after_constant(now, step, node)
             for following in () if index == end else block.next:
@@ -275,7 +332,7 @@ class _Search:
                 if following >= 0 and key not in seen:
                     seen.add(key)
                     waiting.append(key)
-        return False
+        return loses
 
     def _after_constant(self, held: Holders, insn: Insn, node: Node) -> Holders:
         """Where a constant is behind an instruction, which may be the one that made it."""
@@ -399,7 +456,9 @@ class _Search:
     def _is_result(self, node: Node) -> bool:
         """Whether a value is the result, before or after it was handed on."""
         handed = self._handed
-        return node is self._returned.node or (handed is not None and node is handed.node)
+        if node is self._returned.node or (handed is not None and node is handed.node):
+            return True
+        return node.kind == "select" and any(node is one for one in self._chosen)
 
     def _is_check(self, moment: Moment) -> bool:
         """Whether a test of the result asks if it is a failure, and not which.
@@ -535,6 +594,9 @@ class _Search:
         where: str | int | None = None
         if insn.flow is Flow.CALL:
             every = tuple(one.without(self._graph.machine.clobbered) for one in every)
+            slots = [one for one in now.failed.places if isinstance(one, int)]
+            lent = [one for one in slots if self._is_given(now.failed, one)]
+            every = (every[0], every[1].without(lent), *every[2:])
             only = Holders(now.made.machine, frozenset((result,)), now.made.depth, now.made.frame)
             every = (*every, only)
         elif (

@@ -283,6 +283,8 @@ def holds(flags: Flags, condition: str, arguments: Known, depth: int = 0) -> boo
     bits = flags.size * 8
     left = known_value(flags.left, arguments, flags.size, depth)
     right = known_value(flags.right, arguments, flags.size, depth)
+    if flags.op in ("cmp", "sub") and flags.left is flags.right:
+        left = right = 0  # whatever it is
     if left is None or right is None:
         return None
     if flags.op == "bt":

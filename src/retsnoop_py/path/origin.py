@@ -108,7 +108,7 @@ def origin_of(graph: Graph, way: Way, run: Run, result: int) -> tuple[Returned, 
                 made, callee, node = Made.CALLEE, given.name, given
         case "call":
             made, callee = Made.CALLEE, node.name
-        case "load":
+        case "load" | "left":
             made = Made.MEMORY
         case "param":
             made = Made.ARGUMENT
@@ -116,6 +116,15 @@ def origin_of(graph: Graph, way: Way, run: Run, result: int) -> tuple[Returned, 
             made = Made.COMPUTED
             choice = _computed(node) or choice
     return Returned(made, node.at, node.step, node, callee, ways), choice
+
+
+def chosen_of(node: Node, result: int) -> list[Node]:
+    """The choices, last first, of which a result came out."""
+    found = []
+    while node.kind == "select":
+        found.append(node)
+        node, _ = _selected(node, result)
+    return found
 
 
 def _known_to_be_given(graph: Graph, way: Way, run: Run, node: Node) -> Node | None:

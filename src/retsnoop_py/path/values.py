@@ -28,7 +28,8 @@ class Node:
     ``kind``: ``const`` (``value``), ``param`` (``name`` is its register), ``load`` (``args[0]`` +
     ``value``, ``size`` bytes; no argument: an absolute address; ``name``: a segment), ``call``
     (``name`` is the callee, None if it is not known), ``op`` (``name`` of ``args``), ``stack``
-    (an address: ``value`` from the stack pointer at the entry), ``cond`` (``name`` is the
+    (an address: ``value`` from the stack pointer at the entry), ``left`` (what the call
+    ``args[0]`` left in a local variable whose address it had), ``cond`` (``name`` is the
     condition, of ``flags``), ``select`` (the same: ``args`` where it holds and where not),
     ``current`` (the running task), or ``unknown``. ``step`` is the number of the instruction in
     the run, ``at`` its address.
@@ -117,6 +118,8 @@ class _State:
         self.target = 0
         #: Where local variables begin whose addresses were given away.
         self._given: list[int] = []
+        #: The calls that had addresses of local variables, with where these begin.
+        self._left: list[tuple[int, Node]] = []
         #: Slots that were written behind that: what has the room now is of the function alone.
         self._own: set[int] = set()
         #: What was written to memory: by the base's node, the offset and the bytes.
@@ -172,12 +175,24 @@ class _State:
         if base is not None and base.kind == "stack" and not memory.segment:
             offset = base.value + disp
             if offset not in self.slots:
-                self.slots[offset] = self.make("unknown", name="stack", size=memory.size)
+                self.slots[offset] = self._left_in(offset, memory.size)
             return self.slots[offset]
         if base is not None and (base, disp, memory.size) in self._written:
             return self._written[base, disp, memory.size]
         args = (base,) if base is not None else ()
         return self.make("load", value=disp, args=args, size=memory.size, name=memory.segment)
+
+    def _left_in(self, offset: int, size: int) -> Node:
+        """What a slot holds that the function itself has not written."""
+        for start, call in reversed(self._left):
+            if start == offset:
+                return Node("left", call.step, call.at, name=call.name, args=(call,), size=size)
+        return self.make("unknown", name="stack", size=size)
+
+    def leave(self, call: Node) -> None:
+        """Take note of what a call may leave in local variables."""
+        given = [one.value for one in call.args if one.kind == "stack"]
+        self._left += [(start, call) for start in given]
 
     def write(self, operand: Operand, node: Node) -> None:
         if isinstance(operand, Reg):
@@ -210,6 +225,7 @@ class _State:
         kept = (self.machine.stack, self.machine.current)
         self.regs = {name: node for name, node in self.regs.items() if name in kept}
         self.slots.clear()
+        self._left.clear()
         self.flags = None
         self.forget_memory()
 
@@ -434,7 +450,9 @@ def _call(state: _State, insn: Insn) -> None:
         state.forget_memory()
     for one in state.machine.clobbered:
         state.regs[one] = state.make("unknown", name=one)
-    state.regs[state.machine.result] = state.make("call", name=name, args=args)
+    call = state.make("call", name=name, args=args)
+    state.leave(call)
+    state.regs[state.machine.result] = call
     state.flags = None
 
 

@@ -690,6 +690,56 @@ CASE int tells_which(struct attr *attr)
 	return 0;
 }
 
+/* what was chosen before is asked where it has failed */
+CASE int undone(struct attr *attr)
+{
+	int undo = 0;
+
+	note(1);
+	if (attr->type == 2) {
+		note(2);
+		undo = 1;
+	}
+	asm volatile("" : "+r"(undo)); /* hides from the compiler what it is */
+	if (attr->key_size != 4) { /* decides: undone */
+		note(3);
+		if (undo) {
+			note(4);
+			return 5;
+		}
+		return -EINVAL;
+	}
+	note(5);
+	return 0;
+}
+
+CASE static struct attr *get(struct attr *attr, int *err)
+{
+	*err = attr->flags;
+	asm volatile("" : "+m"(*err), "+r"(attr));
+	return attr->next;
+}
+
+/* the error is left in a local variable by what gives nothing */
+CASE int left_behind(struct attr *attr)
+{
+	int err = 0;
+	struct attr *found;
+
+	note(1);
+	found = get(attr, &err);
+	if (!found) /* decides: left_behind */
+		goto out;
+	note(2);
+	err = 0;
+out:
+	if (attr->key_size == 7) {
+		note(3);
+		err = 0;
+	}
+	return err;
+}
+
 /* what it does not wait for is no reason, but that it does not wait */
 CASE int does_not_wait(struct attr *attr)
 {

@@ -104,6 +104,8 @@ CALLS: dict[str, dict[str, int]] = {
     "begun_again": {"key_size": 8},
     "handled": {"value_size": 7},
     "tells_which": {"type": 1},
+    "undone": {"type": 1},
+    "left_behind": {"flags": -5},
     "does_not_wait": {"flags": 0x40},
     "stored_in_loop": {"type": 1, "key_size": 4, "value_size": 20, "flags": 6},
 }
@@ -327,6 +329,8 @@ MADE = {
     "begun_again": {Made.CONSTANT},
     "handled": {Made.CONSTANT},
     "tells_which": {Made.CONSTANT},
+    "undone": {Made.CONSTANT},
+    "left_behind": {Made.MEMORY},
     "does_not_wait": {Made.CONSTANT},
     "tells_at_the_end": {Made.CONSTANT},
     "asked_twice": {Made.CONSTANT},
