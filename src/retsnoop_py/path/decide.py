@@ -594,9 +594,6 @@ class _Search:
         where: str | int | None = None
         if insn.flow is Flow.CALL:
             every = tuple(one.without(self._graph.machine.clobbered) for one in every)
-            slots = [one for one in now.failed.places if isinstance(one, int)]
-            lent = [one for one in slots if self._is_given(now.failed, one)]
-            every = (every[0], every[1].without(lent), *every[2:])
             only = Holders(now.made.machine, frozenset((result,)), now.made.depth, now.made.frame)
             every = (*every, only)
         elif (

@@ -220,6 +220,38 @@ static long an_open(void)
 	return call(openat2, AT_FDCWD, "/", how, sizeof(how));
 }
 
+/* What would have to wait, on a socket that nobody writes to. */
+static long a_read(int type)
+{
+	int pair[2];
+	char byte;
+
+	return socketpair(AF_UNIX, type, 0, pair) ? 0 : recv(pair[0], &byte, 1, MSG_DONTWAIT);
+}
+
+/* Nothing that guests have leads there. */
+static long a_route(void)
+{
+	struct sockaddr_in where = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x08080808) };
+
+	where.sin_port = htons(53);
+	return connect(a_socket(SOCK_DGRAM), (struct sockaddr *)&where, sizeof(where));
+}
+
+static long a_rename(const char *to, unsigned int flags)
+{
+	mkdir("/tmp/failures.from", 0700);
+	mkdir("/tmp/failures.to", 0700);
+	return call(renameat2, AT_FDCWD, "/tmp/failures.from", AT_FDCWD, to, flags);
+}
+
+static long a_capset(void)
+{
+	uint32_t header[2] = { 0x1234, 0 }, data[6] = { 0 };
+
+	return call(capset, header, data);
+}
+
 /* A plain file wherever we run. */
 #define PLAIN "/proc/version"
 
@@ -312,6 +344,12 @@ static int file, pipes[2], watch, queue, process;
 	X(option_level, setsockopt, ENOPROTOOPT, an_option(9999, 1, 4))                          \
 	X(option_name, setsockopt, ENOPROTOOPT, an_option(IPPROTO_TCP, 9999, 4))                 \
 	X(send_closed, sendto, EPIPE, send(a_socket(SOCK_STREAM), "x", 1, MSG_NOSIGNAL))         \
+	X(recv_stream, recvfrom, EAGAIN, a_read(SOCK_STREAM))                                    \
+	X(recv_datagram, recvfrom, EAGAIN, a_read(SOCK_DGRAM))                                   \
+	X(connect_route, connect, ENETUNREACH, a_route())                                        \
+	X(rename_exists, renameat2, EEXIST, a_rename("/tmp/failures.to", 1))                     \
+	X(rename_inside, renameat2, EINVAL, a_rename("/tmp/failures.from/in", 0))                \
+	X(capset_version, capset, EINVAL, a_capset())                                            \
 	X(shutdown_how, shutdown, EINVAL, shutdown(a_socket(SOCK_STREAM), 99))                   \
 	X(kill_signal, kill, EINVAL, call(kill, getpid(), 1000))                                 \
 	X(tgkill_pid, tgkill, EINVAL, call(tgkill, -1, 1, 0))                                    \
