@@ -11,13 +11,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from retsnoop_py.path.blocks import Block, Graph
+from retsnoop_py.path.asks import (
+    as_chosen,
+    asks,
+    asks_for_failure,
+    asks_zero,
+    before_block,
+    failing_edge,
+    failing_side,
+    is_zero,
+    reads,
+)
+from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.deduce import holds, known_value
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
-from retsnoop_py.path.insn import OPPOSITE, Flow, Imm, Insn, Mem, Names, Operand, Reg
+from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Imm, Insn, Mem, Names, Operand, Reg
 from retsnoop_py.path.origin import (
-    INT,
     LARGEST_ERROR,
     MASK32,
     Decided,
@@ -41,8 +51,6 @@ __all__ = ["decide"]
 
 #: Ways that are followed from the other side of a jump before it is said that nobody knows.
 _MAX_STATES = 20_000
-#: What writes its target whole without reading it.
-_PLAIN_TARGETS = ("mov", "movzx", "movsx", "lea", "pop", "set")
 #: Calls whose results are told apart.
 _MOST_GIVEN = 4
 #: Why the probes of blocks that ran are not hit, if nobody else uses kprobes there.
@@ -268,7 +276,7 @@ class _Search:
         if flags is None or moment.insn.flow is not Flow.BRANCH or not is_settled(moment):
             return None
         operand = flags.insn.compared[0] if flags.insn.operands else None
-        place = _place_of(self._holders(moment, ()), operand) if operand is not None else None
+        place = self._holders(moment, ()).place_of(operand) if operand is not None else None
         if isinstance(place, int):
             node = moment.slots.get(place)
         else:
@@ -322,7 +330,7 @@ class _Search:
             block = self._graph.blocks[index]
             for insn in block.insns:
                 if index == end and insn.address == compare.address:
-                    if _place_of(now, compare.compared[0]) in now.places:
+                    if now.place_of(compare.compared[0]) in now.places:
                         return False
                     loses = True
                 for step in insn.steps:
@@ -342,7 +350,7 @@ class _Search:
             slots = [one for one in held.places if isinstance(one, int)]
             given = [one for one in slots if self._is_given(held, one)]
             return held.without((*self._graph.machine.clobbered, *given))
-        return _with_copies(held, insn, node.value)
+        return held.with_copies(insn, node.value)
 
     def _asked_before(self, number: int, taken: bool) -> tuple[Moment, bool] | None:
         """The jump that decided where a parameter chose the case, and the case was asked before.
@@ -402,7 +410,7 @@ class _Search:
             for insn in block.insns:
                 for step in insn.steps:
                     if step.flags:
-                        compared = step if _asks(step, held, moment.flags) else None
+                        compared = step if asks(step, held, moment.flags) else None
                 held = held.after(insn)
             other = block.last.condition
             if compared and block.is_branch and other in (condition, OPPOSITE.get(condition)):
@@ -517,13 +525,13 @@ class _Search:
         while waiting:
             index, place, is_failure = waiting.pop()
             block = graph.blocks[index]
-            before, given = _before_block(block, held, place)
+            before, given = before_block(block, held, place)
             if given and is_failure and index in self._reachable(graph.entry, own):
                 return True
             if given or before is None:
                 continue
             for behind in graph.before[index]:
-                edge = _failing_edge(graph.blocks[behind], index, held, before)
+                edge = failing_edge(graph.blocks[behind], index, held, before)
                 key = (behind, before, is_failure or bool(edge))
                 if behind != own and edge is not False and key not in seen:
                     seen.add(key)
@@ -545,20 +553,20 @@ class _Search:
             block, asked = self._graph.blocks[now.block], none
             for step in (step for insn in block.insns for step in insn.steps):
                 if step.flags or step.flow is Flow.CALL:
-                    asked = next((one for one in now.given if _asks_for_failure(one, step)), none)
+                    asked = next((one for one in now.given if asks_for_failure(one, step)), none)
                 now = self._after(now, step)
             if block.exit:
                 returns = self._graph.machine.result
                 if block.exit != "return" or returns not in now.made.places | now.failed.places:
                     return None
                 returns_it = returns_it or returns in now.made.places
-            failing = _failing_side(block) if asked.places else None
+            failing = failing_side(block) if asked.places else None
             for side, following in enumerate(block.next):
                 if following < 0:
                     continue
                 after = now._replace(block=following)
                 if side == failing:
-                    after = after._replace(failed=_joined(now.failed, asked))
+                    after = after._replace(failed=now.failed.joined(asked))
                 after = after.only(self._read_in(following))
                 if after in self._only_fail:
                     returns_it = returns_it or self._is_stored
@@ -574,7 +582,7 @@ class _Search:
         """The registers whose values may be read in a block, or behind it."""
         if self._read is None:
             blocks = self._graph.blocks
-            uses = [_reads(self._graph, block) for block in blocks]
+            uses = [reads(self._graph, block) for block in blocks]
             found = [read for read, _ in uses]
             waiting = list(range(len(blocks)))
             while waiting:
@@ -605,13 +613,13 @@ class _Search:
             where = insn.writes[0] if insn.writes else None
         else:
             target, source = insn.operands
-            where = _place_of(now.made, target)
+            where = now.made.place_of(target)
             if where is None:
                 return now
             is_whole = min(target.size, source.size) >= INT
             every = tuple(
                 one.also(where)
-                if is_whole and _place_of(one, source) in one.places
+                if is_whole and one.place_of(source) in one.places
                 else one.without((where,))
                 for one in every
             )
@@ -664,8 +672,8 @@ class _Search:
             block, asked = self._graph.blocks[index], None
             for step in (step for insn in block.insns for step in insn.steps):
                 if step.flags or step.flow is Flow.CALL:
-                    asked = self._asks_result(held, step) or _asks_zero(zero, low, step)
-                does = _chosen(step, asked) if step.op == "cmov" and asked else step
+                    asked = self._asks_result(held, step) or asks_zero(zero, low, step)
+                does = as_chosen(step, asked) if step.op == "cmov" and asked else step
                 held, zero = self._after_step(held, does), self._after_zero(zero, does)
                 low = low.after_step(step)
             if block.exit == "return":
@@ -745,13 +753,13 @@ class _Search:
         if insn.op != "mov" or len(operands) != 2 or zero.is_frame(insn):
             return zero.after_step(insn)
         target, source = operands
-        where = _place_of(zero, target)
+        where = zero.place_of(target)
         if where is None:
             return zero
         if isinstance(where, int):  # what overlaps
             near = range(where - INT + 1, where + target.size)
             zero = zero.without(one for one in zero.places if one in near)
-        return zero.also(where) if _is_zero(zero, source, target.size) else zero.without((where,))
+        return zero.also(where) if is_zero(zero, source, target.size) else zero.without((where,))
 
     def _is_given(self, held: Holders, slot: int) -> bool:
         """Whether a slot may be a part of a local variable whose address is used."""
@@ -838,39 +846,6 @@ class _Search:
         return held.also(where) if has else held.without((where,))
 
 
-def _is_zero(zero: Holders, source: Operand, size: int) -> bool:
-    """Whether ``size`` bytes of an operand are 0, as far as that is known."""
-    if isinstance(source, Imm):
-        return not source.value and size >= INT
-    most = INT if isinstance(source, Mem) else zero.machine.word
-    return _place_of(zero, source) in zero.places and INT <= min(source.size, size) <= most
-
-
-def _asks_zero(zero: Holders, low: Holders, insn: Insn) -> Flags | None:
-    """What an instruction compares, if that is known to be 0 with a constant."""
-    if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
-        return None
-    left, right = insn.compared
-    is_low = isinstance(left, Reg) and left.size == 1 and not left.high and left.name in low.places
-    if isinstance(left, Imm) or not (is_low or _is_zero(zero, left, left.size)):
-        return None
-    nothing = Node("const")
-    if insn.op == "test":
-        return Flags(insn, "test", nothing, nothing, left.size)
-    if not isinstance(right, Imm):
-        return None
-    return Flags(insn, "cmp", nothing, Node("const", value=right.value), left.size)
-
-
-def _chosen(insn: Insn, asked: Flags) -> Insn:
-    """A conditional move as the plain one that it is where its condition is known."""
-    held = holds(asked, insn.condition, {})
-    if held is None:
-        return insn
-    target, new, *old = insn.operands
-    return insn._replace(op="mov", operands=(target, new if held else (old or [target])[0]))
-
-
 class _Failing(NamedTuple):
     """A block that may be reached, and where values are then.
 
@@ -891,149 +866,6 @@ class _Failing(NamedTuple):
             for one in (self.made, self.failed, *self.given)
         )
         return _Failing(self.block, made, failed, tuple(one for one in given if one.places))
-
-
-def _reads(graph: Graph, block: Block) -> tuple[frozenset[str], frozenset[str]]:
-    """The registers that a block reads before it writes them, and those that it writes."""
-    machine = graph.machine
-    read: set[str] = set()
-    written: set[str] = set()
-    for insn in (step for one in block.insns for step in one.steps):
-        sources = insn.operands[1:] if insn.op in _PLAIN_TARGETS else insn.operands
-        targets = [one for one in insn.operands[:1] if isinstance(one, Mem)]
-        names = {one.name for one in sources if isinstance(one, Reg)}
-        for one in (*sources, *targets):
-            if isinstance(one, Mem):
-                names |= {name for name in (one.base, one.at) if name}
-        if insn.flow is Flow.CALL:
-            names |= set(machine.arguments)
-        read |= names - written
-        written |= set(machine.clobbered if insn.flow is Flow.CALL else insn.writes)
-    if block.exit:
-        read |= {machine.result, *machine.arguments} - written
-    return frozenset(read), frozenset(written)
-
-
-def _place_of(held: Holders, operand: Operand) -> str | int | None:
-    """The register or stack slot that an operand is."""
-    if isinstance(operand, Mem):
-        return held.slot(operand)
-    return operand.name if isinstance(operand, Reg) else None
-
-
-def _before_block(block: Block, held: Holders, place: str | int) -> tuple[str | int | None, bool]:
-    """Where a value is at a block's beginning that is in ``place`` at its end.
-
-    None if it is made in the block; and whether it is what a function gave that is called there.
-    """
-    machine, now = held.machine, place
-    for insn in (step for one in reversed(block.insns) for step in reversed(one.steps)):
-        if insn.flow is Flow.CALL:
-            if now == machine.result:
-                return None, True
-            if now in machine.clobbered:
-                return None, False
-        elif machine.stack in insn.writes or insn.op in ("push", "pop"):
-            return None, False
-        elif insn.op in ("mov", "movsx") and len(insn.operands) == 2:
-            target, source = insn.operands
-            if _place_of(held, target) == now:
-                where = _place_of(held, source)
-                if where is None or min(target.size, source.size) < INT:
-                    return None, False
-                now = where
-        elif now in insn.writes:
-            return None, False
-    return now, False
-
-
-def _failing_edge(block: Block, to: int, held: Holders, place: str | int) -> bool | None:
-    """Whether a block asks if what ``place`` has is a failure, and leads to another one if so.
-
-    False if it leads there where it is none; None if it does not ask that.
-    """
-    if not block.is_branch:
-        return None
-    before, given = _before_block(block, held, place)
-    places = frozenset(() if before is None else (before,))
-    now, asked = Holders(held.machine, places, held.depth, held.frame), False
-    for insn in (step for one in block.insns for step in one.steps):
-        if insn.flags or insn.flow is Flow.CALL:
-            asked = _asks_for_failure(now, insn) or _asks_for_sign(now, insn, block)
-        now = _with_copies(now, insn)
-        if given and insn.flow is Flow.CALL:
-            now = now.also(held.machine.result)
-    side = _failing_side(block) if asked else None
-    if side is None:
-        return None
-    return block.next[side] == to
-
-
-def _with_copies(held: Holders, insn: Insn, value: int | None = None) -> Holders:
-    """Where a value is behind an instruction that has no parts, ints too; ``value`` if constant."""
-    if insn.op not in ("mov", "movsx", "movzx") or len(insn.operands) != 2 or held.is_frame(insn):
-        return held.after_step(insn)
-    target, source = insn.operands
-    where = _place_of(held, target)
-    if where is None:
-        return held.after_step(insn)
-    is_it = isinstance(source, Imm) and source.value == value
-    is_it = is_it or _place_of(held, source) in held.places
-    is_whole = min(target.size, source.size) >= INT
-    return held.also(where) if is_whole and is_it else held.without((where,))
-
-
-def _asks_for_sign(given: Holders, insn: Insn, block: Block) -> bool:
-    """Whether an instruction asks, with the jump that its block ends in, if a value is negative."""
-    if insn.op != "test" or len(insn.operands) < 2 or insn.compared[0] != insn.compared[1]:
-        return False
-    is_sign = block.last.steps[-1].condition in ("s", "ns", "l", "ge")
-    return is_sign and _place_of(given, insn.compared[0]) in given.places
-
-
-def _joined(one: Holders, other: Holders) -> Holders:
-    return Holders(one.machine, one.places | other.places, one.depth, one.frame)
-
-
-def _asks_for_failure(given: Holders, insn: Insn) -> bool:
-    """Whether an instruction asks of what a called function gave if it is an error.
-
-    That is an int that is compared with 0, or a pointer with the lowest of error pointers.
-    """
-    if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
-        return False
-    left, right = insn.compared
-    if isinstance(left, Imm) or _place_of(given, left) not in given.places:
-        return False
-    if insn.op == "test":
-        return left == right and left.size == INT
-    if not isinstance(right, Imm):
-        return False
-    if left.size == INT:
-        return not right.value
-    return right.value in (-LARGEST_ERROR, -LARGEST_ERROR - 1)
-
-
-def _failing_side(block: Block) -> int | None:
-    """To which side of its jump a failure leads that a block asks for; None: to neither."""
-    if not block.is_branch:
-        return None
-    sides = dict.fromkeys(("ne", "s", "l", "a", "ae"), 1)
-    sides |= dict.fromkeys(("e", "ns", "ge", "be", "b"), 0)
-    return sides.get(block.last.steps[-1].condition)
-
-
-def _asks(insn: Insn, held: Holders, flags: Flags) -> bool:
-    """Whether an instruction compares what ``held`` has with the constant of ``flags``."""
-    if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
-        return False
-    left, right = insn.compared
-    place = held.slot(left) if isinstance(left, Mem) else getattr(left, "name", None)
-    if place not in held.places:
-        return False
-    if insn.op == "test" or flags.op == "test":
-        return insn.op == flags.op and left == right and flags.left is flags.right
-    return isinstance(right, Imm) and right.value == flags.right.value
 
 
 def _decided(moment: Moment, taken: bool, *, about: bool = False) -> Decided:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Block, Graph
 from retsnoop_py.path.follow import Way
-from retsnoop_py.path.insn import OPPOSITE, Flow, Insn, Names, Reg
+from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Names, Reg
 from retsnoop_py.path.values import Flags, Moment, Node, evaluate
 
 __all__ = ["Argument", "Called", "Known", "deduce", "fitting", "holds", "known_value"]
@@ -28,8 +28,6 @@ _MASK = (1 << 64) - 1
 #: Blocks of a way; those of one that goes further are in a loop.
 _MOST_BLOCKS = 64
 _MAX_DEPTH = 16
-#: Bytes of an int.
-_INT = 4
 #: Ways that are looked at, and how often one may come by the same block.
 _MOST_WAYS, _MOST_ROUNDS = 1000, 2
 #: What is known: arguments by register, what called functions gave by the step of the call.
@@ -216,7 +214,7 @@ def _cuts(insn: Insn) -> bool:
     if insn.op not in ("movsx", "movzx") or len(insn.operands) < 2:
         return False
     source = insn.operands[1]
-    return isinstance(source, Reg) and source.size < _INT
+    return isinstance(source, Reg) and source.size < INT
 
 
 def _same(value: int, result: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from retsnoop_py.path.insn import Flow, Imm, Insn, Machine, Mem, Reg
+from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Machine, Mem, Operand, Reg
 from retsnoop_py.value import Value
 
 __all__ = ["Holders"]
@@ -134,3 +134,26 @@ class Holders(Value):
         if self.depth != other.depth:
             both = frozenset(one for one in both if isinstance(one, str))
         return Holders(self.machine, both, self.depth, frame)
+
+    def place_of(self, operand: Operand) -> str | int | None:
+        """The register or stack slot that an operand is."""
+        if isinstance(operand, Mem):
+            return self.slot(operand)
+        return operand.name if isinstance(operand, Reg) else None
+
+    def with_copies(self, insn: Insn, value: int | None = None) -> Holders:
+        """After an instruction that has no parts, ints kept, too; ``value`` if it is constant."""
+        if insn.op not in ("mov", "movsx", "movzx") or len(insn.operands) != 2:
+            return self.after_step(insn)
+        target, source = insn.operands
+        where = self.place_of(target)
+        if where is None or self.is_frame(insn):
+            return self.after_step(insn)
+        is_it = isinstance(source, Imm) and source.value == value
+        is_it = is_it or self.place_of(source) in self.places
+        is_whole = min(target.size, source.size) >= INT
+        return self.also(where) if is_whole and is_it else self.without((where,))
+
+    def joined(self, other: Holders) -> Holders:
+        """What either of two has that are at the same place of the code."""
+        return Holders(self.machine, self.places | other.places, self.depth, self.frame)

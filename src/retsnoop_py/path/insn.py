@@ -13,10 +13,24 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["OPPOSITE", "Flow", "Imm", "Insn", "Machine", "Mem", "Memory", "Names", "Operand", "Reg"]
+__all__ = [
+    "INT",
+    "OPPOSITE",
+    "Flow",
+    "Imm",
+    "Insn",
+    "Machine",
+    "Mem",
+    "Memory",
+    "Names",
+    "Operand",
+    "Reg",
+]
 
 #: What an address is called: the symbol that begins there; None in the middle of one.
 Names = Callable[[int], str | None]
+#: Bytes of an int.
+INT = 4
 #: So many bytes at an address, fewer where they cannot be read.
 Memory = Callable[[int, int], bytes]
 #: Conditions, as x86 calls them, and their opposites.

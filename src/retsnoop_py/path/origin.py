@@ -11,15 +11,13 @@ from enum import Enum
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.deduce import known_value
 from retsnoop_py.path.follow import Way
-from retsnoop_py.path.insn import OPPOSITE, Flow, Insn
+from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn
 from retsnoop_py.path.values import Flags, Moment, Node, Run
 from retsnoop_py.value import Value
 
 __all__ = ["Decided", "Decision", "Made", "Returned", "origin_of"]
 
 MASK32 = 0xFFFFFFFF
-#: Bytes of an int.
-INT = 4
 #: Errors are the numbers from -1 to this one's negative.
 LARGEST_ERROR = 4095
 

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What compiled code asks of a value: if it is zero, a failure, a certain number; and of which.
+
+Nothing here is known of the way that a call took: it is what is said by the code alone.
+"""
+
+from __future__ import annotations
+
+from retsnoop_py.path.blocks import Block, Graph
+from retsnoop_py.path.deduce import holds
+from retsnoop_py.path.holders import Holders
+from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Mem, Operand, Reg
+from retsnoop_py.path.origin import LARGEST_ERROR
+from retsnoop_py.path.values import Flags, Node
+
+#: What writes its target whole without reading it.
+_PLAIN_TARGETS = ("mov", "movzx", "movsx", "lea", "pop", "set")
+
+
+def is_zero(zero: Holders, source: Operand, size: int) -> bool:
+    """Whether ``size`` bytes of an operand are 0, as far as that is known."""
+    if isinstance(source, Imm):
+        return not source.value and size >= INT
+    most = INT if isinstance(source, Mem) else zero.machine.word
+    return zero.place_of(source) in zero.places and INT <= min(source.size, size) <= most
+
+
+def asks_zero(zero: Holders, low: Holders, insn: Insn) -> Flags | None:
+    """What an instruction compares, if that is known to be 0 with a constant."""
+    if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
+        return None
+    left, right = insn.compared
+    is_low = isinstance(left, Reg) and left.size == 1 and not left.high and left.name in low.places
+    if isinstance(left, Imm) or not (is_low or is_zero(zero, left, left.size)):
+        return None
+    nothing = Node("const")
+    if insn.op == "test":
+        return Flags(insn, "test", nothing, nothing, left.size)
+    if not isinstance(right, Imm):
+        return None
+    return Flags(insn, "cmp", nothing, Node("const", value=right.value), left.size)
+
+
+def as_chosen(insn: Insn, asked: Flags) -> Insn:
+    """A conditional move as the plain one that it is where its condition is known."""
+    held = holds(asked, insn.condition, {})
+    if held is None:
+        return insn
+    target, new, *old = insn.operands
+    return insn._replace(op="mov", operands=(target, new if held else (old or [target])[0]))
+
+
+def asks(insn: Insn, held: Holders, flags: Flags) -> bool:
+    """Whether an instruction compares what ``held`` has with the constant of ``flags``."""
+    if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
+        return False
+    left, right = insn.compared
+    place = held.slot(left) if isinstance(left, Mem) else getattr(left, "name", None)
+    if place not in held.places:
+        return False
+    if insn.op == "test" or flags.op == "test":
+        return insn.op == flags.op and left == right and flags.left is flags.right
+    return isinstance(right, Imm) and right.value == flags.right.value
+
+
+def asks_for_failure(given: Holders, insn: Insn) -> bool:
+    """Whether an instruction asks of what a called function gave if it is an error.
+
+    That is an int that is compared with 0, or a pointer with the lowest of error pointers.
+    """
+    if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
+        return False
+    left, right = insn.compared
+    if isinstance(left, Imm) or given.place_of(left) not in given.places:
+        return False
+    if insn.op == "test":
+        return left == right and left.size == INT
+    if not isinstance(right, Imm):
+        return False
+    if left.size == INT:
+        return not right.value
+    return right.value in (-LARGEST_ERROR, -LARGEST_ERROR - 1)
+
+
+def asks_for_sign(given: Holders, insn: Insn, block: Block) -> bool:
+    """Whether an instruction asks, with the jump that its block ends in, if a value is negative."""
+    if insn.op != "test" or len(insn.operands) < 2 or insn.compared[0] != insn.compared[1]:
+        return False
+    is_sign = block.last.steps[-1].condition in ("s", "ns", "l", "ge")
+    return is_sign and given.place_of(insn.compared[0]) in given.places
+
+
+def failing_side(block: Block) -> int | None:
+    """To which side of its jump a failure leads that a block asks for; None: to neither."""
+    if not block.is_branch:
+        return None
+    sides = dict.fromkeys(("ne", "s", "l", "a", "ae"), 1)
+    sides |= dict.fromkeys(("e", "ns", "ge", "be", "b"), 0)
+    return sides.get(block.last.steps[-1].condition)
+
+
+def failing_edge(block: Block, to: int, held: Holders, place: str | int) -> bool | None:
+    """Whether a block asks if what ``place`` has is a failure, and leads to another one if so.
+
+    False if it leads there where it is none; None if it does not ask that.
+    """
+    if not block.is_branch:
+        return None
+    before, given = before_block(block, held, place)
+    places = frozenset(() if before is None else (before,))
+    now, asked = Holders(held.machine, places, held.depth, held.frame), False
+    for insn in (step for one in block.insns for step in one.steps):
+        if insn.flags or insn.flow is Flow.CALL:
+            asked = asks_for_failure(now, insn) or asks_for_sign(now, insn, block)
+        now = now.with_copies(insn)
+        if given and insn.flow is Flow.CALL:
+            now = now.also(held.machine.result)
+    side = failing_side(block) if asked else None
+    if side is None:
+        return None
+    return block.next[side] == to
+
+
+def before_block(block: Block, held: Holders, place: str | int) -> tuple[str | int | None, bool]:
+    """Where a value is at a block's beginning that is in ``place`` at its end.
+
+    None if it is made in the block; and whether it is what a function gave that is called there.
+    """
+    machine, now = held.machine, place
+    for insn in (step for one in reversed(block.insns) for step in reversed(one.steps)):
+        if insn.flow is Flow.CALL:
+            if now == machine.result:
+                return None, True
+            if now in machine.clobbered:
+                return None, False
+        elif machine.stack in insn.writes or insn.op in ("push", "pop"):
+            return None, False
+        elif insn.op in ("mov", "movsx") and len(insn.operands) == 2:
+            target, source = insn.operands
+            if held.place_of(target) == now:
+                where = held.place_of(source)
+                if where is None or min(target.size, source.size) < INT:
+                    return None, False
+                now = where
+        elif now in insn.writes:
+            return None, False
+    return now, False
+
+
+def reads(graph: Graph, block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    """The registers that a block reads before it writes them, and those that it writes."""
+    machine = graph.machine
+    read: set[str] = set()
+    written: set[str] = set()
+    for insn in (step for one in block.insns for step in one.steps):
+        sources = insn.operands[1:] if insn.op in _PLAIN_TARGETS else insn.operands
+        targets = [one for one in insn.operands[:1] if isinstance(one, Mem)]
+        names = {one.name for one in sources if isinstance(one, Reg)}
+        for one in (*sources, *targets):
+            if isinstance(one, Mem):
+                names |= {name for name in (one.base, one.at) if name}
+        if insn.flow is Flow.CALL:
+            names |= set(machine.arguments)
+        read |= names - written
+        written |= set(machine.clobbered if insn.flow is Flow.CALL else insn.writes)
+    if block.exit:
+        read |= {machine.result, *machine.arguments} - written
+    return frozenset(read), frozenset(written)
