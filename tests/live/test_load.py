@@ -14,6 +14,7 @@ loads everywhere.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,13 +23,13 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from tests.examples import examples
+from tests.examples import difference, examples, shown
 from tests.live.conftest import selected
 from tests.live.support import TOOL, series
 
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.load import since
-from retsnoop_py.vm.architecture import split
+from retsnoop_py.vm.architecture import host, split
 from retsnoop_py.vm.machine import Machine
 
 OBJECTS = Path(__file__).parent / "objects"
@@ -82,11 +83,14 @@ def expected(release: tuple[int, int], arch: str) -> dict[tuple[str, str, str], 
 
 
 def compiler(kernel: str) -> list[str]:
-    """clang and what makes a BPF object for that kernel's machine."""
-    arch = split(kernel)[0]
-    system = f"/usr/{arch.gnu}/include" if arch.is_foreign else f"/usr/include/{arch.gnu}"
-    includes = (str(ROOT / "build/libbpf/include"), system)
-    machine = {"x86_64": "x86"}.get(arch.name, arch.name)
+    """clang and what makes a BPF object for that kernel's machine.
+
+    Of the host's headers come the types, which are the same on both: a host need not have those of
+    the other architecture.
+    """
+    includes = (str(ROOT / "build/libbpf/include"), f"/usr/include/{host().gnu}")
+    name = split(kernel)[0].name
+    machine = {"x86_64": "x86"}.get(name, name)
     words = [word for path in includes for word in ("-I", path)]
     return ["clang", "-target", "bpf", "-g", "-O2", f"-D__TARGET_ARCH_{machine}", *words]
 
@@ -306,6 +310,20 @@ def test_a_matrix_with_expectations_reports_and_a_baseline(
     assert "::error file=" in done.stderr
     log = tmp_path / "logs" / kernel / "license.bpf.o.helper_for_gpl.log"
     assert "GPL" in log.read_text()
+
+
+@pytest.mark.one_kernel
+@pytest.mark.usefixtures("release_without_guest")
+def test_the_page_shows_what_a_matrix_prints(objects: list[Path]) -> None:
+    page = [one for one in shown("docs/load.md") if one.command.startswith("retsnoop-py load")]
+    assert page
+    for one in page:
+        env = {"PATH": f"{Path(TOOL).parent}:{os.environ['PATH']}", "HOME": os.environ["HOME"]}
+        words = ["sh", "-c", one.command]
+        done = subprocess.run(
+            words, cwd=objects[0].parent, env=env, stdout=-1, text=True, timeout=400, check=False
+        )
+        assert not difference(one.output or "", done.stdout), done.stdout
 
 
 @pytest.mark.one_kernel

@@ -263,11 +263,14 @@ class _Trial:
                     why=self._why.of_loader(attempt.said, attempt.error),
                 )
                 return
-            yield found
-        wanted = self._request.maps
+            if found.kind != "map" or self._is_wanted_map(found.name):
+                yield found
         for name in maps:
-            if name not in self._refused_maps and (not wanted or name in wanted):
+            if name not in self._refused_maps and self._is_wanted_map(name):
                 yield self._result("map", "ok", name)
+
+    def _is_wanted_map(self, name: str) -> bool:
+        return not self._request.maps or name in self._request.maps
 
     def _without_kconfig(self, attempt: Attempt) -> list[LoadResult]:
         """Do without the kernel's configuration where it cannot be read."""

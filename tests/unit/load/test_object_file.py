@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests.examples import difference, shown
 
 from retsnoop_py.cli import main as entry
 from retsnoop_py.errors import DataError, InputError, UsageError
@@ -18,14 +20,17 @@ ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "tests/live/objects"
 
 
+CLANG = ("clang", "-target", "bpf", "-g", "-O2", "-D__TARGET_ARCH_x86")
+INCLUDES = ("-I", str(ROOT / "build/libbpf/include"), "-I", "/usr/include/x86_64-linux-gnu")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("objects")
-    argv = ["clang", "-target", "bpf", "-g", "-O2", "-D__TARGET_ARCH_x86"]
-    argv += ["-I", str(ROOT / "build/libbpf/include"), "-I", "/usr/include/x86_64-linux-gnu"]
     for name in ("config", "offers", "flow", "shape"):
         source = str(SOURCES / f"{name}.bpf.c")
-        subprocess.run([*argv, "-c", source, "-o", str(made / f"{name}.bpf.o")], check=True)
+        words = [*CLANG, *INCLUDES, "-c", source, "-o", str(made / f"{name}.bpf.o")]
+        subprocess.run(words, check=True)
     return made
 
 
@@ -154,6 +159,21 @@ def test_what_is_no_bpf_object_is_refused(folder: Path, tmp_path: Path) -> None:
     assert entry.main(["load", str(folder / "flow.bpf.o"), "--map", "event"]) == 66
     assert entry.main(["load", str(folder / "flow.bpf.o"), "--junit", "/nowhere/a.xml"]) == 74
     assert entry.main(["load", str(folder / "flow.bpf.o"), "--baseline", str(tmp_path)]) == 66
+
+
+def test_the_page_shows_what_explain_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a log that Linux 5.10 gave."""
+    (one,) = (one for one in shown("docs/load.md") if one.command.startswith("retsnoop-py explain"))
+    for name in ("bounds.bpf.c", "common.h"):
+        shutil.copy(SOURCES / name, tmp_path)
+    shutil.copy(Path(__file__).with_name("agent.log"), tmp_path)
+    places = ("-fdebug-compilation-dir=.", "-c", "bounds.bpf.c", "-o", "prog.bpf.o")
+    subprocess.run([*CLANG, *INCLUDES, "-mcpu=v3", *places], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    assert entry.main(one.command.split()[1:]) == 0
+    assert not difference(one.output or "", capsys.readouterr().out)
 
 
 def test_a_damaged_object_is_a_result_and_ends_nothing(folder: Path, tmp_path: Path) -> None:
