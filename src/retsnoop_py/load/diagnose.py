@@ -81,8 +81,12 @@ class _Case:
 
     @property
     def words(self) -> str:
-        """The last line the verifier said that has a reason in it."""
-        for line in reversed(self.log.said):
+        """The last line the verifier said that has a reason in it.
+
+        Of the last two it is the first: a check that fails says why, and who asked for it that it
+        failed.
+        """
+        for line in [*self.log.said[-2:], *reversed(self.log.said)]:
             if self.rule.pattern.search(line):
                 return line
         return self.log.said[-1] if self.log.said else ""
@@ -692,7 +696,9 @@ def _size(case: _Case) -> dict[str, str]:
     called = _called(case.last)
     place = _ARGUMENTS[case.register - 1] if 1 <= case.register <= 5 else ""
     what = f", the {place} argument of {called}()" if place else ""
-    state = case.state or "that it may be anything"
+    state = case.state or (
+        "that it may be negative" if "negative" in case.words else "that it may be anything"
+    )
     step = (
         "Make it unsigned and bound it before the call: if (size > sizeof(buffer)) size ="
         " sizeof(buffer); or size &= MASK."

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from retsnoop_py.load.diagnose import diagnose
 from retsnoop_py.load.errno_rules import (
@@ -109,7 +109,7 @@ class _Reader:
         #: An errno in a line of its own, as bcc writes it.
         self._bare: tuple[int, str] | None = None
         #: The line that was told last, and the program it was about.
-        self._told_at, self._told_of = 0, ""
+        self._told_at, self._told_of, self._told_line = 0, "", ""
         self._of_bpf = False
         #: Whether a verifier's log had all but its reason.
         self._cut = False
@@ -199,6 +199,8 @@ class _Reader:
             return explain_operation(line) == found
         if not self._told_at or not above:
             return False
+        if found.id in _ATTACHED and _KERNEL_SAID.search(self._told_line):
+            return True
         return explain_operation(line) == found or (found.id in _TARGETS and not errno_in(line))
 
     def _is_own(self, line: str) -> bool:
@@ -256,6 +258,7 @@ class _Reader:
         if key not in self._told:
             self._told.add(key)
             self._told_at, self._told_of = number, program
+            self._told_line = found.words[0] if found.words else ""
             yield Explained(VERSION, number, found, program, errno, processed)
 
     def end(self) -> Iterator[Explained]:
@@ -294,6 +297,10 @@ _LONG_NUMBER = re.compile(r"\d{4,}")
 _MOST_KEPT = 4096
 #: What is said of a target without a reason of its own, once more.
 _TARGETS = ("kprobe-target", "uprobe-target", "tracepoint-missing")
+#: Of an attachment that the kernel said more of, in its own words (netlink's extended
+#: acknowledgement).
+_ATTACHED = ("attach-refused", "attach-unsupported")
+_KERNEL_SAID = re.compile(r"[Kk]ernel error message:")
 #: Lines behind a failure in which what fails for it is said.
 _FOLLOWING = 4
 #: Lines behind one in which its cause is looked for.
@@ -310,15 +317,18 @@ def _with_cause(lines: tuple[str, ...], at: int) -> str:
         for line in lines[at + 1 : at + 1 + _CAUSE_LINES]:
             if (said := line.strip(" :.")) and is_errno(said):
                 return f"{lines[at].rstrip()} {said}"
+    most = 0
     if lines[at].rstrip().endswith(("failed", "`")) or any("Caused by" in line for line in below):
-        for line in lines[at + 1 : at + 1 + _CAUSE_LINES]:
-            if found := _CAUSE.match(line):
-                return f"{lines[at]}: {found[1]}"
+        most = _CAUSE_LINES
     if _OF_CHAIN.match(lines[at]):
-        for line in lines[at + 1 : at + 1 + _CHAIN_LINES]:
-            if found := _CAUSE.match(line):
-                return f"{lines[at]}: {found[1]}"
-    return ""
+        most = _CHAIN_LINES
+    cause = _first(_CAUSE, lines[at + 1 : at + 1 + most])
+    return f"{lines[at]}: {cause[1]}" if cause else ""
+
+
+def _first(wanted: re.Pattern[str], lines: Iterable[str]) -> re.Match[str] | None:
+    """Where the first of ``lines`` that has what is wanted at its beginning has it."""
+    return next((found for line in lines if (found := wanted.match(line))), None)
 
 
 #: What bcc says of a probe without its name, which stands in Python's last words below.
@@ -334,10 +344,8 @@ def _with_probe(lines: tuple[str, ...], at: int) -> str:
     named = re.compile(
         rf"(?:\w+: )?Failed to attach BPF (?:program \S+ )?to {found[1]}(?:ret)?probe \S"
     )
-    for line in lines[at + 1 : at + 1 + _PROBE_LINES]:
-        if named.match(line):
-            return f"{line}: {lines[at]}"
-    return ""
+    below = _first(named, lines[at + 1 : at + 1 + _PROBE_LINES])
+    return f"{below.string}: {lines[at]}" if below else ""
 
 
 #: What libbpf says last of a relocation, and what it said of it before.
@@ -350,11 +358,9 @@ def _with_relocation(lines: tuple[str, ...], at: int) -> str:
     found = _NO_MATCH.search(lines[at])
     if found is None:
         return ""
-    for line in reversed(lines[max(0, at - _RELOCATION_LINES) : at]):
-        _, named, what = line.partition(f"relo #{found[1]}: <")
-        if named:
-            return f"{lines[at]} <{what}"
-    return ""
+    named = re.compile(rf".*?relo #{found[1]}: (<.*)")
+    above = _first(named, reversed(lines[max(0, at - _RELOCATION_LINES) : at]))
+    return f"{lines[at]} {above[1]}" if above else ""
 
 
 def explain_log(stream: Lines, target: ObjectFile | None = None) -> Iterator[Explained]:

@@ -15,7 +15,7 @@ from retsnoop_py.load import since
 from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in
 from retsnoop_py.load.map_rules import MapFacts, explain_map
 from retsnoop_py.load.model import Explanation, about_line
-from retsnoop_py.load.operation_rules import explain_operation
+from retsnoop_py.load.operation_rules import UPROBE_STEP, explain_operation
 
 __all__ = ["explain_line", "is_of_map"]
 
@@ -266,12 +266,21 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ),
     (
         "kfunc-missing",
+        f"{_SUPPORT}: Kernel function with other parameters",
+        r"extern \((?:func|kfunc)[^)]*\) '(?P<name>\w+)': func_proto|kernel function '(?P<name2>\w+)' has incompatible",
+        "This kernel has {name}(), and its BTF gives it other parameters than the object{since}: it was compiled for"
+        " another release, or the kernel's BTF was written by a pahole that does not know such functions.",
+        "bpftool btf dump file /sys/kernel/btf/vmlinux format c has the kernel's own declaration; compile against it, or"
+        " take the release of the object that is for this kernel.",
+    ),
+    (
+        "kfunc-missing",
         f"{_SUPPORT}: Kernel function that is not there",
-        r"extern \((?:func|kfunc)[^)]*\) '(?P<name>\w+)': (?:not found|func_proto)"
+        r"extern \((?:func|kfunc)[^)]*\) '(?P<name>\w+)': not found"
         r"|kfunc '(?P<name2>\w+)' is referenced but|call to (?:unknown )?kfunc (?P<name3>\w+)"
         r"|kfunc \"?(?P<name4>\w+)\"?: (?:not found|unknown kfunc)"
-        r"|kernel function '(?P<name5>\w+)' (?:not found|has incompatible)",
-        "This kernel has no {name}() for BPF programs to call, or one with other parameters{since}.",
+        r"|kernel function '(?P<name5>\w+)' not found",
+        "This kernel has no {name}() for BPF programs to call{since}.",
         "Declare it __weak and ask bpf_ksym_exists() before the call, or require the kernel that"
         " has it.",
     ),
@@ -294,8 +303,10 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|kernel variable '(?P<name6>\w+)' (?:not found|has incompatible)|strong extern `(?P<name7>\w+)`"
         r"|failed to find the address for kernel symbol '(?P<name10>\w+)'"
         r"|kernel is missing symbol: (?P<name8>\w+)|resolve required ksyms: (?P<name9>\w+)",
-        "The object refers to {name}, which this kernel does not have.",
-        "Declare it __weak and compare its address with NULL before it is used.",
+        "The object refers to {name}, which this kernel does not have, or does not list: variables are in its list of"
+        " symbols with CONFIG_KALLSYMS_ALL alone.",
+        "grep -w {name} /proc/kallsyms says whether it is listed. Declare it __weak and compare its address with NULL before"
+        " it is used.",
     ),
     (
         "struct-ops-missing",
@@ -355,8 +366,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|uprobe.*symbol '?(?P<name6>[^':\s]+)'?:? not found|[Oo]ffset not found for symbol",
         "A uprobe is to be put on {name}, which is not there as it is named{why}: the file is not at that"
         " path in this mount namespace, or has no such symbol.",
-        "Name the file as it is here (/proc/PID/root/... of a container), and a symbol that nm or nm -D"
-        " lists: a stripped file keeps its dynamic ones alone, inlined functions have none.",
+        UPROBE_STEP,
     ),
     (
         "usdt",
@@ -901,6 +911,7 @@ def is_of_map(line: str) -> bool:
 
 def explain_line(line: str) -> Explanation | None:
     """What a line of a loader says went wrong; None for one that says nothing of its own."""
+    line = line.strip()
     low = line.lower()
     if not any(topic in low for topic in _TOPICS):
         return None

@@ -15,7 +15,7 @@ from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in, says_
 from retsnoop_py.load.model import Explanation, about_line
 from retsnoop_py.value import Value
 
-__all__ = ["explain_operation"]
+__all__ = ["UPROBE_STEP", "explain_operation"]
 
 #: The id of a reason, what it is, and what to do.
 _Row = tuple[str, str, str]
@@ -47,6 +47,7 @@ _TITLES = {
     "perf-event": "Environment: Performance event",
     "pin": "Environment: Pinning",
     "qdisc-missing": "Environment: No queueing discipline to attach to",
+    "kernel-btf": "Environment: Kernel without BTF",
     "cgroup-missing": "Environment: No cgroup of version 2",
     "test-run": "Loader: Trial run of a program",
     "tracefs": "Environment: tracefs",
@@ -134,12 +135,16 @@ _KPROBE_REFUSED: _Row = (
     " or the program was made for another kernel (before 5.0 its section 'version' counts).",
     f"/sys/kernel/debug/kprobes/blacklist lists what is closed. {_LISTED}",
 )
+#: Where a uprobe is to be put.
+UPROBE_STEP = (
+    "Name the file as it is here (/proc/PID/root/... of a container), and a symbol that nm or nm -D"
+    " lists: a stripped file keeps its dynamic ones alone, inlined functions have none."
+)
 _NO_SYMBOL: _Row = (
     "uprobe-target",
     "what the uprobe is to be put on is not there as it is named: the file is not at that path in this"
     " mount namespace, or has no such symbol (or no symbols that can be read).",
-    "Name the file as it is here (/proc/PID/root/... of a container), and a symbol that nm or nm -D"
-    " lists: a stripped file keeps its dynamic ones alone, inlined functions have none.",
+    UPROBE_STEP,
 )
 _UPROBE_REFUSED: _Row = (
     "uprobe-target",
@@ -184,6 +189,13 @@ _NO_QDISC: _Row = (
     "ip link lists interfaces; tc qdisc add dev DEV clsact (CONFIG_NET_SCH_INGRESS,"
     " CONFIG_NET_CLS_BPF); since Linux 6.6 tcx needs none.",
 )
+_NO_BTF: _Row = (
+    "kernel-btf",
+    "the kernel's own BTF cannot be read, by which the program is fitted to it: CONFIG_DEBUG_INFO_BTF is off, or it"
+    " is older than 5.4 (4.18 with what distributions carry back).",
+    "ls -l /sys/kernel/btf/vmlinux; use a kernel that has it, or give the loader the BTF of that kernel"
+    " (BTFHub has some).",
+)
 _NO_DEVICE: _Row = (
     "interface-missing",
     "there is no such network interface in this network namespace.",
@@ -212,7 +224,7 @@ _ATTACHED = {
 }
 _PROBED = {**_ATTACHED, **_each("EBUSY EEXIST", _BUSY_PROBE)}
 
-_DO = r"(?:attach|creat|enabl|open|register|install|add|start|set|writ|hook|link|perf_event)\w*"
+_DO = r"(?:not found|(?:does not|doesn't) exist|attach|creat|enabl|open|register|install|add|start|set|writ|hook|link|perf_event)\w*"
 
 
 def _of(
@@ -474,7 +486,8 @@ _OPERATIONS = (
         },
     ),
     _of(
-        r"setrlimit|\bmemlock\b|RLIMIT?_MEMLOCK|lock(?:ed)? memory|(?:rais|increas|remov|set|bump|adjust)\w* (?:the )?(?:\w+ )?(?:rlimit|memlock)",
+        r"setrlimit|\b(?:rlimit\w*|memlock|lock(?:ed)? memory)\b[^:.]{0,20}:"
+        r"|(?:rais|increas|remov|set|bump|adjust|lift|updat|chang)\w* (?:the )?(?:\w+ ){0,2}?(?:rlimit|(?:RLIMIT?_)?memlock|lock(?:ed)? memory)",
         _each(
             "EPERM EACCES EINVAL",
             (
@@ -502,6 +515,12 @@ _OPERATIONS = (
         },
     ),
     _PINNED,
+    _of(
+        r"(?:kernel|vmlinux)\b[^:]{0,40}\bBTF\b|\bBTF\b[^:]{0,40}\b(?:kernel|vmlinux|search|discover|lookup)",
+        {**_COMMON, **_each("ENOENT ENODATA ESRCH EINVAL EOPNOTSUPP", _NO_BTF)},
+        _NO_BTF,
+        is_general=True,
+    ),
     _of(
         r"\btrace_pipe\b",
         {
@@ -670,7 +689,8 @@ _FAILS = re.compile(
 #: Without an errno only words as clear as these say that it was the operation that failed.
 _PLAINLY = re.compile(
     r"(?:fail\w*(?: to)?|could ?n[o']t|can ?n[o']t|can't|unable to|error(?: while| when)?)\W+(?:be )?"
-    r"(?:attach|enabl|creat|regist|install|hook|start|open|set ?up|init)|none of the required",
+    r"(?:attach|enabl|creat|regist|install|hook|start|open|set ?up|init)|none of the required"
+    r"|(?:attach|search|discover|lookup|creat|regist|install|init)\w* (?:has |was )?failed\b|failed: aborting",
     re.IGNORECASE,
 )
 #: Characters of a line that are quoted in a sentence.

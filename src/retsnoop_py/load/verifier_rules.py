@@ -312,6 +312,15 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "iterator",
         _RESOURCE,
+        "Iterator of another size",
+        r"cannot pass in iter at an offset=(?P<at>-?\d+)",
+        "The kernel's iterator takes more bytes than are left on the stack at offset {at}: its struct is not the one"
+        " that the program was compiled with, or no variable of that type stands there.",
+        "Compile against the vmlinux.h of this kernel, or take the release of the program that is for it.",
+    ),
+    _rule(
+        "iterator",
+        _RESOURCE,
         "Iterator in another state",
         r"(?:un)?initialized iter_(?P<kind>\w+)|valid iter pointer|pointer to an iterator"
         r"|iterator is already initialized|uninitialized iterator use|\w+_iter is only allowed in"

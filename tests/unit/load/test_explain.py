@@ -1156,3 +1156,63 @@ def test_an_event_that_may_not_be_opened_is_told_with_its_switch() -> None:
     found = only("The perf_event_open syscall failed for PID 2: Operation not permitted\n")
     assert found.explanation.id == "rights"
     assert "perf_event_paranoid" in found.explanation.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "id_", "said"),
+    [
+        ("stdin:1:1-27: ERROR: tracepoint not found: sys:gone", "tracepoint-missing", "sys:gone"),
+        ("BTF discovery failed: aborting", "kernel-btf", "CONFIG_DEBUG_INFO_BTF"),
+        (" /x/of.h:1:2: error: unterminated directive for bpf", "compile", "unterminated"),
+        (
+            "Error in bpf_object__probe_loading():Operation not permitted(1). RLIMIT_MEMLOCK?",
+            "rights",
+            "a capability is missing",
+        ),
+        (
+            "libbpf: extern (func ksym) 'scx_gone': func_proto [1] incompatible with vmlinux [2]",
+            "kfunc-missing",
+            "other parameters",
+        ),
+        (
+            "ldimm64 failed to find the address for kernel symbol 'a_variable'.",
+            "ksym-missing",
+            "CONFIG_KALLSYMS_ALL",
+        ),
+    ],
+)
+def test_an_object_that_failed_is_told_in_any_order_of_words(
+    line: str, id_: str, said: str
+) -> None:
+    found = only(line + "\n")
+    assert found.explanation.id == id_
+    assert said in found.explanation.reason
+
+
+def test_of_two_last_lines_the_one_that_says_why_is_quoted() -> None:
+    found = only(
+        f"{NEW}func 'tcp_f' doesn't have 4-th argument\ninvalid bpf_context access off=32"
+        f" size=8\n{END}"
+    )
+    assert "4-th argument" in found.explanation.reason
+
+
+def test_an_iterator_of_another_size_is_none_in_another_state() -> None:
+    found = only(
+        f"{NEW}cannot pass in iter at an offset=-64\nexpected uninitialized iter_x as arg #1\n{END}"
+    )
+    assert "another size" in found.explanation.title
+    assert "-64" in found.explanation.reason
+
+
+def test_a_size_that_may_be_negative_is_told_so_without_its_register() -> None:
+    found = only("7: (85) call bpf_probe_read_str#45\nR2 min value is negative, either use\n")
+    assert "may be negative" in found.explanation.reason
+
+
+def test_what_the_kernel_said_of_an_attachment_is_not_told_again_by_its_errno() -> None:
+    found = only(
+        "libbpf: Kernel error message: nic: prog does not support XDP frags\n"
+        "libxdp: Error attaching XDP program to ifindex 2: Operation not supported\n"
+    )
+    assert "frags" in found.explanation.reason
