@@ -140,6 +140,7 @@ def diagnose(
     title = f"{rule.category}: {rule.title}"
     reason, suggestion = rule.reason.format_map(facts), rule.suggestion.format_map(facts)
     reason = reason.replace(f"{_UNNAMED}()", _UNNAMED)
+    suggestion = suggestion.replace(f"{_UNNAMED}()", _UNNAMED)
     if reason.startswith(_UNNAMED):
         reason = reason[0].upper() + reason[1:]
     if log.explained:
@@ -770,10 +771,16 @@ def _argument(case: _Case) -> dict[str, str]:
         text = f"{which} is {kind}, and it takes {wanted}."
     else:
         text = f"An argument of {called}() is not what it takes: {case.words}."
-    return {
-        "argument_reason": text.replace("The  argument", "An argument"),
-        "callee": f"{called}()",
-    }
+    step = (
+        f"Pass what {called}() takes. A pointer that was cast, computed with or kept in a map loses"
+        " its type."
+    )
+    if wanted == "fp" and not kind.startswith(("inv", "scalar", "unknown", "imm")):
+        step = (
+            "This kernel takes memory of the stack alone here: copy it there first. Later ones take"
+            " other memory, too: values of maps 4.11 and, as keys, 4.18."
+        )
+    return {"argument_reason": text.replace("The  argument", "An argument"), "argument_step": step}
 
 
 def _arithmetic(case: _Case) -> dict[str, str]:

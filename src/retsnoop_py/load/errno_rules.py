@@ -230,6 +230,18 @@ _TOO_LARGE = (
     "Let loops do fewer rounds, or use bpf_loop() (5.17); unrolled conditions multiply the ways. The"
     " whole log ends with the numbers (%+v of cilium/ebpf, verb of tc).",
 )
+#: libbpf loads once more with a log, so without one it was not the verifier.
+_OF_LIBBPF = re.compile(r"prog '[^']+': ")
+_TOO_LARGE_OR_NEWER = (
+    "too-large",
+    "Verifier Limit: Program is too large",
+    "E2BIG of a load, without a log: mostly the ways through the program, with all rounds of its loops, come to"
+    " more than the 1,000,000 instructions that the verifier follows (131,072 before Linux 5.2); or it has more"
+    " instructions itself than are read (1,000,000; 4,096 without CAP_BPF, and before 5.2); or the loader passes"
+    " attributes that this kernel does not know.",
+    "Load with a log, which ends with the numbers if it was the verifier (retsnoop-py load does); then let loops"
+    " do fewer rounds, or use bpf_loop() (5.17).",
+)
 
 
 _CUT = (
@@ -248,6 +260,8 @@ def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
         row = _CUT
     if errno == "E2BIG" and _HAD_A_LOG.search(line):
         row = _TOO_LARGE
+    elif errno == "E2BIG" and not _OF_LIBBPF.search(line):
+        row = _TOO_LARGE_OR_NEWER
     if row is not None:
         id_, title, reason, suggestion = row
         return about_line(id_, title, reason, suggestion, line)

@@ -331,7 +331,7 @@ def _first(wanted: re.Pattern[str], lines: Iterable[str]) -> re.Match[str] | Non
     return next((found for line in lines if (found := wanted.match(line))), None)
 
 
-#: What bcc says of a probe without its name, which stands in Python's last words below.
+#: What bcc says of a probe without its name, which Python's or bpftrace's last words below have.
 _NAMELESS = re.compile(r"cannot attach ([ku])probe, ")
 _PROBE_LINES = 20
 
@@ -343,6 +343,7 @@ def _with_probe(lines: tuple[str, ...], at: int) -> str:
         return ""
     named = re.compile(
         rf"(?:\w+: )?Failed to attach BPF (?:program \S+ )?to {found[1]}(?:ret)?probe \S"
+        rf"|(?:ERROR: )?Error attaching probe: '?{found[1]}(?:ret)?probe:"
     )
     below = _first(named, lines[at + 1 : at + 1 + _PROBE_LINES])
     return f"{below.string}: {lines[at]}" if below else ""

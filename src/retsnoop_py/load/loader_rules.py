@@ -358,7 +358,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|failed to resolve full path for '(?P<name2>[^']+)'|add legacy uprobe event for (?P<name3>\S+):"
         r"|could not resolve uprobe target `(?P<name4>[^`]+)`|error resolving symbol"
         r"|elf: (?:failed to find|couldn't find|ambiguous match for) (?:symbol )?'(?P<name5>[^']+)'"
-        r"|(?:attach|attaching|loading) probe:? '?u(?:ret)?probe:(?P<name7>\S+?)'?\.?(?:\s|$)"
+        r"|(?:attach|attaching|loading) probe:? '?u(?:ret)?probe:(?P<name7>\S+?)'?[.:]?(?:\s|$)"
         r"|could not resolve (?:symbol|address):? ?(?P<name12>[./]\S*:\S*[^\s.])"
         r"|error: ?no symbol section|no symbols? (?:found|section|table)|could not determine address of symbol (?P<name8>.+)|[Uu]nable to find offset for binary (?P<name9>\S+)"
         r"|[Uu]nable to attach u(?:ret)?probe for binary (?P<name10>\S+)|[Ff]ailed to attach BPF to u(?:ret)?probe"
@@ -393,7 +393,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|[Ff]ailed to attach BPF (?:program \S+ )?to k(?:ret)?probe"
         r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
         r"(?:creating|opening) k(?:ret)?probe\b(?!.*\btoken ).*?(?P<name4>\w+).*(?:no such file|not found)"
-        r"|(?:attach|attaching|loading) probe:? '?k(?:ret)?probe:(?P<name9>\S+?)'?\.?(?:\s|$)"
+        r"|(?:attach|attaching|loading) probe:? '?k(?:ret)?probe:(?P<name9>\S+?)'?[.:]?(?:\s|$)"
         r"|[Uu]nable to attach k(?:ret)?probe for (?P<name10>\S+)|[Cc]ould not resolve symbol:? (?P<name11>[\w.]*\w)"
         r"|[Ff]ailed to resolve kernel symbol:? (?P<name12>[\w.]*\w)|is not traceable \(either non-existing"
         r"|(?:couldn't|could not) (?:enable|attach|start) (?:probe )?k(?:ret)?probe[ /](?P<name13>[\w.]+)"
@@ -598,7 +598,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|(?:attach|attaching) probe:? '?(?:kfunc|kretfunc|fentry|fexit):\S+|[Ff]ailed to attach BPF to (?:entry|exit|fmod_ret) kernel func",
         "The kernel cannot put the program's trampoline into the function it is for (fentry, fexit,"
         " fmod_ret): at its start is no hook of ftrace, or one that is somebody else's (a livepatch)."
-        " The function's BTF says nothing of that. Or the machine has no trampolines (arm64 before 6.0).",
+        " The function's BTF says nothing of that. Or the machine has no trampolines (arm64 before 6.4).",
         "retsnoop-py functions NAME says whether it can be traced; trace its caller, or use a kprobe. A"
         " kernel without CONFIG_FUNCTION_TRACER has such hooks nowhere.",
     ),
@@ -607,7 +607,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_SUPPORT}: BPF trampolines",
         r"prog '(?P<name>[^']+)': failed to attach: .*(?:-524|ENOTSUPP|error 524)",
         "This kernel has no BPF trampolines, which fentry, fexit, fmod_ret and lsm programs take: x86-64"
-        " has them since Linux 5.5, arm64 since 6.0.",
+        " has them since Linux 5.5, arm64 since 6.0, and there for the kernel's functions since 6.4.",
         "Use a kprobe there, or require that kernel.",
     ),
     (

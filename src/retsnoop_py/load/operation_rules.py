@@ -98,7 +98,7 @@ _TAKEN: _Row = (
 _CANNOT: _Row = (
     "attach-unsupported",
     "the kernel, this machine or the driver cannot do that.",
-    "retsnoop-py doctor says what this kernel can do; fentry takes trampolines (arm64 since 6.0),"
+    "retsnoop-py doctor says what this kernel can do; fentry takes trampolines (arm64 since 6.4),"
     " native XDP a driver that has it.",
 )
 _REFUSED: _Row = (
@@ -693,6 +693,13 @@ _PLAINLY = re.compile(
     r"|(?:attach|search|discover|lookup|creat|regist|install|init)\w* (?:has |was )?failed\b|failed: aborting",
     re.IGNORECASE,
 )
+#: A probe as kprobe_events and uprobe_events take it: ``p:GROUP/EVENT TARGET``.
+_DEFINITION = re.compile(
+    r"\b[pr]\d*:(?:(?P<group>[^\s/\"]+)/)?(?P<event>[^\s\"]+) (?P<target>[^\s\"]+)"
+)
+_GOOD_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+#: MAX_EVENT_NAME_LEN of kernel/trace/trace.h, with the 0 at its end.
+_MOST_NAME = 64
 #: Characters of a line that are quoted in a sentence.
 _QUOTED = 300
 
@@ -718,11 +725,33 @@ def _named(line: str) -> list[_Operation]:
     return [_OPERATIONS[number] for number in sorted(at, key=at.__getitem__)]
 
 
+def _ill_named(line: str) -> Explanation | None:
+    """Of a probe whose event tracefs refuses for its name; None where the name is one."""
+    found = _DEFINITION.search(line)
+    if found is None:
+        return None
+    event = found["event"]
+    if len(event) < _MOST_NAME and _GOOD_NAME.fullmatch(event):
+        return None
+    id_ = "uprobe-target" if ":" in found["target"] else "kprobe-target"
+    return about_line(
+        id_,
+        _TITLES.get(id_, _ATTACH_TITLE),
+        f"The loader makes a probe on {found['target']} by tracefs, and calls its event '{event}' ({len(event)}"
+        f" characters). The kernel takes names of fewer than {_MOST_NAME}, of letters, digits and _ alone.",
+        "Give the loader a shorter path (a link, a mount), or the name of a function; a later one makes probes as"
+        " perf events (Linux 4.17), which have no names. A file is for a uprobe, no kprobe.",
+        line,
+    )
+
+
 def explain_operation(line: str) -> Explanation | None:
     """What an operation failed for, by its errno; None where a line tells of neither."""
     if not (_FAILS.search(line) or says_errno(line)) or "loading BPF program" in line:
         return None
     errno = errno_in(line) or next((name for said, name in _SAID.items() if said in line), "")
+    if errno == "EINVAL" and (named := _ill_named(line)) is not None:
+        return named
     file = _OF_FILE.search(line)
     if file is not None and not file[1].startswith(_OURS) and errno in _FILE_ERRORS:
         id_, reason, suggestion = _FILE_ERRORS[errno]

@@ -766,8 +766,7 @@ RULES: tuple[Rule, ...] = (
         r"|(?:cannot pass map_type|invalid map_type|map_type (?P<map>\d+)).*"
         r"|R(?P<r3>\d+)(?:'s)? (?:offset|must have zero offset).*",
         "{argument_reason}",
-        "Pass what {callee} takes. A pointer that was cast, computed with or kept in a map loses its"
-        " type.",
+        "{argument_step}",
     ),
     _rule(
         "misaligned",

@@ -1216,3 +1216,37 @@ def test_what_the_kernel_said_of_an_attachment_is_not_told_again_by_its_errno() 
         "libxdp: Error attaching XDP program to ifindex 2: Operation not supported\n"
     )
     assert "frags" in found.explanation.reason
+
+
+@pytest.mark.parametrize(
+    ("event", "target", "id_"),
+    [
+        ("p" * 70, "/lib/a.so:0x10", "uprobe-target"),
+        ("p__/sub_1", "./sub", "kprobe-target"),
+    ],
+)
+def test_an_event_that_tracefs_refuses_for_its_name_is_told(
+    event: str, target: str, id_: str
+) -> None:
+    found = only(f'write(5, "p:kprobes/{event} {target}", 35) = -1 EINVAL (Invalid argument)\n')
+    assert found.explanation.id == id_
+    assert "fewer than 64" in found.explanation.reason
+
+
+def test_a_load_that_is_too_large_may_have_no_log_but_with_libbpf() -> None:
+    for said in ("the BPF_PROG_LOAD syscall returned", "Failed to load BPF program b'f':"):
+        assert only(f"{said} Argument list too long\n").explanation.id == "too-large"
+    found = only("libbpf: prog 'f': BPF program load failed: -E2BIG\n")
+    assert found.explanation.id == "attributes-newer"
+
+
+def test_a_probe_is_named_by_what_bpftrace_says_of_it() -> None:
+    found = only(
+        "cannot attach kprobe, Invalid argument\nERROR: Error attaching probe: 'kprobe:close_x'\n"
+    )
+    assert "no function close_x that" in found.explanation.reason
+
+
+def test_an_old_kernel_takes_an_argument_from_the_stack_alone() -> None:
+    found = only("R1 type=map_value expected=fp\nprocessed 3 insns\n")
+    assert "copy it there" in found.explanation.suggestion
