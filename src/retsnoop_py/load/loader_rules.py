@@ -445,7 +445,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "tracepoint-missing",
         f"{_SUPPORT}: Attach target",
         r"failed to (?:determine|open|create|attach to raw) tracepoint '(?P<name>[^']+)'"
-        r"|(?:reading|read)?.*tracepoint (?:id|ID).*?(?P<name2>\w+[:/]\w+).*(?:no such|not found)"
+        r"|tracepoint (?:id|ID).*?(?P<name2>\w+[:/]\w+).*(?:no such|not found)"
         r"|prog '(?P<prog>[^']+)': failed to (?:auto-)?attach.*(?P<name3>raw_tracepoint\S*)"
         r"|(?:trace event|tracepoint) (?P<name4>\S+?):? (?:file )?(?:not found|does not exist)"
         r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file|perf_event_open_trace_point"
@@ -810,7 +810,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_ENVIRONMENT}: Pinned map",
         r"couldn't reuse pinned map at '(?P<name>[^']+)': parameter mismatch"
         r"|map '(?P<name2>[^']+)': (?:failed to (?:auto-)?pin|couldn't retrieve pinned)"
-        r"|use pinned map (?P<name3>[^:]+): .*|.*map spec is incompatible with existing map",
+        r"|use pinned map (?P<name3>[^:]+): |map spec is incompatible with existing map",
         "A map is pinned at {name} that has another type or size than this object's.",
         "Remove the pin, or give the map the definition of the pinned one.",
     ),
