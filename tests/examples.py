@@ -56,7 +56,7 @@ _MOVED = (
     (r"\+0x[0-9a-f]+", "+OFFSET"),
 )
 #: The release of 6.12 whose output the pages have. Debian's moves on.
-PRINTED_ON = "6.12.107"
+PRINTED_ON = "6.12.117"
 #: What stands around the output of every run, and is left out on most pages.
 _FRAME = re.compile(r"(?:Receiving data\.\.\.|Detaching\.\.\.|DONE\.?)?")
 

@@ -106,11 +106,12 @@ def untrue(machine: Machine, one: Shown, folder: Path) -> str:
     result = ended(machine, one, folder)
     # messages first, for a trace and its command share no order
     told = result.err + result.out
+    wrong = ""
     if one.output is not None:
         wrong = difference(one.output, told, moved=has_moved(machine.release))
-    else:
-        status = int(one.needs.get("status", "0"))
-        wrong = "" if result.status == status else f"status {result.status}, not {status}\n{told}"
+    status = one.needs.get("status", "0" if one.output is None else None)
+    if not wrong and status is not None and result.status != int(status):
+        wrong = f"status {result.status}, not {status}\n{told}"
     return wrong and f"{one.page}: {one.command}\n{wrong}"
 
 

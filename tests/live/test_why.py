@@ -92,21 +92,6 @@ def test_a_failure_below_many_functions_is_led_to_the_innermost(machine: Machine
 
 
 @pytest.mark.one_kernel
-def test_what_the_condition_tested_is_followed_as_well(machine: Machine) -> None:
-    """sched_setattr(2) asks a function that says yes or no, and does not fail itself."""
-    runtime, deadline = 5_000_000, 4_000_000
-    numbers = ("--sched-runtime", str(runtime), "--sched-deadline", str(deadline))
-    command = ("chrt", "--deadline", *numbers, "--sched-period", "10000000", "0", "true")
-    call = why(machine, "--", *command)["explained"]
-    assert (call["syscall"], call["error"]) == ("sched_setattr", "EINVAL")
-    assert call["origin"]["decided"]["operands"] == [{"name": "__checkparam_dl()", "value": 0}]
-    (inner,) = call["tested"]
-    assert inner["function"]["name"] == "__checkparam_dl"
-    values = {one["value"] for one in inner["decided"]["operands"]}
-    assert values == {runtime, deadline}
-
-
-@pytest.mark.one_kernel
 def test_what_was_called_through_a_pointer_is_followed_as_well(machine: Machine) -> None:
     """accept4(2) of a socket that does not listen: the protocol's function leaves the error."""
     call = why(machine, "--", str(compiled(machine, "failures")), "accept_closed")["explained"]
@@ -166,18 +151,6 @@ def test_what_the_kernel_said_meanwhile_is_told(machine: Machine) -> None:
     said = [(one["source"], one["text"]) for one in call["said"]]
     assert said == [("printk:console", "/dev/null: Can't lookup blockdev")]
     assert call["origin"]["function"]["name"] == "lookup_bdev"
-
-
-@pytest.mark.one_kernel
-def test_a_netlink_request_that_fails_is_found(machine: Machine) -> None:
-    """The system call that sends it succeeds; the error is in the answer, with a text."""
-    found = why(machine, "--", "ip", "link", "add", "name", "x", "type", "bogus")
-    assert found["exit_status"] == 2
-    call = found["explained"]
-    assert (call["syscall"], call["error"]) == ("rtnetlink_rcv_msg", "EOPNOTSUPP")
-    names = [one["function"]["name"] for one in call["chain"]]
-    assert "rtnl_newlink" in names, names
-    assert call["said"][-1]["text"] == "Unknown device type"
 
 
 @pytest.mark.one_kernel
