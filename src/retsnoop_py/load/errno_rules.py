@@ -11,6 +11,7 @@ import os
 import re
 import resource
 from errno import errorcode
+from functools import lru_cache
 from pathlib import Path
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
@@ -99,6 +100,7 @@ _LIBBPF_ERRORS = dict(
 )
 
 
+@lru_cache(maxsize=64)
 def errno_in(text: str) -> str:
     """The errno a line ends with, by name: of ``-22``, ``Invalid argument`` or ``os error 22``."""
     if said := _SAID.findall(text.lower()):

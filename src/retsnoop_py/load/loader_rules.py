@@ -16,6 +16,7 @@ from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in
 from retsnoop_py.load.map_rules import MapFacts, explain_map
 from retsnoop_py.load.model import Explanation, about_line
 from retsnoop_py.load.operation_rules import UPROBE_STEP, explain_operation
+from retsnoop_py.load.prefilter import PatternSet
 
 __all__ = ["explain_line", "is_of_map"]
 
@@ -815,7 +816,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "Remove the pin, or give the map the definition of the pinned one.",
     ),
 )
-_COMPILED = [(row, re.compile(row[2], re.IGNORECASE)) for row in _RULES]
+_PATTERNS = PatternSet([row[2] for row in _RULES], re.IGNORECASE)
 _MAP = re.compile(
     r"map '(?P<name>[^']+)': failed to create(?: inner map)?: (?P<why>.*)"
     r"|(?:map \"?(?P<name3>[\w.-]+)\"?: )?\bmap create(?: without BTF)?: (?P<why3>.*)"
@@ -921,27 +922,27 @@ def explain_line(line: str) -> Explanation | None:
         error = errno_in(groups.get("why", ""))
         it = MapFacts(groups.get("name", ""), kind, entries=entries)
         return explain_map(it, error, line=line)
-    for (id_, title, _, reason, suggestion), pattern in _COMPILED:
-        if found := pattern.search(line):
-            is_other = id_ in _OPENED and errno_in(line) in _NOT_MISSING
-            if is_other and (told := explain_operation(line)) is not None:
+    for number, found in _PATTERNS.search(line):
+        id_, title, _, reason, suggestion = _RULES[number]
+        is_other = id_ in _OPENED and errno_in(line) in _NOT_MISSING
+        if is_other and (told := explain_operation(line)) is not None:
+            return told
+        if reason is EPERM_TEXT:
+            told = explain_operation(line)
+            if told is not None and told.id == id_ and not told.reason.endswith(EPERM_TEXT):
                 return told
-            if reason is EPERM_TEXT:
-                told = explain_operation(line)
-                if told is not None and told.id == id_ and not told.reason.endswith(EPERM_TEXT):
-                    return told
-            facts = _Found(
-                {
-                    key.rstrip("0123456789"): text.strip()
-                    for key, text in found.groupdict().items()
-                    if text
-                }
-            )
-            _extend(id_, facts)
-            why, step = reason.format_map(facts), suggestion.format_map(facts)
-            if "name" not in facts:
-                why, step = why.replace(" ?", ""), step.replace("*?*", "*NAME*")
-            return about_line(id_, title, why, step, line)
+        facts = _Found(
+            {
+                key.rstrip("0123456789"): text.strip()
+                for key, text in found.groupdict().items()
+                if text
+            }
+        )
+        _extend(id_, facts)
+        why, step = reason.format_map(facts), suggestion.format_map(facts)
+        if "name" not in facts:
+            why, step = why.replace(" ?", ""), step.replace("*?*", "*NAME*")
+        return about_line(id_, title, why, step, line)
     if (made := _MAP_MADE.search(line)) and (error := errno_in(line)):
         return explain_map(MapFacts(made["name"] or ""), error, line=line)
     return explain_operation(line)

@@ -13,6 +13,7 @@ import re
 
 from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in, says_errno
 from retsnoop_py.load.model import Explanation, about_line
+from retsnoop_py.load.prefilter import PatternSet
 from retsnoop_py.value import Value
 
 __all__ = ["UPROBE_STEP", "explain_operation"]
@@ -28,7 +29,7 @@ class _Operation(Value):
     line has words of say more.
     """
 
-    words: re.Pattern[str]
+    words: str
     errors: dict[str, _Row]
     otherwise: _Row | None = None
     is_general: bool = False
@@ -230,7 +231,7 @@ _DO = r"(?:not found|(?:does not|doesn't) exist|attach|creat|enabl|open|register
 def _of(
     words: str, errors: dict[str, _Row], otherwise: _Row | None = None, is_general: bool = False
 ) -> _Operation:
-    return _Operation(re.compile(words, re.IGNORECASE), errors, otherwise, is_general)
+    return _Operation(words, errors, otherwise, is_general)
 
 
 _PINNED = _of(
@@ -643,6 +644,8 @@ _DETACHING = _of(
         **_each("EBUSY EEXIST", _TAKEN),
     },
 )
+_NAMES = PatternSet([operation.words for operation in _OPERATIONS], re.IGNORECASE)
+_DETACHES = re.compile(_DETACHING.words, re.IGNORECASE)
 #: What loaders call an errno by themselves.
 _SAID = {
     "not found": "ENOENT",
@@ -718,10 +721,10 @@ def _named(line: str) -> list[_Operation]:
     """The operations that ``line`` names, the last first, and behind them those that say less."""
     at = {}
     line = _SOURCE_FILE.sub("", line)
-    for number, operation in enumerate(_OPERATIONS):
-        starts = [found.start() for found in operation.words.finditer(line)]
+    for number in _NAMES.candidates(line):
+        starts = [found.start() for found in _NAMES.pattern(number).finditer(line)]
         if starts:
-            at[number] = (operation.is_general, -max(starts), number)
+            at[number] = (_OPERATIONS[number].is_general, -max(starts), number)
     return [_OPERATIONS[number] for number in sorted(at, key=at.__getitem__)]
 
 
@@ -758,9 +761,7 @@ def explain_operation(line: str) -> Explanation | None:
         title = _TITLES.get(id_, "Environment: No such file")
         return about_line(id_, title, f"{quoted(line)}: {reason}", suggestion, line)
     in_bpffs = file is not None and file[1].startswith("/sys/fs/bpf")
-    operations = (
-        [_PINNED] if in_bpffs else [_DETACHING] if _DETACHING.words.search(line) else _named(line)
-    )
+    operations = [_PINNED] if in_bpffs else [_DETACHING] if _DETACHES.search(line) else _named(line)
     row = next((one.errors[errno] for one in operations if errno in one.errors), None)
     if row is None and operations and not errno_in(line) and _PLAINLY.search(line):
         row = operations[0].otherwise
