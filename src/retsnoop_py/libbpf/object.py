@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
@@ -310,6 +310,29 @@ class BpfMap:
     def max_entries(self) -> int:
         """How many elements it may have."""
         return int(lib.bpf_map__max_entries(self.handle))
+
+    def functions(self, programs: Sequence[Program]) -> dict[int, str]:
+        """Of a table of functions (struct_ops): which of ``programs`` it has, by offset, bytes."""
+        known = {int(ffi.cast("uintptr_t", one.handle)): one.name for one in programs}
+        members = enumerate(self._members())
+        return {at * 8: known[value] for at, value in members if value in known}
+
+    def leave_out(self, offsets: Iterable[int]) -> None:
+        """Take functions out of a table of them, before load, by their offsets in bytes."""
+        members = self._members()
+        for at in offsets:
+            members[at // 8] = 0
+
+    def _members(self) -> CData:
+        """The table as libbpf has it before it is loaded: a pointer to a program, or what it is."""
+        size = ffi.new("size_t *")
+        base = check_pointer(f"map {self.name}", lib.bpf_map__initial_value(self.handle, size))
+        return ffi.cast(f"uint64_t[{size[0] // 8}]", base)
+
+    def attach(self) -> Link:
+        """Register a table of functions (struct_ops), until the link is closed."""
+        link = lib.bpf_map__attach_struct_ops(self.handle)
+        return Link(check_pointer(f"attach table {self.name}", link))
 
     def lookup(self, key: bytes) -> bytes:
         """One element."""

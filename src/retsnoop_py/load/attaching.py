@@ -14,7 +14,8 @@ from pathlib import Path
 
 from retsnoop_py.errors import BpfError, RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.libbpf.object import Program
+from retsnoop_py.libbpf.object import BpfMap, Program
+from retsnoop_py.load.errno_rules import errno_name
 from retsnoop_py.load.loader_rules import explain_line
 from retsnoop_py.load.model import Explanation, about_line
 from retsnoop_py.load.object_file import ObjectFile
@@ -25,6 +26,7 @@ __all__ = [
     "attach_once",
     "btf_target",
     "explain_attachment",
+    "explain_registering",
     "explain_replacement",
     "explain_table",
     "explain_target",
@@ -41,6 +43,7 @@ _KPROBE = re.compile(r"k(?:ret)?probe '([^+']+)")
 _ADDRESS = re.compile(r"address of function (\w+) cannot be found")
 _TITLE = "Kernel Support: Attach target"
 _MOST_COPIES = 3
+_REGISTERED = "bpftool struct_ops list has those that are registered; bpftool link list who does."
 
 
 class Attached(Value):
@@ -61,8 +64,8 @@ class Attached(Value):
         return self.error in _UNATTACHED and all(explain_line(line) is None for line in said)
 
 
-def attach_once(program: Program) -> Attached:
-    """Attach and detach."""
+def attach_once(program: Program | BpfMap) -> Attached:
+    """Attach and detach a program, or a table of them."""
     begin = time.monotonic_ns()
     error, said = 0, ""
     try:
@@ -276,15 +279,35 @@ def _half(name: str, section: str, whole: str, line: str) -> Explanation:
 
 
 def explain_table(refused: str) -> Explanation:
-    """Of a program of a table of functions, of which another one is ``refused``."""
+    """Of a table of functions, of which program ``refused`` does not load."""
     return Explanation(
         "struct-ops-program",
         "Object File: Table of functions",
-        f"Program '{refused}' of the same table of functions (struct_ops) is refused, and"
-        " libbpf loads"
-        " the programs of a table together: of those behind it nothing is known.",
+        f"Program '{refused}' of this table of functions (struct_ops) does not load, and the"
+        " kernel registers a table as a whole.",
         f"Look at what is said of '{refused}'.",
     )
+
+
+def explain_registering(table: str, error: int) -> Explanation:
+    """Of a table of functions that loads, and which the kernel does not register."""
+    name = errno_name(error)
+    known = explain_line(f"failed to attach struct_ops '{table}': {name}")
+    assert known is not None
+    if error == errno.EEXIST:
+        reason = (
+            f"Another table of functions (struct_ops) has the name that '{table}' gives itself, and"
+            " is registered: EEXIST."
+        )
+        return Explanation(known.id, known.title, reason, _REGISTERED)
+    if error == errno.EBUSY:
+        reason = f"Another table of functions (struct_ops) is in the place of '{table}': EBUSY."
+        return Explanation(known.id, known.title, reason, _REGISTERED)
+    reason = (
+        f"The kernel knows the table of functions (struct_ops) '{table}' and does not register it"
+        f" ({name}): a function that it must have is missing, or a value in it is not allowed."
+    )
+    return Explanation(known.id, known.title, reason, known.suggestion)
 
 
 def explain_replacement(function: str) -> Explanation:

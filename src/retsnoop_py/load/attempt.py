@@ -200,10 +200,12 @@ class Loader:
         size: int = 0,
         *,
         attach: bool = False,
+        table: str = "",
         patience: float = 0,
     ) -> Attempt:
         """Load the object with ``wanted`` of its programs, and without what was refused.
 
+        ``attach`` each of them as well, or the ``table`` that they are the functions of.
         ``level`` is that of the logs, None for each program's own; ``size``: bytes for each. With
         ``patience`` the kernel is interrupted after so many seconds, and the logs end there; see
         :func:`can_interrupt`.
@@ -218,10 +220,11 @@ class Loader:
         unloaded: frozenset[str] = frozenset()
         try:
             with BpfObject(self._copy.path, kconfig=self.kconfig) as opened:
-                maps = self._choose_maps(opened.maps(), wanted)
+                programs = opened.programs()
+                maps = self._choose_maps(opened.maps(), wanted, programs)
                 self._shape.apply(opened, self._target)
                 chosen = []
-                for program in opened.programs():
+                for program in programs:
                     is_wanted = program.name in wanted
                     program.set_autoload(is_wanted)
                     if is_wanted:
@@ -236,6 +239,8 @@ class Loader:
                 unloaded = frozenset(one.name for one in chosen if not one.is_loaded)
                 if attach:
                     attached = {one.name: attach_once(one) for one in chosen}
+                if table:
+                    attached[table] = attach_once(opened.map(table))
         except BpfError as failure:
             error, said = failure.errno or errno.EINVAL, failure.log
         span = (begin, time.monotonic_ns())
@@ -258,8 +263,14 @@ class Loader:
             assert fd is not None
             program.replace(fd, function)
 
-    def _choose_maps(self, maps: Sequence[BpfMap], wanted: Sequence[str]) -> list[str]:
-        """Have only those maps created that are needed: some take gigabytes, or long."""
+    def _choose_maps(
+        self, maps: Sequence[BpfMap], wanted: Sequence[str], programs: Sequence[Program]
+    ) -> list[str]:
+        """Have only those maps created that are needed: some take gigabytes, or long.
+
+        libbpf loads the programs of a table with it, and none without: only the wanted ones are
+        left in it.
+        """
         needed = self._needed(wanted) if wanted else None
         created = []
         for one in maps:
@@ -271,17 +282,16 @@ class Loader:
                 one.set_autocreate(needed is None or one.name in needed)
                 continue
             known = one.name in self.refused_maps or (not wanted and one.name in self.made_maps)
-            # no program refers to its table, and libbpf loads none without it
-            is_table = one.kind == STRUCT_OPS and self._has_table_program(wanted)
-            unused = needed is not None and one.name not in needed and not is_table
+            unused = needed is not None and one.name not in needed
+            if one.kind == STRUCT_OPS and wanted:
+                functions = one.functions(programs)
+                one.leave_out(at for at, name in functions.items() if name not in wanted)
+                unused = set(functions.values()).isdisjoint(wanted)
             if known or unused:
                 one.set_autocreate(False)
             else:
                 created.append(one.name)
         return created
-
-    def _has_table_program(self, wanted: Sequence[str]) -> bool:
-        return any(self._target.section_of(name).startswith("struct_ops") for name in wanted)
 
     def _needed(self, wanted: Sequence[str]) -> set[str] | None:
         found: set[str] = set()

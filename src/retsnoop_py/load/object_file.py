@@ -267,11 +267,6 @@ class ObjectFile:
             if one.name and self._numbers.get(one.section, "") in (".maps", "maps", *tables)
         ]
 
-    def section_of(self, program: str) -> str:
-        """The section it is in; empty where that is not known."""
-        found = self._function(program)
-        return self._numbers.get(found.section, "") if found is not None else ""
-
     def has_function(self, program: str, function: str) -> bool:
         """Whether ``program`` calls the global function of this name, itself or by others."""
         return any(

@@ -20,12 +20,19 @@ from retsnoop_py.errors import BpfError, DataError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.libbpf.object import BpfObject, start_log, take_log
 from retsnoop_py.load import since
-from retsnoop_py.load.attaching import Attached, explain_replacement, explain_table, is_attachable
+from retsnoop_py.load.attaching import (
+    Attached,
+    explain_registering,
+    explain_replacement,
+    explain_table,
+    is_attachable,
+)
 from retsnoop_py.load.attempt import (
     FIXED,
     FREPLACE,
     FULL,
     STATS,
+    STRUCT_OPS,
     Attempt,
     Copy,
     Loader,
@@ -192,6 +199,8 @@ class _Trial:
         self._why = Refusals(copy.path, target, self._release)
         self._refused_maps: dict[str, Explanation] = {}
         self._refused_externs: dict[str, Explanation] = {}
+        #: The programs of each table of functions, in its order.
+        self._tables: dict[str, tuple[str, ...]] = {}
 
     def _result(self, kind: Kind, verdict: Verdict, name: str = "", **fields: Any) -> LoadResult:
         return _with(self._base, kind, verdict, name, shape=self._shape.name, **fields)
@@ -200,8 +209,14 @@ class _Trial:
         """All of them."""
         try:
             with BpfObject(self._copy.path) as opened:
-                programs = [(one.name, one.section) for one in opened.programs()]
+                listed = opened.programs()
+                programs = [(one.name, one.section) for one in listed]
                 maps = [one.name for one in opened.maps() if not one.is_internal]
+                self._tables = {
+                    one.name: tuple(dict.fromkeys(one.functions(listed).values()))
+                    for one in opened.maps()
+                    if one.kind == STRUCT_OPS
+                }
                 self._why.sections = dict(programs)
         except BpfError as error:
             yield self._result(
@@ -221,15 +236,22 @@ class _Trial:
     def _is_wanted(self, program: str) -> bool:
         only, wanted = self._request.only, self._request.programs
         if only is not None:
-            return ("program", program) in only or ("attach", program) in only
+            tables = [name for name, functions in self._tables.items() if program in functions]
+            attached = any(("attach", name) in only for name in (program, *tables))
+            return attached or ("program", program) in only
         return not wanted or program in wanted
 
     def _attached(self, loaded: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Those of ``loaded`` that are to be attached as well."""
+        """Those of ``loaded`` that are to be attached as well, by themselves."""
+        return [
+            row
+            for row in loaded
+            if self._is_to_attach(row[0]) and not row[1].startswith("struct_ops")
+        ]
+
+    def _is_to_attach(self, name: str) -> bool:
         only = self._request.only
-        if only is not None:
-            return [row for row in loaded if ("attach", row[0]) in only]
-        return list(loaded) if self._request.attach else []
+        return self._request.attach if only is None else ("attach", name) in only
 
     # -- what programs stand on: BTF, externs, maps --
 
@@ -359,6 +381,7 @@ class _Trial:
         # each load opens the whole object: of very many programs more at a time, with short logs
         many = len(chosen) // _MOST_LOADS
         together, level = (_TOGETHER, None) if many <= _TOGETHER else (many, STATS)
+        all_loaded: set[str] = set()
         for start in range(0, len(chosen), together):
             rest = list(chosen[start : start + together])
             loaded: list[tuple[str, str]] = []
@@ -376,8 +399,10 @@ class _Trial:
                         attempt = self._loader.load([rest[at][0]])
                     yield from self._alone(rest[at], attempt, loaded)
                 rest = rest[at + 1 :]
+            all_loaded.update(name for name, _ in loaded)
             if rows := self._attached(loaded):
                 yield from self._attach(rows)
+        yield from self._register({name for name, _ in chosen}, all_loaded)
 
     def _has_target(self, section: str) -> bool:
         function = section.removeprefix(FREPLACE)
@@ -426,11 +451,6 @@ class _Trial:
         name, section = row
         if not attempt.error:
             yield from self._loaded(row, attempt, loaded)
-            return
-        other = self._failed_table_program(attempt)
-        if other and other != name:
-            why = self._why.placed(explain_table(other), name)
-            yield self._result("program", "blocked", name, section=section, why=why)
             return
         short = attempt.logs.get(name, "")
         full = attempt
@@ -493,13 +513,7 @@ class _Trial:
         return why, "refused"
 
     def _attach(self, rows: Sequence[tuple[str, str]]) -> Iterator[LoadResult]:
-        """Load what loads once more, and attach each of it; programs of tables go with these."""
-        for name, section in rows:
-            if section.startswith("struct_ops"):
-                yield self._result("attach", "unattached", name, section=section)
-        rows = [row for row in rows if not row[1].startswith("struct_ops")]
-        if not rows:
-            return
+        """Load what loads once more, and attach each of it."""
         attempt = self._loader.load([name for name, _ in rows], attach=True)
         for name, section in rows:
             missing = Attached(attempt.error, attempt.said, attempt.span)
@@ -519,3 +533,28 @@ class _Trial:
                     span=end.span,
                     source=self._target.function_place(name),
                 )
+
+    def _register(self, chosen: set[str], loaded: set[str]) -> Iterator[LoadResult]:
+        """Attach each table of functions whose programs are all ``chosen``, and take it off."""
+        for table, functions in self._tables.items():
+            whole = bool(functions) and chosen.issuperset(functions)
+            if not whole or table in self._refused_maps or not self._is_to_attach(table):
+                continue
+            if missing := [name for name in functions if name not in loaded]:
+                why = self._why.placed(explain_table(missing[0]), missing[0])
+                yield self._result("attach", "blocked", table, why=why)
+                continue
+            attempt = self._loader.load(functions, table=table)
+            failed = Attached(attempt.error, attempt.said, attempt.span)
+            end = attempt.attached.get(table, failed)
+            if not end.error:
+                yield self._result("attach", "ok", table)
+                continue
+            yield self._result(
+                "attach",
+                "refused",
+                table,
+                errno=errno_name(end.error),
+                why=explain_registering(table, end.error),
+                span=end.span,
+            )

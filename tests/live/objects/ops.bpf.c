@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Tables of functions that the kernel calls, and a map that is pinned by its name. */
 #include "common.h"
+#include "congestion.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -9,14 +10,6 @@ struct {
 	__type(value, __u64);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } pinned_by_name SEC(".maps");
-
-struct sock;
-struct tcp_congestion_ops {
-	__u32 (*ssthresh)(struct sock *sk);
-	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
-	__u32 (*undo_cwnd)(struct sock *sk);
-	char name[16];
-};
 
 char LICENSE[] SEC("license") = "GPL";
 

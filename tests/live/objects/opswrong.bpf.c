@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A program of a table of functions is refused, and libbpf loads those of a table together. */
+/* A program of a table of functions is refused, the others of it load; a table that lacks a function. */
 #include "common.h"
-
-struct sock;
-struct tcp_congestion_ops {
-	__u32 (*ssthresh)(struct sock *sk);
-	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
-	__u32 (*undo_cwnd)(struct sock *sk);
-	char name[16];
-};
+#include "congestion.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -25,17 +18,23 @@ void BPF_PROG(wrong, struct sock *sk, __u32 ack, __u32 acked)
 }
 
 SEC("struct_ops/behind")
-__u32 BPF_PROG(behind, struct sock *sk) // blocked: struct-ops-program
+__u32 BPF_PROG(behind, struct sock *sk)
 {
 	return 2;
 }
 
 SEC(".struct_ops")
-struct tcp_congestion_ops refused_in_part = {
+struct tcp_congestion_ops refused_in_part = { // attach blocked: struct-ops-program
 	.ssthresh = (void *)before,
 	.cong_avoid = (void *)wrong,
 	.undo_cwnd = (void *)behind,
 	.name = "rsn_in_part",
+};
+
+SEC(".struct_ops")
+struct tcp_congestion_ops without_undo = { // attach refused: struct-ops-refused
+	.ssthresh = (void *)before,
+	.name = "rsn_no_undo",
 };
 
 SEC("raw_tp/sys_enter")

@@ -91,7 +91,6 @@ def test_programs_and_maps_have_names_before_libbpf_reads_them(folder: Path) -> 
     assert "loop_bounded" in target.programs()
     assert {"five", "deeper", "global_sum"}.isdisjoint(target.programs())
     assert set(target.maps()) == {"events", "counts"}
-    assert target.section_of("loop_bounded") == "raw_tp/sys_enter"
 
 
 def test_externs_and_maps_belong_to_the_programs_that_use_them(folder: Path) -> None:

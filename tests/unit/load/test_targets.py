@@ -11,6 +11,7 @@ import pytest
 from retsnoop_py.load.attaching import (
     btf_target,
     explain_attachment,
+    explain_registering,
     explain_target,
     is_attachable,
     why_no_kprobe,
@@ -122,6 +123,21 @@ def test_an_attachment_is_judged_by_its_section_where_words_tell_less(
 ) -> None:
     why = explain_attachment("libbpf: something", error, "x", section)
     assert (why.id if why is not None else "") == reason
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (errno.EEXIST, "has the name that 'slow' gives itself"),
+        (errno.EBUSY, "is in the place of 'slow'"),
+        (errno.EINVAL, "a function that it must have is missing"),
+    ],
+)
+def test_why_a_table_of_functions_is_not_registered(error: int, told: str) -> None:
+    why = explain_registering("slow", error)
+    assert why.id == "struct-ops-refused"
+    assert told in why.reason
+    assert errno.errorcode[error] in why.reason
 
 
 def test_an_iterator_over_one_thing_has_to_be_told_which() -> None:
