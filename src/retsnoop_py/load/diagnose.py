@@ -272,6 +272,13 @@ def _helper(case: _Case) -> dict[str, str]:
             "helper_suggestion": "Look at what the loader put there: a call that was poisoned, an"
             " extern it did not resolve, or an object it did not relocate.",
         }
+    if not (name or number) and "not allowed" in case.words:
+        return {
+            "helper_reason": f"{_called(case.last)}() is for some functions alone, which the kernel"
+            " lists, and this program is attached to another one.",
+            "helper_suggestion": "Attach to a function where it is allowed (bpf_d_path():"
+            " security_file_* and some more, and iterators and programs of LSM), or do without it.",
+        }
     if name in ("", "unknown") and known is not None:
         return {
             "helper_reason": f"{label}, helper {known.number}, came with Linux {known.since};"
@@ -468,6 +475,16 @@ def _of_stack(case: _Case) -> Rule:
     offset, size = case.first("off"), case.first("size")
     if re.fullmatch(r"-?\d+", offset) and size.isdigit() and int(offset) + int(size) > 0:
         return rule_of("stack-bounds")
+    return case.rule
+
+
+def _of_bounds(case: _Case) -> Rule:
+    """What is read inside of the stack's 512 bytes is below all that was written: since 6.8."""
+    offset, size = case.first("off"), case.first("size")
+    if " read from stack R" not in case.words or not re.fullmatch(r"-\d+", offset):
+        return case.rule
+    if int(offset) >= -_MOST_STACK and size.isdigit() and int(offset) + int(size) <= 0:
+        return rule_of("stack-uninitialised")
     return case.rule
 
 
@@ -721,12 +738,30 @@ def _size(case: _Case) -> dict[str, str]:
 def _stack_read(case: _Case) -> dict[str, str]:
     size, at = case.first("size2", "size"), case.first("at")
     called = f"{_called(case.last)}()" if case.last and "call" in case.last.text else "This"
-    part = f", of which byte {at} was never written" if at else ""
-    text = (
-        f"{called} reads {size or 'some'} bytes of the stack{part}: padding, or a member that is"
-        " not set. (With CAP_PERFMON kernels since 6.3 let it.)"
+    step = (
+        "Set all of it: struct key k = {}; sets members, __builtin_memset(&k, 0, sizeof(k)) sets"
+        " the padding too."
     )
-    return {"stack_read": "This" + text[4:] if text.startswith("this") else text}
+    part = f", of which byte {at} was never written" if at else " that nobody wrote"
+    why = "padding, or a member that is not set. (With CAP_PERFMON kernels since 6.3 let it.)"
+    if "indirect" in case.words and _keeps_pointer(case):
+        part = f", of which byte {at} is of a pointer that was put there"
+        why = "this kernel lets no helper read one. (Later ones do, with CAP_PERFMON.)"
+        step = (
+            "Copy what the pointer leads to instead of the pointer; an address that is meant as a"
+            " number is read into a variable by bpf_probe_read_kernel()."
+        )
+    text = f"{called} reads {size or 'some'} bytes of the stack{part}: {why}"
+    text = "This" + text[4:] if text.startswith("this") else text
+    return {"stack_read": text, "stack_read_step": step}
+
+
+def _keeps_pointer(case: _Case) -> bool:
+    """Whether a register was put where the verifier finds no data: it had no number in it."""
+    offset, at = case.first("off"), case.first("at")
+    if not (re.fullmatch(r"-?\d+", offset) and at):
+        return False
+    return (int(offset) + int(at)) // 8 * 8 in case.log.path.slots
 
 
 def _stack_bounds(case: _Case) -> dict[str, str]:
@@ -815,6 +850,7 @@ def _map(case: _Case) -> dict[str, str]:
 #: What a message is found to mean, where the instruction tells more than the words.
 _MEANT = {
     "endless-loop": _of_loop,
+    "stack-bounds": _of_bounds,
     "stack-uninitialised": _of_stack,
     "verifier-bug": _of_bug,
 }

@@ -51,7 +51,7 @@ _LOUD = re.compile(
     r"|missing|denied|\berr=|unsupported|disabled|too (?:low|large|small|big|many|long|old|new)"
     r"|unavailable|out of|must be|permitted|permission|privilege|are you root|as root|CAP_"
     r"|returned|busy|exists|already|rejected|interrupted|tracing/events|exclusivity|isn't|doesn't"
-    r"|unexpected"
+    r"|unexpected|= -1 E"
     r"|ambig|corrupt|\bbad |is empty|incompatib|incorrect|malformed|conflict|unknown|unrecognized"
     r"|expected|should|implies|mismatch|multiple|beyond|crosses|exceed|restricted|only single"
     r"|1000001 insns"
@@ -66,6 +66,14 @@ _BARE_ERRNO = re.compile(
 )
 #: A line of source that Python quotes on its way out.
 _TRACEBACK = re.compile(r"\s*(?:raise \w+\(|File \".*\", line \d+|Traceback )")
+#: What failed, and nobody minds.
+_SURVIVED = re.compile(
+    r"\boptional\b.*\bignor|ignored and continue"
+    r"|\bbpf\(BPF_\w*(?:NEXT|LOOKUP)\w*, .* = -1 ENOENT",  # the end of a walk, or no such entry
+    re.IGNORECASE,
+)
+#: What a loader says of an object for whatever reason.
+_SAID_LAST = re.compile(r"failed to perform CO-RE|: ParseError\(")
 #: libbpf's last word but one on a map whose pin is of another kind.
 _REUSED = re.compile(r"error reusing pinned map")
 #: A failure that has to do with BPF, in whatever words.
@@ -124,7 +132,8 @@ class _Reader:
         if found is not None and not (log.followed or log.processed is not None or log.explained):
             # without any of a verifier's log, a loader's own line knows better what it means
             own = {explanation.words[0] for _, explanation in said if explanation.words}
-            found = None if own.issuperset(found.words) else found
+            is_summary = any("line(s) omitted" in word for word in found.words)
+            found = None if own.issuperset(found.words) and not is_summary else found
         program = log.program or self._program
         if found is not None and self._is_summary(segment, found):
             return
@@ -170,7 +179,7 @@ class _Reader:
         if id_ in _TARGETS and (id_ == "kprobe-target" or not errno_in(line)):
             others = {"tracefs", "attach-busy", "kprobes-missing"}
             return bool(told & (others if errno_in(line) else others | {"rights", "memory"}))
-        return bool(told) and "failed to perform CO-RE" in line
+        return bool(told) and _SAID_LAST.search(line) is not None
 
     def _explain(self, line: str) -> Explanation | None:
         """What ``line`` tells of; lines that differ in long numbers alone are asked once."""
@@ -220,7 +229,9 @@ class _Reader:
 
     def _loader_lines(self, segment: Segment) -> Iterator[tuple[int, Explanation]]:
         for offset, line in enumerate(segment.lines):
-            if not _LOUD.search(line) or _TRACEBACK.match(line):
+            if not _LOUD.search(line) or _TRACEBACK.match(line) or _SURVIVED.search(line):
+                continue
+            if "bpf(BPF_" in line and _was_tried_again(segment.lines, offset):
                 continue
             if _BARE_ERRNO.fullmatch(line):
                 self._errno = errno_in(line)  # bcc says no more of a load; who failed comes later
@@ -329,6 +340,23 @@ def _with_cause(lines: tuple[str, ...], at: int) -> str:
 def _first(wanted: re.Pattern[str], lines: Iterable[str]) -> re.Match[str] | None:
     """Where the first of ``lines`` that has what is wanted at its beginning has it."""
     return next((found for line in lines if (found := wanted.match(line))), None)
+
+
+#: A call of bpf(2) as strace(1) writes it: what it is for, and of which type.
+_BPF_CALL = re.compile(r"\bbpf\(BPF_\w+, \{(?:\w+=\w+)?")
+_RESULT = re.compile(r"\)\s+= (-?\d+)\b[^)]*\)?$")
+_LATER_CALLS = 200
+
+
+def _was_tried_again(lines: tuple[str, ...], at: int) -> bool:
+    """Whether the call in line ``at`` failed, and one like it did not: the loader found its way."""
+    call, result = _BPF_CALL.search(lines[at]), _RESULT.search(lines[at])
+    if call is None or result is None or result[1] != "-1":
+        return False
+    return any(
+        call[0] in line and (later := _RESULT.search(line)) is not None and later[1] != "-1"
+        for line in lines[at + 1 : at + 1 + _LATER_CALLS]
+    )
 
 
 #: What bcc says of a probe without its name, which Python's or bpftrace's last words below have.

@@ -12,7 +12,7 @@ import re
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.load import since
-from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in
+from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in, explain_errno
 from retsnoop_py.load.map_rules import MapFacts, explain_map
 from retsnoop_py.load.model import Explanation, about_line
 from retsnoop_py.load.operation_rules import UPROBE_STEP, explain_operation
@@ -89,7 +89,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "compile",
         "Loader: The program does not compile",
-        r"^\S+\.(?:c|h|cc|bt):\d+:\d+: (?:fatal )?error: (?P<why>.*)|[Ff]ailed to compile BPF (?:module|program|text)(?P<why2>.*)"
+        r"^\S+\.(?:c|h|cc|bt):\d+:\d+: (?:fatal )?error: (?P<why>.*)|[Ff]ailed to compile BPF (?:module|program|text)(?P<why2>.*)|error compiling (?:e?BPF )?(?:module|program|text)"
         r"|Unable to initialize (?:BCC )?BPF program",
         "The program is compiled on this machine, and that fails{why}.",
         "The headers are to be those of the kernel that runs, and the tool (and its LLVM) no older than the"
@@ -144,7 +144,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "cgroup-missing",
         f"{_ENVIRONMENT}: No cgroup of version 2",
-        r"cgroup2 not mounted|could not find a cgroup2 mount|can't open cgroup(?P<why>.*)|[Ff]ailed to (?:open|join|mount) cgroup(?P<why2>.*)",
+        r"cgroup2 not mounted|could not find a cgroup2 mount|can't open cgroup(?P<why>.*)|[Ff]ailed to (?:open|join|mount) cgroup(?!s? ?v?1)(?P<why2>.*)",
         "The program is attached to a cgroup of version 2, which is not there{why}.",
         "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with systemd.unified_cgroup_hierarchy=1.",
     ),
@@ -441,6 +441,16 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         " attaching.",
         "Compare with the tracepoint's TP_PROTO; arguments come and go with kernels:"
         " bpf_core_type_exists() of a type that came with them tells which it is.",
+    ),
+    (
+        "tracepoint-arguments",
+        f"{_SUPPORT}: Attach target",
+        r"failed to (?:create BPF link for|attach to) perf_event FD \d+: .*(?:-13\b|EACCES|Permission denied)"
+        r"|PERF_EVENT_IOC_SET_BPF\b.*(?:EACCES|Permission denied)|\(BPF_LINK_CREATE, .*BPF_PERF_EVENT\b.*= -1 EACCES",
+        "The kernel does not take the program for this event: EACCES of a tracepoint means that the program reads beyond"
+        " the record that the tracepoint has on this kernel.",
+        "Compare the struct that the program uses with /sys/kernel/tracing/events/GROUP/NAME/format: its fields, and those"
+        " that all have in common, differ between kernels and builds; CO-RE (vmlinux.h) moves them.",
     ),
     (
         "tracepoint-missing",
@@ -744,7 +754,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "kernel-headers",
         f"{_ENVIRONMENT}: Headers of the kernel are missing",
-        r"Unable to find kernel headers|Module kheaders not found",
+        r"Unable to find kernel headers|Module kheaders not found|/lib/modules/\S+/build\)?: No such file",
         "bcc compiles on this machine, and the headers of the kernel that runs are not here.",
         "Install that kernel's headers (Debian: linux-headers-$(uname -r)), or use the CO-RE build of"
         " the tool (libbpf-tools), which needs none.",
@@ -833,6 +843,11 @@ _MAP = re.compile(
 #: that it may not open: the errno tells which.
 _OPENED = ("tracepoint-missing", "kprobe-target", "uprobe-target", "attach-target-missing")
 _NOT_MISSING = ("EPERM", "EACCES", "EBUSY", "EEXIST", "ENOMEM", "EMFILE", "EOPNOTSUPP")
+#: strace(1): a call of bpf(2) that failed, and the fields of a map.
+_CALL = re.compile(r"\bbpf\((?P<command>BPF_\w+), (?P<fields>.*)\)\s+= -1 (?P<errno>E[A-Z0-9]+)\b")
+_FIELD = re.compile(
+    r"\b(map_type|key_size|value_size|max_entries|map_flags|map_name)=(\"[^\"]*\"|\w+)"
+)
 
 
 #: A map that is created, in other words, with an errno behind.
@@ -916,6 +931,10 @@ def explain_line(line: str) -> Explanation | None:
     low = line.lower()
     if not any(topic in low for topic in _TOPICS):
         return None
+    if call := _CALL.search(line):
+        told = _explain_call(call, line)
+        if told is not None:
+            return told
     if found := _MAP.search(line):
         groups = {key.rstrip("0123456789"): text for key, text in found.groupdict().items() if text}
         kind, entries = _hinted(groups.get("why", ""))
@@ -924,7 +943,9 @@ def explain_line(line: str) -> Explanation | None:
         return explain_map(it, error, line=line)
     for number, found in _PATTERNS.search(line):
         id_, title, _, reason, suggestion = _RULES[number]
-        is_other = id_ in _OPENED and errno_in(line) in _NOT_MISSING
+        errno = errno_in(line)
+        is_other = id_ in _OPENED and errno in _NOT_MISSING
+        is_other = is_other or (id_ == "kprobe-target" and errno == "EINVAL")
         if is_other and (told := explain_operation(line)) is not None:
             return told
         if reason is EPERM_TEXT:
@@ -948,6 +969,31 @@ def explain_line(line: str) -> Explanation | None:
     return explain_operation(line)
 
 
+def _explain_call(call: re.Match[str], line: str) -> Explanation | None:
+    """Of a call as strace(1) writes it, where its fields or its errno say more than its words."""
+    if call["command"] == "BPF_MAP_CREATE":
+        fields = dict(_FIELD.findall(call["fields"]))
+        kind = fields.get("map_type", "")
+        sizes = [_number(fields.get(one, "")) for one in ("max_entries", "key_size", "value_size")]
+        it = MapFacts(
+            fields.get("map_name", "").strip('"'),
+            max(_number(kind), 0) or _map_number(kind.removeprefix("BPF_MAP_TYPE_")),
+            max(_number(fields.get("map_flags", "")), 0),
+            *sizes,
+        )
+        return explain_map(it, call["errno"], line=line)
+    if call["command"] == "BPF_PROG_LOAD":
+        return explain_errno(call["errno"], "a program", line)
+    if call["command"] == "BPF_BTF_LOAD" and call["errno"] not in ("EPERM", "ENOMEM", "ENOSYS"):
+        return explain_line(f"Error loading BTF: {call['errno']}")
+    return None
+
+
+def _number(text: str) -> int:
+    """Of a field, in decimal or 0x; -1 where it is not there, or has a name."""
+    return int(text, 0) if re.fullmatch(r"\d+|0x[0-9a-f]+", text) else -1
+
+
 def _hinted(why: str) -> tuple[int, int]:
     """The type of a map and its entries, by what cilium/ebpf adds to an errno; 0 and -1 if nothing."""
     if "MaxEntries may be incorrectly set to zero" in why:
@@ -962,13 +1008,22 @@ def _map_number(name: str) -> int:
     return known.number if known else 0
 
 
+def _relocated(said: str) -> str:
+    """What a relocation is for, out of what libbpf says of it."""
+    found = re.search(r"\] (.*?)(?: \(|>|$)", said)
+    what = re.sub(r"\s*: -?\d+$", "", found[1] if found else said)
+    if what in ("struct", "union", "enum"):
+        article = "an" if what == "enum" else "a"
+        return f"{article} {what} without a name (so it cannot be found)"
+    return what or "a type, member or enumerator"
+
+
 def _extend(id_: str, facts: dict[str, str]) -> None:
     name = facts.get("name", "")
     if id_ == "kfunc-missing" and (known := since.by_name("kfuncs", name)):
         facts["since"] = f"; it came with Linux {known.since}"
     if id_ == "core-relocation":
-        found = re.search(r"\] (.*?)(?: \(|>|$)", name)
-        facts["name"] = found[1] if found else name or "a type, member or enumerator"
+        facts["name"] = _relocated(name)
     if facts.get("why"):
         facts["why"] = ": " + facts["why"].lstrip(": ")
     elif facts.get("err"):

@@ -131,7 +131,8 @@ _NO_FUNCTION: _Row = (
 )
 _KPROBE_REFUSED: _Row = (
     "kprobe-target",
-    "the kernel puts no kprobe there: the function is closed to probes (.noinstr.text, the blacklist),"
+    "the kernel puts no kprobe there: the function is closed to probes (.noinstr.text, the blacklist), or its"
+    " code is not in memory (__init and __exit, or inlined everywhere),"
     " the offset is not the start of an instruction, a return probe is not at the start of a function,"
     " or the program was made for another kernel (before 5.0 its section 'version' counts).",
     f"/sys/kernel/debug/kprobes/blacklist lists what is closed. {_LISTED}",
@@ -612,7 +613,7 @@ _OPERATIONS = (
         },
     ),
     _of(
-        r"mount\w*\W(?:[^:]{0,40}?\W)??(?:bpf|tracefs|debugfs|cgroup|bpffs)",
+        r"mount\w*\W(?:[^:]{0,40}?\W)??(?:bpf|tracefs|debugfs|cgroup(?!s? ?v?1)|bpffs)",
         {
             **_each(
                 "EPERM EACCES EROFS EINVAL",

@@ -692,8 +692,7 @@ RULES: tuple[Rule, ...] = (
         r"(?P<off>-?\d+|\([^)]*\))\+(?P<at>\d+) size (?P<size>\d+)"
         r"|invalid (?:indirect )?read from stack(?! R\d+ (?:var_)?off=| (?:var_)?off=)",
         "{stack_read}",
-        "Set all of it: struct key k = {{}}; sets members, __builtin_memset(&k, 0, sizeof(k)) sets"
-        " the padding too.",
+        "{stack_read_step}",
     ),
     _rule(
         "stack-pointer",

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno as errno_numbers
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -1244,9 +1246,137 @@ def test_a_probe_is_named_by_what_bpftrace_says_of_it() -> None:
     found = only(
         "cannot attach kprobe, Invalid argument\nERROR: Error attaching probe: 'kprobe:close_x'\n"
     )
-    assert "no function close_x that" in found.explanation.reason
+    assert "kprobe:close_x" in found.explanation.reason
+    assert "puts no kprobe there" in found.explanation.reason
 
 
 def test_an_old_kernel_takes_an_argument_from_the_stack_alone() -> None:
     found = only("R1 type=map_value expected=fp\nprocessed 3 insns\n")
     assert "copy it there" in found.explanation.suggestion
+
+
+def test_a_verifiers_words_in_a_summary_are_not_taken_for_the_operation_in_the_programs_name() -> (
+    None
+):
+    found = only(
+        "Verifier error: program netdev_xdp: load program: permission denied: invalid access to"
+        " packet, off=0 size=4, R4(id=0,off=0,r=0): R4 offset is outside of the packet"
+        " (20 line(s) omitted)\n"
+    )
+    assert found.explanation.id == "packet-bounds"
+
+
+def test_a_pointer_on_the_stack_is_no_padding() -> None:
+    log = (
+        "11: (7b) *(u64 *)(r10 -24) = r1\n18: (85) call bpf_map_update_elem#2\n"
+        "invalid indirect read from stack off -24+0 size 8\n"
+    )
+    assert "byte 0 is of a pointer" in only(log).explanation.reason
+    padding = only(log.replace("-24+0", "-32+4"))
+    assert "byte 4 was never written" in padding.explanation.reason
+
+
+def test_what_is_read_inside_of_the_stack_below_all_that_was_written_is_uninitialised() -> None:
+    within = only("94: (79) r2 = *(u64 *)(r10 -32)\ninvalid read from stack R10 off=-32 size=8\n")
+    assert within.explanation.id == "stack-uninitialised"
+    assert "8 bytes of the stack that nobody wrote" in within.explanation.reason
+    assert only("invalid read from stack R1 off=-32 size=40\n").explanation.id == "stack-bounds"
+
+
+def test_a_helper_of_some_functions_alone_is_named() -> None:
+    found = only(
+        "15: (85) call bpf_d_path#147\nhelper call is not allowed in probe\nprocessed 16 insns\n"
+    )
+    assert found.explanation.reason.startswith("bpf_d_path() is for some functions alone")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARN loader: Failed to load BTF but BTF is optional. Ignore it",
+        "libbpf: Error loading ELF section .BTF: -22. Ignored and continue.",
+        "bpf(BPF_MAP_GET_NEXT_KEY, {map_fd=4}, 64) = -1 ENOENT (No such file or directory)",
+    ],
+)
+def test_what_failed_and_does_not_matter_is_not_told(line: str) -> None:
+    assert not explained(f"{line}\n")
+
+
+def test_what_is_said_of_the_object_last_is_told_where_nothing_else_was() -> None:
+    last = "thread 'main' panicked at 'error on load: ParseError(Map)', src/main.rs:1\n"
+    assert only(last).explanation.id == "elf"
+    before = "failed to load map .rodata: Operation not permitted (os error 1)\n"
+    assert only(before + last).explanation.id == "rights"
+
+
+def test_a_cgroup_of_version_1_is_no_programs() -> None:
+    assert not explained("app: failed to mount cgroupv1 controller: operation not permitted\n")
+
+
+def test_a_type_without_a_name_is_not_called_by_its_errno() -> None:
+    found = only("libbpf: prog 'f': relo #3: target candidate search failed for [8] struct : -22\n")
+    assert "a struct without a name" in found.explanation.reason
+    assert "-22" not in found.explanation.reason
+
+
+def test_headers_that_are_not_there_and_a_module_that_does_not_compile() -> None:
+    found = explained(
+        "chdir(/lib/modules/6.1.0-9-amd64/build): No such file or directory\n"
+        'level=error err="failed to attach: error compiling module for program \\"x\\""\n'
+    )
+    assert [one.explanation.id for one in found] == ["kernel-headers", "compile"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "libbpf: prog 'f': failed to create BPF link for perf_event FD 7: -13 (Permission denied)",
+        "libbpf: prog 'f': failed to attach to perf_event FD 7: -EACCES",
+        "ioctl(7, PERF_EVENT_IOC_SET_BPF, 5) = -1 EACCES (Permission denied)",
+        "bpf(BPF_LINK_CREATE, {link_create={attach_type=BPF_PERF_EVENT}}, 64) = -1 EACCES (x)",
+    ],
+)
+def test_a_program_that_reads_beyond_a_tracepoints_record_has_rights_enough(line: str) -> None:
+    assert only(f"{line}\n").explanation.id == "tracepoint-arguments"
+
+
+@pytest.mark.parametrize(
+    ("call", "errno", "id_", "word"),
+    [
+        (
+            "bpf(BPF_MAP_CREATE, {map_type=BPF_MAP_TYPE_RINGBUF, max_entries=5000}, 8)",
+            "EINVAL",
+            "map-size",
+            "5000",
+        ),
+        (
+            "[pid 7] bpf(BPF_MAP_CREATE, {map_type=0x7b /* BPF_MAP_TYPE_??? */, key_size=4}, 72)",
+            "EINVAL",
+            "map-type-unsupported",
+            "type 123",
+        ),
+        ("bpf(BPF_MAP_CREATE, {map_type=BPF_MAP_TYPE_HASH}, 72)", "EPERM", "rights", "RLIMIT"),
+        ("bpf(BPF_PROG_LOAD, {prog_type=BPF_PROG_TYPE_XDP}, 72)", "EINVAL", "invalid", "EINVAL"),
+        ("bpf(BPF_PROG_LOAD, {prog_type=BPF_PROG_TYPE_XDP}, 72)", "EPERM", "rights", "RLIMIT"),
+        ("bpf(BPF_BTF_LOAD, {btf_size=41}, 32)", "EINVAL", "btf-refused", "EINVAL"),
+        ("bpf(BPF_MAP_UPDATE_ELEM, {map_fd=4}, 72)", "E2BIG", "map-entry", "full"),
+        ("perf_event_open({type=PERF_TYPE_HARDWARE}, -1, 0)", "ENOENT", "perf-event", "counters"),
+        ("perf_event_open({type=PERF_TYPE_SOFTWARE}, -1, 0)", "EACCES", "rights", "paranoid"),
+    ],
+)
+def test_a_call_that_strace_shows_is_told_by_what_it_is_for(
+    call: str, errno: str, id_: str, word: str
+) -> None:
+    found = only(f"{call} = -1 {errno} ({os.strerror(getattr(errno_numbers, errno))})\n")
+    assert (found.explanation.id, found.errno) == (id_, errno)
+    assert word in found.explanation.reason
+
+
+def test_a_call_that_worked_another_time_is_not_told() -> None:
+    failed = (
+        "bpf(BPF_MAP_CREATE, {map_type=BPF_MAP_TYPE_HASH, max_entries=1}, 72) = -1 EINVAL (x)\n"
+    )
+    assert explained(failed)
+    assert not explained(failed + failed.replace("-1 EINVAL (x)", "3"))
+    other = failed.replace("HASH", "ARRAY").replace("-1 EINVAL (x)", "3")
+    assert explained(failed + other)
