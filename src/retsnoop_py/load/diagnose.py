@@ -627,6 +627,7 @@ def _scalar(case: _Case) -> dict[str, str]:
     }
 
 
+_NULL_TESTED = re.compile(r"if r\d+ [!=]= 0x0 goto")
 #: How the verifier writes a register that is 0.
 _NULL = re.compile(r"(?:invP?|P|scalar)?0")
 _ZERO = re.compile(r"[rw]\d+ = (?:0x)?0")
@@ -647,7 +648,7 @@ def _taken_back(case: _Case) -> Insn | None:
     return max(after, key=lambda one: one.index) if after else None
 
 
-def _or_null(case: _Case) -> dict[str, str]:
+def _or_null_subject(case: _Case) -> dict[str, str]:
     made = case.history.made
     if case.register < 0:
         return {"subject": f"An argument of {_called(case.last)}()", "made": "a lookup"}
@@ -658,6 +659,23 @@ def _or_null(case: _Case) -> dict[str, str]:
         return {"subject": f"R{case.register}", "made": "a caller of this global function"}
     where = f"a lookup ({kind})" if kind else "a lookup or an acquiring call"
     return {"subject": f"R{case.register}", "made": where}
+
+
+def _or_null(case: _Case) -> dict[str, str]:
+    facts = _or_null_subject(case)
+    facts["unchecked"] = "nothing on this way has checked it"
+    facts["check_step"] = "Check the pointer before it is used: if (!ptr) return 0;"
+    tested = case.history.checked
+    if tested is not None and _NULL_TESTED.match(tested.text):
+        facts["unchecked"] = (
+            f"the check on this way ('{tested.text}') was of a copy: this kernel does not see that"
+            " both are the same"
+        )
+        facts["check_step"] = (
+            "Check and use one variable, and keep the compiler from making two of it (volatile, or"
+            " barrier_var()); kernels before 4.10 follow no copies."
+        )
+    return facts
 
 
 def _unset(case: _Case) -> dict[str, str]:

@@ -45,6 +45,14 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "Name the section as libbpf does: https://docs.kernel.org/bpf/libbpf/program_types.html",
     ),
     (
+        "descriptor",
+        "Loader: Program that was not loaded",
+        r"prog '(?P<name>[^']+)': can't attach (?:BPF program without FD|before loaded)",
+        "Program '{name}' is to be attached and was not loaded: it is left out (autoload is off, or its section begins"
+        " with ?), or its load failed.",
+        "Load it (bpf_program__set_autoload()), or leave out its attachment as well; attach what was loaded alone.",
+    ),
+    (
         "xdp-dispatcher",
         f"{_SUPPORT}: Dispatcher of libxdp",
         r"libxdp: (?:Compatibility check for dispatcher program|Failed to attach (?:test )?program to dispatcher)"

@@ -240,7 +240,8 @@ _MEMBERS = (
     "Kernel Support: Map with members that this kernel does not take there",
     "The kernel knows what {map} is, and not with what is in its values: a lock, timer, list or kernel pointer"
     " (bpf_spin_lock, bpf_timer, __kptr) is not for every type of map - none of them for LRU maps - nor for"
-    " every kernel; or the map is for a device that does not take it.",
+    " every kernel; or it is a table of functions (struct_ops) with something that this kernel does not know"
+    " of, or the map is for a device that does not take it.",
     "Use a hash or array map for values with such a member, or keep the member in a map of its own.",
 )
 _RULES += tuple((error, _always, *_MEMBERS) for error in ("EOPNOTSUPP", "ENOTSUPP"))

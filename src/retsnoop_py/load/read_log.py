@@ -165,6 +165,7 @@ _MOVED = re.compile(r"r(\d+) \+= (-?\d+)$")
 _CALL = re.compile(r"call (?:(\w+)#(-?\d+)|(\d+)|(pc[+-]\d+|\w+))")
 _SET = re.compile(r"[rw](\d+) = (.+)")
 _CHANGE = re.compile(r"[rw](\d+) (?:[-+*/%|&^]|<<|>>|s>>|s/|s%)= ")
+_NULL_TEST = re.compile(r"if r\d+ [!=]= 0x0 goto")
 _BRANCH = re.compile(r"if [rw](\d+) \S+ (?:[rw](\d+)|\S+) goto")
 
 
@@ -303,8 +304,17 @@ class PathState:
         for number in filter(None, found.groups() if found else ()):
             known = self.registers.get(int(number), _UNKNOWN)
             self.registers[int(number)] = replace(known, checked=insn)
+            if known.made is not None and _NULL_TEST.match(insn.text):
+                self._check_copies(known, insn)
         kept = dict(self.registers), dict(self.slots), dict(self._addresses)
         self._branches[insn.index] = kept
+
+    def _check_copies(self, known: ValueHistory, insn: Insn) -> None:
+        """What is 0 or not is so of each copy, wherever the one goes that was compared."""
+        for place in (self.registers, self.slots):
+            for number, other in place.items():
+                if other.made is known.made and other.changed is known.changed:
+                    place[number] = replace(other, checked=insn)
 
     def history(self, register: int) -> ValueHistory:
         """That of ``register``; checks of copies of the same value count."""

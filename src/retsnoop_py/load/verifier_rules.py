@@ -592,8 +592,8 @@ RULES: tuple[Rule, ...] = (
         r"|Possibly NULL pointer passed to (?:(?:helper|kfunc|trusted) arg\d*|trusted R(?P<r4>\d+))"
         r"|R(?P<r3>\d+) pointer arithmetic on (?P<kind3>\S*_or_null\S*) prohibited"
         r"|Possibly NULL pointer passed",
-        "{subject} is what {made} gave, which may be NULL, and nothing on this way has checked it.",
-        "Check the pointer before it is used: if (!ptr) return 0;",
+        "{subject} is what {made} gave, which may be NULL, and {unchecked}.",
+        "{check_step}",
     ),
     _rule(
         "not-a-pointer",

@@ -1283,6 +1283,27 @@ def test_what_is_read_inside_of_the_stack_below_all_that_was_written_is_uninitia
     assert only("invalid read from stack R1 off=-32 size=40\n").explanation.id == "stack-bounds"
 
 
+def test_a_copy_that_was_checked_is_told_from_what_nobody_checked() -> None:
+    log = (
+        "6: (85) call bpf_map_lookup_elem#1\n7: (bf) r7 = r0\n8: (15) if r0 == 0x0 goto pc+9\n"
+        "9: (85) call bpf_ktime_get_ns#5\n10: (79) r9 = *(u64 *)(r7 +0)\n"
+        "R7 invalid mem access 'map_value_or_null'\n"
+    )
+    found = only(log)
+    assert "'if r0 == 0x0 goto pc+9') was of a copy" in found.explanation.reason
+    unchecked = only(log.replace("r0 == 0x0", "r6 == 0x0"))
+    assert "nothing on this way has checked it" in unchecked.explanation.reason
+
+
+def test_a_program_that_was_left_out_cannot_be_attached() -> None:
+    found = only(
+        "libbpf: prog 'on_wait': can't attach BPF program without FD (was it loaded?)\n"
+        "Error: failed to attach BPF program\n\nCaused by:\n    Invalid argument (os error 22)\n"
+    )
+    assert found.explanation.id == "descriptor"
+    assert "'on_wait'" in found.explanation.reason
+
+
 def test_a_helper_of_some_functions_alone_is_named() -> None:
     found = only(
         "15: (85) call bpf_d_path#147\nhelper call is not allowed in probe\nprocessed 16 insns\n"
