@@ -114,7 +114,8 @@ _FIRST = (
     Option(
         ("--attach",),
         Takes.FLAG,
-        "Also attach each program, and detach it.",
+        "Also attach each program, and register each table of functions (struct_ops), for an"
+        " instant.",
         panel=RUN_MODE,
         commands=("load",),
     ),
