@@ -225,6 +225,7 @@ def test_where_the_kernel_writes_nothing_its_own_functions_are_told(
     assert 8 in key["values"].values()
     assert "1,000,003 instructions" in said["program", "instructions_uncounted"]["reason"]
     assert "closed to kprobes" in said["attach", "kprobe_closed"]["reason"]
+    assert "does not implement required ops" in said["attach", "without_undo"]["reason"]
     assert "nothing that is called" in said["attach", "kprobe_target_missing"]["reason"]
     # where the verifier has told why, there is no need of that
     assert "chain" not in said["program", "packet_unchecked"]

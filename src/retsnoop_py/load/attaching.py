@@ -8,8 +8,10 @@ lets nobody at a function that is there, is said by its symbols, its BTF and ftr
 from __future__ import annotations
 
 import errno
+import os
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from retsnoop_py.errors import BpfError, RetsnoopError
@@ -32,6 +34,7 @@ __all__ = [
     "explain_target",
     "is_attachable",
     "of_this_kernel",
+    "register_once",
     "why_no_kprobe",
     "why_no_trampoline",
 ]
@@ -43,6 +46,10 @@ _KPROBE = re.compile(r"k(?:ret)?probe '([^+']+)")
 _ADDRESS = re.compile(r"address of function (\w+) cannot be found")
 _TITLE = "Kernel Support: Attach target"
 _MOST_COPIES = 3
+#: Lines of the kernel's log that are looked at, and bytes of one with its facts.
+_MOST_LOGGED, _LONGEST_LOGGED = 100, 8192
+#: What a record of /dev/kmsg begins with is below this for the kernel: the facility is above it.
+_LEVELS = 8
 _REGISTERED = "bpftool struct_ops list has those that are registered; bpftool link list who does."
 
 
@@ -73,6 +80,36 @@ def attach_once(program: Program | BpfMap) -> Attached:
     except BpfError as failure:
         error, said = failure.errno or errno.EINVAL, failure.log
     return Attached(error, said, (begin, time.monotonic_ns()))
+
+
+def register_once(table: BpfMap) -> Attached:
+    """Attach and detach a table of functions; ``said`` is what the kernel logged meanwhile.
+
+    Who registers tables of a kind says in the kernel's log, and nowhere else, what one lacks.
+    """
+    try:
+        log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return attach_once(table)
+    try:
+        os.lseek(log, 0, os.SEEK_END)
+        end = attach_once(table)
+        return Attached(end.error, "\n".join(_logged(log)), end.span)
+    finally:
+        os.close(log)
+
+
+def _logged(log: int) -> Iterator[str]:
+    """The kernel's own lines that are to be read from ``log``, without those of user space."""
+    for _ in range(_MOST_LOGGED):
+        try:
+            record = os.read(log, _LONGEST_LOGGED).decode(errors="replace")
+        except OSError:  # there are no more, or they were overwritten
+            return
+        facts, _, text = record.partition(";")
+        level = facts.partition(",")[0]
+        if level.isdigit() and int(level) < _LEVELS:
+            yield text.partition("\n")[0]
 
 
 def of_this_kernel(why: Explanation, section: str, target: ObjectFile) -> Explanation:
@@ -289,8 +326,11 @@ def explain_table(refused: str) -> Explanation:
     )
 
 
-def explain_registering(table: str, error: int) -> Explanation:
-    """Of a table of functions that loads, and which the kernel does not register."""
+def explain_registering(table: str, error: int, said: str = "") -> Explanation:
+    """Of a table of functions that loads, and which the kernel does not register.
+
+    ``said``: what the kernel logged meanwhile, one line or several.
+    """
     name = errno_name(error)
     known = explain_line(f"failed to attach struct_ops '{table}': {name}")
     assert known is not None
@@ -305,8 +345,13 @@ def explain_registering(table: str, error: int) -> Explanation:
         return Explanation(known.id, known.title, reason, _REGISTERED)
     reason = (
         f"The kernel knows the table of functions (struct_ops) '{table}' and does not register it"
-        f" ({name}): a function that it must have is missing, or a value in it is not allowed."
+        f" ({name})"
     )
+    if said:
+        told = "; ".join(said.splitlines())
+        suggestion = "Set in the table what the kernel's message asks for."
+        return Explanation(known.id, known.title, f"{reason}. Its log says: {told}", suggestion)
+    reason += ": a function that it must have is missing, or a value in it is not allowed."
     return Explanation(known.id, known.title, reason, known.suggestion)
 
 

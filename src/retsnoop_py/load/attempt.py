@@ -19,7 +19,7 @@ from typing import Self
 
 from retsnoop_py.errors import BpfError, DataError
 from retsnoop_py.libbpf.object import BpfMap, BpfObject, Program, VerifierLog, take_log
-from retsnoop_py.load.attaching import Attached, attach_once
+from retsnoop_py.load.attaching import Attached, attach_once, register_once
 from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.shape import Shape
 from retsnoop_py.value import Value
@@ -240,7 +240,7 @@ class Loader:
                 if attach:
                     attached = {one.name: attach_once(one) for one in chosen}
                 if table:
-                    attached[table] = attach_once(opened.map(table))
+                    attached[table] = register_once(opened.map(table))
         except BpfError as failure:
             error, said = failure.errno or errno.EINVAL, failure.log
         span = (begin, time.monotonic_ns())

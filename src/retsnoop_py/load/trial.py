@@ -555,6 +555,6 @@ class _Trial:
                 "refused",
                 table,
                 errno=errno_name(end.error),
-                why=explain_registering(table, end.error),
+                why=explain_registering(table, end.error, end.said),
                 span=end.span,
             )

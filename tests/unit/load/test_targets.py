@@ -140,6 +140,11 @@ def test_why_a_table_of_functions_is_not_registered(error: int, told: str) -> No
     assert errno.errorcode[error] in why.reason
 
 
+def test_what_the_kernel_logged_of_a_table_is_told() -> None:
+    why = explain_registering("slow", errno.EINVAL, "TCP: slow does not implement required ops")
+    assert why.reason.endswith("Its log says: TCP: slow does not implement required ops")
+
+
 def test_an_iterator_over_one_thing_has_to_be_told_which() -> None:
     assert not is_attachable("iter/cgroup", errno.EINVAL)
     assert is_attachable("iter/cgroup", errno.ENOENT)
