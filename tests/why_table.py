@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from retsnoop_py.api.asked import Asked
-from retsnoop_py.api.explanation import word_probes
 from retsnoop_py.api.failing import Failing, FailingCalls
 from retsnoop_py.api.why import Inquiry, _best
 from retsnoop_py.errors import RetsnoopError
@@ -159,7 +158,6 @@ class Together(Inquiry):
             "user_stack": True,
             "call_stack": True,
             "trace": True,
-            "inject": word_probes(self._facts.root),
         }
         by_name = {one.name: one for one in requests}
         for session in super()._run(options, quiet=True):

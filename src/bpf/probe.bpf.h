@@ -13,17 +13,6 @@
 const volatile bool has_perf_cookie = false;
 const volatile bool has_raw_cookie = false;
 
-/* Whether a probe is hit in an interrupt of the session's thread; place: 0 if it is not known. */
-static __always_inline bool is_interrupt(struct session *s, __u64 task, __u32 place)
-{
-	if (!place)
-		return s->interrupt_depth;
-	if (!same_stack(place, s->sp[0]))
-		return other_stack(s, task, place) == STACK_OF_INTERRUPT;
-	drop_interrupt_calls(s, 0);
-	return false;
-}
-
 /*
  * A probe is hit in session s. flags: those of its event; cookie: its number and, as in a template's,
  * how many arguments there are; taken: what branches_take() gave, negative where it was not asked.

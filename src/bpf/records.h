@@ -14,6 +14,7 @@ enum {
 	RSN_MAX_USTACK = 127, /* user stack entries kept, innermost first */
 	RSN_COMM_LEN = 16,
 	RSN_PATH_HITS = 64, /* blocks kept of a call's way through its function */
+	RSN_MESSAGE_BYTES = 512, /* kept of a message of the kernel */
 };
 
 enum rsn_record_type {
@@ -21,6 +22,13 @@ enum rsn_record_type {
 	RSN_RECORD_EVENTS = 2, /* struct rsn_part, then what struct rsn_event describes */
 	RSN_RECORD_BRANCHES = 3, /* struct rsn_part, then cnt struct perf_branch_entry */
 	RSN_RECORD_USER_STACK = 4, /* struct rsn_part, then cnt struct bpf_stack_build_id */
+	RSN_RECORD_MESSAGE = 5, /* struct rsn_part, its cnt an enum rsn_message_source, then text */
+};
+
+/* What a message of the kernel, written in a session's thread, was written by. */
+enum rsn_message_source {
+	RSN_MESSAGE_PRINTK = 1, /* for the kernel's log */
+	RSN_MESSAGE_NETLINK = 2, /* an extended acknowledgement, for who sent a netlink message */
 };
 
 /*
@@ -102,7 +110,7 @@ struct rsn_part {
 	__u32 size; /* bytes, header and payload */
 	__u64 start_ts; /* the session's */
 	__u32 tid;
-	__s32 cnt; /* how much is in the payload; branches: or a negative errno */
+	__s32 cnt; /* how much is in the payload; branches: or a negative errno; see message */
 };
 
 /* What a session's events are; those of a kind that is not known can be skipped by their size. */

@@ -58,6 +58,7 @@ struct rsn_types {
 	enum rsn_record_type record_type;
 	enum rsn_func_flags func_flags;
 	enum rsn_session_flags session_flags;
+	enum rsn_message_source message_source;
 	enum rsn_event_kind event_kind;
 	enum rsn_event_flags event_flags;
 	struct rsn_session session;

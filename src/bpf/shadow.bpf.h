@@ -307,6 +307,20 @@ static __always_inline void drop_interrupt_calls(struct session *s, __u32 depth)
 	s->interrupt_depth = depth;
 }
 
+/*
+ * Whether a probe, hit at `place`, is so in an interrupt of the session's thread; place: 0 if it is not
+ * known.
+ */
+static __always_inline bool is_interrupt(struct session *s, __u64 task, __u32 place)
+{
+	if (!place)
+		return s->interrupt_depth;
+	if (!same_stack(place, s->sp[0]))
+		return other_stack(s, task, place) == STACK_OF_INTERRUPT;
+	drop_interrupt_calls(s, 0);
+	return false;
+}
+
 /* An interrupt of the thread calls func_id: those of its calls that must have returned go. */
 static __noinline int drop_interrupted(struct session *s, __u32 place, __u32 func_id)
 {

@@ -9,6 +9,7 @@
 #include <bpf/bpf_tracing.h>
 #include "block.bpf.h"
 #include "kprobe_multi.bpf.h"
+#include "message.bpf.h"
 #include "probe.bpf.h"
 #include "single_kprobe.bpf.h"
 #include "task.bpf.h"

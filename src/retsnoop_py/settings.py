@@ -202,6 +202,8 @@ class Settings(Value):
     verbose: int = 0
     #: More functions than this are an error before anything is attached.
     max_functions: int = 10_000
+    #: Whether what the kernel says in words meanwhile is shown.
+    messages: bool = True
     #: Whether system-wide settings may be changed for a moment to attach and detach faster.
     system_changes: bool = True
     results: ResultSettings = ResultSettings()

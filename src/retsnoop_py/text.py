@@ -77,3 +77,31 @@ def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 def did_you_mean(names: Sequence[str]) -> str | None:
     """The hint that offers ``names``; None if there are none."""
     return f"did you mean {' or '.join(names)}?" if names else None
+
+
+def parse_release(text: str) -> tuple[int, int]:
+    """``6.12.3-amd64`` as (6, 12); (0, 0) for what is no release."""
+    major, _, rest = text.partition(".")
+    minor = ""
+    for letter in rest:
+        if not letter.isdigit():
+            break
+        minor += letter
+    return (int(major), int(minor)) if major.isdigit() and minor else (0, 0)
+
+
+def wrapped(text: str, indent: int, columns: int) -> list[str]:
+    """``text``, which is plain, as lines of so many ``columns``; 0: as one."""
+    from textwrap import wrap
+
+    before = " " * indent
+    if not columns:
+        return [before + text]
+    return wrap(
+        text,
+        max(columns, indent + 20),
+        initial_indent=before,
+        subsequent_indent=before,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -51,6 +51,7 @@ FOREIGN = {
     "test_cleanup.py::test_kill_9_leaves_nothing": "best",
     "test_doctor.py::test_a_run_uses_the_mechanism_doctor_names": "",
     "test_injected.py::test_probes_show_what_they_find": "",
+    "test_messages.py::test_what_is_logged_in_a_call_is_told_below_it": "",
     "test_load.py::test_memory_that_may_be_locked_is_told_where_it_counts": "",
     "test_replay.py::test_replay_prints_what_the_live_run_printed": "plain",
     "test_rungs.py::test_failures_are_caught_and_nothing_is_left": "auto",

@@ -149,7 +149,7 @@ def test_what_the_kernel_said_meanwhile_is_told(machine: Machine) -> None:
     call = why(machine, "--syscall", "mount", "--", "sh", "-c", script)["explained"]
     assert call["error"] == "ENOTBLK"
     said = [(one["source"], one["text"]) for one in call["said"]]
-    assert said == [("printk:console", "/dev/null: Can't lookup blockdev")]
+    assert said == [("printk", "/dev/null: Can't lookup blockdev")]
     assert call["origin"]["function"]["name"] == "lookup_bdev"
 
 

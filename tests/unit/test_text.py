@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.session.stream_header import Clock
-from retsnoop_py.text import display_width, pad, printable
+from retsnoop_py.text import display_width, pad, parse_release, printable
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,8 @@ def test_blanks_and_plain_text_are_not_painted() -> None:
     assert paint("x", "31") == "\x1b[31mx\x1b[0m"
     assert paint("  ", "31") == "  "
     assert paint("x", "") == "x"
+
+
+def test_releases_of_kernels_are_compared_by_their_first_two_numbers() -> None:
+    assert parse_release("6.12.3-amd64") == (6, 12)
+    assert parse_release("what") == (0, 0)

@@ -4,34 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from retsnoop_py.api.failing import syscall_name
-from retsnoop_py.errors import RetsnoopError
-from retsnoop_py.kernel.tracefs import Tracepoints
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
 
-__all__ = ["Explanation", "word_probes"]
-
-#: Tracepoints at which the kernel says something in words, and the field that has them.
-WORDS = {"printk:console": "msg", "netlink:netlink_extack": "msg"}
-
-
-def word_probes(root: Path) -> list[str]:
-    """The probes at which the kernel whose files are below ``root`` says something in words."""
-    there = Tracepoints(root)
-    places = (source.split(":") for source in WORDS)
-    try:
-        return [f"tp:{group}:{name}" for group, name in places if name in there.names(group)]
-    except RetsnoopError:
-        return []
+__all__ = ["Explanation"]
 
 
 class Explanation:
@@ -132,17 +116,6 @@ class Explanation:
         name = ask(known[-1]) if known[-1] else None
         return name if name and name not in map(_plain, followed) else None
 
-    def _messages(self) -> Iterator[told.KernelMessage]:
-        """What the kernel said in the call, by the tracepoints that have its words."""
-        for event in self._said.trace or ():
-            if not isinstance(event, to.ProbeHit) or event.interrupt:
-                continue
-            source = event.probe.partition(":")[2]
-            member = WORDS.get(source)
-            for argument in event.arguments or ():
-                if argument.name == member and isinstance(argument.value, str):
-                    yield told.KernelMessage(source, argument.value.strip())
-
     def call(
         self, unknown: str | None = None, deduced: to.Origin | None = None
     ) -> told.ExplainedCall:
@@ -171,7 +144,7 @@ class Explanation:
             origin,
             self.tested(),
             deduced,
-            tuple(self._messages()),
+            said.said,
             None if origin is not None else unknown,
         )
 

@@ -118,6 +118,7 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
       ``reruns`` times at most
     * ``output``: write a recording
     * ``max_functions``: refuse more (10,000)
+    * ``no_messages``: leave out what the kernel says in words meanwhile (``session.said``)
     * ``no_system_changes``: leave /sys/kernel/rcu_expedited alone
     * ``verbose``: how much ``on_message`` is told
     """
@@ -133,6 +134,7 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
     reruns: int
     output: str | PathLike[str]
     max_functions: int
+    no_messages: bool
     no_system_changes: bool
     verbose: int
 

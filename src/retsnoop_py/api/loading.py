@@ -313,7 +313,6 @@ def _with_chains(
 
 def _failures(command: Sequence[str], image: Path | None) -> Iterator[Session]:
     """The failing calls of all runs. Raises what a live run raises."""
-    from retsnoop_py.api.explanation import word_probes
     from retsnoop_py.api.keywords import TraceOptions, words
     from retsnoop_py.api.runs import Run
     from retsnoop_py.options.settings import trace_settings
@@ -326,10 +325,9 @@ def _failures(command: Sequence[str], image: Path | None) -> Iterator[Session]:
         "pinpoint": True,
         "reruns": _RERUNS,
         "duration": f"{_PATIENCE_S}s",
-        # the kernel's own words are events of the trace
+        # the ways of calls that did not fail come with the trace
         "call_stack": True,
         "trace": True,
-        "inject": word_probes(Path("/")),
     }
     if image is not None:
         options["kernel"] = image

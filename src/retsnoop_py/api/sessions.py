@@ -13,7 +13,7 @@ from retsnoop_py.render.address_format import source_chain, user_mode
 from retsnoop_py.render.result import format_result
 from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import Call as TracedCall
-from retsnoop_py.session.model import RowKind, SessionKind, Trace, TraceRow
+from retsnoop_py.session.model import KernelMessage, RowKind, SessionKind, Trace, TraceRow
 from retsnoop_py.session.results import error_of, number_of
 from retsnoop_py.settings import OutputFormat, Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
@@ -37,6 +37,7 @@ __all__ = [
     "Call",
     "Event",
     "Frame",
+    "KernelMessage",
     "Lost",
     "PidNamespace",
     "Result",
@@ -334,6 +335,11 @@ class Session:
         )
         error = ERRNO_NAMES.get(view.error, str(view.error)) if view.error else None
         return Branches(rows, error, view.lost, view.relevant)
+
+    @property
+    def said(self) -> tuple[KernelMessage, ...]:
+        """What the kernel said in words, in its thread while it ran."""
+        return self._report.session.said
 
     @cached_property
     def user_stack(self) -> tuple[Frame, ...] | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from retsnoop_py.api.asked import Asked, WhyOptions
 from retsnoop_py.api.deducing import callees, deduced
-from retsnoop_py.api.explanation import Explanation, word_probes
+from retsnoop_py.api.explanation import Explanation
 from retsnoop_py.api.failing import (
     Failing,
     FailingCalls,
@@ -307,10 +307,9 @@ class Inquiry:
             "path": list(follow),
             "arguments": True,
             "user_stack": True,
-            # the kernel's own words are events of the trace
+            # the ways of calls that did not fail come with the trace
             "call_stack": True,
             "trace": True,
-            "inject": word_probes(self._facts.root),
         }
         kept: list[Session] = []
         try:

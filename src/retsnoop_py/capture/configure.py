@@ -24,6 +24,7 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import Function, ResultKind
 from retsnoop_py.libbpf.object import BpfObject, MapType
 from retsnoop_py.settings import ArgSettings, FilterSettings, Settings
+from retsnoop_py.text import parse_release
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -33,12 +34,17 @@ if TYPE_CHECKING:
 __all__ = [
     "COUNTED_BY",
     "EXIT_PROGRAM",
+    "NETLINK_PROGRAM",
+    "PRINTK_PROGRAM",
+    "STORED_PROGRAM",
     "TASK_PROGRAMS",
     "TREE_PROGRAM",
     "Asked",
+    "MessageSources",
     "configure",
     "configure_arguments",
     "fill",
+    "message_sources",
     "ring_bytes",
 ]
 
@@ -59,8 +65,33 @@ _MOST_COUNTED, _MOST_CPUS = 4, 4096
 COUNTED_BY = "rsn_find_misses"
 TREE_PROGRAM, EXIT_PROGRAM = "rsn_task_fork", "rsn_task_exit"
 TASK_PROGRAMS = (EXIT_PROGRAM, "rsn_task_free", TREE_PROGRAM)
+PRINTK_PROGRAM, STORED_PROGRAM = "rsn_message_printk", "rsn_message_stored"
+NETLINK_PROGRAM = "rsn_message_netlink"
+#: The tracepoint printk:console is hit in the thread that says something since 5.19 (701850dc0c31);
+#: before, in the one that writes to the console what others have said.
+_CONSOLE_SINCE = (5, 19)
 #: Machines for which the objects ask atomic additions for what was there before (table.bpf.h).
 _FETCHING = frozenset({"aarch64"})
+
+
+class MessageSources(Value):
+    """The programs that see the kernel's messages; not every kernel has a place for each.
+
+    ``printk_text``: where one that has no tracepoint of use has the text that it is about to log.
+    """
+
+    programs: tuple[str, ...] = ()
+    printk_text: int = 0
+
+
+def message_sources(facts: KernelFacts) -> MessageSources:
+    """Those of this kernel."""
+    if parse_release(facts.release) >= _CONSOLE_SINCE:
+        return MessageSources((PRINTK_PROGRAM, NETLINK_PROGRAM))
+    text = facts.kallsyms.data_address("textbuf")
+    if text is None:
+        return MessageSources((NETLINK_PROGRAM,))
+    return MessageSources((STORED_PROGRAM, NETLINK_PROGRAM), text)
 
 
 class Asked(Value):
@@ -72,6 +103,7 @@ class Asked(Value):
     facts: KernelFacts
     probes: tuple[Probe, ...]
     captures: CapturePlan | None
+    messages: MessageSources = MessageSources()
 
     @property
     def has_fetch(self) -> bool:
@@ -135,7 +167,7 @@ def fill(obj: BpfObject, asked: Asked, filters: FilterSettings) -> None:
 def _choose_programs(obj: BpfObject, asked: Asked) -> None:
     plan, settings = asked.plan, asked.settings
     wanted = {name for mechanism in plan.mechanisms for name in mechanism.row.programs}
-    wanted |= {*asked.task_programs, *asked.probe_programs}
+    wanted |= {*asked.task_programs, *asked.probe_programs, *asked.messages.programs}
     if settings.follows:
         wanted.add("rsn_block")
     namer = choose_program(obj)
@@ -235,7 +267,7 @@ def _configure_probes(obj: BpfObject, asked: Asked) -> None:
 
 
 def _configure_extras(obj: BpfObject, asked: Asked) -> None:
-    """Before load: arguments, ways through functions and the log, where the user asks for them."""
+    """Before load: what only some runs have: arguments, ways through functions, messages, a log."""
     settings, captures = asked.settings, asked.captures
     sessions = settings.bpf.sessions_size
     if captures is not None:
@@ -244,6 +276,9 @@ def _configure_extras(obj: BpfObject, asked: Asked) -> None:
         from retsnoop_py.capture.paths import configure_paths
 
         configure_paths(obj, sessions)
+    if asked.messages.programs:
+        obj.map("messages").set_max_entries(sessions)
+        obj.set_global(".rodata", "printk_text", asked.messages.printk_text)
     if settings.debug_bpf:
         _configure_log(obj, asked.plan.functions)
 

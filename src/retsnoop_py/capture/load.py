@@ -5,13 +5,21 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from errno import ENOENT
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.plan import AttachPlan
-from retsnoop_py.capture.configure import EXIT_PROGRAM, TREE_PROGRAM, Asked, configure, fill
+from retsnoop_py.capture.configure import (
+    EXIT_PROGRAM,
+    TREE_PROGRAM,
+    Asked,
+    MessageSources,
+    configure,
+    fill,
+    message_sources,
+)
 from retsnoop_py.capture.process_ids import ProcessIds, process_ids
 from retsnoop_py.errors import BpfError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.elf_file import ElfFile
@@ -140,7 +148,8 @@ def load(
     it lacks the transport the user insists on.
     """
     is_perf = _choose_perf_buffer(settings, features)
-    asked = Asked(plan, settings, features, facts, tuple(probes), captures)
+    messages = message_sources(facts) if settings.messages else MessageSources()
+    asked = Asked(plan, settings, features, facts, tuple(probes), captures, messages)
     obj = _opened(None if asked.has_fetch else without_fetch)
     try:
         configure(obj, asked, is_perf=is_perf)
@@ -148,11 +157,24 @@ def load(
         ids = process_ids(obj)
         filters = ids.filters(settings.filters)
         fill(obj, asked, filters)
-        links = tuple(obj.program(name).attach() for name in asked.task_programs)
+        links = (
+            *(obj.program(name).attach() for name in asked.task_programs),
+            *_attached(obj, messages.programs),
+        )
     except BaseException:
         obj.close()
         raise
     return LoadedObject(obj, is_perf, links, ids, filters, bool(settings.command))
+
+
+def _attached(obj: BpfObject, names: Sequence[str]) -> Iterator[Link]:
+    """Links of those programs that this kernel has a place for."""
+    for name in names:
+        try:
+            yield obj.program(name).attach()
+        except BpfError as error:
+            if error.errno != ENOENT:
+                raise
 
 
 def _choose_perf_buffer(settings: Settings, features: Features) -> bool:

@@ -8,6 +8,7 @@ They are those loaded at that moment: modules' too, and BPF programs and trampol
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -268,12 +269,16 @@ class Kallsyms:
         return Counter(self.name(one)[0] for one in range(first, end))
 
     def data_address(self, name: str) -> int | None:
-        """Address of vmlinux's variable ``name``, of which :attr:`table` holds none."""
-        text = self._path.read_bytes()
-        found = text.find(f" {name}\n".encode())
-        return (
-            int(text[text.rfind(b"\n", 0, found) + 1 : found].split()[0], 16) if found > 0 else None
+        """Address of vmlinux's variable ``name``, of which :attr:`table` holds none.
+
+        The compiler may have numbered it, as it does what is static in a function: ``name.4``.
+        """
+        found = re.search(
+            rb"^([0-9a-f]+) . " + re.escape(name.encode()) + rb"(\.\d+)?$",
+            self._path.read_bytes(),
+            re.MULTILINE,
         )
+        return int(found[1], 16) if found else None
 
     def lists(self, name: str, module: str | None) -> bool:
         """Whether ``name`` of ``module`` (None: vmlinux) is a symbol at all, of data as well."""

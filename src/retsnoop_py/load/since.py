@@ -7,9 +7,10 @@ import functools
 import tomllib
 from importlib.resources import files
 
+from retsnoop_py.text import parse_release
 from retsnoop_py.value import Value
 
-__all__ = ["Known", "attach_type_of", "by_name", "by_number", "names", "parse_release", "table"]
+__all__ = ["Known", "attach_type_of", "by_name", "by_number", "names", "table"]
 
 
 class Known(Value):
@@ -106,14 +107,3 @@ def by_name(kind: str, name: str) -> Known | None:
 def names(kind: str) -> list[str]:
     """All names of ``kind``."""
     return [row.name for row in table(kind)]
-
-
-def parse_release(text: str) -> tuple[int, int]:
-    """``6.12.3-amd64`` as (6, 12); (0, 0) for what is no release."""
-    major, _, rest = text.partition(".")
-    minor = ""
-    for letter in rest:
-        if not letter.isdigit():
-            break
-        minor += letter
-    return (int(major), int(minor)) if major.isdigit() and minor else (0, 0)

@@ -19,7 +19,6 @@ from typing import Any, Literal
 from retsnoop_py.errors import BpfError, DataError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.libbpf.object import BpfObject, start_log, take_log
-from retsnoop_py.load import since
 from retsnoop_py.load.attaching import (
     Attached,
     explain_registering,
@@ -47,6 +46,7 @@ from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.read_log import ProgramLog
 from retsnoop_py.load.refusal import Refusals, last_verdict
 from retsnoop_py.load.shape import Shape
+from retsnoop_py.text import parse_release
 from retsnoop_py.value import Value
 
 __all__ = ["TrialRequest", "try_object"]
@@ -195,7 +195,7 @@ class _Trial:
         self._shape = shape
         self._request = request
         self._base = base
-        self._release = since.parse_release(base.release)
+        self._release = parse_release(base.release)
         self._why = Refusals(copy.path, target, self._release)
         self._refused_maps: dict[str, Explanation] = {}
         self._refused_externs: dict[str, Explanation] = {}

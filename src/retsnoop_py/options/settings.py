@@ -54,6 +54,7 @@ def trace_settings(words: Words) -> Settings:
             "debug_bpf": "bpf" in features,
             "debug_multi_kprobe": "multi-kprobe" in features,
             "mechanism": _mechanism(words),
+            "messages": not words.has("no-messages"),
             "system_changes": not words.has("no-system-changes"),
             "command": tuple(words.command),
             "user": values.user(words.text("user"), words.command),

@@ -341,6 +341,13 @@ OPTIONS: tuple[Option, ...] = (
         read=values.max_functions,
     ),
     Option(
+        ("--no-messages",),
+        Takes.FLAG,
+        "Do not show what the kernel itself says in words while a call runs: lines for its log, "
+        "and answers to who sent a netlink message.",
+        panel=RUN_MODE,
+    ),
+    Option(
         ("--no-system-changes",),
         Takes.FLAG,
         "Leave /sys/kernel/rcu_expedited alone: where functions are attached one by one it "

@@ -292,6 +292,18 @@ class PidNamespace(Struct, omit_defaults=True, frozen=True, gc=False):
     pid: int
 
 
+class KernelMessage(Struct, omit_defaults=True, frozen=True, gc=False):
+    """What the kernel said in words, in the thread of a call while that ran.
+
+    ``source``: ``printk``, for the kernel's log, or ``netlink``, an extended acknowledgement.
+    ``left_out``: so many messages before this one were too many to keep.
+    """
+
+    source: str
+    text: str
+    left_out: int = 0
+
+
 class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="session"):
     """One call of an entry function by one thread.
 
@@ -302,7 +314,7 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     ``died``: the thread exited inside the call. ``tid`` and ``pid`` are the kernel's own;
     ``namespace`` is null where its PID namespace has the same. ``warnings`` are those that text has
     under the session. ``origin`` is about the innermost call of the stack that was followed
-    (``--path``), ``paths`` about all that were.
+    (``--path``), ``paths`` about all that were. ``said``: the kernel's own messages meanwhile.
     """
 
     version: int
@@ -327,6 +339,7 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     warnings: tuple[str, ...] = ()
     origin: Origin | None = None
     paths: tuple[Origin, ...] = ()
+    said: tuple[KernelMessage, ...] = ()
 
 
 class Summary(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="summary"):

@@ -255,6 +255,7 @@ class JsonRenderer:
                 warnings=tuple(map(printable, session_warnings(session, self._bpf))),
                 origin=self.origin(report) if report.paths else None,
                 paths=self.origins(report),
+                said=tuple([to.KernelMessage(*message) for message in session.said]),
             )
         )
 

@@ -25,9 +25,9 @@ from retsnoop_py.session.paths import Place, operand_value
 from retsnoop_py.session.report import PathView
 from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.paths import SourceTree
-from retsnoop_py.text import display_width, pad, printable
+from retsnoop_py.text import display_width, pad, printable, wrapped
 
-__all__ = ["OriginRows", "encode_origin", "origin_lines", "wrapped"]
+__all__ = ["OriginRows", "encode_origin", "origin_lines"]
 
 _NO_SOURCE = SourceTree(None)
 #: Longer cycles of a loop are not looked for, in rows.
@@ -114,23 +114,6 @@ def origin_lines(
             yield f"{before}{text}"
         if at is not None and at.text is not None:
             yield f"{before}{at.line:>8} | {printable(at.text.strip())}"
-
-
-def wrapped(text: str, indent: int, columns: int) -> list[str]:
-    """``text``, which is plain, as lines of so many ``columns``; 0: as one."""
-    from textwrap import wrap
-
-    before = " " * indent
-    if not columns:
-        return [before + text]
-    return wrap(
-        text,
-        max(columns, indent + 20),
-        initial_indent=before,
-        subsequent_indent=before,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def place_text(place: to.CodePlace, function: str) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from retsnoop_py.errors import OutputError
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render.address_format import user_mode
+from retsnoop_py.render.messages import MessageSection
 from retsnoop_py.render.palette import Glyphs, Palette, paint
 from retsnoop_py.render.result import format_result
 from retsnoop_py.session.losses import may_warn, session_warnings
@@ -176,6 +177,7 @@ def _text_renderer(header: StreamHeader, settings: Settings, out: TextIO | None)
         sections.append(StackSection(*shown, columns=width))
     if views.user_stack:
         sections.append(UserStackSection(settings.stacks, user_mode(header, settings), palette))
+    sections.append(MessageSection(width))
     clock = Clock(header.realtime_offset_ns, header.utc_offset_s)
     return BlockRenderer(sections, header.bpf, clock, palette, header.functions, width)
 

@@ -20,10 +20,11 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from retsnoop_py.render import json_types as to
-from retsnoop_py.render.origin import origin_lines, wrapped
+from retsnoop_py.render.messages import message_lines
+from retsnoop_py.render.origin import origin_lines
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.why_types import ExplainedCall, FailedCall, FailingChainCall, Why
-from retsnoop_py.text import counted, display_width, pad, printable
+from retsnoop_py.text import counted, display_width, pad, printable, wrapped
 
 __all__ = ["WhyPage"]
 
@@ -69,8 +70,7 @@ class WhyPage:
         yield from self._chain(call)
         if call.said:
             yield ""
-            for message in call.said:
-                yield from wrapped(printable(f"the kernel said: {message.text}"), 4, self._width)
+            yield from message_lines(call.said, 4, self._width)
         if call.origin is None and call.unknown:
             yield ""
             unknown = printable(f"which condition it was is not known: {call.unknown}")

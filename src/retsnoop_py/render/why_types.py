@@ -5,9 +5,17 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from retsnoop_py.render.json_types import Argument, Frame, Func, Origin, Result, Source
+from retsnoop_py.render.json_types import (
+    Argument,
+    Frame,
+    Func,
+    KernelMessage,
+    Origin,
+    Result,
+    Source,
+)
 
-__all__ = ["VERSION", "ExplainedCall", "FailedCall", "FailingChainCall", "KernelMessage", "Why"]
+__all__ = ["VERSION", "ExplainedCall", "FailedCall", "FailingChainCall", "Why"]
 
 #: Grows when a field changes its meaning or goes away; new fields may come without that.
 VERSION = 1
@@ -35,13 +43,6 @@ class FailingChainCall(Struct, omit_defaults=True, frozen=True):
     function: Func
     result: Result | None = None
     frame: Frame | None = None
-
-
-class KernelMessage(Struct, omit_defaults=True, frozen=True):
-    """What the kernel said while the call ran: by the tracepoint ``source``, formatted."""
-
-    source: str
-    text: str
 
 
 class ExplainedCall(Struct, omit_defaults=True, frozen=True):

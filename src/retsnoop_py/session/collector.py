@@ -30,6 +30,7 @@ from retsnoop_py.session.model import (
     Call,
     Earlier,
     Events,
+    KernelMessage,
     MissedCalls,
     Session,
     SessionKind,
@@ -52,6 +53,7 @@ class RecordType(IntEnum):
     EVENTS = 2
     BRANCHES = 3
     USER_STACK = 4
+    MESSAGE = 5
 
 
 class SessionFlags(IntFlag):
@@ -76,7 +78,7 @@ _UNENDED = _INTERIM | _RUNNING
 _FINAL = SessionKind.FINAL
 _SESSION_RECORD = int(RecordType.SESSION)
 _NOTHING: _Read = (NO_EVENTS, NO_PARTS.args, None, ())
-_PARTS = (RecordType.EVENTS, RecordType.BRANCHES, RecordType.USER_STACK)
+_PARTS = (RecordType.EVENTS, RecordType.BRANCHES, RecordType.USER_STACK, RecordType.MESSAGE)
 
 _SESSION = (
     "slot_cnt",
@@ -247,6 +249,8 @@ class Collector:
             self._parts.add_events(key, payload)
         elif kind == RecordType.BRANCHES:
             self._parts.set_branches(key, Branches(min(cnt, 0), payload))
+        elif kind == RecordType.MESSAGE:
+            self._parts.add_message(key, KernelMessage.of(cnt, payload))
         else:
             self._parts.set_user_stack(key, payload)
         return self._complete(key) if key in self._waiting else ()
@@ -399,6 +403,7 @@ class Collector:
                 flags & _EXITING != 0,
                 flags & _IGNORED != 0,
                 parts.paths,
+                parts.take_messages(),
             ),
         )
 

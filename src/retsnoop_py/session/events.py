@@ -24,7 +24,7 @@ from retsnoop_py.session.model import (
 from retsnoop_py.symbolize.frames import UserAddress
 
 if TYPE_CHECKING:
-    from retsnoop_py.session.model import Earlier
+    from retsnoop_py.session.model import Earlier, KernelMessage
     from retsnoop_py.session.paths import Path, PathItems
 
 
@@ -215,6 +215,8 @@ def _aligned(offset: int) -> int:
 
 #: Parts of so many sessions are kept; of those that are not heard of again the oldest go first.
 _MAX_OPEN = 1 << 16
+#: So many messages of the kernel are kept of a session.
+_MAX_MESSAGES = 32
 #: Bytes of events kept for sessions that go on: a call that never ends could fill the memory.
 _MAX_BYTES = 256 << 20
 
@@ -236,13 +238,14 @@ class SessionParts:
     """
 
     __slots__ = (
-        *("_events", "args", "arrived", "branches", "earlier", "event_bytes", "paths"),
-        "user_stack",
+        *("_events", "_messages", "args", "arrived", "branches", "earlier", "event_bytes"),
+        *("paths", "user_stack"),
     )
 
     def __init__(self) -> None:
         self.arrived = 0
         self._events: list[bytes] = []
+        self._messages: tuple[KernelMessage, ...] = ()
         #: How many bytes of events there are or, for what was captured at them, were.
         self.event_bytes = 0
         self.args: dict[int, Captured] = {}
@@ -255,6 +258,22 @@ class SessionParts:
         """The events since this was called last."""
         events, self._events = self._events, []
         return b"".join(events)
+
+    def take_messages(self) -> tuple[KernelMessage, ...]:
+        """What the kernel said since this was called last."""
+        messages = self._messages
+        if messages:
+            self._messages = ()
+        return messages
+
+    def add_message(self, message: KernelMessage) -> None:
+        """Append what the kernel said; of very much the first and the last stay."""
+        kept = self._messages
+        if len(kept) == _MAX_MESSAGES:
+            at = _MAX_MESSAGES // 2
+            cut = kept[at].left_out + 1
+            kept = (*kept[:at], kept[at + 1]._replace(left_out=cut), *kept[at + 2 :])
+        self._messages = (*kept, message)
 
     def add_events(self, data: bytes) -> None:
         """Append events."""
@@ -294,6 +313,10 @@ class PartStore:
     def set_user_stack(self, key: Key, data: bytes) -> None:
         """The user stack of the session."""
         self._arrived(key).user_stack = data
+
+    def add_message(self, key: Key, message: KernelMessage) -> None:
+        """Append what the kernel said."""
+        self._arrived(key).add_message(message)
 
     def get(self, key: Key) -> SessionParts:
         """What has come for a session that goes on."""

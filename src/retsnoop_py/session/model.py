@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum, IntFlag
 from itertools import pairwise
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.caches import BoundedCache
@@ -159,6 +159,42 @@ class BranchRecords(NamedTuple):
     branches: tuple[Branch, ...] = ()
 
 
+#: RSN_MESSAGE_BYTES of ``src/bpf/records.h``.
+MESSAGE_BYTES = 512
+
+
+class MessageSource(IntEnum):
+    """``enum rsn_message_source`` of ``src/bpf/records.h``; a unit test keeps the two equal."""
+
+    PRINTK = 1
+    NETLINK = 2
+
+
+_SOURCES = {int(source): source.name.lower() for source in MessageSource}
+
+
+class KernelMessage(NamedTuple):
+    """What the kernel said in words, in a session's thread while the session ran.
+
+    ``source``: ``printk``, for the kernel's log, or ``netlink``, an extended acknowledgement for
+    who sent a netlink message. ``left_out``: so many messages before this one were too many to
+    keep.
+    """
+
+    source: str
+    text: str
+    left_out: int = 0
+
+    @classmethod
+    def of(cls, source: int, data: bytes) -> Self:
+        """A message as the kernel side sends it, which fills its room where it was cut."""
+        text = data.partition(b"\0")[0].decode("utf-8", "backslashreplace")
+        while text[:1] == "\1":  # KERN_SOH: a letter for its level follows
+            text = text[2:]
+        cut = "..." if len(data) >= MESSAGE_BYTES else ""
+        return cls(_SOURCES.get(source, str(source)), text.strip() + cut)
+
+
 class Session(NamedTuple):
     """One thread from an entry function's call to its return, or to where it is reported before.
 
@@ -209,6 +245,8 @@ class Session(NamedTuple):
     ignored: bool = False
     #: Which blocks calls ran, by the ``seq`` of their entry.
     paths: Mapping[int, Path] = NO_PATHS
+    #: Since the record before this one of the same session.
+    said: tuple[KernelMessage, ...] = ()
 
     @property
     def has_other_ids(self) -> bool:

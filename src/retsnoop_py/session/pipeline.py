@@ -378,7 +378,7 @@ class Pipeline:
         (session,) = sessions
         extras = (
             *(session.args, session.paths, session.branches, session.user_stack),
-            *(session.earlier, session.ns_tid, session.exiting, may_warn(session)),
+            *(session.said, session.earlier, session.ns_tid, session.exiting, may_warn(session)),
         )
         if any(extras) or not self._is_shown(session):
             return None

@@ -106,21 +106,9 @@ def test_a_pointer_that_was_not_found_is_reason_enough() -> None:
 
 
 def test_what_the_kernel_said_in_the_call_is_told() -> None:
-    def hit(probe: str, name: str, text: str, *, interrupt: bool = False) -> to.ProbeHit:
-        return to.ProbeHit(2, 0, 1, 0, probe, (to.Argument(name, repr(text), text),), interrupt)
-
-    trace: list[to.TraceEvent] = [
-        hit("tp:printk:console", "msg", "x: Can't lookup blockdev\n"),
-        hit("tp:printk:console", "msg", "of an interrupt", interrupt=True),
-        hit("tp:sched:sched_switch", "msg", "another"),
-        hit("tp:netlink:netlink_extack", "msg", "Unknown device type"),
-    ]
-    session = to.Session(1, "", "", 0, 0, 1, 1, "x", "x", 0, True, trace=trace)
-    said = Explanation(session, "__x64_sys_mount", "EINVAL").call().said
-    assert [(one.source, one.text) for one in said] == [
-        ("printk:console", "x: Can't lookup blockdev"),
-        ("netlink:netlink_extack", "Unknown device type"),
-    ]
+    said = (to.KernelMessage("printk", "x: Can't lookup blockdev"),)
+    session = to.Session(1, "", "", 0, 0, 1, 1, "x", "x", 0, True, said=said)
+    assert Explanation(session, "__x64_sys_mount", "EINVAL").call().said == said
 
 
 def test_a_function_that_calls_itself_is_told_once_for_each_call() -> None:

@@ -22,6 +22,7 @@ MAPS = {
     "func_cookies",
     "sessions",
     "logs",
+    "messages",
     "interims",
     "user_stacks",
     "branch_shots",
@@ -38,6 +39,7 @@ MAPS = {
     "path_probes",
 }
 SETTINGS = {
+    "printk_text": 8,
     "use_ringbuf": 1,
     "emit_success": 1,
     "emit_stack": 1,
@@ -158,6 +160,9 @@ def test_object_has_exactly_the_programs_the_loader_knows() -> None:
     assert set(found) == known | {
         *configure.TASK_PROGRAMS,
         configure.COUNTED_BY,
+        configure.PRINTK_PROGRAM,
+        configure.STORED_PROGRAM,
+        configure.NETLINK_PROGRAM,
         process_ids.PROGRAM,
     }
 

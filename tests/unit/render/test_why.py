@@ -14,7 +14,6 @@ from retsnoop_py.render.why_types import (
     ExplainedCall,
     FailedCall,
     FailingChainCall,
-    KernelMessage,
     Why,
 )
 
@@ -119,7 +118,7 @@ def test_what_the_condition_tested_is_below_it() -> None:
 
 
 def test_what_the_kernel_said_is_below_the_condition() -> None:
-    said = (KernelMessage("printk:console", "bad magic\x1b"),)
+    said = (to.KernelMessage("printk", "bad magic\x1b"),)
     found = page(Why(VERSION, "", "", 3, ("x",), 1, explained=replace(CALL, said=said)))
     assert found[-2:] == ["", "    the kernel said: bad magic\\x1b"]
 

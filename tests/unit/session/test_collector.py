@@ -23,7 +23,7 @@ from tests.unit.session.records import (
 from retsnoop_py.errors import DataError
 from retsnoop_py.session.collector import Collector, RecordType, SessionFlags, comm_text
 from retsnoop_py.session.layouts import Layout, Member, layout_named
-from retsnoop_py.session.model import EventKind
+from retsnoop_py.session.model import MESSAGE_BYTES, EventKind, MessageSource
 
 
 def collector() -> Collector:
@@ -250,6 +250,9 @@ def test_the_enums_are_those_of_the_header() -> None:
     assert {f"RSN_RECORD_{t.name}": t.value for t in RecordType} == enumerators("rsn_record_type")
     flags = {f"RSN_SESSION_{f.name}": f.value for f in SessionFlags}
     assert flags == enumerators("rsn_session_flags")
+    sources = {f"RSN_MESSAGE_{s.name}": s.value for s in MessageSource}
+    assert sources == enumerators("rsn_message_source")
+    assert f"RSN_MESSAGE_BYTES = {MESSAGE_BYTES}," in HEADER
     assert "struct rsn_session {" in HEADER
 
 

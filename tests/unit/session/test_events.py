@@ -33,10 +33,11 @@ from tests.unit.session.records import (
 )
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.session.collector import Collector
+from retsnoop_py.session.collector import Collector, RecordType, SessionFlags
 from retsnoop_py.session.events import EventDecoder, Items, PartStore
 from retsnoop_py.session.layouts import Layout
 from retsnoop_py.session.model import (
+    MESSAGE_BYTES,
     NO_EVENTS,
     Branch,
     BranchRecords,
@@ -44,6 +45,7 @@ from retsnoop_py.session.model import (
     CapturedValue,
     EventKind,
     Events,
+    KernelMessage,
     Session,
     SessionKind,
 )
@@ -102,6 +104,54 @@ def test_a_session_whose_parts_never_come_is_told_at_the_end() -> None:
     (session,) = collected(raw_events(10, 7, *EVENTS[:4]), record)
 
     assert session.events.seqs == (1, 2, 3, 4)
+
+
+def said(text: bytes, source: int = 1) -> bytes:
+    return raw_part(text, RecordType.MESSAGE, start_ts=10, tid=7, cnt=source)
+
+
+def test_what_the_kernel_said_comes_with_the_session_it_was_said_in() -> None:
+    (session,) = collected(
+        said(b"\x013EXT4-fs: bad magic\n"),
+        raw_part(b"of another\0", RecordType.MESSAGE, start_ts=10, tid=8, cnt=1),
+        raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, parts=3, last_seq=6),
+        said(b"Unknown device type\0", 2),
+        said(b"from the future \xff", 9),
+    )
+
+    assert session.said == (
+        KernelMessage("printk", "EXT4-fs: bad magic"),
+        KernelMessage("netlink", "Unknown device type"),
+        KernelMessage("9", r"from the future \xff"),
+    )
+
+
+def test_a_message_that_was_cut_says_so() -> None:
+    record = raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, parts=1)
+    (session,) = collected(said(b"x" * MESSAGE_BYTES), record)
+
+    assert session.said[0].text == "x" * MESSAGE_BYTES + "..."
+
+
+def test_of_very_many_messages_the_first_and_the_last_stay() -> None:
+    record = raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, parts=50)
+    (session,) = collected(*[said(b"%d" % number) for number in range(50)], record)
+
+    texts = [message.text for message in session.said]
+    assert texts == [str(number) for number in (*range(16), *range(34, 50))]
+    assert [(one.text, one.left_out) for one in session.said if one.left_out] == [("34", 18)]
+
+
+def test_a_message_is_told_with_the_first_record_after_it() -> None:
+    first, second = collected(
+        said(b"early"),
+        raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, parts=1, flags=SessionFlags.STITCH),
+        said(b"late"),
+        raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, parts=2),
+    )
+
+    assert [one.text for one in first.said] == ["early"]
+    assert [one.text for one in second.said] == ["late"]
 
 
 def test_a_session_that_is_not_reported_leaves_nothing() -> None:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the kernel itself says in words is told of the call it was said in, and of no other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.live.support import PYTHON, series, trace
+
+from retsnoop_py.vm.machine import Machine
+
+#: What each write to /dev/kmsg does is what every printk() does.
+LOGGING = ("-e", "devkmsg_write", "-S")
+
+
+def sessions(machine: Machine, *args: str, status: int = 0) -> list[dict[str, Any]]:
+    """The sessions of a run."""
+    result = trace(machine, "--format", "json", *args)
+    assert result.status == status, result.err
+    lines = [json.loads(line) for line in result.out.splitlines()]
+    return [line for line in lines if line["type"] == "session"]
+
+
+def log(text: str) -> tuple[str, ...]:
+    """A shell that writes ``text`` as a line of the kernel's log."""
+    return ("--", "sh", "-c", f"echo '{text}' > /dev/kmsg")
+
+
+def test_what_is_logged_in_a_call_is_told_below_it_and_in_a_replay(machine: Machine) -> None:
+    """One line of the log in text, and the same again from the recording."""
+    path = machine.share / "messages.rsn"
+    result = trace(machine, *LOGGING, "-o", str(path), *log("<3>bad superblock"))
+    assert result.status == 0, result.err
+    assert result.out.endswith("\nthe kernel said: bad superblock\n\n\n"), result.out
+    assert trace(machine, "replay", "-S", str(path)).out == result.out
+
+
+#: Processes that log their ids all at once, each so often.
+PROCESSES, TIMES = 4, 40
+CHATTER = f"""
+import os
+os.write(os.open('/proc/sys/kernel/printk_devkmsg', os.O_WRONLY), b'on\\n')
+log = os.open('/dev/kmsg', os.O_WRONLY)
+children = []
+for _ in range({PROCESSES}):
+    if not (child := os.fork()):
+        for _ in range({TIMES}):
+            os.write(log, b'<3>by %d' % os.getpid())
+        os._exit(0)
+    children.append(child)
+for child in children:
+    os.waitpid(child, 0)
+"""
+
+
+def test_no_message_of_another_thread_is_told(machine: Machine) -> None:
+    """Before 5.19 the tracepoint of messages is hit by who is at the console for all others."""
+    found = sessions(machine, *LOGGING, "--", PYTHON, "-c", CHATTER)
+    told = [(one["pid"], [message["text"] for message in one["said"]]) for one in found]
+    assert len(told) == PROCESSES * TIMES
+    assert [(pid, said) for pid, said in told if said != [f"by {pid}"]] == []
+
+
+@pytest.mark.oldest_and_newest
+def test_who_does_not_want_them_gets_none(machine: Machine) -> None:
+    """Neither in text nor in JSON."""
+    (session,) = sessions(machine, *LOGGING, "--no-messages", *log("hello"))
+    assert "said" not in session
+
+
+def test_an_answer_to_a_netlink_message_is_told(machine: Machine) -> None:
+    """Which 5.10 has no tracepoint for."""
+    command = ("ip", "link", "add", "name", "x", "type", "bogus")
+    found = sessions(machine, "-e", "rtnetlink_rcv_msg", "--", *command, status=2)
+    refused = [one for one in found if one["stack"][-1]["call"]["result"]["error"] == "EOPNOTSUPP"]
+    said = [{"source": "netlink", "text": "Unknown device type"}]
+    said = said if series(machine) > (5, 10) else []
+    assert [one.get("said", []) for one in refused] == [said]
