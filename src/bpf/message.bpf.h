@@ -10,6 +10,7 @@
 #include "session.bpf.h"
 
 struct message {
+	__u64 fs_log; /* what logfc() is writing to */
 	struct rsn_part part;
 	char text[RSN_MESSAGE_BYTES];
 };
@@ -22,6 +23,13 @@ struct {
 	__type(value, struct message);
 } messages SEC(".maps");
 
+static __always_inline struct message *message_of(struct session *s)
+{
+	__u32 index = s->place;
+
+	return bpf_map_lookup_elem(&messages, &index);
+}
+
 /* Where vprintk_store() has its text, before Linux 5.12. */
 const volatile __u64 printk_text = 0;
 
@@ -29,8 +37,7 @@ const volatile __u64 printk_text = 0;
 static __noinline int message_send(void *ctx, struct session *s, __u32 source, __u64 text,
 				   __u64 size)
 {
-	__u32 index = s->place;
-	struct message *message = bpf_map_lookup_elem(&messages, &index);
+	struct message *message = message_of(s);
 	long bytes;
 
 	if (!message)
@@ -92,6 +99,49 @@ SEC("raw_tp/netlink_extack")
 int rsn_message_netlink(struct bpf_raw_tracepoint_args *ctx)
 {
 	return message_said(ctx, context_place(ctx), RSN_MESSAGE_NETLINK, ctx->args[0], 0);
+}
+
+/* The log of a file system context (fs/fs_context.c): the last messages, `head` the next one's number. */
+struct fc_log {
+	__u8 head;
+	char *buffer[8];
+} __attribute__((preserve_access_index));
+
+/* Where the last message of a log is; 0: nowhere. */
+static __always_inline __u64 fs_log_text(struct fc_log *log)
+{
+	__u64 last = (BPF_CORE_READ(log, head) + 7u) & 7, text = 0;
+
+	bpf_probe_read_kernel(&text, sizeof(text),
+			      (void *)log + bpf_core_field_offset(struct fc_log, buffer) +
+				      last * sizeof(text));
+	return text;
+}
+
+/* Without a log logfc() writes to the kernel's, and that is seen there. */
+SEC("kprobe/logfc")
+int rsn_message_fs_begin(struct pt_regs *ctx)
+{
+	struct session *s = ready ? session_of(bpf_get_current_task()) : NULL;
+	struct message *message = s ? message_of(s) : NULL;
+
+	if (message)
+		message->fs_log = PT_REGS_PARM1(ctx);
+	return 0;
+}
+
+SEC("kretprobe/logfc")
+int rsn_message_fs_end(struct pt_regs *ctx)
+{
+	struct session *s = ready ? session_of(bpf_get_current_task()) : NULL;
+	struct message *message = s ? message_of(s) : NULL;
+	__u64 text;
+
+	if (!message || !message->fs_log)
+		return 0;
+	text = fs_log_text((struct fc_log *)message->fs_log);
+	message->fs_log = 0;
+	return message_said(ctx, stack_place(PT_REGS_SP(ctx)), RSN_MESSAGE_FS_CONTEXT, text, 0);
 }
 
 #endif

@@ -29,6 +29,7 @@ enum rsn_record_type {
 enum rsn_message_source {
 	RSN_MESSAGE_PRINTK = 1, /* for the kernel's log */
 	RSN_MESSAGE_NETLINK = 2, /* an extended acknowledgement, for who sent a netlink message */
+	RSN_MESSAGE_FS_CONTEXT = 3, /* the log of a file system context, for who opened that */
 };
 
 /*

@@ -70,6 +70,26 @@ def test_who_does_not_want_them_gets_none(machine: Machine) -> None:
     assert "said" not in session
 
 
+#: A file system context that is given an option that it does not know; numbers of system calls are
+#: the same on x86-64 and arm64.
+FS_OPEN, FS_CONFIG, SET_STRING = 430, 431, 1
+MOUNTING = f"""
+import ctypes
+syscall = ctypes.CDLL(None).syscall
+fs = syscall({FS_OPEN}, b'tmpfs', 0)
+raise SystemExit(syscall({FS_CONFIG}, fs, {SET_STRING}, b'bogus', b'1', 0) and 3)
+"""
+
+
+def test_the_log_of_a_file_system_context_is_told(machine: Machine) -> None:
+    """Which is in no other log."""
+    command = ("--", PYTHON, "-c", MOUNTING)
+    (session,) = sessions(machine, "-e", "*_sys_fsconfig", *command, status=3)
+    (message,) = session["said"]
+    assert message["source"] == "fs_context"
+    assert message["text"].startswith("tmpfs: Unknown parameter")
+
+
 def test_an_answer_to_a_netlink_message_is_told(machine: Machine) -> None:
     """Which 5.10 has no tracepoint for."""
     command = ("ip", "link", "add", "name", "x", "type", "bogus")

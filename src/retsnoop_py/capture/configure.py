@@ -10,6 +10,7 @@ log every traced call and return to the kernel's trace_pipe.
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COUNTED_BY",
     "EXIT_PROGRAM",
+    "FS_CONTEXT_PROGRAMS",
     "NETLINK_PROGRAM",
     "PRINTK_PROGRAM",
     "STORED_PROGRAM",
@@ -67,6 +69,9 @@ TREE_PROGRAM, EXIT_PROGRAM = "rsn_task_fork", "rsn_task_exit"
 TASK_PROGRAMS = (EXIT_PROGRAM, "rsn_task_free", TREE_PROGRAM)
 PRINTK_PROGRAM, STORED_PROGRAM = "rsn_message_printk", "rsn_message_stored"
 NETLINK_PROGRAM = "rsn_message_netlink"
+FS_CONTEXT_PROGRAMS = ("rsn_message_fs_begin", "rsn_message_fs_end")
+#: What writes to the log of a file system context, and entry functions inside which that may be.
+_FS_LOGGER, _MOUNTS = "logfc", re.compile(r"mount|_fs(open|pick|config)")
 #: The tracepoint printk:console is hit in the thread that says something since 5.19 (701850dc0c31);
 #: before, in the one that writes to the console what others have said.
 _CONSOLE_SINCE = (5, 19)
@@ -84,14 +89,16 @@ class MessageSources(Value):
     printk_text: int = 0
 
 
-def message_sources(facts: KernelFacts) -> MessageSources:
-    """Those of this kernel."""
+def message_sources(facts: KernelFacts, functions: Sequence[Function]) -> MessageSources:
+    """Those of this kernel, and of a run that traces ``functions``."""
+    mounts = any(one.is_entry and _MOUNTS.search(one.name) for one in functions)
+    fs = FS_CONTEXT_PROGRAMS if mounts and facts.kallsyms.address_of(_FS_LOGGER) else ()
     if parse_release(facts.release) >= _CONSOLE_SINCE:
-        return MessageSources((PRINTK_PROGRAM, NETLINK_PROGRAM))
+        return MessageSources((PRINTK_PROGRAM, NETLINK_PROGRAM, *fs))
     text = facts.kallsyms.data_address("textbuf")
     if text is None:
-        return MessageSources((NETLINK_PROGRAM,))
-    return MessageSources((STORED_PROGRAM, NETLINK_PROGRAM), text)
+        return MessageSources((NETLINK_PROGRAM, *fs))
+    return MessageSources((STORED_PROGRAM, NETLINK_PROGRAM, *fs), text)
 
 
 class Asked(Value):

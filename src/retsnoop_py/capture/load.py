@@ -148,7 +148,7 @@ def load(
     it lacks the transport the user insists on.
     """
     is_perf = _choose_perf_buffer(settings, features)
-    messages = message_sources(facts) if settings.messages else MessageSources()
+    messages = message_sources(facts, plan.functions) if settings.messages else MessageSources()
     asked = Asked(plan, settings, features, facts, tuple(probes), captures, messages)
     obj = _opened(None if asked.has_fetch else without_fetch)
     try:

@@ -295,7 +295,8 @@ class PidNamespace(Struct, omit_defaults=True, frozen=True, gc=False):
 class KernelMessage(Struct, omit_defaults=True, frozen=True, gc=False):
     """What the kernel said in words, in the thread of a call while that ran.
 
-    ``source``: ``printk``, for the kernel's log, or ``netlink``, an extended acknowledgement.
+    ``source``: ``printk``, for the kernel's log, ``netlink``, an extended acknowledgement, or
+    ``fs_context``, the log of a file system context.
     ``left_out``: so many messages before this one were too many to keep.
     """
 

@@ -168,6 +168,7 @@ class MessageSource(IntEnum):
 
     PRINTK = 1
     NETLINK = 2
+    FS_CONTEXT = 3
 
 
 _SOURCES = {int(source): source.name.lower() for source in MessageSource}
@@ -176,9 +177,9 @@ _SOURCES = {int(source): source.name.lower() for source in MessageSource}
 class KernelMessage(NamedTuple):
     """What the kernel said in words, in a session's thread while the session ran.
 
-    ``source``: ``printk``, for the kernel's log, or ``netlink``, an extended acknowledgement for
-    who sent a netlink message. ``left_out``: so many messages before this one were too many to
-    keep.
+    ``source``: ``printk``, for the kernel's log, ``netlink``, an extended acknowledgement for who
+    sent a netlink message, or ``fs_context``, the log of a file system context, for who opened
+    that. ``left_out``: so many messages before this one were too many to keep.
     """
 
     source: str
@@ -191,6 +192,8 @@ class KernelMessage(NamedTuple):
         text = data.partition(b"\0")[0].decode("utf-8", "backslashreplace")
         while text[:1] == "\1":  # KERN_SOH: a letter for its level follows
             text = text[2:]
+        if source == MessageSource.FS_CONTEXT:
+            text = text[2:]  # a letter for its level and a blank
         cut = "..." if len(data) >= MESSAGE_BYTES else ""
         return cls(_SOURCES.get(source, str(source)), text.strip() + cut)
 

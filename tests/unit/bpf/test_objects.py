@@ -163,6 +163,7 @@ def test_object_has_exactly_the_programs_the_loader_knows() -> None:
         configure.PRINTK_PROGRAM,
         configure.STORED_PROGRAM,
         configure.NETLINK_PROGRAM,
+        *configure.FS_CONTEXT_PROGRAMS,
         process_ids.PROGRAM,
     }
 

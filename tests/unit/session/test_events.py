@@ -114,14 +114,16 @@ def test_what_the_kernel_said_comes_with_the_session_it_was_said_in() -> None:
     (session,) = collected(
         said(b"\x013EXT4-fs: bad magic\n"),
         raw_part(b"of another\0", RecordType.MESSAGE, start_ts=10, tid=8, cnt=1),
-        raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, parts=3, last_seq=6),
+        raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, parts=4, last_seq=6),
         said(b"Unknown device type\0", 2),
+        said(b"e tmpfs: Unknown parameter 'x'\n\0", 3),
         said(b"from the future \xff", 9),
     )
 
     assert session.said == (
         KernelMessage("printk", "EXT4-fs: bad magic"),
         KernelMessage("netlink", "Unknown device type"),
+        KernelMessage("fs_context", "tmpfs: Unknown parameter 'x'"),
         KernelMessage("9", r"from the future \xff"),
     )
 
