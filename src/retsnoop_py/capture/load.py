@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.plan import AttachPlan
+from retsnoop_py.capture import messages
 from retsnoop_py.capture.configure import (
     EXIT_PROGRAM,
     TREE_PROGRAM,
@@ -148,8 +149,8 @@ def load(
     it lacks the transport the user insists on.
     """
     is_perf = _choose_perf_buffer(settings, features)
-    messages = message_sources(facts, plan.functions) if settings.messages else MessageSources()
-    asked = Asked(plan, settings, features, facts, tuple(probes), captures, messages)
+    sources = message_sources(facts, plan.functions) if settings.messages else MessageSources()
+    asked = Asked(plan, settings, features, facts, tuple(probes), captures, sources)
     obj = _opened(None if asked.has_fetch else without_fetch)
     try:
         configure(obj, asked, is_perf=is_perf)
@@ -159,7 +160,7 @@ def load(
         fill(obj, asked, filters)
         links = (
             *(obj.program(name).attach() for name in asked.task_programs),
-            *_attached(obj, messages.programs),
+            *_attached(obj, sources.programs, settings),
         )
     except BaseException:
         obj.close()
@@ -167,14 +168,14 @@ def load(
     return LoadedObject(obj, is_perf, links, ids, filters, bool(settings.command))
 
 
-def _attached(obj: BpfObject, names: Sequence[str]) -> Iterator[Link]:
-    """Links of those programs that this kernel has a place for."""
+def _attached(obj: BpfObject, names: Sequence[str], settings: Settings) -> Iterator[Link]:
+    """Links of those programs that this kernel has a place for, and lets be attached."""
     for name in names:
         try:
             yield obj.program(name).attach()
         except BpfError as error:
             if error.errno != ENOENT:
-                raise
+                messages.note(settings, f"not all the kernel says is seen: {error.message}")
 
 
 def _choose_perf_buffer(settings: Settings, features: Features) -> bool:
