@@ -486,7 +486,7 @@ class _Search:
         An error that is stored and returned at the end of a loop is not that of the loop's end:
         to go on is to return it later, if not what fails next. What a called function gave was
         there already when another try was not made. And that a called function did well, as one
-        that tells user space, is no reason for a failure.
+        that tells user space, is no reason for a failure, unless it ended a loop.
         """
         if self._returned.made is Made.CALLEE:
             return moment.step > self._returned.step
@@ -501,7 +501,7 @@ class _Search:
         ]
         condition = moment.insn.condition
         held = condition if taken else OPPOSITE.get(condition, "")
-        is_well = went_well(moment.flags, held)
+        is_well = went_well(moment.flags, held) and not self._ends_loop(moment, taken)
         if other < 0 or not (places or is_well):
             return False
         if places and self._is_handled(moment):
@@ -511,6 +511,14 @@ class _Search:
             return False
         self._is_stored = self._is_stored or (kept_there and bool(places))
         return is_well or (self._is_stored and bool(places))
+
+    def _ends_loop(self, moment: Moment, taken: bool) -> bool:
+        """Whether a jump left a loop that would have come to it again on its other side."""
+        block = self._graph.blocks[self._way.blocks[moment.position]]
+        own, other = (block.next[side] for side in (taken, not taken))
+        if own < 0 or other < 0:
+            return False
+        return block.index in self._reachable(other) - self._reachable(own)
 
     def _is_handled(self, moment: Moment) -> bool:
         """Whether other failures come to a jump as well, those of functions that were called.

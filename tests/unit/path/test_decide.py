@@ -107,6 +107,7 @@ CALLS: dict[str, dict[str, int]] = {
     "undone": {"type": 1},
     "left_behind": {"flags": -5},
     "does_not_wait": {"flags": 0x40},
+    "times_out": {"type": 0, "value_size": 20, "flags": 6},
     "stored_in_loop": {"type": 1, "key_size": 4, "value_size": 20, "flags": 6},
 }
 EPIPE = 32
@@ -326,6 +327,7 @@ MADE = {
     "through_pointer": {Made.CALLEE},
     "asked_before": {Made.CONSTANT},
     "stored_in_loop": {Made.CONSTANT},
+    "times_out": {Made.CONSTANT},
     "begun_again": {Made.CONSTANT},
     "handled": {Made.CONSTANT},
     "tells_which": {Made.CONSTANT},
