@@ -271,10 +271,12 @@ class _Search:
         """
         moment = self._run.moments[number]
         flags, block = moment.flags, self._way.blocks[moment.position]
-        if self._returned.made is not Made.CONSTANT or self._returned.step < moment.step:
+        if self._returned.made is not Made.CONSTANT:
             return None
         if flags is None or moment.insn.flow is not Flow.BRANCH or not is_settled(moment):
             return None
+        if self._returned.step < moment.step and self._is_certain(moment, taken):
+            return None  # it is on the way out
         operand = flags.insn.compared[0] if flags.insn.operands else None
         place = self._holders(moment, ()).place_of(operand) if operand is not None else None
         if isinstance(place, int):
@@ -313,12 +315,16 @@ class _Search:
         return next((one for one in block.insns if one.address == address), None) if block else None
 
     def _offers(self, moment: Moment, taken: bool) -> set[int]:
-        """The blocks that may have run, had a jump gone the other way; of what is none, all."""
+        """The blocks that may have run, had a jump gone the other way; behind an indirect one, all.
+
+        A conditional comparison leaves both sides open of the jump that its block ends in.
+        """
+        sides = self._graph.blocks[self._way.blocks[moment.position]].next
         if moment.insn.flow is Flow.BRANCH:
-            other = self._graph.blocks[self._way.blocks[moment.position]].next[not taken]
-            if other >= 0:
-                return self._reachable(other)
-        return set(range(-1, len(self._graph.blocks)))
+            sides = (sides[not taken],)
+        if moment.insn.flow is Flow.INDIRECT or -1 in sides:
+            return set(range(-1, len(self._graph.blocks)))
+        return set().union(*[self._reachable(side) for side in sides])
 
     def _loses(self, start: int, held: Holders, node: Node, end: int, compare: Insn) -> bool:
         """Whether ways from a block come to ``compare``, in ``end``, and all without a constant."""
@@ -506,7 +512,7 @@ class _Search:
             return False
         if places and self._is_handled(moment):
             return True
-        kept_there = self._fails(other, moment)
+        kept_there = self._fails(other, moment, gave_failure=is_well)
         if kept_there is None:
             return False
         self._is_stored = self._is_stored or (kept_there and bool(places))
@@ -546,31 +552,36 @@ class _Search:
                     waiting.append(key)
         return False
 
-    def _fails(self, start: int, moment: Moment) -> bool | None:
+    def _fails(self, start: int, moment: Moment, *, gave_failure: bool) -> bool | None:
         """Whether ways from a block end in the result that was made, where all end in failures.
 
-        None where one may end in something else.
+        None where one may end in something else. ``gave_failure``: the jump leads there where what
+        it tests, which a called function gave, is a failure if it is an int.
         """
         held = self._holders(moment, (self._returned.node,))
         none = Holders(held.machine, frozenset(), held.depth, held.frame)
-        waiting = [_Failing(start, held, none, ())]
+        flags = moment.flags
+        is_int = gave_failure and flags is not None and flags.size == INT
+        tested = (flags.left,) if is_int and flags is not None else ()
+        waiting = [_Failing(start, held, self._holders(moment, tested), ())]
         seen = {waiting[0]}
         returns_it = False
         while waiting:
             now = waiting.pop()
-            block, asked = self._graph.blocks[now.block], none
+            block, asked, is_known = self._graph.blocks[now.block], none, False
             for step in (step for insn in block.insns for step in insn.steps):
                 if step.flags or step.flow is Flow.CALL:
                     asked = next((one for one in now.given if asks_for_failure(one, step)), none)
+                    is_known = any(asks_for_failure(one, step) for one in (now.made, now.failed))
                 now = self._after(now, step)
             if block.exit:
                 returns = self._graph.machine.result
                 if block.exit != "return" or returns not in now.made.places | now.failed.places:
                     return None
                 returns_it = returns_it or returns in now.made.places
-            failing = failing_side(block) if asked.places else None
+            failing = failing_side(block) if asked.places or is_known else None
             for side, following in enumerate(block.next):
-                if following < 0:
+                if following < 0 or (is_known and failing not in (None, side)):
                     continue
                 after = now._replace(block=following)
                 if side == failing:

@@ -24,6 +24,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -94,6 +95,26 @@ static long a_connect(socklen_t size)
 	struct sockaddr_in where = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001) };
 
 	return connect(a_socket(SOCK_STREAM), (struct sockaddr *)&where, size);
+}
+
+static long a_connect_at_once(void)
+{
+	struct sockaddr_in where = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001) };
+	int listening = a_socket(SOCK_STREAM);
+
+	where.sin_port = htons(7777);
+	bind(listening, (struct sockaddr *)&where, sizeof(where));
+	listen(listening, 1);
+	return connect(a_socket(SOCK_STREAM | SOCK_NONBLOCK), (struct sockaddr *)&where,
+		       sizeof(where));
+}
+
+static long a_semaphore(void)
+{
+	struct sembuf take = { .sem_op = -1 };
+	struct timespec soon = { 0, 1000000 };
+
+	return semtimedop(semget(IPC_PRIVATE, 1, 0600), &take, 1, &soon);
 }
 
 static long an_option(int level, int name, socklen_t size)
@@ -347,6 +368,8 @@ static int file, pipes[2], watch, queue, process;
 	X(recv_stream, recvfrom, EAGAIN, a_read(SOCK_STREAM))                                    \
 	X(recv_datagram, recvfrom, EAGAIN, a_read(SOCK_DGRAM))                                   \
 	X(connect_route, connect, ENETUNREACH, a_route())                                        \
+	X(connect_wait, connect, EINPROGRESS, a_connect_at_once())                               \
+	X(semop_time, semtimedop, EAGAIN, a_semaphore())                                         \
 	X(rename_exists, renameat2, EEXIST, a_rename("/tmp/failures.to", 1))                     \
 	X(rename_inside, renameat2, EINVAL, a_rename("/tmp/failures.from/in", 0))                \
 	X(capset_version, capset, EINVAL, a_capset())                                            \

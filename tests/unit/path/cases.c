@@ -837,3 +837,61 @@ CASE int times_out(struct attr *attr)
 	note(3);
 	return -EAGAIN;
 }
+
+/* the error is there before it is asked whether to wait: that it does not is the reason */
+CASE int does_not_connect(struct attr *attr)
+{
+	volatile long wait = 0;
+	int err = helper(attr->value_size), more = 0;
+
+	if (err < 0)
+		return err;
+	note(1);
+	err = -EBUSY;
+	asm volatile("" : "+r"(err)); /* it is there from here on */
+	if (!(attr->flags & 0x40)) /* decides: does_not_connect */
+		wait = attr->next->flags;
+	if (attr->type == 2) {
+		if (attr->key_size == 6 && attr->flags & 0x20) {
+			note(2);
+			more = 1;
+		}
+		if (!wait) /* else decides: does_not_connect */
+			goto out;
+		err = helper(wait + more);
+		if (err < 0)
+			goto out;
+	}
+	note(3);
+	err = 0;
+out:
+	note(4);
+	return err;
+}
+
+/* another failure on the way out would take the place of the error, and is no reason for it */
+CASE int finishes(struct attr *attr)
+{
+	int err = -EINVAL, other;
+
+	note(1);
+	if (attr->type == 4) /* decides: finishes */
+		goto out;
+	note(2);
+	err = 0;
+out:
+	asm volatile("" : "+r"(err)); /* no compiler knows which it is */
+	other = helper(attr->key_size);
+	if (other)
+		err = other;
+	if (attr->value_size > 8 && helper(attr->flags)) {
+		err = -EIO;
+		goto release;
+	}
+	if (err)
+		goto release;
+	note(3);
+release:
+	note(4);
+	return err;
+}

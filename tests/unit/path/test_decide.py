@@ -108,6 +108,8 @@ CALLS: dict[str, dict[str, int]] = {
     "left_behind": {"flags": -5},
     "does_not_wait": {"flags": 0x40},
     "times_out": {"type": 0, "value_size": 20, "flags": 6},
+    "does_not_connect": {"type": 2, "key_size": 6, "flags": 0x40},
+    "finishes": {"type": 4},
     "stored_in_loop": {"type": 1, "key_size": 4, "value_size": 20, "flags": 6},
 }
 EPIPE = 32
@@ -328,6 +330,8 @@ MADE = {
     "asked_before": {Made.CONSTANT},
     "stored_in_loop": {Made.CONSTANT},
     "times_out": {Made.CONSTANT},
+    "does_not_connect": {Made.CONSTANT},
+    "finishes": {Made.CONSTANT},
     "begun_again": {Made.CONSTANT},
     "handled": {Made.CONSTANT},
     "tells_which": {Made.CONSTANT},
