@@ -8,27 +8,24 @@ could not have avoided the failure any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from retsnoop_py.path.asks import (
     as_chosen,
     asks,
-    asks_for_failure,
     asks_zero,
     before_block,
     failing_edge,
-    failing_side,
     is_zero,
-    reads,
 )
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.deduce import holds, known_value
+from retsnoop_py.path.failing_ways import FailingWays
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Imm, Insn, Mem, Names, Operand, Reg
 from retsnoop_py.path.origin import (
-    LARGEST_ERROR,
     MASK32,
     Decided,
     Decision,
@@ -51,8 +48,6 @@ __all__ = ["decide"]
 
 #: Ways that are followed from the other side of a jump before it is said that nobody knows.
 _MAX_STATES = 20_000
-#: Calls whose results are told apart.
-_MOST_GIVEN = 4
 #: Why the probes of blocks that ran are not hit, if nobody else uses kprobes there.
 _PROGRAMS_OFF = "as where bpf(2) reads or changes a map, with BPF programs off"
 #: What was made elsewhere is known here only by testing it.
@@ -176,10 +171,7 @@ class _Search:
         self._locals: list[int] | None = None
         #: Whether a jump was found behind which the result that was there was kept.
         self._is_stored = False
-        #: Blocks behind which nothing but failures can come, with what is held there.
-        self._only_fail: set[_Failing] = set()
-        #: What :meth:`_read_in` tells of each block, once that was asked.
-        self._read: list[frozenset[str]] | None = None
+        self._failing = FailingWays(graph, returned)
         #: What settled a later test, once that was found.
         self._by: _Settled | None = None
 
@@ -512,7 +504,14 @@ class _Search:
             return False
         if places and self._is_handled(moment):
             return True
-        kept_there = self._fails(other, moment, gave_failure=is_well)
+        flags = moment.flags
+        tested = (flags.left,) if is_well and flags is not None and flags.size == INT else ()
+        kept_there = self._failing.from_block(
+            other,
+            self._holders(moment, (self._returned.node,)),
+            self._holders(moment, tested),
+            is_stored=self._is_stored,
+        )
         if kept_there is None:
             return False
         self._is_stored = self._is_stored or (kept_there and bool(places))
@@ -551,104 +550,6 @@ class _Search:
                     seen.add(key)
                     waiting.append(key)
         return False
-
-    def _fails(self, start: int, moment: Moment, *, gave_failure: bool) -> bool | None:
-        """Whether ways from a block end in the result that was made, where all end in failures.
-
-        None where one may end in something else. ``gave_failure``: the jump leads there where what
-        it tests, which a called function gave, is a failure if it is an int.
-        """
-        held = self._holders(moment, (self._returned.node,))
-        none = Holders(held.machine, frozenset(), held.depth, held.frame)
-        flags = moment.flags
-        is_int = gave_failure and flags is not None and flags.size == INT
-        tested = (flags.left,) if is_int and flags is not None else ()
-        waiting = [_Failing(start, held, self._holders(moment, tested), ())]
-        seen = {waiting[0]}
-        returns_it = False
-        while waiting:
-            now = waiting.pop()
-            block, asked, is_known = self._graph.blocks[now.block], none, False
-            for step in (step for insn in block.insns for step in insn.steps):
-                if step.flags or step.flow is Flow.CALL:
-                    asked = next((one for one in now.given if asks_for_failure(one, step)), none)
-                    is_known = any(asks_for_failure(one, step) for one in (now.made, now.failed))
-                now = self._after(now, step)
-            if block.exit:
-                returns = self._graph.machine.result
-                if block.exit != "return" or returns not in now.made.places | now.failed.places:
-                    return None
-                returns_it = returns_it or returns in now.made.places
-            failing = failing_side(block) if asked.places or is_known else None
-            for side, following in enumerate(block.next):
-                if following < 0 or (is_known and failing not in (None, side)):
-                    continue
-                after = now._replace(block=following)
-                if side == failing:
-                    after = after._replace(failed=now.failed.joined(asked))
-                after = after.only(self._read_in(following))
-                if after in self._only_fail:
-                    returns_it = returns_it or self._is_stored
-                elif after not in seen:
-                    seen.add(after)
-                    waiting.append(after)
-            if len(seen) > _MAX_STATES:
-                return None
-        self._only_fail |= seen
-        return returns_it
-
-    def _read_in(self, index: int) -> frozenset[str]:
-        """The registers whose values may be read in a block, or behind it."""
-        if self._read is None:
-            blocks = self._graph.blocks
-            uses = [reads(self._graph, block) for block in blocks]
-            found = [read for read, _ in uses]
-            waiting = list(range(len(blocks)))
-            while waiting:
-                at = waiting.pop()
-                read, written = uses[at]
-                behind = (found[one] for one in blocks[at].next if one >= 0)
-                now = read.union(*behind) - (written - read)
-                if now != found[at]:
-                    found[at] = now
-                    waiting += self._graph.before[at]
-            self._read = found
-        return self._read[index]
-
-    def _after(self, now: _Failing, insn: Insn) -> _Failing:
-        """What is held behind an instruction."""
-        result, every = self._graph.machine.result, (now.made, now.failed, *now.given)
-        where: str | int | None = None
-        if insn.flow is Flow.CALL:
-            every = tuple(one.without(self._graph.machine.clobbered) for one in every)
-            only = Holders(now.made.machine, frozenset((result,)), now.made.depth, now.made.frame)
-            every = (*every, only)
-        elif (
-            insn.op not in ("mov", "movsx", "movzx")
-            or len(insn.operands) != 2
-            or now.made.is_frame(insn)
-        ):
-            every = tuple(one.after_step(insn) for one in every)
-            where = insn.writes[0] if insn.writes else None
-        else:
-            target, source = insn.operands
-            where = now.made.place_of(target)
-            if where is None:
-                return now
-            is_whole = min(target.size, source.size) >= INT
-            every = tuple(
-                one.also(where)
-                if is_whole and one.place_of(source) in one.places
-                else one.without((where,))
-                for one in every
-            )
-            if isinstance(source, Imm) and -LARGEST_ERROR <= source.value < 0:
-                every = (every[0], every[1].also(where), *every[2:])
-        made, failed, *given = every
-        if insn.address == self._returned.address and where is not None:
-            made = made.also(where)
-        kept = [one for one in given if one.places]
-        return _Failing(now.block, made, failed, tuple(kept[-_MOST_GIVEN:]))
 
     def _can_avoid(self, number: int, taken: bool) -> bool:
         moment = self._run.moments[number]
@@ -863,28 +764,6 @@ class _Search:
         if where is None:
             return held
         return held.also(where) if has else held.without((where,))
-
-
-class _Failing(NamedTuple):
-    """A block that may be reached, and where values are then.
-
-    ``made`` is the result, ``failed`` any other failure, ``given`` what calls gave, each by itself.
-    """
-
-    block: int
-    made: Holders
-    failed: Holders
-    given: tuple[Holders, ...]
-
-    def only(self, read: Collection[str]) -> _Failing:
-        """Without registers that nothing reads any more."""
-        made, failed, *given = (
-            one.without(
-                [place for place in one.places if isinstance(place, str) and place not in read]
-            )
-            for one in (self.made, self.failed, *self.given)
-        )
-        return _Failing(self.block, made, failed, tuple(one for one in given if one.places))
 
 
 def _decided(moment: Moment, taken: bool, *, about: bool = False) -> Decided:

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whether all ways from a place in a function end in failures, whichever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from retsnoop_py.path.asks import asks_for_failure, failing_side, reads
+from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.holders import Holders
+from retsnoop_py.path.insn import INT, Flow, Imm, Insn
+from retsnoop_py.path.origin import LARGEST_ERROR, Returned
+
+__all__ = ["FailingWays"]
+
+#: Ways that are followed before it is said that nobody knows.
+_MAX_STATES = 20_000
+#: Calls whose results are told apart.
+_MOST_GIVEN = 4
+
+
+class _Failing(NamedTuple):
+    """A block that may be reached, and where values are then.
+
+    ``made`` is the result, ``failed`` any other failure, ``given`` what calls gave, each by itself.
+    """
+
+    block: int
+    made: Holders
+    failed: Holders
+    given: tuple[Holders, ...]
+
+    def only(self, read: Collection[str]) -> _Failing:
+        """Without registers that nothing reads any more."""
+        made, failed, *given = (
+            one.without(
+                [place for place in one.places if isinstance(place, str) and place not in read]
+            )
+            for one in (self.made, self.failed, *self.given)
+        )
+        return _Failing(self.block, made, failed, tuple(one for one in given if one.places))
+
+
+class FailingWays:
+    """The ways in a function's ``graph`` that end in failures; one of these is ``returned``."""
+
+    def __init__(self, graph: Graph, returned: Returned) -> None:
+        self._graph = graph
+        self._returned = returned
+        #: Blocks behind which nothing but failures can come, with what is held there.
+        self._only_fail: set[_Failing] = set()
+        #: What :meth:`_read_in` tells of each block, once that was asked.
+        self._read: list[frozenset[str]] | None = None
+
+    def from_block(
+        self, start: int, made: Holders, failed: Holders, *, is_stored: bool
+    ) -> bool | None:
+        """Whether ways from a block end in the result, where all end in failures.
+
+        None where one may end in something else. ``made`` has the result there, ``failed`` what is
+        another failure; ``is_stored``: behind what was looked at before, it is the result.
+        """
+        none = Holders(made.machine, frozenset(), made.depth, made.frame)
+        waiting = [_Failing(start, made, failed, ())]
+        seen = {waiting[0]}
+        returns_it = False
+        while waiting:
+            now = waiting.pop()
+            block, asked, is_known = self._graph.blocks[now.block], none, False
+            for step in (step for insn in block.insns for step in insn.steps):
+                if step.flags or step.flow is Flow.CALL:
+                    asked = next((one for one in now.given if asks_for_failure(one, step)), none)
+                    is_known = any(asks_for_failure(one, step) for one in (now.made, now.failed))
+                now = self._after(now, step)
+            if block.exit:
+                returns = self._graph.machine.result
+                if block.exit != "return" or returns not in now.made.places | now.failed.places:
+                    return None
+                returns_it = returns_it or returns in now.made.places
+            failing = failing_side(block) if asked.places or is_known else None
+            for side, following in enumerate(block.next):
+                if following < 0 or (is_known and failing not in (None, side)):
+                    continue
+                after = now._replace(block=following)
+                if side == failing:
+                    after = after._replace(failed=now.failed.joined(asked))
+                after = after.only(self._read_in(following))
+                if after in self._only_fail:
+                    returns_it = returns_it or is_stored
+                elif after not in seen:
+                    seen.add(after)
+                    waiting.append(after)
+            if len(seen) > _MAX_STATES:
+                return None
+        self._only_fail |= seen
+        return returns_it
+
+    def _read_in(self, index: int) -> frozenset[str]:
+        """The registers whose values may be read in a block, or behind it."""
+        if self._read is None:
+            blocks = self._graph.blocks
+            uses = [reads(self._graph, block) for block in blocks]
+            found = [read for read, _ in uses]
+            waiting = list(range(len(blocks)))
+            while waiting:
+                at = waiting.pop()
+                read, written = uses[at]
+                behind = (found[one] for one in blocks[at].next if one >= 0)
+                now = read.union(*behind) - (written - read)
+                if now != found[at]:
+                    found[at] = now
+                    waiting += self._graph.before[at]
+            self._read = found
+        return self._read[index]
+
+    def _after(self, now: _Failing, insn: Insn) -> _Failing:
+        """What is held behind an instruction."""
+        result, every = self._graph.machine.result, (now.made, now.failed, *now.given)
+        where: str | int | None = None
+        if insn.flow is Flow.CALL:
+            every = tuple(one.without(self._graph.machine.clobbered) for one in every)
+            only = Holders(now.made.machine, frozenset((result,)), now.made.depth, now.made.frame)
+            every = (*every, only)
+        elif (
+            insn.op not in ("mov", "movsx", "movzx")
+            or len(insn.operands) != 2
+            or now.made.is_frame(insn)
+        ):
+            every = tuple(one.after_step(insn) for one in every)
+            where = insn.writes[0] if insn.writes else None
+        else:
+            target, source = insn.operands
+            where = now.made.place_of(target)
+            if where is None:
+                return now
+            is_whole = min(target.size, source.size) >= INT
+            every = tuple(
+                one.also(where)
+                if is_whole and one.place_of(source) in one.places
+                else one.without((where,))
+                for one in every
+            )
+            if isinstance(source, Imm) and -LARGEST_ERROR <= source.value < 0:
+                every = (every[0], every[1].also(where), *every[2:])
+        made, failed, *given = every
+        if insn.address == self._returned.address and where is not None:
+            made = made.also(where)
+        kept = [one for one in given if one.places]
+        return _Failing(now.block, made, failed, tuple(kept[-_MOST_GIVEN:]))
