@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import pytest
@@ -33,6 +33,7 @@ from tests.unit.session.records import (
 )
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.session import pipeline, repeats
 from retsnoop_py.session.collector import Collector, RecordType, SessionFlags
 from retsnoop_py.session.events import EventDecoder, Items, PartStore
 from retsnoop_py.session.layouts import Layout
@@ -50,6 +51,7 @@ from retsnoop_py.session.model import (
     SessionKind,
 )
 from retsnoop_py.session.pipeline import SessionFilter
+from retsnoop_py.session.report import Written
 from retsnoop_py.settings import FilterSettings, OutputFormat, Settings, ViewSettings
 from retsnoop_py.symbolize.frames import UserAddress
 
@@ -413,3 +415,48 @@ def test_filters_of_errors_do_not_concern_hits_of_probes(
 
     assert SessionFilter(settings).accepts(session) is reported
     assert not SessionFilter(settings, interim=False).accepts(session)
+
+
+@pytest.mark.parametrize("views", [ViewSettings(), ViewSettings(call_trace=True)])
+def test_a_message_among_sessions_that_repeat_is_told_of_its_own(
+    views: ViewSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that C writes by a template have none: whose are told is the same without templates."""
+    batch = b"".join(many(number) for number in range(64))
+    plain = printed(batch, views)
+    monkeypatch.setattr(pipeline, "_MANY", 1)
+    monkeypatch.setattr(repeats, "_PAUSE", 0)
+    template, used = repeats.Repeats.split, []
+
+    def spied(self: repeats.Repeats, part: memoryview) -> Iterator[Written | tuple[int, int]]:
+        for piece in template(self, part):
+            used.append(isinstance(piece, Written))
+            yield piece
+
+    monkeypatch.setattr(repeats.Repeats, "split", spied)
+    assert printed(batch, views) == plain
+    assert any(used)
+    assert plain.count("the kernel said: ") == 8
+    assert [f"the kernel said: in {number}\n" in plain for number in range(0, 64, 8)] == [True] * 8
+
+
+def many(number: int) -> bytes:
+    """One of many sessions that differ in times only; in each eighth something is said."""
+    start, parts = 10_000_000_000 + number * 1000, b""
+    if number % 8 == 0:
+        parts = raw_part(b"in %d" % number, RecordType.MESSAGE, start_ts=start, tid=7, cnt=1)
+    parts += raw_events(start, 7, *EVENTS)
+    cnt = 1 + (number % 8 == 0)
+    return parts + failing_session(start_ts=start, emit_ts=start + 900, parts=cnt, last_seq=6)
+
+
+def printed(batch: bytes, views: ViewSettings) -> str:
+    """What is printed of a batch, the same each of several times."""
+    out = io.StringIO()
+    made = printing(facts(views=views), Settings(views=views), symbols(), out)
+    made.feed(batch)
+    first = out.getvalue()
+    for times in range(2, 5):
+        made.feed(batch)
+        assert out.getvalue() == first * times
+    return first
