@@ -495,7 +495,7 @@ class _Search:
             one
             for kept in (moment.regs, moment.slots)
             for one in kept.values()
-            if one is self._returned.node
+            if self._is_result(one)
         ]
         condition = moment.insn.condition
         held = condition if taken else OPPOSITE.get(condition, "")
@@ -508,7 +508,7 @@ class _Search:
         tested = (flags.left,) if is_well and flags is not None and flags.size == INT else ()
         kept_there = self._failing.from_block(
             other,
-            self._holders(moment, (self._returned.node,)),
+            self._holders(moment, (self._returned.node, *self._chosen)),
             self._holders(moment, tested),
             is_stored=self._is_stored,
         )

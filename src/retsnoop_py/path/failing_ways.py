@@ -9,7 +9,7 @@ from typing import NamedTuple
 from retsnoop_py.path.asks import asks_for_failure, failing_side, reads
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.holders import Holders
-from retsnoop_py.path.insn import INT, Flow, Imm, Insn
+from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Operand
 from retsnoop_py.path.origin import LARGEST_ERROR, Returned
 
 __all__ = ["FailingWays"]
@@ -122,6 +122,9 @@ class FailingWays:
             every = tuple(one.without(self._graph.machine.clobbered) for one in every)
             only = Holders(now.made.machine, frozenset((result,)), now.made.depth, now.made.frame)
             every = (*every, only)
+        elif insn.op == "cmov":
+            where = insn.writes[0]
+            every = _either(every, where, insn.operands[-2:])
         elif (
             insn.op not in ("mov", "movsx", "movzx")
             or len(insn.operands) != 2
@@ -148,3 +151,26 @@ class FailingWays:
             made = made.also(where)
         kept = [one for one in given if one.places]
         return _Failing(now.block, made, failed, tuple(kept[-_MOST_GIVEN:]))
+
+
+def _either(
+    every: tuple[Holders, ...], where: str, values: tuple[Operand, ...]
+) -> tuple[Holders, ...]:
+    """What is held where one of two values was written: what both are.
+
+    Of the result and another failure it may be the result, and is a failure in any case.
+    """
+    are = [[one.place_of(value) in one.places for one in every] for value in values]
+    is_made = [held[0] for held in are]
+    fails = [
+        held[0] or held[1] or (isinstance(value, Imm) and -LARGEST_ERROR <= value.value < 0)
+        for held, value in zip(are, values, strict=True)
+    ]
+    both = [all(held) for held in zip(*are, strict=True)]
+    if all(fails):
+        both[0] = any(is_made)
+        both[1] = not both[0]
+    return tuple(
+        one.also(where) if held else one.without((where,))
+        for one, held in zip(every, both, strict=True)
+    )
