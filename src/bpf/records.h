@@ -15,6 +15,9 @@ enum {
 	RSN_COMM_LEN = 16,
 	RSN_PATH_HITS = 64, /* blocks kept of a call's way through its function */
 	RSN_MESSAGE_BYTES = 512, /* kept of a message of the kernel */
+	RSN_WORDS = 8, /* numbers kept of a message that the kernel does not write out */
+	RSN_WORD_BYTES = 64, /* of the text that each of them may lead to */
+	RSN_FORMAT_BYTES = 256,
 };
 
 enum rsn_record_type {
@@ -22,14 +25,20 @@ enum rsn_record_type {
 	RSN_RECORD_EVENTS = 2, /* struct rsn_part, then what struct rsn_event describes */
 	RSN_RECORD_BRANCHES = 3, /* struct rsn_part, then cnt struct perf_branch_entry */
 	RSN_RECORD_USER_STACK = 4, /* struct rsn_part, then cnt struct bpf_stack_build_id */
-	RSN_RECORD_MESSAGE = 5, /* struct rsn_part, its cnt an enum rsn_message_source, then text */
+	RSN_RECORD_MESSAGE = 5, /* struct rsn_part, its cnt an enum rsn_message_source, then that */
 };
 
-/* What a message of the kernel, written in a session's thread, was written by. */
+/*
+ * What a message of the kernel, written in a session's thread, was written by: text, or from
+ * RSN_MESSAGE_VERIFIER on struct rsn_words.
+ */
 enum rsn_message_source {
 	RSN_MESSAGE_PRINTK = 1, /* for the kernel's log */
 	RSN_MESSAGE_NETLINK = 2, /* an extended acknowledgement, for who sent a netlink message */
 	RSN_MESSAGE_FS_CONTEXT = 3, /* the log of a file system context, for who opened that */
+	RSN_MESSAGE_VERIFIER = 4, /* the log of a BPF program, for a loader that wants none */
+	RSN_MESSAGE_BTF = 5, /* the same of BTF */
+	RSN_MESSAGE_IO_URING = 6, /* a request that is refused, for who submitted it */
 };
 
 /*
@@ -112,6 +121,22 @@ struct rsn_part {
 	__u64 start_ts; /* the session's */
 	__u32 tid;
 	__s32 cnt; /* how much is in the payload; branches: or a negative errno; see message */
+};
+
+/* A message that the kernel does not write out, of what it would be made of. */
+struct rsn_words {
+	__u64 word0; /* io_uring: the request, struct io_uring_sqe, is in all of them */
+	__u64 word1;
+	__u64 word2;
+	__u64 word3;
+	__u64 word4;
+	__u64 word5;
+	__u64 word6;
+	__u64 word7;
+	__s32 item; /* instruction, type of BTF; io_uring: the error; 0: not known */
+	__u32 unused;
+	char texts[RSN_WORDS * RSN_WORD_BYTES]; /* where a word leads to text */
+	char format[RSN_FORMAT_BYTES]; /* as of printf(3) */
 };
 
 /* What a session's events are; those of a kind that is not known can be skipped by their size. */

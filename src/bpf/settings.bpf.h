@@ -69,6 +69,7 @@ struct rsn_types {
 	struct rsn_arg arg;
 	struct rsn_path path;
 	struct rsn_hit hit;
+	struct rsn_words words;
 };
 
 const struct rsn_types *rsn_types __attribute__((unused));

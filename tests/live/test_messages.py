@@ -98,3 +98,67 @@ def test_an_answer_to_a_netlink_message_is_told(machine: Machine) -> None:
     said = [{"source": "netlink", "text": "Unknown device type"}]
     said = said if series(machine) > (5, 10) else []
     assert [one.get("said", []) for one in refused] == [said]
+
+
+#: A program that reads through its second argument, which it has not got, and BTF of an integer
+#: that none is, for a loader that wants no log. The number of bpf(2) is given.
+LOADING = """
+import ctypes, resource, struct, sys
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY,) * 2)
+def insn(op, registers=0, imm=0):
+    return struct.pack('=BBhi', op, registers, 0, imm)
+def bpf(command, layout, *values):
+    attributes = struct.pack(layout, *values).ljust(128, b'\\0')
+    return ctypes.CDLL(None).syscall(int(sys.argv[1]), command, attributes, len(attributes))
+code = ctypes.create_string_buffer(insn(0xB7) + insn(0x79, 0x20) + insn(0x95))
+license = ctypes.create_string_buffer(b'GPL')
+refused = bpf(5, '=IIQQ', 2, 3, ctypes.addressof(code), ctypes.addressof(license))
+types, strings = struct.pack('=4I', 1, 1 << 24, 4, 99 << 24 | 32), b'\\0int\\0'
+head = struct.pack('=HBB5I', 0xEB9F, 1, 0, 24, 0, len(types), len(types), len(strings))
+btf = ctypes.create_string_buffer(head + types + strings)
+refused += bpf(18, '=QQI', ctypes.addressof(btf), 0, len(btf) - 1)
+raise SystemExit(refused == -2 and 3)
+"""
+BPF_NUMBERS = {"x86_64": "321", "arm64": "280"}
+
+
+def test_what_a_loader_without_a_log_is_refused_for_is_told(machine: Machine) -> None:
+    """The kernel does not even format it then: it is put together from what it is made of."""
+    number = BPF_NUMBERS[machine.arch.name]
+    path = machine.share / "unwritten.rsn"
+    command = ("--", PYTHON, "-c", LOADING, number)
+    found = sessions(machine, "-e", "*_sys_bpf", "-o", str(path), *command, status=3)
+    assert [one["said"] for one in found] == [
+        [{"source": "verifier", "text": "R2 !read_ok", "instruction": 1}],
+        [{"source": "btf", "text": "[1] Invalid int_data:63000020"}],
+    ]
+    again = trace(machine, "replay", "--format", "text", str(path)).out
+    assert "\nthe kernel said: R2 !read_ok (instruction 1)\n" in again
+
+
+#: Submits a request of an operation that there is none of: io_uring_setup(2), its rings, one entry.
+SUBMITTING = """
+import ctypes, mmap, struct
+syscall = ctypes.CDLL(None).syscall
+parameters = ctypes.create_string_buffer(120)
+ring = syscall(425, 1, parameters)
+_, tail, mask, _, _, _, array = struct.unpack_from('7I', parameters, 40)
+rings = mmap.mmap(ring, 4096, offset=0)
+requests = mmap.mmap(ring, 64, offset=0x10000000)
+requests[:64] = struct.pack('=BBHiQQIIQ', 200, 0, 0, 7, 0, 0x1234, 9, 0, 42).ljust(64, b'\\0')
+rings[array:array + 4] = bytes(4)
+rings[tail:tail + 4] = struct.pack('I', 1)
+raise SystemExit(syscall(426, ring, 1, 0, 0, None, 0) == 1 and 3)
+"""
+
+
+def test_a_refused_request_of_io_uring_is_told(machine: Machine) -> None:
+    """Of which the system call says nothing: it has submitted one."""
+    command = ("--", PYTHON, "-c", SUBMITTING)
+    found = sessions(machine, "-e", "*_sys_io_uring_enter", "-S", *command, status=3)
+    text = (
+        "operation 200 refused with EINVAL: fd 7, flags 0x0, off 0x0, addr 0x1234, len 9, "
+        "rw_flags 0x0, user_data 0x2a"
+    )
+    said = [{"source": "io_uring", "text": text}] if series(machine) > (5, 10) else []
+    assert [one.get("said", []) for one in found] == [said]

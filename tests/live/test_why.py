@@ -184,7 +184,7 @@ def test_another_failure_can_be_asked_for(machine: Machine) -> None:
     assert found["explained"]["process"] == "rmdir"
 
 
-@pytest.mark.one_kernel
+@pytest.mark.oldest_and_newest
 def test_the_next_failure_of_a_running_process(machine: Machine) -> None:
     script = """
 import os, time
@@ -203,7 +203,9 @@ while True:
     process.wait(60)
     assert (found["explained"]["syscall"], found["explained"]["error"]) == ("rmdir", "EBUSY")
     assert found["explained"]["pid"] == int(pid)
-    assert found["explained"]["chain"][0]["function"]["name"].endswith("_sys_rmdir")
+    chain = [one["function"]["name"] for one in found["explained"]["chain"]]
+    assert chain[0].endswith("_sys_rmdir")
+    assert chain[-1].startswith("vfs_rmdir")  # on 5.10 a preset's functions are what leads there
 
 
 @pytest.mark.one_kernel

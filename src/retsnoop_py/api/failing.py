@@ -15,12 +15,14 @@ from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
+    from retsnoop_py.selection.globs import Preset
 
 __all__ = [
     "Failing",
     "FailingCalls",
     "chain_of",
     "is_looked_for",
+    "presets_for",
     "probing_reason",
     "syscall_globs",
     "syscall_name",
@@ -31,6 +33,8 @@ _SYSCALLS = {"x86_64": "__x64_sys_*", "aarch64": "__arm64_sys_*"}
 #: Those of 32-bit programs, and the file that is there where the kernel runs these.
 _SYSCALLS_32 = {"x86_64": ("__ia32_*sys_*", Path("/proc/sys/abi/vsyscall32"))}
 _PREFIX = re.compile(r"__[a-z0-9]+_(?:compat_)?sys_")
+#: What a preset has as entry functions that is for all system calls, and the errors it is for.
+_ANY_CALL, _REFUSALS = ("*_sys_*",), ("EPERM", "EACCES")
 #: What the kernel makes of a call that a signal interrupted; the program sees EINTR, or nothing.
 _RESTARTED = ("ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK")
 
@@ -79,6 +83,23 @@ def probing_reason(syscall: str, error: str) -> str | None:
 def is_looked_for(path: str) -> bool:
     """Whether a file is one that libraries look for, and not the program itself."""
     return any(fnmatchcase(path, one) for one in _rules()[1])
+
+
+def presets_for(function: str, error: str) -> list[Preset]:
+    """The presets that are for calls of ``function`` which give ``error``.
+
+    One for all system calls tells who refused a call, and is none for other errors.
+    """
+    from retsnoop_py.selection.globs import load_preset, preset_names
+
+    found = []
+    for preset in map(load_preset, preset_names()):
+        for_all = any(fnmatchcase(function, one) for one in _ANY_CALL if one in preset.entry)
+        if for_all and error not in _REFUSALS:
+            continue
+        if any(fnmatchcase(function, one) for one in preset.entry):
+            found.append(preset)
+    return found
 
 
 class Failing:

@@ -24,6 +24,7 @@ from retsnoop_py.api.failing import (
     FailingCalls,
     chain_of,
     is_looked_for,
+    presets_for,
     syscall_globs,
 )
 from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
@@ -52,6 +53,8 @@ _MOST_CODE = 6000
 _MOST_INSIDE = 250
 #: Sessions of the last run that are kept to choose from.
 _KEPT = 256
+#: What warnings say that are about words which nobody here has chosen.
+_NOT_OF_US = ("take long to attach", "matches no kernel function")
 OnText = Callable[[str], None]
 
 
@@ -198,7 +201,7 @@ class Inquiry:
         from retsnoop_py.capture.command import Command
 
         if not self._asked.command:
-            return [], [chosen.function]
+            return self._hinted(chosen)
         self._say(f"{self._name(self._runs + 1)}: listing the functions inside {chosen.function}")
         user = None
         if self._asked.user is not None:
@@ -216,9 +219,35 @@ class Inquiry:
                 inside = graph.calls()
         except UnavailableError as error:
             self._warnings.append(f"WARNING: {error.message}")
-            return [], [chosen.function]
+            return self._hinted(chosen)
         traceable = self._traceable(inside)[:_MOST_INSIDE]
         return traceable, self._makers(traceable, chosen.error) or [chosen.function]
+
+    def _hinted(self, chosen: Failing) -> tuple[list[str], list[str]]:
+        """The same where nothing lists functions: by a run with those of presets for the call."""
+        presets = presets_for(chosen.function, chosen.error)
+        if not presets or self._again < 2:
+            return [], [chosen.function]
+        self._say(
+            f"{self._name(self._runs + 1)}: following what presets have inside {chosen.function}: "
+            + ", ".join(one.name for one in presets)
+        )
+        options: TraceOptions = {
+            "entry": [chosen.function],
+            "allow": [glob for one in presets for glob in one.allow],
+            "deny": [glob for one in presets for glob in one.deny],
+            "max_functions": _MAX_FUNCTIONS,
+            "symbolize": "none",
+        }
+        found: Session | None = None
+        for session in self._run(options, quiet=True):
+            if self._is_like(session, chosen):
+                found = session
+                if self._asked.pids:
+                    break
+        if found is None:
+            return [], [chosen.function]
+        return list(chain_of(found)), self._innermost(found)
 
     def _traceable(self, names: Sequence[str]) -> list[str]:
         """Those that the selection takes, of the kernel's list."""
@@ -369,7 +398,7 @@ class Inquiry:
 
     def _hear(self, line: str) -> None:
         is_news = line.startswith("WARNING") and line not in self._warnings
-        if is_news and "take long to attach" not in line:
+        if is_news and not any(part in line for part in _NOT_OF_US):
             self._warnings.append(line)
 
     def _name(self, number: int) -> str:

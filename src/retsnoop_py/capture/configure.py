@@ -10,13 +10,13 @@ log every traced call and return to the kernel's trace_pipe.
 from __future__ import annotations
 
 import os
-import re
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.plan import AttachPlan
+from retsnoop_py.capture.message_sources import MessageSources
 from retsnoop_py.capture.process_ids import choose_program
 from retsnoop_py.errors import UsageError
 from retsnoop_py.kernel.btf import Btf
@@ -25,7 +25,6 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import Function, ResultKind
 from retsnoop_py.libbpf.object import BpfObject, MapType
 from retsnoop_py.settings import ArgSettings, FilterSettings, Settings
-from retsnoop_py.text import parse_release
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -35,18 +34,12 @@ if TYPE_CHECKING:
 __all__ = [
     "COUNTED_BY",
     "EXIT_PROGRAM",
-    "FS_CONTEXT_PROGRAMS",
-    "NETLINK_PROGRAM",
-    "PRINTK_PROGRAM",
-    "STORED_PROGRAM",
     "TASK_PROGRAMS",
     "TREE_PROGRAM",
     "Asked",
-    "MessageSources",
     "configure",
     "configure_arguments",
     "fill",
-    "message_sources",
     "ring_bytes",
 ]
 
@@ -67,38 +60,8 @@ _MOST_COUNTED, _MOST_CPUS = 4, 4096
 COUNTED_BY = "rsn_find_misses"
 TREE_PROGRAM, EXIT_PROGRAM = "rsn_task_fork", "rsn_task_exit"
 TASK_PROGRAMS = (EXIT_PROGRAM, "rsn_task_free", TREE_PROGRAM)
-PRINTK_PROGRAM, STORED_PROGRAM = "rsn_message_printk", "rsn_message_stored"
-NETLINK_PROGRAM = "rsn_message_netlink"
-FS_CONTEXT_PROGRAMS = ("rsn_message_fs_begin", "rsn_message_fs_end")
-#: What writes to the log of a file system context, and entry functions inside which that may be.
-_FS_LOGGER, _MOUNTS = "logfc", re.compile(r"mount|_fs(open|pick|config)")
-#: The tracepoint printk:console is hit in the thread that says something since 5.19 (701850dc0c31);
-#: before, in the one that writes to the console what others have said.
-_CONSOLE_SINCE = (5, 19)
 #: Machines for which the objects ask atomic additions for what was there before (table.bpf.h).
 _FETCHING = frozenset({"aarch64"})
-
-
-class MessageSources(Value):
-    """The programs that see the kernel's messages; not every kernel has a place for each.
-
-    ``printk_text``: where one that has no tracepoint of use has the text that it is about to log.
-    """
-
-    programs: tuple[str, ...] = ()
-    printk_text: int = 0
-
-
-def message_sources(facts: KernelFacts, functions: Sequence[Function]) -> MessageSources:
-    """Those of this kernel, and of a run that traces ``functions``."""
-    mounts = any(one.is_entry and _MOUNTS.search(one.name) for one in functions)
-    fs = FS_CONTEXT_PROGRAMS if mounts and facts.kallsyms.address_of(_FS_LOGGER) else ()
-    if parse_release(facts.release) >= _CONSOLE_SINCE:
-        return MessageSources((PRINTK_PROGRAM, NETLINK_PROGRAM, *fs))
-    text = facts.kallsyms.data_address("textbuf")
-    if text is None:
-        return MessageSources((NETLINK_PROGRAM, *fs))
-    return MessageSources((STORED_PROGRAM, NETLINK_PROGRAM, *fs), text)
 
 
 class Asked(Value):
@@ -284,8 +247,7 @@ def _configure_extras(obj: BpfObject, asked: Asked) -> None:
 
         configure_paths(obj, sessions)
     if asked.messages.programs:
-        obj.map("messages").set_max_entries(sessions)
-        obj.set_global(".rodata", "printk_text", asked.messages.printk_text)
+        asked.messages.configure(obj, sessions)
     if settings.debug_bpf:
         _configure_log(obj, asked.plan.functions)
 

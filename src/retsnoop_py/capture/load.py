@@ -5,28 +5,26 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from errno import ENOENT
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.plan import AttachPlan
-from retsnoop_py.capture import messages
 from retsnoop_py.capture.configure import (
     EXIT_PROGRAM,
     TREE_PROGRAM,
     Asked,
-    MessageSources,
     configure,
     fill,
-    message_sources,
 )
+from retsnoop_py.capture.message_sources import Closing, MessageSources, message_sources
 from retsnoop_py.capture.process_ids import ProcessIds, process_ids
 from retsnoop_py.errors import BpfError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.libbpf.links import unrun
-from retsnoop_py.libbpf.object import OBJECTS, BpfObject, Link
+from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.settings import FilterSettings, Settings, TransportKind
 from retsnoop_py.value import Value
 
@@ -73,7 +71,7 @@ class LoadedObject(Value):
 
     obj: BpfObject
     is_perf: bool
-    links: tuple[Link, ...]
+    links: tuple[Closing, ...]
     ids: ProcessIds
     filters: FilterSettings
     follows: bool
@@ -149,7 +147,9 @@ def load(
     it lacks the transport the user insists on.
     """
     is_perf = _choose_perf_buffer(settings, features)
-    sources = message_sources(facts, plan.functions) if settings.messages else MessageSources()
+    sources = MessageSources()
+    if settings.messages:
+        sources = message_sources(facts, features, plan.functions)
     asked = Asked(plan, settings, features, facts, tuple(probes), captures, sources)
     obj = _opened(None if asked.has_fetch else without_fetch)
     try:
@@ -160,22 +160,12 @@ def load(
         fill(obj, asked, filters)
         links = (
             *(obj.program(name).attach() for name in asked.task_programs),
-            *_attached(obj, sources.programs, settings),
+            *sources.attached(obj, settings),
         )
     except BaseException:
         obj.close()
         raise
     return LoadedObject(obj, is_perf, links, ids, filters, bool(settings.command))
-
-
-def _attached(obj: BpfObject, names: Sequence[str], settings: Settings) -> Iterator[Link]:
-    """Links of those programs that this kernel has a place for, and lets be attached."""
-    for name in names:
-        try:
-            yield obj.program(name).attach()
-        except BpfError as error:
-            if error.errno != ENOENT:
-                messages.note(settings, f"not all the kernel says is seen: {error.message}")
 
 
 def _choose_perf_buffer(settings: Settings, features: Features) -> bool:

@@ -22,6 +22,14 @@ _TO_COUNTS = {
     "file_private_at": ("file", "private_data"),
     "prog_stats_at": ("bpf_prog", "stats"),
 }
+#: What is read of the logs that the verifier and the check of BTF write.
+_LOGS = {
+    "verifier_log": ("bpf_verifier_env", "log"),
+    "verifier_item": ("bpf_verifier_env", "insn_idx"),
+    "btf_log": ("btf_verifier_env", "log"),
+    "btf_item": ("btf_verifier_env", "log_type_id"),
+    "level": ("bpf_verifier_log", "level"),
+}
 
 
 class KernelFacts:
@@ -82,29 +90,43 @@ class KernelFacts:
         """The address ranges kprobes may not touch."""
         return KprobeBlacklist(self.root / "sys/kernel/debug/kprobes/blacklist")
 
-    @cached_property
+    @property
     def program_counts(self) -> dict[str, int] | None:
         """Where the members are, in bytes, that lead from a thread to a program's counts.
 
         Names are those of ``src/bpf/misses.bpf.h``. None on kernels that keep no such counts in
         the program itself (before 5.12), or without BTF.
         """
+        found = {name: self._places[name] for name in _TO_COUNTS if name in self._places}
+        return found if len(found) == len(_TO_COUNTS) else None
+
+    @property
+    def bpf_logs(self) -> dict[str, int] | None:
+        """Where members of the verifier's state and its log are, in bytes, by the names of _LOGS.
+
+        None on kernels that have not all of them, or no BTF.
+        """
+        found = {name: self._places[name] for name in _LOGS if name in self._places}
+        return found if len(found) == len(_LOGS) else None
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Where members of the kernel's structs are: one search finds them all."""
         if self.btf is None:
-            return None
-        found = self.btf.find_all({struct for struct, _ in _TO_COUNTS.values()}, Kind.STRUCT)
+            return {}
+        wanted = {**_TO_COUNTS, **_LOGS}
+        found = self.btf.find_all({struct for struct, _ in wanted.values()}, Kind.STRUCT)
         places = {}
-        for name, (struct, wanted) in _TO_COUNTS.items():
-            members = self.btf.members(found[struct]) if struct in found else ()
-            place = next((one.bit_offset // 8 for one in members if one.name == wanted), None)
-            if place is None:
-                return None
-            places[name] = place
+        for name, (struct, member) in wanted.items():
+            for one in self.btf.members(found[struct]) if struct in found else ():
+                if one.name == member:
+                    places[name] = one.bit_offset // 8
         return places
 
     def drop_lists(self) -> None:
         """Free what only choosing functions takes; asked for again, it is read again."""
         if "btf" in self.__dict__:
-            _ = self.program_counts  # loading takes this of the types
+            _ = self._places  # loading takes this of the types
         for name in ("traceable", "kprobe_blacklist", "btf"):
             self.__dict__.pop(name, None)
         self._module_btf.clear()

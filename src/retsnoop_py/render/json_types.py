@@ -295,14 +295,17 @@ class PidNamespace(Struct, omit_defaults=True, frozen=True, gc=False):
 class KernelMessage(Struct, omit_defaults=True, frozen=True, gc=False):
     """What the kernel said in words, in the thread of a call while that ran.
 
-    ``source``: ``printk``, for the kernel's log, ``netlink``, an extended acknowledgement, or
-    ``fs_context``, the log of a file system context.
-    ``left_out``: so many messages before this one were too many to keep.
+    ``source``: ``printk``, for the kernel's log, ``netlink``, an extended acknowledgement,
+    ``fs_context``, the log of a file system context, ``verifier`` and ``btf``, what a loader of BPF
+    that gave no log would have found in it, or ``io_uring``, a request that was refused.
+    ``left_out``: so many messages before this one were too many to keep. ``instruction``: that of
+    the program which the verifier speaks of, where that is known.
     """
 
     source: str
     text: str
     left_out: int = 0
+    instruction: int | None = None
 
 
 class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="session"):

@@ -25,8 +25,10 @@ def message_lines(
     for message in messages:
         if message.left_out:
             yield f"{' ' * indent}({counted(message.left_out, 'more message')})"
-        lead = _LEAD
-        for line in message.text.split("\n"):
+        lead, text = _LEAD, message.text
+        if message.instruction is not None:
+            text += f" (instruction {message.instruction})"
+        for line in text.split("\n"):
             yield from wrapped(lead + printable(line), indent, columns)
             lead = " " * len(_LEAD)
 

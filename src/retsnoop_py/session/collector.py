@@ -31,6 +31,7 @@ from retsnoop_py.session.model import (
     Earlier,
     Events,
     KernelMessage,
+    MessageSource,
     MissedCalls,
     Session,
     SessionKind,
@@ -38,6 +39,7 @@ from retsnoop_py.session.model import (
 
 if TYPE_CHECKING:
     from retsnoop_py.session.model import BranchRecords, Captured
+    from retsnoop_py.session.unwritten import Unwritten
     from retsnoop_py.symbolize.frames import UserAddress
 
     #: What the parts of a session hold.
@@ -78,6 +80,7 @@ _UNENDED = _INTERIM | _RUNNING
 _FINAL = SessionKind.FINAL
 _SESSION_RECORD = int(RecordType.SESSION)
 _NOTHING: _Read = (NO_EVENTS, NO_PARTS.args, None, ())
+_UNWRITTEN = (MessageSource.VERIFIER, MessageSource.BTF, MessageSource.IO_URING)
 _PARTS = (RecordType.EVENTS, RecordType.BRANCHES, RecordType.USER_STACK, RecordType.MESSAGE)
 
 _SESSION = (
@@ -158,6 +161,8 @@ class Collector:
         self._waiting: dict[Key, list[tuple[int, int, bytes]]] = {}
         self._serial = count()
         self._nr_waiting = 0
+        self._layouts = layouts
+        self._unwritten: Unwritten | None = None
         self._part_format: struct.Struct | None = None
         self._decoder: EventDecoder | None = None
         if any(layout.name == "rsn_part" for layout in layouts):
@@ -250,10 +255,20 @@ class Collector:
         elif kind == RecordType.BRANCHES:
             self._parts.set_branches(key, Branches(min(cnt, 0), payload))
         elif kind == RecordType.MESSAGE:
-            self._parts.add_message(key, KernelMessage.of(cnt, payload))
+            self._parts.add_message(key, *self._message(cnt, payload))
         else:
             self._parts.set_user_stack(key, payload)
         return self._complete(key) if key in self._waiting else ()
+
+    def _message(self, source: int, payload: bytes) -> tuple[KernelMessage | None, bool]:
+        """What the kernel said, if that tells anything, and whether its line ends with it."""
+        if source not in _UNWRITTEN:
+            return KernelMessage.of(source, payload), True
+        if self._unwritten is None:
+            from retsnoop_py.session.unwritten import Unwritten
+
+            self._unwritten = Unwritten(self._layouts)
+        return self._unwritten.message(source, payload)
 
     def _complete(self, key: Key) -> list[Session]:
         """Of one session the waiting records that have all their parts now."""

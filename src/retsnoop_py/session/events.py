@@ -217,6 +217,8 @@ def _aligned(offset: int) -> int:
 _MAX_OPEN = 1 << 16
 #: So many messages of the kernel are kept of a session.
 _MAX_MESSAGES = 32
+#: Characters of a line that comes in parts, beyond which the next one is a message of its own.
+_LONGEST_LINE = 4096
 #: Bytes of events kept for sessions that go on: a call that never ends could fill the memory.
 _MAX_BYTES = 256 << 20
 
@@ -238,14 +240,16 @@ class SessionParts:
     """
 
     __slots__ = (
-        *("_events", "_messages", "args", "arrived", "branches", "earlier", "event_bytes"),
-        *("paths", "user_stack"),
+        *("_events", "_is_cut", "_messages", "args", "arrived", "branches", "earlier"),
+        *("event_bytes", "paths", "user_stack"),
     )
 
     def __init__(self) -> None:
         self.arrived = 0
         self._events: list[bytes] = []
         self._messages: tuple[KernelMessage, ...] = ()
+        #: Whether the last one's line goes on in the next.
+        self._is_cut = False
         #: How many bytes of events there are or, for what was captured at them, were.
         self.event_bytes = 0
         self.args: dict[int, Captured] = {}
@@ -266,10 +270,16 @@ class SessionParts:
             self._messages = ()
         return messages
 
-    def add_message(self, message: KernelMessage) -> None:
-        """Append what the kernel said; of very much the first and the last stay."""
-        kept = self._messages
-        if len(kept) == _MAX_MESSAGES:
+    def add_message(self, message: KernelMessage, ends: bool) -> None:
+        """Append what the kernel said; of very much the first and the last stay.
+
+        ``ends``: its line ends with it, else what comes next from there belongs to it.
+        """
+        kept, is_cut, self._is_cut = self._messages, self._is_cut, not ends
+        if is_cut and kept and kept[-1].source == message.source and _is_short(kept[-1]):
+            last = kept[-1]
+            kept, message = kept[:-1], last._replace(text=last.text + message.text)
+        elif len(kept) == _MAX_MESSAGES:
             at = _MAX_MESSAGES // 2
             cut = kept[at].left_out + 1
             kept = (*kept[:at], kept[at + 1]._replace(left_out=cut), *kept[at + 2 :])
@@ -279,6 +289,10 @@ class SessionParts:
         """Append events."""
         self._events.append(data)
         self.event_bytes += len(data)
+
+
+def _is_short(message: KernelMessage) -> bool:
+    return len(message.text) < _LONGEST_LINE
 
 
 #: Of a session that has none; not to be changed.
@@ -314,9 +328,11 @@ class PartStore:
         """The user stack of the session."""
         self._arrived(key).user_stack = data
 
-    def add_message(self, key: Key, message: KernelMessage) -> None:
-        """Append what the kernel said."""
-        self._arrived(key).add_message(message)
+    def add_message(self, key: Key, message: KernelMessage | None, ends: bool) -> None:
+        """Append what the kernel said, as :meth:`SessionParts.add_message` does."""
+        parts = self._arrived(key)
+        if message is not None:
+            parts.add_message(message, ends)
 
     def get(self, key: Key) -> SessionParts:
         """What has come for a session that goes on."""

@@ -32,6 +32,7 @@ RECORD_STRUCTS = (
     "rsn_path",
     "rsn_hit",
     "rsn_stats",
+    "rsn_words",
 )
 
 _MAX_SIZE = 64 << 10

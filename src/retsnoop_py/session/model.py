@@ -169,6 +169,9 @@ class MessageSource(IntEnum):
     PRINTK = 1
     NETLINK = 2
     FS_CONTEXT = 3
+    VERIFIER = 4
+    BTF = 5
+    IO_URING = 6
 
 
 _SOURCES = {int(source): source.name.lower() for source in MessageSource}
@@ -178,13 +181,16 @@ class KernelMessage(NamedTuple):
     """What the kernel said in words, in a session's thread while the session ran.
 
     ``source``: ``printk``, for the kernel's log, ``netlink``, an extended acknowledgement for who
-    sent a netlink message, or ``fs_context``, the log of a file system context, for who opened
-    that. ``left_out``: so many messages before this one were too many to keep.
+    sent a netlink message, ``fs_context``, the log of a file system context, for who opened that,
+    ``verifier`` and ``btf``, what a loader of BPF that gave no log would have found in it, or
+    ``io_uring``, a request that was refused. ``left_out``: so many messages before this one were
+    too many to keep. ``instruction``: that of the program which it is about, where that is known.
     """
 
     source: str
     text: str
     left_out: int = 0
+    instruction: int | None = None
 
     @classmethod
     def of(cls, source: int, data: bytes) -> Self:

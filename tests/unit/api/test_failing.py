@@ -12,6 +12,7 @@ from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.failing import (
     FailingCalls,
     is_looked_for,
+    presets_for,
     probing_reason,
     syscall_name,
 )
@@ -86,3 +87,16 @@ def test_a_keyword_that_is_none() -> None:
     with pytest.raises(UsageError, match="nonsense"):
         Asked.of((), {"nonsense": 1})  # type: ignore[typeddict-unknown-key]
     assert Asked.of(("a",), {"pid": 1, "syscall": "bpf"}) == Asked(("a",), (1,), syscalls=("bpf",))
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "expected"),
+    [
+        ("__x64_sys_mount", "EINVAL", ["mount"]),
+        ("__arm64_sys_bpf", "ENOMEM", ["bpf", "bpf-attach", "btf"]),
+        ("__x64_sys_socket", "EPERM", ["lsm", "socket"]),
+        ("__x64_sys_getcpu", "EFAULT", []),
+    ],
+)
+def test_presets_that_are_for_a_call(function: str, error: str, expected: list[str]) -> None:
+    assert [one.name for one in presets_for(function, error)] == expected

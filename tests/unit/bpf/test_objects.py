@@ -10,7 +10,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from retsnoop_py.attach.injected import WAYS
-from retsnoop_py.capture import configure, process_ids
+from retsnoop_py.capture import configure, message_sources, process_ids
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.btf_struct import BtfStruct
 from retsnoop_py.kernel.functions import FuncFlags
@@ -37,6 +37,7 @@ MAPS = {
     "ip_to_cookie",
     "paths",
     "path_probes",
+    "words",
 }
 SETTINGS = {
     "printk_text": 8,
@@ -85,6 +86,7 @@ SETTINGS = {
     "fdtable_fd_at": 4,
     "file_private_at": 4,
     "prog_stats_at": 4,
+    "speakers": 144,
 }
 
 
@@ -160,10 +162,12 @@ def test_object_has_exactly_the_programs_the_loader_knows() -> None:
     assert set(found) == known | {
         *configure.TASK_PROGRAMS,
         configure.COUNTED_BY,
-        configure.PRINTK_PROGRAM,
-        configure.STORED_PROGRAM,
-        configure.NETLINK_PROGRAM,
-        *configure.FS_CONTEXT_PROGRAMS,
+        message_sources.PRINTK_PROGRAM,
+        message_sources.STORED_PROGRAM,
+        message_sources.NETLINK_PROGRAM,
+        *message_sources.FS_CONTEXT_PROGRAMS,
+        message_sources.IO_URING_PROGRAM,
+        message_sources.WORDS_PROGRAM,
         process_ids.PROGRAM,
     }
 
@@ -193,6 +197,6 @@ def test_session_state_stays_small() -> None:
     assert size_of(read_btf(), "session") <= 6 << 10
 
 
-@pytest.mark.parametrize("name", ["arg_plan", "args_plan", "debug_func", "pid_row"])
+@pytest.mark.parametrize("name", ["arg_plan", "args_plan", "debug_func", "pid_row", "speaker"])
 def test_what_python_packs_and_reads_by_name_is_in_the_btf(name: str) -> None:
     assert BtfStruct(read_btf(), name).size

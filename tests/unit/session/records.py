@@ -7,6 +7,7 @@ import io
 import re
 import struct
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import TextIO
 
@@ -45,12 +46,17 @@ def enumerators(name: str) -> dict[str, int]:
     return {k: int(v) for k, v in re.findall(r"(\w+) = (\d+),", body[1])}
 
 
+def _length(expression: str) -> int:
+    """Of an array: a product of the header's constants."""
+    return prod(int(re.findall(rf"{one} = (\d+),", HEADER)[0]) for one in expression.split(" * "))
+
+
 def _layout(name: str) -> Layout:
     body = re.search(rf"struct {name} \{{(.*?)\n\}}", HEADER, re.S)
     assert body
     members, position, largest = [], 0, 1
-    for kind, member, array in re.findall(r"\t(\w+) (\w+)(\[\w+\])?;", body[1]):
-        code = "16s" if array else _CODES[kind]
+    for kind, member, array in re.findall(r"\t(\w+) (\w+)(?:\[([\w *]+)\])?;", body[1]):
+        code = f"{_length(array)}s" if array else _CODES[kind]
         align = 1 if array else struct.calcsize(code)
         position = -(-position // align) * align
         members.append(Member(member, position, code))

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Where the kernel says something in words: the programs that hear it, in this run on this kernel.
+
+Each is at a place where the kernel speaks, and only in runs inside whose entry functions it may.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from errno import ENOENT
+from typing import Protocol
+
+from retsnoop_py.attach.features import Features
+from retsnoop_py.attach.kprobe import pmu_type
+from retsnoop_py.capture import messages
+from retsnoop_py.errors import BpfError
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.btf_struct import BtfStruct
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.functions import Function
+from retsnoop_py.libbpf.links import PerfProbes, close_in_child
+from retsnoop_py.libbpf.object import BpfObject
+from retsnoop_py.mechanism import Mechanism
+from retsnoop_py.session.model import MessageSource
+from retsnoop_py.settings import Settings
+from retsnoop_py.text import parse_release
+from retsnoop_py.value import Value
+
+__all__ = ["Closing", "MessageSources", "message_sources"]
+
+PRINTK_PROGRAM, STORED_PROGRAM = "rsn_message_printk", "rsn_message_stored"
+NETLINK_PROGRAM = "rsn_message_netlink"
+FS_CONTEXT_PROGRAMS = ("rsn_message_fs_begin", "rsn_message_fs_end")
+IO_URING_PROGRAM, WORDS_PROGRAM = "rsn_message_io_uring", "rsn_message_words"
+#: The tracepoint printk:console is hit in the thread that says something since 5.19 (701850dc0c31);
+#: before, in the one that writes to the console what others have said.
+_CONSOLE_SINCE = (5, 19)
+#: What writes to the log of a file system context, and entry functions inside which that may be.
+_FS_LOGGER, _MOUNTS = "logfc", re.compile(r"mount|_fs(open|pick|config)")
+#: Entry functions inside which requests of io_uring are submitted. The tracepoint has the request
+#: and its error as we read them on 6.1; what older ones have was not looked at.
+_IO_URING, _REFUSED_SINCE = re.compile(r"io_(uring|submit|init_req)"), (6, 1)
+#: Entry functions inside which the verifier or the check of BTF may speak. What does it: the place
+#: of the format among its arguments, whose state is the first one, and what its words are.
+_BPF = re.compile(r"bpf|btf")
+_SPEAKERS = {
+    "verbose": (1, "verifier", MessageSource.VERIFIER),
+    "bpf_log": (1, None, MessageSource.VERIFIER),
+    "btf_verifier_log": (1, "btf", MessageSource.BTF),
+    "__btf_verifier_log_type": (3, "btf", MessageSource.BTF),
+    "btf_verifier_log_member": (3, "btf", MessageSource.BTF),
+    "btf_verifier_log_vsi": (3, "btf", MessageSource.BTF),
+}
+#: BPF_PROG_TYPE_KPROBE, and no attach type: that of a program of single kprobes.
+_SINGLE = (2, 0)
+
+
+class Closing(Protocol):
+    """What is attached until it is closed."""
+
+    def close(self) -> None:
+        """Detach it. Idempotent."""
+
+
+class MessageSources(Value):
+    """The programs that see the kernel's messages; not every kernel has a place for each.
+
+    ``printk_text``: where one that has no tracepoint of use has the text that it is about to log.
+    ``speakers``: the functions that would write a log of BPF, each with the members of ``struct
+    speaker``; ``at_once``: one link can hook them all.
+    """
+
+    programs: tuple[str, ...] = ()
+    printk_text: int = 0
+    speakers: tuple[tuple[int, ...], ...] = ()
+    at_once: bool = False
+
+    def configure(self, obj: BpfObject, sessions: int) -> None:
+        """Before the load: tell the programs of this kernel, and of so many sessions at a time."""
+        obj.map("messages").set_max_entries(sessions)
+        obj.set_global(".rodata", "printk_text", self.printk_text)
+        if not self.speakers:
+            return
+        if not self.at_once:
+            obj.program(WORDS_PROGRAM).set_kind(*_SINGLE)
+        row = BtfStruct(Btf(obj.btf()), "speaker")
+        pack = row.packer("address", "level_at", "item_at", "format", "source")
+        packed = b"".join(pack(*one) for one in self.speakers)
+        obj.global_bytes(".rodata", "speakers")[: len(packed)] = packed
+
+    def attached(self, obj: BpfObject, settings: Settings) -> Iterator[Closing]:
+        """Links of those programs that this kernel has a place for, and lets be attached."""
+        for name in self.programs:
+            try:
+                yield self._words(obj) if name == WORDS_PROGRAM else obj.program(name).attach()
+            except BpfError as error:
+                if error.errno != ENOENT:
+                    messages.note(settings, f"not all the kernel says is seen: {error.message}")
+
+    def _words(self, obj: BpfObject) -> Closing:
+        program, addresses = obj.program(WORDS_PROGRAM), [one[0] for one in self.speakers]
+        if self.at_once:
+            link = program.attach_kprobe_multi(addresses, range(len(addresses)))
+            try:
+                return _LeftToChild([os.dup(link.fd)])
+            finally:
+                link.close()
+        probes = PerfProbes(program.fd, pmu_type(), 0, use_link=False)
+        probes.attach(addresses, [0] * len(addresses))  # what the kernel refuses is not there
+        return _LeftToChild([fd for fds in probes.take() for fd in fds if fd >= 0])
+
+
+class _LeftToChild:
+    """Descriptors whose closing takes the kernel some time, which nobody has to wait for."""
+
+    def __init__(self, fds: list[int]) -> None:
+        self._fds = fds
+
+    def close(self) -> None:
+        fds, self._fds = self._fds, []
+        if fds and not close_in_child(fds):
+            for fd in fds:
+                os.close(fd)
+
+
+def message_sources(
+    facts: KernelFacts, features: Features, functions: Sequence[Function]
+) -> MessageSources:
+    """Those of this kernel, and of a run that traces ``functions``."""
+    names = [one.name for one in functions if one.is_entry]
+    programs: list[str] = [NETLINK_PROGRAM]
+    release, text = parse_release(facts.release), None
+    if release >= _CONSOLE_SINCE:
+        programs.append(PRINTK_PROGRAM)
+    elif text := facts.kallsyms.data_address("textbuf"):
+        programs.append(STORED_PROGRAM)
+    if any(map(_MOUNTS.search, names)) and facts.kallsyms.address_of(_FS_LOGGER):
+        programs += FS_CONTEXT_PROGRAMS
+    if any(map(_IO_URING.search, names)) and release >= _REFUSED_SINCE:
+        programs.append(IO_URING_PROGRAM)
+    speakers = _speakers(facts) if any(map(_BPF.search, names)) else ()
+    if speakers:
+        programs.append(WORDS_PROGRAM)
+    at_once = bool(speakers) and features.verdict(Mechanism.KPROBE_MULTI).works
+    return MessageSources(tuple(programs), text or 0, speakers, at_once)
+
+
+def _speakers(facts: KernelFacts) -> tuple[tuple[int, ...], ...]:
+    """Those of this kernel; none where the places of what they tell are not known."""
+    at = facts.bpf_logs
+    found = []
+    for name, (format_, whose, source) in _SPEAKERS.items() if at else ():
+        address = facts.kallsyms.address_of(name)
+        if at and address is not None:
+            log, item = (at[f"{whose}_log"], at[f"{whose}_item"]) if whose else (0, -1)
+            found.append((address, log + at["level"], item, format_, int(source)))
+    return tuple(found)
