@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from tests.live.support import PROGRAMS, PYTHON
@@ -17,6 +18,7 @@ from retsnoop_py.vm.machine import Machine
 #: Rounds in all, shared by the mechanisms: fewer of those whose rounds take long. Where there are
 #: no others, most are for kprobe_events.
 ROUNDS = 100
+PATH_ROUNDS = 10
 SLOW = {Mechanism.FENTRY: 5, Mechanism.KPROBE_EVENTS: 10, Mechanism.KPROBE: 10}
 MANY = ("array_map_*", "htab_map_*", "map_*", "bpf_map_*")
 FEW = ("map_create", "array_map_alloc_check")
@@ -42,14 +44,29 @@ def test_rounds_under_load_leave_a_clean_kernel_log(mechanism: Mechanism, machin
     assert bool(rounds) == works_here(mechanism, machine)
     if not rounds:
         return
+    run_rounds(machine, rounds, mechanism, FEW if mechanism in SLOW else MANY)
+
+
+@pytest.mark.oldest_and_newest
+def test_rounds_of_following_blocks_leave_a_clean_kernel_log(machine: Machine) -> None:
+    """`make soak` does a thousand of them."""
+    told = run_rounds(machine, PATH_ROUNDS, Mechanism.AUTO, FEW, "--path", FEW[1])
+    assert told["blocks"] >= PATH_ROUNDS * 10
+    assert told["blocks"] % PATH_ROUNDS == 0
+
+
+def run_rounds(
+    machine: Machine, rounds: int, mechanism: Mechanism, globs: Sequence[str], *options: str
+) -> dict[str, int]:
+    """What the rounds came to; nothing is left of them in the kernel."""
     before = leftovers(machine)
-    globs = FEW if mechanism in SLOW else MANY
-    program = [PYTHON, str(PROGRAMS / "rounds.py"), str(rounds), mechanism.value, *globs]
+    program = [PYTHON, str(PROGRAMS / "rounds.py"), str(rounds), mechanism.value, *globs, *options]
     result = machine.run(program, timeout=900)
     assert result.status == 0, result.err
-    told = json.loads(result.out)
+    told: dict[str, int] = json.loads(result.out)
     assert told["attached"] % rounds == 0
     assert told["attached"] >= rounds * len(globs)
     assert told["bytes"] > 0
     assert_back_to(before, machine, patience=30)
     assert kernel_problems(machine.kernel_log()) == []
+    return told

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,8 +24,10 @@ FUNCTIONS = ("map_create", "array_map_alloc_check")
 ROUNDS = 10_000
 #: Those of a mechanism that is not the one used by itself.
 ROUNDS_OF_OTHERS = 100
+#: Rounds of attaching to the blocks of FOLLOWED, and kills while that is done.
+PATH_ROUNDS, PATH_KILLS, FOLLOWED = 1_000, 50, "array_map_alloc_check"
 HOURS = 3600.0
-STEPS = ("sessions", "kills", "rounds")
+STEPS = ("sessions", "kills", "paths", "rounds")
 #: Counters of the summary that stand for sessions which are not shown.
 NOT_SHOWN = ("sessions_dropped", "sessions_unstarted", "sessions_abandoned", "lost_memory")
 
@@ -52,7 +54,11 @@ class KernelSoak:
             if "sessions" in self._steps:
                 yield self._sessions(machine)
             if "kills" in self._steps:
-                yield self._kills(machine)
+                yield self._kills(machine, "kill -9 at a random moment", 100, ())
+            if "paths" in self._steps:
+                yield self._path_rounds(machine)
+                what = "kill -9 at a random moment, blocks followed"
+                yield self._kills(machine, what, PATH_KILLS, ("--path", FOLLOWED))
             if "rounds" in self._steps:
                 yield from self._rounds(machine)
 
@@ -81,6 +87,23 @@ class KernelSoak:
                         step.fail(f"{told['attached']} functions attached in {rounds} rounds")
             yield step
 
+    def _path_rounds(self, machine: Machine) -> Outcome:
+        rounds = self._count(PATH_ROUNDS)
+        with self._step(machine, f"blocks of {FOLLOWED}: attach and detach") as step:
+            program = [PYTHON, str(PROGRAMS / "rounds.py"), str(rounds), "auto", *FUNCTIONS]
+            result = machine.run([*program, "--path", FOLLOWED], timeout=3 * HOURS)
+            if result.status:
+                step.fail(result.err)
+                return step
+            told = json.loads(result.out)
+            blocks, rest = divmod(told["blocks"], rounds)
+            step.told = (
+                f"{rounds:,} rounds, {blocks} blocks, {told['calls']:,} failing calls meanwhile"
+            )
+            if rest or not blocks:
+                step.fail(f"{told['blocks']} blocks attached in {rounds} rounds")
+        return step
+
     def _sessions(self, machine: Machine) -> Outcome:
         calls = self._count(125_000)
         burst = compiled(machine, "burst")
@@ -103,11 +126,11 @@ class KernelSoak:
                 step.fail(f"{missing} neither shown nor counted")
         return step
 
-    def _kills(self, machine: Machine) -> Outcome:
-        with self._step(machine, "kill -9 at a random moment") as step:
-            kills = self._count(100)
+    def _kills(self, machine: Machine, what: str, full: int, options: Sequence[str]) -> Outcome:
+        with self._step(machine, what) as step:
+            kills = self._count(full)
             load = machine.start([str(compiled(machine, "burst")), "2", "1000000000"])
-            argv = [PYTHON, str(KILLS), str(kills), TOOL, *FEW]
+            argv = [PYTHON, str(KILLS), str(kills), TOOL, *FEW, *options]
             result = machine.run(argv, timeout=3 * HOURS)
             load.send_signal(9)
             load.wait()  # a limit would be counted from its start

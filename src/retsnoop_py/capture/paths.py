@@ -147,6 +147,11 @@ class PathProbes:
         if refused and not self._followed:
             raise UnavailableError(self.said.pop(), "choose another function")
 
+    @property
+    def count(self) -> int:
+        """The blocks that are attached to."""
+        return len(self._probes)
+
     def follows(self, number: int) -> bool:
         """Whether a function, by its id, is followed."""
         paths = self._followed.get(number)

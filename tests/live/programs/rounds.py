@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""rounds.py ROUNDS MECHANISM GLOB...: attach and detach, over and over, in one process.
+"""rounds.py ROUNDS MECHANISM GLOB... [--path GLOB]: attach and detach, over and over.
 
-A thread makes failing bpf() calls all the while, and each round lets the programs see some of
-them. Prints one line of JSON: functions, rounds, and the sessions' records that came out.
+All in one process. A thread makes failing bpf() calls all the while, and each round lets the
+programs see some of them. With --path functions are followed block by block, too, and the probes
+in their blocks come and go with each round. Prints one line of JSON: functions, blocks, rounds,
+and the bytes of records that came out.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import threading
 import time
 
@@ -17,6 +19,7 @@ from retsnoop_py.attach.fitness import KernelFitness
 from retsnoop_py.attach.mass_attacher import attach
 from retsnoop_py.attach.plan import AttachContext, make_plan
 from retsnoop_py.capture.load import load
+from retsnoop_py.capture.paths import PathProbes
 from retsnoop_py.capture.rights import raise_files, raise_memlock
 from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.facts import KernelFacts
@@ -26,10 +29,17 @@ from retsnoop_py.selection.select import select
 from retsnoop_py.settings import SelectionSettings, Settings
 from retsnoop_py.workload.cases import MapType, map_create
 
-rounds, mechanism = int(sys.argv[1]), Mechanism(sys.argv[2])
+parser = argparse.ArgumentParser()
+parser.add_argument("rounds", type=int)
+parser.add_argument("mechanism", type=Mechanism)
+parser.add_argument("globs", nargs="*")
+parser.add_argument("--path", action="append", default=[])
+asked = parser.parse_args()
+rounds, mechanism = asked.rounds, asked.mechanism
 settings = Settings(
-    selection=SelectionSettings(entry=("*_sys_bpf",), allow=tuple(sys.argv[3:])),
+    selection=SelectionSettings(entry=("*_sys_bpf",), allow=tuple(asked.globs)),
     mechanism=mechanism,
+    paths=tuple(asked.path),
 )
 calls: list[int] = [0]
 stop = threading.Event()
@@ -58,7 +68,7 @@ context = AttachContext(
 )
 worker = threading.Thread(target=work)
 worker.start()
-size, attached = 0, 0
+size, attached, blocks = 0, 0, 0
 with Reader(
     loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=8 << 20, limit_bytes=64 << 20
 ) as reader:
@@ -66,11 +76,17 @@ with Reader(
     for _ in range(rounds):
         hooks = attach(plan, context)
         attached += hooks.count
+        paths = PathProbes(facts, plan.functions, None)
+        if asked.path:
+            paths.read(paths.matching(asked.path), settings.max_blocks)
+            paths.attach(context)
+            blocks += paths.count
         loaded.set_ready(True)
         seen = calls[0]
         while calls[0] < seen + 3:
             time.sleep(0)
         loaded.set_ready(False)
+        paths.close()
         hooks.detach(context)
         size += len(reader.take(0) or b"")
     stop.set()
@@ -79,4 +95,5 @@ with Reader(
     while data := reader.take(0):
         size += len(data)
 loaded.close()
-print(json.dumps({"rounds": rounds, "attached": attached, "calls": calls[0], "bytes": size}))
+told = {"attached": attached, "blocks": blocks, "calls": calls[0], "bytes": size}
+print(json.dumps({"rounds": rounds, **told}))
