@@ -792,7 +792,8 @@ def _stack_bounds(case: _Case) -> dict[str, str]:
             "stack_step": "Put large structs and buffers into a per-CPU array map, and have fewer"
             " of them alive at once.",
         }
-    span = f", with {_bytes(size)} at {offset}," if size and offset else ""
+    at = offset if re.fullmatch(r"-?\d+", offset) else "an offset that is not known"
+    span = f", with {_bytes(size)} at {at}," if size and offset else ""
     return {
         "stack_reach": f"This reaches{span} beyond the buffer on the stack it was meant for.",
         "stack_step": "Pass a size that is no larger than the buffer (sizeof(buffer)), and index it"
@@ -836,6 +837,27 @@ def _argument(case: _Case) -> dict[str, str]:
     return {"argument_reason": text.replace("The  argument", "An argument"), "argument_step": step}
 
 
+_BASE = re.compile(r"(?:[rw]\d+ = )?\(?\*\([us]\d+ \*\)\(r(\d+) ")
+
+
+def _object(case: _Case) -> dict[str, str]:
+    """Of a kernel object that is read or written; a map is one, where a value of it was meant."""
+    base = _BASE.match(case.last.text) if case.last else None
+    if base and register_state(case.log, int(base[1])).startswith("map_ptr"):
+        return {
+            "object_reason": f"R{base[1]} is a map itself, not a value in it, and the instruction"
+            " reads or writes the kernel's own struct",
+            "object_step": "Look a value up (bpf_map_lookup_elem()). If it is a global variable in"
+            " the source, the loader put its map there, not its memory: an older one does so for"
+            " .bss, or for what is not initialised.",
+        }
+    return {
+        "object_reason": "The program uses a kernel object as its BTF does not allow",
+        "object_step": "Use the type of this kernel (CO-RE relocates it: preserve_access_index),"
+        " and write to kernel objects by the helpers that are for it.",
+    }
+
+
 def _arithmetic(case: _Case) -> dict[str, str]:
     kind = case.first("kind", "kind2", "kind3", "kind4")
     return {"of_kind": f" ({kind})" if kind else "", "kind": kind or "kernel"}
@@ -875,6 +897,7 @@ _MEANT = {
 _ADDITIONS = {
     "argument-type": _argument,
     "attach-target": _target,
+    "btf-access": _object,
     "context-access": _context,
     "core-relocation": _relocation,
     "endless-loop": _loop,

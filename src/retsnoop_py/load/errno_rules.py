@@ -20,6 +20,8 @@ from retsnoop_py.load.model import Explanation, about_line
 __all__ = [
     "EPERM_STEP",
     "EPERM_TEXT",
+    "ERRNO_TEXTS",
+    "RIGHTS_TITLE",
     "errno_in",
     "errno_name",
     "explain_errno",
@@ -53,6 +55,8 @@ _STRERROR = {
     "resource busy": "EBUSY",
     "out of memory": "ENOMEM",
     "no such file": "ENOENT",
+    "file does not exist": "ENOENT",
+    "file already exists": "EEXIST",
     "nonexistent directory": "ENOENT",
     "invalid system call number": "ENOSYS",
     **{
@@ -129,7 +133,7 @@ def errno_name(number: int) -> str:
     return ERRNO_NAMES.get(number, str(number))
 
 
-_RIGHTS = "Environment: Missing rights"
+RIGHTS_TITLE = "Environment: Missing rights"
 EPERM_TEXT = (
     "The kernel says EPERM for several reasons: a capability is missing (CAP_BPF with CAP_PERFMON"
     " for tracing or CAP_NET_ADMIN for networking since 5.8, CAP_SYS_ADMIN before), in a container"
@@ -141,8 +145,8 @@ EPERM_STEP = (
     " and a seccomp profile that allows bpf; see /sys/kernel/security/lockdown and dmesg."
 )
 
-_ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
-    "EPERM": ("rights", _RIGHTS, EPERM_TEXT, EPERM_STEP),
+ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
+    "EPERM": ("rights", RIGHTS_TITLE, EPERM_TEXT, EPERM_STEP),
     "E2BIG": (
         "attributes-newer",
         "Kernel Support: Attributes of a later kernel",
@@ -257,7 +261,7 @@ _CUT = (
 
 def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
     """What is left to say where only an errno is known of ``label``."""
-    row = _ERRNO_TEXTS.get(errno)
+    row = ERRNO_TEXTS.get(errno)
     if errno in ("EINVAL", "EACCES") and _BEGAN_A_LOG.search(line):
         row = _CUT
     if errno == "E2BIG" and _HAD_A_LOG.search(line):
@@ -280,36 +284,6 @@ def explain_cut(line: str) -> Explanation:
     """Of a load whose log is there but for the reason."""
     id_, title, reason, suggestion = _CUT
     return about_line(id_, title, reason, suggestion, line)
-
-
-#: Of these an errno alone says what it is about, whoever says it.
-_TELLING = ("EPERM", "ENOMEM", "ENOSYS", "ENOSPC", "EOPNOTSUPP")
-_NO_ACCESS = ("rights", _RIGHTS, EPERM_TEXT, EPERM_STEP)
-_NO_ACCESS_TO_LOAD = (
-    "refused",
-    "Verifier: Refused, and the log is missing",
-    "Of a load EACCES is mostly the verifier's word, and what it said is not here; else a file may not be read.",
-    "Load with a log: log_level 1 and a buffer of some MiB; retsnoop-py load does.",
-)
-
-
-def explain_words(line: str, errno: str) -> Explanation:
-    """Of a loader's words that no rule knows: themselves, and what their errno means most often."""
-    said = line.strip()[:300].rstrip(".")
-    row = _ERRNO_TEXTS[errno] if errno in _TELLING else _NO_ACCESS if errno == "EACCES" else None
-    if "load" in line:
-        row = {"EACCES": _NO_ACCESS_TO_LOAD, "EINVAL": _ERRNO_TEXTS["EINVAL"]}.get(errno, row)
-    if row is not None:
-        id_, title, reason, suggestion = row
-        return about_line(id_, title, f"The loader says: {said}. {reason}", suggestion, line)
-    return about_line(
-        "loader-words",
-        "Loader: words that are not known here",
-        f"The loader says: {said}.",
-        "Run it with all it can say (-v, -d; libbpf_set_print(), LogLevel of cilium/ebpf), and"
-        " explain that.",
-        line,
-    )
 
 
 _MOST_INSTRUCTIONS = 1_000_000
@@ -363,7 +337,7 @@ def why_denied(release: tuple[int, int]) -> Explanation:
             more = f" (kernel.unprivileged_bpf_disabled is {switch})" if switch else ""
             return Explanation(
                 "rights-capability",
-                _RIGHTS,
+                RIGHTS_TITLE,
                 f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{more}.",
                 "Run as root, or with CAP_BPF, with CAP_PERFMON for tracing programs and"
                 " CAP_NET_ADMIN for networking ones.",
@@ -372,7 +346,7 @@ def why_denied(release: tuple[int, int]) -> Explanation:
     if "[confidentiality]" in lockdown:
         return Explanation(
             "rights-lockdown",
-            _RIGHTS,
+            RIGHTS_TITLE,
             "The kernel is locked down for confidentiality, which keeps BPF from reading memory.",
             "Boot without lockdown=confidentiality; Secure Boot may set it.",
         )
@@ -380,7 +354,7 @@ def why_denied(release: tuple[int, int]) -> Explanation:
     if release < (5, 11) and limit != resource.RLIM_INFINITY:
         return Explanation(
             "rights-memlock",
-            _RIGHTS,
+            RIGHTS_TITLE,
             f"RLIMIT_MEMLOCK allows {limit:,} bytes, and before Linux 5.11 maps and programs count"
             " against it, with all others of this user.",
             "Raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity in a unit; root may.",
@@ -388,7 +362,7 @@ def why_denied(release: tuple[int, int]) -> Explanation:
     lsm = _read("/sys/kernel/security/lsm")
     return Explanation(
         "rights",
-        _RIGHTS,
+        RIGHTS_TITLE,
         "Capabilities, lockdown and RLIMIT_MEMLOCK allow it: a security module"
         f" ({lsm or 'unknown which'}) or seccomp objects.",
         "dmesg and the audit log may name it; in a container, allow bpf in the seccomp profile.",

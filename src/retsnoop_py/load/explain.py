@@ -11,7 +11,6 @@ from retsnoop_py.load.errno_rules import (
     errno_in,
     explain_cut,
     explain_errno,
-    explain_words,
     is_errno,
     says_errno,
 )
@@ -20,6 +19,7 @@ from retsnoop_py.load.model import VERSION, Explained, Explanation
 from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.operation_rules import explain_operation
 from retsnoop_py.load.read_log import Lines, Segment, read_log, segments
+from retsnoop_py.load.word_rules import explain_words
 
 __all__ = ["explain_log"]
 
@@ -73,12 +73,22 @@ _SURVIVED = re.compile(
     re.IGNORECASE,
 )
 #: What a loader says of an object for whatever reason.
-_SAID_LAST = re.compile(r"failed to perform CO-RE|: ParseError\(")
+_SAID_LAST = re.compile(
+    r"failed to perform CO-RE|: ParseError\("
+    r"|(?:open|load)\w* (?:the )?(?:e?BPF )?(?:object|skeleton)(?: file)?: No such file"
+)
 #: libbpf's last word but one on a map whose pin is of another kind.
 _REUSED = re.compile(r"error reusing pinned map")
 #: A failure that has to do with BPF, in whatever words.
 _FAILS = re.compile(
     r"\b(?:fail\w*|error|cannot|can't|couldn't|could not|unable|refused|rejected|interrupted)\b",
+    re.IGNORECASE,
+)
+#: The same in words that say less, where nobody says that it goes on without.
+_COMPLAINS = re.compile(
+    r"^(?!.*(?:\b(?:skip|ignor|default|optional)|fall\w* ?back|\bdebug\b)).*(?:\berr\b|unsupported"
+    r"|not (?:be )?(?:found|supported|mounted|permitted|available|enabled)|n[o']t exist|missing"
+    r"|denied|unavailable|giving up|too old)",
     re.IGNORECASE,
 )
 _OF_BPF = re.compile(
@@ -117,7 +127,7 @@ class _Reader:
         #: An errno in a line of its own, as bcc writes it.
         self._bare: tuple[int, str] | None = None
         #: The line that was told last, and the program it was about.
-        self._told_at, self._told_of, self._told_line = 0, "", ""
+        self._told_at, self._told_of, self._told_line, self._told_id = 0, "", "", ""
         self._of_bpf = False
         #: Whether a verifier's log had all but its reason.
         self._cut = False
@@ -206,8 +216,12 @@ class _Reader:
             for at, errno, load in self._waiting.values()
         ):
             return explain_operation(line) == found
+        if self._told_at and not self._told_of and number - self._told_at <= _FOLLOWING:
+            above = above or found.id == self._told_id  # who failed is named later
         if not self._told_at or not above:
             return False
+        if program and not self._told_of:
+            return found.id == self._told_id
         if found.id in _ATTACHED and _KERNEL_SAID.search(self._told_line):
             return True
         return explain_operation(line) == found or (found.id in _TARGETS and not errno_in(line))
@@ -216,7 +230,7 @@ class _Reader:
         """Whether a loader says by it that something of BPF failed, in words no rule knows."""
         self._of_bpf = self._of_bpf or _OF_BPF.search(line) is not None
         return self._of_bpf and bool(
-            (_FAILS.search(line) or says_errno(line))
+            (_FAILS.search(line) or says_errno(line) or _COMPLAINS.search(line))
             and (_OF_BPF.search(line) or _MAY_BE.search(line))
         )
 
@@ -268,7 +282,7 @@ class _Reader:
         key = (program, found.id, found.words[-1] if found.instruction and found.words else "")
         if key not in self._told:
             self._told.add(key)
-            self._told_at, self._told_of = number, program
+            self._told_at, self._told_of, self._told_id = number, program, found.id
             self._told_line = found.words[0] if found.words else ""
             yield Explained(VERSION, number, found, program, errno, processed)
 

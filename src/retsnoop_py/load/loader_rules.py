@@ -15,7 +15,7 @@ from retsnoop_py.load import since
 from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in, explain_errno
 from retsnoop_py.load.map_rules import MapFacts, explain_map
 from retsnoop_py.load.model import Explanation, about_line
-from retsnoop_py.load.operation_rules import UPROBE_STEP, explain_operation
+from retsnoop_py.load.operation_rules import UPROBE_STEP, explain_operation, of_xsk
 from retsnoop_py.load.prefilter import PatternSet
 
 __all__ = ["explain_line", "is_of_map"]
@@ -85,7 +85,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_OBJECT}: No program or map of that name",
         r"[Cc]an't find (?:map|prog(?:ram)?) (?:w/|with) name:? (?P<name>\S+)|failed to find skeleton (?:map|program) '(?P<name2>[^']+)'"
         r"|(?:map|program) '(?P<name13>[^']*)' (?:doesn't|does not) exist|missing (?:map|program|variable) \W?(?P<name3>[\w.-]+)|no (?:map|program) named (?P<name4>\S+)"
-        r"|[Cc]an(?:'t|not) find (?:map|prog(?:ram)?) '?(?P<name5>[\w.-]+)'?|(?:map|program) '(?P<name6>[^']+)' not found"
+        r"|(?:program|map|variable) (?:for|in|of) section '(?P<name15>[^']+)' (?:is )?(?:not found|missing)|[Cc]an(?:'t|not) find (?:map|prog(?:ram)?) '?(?P<name5>[\w.-]+)'?|(?:map|program) '(?P<name6>[^']+)' not found"
         r"|object file doesn't contain (?:prog|sec) (?P<name9>\S+)|Program section '(?P<name10>[^']+)' not found"
         r"|[Cc]ouldn't find (?:xdp program in bpf object|an eBPF program with)|no matching program|prog(?:ram)? (?:cannot be|is) nil|find (?:a |the )?(?:section|SEC)\W+(?P<name14>[\w/.-]+)|unknown section or eBPF function"
         r"|(?:couldn't|could not|failed to|unable to|can't) find (?:the )?(?:BPF |bpf |eBPF )?(?:map|program|prog|programSpec)\b(?! symbol)(?: fd)?(?: (?:in|at|for func|named|for))? ?'?(?P<name11>[\w./-]+)"
@@ -159,7 +159,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "tracefs",
         f"{_ENVIRONMENT}: tracefs",
-        r"neither debugfs nor tracefs|open\(\S*/tracing/[ku]probe_events\): (?P<why>No such.*)"
+        r"neither debugfs nor tracefs|\b(?:debugfs|tracefs)\b[^:,]{0,30} not mounted|open\(\S*/tracing/[ku]probe_events\): (?P<why>No such.*)"
         r"|(?:open(?:ing)?|can't create) (?:\S*/)?[ku]probe_events\b.*(?P<why3>-2\b|No such.*|ENOENT|nonexistent.*)"
         r"|/tracing/available_filter_functions\b.*(?P<why4>no such.*)"
         r"|(?:open|write|read|stat) \S*/tracing(?:/events)?/?: (?P<why2>no such file.*)|/sys/kernel/(?:debug/)?tracing: (?:is )?not mounted",
@@ -222,15 +222,6 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "The kernel refuses the BTF of module {name}{why}: it was built against another vmlinux than the one that"
         " runs, or by another pahole.",
         "Build kernel and modules together; CONFIG_MODULE_ALLOW_BTF_MISMATCH loads it without its BTF.",
-    ),
-    (
-        "unsupported",
-        f"{_SUPPORT}: Not supported",
-        r"(?:requires?|needs?|minimum|at least|supported (?:only )?(?:from|since|on)|>=)\W+(?:\S+ ){0,3}?(?:linux|kernel)(?: version)?(?: of)?\W{1,4}v?(?P<since>\d+\.\d+)"
-        r"|(?:in|not )compatible with (?:this|your|the) kernel"
-        r"|(?:linux|kernel)(?: version)?\W{1,4}(?:\S+ ){0,2}?(?:is )?(?:not supported|too old|unsupported|older than)\W*v?(?P<since2>\d+\.\d+)?",
-        "The loader does not go on with this kernel{since}.",
-        "Compare with uname -r, and look in the loader's documents for what it needs the later kernel for.",
     ),
     (
         "kconfig",
@@ -498,7 +489,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "kernel-btf",
         f"{_ENVIRONMENT}: Kernel without BTF",
         r"failed to find valid kernel BTF|CONFIG_DEBUG_INFO_BTF\W+(?:is )?(?:not|missing|disabled|required)|(?:can ?not|could ?n[o']t|failed to|unable to|can't) (?:find|locate|read|parse|get|fetch|download) (?:\S+ ){0,3}?(?:vmlinux\b|BTF (?:for|of|file|data)\b(?! map| program| prog))|necessary BTF for CO-RE|[Uu]nsupported BTF_KIND:\d+|loading kernel BTF '[^']*': -\d|failed to load (?:vmlinux|module) BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
-        r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?).*(?:not (?:found|supported)|no such)"
+        r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?): .*"
         r"|no BTF found for kernel|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF"
         r"|kernel BTF is missing at|vmlinux BTF is not found|failed to parse target BTF"
         r"|failed to read kernel BTF|ksyms require kernel BTF|kernel is missing BTF, make sure"
@@ -515,7 +506,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"prog '(?P<prog>[^']+)': relo #\d+: (?:substituting insn|no matching targets found)[^<]*"
         r"(?P<name><.*)?"
         r"|CO-RE\b.*?(?:no such|no matching targets|not found|failed)(?P<name2>.*)"
-        r"|(?:apply|fixup) CO-RE relocations:? (?P<name3>.*)|relo(?:cation)? .*: (?P<name4>no match.*)"
+        r"|(?:apply|fixup) CO-RE relocations:? (?!(?:.*: )?(?:load(?:ing)? (?:kernel|vmlinux)|no BTF))(?P<name3>.*)|relo(?:cation)? .*: (?P<name4>no match.*)"
         r"|relo #\d+: .*(?:accesses field incorrectly|invalid new mem size|value too big|ambiguity|unexpected|unrecognized).*"
         r"|relo #\d+: (?:error matching candidate|parsing .* failed|target candidate search failed|can't be)(?P<name5>.*)"
         r"|relo (?:#\d+ |\d+ )?at insn #\d+ can't|[Bb]ad CO-RE relocation"
@@ -531,6 +522,14 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|no BTF parsed for object|has no BTF information, so we can't|requires BTF information|missing (?:or invalid )?BTF (?:section|data)",
         "The object has no BTF of its own (.BTF), which maps in .maps, externs and CO-RE take.",
         "Compile with -g, and strip with llvm-strip -g, which leaves BTF where it is.",
+    ),
+    (
+        "object-btf",
+        f"{_OBJECT}: BTF that the loader cannot use",
+        r"Error finalizing \.BTF(?P<why>.*)|(?:No|Invalid) offset found in symbol table for VAR (?P<name>\S+)",
+        "The object's own BTF names a variable or section that its symbols do not have, as this libbpf understands"
+        " them{why}. What is said of the file after that means the same.",
+        "Use a libbpf (a bpftool) no older than the headers and the clang the object was compiled with, and compile anew.",
     ),
     (
         "btf-refused",
@@ -807,7 +806,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "map-definition",
         f"{_OBJECT}: Map definition",
-        r"(?:map '(?P<name>[^']+)': (?:unsupported|unexpected|invalid|found|can't determine|conflicting|attr '|key |value |unknown"
+        r"(?:map '(?P<name>[^']+)': (?=unsupported|unexpected|invalid|found|can't determine|conflicting|attr '|key |value |unknown"
         r"|map type isn't|should be|multi-level|inner def|'\w+' member|\w+ (?:type|spec|def) |prog-array|map-in-map|only single ARENA)"
         r"|failed to (?:init|parse) (?:bss|legacy|user|BTF)?\s?(?:map|maps)"
         r"|error parsing map `(?P<name2>[^`]+)`|BTF map `(?P<name3>[^`]+)`:|\.maps relo #\d+: |elf: sec '[^']*': (?:declared|to use global)"
@@ -833,6 +832,16 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "A map is pinned at {name} that has another type or size than this object's.",
         "Remove the pin, or give the map the definition of the pinned one.",
     ),
+    # what says less than those above
+    (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        r"(?:requires?|needs?|minimum|at least|supported (?:only )?(?:from|since|on)|>=)\W+(?:\S+ ){0,3}?(?:linux|kernel)(?: version)?(?: of)?\W{1,4}v?(?P<since>\d+\.\d+)"
+        r"|kernel (?:does not|doesn't|cannot) support|kernel is (?:too old|not supported)|(?:in|not )compatible with (?:this|your|the) kernel"
+        r"|(?:linux|kernel)(?: version)?\W{1,4}(?:\S+ ){0,2}?(?:is )?(?:not supported|too old|unsupported|older than)\W*v?(?P<since2>\d+\.\d+)?",
+        "The loader does not go on with this kernel{since}.",
+        "Compare with uname -r, and look in the loader's documents for what it needs the later kernel for.",
+    ),
 )
 _PATTERNS = PatternSet([row[2] for row in _RULES], re.IGNORECASE)
 _MAP = re.compile(
@@ -851,6 +860,8 @@ _MAP = re.compile(
 #: that it may not open: the errno tells which.
 _OPENED = ("tracepoint-missing", "kprobe-target", "uprobe-target", "attach-target-missing")
 _NOT_MISSING = ("EPERM", "EACCES", "EBUSY", "EEXIST", "ENOMEM", "EMFILE", "EOPNOTSUPP")
+#: What is said of XDP programs means something else of sockets (AF_XDP).
+_OF_XDP = ("attach-busy", "attach-unsupported", "interface-missing")
 #: strace(1): a call of bpf(2) that failed, and the fields of a map.
 _CALL = re.compile(r"\bbpf\((?P<command>BPF_\w+), (?P<fields>.*)\)\s+= -1 (?P<errno>E[A-Z0-9]+)\b")
 _FIELD = re.compile(
@@ -954,6 +965,7 @@ def explain_line(line: str) -> Explanation | None:
         errno = errno_in(line)
         is_other = id_ in _OPENED and errno in _NOT_MISSING
         is_other = is_other or (id_ == "kprobe-target" and errno == "EINVAL")
+        is_other = is_other or (id_ in _OF_XDP and of_xsk(line))
         if is_other and (told := explain_operation(line)) is not None:
             return told
         if reason is EPERM_TEXT:
@@ -1033,7 +1045,7 @@ def _extend(id_: str, facts: dict[str, str]) -> None:
     if id_ == "core-relocation":
         facts["name"] = _relocated(name)
     if facts.get("why"):
-        facts["why"] = ": " + facts["why"].lstrip(": ")
+        facts["why"] = ": " + facts["why"].lstrip(": ").rstrip(".")
     elif facts.get("err"):
         number = abs(int(facts["err"]))
         facts["why"] = f": {ERRNO_NAMES.get(number, number)}"

@@ -16,10 +16,27 @@ from retsnoop_py.load.model import Explanation, about_line
 from retsnoop_py.load.prefilter import PatternSet
 from retsnoop_py.value import Value
 
-__all__ = ["UPROBE_STEP", "explain_operation"]
+__all__ = [
+    "NO_BTF",
+    "NO_CGROUP",
+    "NO_COUNTER",
+    "NO_DEVICE",
+    "NO_FILE",
+    "NO_FUNCTION",
+    "NO_QDISC",
+    "NO_SYMBOL",
+    "NO_TRACEPOINT",
+    "TAKEN",
+    "UPROBE_STEP",
+    "Row",
+    "explain_operation",
+    "explain_row",
+    "of_xsk",
+    "quoted",
+]
 
 #: The id of a reason, what it is, and what to do.
-_Row = tuple[str, str, str]
+Row = tuple[str, str, str]
 
 
 class _Operation(Value):
@@ -30,8 +47,8 @@ class _Operation(Value):
     """
 
     words: str
-    errors: dict[str, _Row]
-    otherwise: _Row | None = None
+    errors: dict[str, Row]
+    otherwise: Row | None = None
     is_general: bool = False
 
 
@@ -40,9 +57,12 @@ _TITLES = {
     "attach-busy": "Environment: Attach target is taken",
     "buffer": "Environment: Buffer for events",
     "descriptor": "Loader: Bad descriptor",
+    "file-missing": "Environment: No such file",
     "interface-missing": "Environment: No such interface",
     "map-entry": "Loader: Map entry",
+    "kernel-headers": "Environment: Headers of the kernel are missing",
     "memory": "Limit: Memory",
+    "name-missing": "Object File: No program or map of that name",
     "no-bpf": "Environment: No bpf(2)",
     "fault": "Loader: Bad address",
     "perf-event": "Environment: Performance event",
@@ -61,75 +81,75 @@ _LISTED = (
     "retsnoop-py functions NAME says what is called so and whether it can be traced; ls"
     " /sys/kernel/tracing/events lists tracepoints."
 )
-_RIGHTS: _Row = ("rights", EPERM_TEXT, EPERM_STEP)
-_NO_MEMORY: _Row = (
+_RIGHTS: Row = ("rights", EPERM_TEXT, EPERM_STEP)
+_NO_MEMORY: Row = (
     "memory",
     "there is not enough memory for it, or the cgroup's limit, or that on locked memory (ulimit -l,"
     " before Linux 5.11), does not allow it.",
     "Raise the limit (memory.max, LimitMEMLOCK=infinity), or make maps and buffers smaller.",
 )
-_TOO_MANY: _Row = (
+_TOO_MANY: Row = (
     "memory",
     "the process has as many files open as it may: each probe, program, map and CPU takes one.",
     "ulimit -n 65536, or LimitNOFILE= of the unit.",
 )
-_TOO_OLD: _Row = (
+_TOO_OLD: Row = (
     "unsupported",
     "this kernel, as it is configured, or this machine cannot do that.",
     "retsnoop-py doctor says what this kernel can do; look up since when there is what was asked for.",
 )
-_NO_CALL: _Row = (
+_NO_CALL: Row = (
     "no-bpf",
     "the kernel was built without that system call or that part of it (CONFIG_BPF_SYSCALL), or seccomp hides it.",
     "Use a kernel with CONFIG_BPF_SYSCALL=y, or a container profile that allows bpf and perf_event_open.",
 )
-_GONE: _Row = (
+_GONE: Row = (
     "attach-target-missing",
     "what the program is to be attached to is not there.",
     "Look at what it is called on this kernel (retsnoop-py functions, ls /sys/kernel/tracing/events,"
     " ip link), and whether the program sees the same name spaces.",
 )
-_TAKEN: _Row = (
+TAKEN: Row = (
     "attach-busy",
     "something is attached there already. Of a program on a function of the kernel (fentry, fexit, lsm) EBUSY"
     " says as well that there is no hook of ftrace at its start, or one of somebody else's.",
     "bpftool net and bpftool link list what is attached; detach it, or replace it. retsnoop-py functions NAME says"
     " whether a function can be traced; a kernel without CONFIG_FUNCTION_TRACER has such hooks nowhere.",
 )
-_CANNOT: _Row = (
+_CANNOT: Row = (
     "attach-unsupported",
     "the kernel, this machine or the driver cannot do that.",
     "retsnoop-py doctor says what this kernel can do; fentry takes trampolines (arm64 since 6.4),"
     " native XDP a driver that has it.",
 )
-_REFUSED: _Row = (
+_REFUSED: Row = (
     "attach-refused",
     "the kernel does not take the program there: another type of program or attachment, a flag or"
     " mode that it is too young for, or a driver that refuses this MTU or number of queues.",
     "dmesg and the kernel's own message (ip -d, libbpf's debug output) may say which; try generic"
     " mode for XDP, and the section's name for the type.",
 )
-_CLOSED: _Row = (
+_CLOSED: Row = (
     "descriptor",
     "the program, or what it is to be attached to, is no open descriptor of the right kind: closed"
     " already, never opened, or, for a cgroup, a directory that is none of cgroup v2.",
     "Keep the cgroup, the link's or the map's descriptor open until the attachment is made, and look"
     " at what the call that opened it returned.",
 )
-_BUSY_PROBE: _Row = (
+_BUSY_PROBE: Row = (
     "attach-busy",
     "there is a probe event of this name, or one on this place, already, and it is in use or was left"
     " by another run.",
     "cat /sys/kernel/tracing/kprobe_events (uprobe_events) lists them; end who uses it, then echo"
     " '-:GROUP/NAME' >> that file. Probes as perf events (Linux 4.17) need no names.",
 )
-_NO_FUNCTION: _Row = (
+NO_FUNCTION: Row = (
     "kprobe-target",
     "the kernel has no function of that name that a kprobe can be put on: it is inlined, renamed, in a"
     " module that is not loaded, or closed to probes (notrace, .noinstr.text).",
     _LISTED,
 )
-_KPROBE_REFUSED: _Row = (
+_KPROBE_REFUSED: Row = (
     "kprobe-target",
     "the kernel puts no kprobe there: the function is closed to probes (.noinstr.text, the blacklist), or its"
     " code is not in memory (__init and __exit, or inlined everywhere),"
@@ -142,13 +162,13 @@ UPROBE_STEP = (
     "Name the file as it is here (/proc/PID/root/... of a container), and a symbol that nm or nm -D"
     " lists: a stripped file keeps its dynamic ones alone, inlined functions have none."
 )
-_NO_SYMBOL: _Row = (
+NO_SYMBOL: Row = (
     "uprobe-target",
     "what the uprobe is to be put on is not there as it is named: the file is not at that path in this"
     " mount namespace, or has no such symbol (or no symbols that can be read).",
     UPROBE_STEP,
 )
-_UPROBE_REFUSED: _Row = (
+_UPROBE_REFUSED: Row = (
     "uprobe-target",
     "the kernel puts no uprobe there: the offset is not one of code in that file (an address instead of"
     " an offset, or the middle of an instruction), what stands there is an instruction that it cannot"
@@ -156,20 +176,20 @@ _UPROBE_REFUSED: _Row = (
     "Name the function instead of an address, or take the address less that of its segment, plus the"
     " segment's place in the file (readelf -lW).",
 )
-_NO_TRACEPOINT: _Row = (
+NO_TRACEPOINT: Row = (
     "tracepoint-missing",
     "this kernel has no such tracepoint, or tracefs, by which it is found, is not mounted here.",
     "ls /sys/kernel/tracing/events; mount -t tracefs nodev /sys/kernel/tracing if that is empty, as in"
     " a container. Tracepoints come and go with kernels, configurations and modules.",
 )
-_NO_COUNTER: _Row = (
+NO_COUNTER: Row = (
     "perf-event",
     "the event that is to be counted or sampled is not there: most virtual machines have no hardware"
     " counters (cycles, instructions, cache misses).",
     "perf stat -e cycles true says the same; give the machine a PMU, or take a software event"
     " (cpu-clock).",
 )
-_XSK_REFUSED: _Row = (
+_XSK_REFUSED: Row = (
     "attach-refused",
     "the kernel does not take the AF_XDP socket: a queue that the interface does not have,"
     " rings whose sizes are no powers of two, a umem that is not aligned to pages or whose"
@@ -178,34 +198,42 @@ _XSK_REFUSED: _Row = (
     "ethtool -l DEV says how many queues there are; try copy mode (XDP_COPY) and generic"
     " XDP, and load the program yourself (XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD).",
 )
-_NO_CGROUP: _Row = (
+#: What is called AF_XDP, by loaders and by their sources.
+_XSK = r"\bxsk_|AF_XDP|\bxsk\b|\bumem\b|SockaddrXDP"
+_XSK_DOWN: Row = (
+    "attach-refused",
+    "the AF_XDP socket cannot send or be woken: its interface is down, or the driver has not set up that queue for"
+    " it - it restarted, has fewer queues, or cannot do what the socket was bound for.",
+    "ip link says whether it is up, ethtool -l DEV how many queues there are; try copy mode (XDP_COPY) and generic XDP.",
+)
+NO_CGROUP: Row = (
     "cgroup-missing",
     "the program is attached to a cgroup of version 2, and what was named is none: it is gone, of"
     " version 1, or not in this mount namespace.",
     "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with systemd.unified_cgroup_hierarchy=1;"
     " a container takes it from its host.",
 )
-_NO_QDISC: _Row = (
+NO_QDISC: Row = (
     "qdisc-missing",
     "the interface, or its queueing discipline that takes programs of tc, is not there.",
     "ip link lists interfaces; tc qdisc add dev DEV clsact (CONFIG_NET_SCH_INGRESS,"
     " CONFIG_NET_CLS_BPF); since Linux 6.6 tcx needs none.",
 )
-_NO_BTF: _Row = (
+NO_BTF: Row = (
     "kernel-btf",
     "the kernel's own BTF cannot be read, by which the program is fitted to it: CONFIG_DEBUG_INFO_BTF is off, or it"
     " is older than 5.4 (4.18 with what distributions carry back).",
     "ls -l /sys/kernel/btf/vmlinux; use a kernel that has it, or give the loader the BTF of that kernel"
     " (BTFHub has some).",
 )
-_NO_DEVICE: _Row = (
+NO_DEVICE: Row = (
     "interface-missing",
     "there is no such network interface in this network namespace.",
     "ip link lists them; a container has its own.",
 )
 
 
-def _each(names: str, row: _Row) -> dict[str, _Row]:
+def _each(names: str, row: Row) -> dict[str, Row]:
     return dict.fromkeys(names.split(), row)
 
 
@@ -219,7 +247,7 @@ _COMMON = {
 _ATTACHED = {
     **_COMMON,
     **_each("ENOENT ESRCH ENODEV ENXIO", _GONE),
-    **_each("EBUSY EEXIST", _TAKEN),
+    **_each("EBUSY EEXIST", TAKEN),
     **_each("EOPNOTSUPP ENOTSUPP ENOTTY ENOPROTOOPT", _CANNOT),
     **_each("EINVAL ERANGE", _REFUSED),
     **_each("EBADF", _CLOSED),
@@ -230,7 +258,7 @@ _DO = r"(?:not found|(?:does not|doesn't) exist|attach|creat|enabl|open|register
 
 
 def _of(
-    words: str, errors: dict[str, _Row], otherwise: _Row | None = None, is_general: bool = False
+    words: str, errors: dict[str, Row], otherwise: Row | None = None, is_general: bool = False
 ) -> _Operation:
     return _Operation(words, errors, otherwise, is_general)
 
@@ -258,32 +286,32 @@ _OPERATIONS = (
         r"|(?<!debug/)kprobes/|perf_kprobe|required functions? for",
         {
             **_PROBED,
-            **_each("ENOENT ENODEV ESRCH EADDRNOTAVAIL EILSEQ", _NO_FUNCTION),
+            **_each("ENOENT ENODEV ESRCH EADDRNOTAVAIL EILSEQ", NO_FUNCTION),
             **_each("EINVAL ERANGE EDOM", _KPROBE_REFUSED),
         },
-        _NO_FUNCTION,
+        NO_FUNCTION,
     ),
     _of(
         rf"{_DO}\W(?:[^:]{{0,60}}?\W)??(?:u(?:ret)?probes?\b|u\(ret\)probe|usdt)|\b(?:u(?:ret)?probes?|usdt)\b[^:]{{0,40}}{_DO}"
         r"|attach_u(?:ret)?probe|perf_uprobe",
         {
             **_PROBED,
-            **_each("ENOENT ENODEV ESRCH ENOEXEC EISDIR ENOTDIR", _NO_SYMBOL),
+            **_each("ENOENT ENODEV ESRCH ENOEXEC EISDIR ENOTDIR", NO_SYMBOL),
             **_each("EINVAL ERANGE ENOTSUPP EIO EOPNOTSUPP", _UPROBE_REFUSED),
         },
-        _NO_SYMBOL,
+        NO_SYMBOL,
     ),
     _of(
         rf"{_DO}\W(?:[^:]{{0,60}}?\W)??(?:trace ?point|trace ?event|raw_tp\b)|trace ?point[^:]{{0,40}}{_DO}|attach_\w*tracepoint"
         r"|open(?:ing)? (?:the )?event [\w-]+[/:]\w+",
-        {**_PROBED, **_each("ENOENT ENODEV ESRCH", _NO_TRACEPOINT)},
-        _NO_TRACEPOINT,
+        {**_PROBED, **_each("ENOENT ENODEV ESRCH", NO_TRACEPOINT)},
+        NO_TRACEPOINT,
     ),
     _of(
         r"performance (?:monitor|counter|event)|perf[_ -]?event(?:_open|s?\b)(?! (?:array|map|reader|buffer|output))|PERF_EVENT_IOC",
         {
             **_ATTACHED,
-            **_each("ENOENT ENODEV EOPNOTSUPP ENXIO", _NO_COUNTER),
+            **_each("ENOENT ENODEV EOPNOTSUPP ENXIO", NO_COUNTER),
             **_each(
                 "EPERM EACCES",
                 (
@@ -324,7 +352,7 @@ _OPERATIONS = (
         is_general=True,
     ),
     _of(
-        r"\bxsk_|AF_XDP|\bxsk\b|\bumem\b",
+        _XSK,
         {
             **_ATTACHED,
             **_each(
@@ -337,8 +365,9 @@ _OPERATIONS = (
                     " queue, share the umem, and look at bpftool net and ss --xdp.",
                 ),
             ),
-            **_each("ENOENT ENODEV ENXIO", _NO_DEVICE),
+            **_each("ENOENT ENODEV", NO_DEVICE),
             **_each("EINVAL", _XSK_REFUSED),
+            **_each("ENXIO ENETDOWN", _XSK_DOWN),
             **_each(
                 "EOPNOTSUPP ENOTSUPP EPROTONOSUPPORT EAFNOSUPPORT EPROTOTYPE",
                 (
@@ -355,7 +384,7 @@ _OPERATIONS = (
         r"\bXDP\b(?! (?:expects|with))|set_link_xdp|bpf_xdp_attach|netdev",
         {
             **_ATTACHED,
-            **_each("ENODEV ENXIO ENOENT", _NO_DEVICE),
+            **_each("ENODEV ENXIO ENOENT", NO_DEVICE),
             **_each(
                 "EINVAL ERANGE EMSGSIZE",
                 (
@@ -372,14 +401,23 @@ _OPERATIONS = (
     _of(
         r"\bqdisc|clsact|\btcx?\b(?=[^:]*(?:attach|filter|hook|link|program))|bpf_tc_|\bfilter\b(?=[^:]*(?:add|attach|replac|creat))"
         r"|tc filter|(?:add|attach|replac|creat)\w*\W(?:[^:]{0,30}?\W)??(?:tc|tcx|filter)\b|(?:RT)?NETLINK(?=.*(?:attach|bpf|xdp|qdisc|filter|clsact))",
-        {**_ATTACHED, **_each("ENOENT", _NO_QDISC), **_each("ENODEV ENXIO", _NO_DEVICE)},
+        {**_ATTACHED, **_each("ENOENT", NO_QDISC), **_each("ENODEV ENXIO", NO_DEVICE)},
     ),
     _of(
         r"cgroup(?=.*(?:attach|BPF_))|(?:attach|link|open|join|BPF_PROG_ATTACH)\w*\W(?:[^:]{0,40}?\W)??(?:BPF_)?cgroup",
         {
             **_ATTACHED,
-            **_each("ENOENT ENODEV ENOTDIR", _NO_CGROUP),
+            **_each("ENOENT ENODEV ENOTDIR", NO_CGROUP),
             **_each("EBADF", _CLOSED),
+            **_each(
+                "E2BIG",
+                (
+                    "attach-busy",
+                    "64 programs of this kind are attached to the cgroup already, which is the most that it takes:"
+                    " mostly one more was added each time, and none removed.",
+                    "bpftool cgroup show DIR lists them; detach the old ones, or replace one (BPF_F_REPLACE, 5.6).",
+                ),
+            ),
             **_each(
                 "EINVAL",
                 (
@@ -519,8 +557,8 @@ _OPERATIONS = (
     _PINNED,
     _of(
         r"(?:kernel|vmlinux)\b[^:]{0,40}\bBTF\b|\bBTF\b[^:]{0,40}\b(?:kernel|vmlinux|search|discover|lookup)",
-        {**_COMMON, **_each("ENOENT ENODATA ESRCH EINVAL EOPNOTSUPP", _NO_BTF)},
-        _NO_BTF,
+        {**_COMMON, **_each("ENOENT ENODATA ESRCH EINVAL EOPNOTSUPP", NO_BTF)},
+        NO_BTF,
         is_general=True,
     ),
     _of(
@@ -642,10 +680,11 @@ _DETACHING = _of(
                 "bpftool net, bpftool link and bpftool cgroup tree list what is attached.",
             ),
         ),
-        **_each("EBUSY EEXIST", _TAKEN),
+        **_each("EBUSY EEXIST", TAKEN),
     },
 )
 _NAMES = PatternSet([operation.words for operation in _OPERATIONS], re.IGNORECASE)
+_XSK_NAMED = re.compile(_XSK, re.IGNORECASE)
 _DETACHES = re.compile(_DETACHING.words, re.IGNORECASE)
 #: What loaders call an errno by themselves.
 _SAID = {
@@ -658,7 +697,7 @@ _SAID = {
 }
 #: As Go names the file of a failed call: "open /sys/fs/bpf/x: no such file or directory".
 _OF_FILE = re.compile(
-    r"\b(?:l?stat|open(?:at)?|mkdir|read|write|unlink|remove|symlink|rename|access|readdir) (/[^\s:]+)(?: /[^\s:]+)?: "
+    r"\b(?:l?stat|open(?:at)?|mkdir|read|write|unlink|remove|symlink|rename|access|readdir) ([\w.-]*/[^\s:]+)(?: /[^\s:]+)?: "
     r"(?=[\w ]+$|[\w ]+[,;:)\"'}])"
 )
 _OURS = (
@@ -669,20 +708,20 @@ _OURS = (
     "/proc/kallsyms",
     "/proc/sys",
 )
-_NO_FILE: _Row = (
+NO_FILE: Row = (
     "file-missing",
     "there is no such file, or not in this mount name space.",
     "Look at where the loader searches: a relative path counts from the directory it was started in, and a"
     " container has files of its own.",
 )
-_CLOSED_FILE: _Row = (
+_CLOSED_FILE: Row = (
     "rights",
     "that file may not be opened or written by this process: its owner and mode, an LSM (SELinux, AppArmor), or a"
     " file system that is mounted read-only.",
     "ls -lZ says whose it is; run as its owner or root, or mount it for writing.",
 )
 _FILE_ERRORS = {
-    **_each("ENOENT ENOTDIR", _NO_FILE),
+    **_each("ENOENT ENOTDIR", NO_FILE),
     **_each("EACCES EPERM EROFS", _CLOSED_FILE),
 }
 _FAILS = re.compile(
@@ -749,6 +788,11 @@ def _ill_named(line: str) -> Explanation | None:
     )
 
 
+def of_xsk(line: str) -> bool:
+    """Whether it is about a socket of AF_XDP, or its memory."""
+    return _XSK_NAMED.search(line) is not None
+
+
 def explain_operation(line: str) -> Explanation | None:
     """What an operation failed for, by its errno; None where a line tells of neither."""
     if not (_FAILS.search(line) or says_errno(line)) or "loading BPF program" in line:
@@ -758,16 +802,17 @@ def explain_operation(line: str) -> Explanation | None:
         return named
     file = _OF_FILE.search(line)
     if file is not None and not file[1].startswith(_OURS) and errno in _FILE_ERRORS:
-        id_, reason, suggestion = _FILE_ERRORS[errno]
-        title = _TITLES.get(id_, "Environment: No such file")
-        return about_line(id_, title, f"{quoted(line)}: {reason}", suggestion, line)
+        return explain_row(_FILE_ERRORS[errno], line)
     in_bpffs = file is not None and file[1].startswith("/sys/fs/bpf")
     operations = [_PINNED] if in_bpffs else [_DETACHING] if _DETACHES.search(line) else _named(line)
     row = next((one.errors[errno] for one in operations if errno in one.errors), None)
     if row is None and operations and not errno_in(line) and _PLAINLY.search(line):
         row = operations[0].otherwise
-    if row is None:
-        return None
+    return explain_row(row, line) if row is not None else None
+
+
+def explain_row(row: Row, line: str) -> Explanation:
+    """What ``row`` says of the operation that failed in ``line``."""
     id_, reason, suggestion = row
     title = _TITLES.get(id_, _ATTACH_TITLE)
     return about_line(id_, title, f"{quoted(line)}: {reason}", suggestion, line)

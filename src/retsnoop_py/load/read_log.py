@@ -28,6 +28,8 @@ _MAX_SEGMENT = 2 << 20
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
 _LOGFMT = re.compile(r'\b(?:msg|error|err)="((?:[^"\\]|\\.)*)"')
+_JSON = re.compile(r'"(?:msg|message|log|error|err)": ?"((?:[^"\\]|\\.)*)"')
+_JSON_ESCAPE = re.compile(r"\\u00([0-7][0-9a-fA-F])|\\[nr]$")
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _PREFIX = re.compile(
     r"(?:"
@@ -35,8 +37,11 @@ _PREFIX = re.compile(
     rf"|[^\W\d_]{{3,4}}\.?\s+\d+\s{_CLOCK}\s\S+\s[^\s:]+:\s?"  # syslog, journalctl
     rf"|\[?{_CLOCK}\]?\s"
     r"|\[\s*\d+\.\d+\]\s"  # dmesg
-    r"|[IWEF]\d{4}\s[\d:.]+\s+\d+\s\S+:\d+\]\s"  # klog
-    r"|(?:\[)?(?:DEBUG|INFO|WARN|WARNING|ERROR|TRACE)(?:\])?:?\s+"
+    r"|[IWEF](?:\d{4}){1,2}\s[\d:.]+\s+\d+\s\S+:\d+\]\s"  # klog
+    r"|(?:TRAC|DEBU|INFO|WARN|ERRO|FATA)\[\d+\]\s"  # logrus
+    r"|std(?:out|err) [FP] "  # of a container, as Kubernetes keeps it
+    r"|\d\d-\d\d \d\d:\d\d:\d\d\.\d+\s+\d+\s+\d+ [VDIWEF] (?=\S)"  # logcat
+    r"|(?:\[)?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)(?:\])?:?\s+"
     r"|[A-Za-z][\w./-]*\s*\|\s"  # docker compose
     r"|##\[\w+\]"  # GitHub's annotations
     r"|>(?!>)\s?"  # a quotation
@@ -76,12 +81,20 @@ def clean(line: str) -> str:
         told = _LOGFMT.findall(line)
         if told:
             line = ": ".join(told).replace('\\"', '"')
+    elif '":' in line and (told := [_unescaped(text) for text in _JSON.findall(line)]):
+        line = ": ".join(told)
     for _ in range(_MOST_PREFIXES):
         found = _PREFIX.match(line.lstrip())
         if found is None or not found.end():
             break
         line = line.lstrip()[found.end() :]
     return line.rstrip()
+
+
+def _unescaped(text: str) -> str:
+    """``text`` of a JSON string, as far as it matters on one line."""
+    text = _JSON_ESCAPE.sub(lambda found: chr(int(found[1] or "20", 16)), text)
+    return text.replace('\\"', '"').replace("\\t", "\t").replace("\\\\", "\\").rstrip()
 
 
 def _unquoted(line: str) -> list[str]:
@@ -138,12 +151,44 @@ def segments(stream: Lines) -> Iterator[Segment]:
         yield _segment(kept, first, dropped, size)
 
 
+#: An instruction as the verifier writes it, wherever in a line.
+_ANY_INSN = re.compile(r"(?<![\w.])\d+: \([0-9a-f]{2}\) \S")
+#: What the verifier itself writes in front of one: registers, or how it came there.
+_OWN = re.compile(r"\bR\d+|regs=|\bfrom \d+ to |^\s*;|line\(s\) omitted")
+#: What differs from line to line in what others write in front: numbers, spaces, levels.
+_VARIES = re.compile(
+    r"(\d+)|((?:\\? )+|(?:\\?\t)+)|\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|[DIWEF])\b"
+)
+_LONGEST_PREFIX = 200
+
+
+def _prefix(lines: Iterable[str]) -> re.Pattern[str] | None:
+    """What stands in front of each line of a log, as its instructions show; None if nothing."""
+    shapes: Counter[str] = Counter()
+    for line in lines:
+        found = _ANY_INSN.search(line) if ": (" in line else None
+        before = line[: found.start()] if found else ""
+        if before.strip() and len(before) < _LONGEST_PREFIX and not _OWN.search(before):
+            shapes[_VARIES.sub(_varying, re.escape(before.rstrip()))] += 1
+    best = shapes.most_common(1)
+    return re.compile(best[0][0] + r"(?: |\t|$)?") if best and best[0][1] > 1 else None
+
+
+def _varying(found: re.Match[str]) -> str:
+    return r"\d+" if found[1] else r"\s+" if found[2] else r"\w+"
+
+
 def _segment(lines: Iterable[bytes], first: int, dropped: int, size: int) -> Segment:
     cleaned = [
         clean(line[:_MAX_TEXT])
         for raw in lines
         for line in _unquoted(raw.decode(errors="replace").rstrip("\n"))
     ]
+    prefix = _prefix(cleaned)
+    if prefix is not None:
+        cleaned = [
+            prefix.sub("", line, count=1) if prefix.match(line) else line for line in cleaned
+        ]
     return Segment(first, tuple(cleaned), dropped, size)
 
 

@@ -746,9 +746,8 @@ RULES: tuple[Rule, ...] = (
         r"|only access to \S+ is supported"
         r"|[Tt]ype '?(?P<type>[\w ]+)'? is not a struct|R\d+ is \S+ (?:access|invalid) (?:percpu|user"
         r"|negative|variable).*|R\d+ invalid (?:\w+ buffer access|variable buffer offset).*",
-        "The program uses a kernel object as its BTF does not allow: {words}.",
-        "Use the type of this kernel (CO-RE relocates it: preserve_access_index), and write to"
-        " kernel objects by the helpers that are for it.",
+        "{object_reason}: {words}.",
+        "{object_step}",
     ),
     _rule(
         "argument-type",

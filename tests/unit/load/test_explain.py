@@ -552,7 +552,11 @@ LOADERS = [
         "map-definition",
         "",
     ),
-    ("reading tracepoint ID: trace event sched/x: file does not exist", "tracepoint-missing", ""),
+    (
+        "reading tracepoint ID: trace event sched/x: file does not exist",
+        "tracepoint-missing",
+        "ENOENT",
+    ),
     ("program f: map m: map create: operation not permitted (MEMLOCK may be)", "rights", "EPERM"),
     (
         "libbpf: prog 'p': missing BPF prog type, check ELF section name 'kprobes/vfs_read'",

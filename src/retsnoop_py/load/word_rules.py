@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is left to say of a loader's words that no rule knows.
+
+They complain of something: it is missing, not supported, taken or forbidden. What that is stands beside it:
+the noun that is nearest. Where there is no such word, an errno still says what the kernel minded.
+"""
+
+from __future__ import annotations
+
+import re
+
+from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, ERRNO_TEXTS, RIGHTS_TITLE
+from retsnoop_py.load.model import Explanation, about_line
+from retsnoop_py.load.operation_rules import (
+    NO_BTF,
+    NO_CGROUP,
+    NO_COUNTER,
+    NO_DEVICE,
+    NO_FILE,
+    NO_FUNCTION,
+    NO_QDISC,
+    NO_SYMBOL,
+    NO_TRACEPOINT,
+    TAKEN,
+    Row,
+    explain_row,
+    quoted,
+)
+
+__all__ = ["explain_words"]
+
+#: Of these an errno alone says what it is about, whoever says it.
+_TELLING = ("EPERM", "ENOMEM", "ENOSYS", "ENOSPC", "EOPNOTSUPP")
+_NO_ACCESS = ("rights", RIGHTS_TITLE, EPERM_TEXT, EPERM_STEP)
+_NO_ACCESS_TO_LOAD = (
+    "refused",
+    "Verifier: Refused, and the log is missing",
+    "Of a load EACCES is mostly the verifier's word, and what it said is not here; else a file may not be read.",
+    "Load with a log: log_level 1 and a buffer of some MiB; retsnoop-py load does.",
+)
+_ASK = "Run it with all it can say (-v, -d; libbpf_set_print(), LogLevel of cilium/ebpf), and explain that."
+_TRACE = (
+    "Which function of the kernel said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD"
+)
+
+#: What an errno means of whatever it was that failed.
+_MEANS = {
+    "E2BIG": "more was passed than the kernel takes: a list that is full, attributes of a later kernel, a program"
+    " that is too long",
+    "EACCES": "it is not allowed: by the mode of a file, by an LSM, or - of a load - by the verifier",
+    "EADDRINUSE": "the address is taken, mostly by another run of the same program",
+    "EAGAIN": "it cannot be done at this moment, or a limit of this user is reached",
+    "EBADF": "a file descriptor is closed, or of another kind than the call takes",
+    "EBUSY": "something else has it, or is using it at this moment",
+    "ECONNREFUSED": "nobody listens there: the daemon that is talked to does not run",
+    "EEXIST": "there is one already",
+    "EFAULT": "the kernel could not read or write memory that it was pointed to",
+    "EINTR": "a signal interrupted it, and tried again it may go on",
+    "EINVAL": "the kernel does not take an argument, a flag or a type, or not these together; an older one may not"
+    " know it",
+    "EIO": "a file or a device could not be read or written",
+    "EMFILE": "the process has as many files open as it may (ulimit -n)",
+    "EMSGSIZE": "a message is larger than what takes it",
+    "ENETDOWN": "the interface is down",
+    "ENODATA": "there is nothing to read",
+    "ENODEV": "a device, an interface or a counter is not there",
+    "ENOENT": "what was named is not there: a file, a function, a tracepoint, an entry of a map",
+    "ENOEXEC": "a file is not of the format that was expected",
+    "ENOPROTOOPT": "the kernel does not know that option of a socket",
+    "ENOTDIR": "a part of the path is no directory",
+    "ENOTSUPP": "the kernel, its JIT or the driver cannot do that",
+    "ENOTTY": "the kernel does not know that request for such a file",
+    "ENXIO": "the device is not there, or what was asked of it is not",
+    "EPIPE": "the other side is gone",
+    "ERANGE": "a number is outside of what is allowed, or a buffer is too small",
+    "EROFS": "the file system is mounted read-only",
+    "ESRCH": "there is no such process; of libbpf: nothing in the kernel's BTF that fits",
+    "ETIMEDOUT": "nothing answered in time",
+}
+
+_MISSING = (
+    r"not (?:be )?found|no such|(?:does|do|did)(?: not|n't) exist|\bmissing\b|not present|not mounted|nonexistent"
+    r"|(?:could|can)(?: ?not|n't) (?:be )?(?:find|locate|resolve|detect|determine|get)"
+    r"|(?:unable|failed) to (?:find|locate|resolve|look ?up|detect|determine)|there is no\b|\bno (?=(?:\S+ ){1,3}found)"
+)
+_UNSUPPORTED = (
+    r"(?:not|n't) (?:\w+ )?(?:support|enabled|available|implemented|compiled)\w*|unsupported|unavailable|\btoo old\b"
+    r"|\bdisabled\b|\brequires?\b|\bneeds\b|\bis needed\b|only (?:supported|available)"
+)
+_TAKEN = r"\balready\b|\bin use\b|\bbusy\b|\bconflict\w*|another (?:instance|process|program)|\blocked by\b"
+_DENIED = r"\bdenied\b|not permitted|\bpermissions?\b|\bprivileges?\b|\bcapabilit\w+|\bforbidden\b|\bas root\b"
+_COMPLAINT = re.compile(
+    rf"(?P<missing>{_MISSING})|(?P<unsupported>{_UNSUPPORTED})|(?P<taken>{_TAKEN})|(?P<denied>{_DENIED})",
+    re.IGNORECASE,
+)
+_NOT_HERE: Row = (
+    "unsupported",
+    "the loader needs something that this kernel, as it is configured, or this machine does not have.",
+    "Compare the kernel's release and configuration (uname -r, /boot/config-$(uname -r)) with what the loader's"
+    " documents ask for; retsnoop-py doctor says what this kernel can do.",
+)
+_NO_TRACEFS: Row = (
+    "tracefs",
+    "probes and tracepoints are looked up in tracefs, which is not mounted there.",
+    "mount -t tracefs nodev /sys/kernel/tracing; a container takes it from its host.",
+)
+_NO_BPFFS: Row = (
+    "pin",
+    "the BPF file system is not mounted there, or nothing of that name is pinned in it.",
+    "mount -t bpf bpf /sys/fs/bpf, or take the host's into the container.",
+)
+_NO_HEADERS: Row = (
+    "kernel-headers",
+    "the program is compiled on this machine, and the headers of the kernel that runs are not here.",
+    "Install them (Debian: linux-headers-$(uname -r)), or use a CO-RE build of the tool, which needs none.",
+)
+_NO_NAME: Row = (
+    "name-missing",
+    "the object has no program, map or section that is called so.",
+    "bpftool btf dump file OBJECT and llvm-objdump -h OBJECT list what is in it. Compile it anew if the sources"
+    " moved on.",
+)
+#: What is missing, by the noun beside it.
+_NOUNS: tuple[tuple[str, Row], ...] = (
+    (r"tracefs|debugfs|/tracing\b|/debug\b", _NO_TRACEFS),
+    (r"bpffs|/sys/fs/bpf|bpf ?fs\b|BPF file ?system|\bpin(?:ned)?\b", _NO_BPFFS),
+    (r"cgroups?(?:v2|2)?\b", NO_CGROUP),
+    (r"\bBTF\b|vmlinux", NO_BTF),
+    (r"headers?\b", _NO_HEADERS),
+    (r"trace ?points?|trace event", NO_TRACEPOINT),
+    (
+        r"\bk(?:ret)?probes?\b|kernel (?:function|symbol)s?|kallsyms|\bf(?:entry|exit)\b",
+        NO_FUNCTION,
+    ),
+    (
+        r"\bu(?:ret)?probes?\b|librar(?:y|ies)|lib\w+\.so|\.so\b|executable|\bbinary\b|\busdt\b",
+        NO_SYMBOL,
+    ),
+    (r"\bPMU\b|perf(?:ormance)? (?:events?|counters?)", NO_COUNTER),
+    (r"interfaces?\b|\bnetdev|\bnic\b|\bifindex\b|\bnetwork device", NO_DEVICE),
+    (r"\bqdisc|clsact", NO_QDISC),
+    (r"\b(?:programs?|progs?|maps?|sections?|SEC)\b", _NO_NAME),
+    (r"\bfiles?\b|\bpath\b|director(?:y|ies)|\.b?p?f?\.?o\b", NO_FILE),
+)
+_NOUN = re.compile(
+    "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_NOUNS)), re.IGNORECASE
+)
+
+
+def explain_words(line: str, errno: str) -> Explanation:
+    """Of a loader's words that no rule knows: what they complain of, or what their errno means."""
+    said = quoted(line)
+    known = ERRNO_TEXTS[errno] if errno in _TELLING else _NO_ACCESS if errno == "EACCES" else None
+    if "load" in line:
+        known = {"EACCES": _NO_ACCESS_TO_LOAD, "EINVAL": ERRNO_TEXTS["EINVAL"]}.get(errno, known)
+    if known is not None:
+        id_, title, reason, suggestion = known
+        return about_line(id_, title, f"The loader says: {said}. {reason}", suggestion, line)
+    if not errno and (row := _complaint(line)) is not None:
+        return explain_row(row, line)
+    means = f" {errno}: {_MEANS[errno]}." if errno in _MEANS else ""
+    return about_line(
+        "loader-words",
+        "Loader: words that are not known here",
+        f"The loader says: {said}.{means}",
+        f"{_ASK} {_TRACE}" if means else _ASK,
+        line,
+    )
+
+
+def _complaint(line: str) -> Row | None:
+    """What ``line`` complains of last, by the noun that is nearest to it; None if of nothing."""
+    found = None
+    for found in _COMPLAINT.finditer(line):  # noqa: B007 - the last one
+        pass
+    if found is None:
+        return None
+    if found["unsupported"]:
+        return _NOT_HERE
+    if found["taken"]:
+        return TAKEN
+    if found["denied"]:
+        return "rights", EPERM_TEXT, EPERM_STEP
+    at = found.span()
+    nearest = min(_NOUN.finditer(line), key=lambda noun: _distance(noun.span(), at), default=None)
+    return _NOUNS[int((nearest.lastgroup or "n0")[1:])][1] if nearest is not None else None
+
+
+def _distance(one: tuple[int, int], other: tuple[int, int]) -> int:
+    return max(one[0] - other[1], other[0] - one[1], 0)

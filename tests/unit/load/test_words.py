@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Loaders' words that no rule was written for, and what others write around a verifier's log."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from retsnoop_py.load.explain import explain_log
+from retsnoop_py.load.model import Explained
+
+
+def explained(text: str) -> list[Explained]:
+    return list(explain_log(io.BytesIO(text.encode())))
+
+
+def only(text: str) -> Explained:
+    found = explained(text)
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "id_", "word"),
+    [
+        # what is missing, by the noun beside it
+        ("ERR bpf sensor: tracefs is not available, it does not exist here", "tracefs", "mount"),
+        ("bpf agent: no usable BTF found, giving up", "kernel-btf", "BTF"),
+        (
+            "xdp loader: could not determine the interface named wan7",
+            "interface-missing",
+            "ip link",
+        ),
+        ("ebpf: cannot locate tracepoint for exits", "tracepoint-missing", "tracepoint"),
+        ("ebpf loader failed: section tc/out is missing", "name-missing", "section"),
+        ("bpf tool failed: headers of 6.1.0-x could not be found", "kernel-headers", "headers"),
+        # the last complaint counts
+        ("bpf program cannot be used: file is there, but LSM is disabled", "unsupported", "kernel"),
+        ("xdp setup failed: hook in use", "attach-busy", "attached there already"),
+        ("bpf setup refused: not enough privileges", "rights", "capability"),
+        # no complaint: the errno, and what it means of anything
+        ("bpf frobnication failed: Broken pipe", "loader-words", "EPIPE: the other side is gone"),
+        ("ebpf ring adoption failed, errno 62", "loader-words", "errno 62"),
+    ],
+)
+def test_what_no_rule_knows_is_told_by_its_complaint_or_errno(
+    line: str, id_: str, word: str
+) -> None:
+    why = only(f"{line}\n").explanation
+    assert why.id == id_
+    assert word in why.reason + why.suggestion
+    assert why.words == (line,)
+
+
+@pytest.mark.parametrize(
+    ("line", "id_", "word"),
+    [
+        (
+            "attach to cgroup /x: BPF_PROG_ATTACH (BPF_CGROUP_DEVICE): argument list too long",
+            "attach-busy",
+            "64 programs",
+        ),
+        ("binding SockaddrXDP failed: device or resource busy", "attach-busy", "queue"),
+        ("xsk wakeup failed (6-ENXIO-no such device or address)", "attach-refused", "down"),
+        ("debugfs (/sys/kernel/debug) is not mounted, ebpf off", "tracefs", "mount"),
+        ("program for section 'uprobe.multi/x' not found", "name-missing", "uprobe.multi/x"),
+        ("cannot open asset: open ebpf/code.o: file does not exist", "file-missing", "mount name"),
+        ("The kernel does not support fentry programs, it is too old", "unsupported", "kernel"),
+        (
+            "program f: apply CO-RE relocations: load kernel spec: load vmlinux: bad header",
+            "kernel-btf",
+            "BTF",
+        ),
+        (
+            "program f: apply CO-RE relocations: no BTF found for kernel version 5: not supported",
+            "kernel-btf",
+            "BTF",
+        ),
+    ],
+)
+def test_the_innermost_cause_is_told(line: str, id_: str, word: str) -> None:
+    why = only(f"{line}\n").explanation
+    assert why.id == id_
+    assert word in why.reason + why.suggestion
+
+
+def test_btf_that_cannot_be_completed_is_told_and_no_missing_file() -> None:
+    found = only(
+        "libbpf: Error finalizing .BTF: -2.\n"
+        "Error: failed to open BPF object file: No such file or directory\n"
+    )
+    assert found.explanation.id == "object-btf"
+
+
+def test_what_fails_for_want_of_rights_is_told_once_where_the_program_is_named_later() -> None:
+    only(
+        "libbpf: tracepoint 'a/b' perf_event_open() failed: -EPERM\n"
+        "libbpf: prog 'f': failed to create tracepoint 'a/b' perf event: -EPERM\n"
+        "libbpf: prog 'f': failed to auto-attach: -EPERM\n"
+    )
+
+
+def test_a_map_that_is_read_in_place_of_a_value_is_told() -> None:
+    why = only(
+        "5: (18) r1 = 0xffff8e21015e5a00       ; R1_w=map_ptr(off=0,ks=4,vs=8,imm=0)\n"
+        "7: (79) r2 = *(u64 *)(r1 +0)          ; R1_w=map_ptr(off=0,ks=4,vs=8) R2_w=ptr_x(off=0)\n"
+        "9: (7b) *(u64 *)(r1 +0) = r2\n"
+        "only read from bpf_array is supported\nprocessed 8 insns (limit 1000000)\n"
+    ).explanation
+    assert why.id == "btf-access"
+    assert "R1 is a map itself" in why.reason
+    assert "global variable" in why.suggestion
+
+
+VERIFIER = """libbpf: prog 'f': BPF program load failed: Permission denied
+0: R1=ctx() R10=fp0
+; x = bpf_map_lookup_elem(&m, &k); @ a.bpf.c:41
+0: (85) call bpf_map_lookup_elem#1    ; R0_w=map_value_or_null(id=1,off=0,ks=4,vs=64,imm=0)
+; return x->i; @ a.bpf.c:42
+1: (61) r0 = *(u32 *)(r0 +0)
+R0 invalid mem access 'map_value_or_null'
+processed 2 insns (limit 1000000) max_states_per_insn 0 total_states 0
+"""
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "2026-03-27T06:20:40.061123456Z stderr F LINE",
+        '{"log":"LINE\\n","stream":"stderr","time":"2026-03-27T06:20:40.06Z"}',
+        '{"level":"error","ts":1703707677.1487029,"msg":"LINE"}',
+        "11-19 21:20:06.134    46    46 E Loader: LINE",
+        "2026-01-01 10:00:00,123 - name - ERROR - LINE",
+        "Feb 20 14:31:35 host app[9]: 2026-02-20T06:31:35.7Z  WARN Thread(1) a::b: x.rs:12: LINE",
+        "[2026-02-27T16:32:07.061Z INFO  crate::mod] [eBPF] INFO LINE",
+        "agent-1 | 2026-02-05 06:26:32 UTC | PROBE | ERROR | (file.go:60 in Register) | LINE",
+        "#12 3.456 LINE",
+        "ERRO[0010] LINE",
+        "+LINE",
+    ],
+)
+def test_what_stands_in_front_of_each_line_is_learnt_from_the_instructions(form: str) -> None:
+    found = only("".join(form.replace("LINE", line) + "\n" for line in VERIFIER.splitlines()))
+    why = found.explanation
+    assert (found.program, found.errno, found.instructions) == ("f", "EACCES", 2)
+    assert why.id == "pointer-or-null"
+    assert "bpf_map_lookup_elem()" in why.reason
+    assert why.place is not None
+    assert (why.place.file, why.place.line) == ("a.bpf.c", 42)
+    assert why.words == ("R0 invalid mem access 'map_value_or_null'",)
+
+
+def test_registers_in_front_of_an_instruction_are_no_prefix() -> None:
+    state = " R0=inv(id=0) R1=ctx(id=0,off=0,imm=0) R10=fp0"
+    why = only(
+        f"{state} 0: (85) call bpf_map_lookup_elem#1\n{state} 1: (61) r0 = *(u32 *)(r0 +0)\n"
+        "regs=1 stack=0 before 1: (61) r0 = *(u32 *)(r0 +0)\n"
+        "regs=1 stack=0 before 0: (85) call bpf_map_lookup_elem#1\n"
+        "R0 invalid mem access 'map_value_or_null'\nprocessed 2 insns\n"
+    ).explanation
+    assert why.id == "pointer-or-null"
