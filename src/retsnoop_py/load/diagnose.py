@@ -704,6 +704,18 @@ def _unset(case: _Case) -> dict[str, str]:
     }
 
 
+def _no_size(case: _Case) -> dict[str, str]:
+    """Of memory that a call is given with a size that may be 0, which it does not take."""
+    return {
+        "bounds": f"R{case.register} is passed to {_called(case.last)}() with a size that may be 0,"
+        " which this kernel does not take beside a value of a map.",
+        "bound_step": "Test that the size is not 0 right before the call (if (!size) return 0;), in"
+        " the variable that is passed: the compiler may take the test away or make it of a copy"
+        " (barrier_var(size)). A size that is missing - of the format, for bpf_trace_printk() - is"
+        " what the register held by chance.",
+    }
+
+
 def _bounds(case: _Case) -> dict[str, str]:
     offset, size = case.first("off", "off2"), case.first("size", "size2")
     room = case.first("value", "mem", "key")
@@ -711,10 +723,15 @@ def _bounds(case: _Case) -> dict[str, str]:
     if room and offset:
         text = f"{_bytes(size)} at offset {offset} of {room} would be accessed"
     joined = "\n".join(case.log.said[-3:])
+    if size == "0" and (case.last is None or case.last.text.startswith("call")):
+        return _no_size(case)
     side = "both sides"
     if "max value" in joined or "unbounded" in joined:
         side = "its upper side"
         text = text or "the index may be larger than what is there"
+        if re.search(r"smin(?:_value)?=-", case.state) and "unbounded" in joined:
+            side = "both sides"
+            text = "the index may be negative, which as an unsigned number is anything"
     if "min value" in joined:
         # the smallest index is too small, or already too large
         is_above = offset.isdigit() and size.isdigit() and int(offset) + int(size) > int(room or 0)
@@ -724,7 +741,9 @@ def _bounds(case: _Case) -> dict[str, str]:
     known = f" The verifier knows of R{case.register}: {case.state}." if case.state else ""
     return {
         "bounds": f"{text[:1].upper()}{text[1:] or 'The index has no bound'}.{known}",
-        "side": side,
+        "bound_step": f"Bound the index on {side} before it is used: if (i >= COUNT) return 0; for"
+        " an unsigned i, or i &= COUNT - 1 where COUNT is a power of two. The compiler may bound a"
+        " copy: keep the check by barrier_var(i).",
     }
 
 

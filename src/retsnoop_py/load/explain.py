@@ -55,6 +55,7 @@ _LOUD = re.compile(
     r"|ambig|corrupt|\bbad |is empty|incompatib|incorrect|malformed|conflict|unknown|unrecognized"
     r"|expected|should|implies|mismatch|multiple|beyond|crosses|exceed|restricted|only single"
     r"|1000001 insns"
+    r"|panicked|is NULL|non-zero extra"
     r"|none of|not big enough|is static|neither|replacement|truncated|omitted|detected|owned by",
     re.IGNORECASE,
 )
@@ -88,11 +89,13 @@ _FAILS = re.compile(
 _COMPLAINS = re.compile(
     r"^(?!.*(?:\b(?:skip|ignor|default|optional)|fall\w* ?back|\bdebug\b)).*(?:\berr\b|unsupported"
     r"|not (?:be )?(?:found|supported|mounted|permitted|available|enabled)|n[o']t exist|missing"
-    r"|denied|unavailable|giving up|too old)",
+    r"|denied|unavailable|giving up|too old"
+    r"|already running|is NULL|non-zero extra|\binvalid\b)",
     re.IGNORECASE,
 )
 _OF_BPF = re.compile(
-    r"bpf|AF_XDP|\bBTF\b|qdisc|perf[_ ]event|ring ?buf|kallsyms|trace_?fs|debugfs|trace_pipe"
+    r"bpf|AF_XDP|\bxsk|\bumem\b|sched_ext|\bscx_|\bBTF\b|qdisc|perf[_ ]event|ring ?buf"
+    r"|kallsyms|trace_?fs|debugfs|trace_pipe"
     r"|sockmap|sk_lookup|sk_msg|flow_dissector|\bf(?:entry|exit)\b|CO-RE|vmlinux|tracing link"
     r"|\b[ku](?:ret)?probe|tracepoint|\bxdp\b|struct_ops|verifier|libxdp|\bUSDT\b|clsact"
     r"|program/map",
@@ -105,8 +108,23 @@ _MAY_BE = re.compile(
 )
 
 
+#: What libbpf and its callers say of an object last, whatever failed; the reason stands above.
+_SUMMARY = re.compile(
+    r"failed to (?:initialize skeleton|load (?:object|BPF skeleton)|open and load|load and verify)"
+    r"|^\W*(?:Error: )?[\w ]+ \(os error \d+\)$",
+    re.IGNORECASE,
+)
+#: What stands there and is no reason: what libbpf does when it is asked to tell all.
+_CHATTER = re.compile(
+    r"success|skip|load(?:ing|ed)\b|found|collect|patched|looking|relo |^\d+: \(|processed \d"
+    r"|-- END"
+)
+
+
 def _weight(line: str) -> int:
     """Of a line that failed, how much it says: in plain words, and with an errno."""
+    if _SUMMARY.search(line):
+        return 0
     return 2 * bool(_FAILS.search(line)) + bool(errno_in(line))
 
 
@@ -131,6 +149,10 @@ class _Reader:
         self._of_bpf = False
         #: Whether a verifier's log had all but its reason.
         self._cut = False
+        #: A file that was not there: loaders look for some, and go on.
+        self._looked_for: tuple[int, Explanation] | None = None
+        #: The lines that are being read, until they were searched for BPF.
+        self._lines: tuple[str, ...] = ()
         #: The first line of a loader that says that something failed, which no rule knows.
         self._own_words: tuple[int, str] | None = None
 
@@ -167,6 +189,9 @@ class _Reader:
             if self._is_repeated(explanation.id, line) or self._follows(
                 number, explanation, program
             ):
+                continue
+            if explanation.id in _LOOKED_FOR and errno_in(line) == "ENOENT":
+                self._looked_for = self._looked_for or (number, explanation)
                 continue
             self._waiting.pop(program, None)
             yield from self._tell(number, explanation, program, errno_in(line), None)
@@ -228,7 +253,9 @@ class _Reader:
 
     def _is_own(self, line: str) -> bool:
         """Whether a loader says by it that something of BPF failed, in words no rule knows."""
-        self._of_bpf = self._of_bpf or _OF_BPF.search(line) is not None
+        if not self._of_bpf and (_OF_BPF.search(line) or _OF_BPF.search("\n".join(self._lines))):
+            self._of_bpf = True
+        self._lines = ()
         return self._of_bpf and bool(
             (_FAILS.search(line) or says_errno(line) or _COMPLAINS.search(line))
             and (_OF_BPF.search(line) or _MAY_BE.search(line))
@@ -242,6 +269,7 @@ class _Reader:
         )
 
     def _loader_lines(self, segment: Segment) -> Iterator[tuple[int, Explanation]]:
+        self._lines = segment.lines
         for offset, line in enumerate(segment.lines):
             if not _LOUD.search(line) or _TRACEBACK.match(line) or _SURVIVED.search(line):
                 continue
@@ -273,7 +301,9 @@ class _Reader:
             if explanation is not None:
                 yield segment.first + segment.dropped + offset, explanation
             elif self._says_more(line) and self._is_own(line):
-                self._own_words = (segment.first + segment.dropped + offset, line)
+                is_last = _SUMMARY.search(line) and above and not _CHATTER.search(above)
+                at, words = (offset - 1, above) if is_last else (offset, line)
+                self._own_words = (segment.first + segment.dropped + at, words)
 
     def _tell(
         self, number: int, found: Explanation, program: str, errno: str, processed: int | None
@@ -286,9 +316,19 @@ class _Reader:
             self._told_line = found.words[0] if found.words else ""
             yield Explained(VERSION, number, found, program, errno, processed)
 
+    def _failed_otherwise(self) -> bool:
+        """Whether more failed than looking for a file, with another errno."""
+        loads = any(errno not in ("", "ENOENT") for _, errno, _ in self._waiting.values())
+        own = errno_in(self._own_words[1]) if self._own_words else ""
+        return loads or own not in ("", "ENOENT")
+
     def end(self) -> Iterator[Explained]:
         """What failed and is not explained by anything that was said."""
         if self._told:
+            return
+        if self._looked_for is not None and not self._failed_otherwise():
+            number, found = self._looked_for
+            yield Explained(VERSION, number, found, "", "ENOENT")
             return
         if not self._waiting and not self._own_words and self._bare is not None:
             number, line = self._bare
@@ -313,6 +353,8 @@ class _Reader:
             yield Explained(VERSION, number, why, program, errno)
 
 
+#: What is not there (ENOENT) where loaders look first: whether that matters shows what fails then.
+_LOOKED_FOR = ("pin", "file-missing")
 #: These may be said of rights; where a load failed with another, they are the program's own result.
 _OF_RIGHTS = ("EPERM", "EACCES")
 #: What Rust's loaders write below "Caused by:" last, with or without a number.

@@ -323,7 +323,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"failed to find kernel BTF type ID_? of '(?P<name>[^']+)'"
         r"|(?P<name2>\w+) is not found in vmlinux BTF|attach target (?P<name3>\S+) not found"
         r"|find target (?:for \S+ )?in (?:vmlinux|modules)|find target for (?P<name5>\S+):"
-        r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found",
+        r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found"
+        r"|attach (?:Tracing|LSM)/\w+: (?:raw_tp )?(?P<name6>\w+) not supported",
         "The program is to be attached to {name}, and this kernel's BTF has no such function.",
         "Look for what it is called here: retsnoop-py functions '*{name}*'. Functions are renamed"
         " and inlined; a kprobe may take one that BTF does not have.",
@@ -375,6 +376,14 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "A static tracepoint of a program (USDT) cannot be used{why}.",
         "readelf -n FILE lists those it has, in its section .note.stapsdt; a shared library takes the"
         " process (-p PID), a semaphore Linux 4.20.",
+    ),
+    (
+        "attach-target-missing",
+        f"{_ENVIRONMENT}: Probe event that is gone",
+        r"trace_[ku]probe: Event (?P<name>\S+) doesn't exist",
+        "Somebody takes the probe event {name} out of tracefs, where it is not, or not any more: mostly a tool cleans up"
+        " after an attachment that failed before.",
+        "Look at what the tool says of attaching; cat /sys/kernel/tracing/kprobe_events lists what is there.",
     ),
     (
         "kprobes-missing",
@@ -651,6 +660,14 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         " xdp.frags (5.18).",
     ),
     (
+        "qdisc-missing",
+        f"{_ENVIRONMENT}: No queueing discipline to attach to",
+        r"(?:[Cc]annot find specified (?:qdisc|filter)|specified qdisc kind|unknown (?:qdisc|filter)\b|qdisc kind is|TC classifier not found|specified .*(?:qdisc|filter).* (?:unknown|not found))(?P<why>.*)|[Pp]arent [Qq]disc doesn't exist|couldn't add a \"?clsact|Failed to find (?:specified )?qdisc|Invalid qdisc name",
+        "The interface has no queueing discipline that takes programs of tc, or the kernel has none such (CONFIG_NET_SCH_INGRESS,"
+        " CONFIG_NET_CLS_BPF, or their modules sch_ingress and cls_bpf are not there){why}.",
+        "modprobe sch_ingress cls_bpf; tc qdisc add dev DEV clsact; since Linux 6.6 tcx needs none.",
+    ),
+    (
         "attach-refused",
         f"{_SUPPORT}: Attach target",
         r"Kernel error message: (?P<name>.+)"
@@ -667,14 +684,6 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|no such network interface",
         "There is no network interface {name} in this network namespace.",
         "ip link lists them; a container has its own.",
-    ),
-    (
-        "qdisc-missing",
-        f"{_ENVIRONMENT}: No queueing discipline to attach to",
-        r"(?:specified qdisc kind|unknown (?:qdisc|filter)\b|qdisc kind is|TC classifier not found|specified .*(?:qdisc|filter).* (?:unknown|not found))(?P<why>.*)|[Pp]arent [Qq]disc doesn't exist|couldn't add a \"?clsact|Failed to find (?:specified )?qdisc|Invalid qdisc name",
-        "The interface has no queueing discipline that takes programs of tc, or the kernel has none such (CONFIG_NET_SCH_INGRESS,"
-        " CONFIG_NET_CLS_BPF, or their modules sch_ingress and cls_bpf are not there){why}.",
-        "modprobe sch_ingress cls_bpf; tc qdisc add dev DEV clsact; since Linux 6.6 tcx needs none.",
     ),
     (
         "kconfig",
@@ -984,9 +993,28 @@ def explain_line(line: str) -> Explanation | None:
         if "name" not in facts:
             why, step = why.replace(" ?", ""), step.replace("*?*", "*NAME*")
         return about_line(id_, title, why, step, line)
-    if (made := _MAP_MADE.search(line)) and (error := errno_in(line)):
-        return explain_map(MapFacts(made["name"] or ""), error, line=line)
+    if made := _MAP_MADE.search(line):
+        told = _explain_made(made["name"] or "", line)
+        if told is not None:
+            return told
     return explain_operation(line)
+
+
+def _explain_made(name: str, line: str) -> Explanation | None:
+    """Of a map that is created; None where the line does not say that it failed."""
+    if error := errno_in(line):
+        return explain_map(MapFacts(name), error, line=line)
+    if not re.match(r"\W*(?:error|fail)", line, re.IGNORECASE):
+        return None
+    label = f"Map {name}" if name else "A map"
+    return about_line(
+        "map-refused",
+        f"{_SUPPORT}: Map that cannot be created",
+        f"{label} cannot be created, and the errno is not told: mostly it is that of locked memory (ulimit -l, before"
+        " Linux 5.11), of missing rights, or of a type that is younger than the kernel.",
+        "strace -f -e bpf COMMAND shows the errno and the map's type; run as root with ulimit -l unlimited.",
+        line,
+    )
 
 
 def _explain_call(call: re.Match[str], line: str) -> Explanation | None:

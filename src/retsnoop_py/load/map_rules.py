@@ -217,7 +217,7 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         lambda it: it.type,
         "map-definition",
         _DEFINITION,
-        "The kernel does not take {map} as it is defined: sizes of key and value, number"
+        "The kernel does not take {map}: {since}sizes of key and value, number"
         " of entries or flags are not what a {type} map takes{key}.{sizes}",
         "Compare the definition with https://docs.kernel.org/bpf/maps.html; flags are as"
         " young as kernels: one that this kernel does not know is EINVAL as well.",
@@ -255,6 +255,9 @@ def _texts(it: MapFacts) -> dict[str, str | int]:
         "entries": it.entries,
         "size": f" ({it.entries:,} entries)" if it.entries >= 0 else "",
         "unknown": it.flags & ~_KNOWN_FLAGS,
+        "since": f"it is older than {it.known.since}, which brought that type, or "
+        if it.known
+        else "",
         "key": " (its key has 4 bytes)" if it.type in _FOUR_BYTE_KEY else "",
         "key_size": it.key,
         "value_size": it.value,

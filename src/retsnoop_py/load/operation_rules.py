@@ -67,6 +67,7 @@ _TITLES = {
     "fault": "Loader: Bad address",
     "perf-event": "Environment: Performance event",
     "pin": "Environment: Pinning",
+    "refused": "Verifier: Refused, and the log is missing",
     "qdisc-missing": "Environment: No queueing discipline to attach to",
     "kernel-btf": "Environment: Kernel without BTF",
     "cgroup-missing": "Environment: No cgroup of version 2",
@@ -283,7 +284,7 @@ _PINNED = _of(
 _OPERATIONS = (
     _of(
         rf"{_DO}\W(?:[^:]{{0,60}}?\W)??k(?:ret)?probes?\b|\bk(?:ret)?probes?\b[^:]{{0,40}}{_DO}|attach_k(?:ret)?probe"
-        r"|(?<!debug/)kprobes/|perf_kprobe|required functions? for",
+        r"|(?<!debug/)kprobes/(?!blacklist)|perf_kprobe|required functions? for",
         {
             **_PROBED,
             **_each("ENOENT ENODEV ESRCH EADDRNOTAVAIL EILSEQ", NO_FUNCTION),
@@ -385,6 +386,15 @@ _OPERATIONS = (
         {
             **_ATTACHED,
             **_each("ENODEV ENXIO ENOENT", NO_DEVICE),
+            **_each(
+                "EACCES",
+                (
+                    "refused",
+                    "attaching gives no EACCES: it is that of the load before it, where the verifier refused the"
+                    " program, and what it said is not here.",
+                    "Load with a log (xdp-loader -vv; retsnoop-py load).",
+                ),
+            ),
             **_each(
                 "EINVAL ERANGE EMSGSIZE",
                 (
@@ -562,6 +572,23 @@ _OPERATIONS = (
         is_general=True,
     ),
     _of(
+        r"/sys/kernel/(?:debug|tracing)\b|\b(?:debugfs|tracefs)\b",
+        {
+            **_COMMON,
+            **_each(
+                "ENOENT ENODEV",
+                (
+                    "tracefs",
+                    "there is no such file in debugfs or tracefs: it is not mounted there, or the kernel was built"
+                    " without what the file is of.",
+                    "mount -t tracefs nodev /sys/kernel/tracing, mount -t debugfs nodev /sys/kernel/debug; a container"
+                    " takes them from its host.",
+                ),
+            ),
+        },
+        is_general=True,
+    ),
+    _of(
         r"\btrace_pipe\b",
         {
             **_COMMON,
@@ -699,6 +726,7 @@ _SAID = {
 _OF_FILE = re.compile(
     r"\b(?:l?stat|open(?:at)?|mkdir|read|write|unlink|remove|symlink|rename|access|readdir) ([\w.-]*/[^\s:]+)(?: /[^\s:]+)?: "
     r"(?=[\w ]+$|[\w ]+[,;:)\"'}])"
+    r"|\[Errno \d+\] [\w ]+: b?'(?P<python>[^']+)'"
 )
 _OURS = (
     "/sys/fs/bpf",
@@ -753,14 +781,19 @@ def quoted(line: str) -> str:
     return said if len(said) <= _QUOTED else "..." + said[3 - _QUOTED :]
 
 
-#: Where a message comes from in a loader's source: ``cgroups/devices.c:load:33``.
-_SOURCE_FILE = re.compile(r"\S*\w\.(?:c|cc|cpp|go|rs|h|py)\b(?::? ?\w+:? ?\d+)?")
+#: What names no operation: where a message comes from in a loader's source (``cgroups/devices.c:33``),
+#: and how a program is called (``program b'tracepoint__sched'``).
+_NO_OPERATION = re.compile(
+    r"\S*\w\.(?:c|cc|cpp|go|rs|h|py)\b(?::\d+)?|\b[Pp]rog(?:ram)? (?:b?'[^']*'|\w*__\w+)"
+)
+#: A load, which the verifier refuses; what the program is for does not matter.
+_LOADS = re.compile(r"fail\w* to load (?:BPF )?program|loading BPF program", re.IGNORECASE)
 
 
 def _named(line: str) -> list[_Operation]:
     """The operations that ``line`` names, the last first, and behind them those that say less."""
     at = {}
-    line = _SOURCE_FILE.sub("", line)
+    line = _NO_OPERATION.sub("", line)
     for number in _NAMES.candidates(line):
         starts = [found.start() for found in _NAMES.pattern(number).finditer(line)]
         if starts:
@@ -795,15 +828,18 @@ def of_xsk(line: str) -> bool:
 
 def explain_operation(line: str) -> Explanation | None:
     """What an operation failed for, by its errno; None where a line tells of neither."""
-    if not (_FAILS.search(line) or says_errno(line)) or "loading BPF program" in line:
+    if not (_FAILS.search(line) or says_errno(line)):
+        return None
+    if (load := _LOADS.search(line)) and "attach" not in line[load.end() :]:
         return None
     errno = errno_in(line) or next((name for said, name in _SAID.items() if said in line), "")
     if errno == "EINVAL" and (named := _ill_named(line)) is not None:
         return named
     file = _OF_FILE.search(line)
-    if file is not None and not file[1].startswith(_OURS) and errno in _FILE_ERRORS:
+    path = (file[1] or file["python"]) if file is not None else ""
+    if path and not path.startswith(_OURS) and errno in _FILE_ERRORS:
         return explain_row(_FILE_ERRORS[errno], line)
-    in_bpffs = file is not None and file[1].startswith("/sys/fs/bpf")
+    in_bpffs = path.startswith("/sys/fs/bpf")
     operations = [_PINNED] if in_bpffs else [_DETACHING] if _DETACHES.search(line) else _named(line)
     row = next((one.errors[errno] for one in operations if errno in one.errors), None)
     if row is None and operations and not errno_in(line) and _PLAINLY.search(line):

@@ -644,9 +644,7 @@ RULES: tuple[Rule, ...] = (
         r"|invalid access to map key, key_size=(?P<key>\d+)"
         r"|invalid access to memory, mem_size=(?P<mem>\d+) off=(?P<off2>-?\d+) size=(?P<size2>\d+)",
         "{bounds}",
-        "Bound the index on {side} before it is used: if (i >= COUNT) return 0; for an unsigned i,"
-        " or i &= COUNT - 1 where COUNT is a power of two. The compiler may bound a copy: keep the"
-        " check by barrier_var(i).",
+        "{bound_step}",
     ),
     _rule(
         "size-unbounded",

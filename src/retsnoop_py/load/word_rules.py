@@ -81,7 +81,7 @@ _MEANS = {
 _MISSING = (
     r"not (?:be )?found|no such|(?:does|do|did)(?: not|n't) exist|\bmissing\b|not present|not mounted|nonexistent"
     r"|(?:could|can)(?: ?not|n't) (?:be )?(?:find|locate|resolve|detect|determine|get)"
-    r"|(?:unable|failed) to (?:find|locate|resolve|look ?up|detect|determine)|there is no\b|\bno (?=(?:\S+ ){1,3}found)"
+    r"|(?:unable|failed) to (?:access|open|find|locate|resolve|look ?up|detect|determine)|there is no\b|\bno (?=(?:\S+ ){1,3}found)"
 )
 _UNSUPPORTED = (
     r"(?:not|n't) (?:\w+ )?(?:support|enabled|available|implemented|compiled)\w*|unsupported|unavailable|\btoo old\b"

@@ -85,6 +85,85 @@ def test_the_innermost_cause_is_told(line: str, id_: str, word: str) -> None:
     assert word in why.reason + why.suggestion
 
 
+@pytest.mark.parametrize(
+    ("line", "id_", "word"),
+    [
+        ("cannot reach debugfs, which ebpf takes: unable to access debugfs", "tracefs", "mount"),
+        (
+            "x: attach Tracing/TraceRawTp: raw_tp irq_in not supported",
+            "attach-target-missing",
+            "irq_in",
+        ),
+        ("trace_kprobe: Event kprobes/r_x doesn't exist.", "attach-target-missing", "cleans up"),
+        (
+            "src/x.c:xsk_set_up:144: errno: 95/Operation not supported",
+            "attach-unsupported",
+            "AF_XDP",
+        ),
+        ("Error creating map: '@x'", "map-refused", "ulimit -l"),
+        ("Kernel error message: Cannot find specified qdisc here", "qdisc-missing", "clsact"),
+        ("Error: another sched_ext scheduler is already running", "attach-busy", "already"),
+        ("Couldn't attach XDP program on iface 'x': Permission denied(-13)", "refused", "load"),
+        (
+            "Exception: Failed to load BPF program b'tracepoint__a__b': Permission denied",
+            "refused",
+            "log",
+        ),
+        (
+            "IOError: [Errno 2] No such file or directory: '/sys/kernel/debug/kprobes/blacklist'",
+            "tracefs",
+            "debugfs",
+        ),
+        ("bpf x: [Errno 13] Permission denied: '/var/lib/x/prog.o'", "rights", "its owner"),
+        (
+            "bpf(BPF_MAP_CREATE, {map_type=0x5 /* ? */, key_size=8}, 72) = -1 EINVAL (x)",
+            "map-definition",
+            "older than 4.6",
+        ),
+    ],
+)
+def test_an_operation_is_told_by_its_own_words(line: str, id_: str, word: str) -> None:
+    why = only(f"{line}\n").explanation
+    assert why.id == id_
+    assert word in why.reason + why.suggestion
+
+
+def test_a_file_that_was_looked_for_in_vain_is_told_if_nothing_else_failed() -> None:
+    looked = "Couldn't open pin directory /sys/fs/bpf/x: No such file or directory\n"
+    assert only(looked).explanation.id == "pin"
+    assert only(f"{looked}Error attaching XDP program: Out of memory\n").explanation.id == "memory"
+    assert only(f"{looked}libbpf: prog 'f': failed to load: -13\n").explanation.id == "refused"
+
+
+def test_what_stands_above_a_summary_says_why() -> None:
+    why = only(
+        "libbpf: opts of the object have non-zero extra bytes\n"
+        "libbpf: failed to initialize skeleton BPF object 'x_bpf': -22\n"
+        "Error: Invalid argument (os error 22)\n"
+    ).explanation
+    assert why.words == ("opts of the object have non-zero extra bytes",)
+
+
+@pytest.mark.parametrize("call", ["bpf_skb_load_bytes#26", "bpf_trace_printk#6"])
+def test_a_size_that_may_be_0_is_no_negative_index(call: str) -> None:
+    why = only(
+        f"195: (85) call {call}\ninvalid access to map value, value_size=1024 off=0 size=0\n"
+        "R3 min value is outside of the allowed memory range\nprocessed 300 insns\n"
+    ).explanation
+    assert why.id == "map-bounds"
+    assert "size that may be 0" in why.reason
+    assert "negative" not in why.reason
+
+
+def test_a_negative_index_without_a_bound_is_told_as_such() -> None:
+    why = only(
+        "9: (73) *(u8 *)(r1 +4095) = r2\n R1_w=map_value(id=0,off=0,vs=8192,smin_value=-4095)\n"
+        "R1 unbounded memory access, make sure to bounds check any such access\n"
+        "processed 300 insns\n"
+    ).explanation
+    assert "may be negative" in why.reason
+
+
 def test_btf_that_cannot_be_completed_is_told_and_no_missing_file() -> None:
     found = only(
         "libbpf: Error finalizing .BTF: -2.\n"
