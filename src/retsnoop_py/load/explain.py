@@ -211,6 +211,8 @@ class _Reader:
         if id_ == "rights":
             other = any(errno not in ("", *_OF_RIGHTS) for _, errno, _ in self._waiting.values())
             return (self._verified or other) and not is_of_map(line)
+        if id_ in _CAUSED_BY and not errno_in(line) and told & _CAUSED_BY[id_]:
+            return True
         if id_ in _TARGETS and (id_ == "kprobe-target" or not errno_in(line)):
             others = {"tracefs", "attach-busy", "kprobes-missing"}
             return bool(told & (others if errno_in(line) else others | {"rights", "memory"}))
@@ -280,7 +282,8 @@ class _Reader:
                 self._bare = (segment.first + segment.dropped + offset, line)
             if failed := _LOAD_FAILED.search(line):
                 name = next(filter(None, failed.groups()), "")
-                self._program = name or self._program
+                is_told = any(name == program for program, _, _ in self._told)
+                self._program = "" if is_told else name or self._program
                 below = errno_in(_with_cause(segment.lines, offset))
                 self._errno = errno_in(line) or below or self._errno
                 number = segment.first + segment.dropped + offset
@@ -353,6 +356,11 @@ class _Reader:
             yield Explained(VERSION, number, why, program, errno)
 
 
+#: What is said without an errno of what failed for a reason that was told.
+_CAUSED_BY = {
+    "compile": {"kernel-headers"},
+    "map-refused": {"map-definition", "map-size", "map-type-unsupported", "map-flags", "rights"},
+}
 #: What is not there (ENOENT) where loaders look first: whether that matters shows what fails then.
 _LOOKED_FOR = ("pin", "file-missing")
 #: These may be said of rights; where a load failed with another, they are the program's own result.

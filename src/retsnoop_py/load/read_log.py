@@ -13,6 +13,7 @@ register come from, what changed it since, what checked it last.
 from __future__ import annotations
 
 import re
+from codecs import getincrementaldecoder
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -98,15 +99,49 @@ def _unescaped(text: str) -> str:
 
 
 def _unquoted(line: str) -> list[str]:
-    """The lines of a log that somebody wrote as one string, its line ends escaped."""
+    """The lines of a log that somebody wrote as one string, its line ends escaped; or returns."""
+    if "\r" in line:
+        line = line.rstrip("\r")
+        if "\r" in line:
+            return [part for one in line.split("\r") for part in _unquoted(one)]
     if "\\n" not in line or not _QUOTED.search(line):
         return [line]
     return line.replace("\\t", "\t").replace('\\"', '"').split("\\n")
 
 
 def _raw_lines(stream: Lines) -> Iterator[bytes]:
-    while line := stream.readline(_MAX_LINE):
-        yield line
+    first = stream.readline(_MAX_LINE)
+    coding = _wide(first[:_HEAD])
+    decode = getincrementaldecoder(coding)(errors="replace").decode if coding else None
+    text, line = "", first
+    while line:
+        if decode is None:
+            yield line
+        else:
+            *whole, text = (text + decode(line)).split("\n")
+            for one in whole:
+                yield one.encode(errors="replace") + b"\n"
+            if len(text) > _MAX_LINE:
+                yield text.encode(errors="replace")
+                text = ""
+        line = stream.readline(_MAX_LINE)
+    if text:
+        yield text.encode(errors="replace")
+
+
+#: Bytes by which it is told whether a character takes two.
+_HEAD = 4096
+
+
+def _wide(head: bytes) -> str:
+    """The coding of a log in characters of two bytes, as PowerShell writes it; or nothing."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    pairs = len(head) // 2
+    for coding, nothing in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
+        if nothing.count(0) * 2 > pairs > 0:
+            return coding
+    return ""
 
 
 def _ends(line: bytes) -> bool:
@@ -395,6 +430,8 @@ _PROGRAM = re.compile(
     r"|[Ff]ailed to load (?:BPF )?program (?:b?'([\w/]+)'|([\w/]+))"
     r"|sec(?:tion)? '([^']+)'(?=.*prog))"
 )
+#: What libbpf says of a program behind its log; the log that comes next is another one's.
+_LAST_WORDS = re.compile(r"prog '[^']+': failed to load: -|failed to load program '")
 _KERNEL_SAYS = "Verification failed: "
 #: Lines behind the last instruction in which the reason is looked for.
 _MAX_SAID = 60
@@ -426,7 +463,7 @@ def read_log(segment: Segment) -> ProgramLog:
     said: list[str] = []
     explained: list[str] = []
     source: SourceLine | None = None
-    program, processed, followed, within = "", None, False, False
+    program, before, processed, followed, within = "", "", None, False, False
     for line in segment.lines:
         text = line.strip()
         if within and not text.startswith(("processed ", "-- END", "prog '")):
@@ -450,12 +487,15 @@ def read_log(segment: Segment) -> ProgramLog:
             if told := _PROCESSED.match(text):
                 processed = int(told[1])
             if named := _PROGRAM.search(text):
-                program = next(filter(None, named.groups()))
+                name = next(filter(None, named.groups()))
+                ends = not followed and _LAST_WORDS.search(text)
+                program, before = (program, name) if ends else (name, before)
             if not _ASIDE.match(text):
                 said.append(_TIME.sub("", text))
                 del said[:-_MAX_SAID]
     while explained and not explained[-1].strip():
         explained.pop()
+    program = program or ("" if followed else before)
     return ProgramLog(segment, program, tuple(said), tuple(explained), path, processed, followed)
 
 

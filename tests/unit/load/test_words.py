@@ -239,3 +239,37 @@ def test_registers_in_front_of_an_instruction_are_no_prefix() -> None:
         "R0 invalid mem access 'map_value_or_null'\nprocessed 2 insns\n"
     ).explanation
     assert why.id == "pointer-or-null"
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_a_log_in_characters_of_two_bytes_is_read(coding: str) -> None:
+    found = list(explain_log(io.BytesIO(VERIFIER.encode(coding))))
+    assert [(one.program, one.line, one.instructions) for one in found] == [("f", 1, 2)]
+    assert found[0].explanation.id == "pointer-or-null"
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\r\r\n"])
+def test_returns_end_lines_too(end: str) -> None:
+    assert only(VERIFIER.replace("\n", end)).explanation.evidence
+
+
+def test_bytes_of_no_coding_do_no_harm() -> None:
+    noise = b"caf\xe9 \xff\xfe\x00 \xf0\x28\x8c\x28\n"
+    found = list(explain_log(io.BytesIO(noise + VERIFIER.encode() + noise)))
+    assert [one.program for one in found] == ["f"]
+    assert not list(explain_log(io.BytesIO(noise * 50)))
+
+
+def test_the_log_of_another_loader_has_not_the_program_that_failed_before() -> None:
+    found = explained(
+        "libbpf: prog 'g': BPF program load failed: Permission denied\n"
+        "libbpf: prog 'g': -- BEGIN PROG LOAD LOG --\n"
+        "0: (95) exit\nR0 !read_ok\nprocessed 1 insns (limit 1000000)\n-- END PROG LOAD LOG --\n"
+        "libbpf: prog 'g': failed to load: -13\n"
+        "Error: the BPF_PROG_LOAD syscall failed. Verifier output: 0: (b7) r0 = 0\n"
+        "1: (61) r0 = *(u32 *)(r0 +0)\nR0 invalid mem access 'scalar'\nprocessed 2 insns\n"
+    )
+    assert [(one.program, one.explanation.id) for one in found] == [
+        ("g", "register-unset"),
+        ("", "not-a-pointer"),
+    ]
