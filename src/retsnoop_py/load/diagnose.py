@@ -158,10 +158,17 @@ def diagnose(
     )
 
 
+#: A message of the verifier's by its sound, where its numbers behind that are cut off.
+_REFUSES = re.compile(
+    r"not (?:allowed|supported|permitted)|prohibited|disallowed|^(?:invalid|cannot) |!="
+)
+
+
 def _unknown(log: ProgramLog, target: ObjectFile | None) -> Explanation | None:
     """The explanation of a log whose reason no rule knows: its own words."""
     failed = log.said and log.processed is not None and (log.followed or log.processed == 0)
-    if not failed or re.match(r"(?:\d+: )?\(95\) exit", log.said[-1]):
+    is_cut = bool(log.said) and log.followed and _REFUSES.search(log.said[-1])
+    if not (failed or is_cut) or re.match(r"(?:\d+: )?\(95\) exit", log.said[-1]):
         return None
     return Explanation(
         id="unknown",

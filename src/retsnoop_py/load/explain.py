@@ -88,7 +88,8 @@ _FAILS = re.compile(
 #: The same in words that say less, where nobody says that it goes on without.
 _COMPLAINS = re.compile(
     r"^(?!.*(?:\b(?:skip|ignor|default|optional)|fall\w* ?back|\bdebug\b)).*(?:\berr\b|unsupported"
-    r"|not (?:be )?(?:found|supported|mounted|permitted|available|enabled)|n[o']t exist|missing"
+    r"|not (?:be )?(?:found|supported|mounted|permitted|available|enabled)|missing"
+    r"|(?:do|does|did|is|are|was|has|have|could)(?: not|n't)\b|\bno \w+ (?:for|of|in|found)\b"
     r"|denied|unavailable|giving up|too old"
     r"|already running|is NULL|non-zero extra|\binvalid\b)",
     re.IGNORECASE,
@@ -98,7 +99,7 @@ _OF_BPF = re.compile(
     r"|kallsyms|trace_?fs|debugfs|trace_pipe"
     r"|sockmap|sk_lookup|sk_msg|flow_dissector|\bf(?:entry|exit)\b|CO-RE|vmlinux|tracing link"
     r"|\b[ku](?:ret)?probe|tracepoint|\bxdp\b|struct_ops|verifier|libxdp|\bUSDT\b|clsact"
-    r"|program/map",
+    r"|program/map|loading program:|attaching \d+ probe",
     re.IGNORECASE,
 )
 #: The same where other lines are about BPF.

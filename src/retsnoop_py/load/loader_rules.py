@@ -84,7 +84,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "name-missing",
         f"{_OBJECT}: No program or map of that name",
         r"[Cc]an't find (?:map|prog(?:ram)?) (?:w/|with) name:? (?P<name>\S+)|failed to find skeleton (?:map|program) '(?P<name2>[^']+)'"
-        r"|(?:map|program) '(?P<name13>[^']*)' (?:doesn't|does not) exist|missing (?:map|program|variable) \W?(?P<name3>[\w.-]+)|no (?:map|program) named (?P<name4>\S+)"
+        r"|(?:map|program) '(?P<name13>[^']+)' (?:doesn't|does not) exist|missing (?:map|program|variable) \W?(?P<name3>[\w.-]+)|no (?:map|program) named (?P<name4>\S+)"
         r"|(?:program|map|variable) (?:for|in|of) section '(?P<name15>[^']+)' (?:is )?(?:not found|missing)|[Cc]an(?:'t|not) find (?:map|prog(?:ram)?) '?(?P<name5>[\w.-]+)'?|(?:map|program) '(?P<name6>[^']+)' not found"
         r"|object file doesn't contain (?:prog|sec) (?P<name9>\S+)|Program section '(?P<name10>[^']+)' not found"
         r"|[Cc]ouldn't find (?:xdp program in bpf object|an eBPF program with)|no matching program|prog(?:ram)? (?:cannot be|is) nil|find (?:a |the )?(?:section|SEC)\W+(?P<name14>[\w/.-]+)|unknown section or eBPF function"
@@ -359,7 +359,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|failed to resolve full path for '(?P<name2>[^']+)'|add legacy uprobe event for (?P<name3>\S+):"
         r"|could not resolve uprobe target `(?P<name4>[^`]+)`|error resolving symbol"
         r"|elf: (?:failed to find|couldn't find|ambiguous match for) (?:symbol )?'(?P<name5>[^']+)'"
-        r"|(?:attach|attaching|loading) probe:? '?u(?:ret)?probe:(?P<name7>\S+?)'?[.:]?(?:\s|$)"
+        r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?u(?:ret)?probe:(?P<name7>\S+?)'?[.:]?(?:\s|$)"
         r"|could not resolve (?:symbol|address):? ?(?P<name12>[./]\S*:\S*[^\s.])"
         r"|error: ?no symbol section|no symbols? (?:found|section|table)|could not determine address of symbol (?P<name8>.+)|[Uu]nable to find offset for binary (?P<name9>\S+)"
         r"|[Uu]nable to attach u(?:ret)?probe for binary (?P<name10>\S+)|[Ff]ailed to attach BPF to u(?:ret)?probe"
@@ -372,7 +372,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "usdt",
         f"{_ENVIRONMENT}: Attach target in a program's file",
-        r"usdt: (?P<why>(?:failed|no |invalid|un|attaching|kernel doesn't|too many|ELF|libbpf doesn't).*)",
+        r"(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?usdt:(?P<why2>\S+)|usdt context (?P<why3>.*)|usdt: (?P<why>(?:failed|no |invalid|un|attaching|kernel doesn't|too many|ELF|libbpf doesn't).*)",
         "A static tracepoint of a program (USDT) cannot be used{why}.",
         "readelf -n FILE lists those it has, in its section .note.stapsdt; a shared library takes the"
         " process (-p PID), a semaphore Linux 4.20.",
@@ -402,7 +402,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|[Ff]ailed to attach BPF (?:program \S+ )?to k(?:ret)?probe"
         r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
         r"(?:creating|opening) k(?:ret)?probe\b(?!.*\btoken ).*?(?P<name4>\w+).*(?:no such file|not found)"
-        r"|(?:attach|attaching|loading) probe:? '?k(?:ret)?probe:(?P<name9>\S+?)'?[.:]?(?:\s|$)"
+        r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?k(?:ret)?probe:(?P<name9>\S+?)'?[.:]?(?:\s|$)"
         r"|[Uu]nable to attach k(?:ret)?probe for (?P<name10>\S+)|[Cc]ould not resolve symbol:? (?P<name11>[\w.]*\w)"
         r"|[Ff]ailed to resolve kernel symbol:? (?P<name12>[\w.]*\w)|is not traceable \(either non-existing"
         r"|(?:couldn't|could not) (?:enable|attach|start) (?:probe )?k(?:ret)?probe[ /](?P<name13>[\w.]+)"
@@ -468,7 +468,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|prog '(?P<prog>[^']+)': failed to (?:auto-)?attach.*(?P<name3>raw_tracepoint\S*)"
         r"|(?:trace event|tracepoint) (?P<name4>\S+?):? (?:file )?(?:not found|does not exist)"
         r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file|perf_event_open_trace_point"
-        r"|(?:attach|attaching|loading) probe:? '?(?:raw)?tracepoint:(?P<name7>\S+?)'?\.?(?:\s|$)"
+        r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?(?:raw)?tracepoint:(?P<name7>\S+?)'?\.?(?:\s|$)"
         r"|[Ff]ailed to attach BPF (?:program \S+ )?to (?:raw )?tracepoint(?: (?P<name8>\S+))?|[Uu]nable to parse Tracepoint (?P<name9>\S+)"
         r"|[Uu]nable to attach (?:Raw )?[Tt]racepoint (?P<name10>\S+)|cannot read tracepoint id (?P<name11>\S+):"
         r"|(?:checking|creating|reading) trace event (?P<name6>\S+?)'?:? .*no such",
@@ -527,7 +527,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "object-btf",
         f"{_OBJECT}: BTF is missing",
-        r"BTF is required, but is missing or corrupted|BTF-defined maps? .*without BTF"
+        r"BTF is required, but is missing or corrupted|load(?:ing)? BTF from (?:file )?\W?[^/]*\.o\b|load(?:ing)? BTF from file|BTF-defined maps? .*without BTF"
         r"|no BTF parsed for object|has no BTF information, so we can't|requires BTF information|missing (?:or invalid )?BTF (?:section|data)",
         "The object has no BTF of its own (.BTF), which maps in .maps, externs and CO-RE take.",
         "Compile with -g, and strip with llvm-strip -g, which leaves BTF where it is.",
@@ -544,7 +544,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "btf-refused",
         f"{_OBJECT}: BTF that the kernel refuses",
         r"Error loading BTF: (?P<why5>.*)|BTF loading error: (?P<err>-?\d+)|Error loading \.BTF into kernel: (?P<err2>-?\d+)"
-        r"|load(?:ing)? BTF:? (?P<why>.*)|BTF (?:is|data) .*(?:invalid|malformed|corrupt)(?P<why2>.*)"
+        r"|load(?:ing)? BTF:? (?!from|of|for)(?P<why>.*)|BTF (?:is|data) .*(?:invalid|malformed|corrupt)(?P<why2>.*)"
         r"|BPF_BTF_LOAD syscall (?:returned|failed)(?P<why3>.*)"
         r"|BTF debug data section '[^']*' rejected(?P<why4>.*)|BTF is mandatory, can't proceed|BTF types? (?:data|\[\d+\]) is malformed"
         r"|btf: type \[\d+\]: (?P<why6>.*)|Error loading ELF section \.BTF\S*: (?P<why7>.*)|error parsing BTF(?P<why8>.*)",
@@ -573,9 +573,16 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         EPERM_STEP,
     ),
     (
+        "refused",
+        "Verifier: Refused, and the log is missing",
+        r"Kernel verifier blocks program loading|-4007\b",
+        "The verifier refused the program, and what it said is not in this log: libbpf's error 4007 stands for that.",
+        "Have libbpf's warnings printed (-vv, libbpf_set_print()), which have the log; retsnoop-py load does.",
+    ),
+    (
         "program-type-unsupported",
         f"{_SUPPORT}: Program type",
-        r"(?P<name2>\w+) program type is not supported"
+        r"(?P<name2>\w+) program type is not supported|Kernel doesn't support this program type"
         r"|program type (?P<name>(?!is )\w+)(?: is)? not supported|prog(?:ram)? type.*(?:requires|>=) ?v?(?P<since>\d+\.\d+)",
         "This kernel has no programs of type {name}{since}.",
         "Require a kernel that has them.",
@@ -714,7 +721,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "relocation",
         f"{_OBJECT}: Reference that cannot be resolved",
-        r"(?P<why>(?:ELF contains non-\{.*|invalid relo|bad (?:call|data|arena data|subprog addr) relo).*|unexpected relo for.*"
+        r"map '' (?:doesn't|does not) exist|Relocation failed|(?P<why>(?:ELF contains non-\{.*|invalid relo|bad (?:call|data|arena data|subprog addr) relo).*|unexpected relo for.*"
         r"|extern relo failed.*|data relo failed.*|map relo failed to find map.*|no \.text section found yet.*"
         r"|unsupported relocation target|unknown symbol[ ,`].*|symbol `[^`]+` (?:does not appear|in section).*"
         r"|two or more symbols in section.*|program '[^']*' is static and not supported|can't relocate \S+ against.*"
@@ -799,7 +806,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|elf: couldn't find symbol table|^(?!.*u(?:ret)?probe).*(?:not an? (?:valid )?ELF|ELF: file too short|wrong endianness|invalid ELF|ELF (?:header|magic)\w*.*(?:invalid|bad|wrong))(?P<why6>.*)|loading non-native endianness is unsupported"
         r"|sec '[^']+': (?:corrupted |program at|symbol #|failed to (?:get|find)|invalid |no )"
         r"|failed to get (?:EHDR|ELF class|section names|e_shstrndx)|error parsing BPF object|symbol strings section missing"
-        r"|invalid (?:license|kver) section|unexpected machine type for BPF ELF",
+        r"|BPF object format invalid|Something wrong in libelf|Endian mismatch|invalid (?:license|kver) section|unexpected machine type for BPF ELF",
         "The file is no BPF object that libbpf can read{why}.",
         "Compile it with clang -target bpf -g -O2.",
     ),

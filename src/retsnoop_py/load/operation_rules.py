@@ -59,7 +59,10 @@ _TITLES = {
     "descriptor": "Loader: Bad descriptor",
     "file-missing": "Environment: No such file",
     "interface-missing": "Environment: No such interface",
+    "elf": "Object File: Not a BPF object",
+    "map-definition": "Object File: Map definition",
     "map-entry": "Loader: Map entry",
+    "object-btf": "Object File: BTF is missing",
     "kernel-headers": "Environment: Headers of the kernel are missing",
     "memory": "Limit: Memory",
     "name-missing": "Object File: No program or map of that name",
@@ -410,7 +413,7 @@ _OPERATIONS = (
     ),
     _of(
         r"\bqdisc|clsact|\btcx?\b(?=[^:]*(?:attach|filter|hook|link|program))|bpf_tc_|\bfilter\b(?=[^:]*(?:add|attach|replac|creat))"
-        r"|tc filter|(?:add|attach|replac|creat)\w*\W(?:[^:]{0,30}?\W)??(?:tc|tcx|filter)\b|(?:RT)?NETLINK(?=.*(?:attach|bpf|xdp|qdisc|filter|clsact))",
+        r"|tc filter|(?:add|attach|replac|creat)\w*\W(?:[^:]{0,30}?\W)??(?:tc|tcx|filter)\b|(?:RT)?NETLINK(?=.*(?:attach|bpf|xdp|qdisc|filter|clsact))|bpf\b[^:]*: netlink",
         {**_ATTACHED, **_each("ENOENT", NO_QDISC), **_each("ENODEV ENXIO", NO_DEVICE)},
     ),
     _of(

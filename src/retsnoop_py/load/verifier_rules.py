@@ -340,6 +340,15 @@ RULES: tuple[Rule, ...] = (
         " own beside it; that member goes to its own helpers only.",
     ),
     _rule(
+        "map-use",
+        _SUPPORT,
+        "Map whose types the kernel does not know",
+        r"map '(?P<name>[^']*)' (?:has to have BTF in order to use|has no valid) (?P<what>\w+)",
+        "Map '{name}' has a {what} in its values, and the kernel got no types of it by which to find that.",
+        "Define the map by types (__type(key, ...), __type(value, struct ...)), not by sizes, in .maps; compile with -g;"
+        " look above for BTF of the object that the kernel refused, and load by a libbpf that passes it on.",
+    ),
+    _rule(
         "lock",
         _POLICY,
         "Spin lock",
@@ -444,7 +453,7 @@ RULES: tuple[Rule, ...] = (
         "Map that this program cannot use",
         r"programs? can only use .*map|map cannot be used in prog|offload device mismatch"
         r"|only use preallocated|run-time allocat(?:ion|ed)|cannot update sockmap|direct value access support|map_ptr access not supported"
-        r"|prog array map for tail call|has to have BTF in order to use|insn_array map cannot|for sockmap/sockhash"
+        r"|prog array map for tail call|insn_array map cannot|for sockmap/sockhash"
         r"|only one cgroup storage",
         "Programs of this type cannot use this map, or not like this: {words}.",
         "{map_step}",
@@ -676,6 +685,7 @@ RULES: tuple[Rule, ...] = (
         r"|R(?P<r2>\d+) (?:32-bit pointer arithmetic|bitwise operator .* on pointer) prohibited"
         r"|R(?P<r3>\d+) pointer [-+*/%&|^<>=]+ (?:operation )?(?:pointer )?prohibited"
         r"|R(?P<r4>\d+) (?:sign-extension part|partial copy) of pointer|dereference of modified (?P<kind2>\S+) ptr"
+        r"|addition of negative constant to packet|cannot add integer value with \d+ upper zero bits"
         r"|negative offset (?P<kind4>\S+) ptr|dereference requires the original"
         r"|R(?P<r5>\d+) (?:subtraction from stack pointer|tried to subtract pointer from scalar)",
         "This computes with a pointer{of_kind} in a way that makes it none.",

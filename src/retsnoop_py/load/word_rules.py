@@ -80,7 +80,8 @@ _MEANS = {
 
 _MISSING = (
     r"not (?:be )?found|no such|(?:does|do|did)(?: not|n't) exist|\bmissing\b|not present|not mounted|nonexistent"
-    r"|(?:could|can)(?: ?not|n't) (?:be )?(?:find|locate|resolve|detect|determine|get)"
+    r"|(?:could|can)(?: ?not|n't) (?:be )?(?:find|locate|resolve|detect|determine)"
+    r"|(?:does|do|did)(?: not|n't) (?:have|contain|include|provide)|\bhas no\b|\bno \w+ (?:for|of|in)\b"
     r"|(?:unable|failed) to (?:access|open|find|locate|resolve|look ?up|detect|determine)|there is no\b|\bno (?=(?:\S+ ){1,3}found)"
 )
 _UNSUPPORTED = (
@@ -89,8 +90,11 @@ _UNSUPPORTED = (
 )
 _TAKEN = r"\balready\b|\bin use\b|\bbusy\b|\bconflict\w*|another (?:instance|process|program)|\blocked by\b"
 _DENIED = r"\bdenied\b|not permitted|\bpermissions?\b|\bprivileges?\b|\bcapabilit\w+|\bforbidden\b|\bas root\b"
+_MALFORMED = (
+    r"\binvalid\b|\bmalformed\b|\bcorrupt\w*|\bbad\b|\bwrong\b|not (?:a )?valid\b|\bunexpected\b"
+)
 _COMPLAINT = re.compile(
-    rf"(?P<missing>{_MISSING})|(?P<unsupported>{_UNSUPPORTED})|(?P<taken>{_TAKEN})|(?P<denied>{_DENIED})",
+    rf"(?P<missing>{_MISSING})|(?P<malformed>{_MALFORMED})|(?P<unsupported>{_UNSUPPORTED})|(?P<taken>{_TAKEN})|(?P<denied>{_DENIED})",
     re.IGNORECASE,
 )
 _NOT_HERE: Row = (
@@ -123,7 +127,7 @@ _NO_NAME: Row = (
 #: What is missing, by the noun beside it.
 _NOUNS: tuple[tuple[str, Row], ...] = (
     (r"tracefs|debugfs|/tracing\b|/debug\b", _NO_TRACEFS),
-    (r"bpffs|/sys/fs/bpf|bpf ?fs\b|BPF file ?system|\bpin(?:ned)?\b", _NO_BPFFS),
+    (r"bpffs|/sys/fs/bpf|bpf ?fs\b|BPF file ?system|\bpin(?:ned|path)?\b", _NO_BPFFS),
     (r"cgroups?(?:v2|2)?\b", NO_CGROUP),
     (r"\bBTF\b|vmlinux", NO_BTF),
     (r"headers?\b", _NO_HEADERS),
@@ -141,6 +145,36 @@ _NOUNS: tuple[tuple[str, Row], ...] = (
     (r"\bqdisc|clsact", NO_QDISC),
     (r"\b(?:programs?|progs?|maps?|sections?|SEC)\b", _NO_NAME),
     (r"\bfiles?\b|\bpath\b|director(?:y|ies)|\.b?p?f?\.?o\b", NO_FILE),
+)
+#: What is not as it should be, by the noun beside it.
+_FORMS: tuple[tuple[str, Row], ...] = (
+    (
+        r"\bBTF\b",
+        (
+            "object-btf",
+            "the object's own BTF is not as the loader expects it.",
+            "Compile anew with -g, by a clang that the loader knows; strip with llvm-strip -g.",
+        ),
+    ),
+    (
+        r"\bmaps?\b",
+        (
+            "map-definition",
+            "the loader does not understand the definition of a map.",
+            "Compare it with what this loader knows: structs in .maps, or its own struct in section maps.",
+        ),
+    ),
+    (
+        r"\bELF\b|\bobject\b|\bsections?\b",
+        (
+            "elf",
+            "the file is not as the loader expects an object.",
+            "Compile it with clang -target bpf -g -O2, for the byte order of this machine.",
+        ),
+    ),
+)
+_FORM = re.compile(
+    "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_FORMS)), re.IGNORECASE
 )
 _NOUN = re.compile(
     "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_NOUNS)), re.IGNORECASE
@@ -181,9 +215,16 @@ def _complaint(line: str) -> Row | None:
         return TAKEN
     if found["denied"]:
         return "rights", EPERM_TEXT, EPERM_STEP
-    at = found.span()
-    nearest = min(_NOUN.finditer(line), key=lambda noun: _distance(noun.span(), at), default=None)
-    return _NOUNS[int((nearest.lastgroup or "n0")[1:])][1] if nearest is not None else None
+    if found["malformed"]:
+        return _nearest(_FORM, _FORMS, line, found.span())
+    return _nearest(_NOUN, _NOUNS, line, found.span())
+
+
+def _nearest(
+    nouns: re.Pattern[str], rows: tuple[tuple[str, Row], ...], line: str, at: tuple[int, int]
+) -> Row | None:
+    nearest = min(nouns.finditer(line), key=lambda one: _distance(one.span(), at), default=None)
+    return rows[int((nearest.lastgroup or "n0")[1:])][1] if nearest is not None else None
 
 
 def _distance(one: tuple[int, int], other: tuple[int, int]) -> int:

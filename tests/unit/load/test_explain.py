@@ -222,7 +222,7 @@ MESSAGES = [
     ("Expected an initialized dynptr as arg #1", "dynptr", "arg #1"),
     ("cannot overwrite referenced dynptr", "dynptr", "overwrite"),
     ("expected an initialized iter_num as arg #0", "iterator", "iter_num"),
-    ("map 'm' has to have BTF in order to use bpf_spin_lock", "lock", "BTF"),
+    ("map 'm' has to have BTF in order to use bpf_spin_lock", "map-use", "BTF"),
     ("function calls are not allowed while holding a lock", "lock", "holding"),
     ("bpf_rcu_read_unlock is missing", "region", "unlock"),
     (
@@ -318,7 +318,7 @@ LOADERS = [
     ("You do not have permission to load eBPF programs", "rights", ""),
     ("failed to validate module [m] BTF: -22", "kernel-btf", "EINVAL"),
     ("Lockdown: tool: use of bpf to read kernel RAM is restricted", "rights", ""),
-    ("loadPrograms() failed: map '' doesn't exist", "name-missing", ""),
+    ("loadPrograms() failed: map '' doesn't exist", "relocation", ""),
     ("loader: not an ELF file", "elf", ""),
     ("cannot attach kprobe, Resource busy", "attach-busy", "EBUSY"),
     ("could not enable uprobe probe_1: permission denied", "rights", "EACCES"),

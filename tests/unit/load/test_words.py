@@ -101,6 +101,18 @@ def test_the_innermost_cause_is_told(line: str, id_: str, word: str) -> None:
             "AF_XDP",
         ),
         ("Error creating map: '@x'", "map-refused", "ulimit -l"),
+        (
+            "Couldn't attach XDP program: Kernel verifier blocks program loading(-4007)",
+            "refused",
+            "4007",
+        ),
+        ("flow loader: x.bpf does not have the BPF program 'out'", "name-missing", "llvm-objdump"),
+        ("bpf maps: no obj for pinpath /opt/m", "pin", "mount -t bpf"),
+        ("LoadEbpf: Invalid binary form of a map", "map-definition", ".maps"),
+        ("libxdp: Couldn't load BTF from file './x.o', error: -2", "object-btf", "-g"),
+        ("Error enabling probe: usdt:/bin/x:y:z", "usdt", "readelf"),
+        ("cannot add eBPF: netlink receive: no such file or directory", "qdisc-missing", "clsact"),
+        ("Error loading program: BEGIN (try -v)", "loader-words", "BEGIN"),
         ("Kernel error message: Cannot find specified qdisc here", "qdisc-missing", "clsact"),
         ("Error: another sched_ext scheduler is already running", "attach-busy", "already"),
         ("Couldn't attach XDP program on iface 'x': Permission denied(-13)", "refused", "load"),
@@ -273,3 +285,19 @@ def test_the_log_of_another_loader_has_not_the_program_that_failed_before() -> N
         ("g", "register-unset"),
         ("", "not-a-pointer"),
     ]
+
+
+def test_a_message_that_is_not_known_is_quoted_where_the_numbers_behind_it_are_cut_off() -> None:
+    why = only("271: (bf) r4 = r1\n272: (0f) r4 += r2\nmoving of that pointer is not allowed\n")
+    assert why.explanation.id == "unknown"
+    assert why.explanation.reason == "moving of that pointer is not allowed"
+
+
+def test_a_map_whose_types_the_kernel_does_not_know_is_told_as_such() -> None:
+    why = only(
+        "9: (85) call bpf_timer_init#169\nmap 'm' has to have BTF in order to use bpf_timer\n"
+        "processed 7 insns\n"
+    ).explanation
+    assert why.id == "map-use"
+    assert "'m' has a bpf_timer" in why.reason
+    assert "__type(value" in why.suggestion
