@@ -82,7 +82,8 @@ _SAID_LAST = re.compile(
 _REUSED = re.compile(r"error reusing pinned map")
 #: A failure that has to do with BPF, in whatever words.
 _FAILS = re.compile(
-    r"\b(?:fail\w*|error|cannot|can't|couldn't|could not|unable|refused|rejected|interrupted)\b",
+    r"\b(?:fail\w*|error|panicked|cannot|can't|couldn't|could not"
+    r"|unable|refused|rejected|interrupted)\b",
     re.IGNORECASE,
 )
 #: The same in words that say less, where nobody says that it goes on without.
@@ -90,6 +91,7 @@ _COMPLAINS = re.compile(
     r"^(?!.*(?:\b(?:skip|ignor|default|optional)|fall\w* ?back|\bdebug\b)).*(?:\berr\b|unsupported"
     r"|not (?:be )?(?:found|supported|mounted|permitted|available|enabled)|missing"
     r"|(?:do|does|did|is|are|was|has|have|could)(?: not|n't)\b|\bno \w+ (?:for|of|in|found)\b"
+    r"|\bno (?:\S+ ){1,3}support"
     r"|denied|unavailable|giving up|too old"
     r"|already running|is NULL|non-zero extra|\binvalid\b)",
     re.IGNORECASE,
@@ -99,7 +101,7 @@ _OF_BPF = re.compile(
     r"|kallsyms|trace_?fs|debugfs|trace_pipe"
     r"|sockmap|sk_lookup|sk_msg|flow_dissector|\bf(?:entry|exit)\b|CO-RE|vmlinux|tracing link"
     r"|\b[ku](?:ret)?probe|tracepoint|\bxdp\b|struct_ops|verifier|libxdp|\bUSDT\b|clsact"
-    r"|program/map|loading program:|attaching \d+ probe",
+    r"|program/map|load\w* (?:the )?prog(?:ram)?s?\b|attaching \d+ probe",
     re.IGNORECASE,
 )
 #: The same where other lines are about BPF.

@@ -454,7 +454,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "tracepoint-arguments",
         f"{_SUPPORT}: Attach target",
         r"failed to (?:create BPF link for|attach to) perf_event FD \d+: .*(?:-13\b|EACCES|Permission denied)"
-        r"|PERF_EVENT_IOC_SET_BPF\b.*(?:EACCES|Permission denied)|\(BPF_LINK_CREATE, .*BPF_PERF_EVENT\b.*= -1 EACCES",
+        r"|\bperf[ _]link\b.*(?:EACCES|Permission denied)|PERF_EVENT_IOC_SET_BPF\b.*(?:EACCES|Permission denied)|\(BPF_LINK_CREATE, .*BPF_PERF_EVENT\b.*= -1 EACCES",
         "The kernel does not take the program for this event: EACCES of a tracepoint means that the program reads beyond"
         " the record that the tracepoint has on this kernel.",
         "Compare the struct that the program uses with /sys/kernel/tracing/events/GROUP/NAME/format: its fields, and those"

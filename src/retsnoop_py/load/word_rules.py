@@ -86,7 +86,7 @@ _MISSING = (
 )
 _UNSUPPORTED = (
     r"(?:not|n't) (?:\w+ )?(?:support|enabled|available|implemented|compiled)\w*|unsupported|unavailable|\btoo old\b"
-    r"|\bdisabled\b|\brequires?\b|\bneeds\b|\bis needed\b|only (?:supported|available)"
+    r"|\bno (?:\S+ ){1,3}support|\bnot? buil[dt]\b|\bdisabled\b|\brequires?\b|\bneeds\b|\bis needed\b|only (?:supported|available)"
 )
 _TAKEN = r"\balready\b|\bin use\b|\bbusy\b|\bconflict\w*|another (?:instance|process|program)|\blocked by\b"
 _DENIED = r"\bdenied\b|not permitted|\bpermissions?\b|\bprivileges?\b|\bcapabilit\w+|\bforbidden\b|\bas root\b"
@@ -99,9 +99,10 @@ _COMPLAINT = re.compile(
 )
 _NOT_HERE: Row = (
     "unsupported",
-    "the loader needs something that this kernel, as it is configured, or this machine does not have.",
+    "what is asked for is not there: in this kernel, as it is configured, on this machine, or in the loader, as it was"
+    " built.",
     "Compare the kernel's release and configuration (uname -r, /boot/config-$(uname -r)) with what the loader's"
-    " documents ask for; retsnoop-py doctor says what this kernel can do.",
+    " documents ask for; retsnoop-py doctor says what this kernel can do. A loader lists what is built in (--version).",
 )
 _NO_TRACEFS: Row = (
     "tracefs",

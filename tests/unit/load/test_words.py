@@ -113,6 +113,13 @@ def test_the_innermost_cause_is_told(line: str, id_: str, word: str) -> None:
         ("Error enabling probe: usdt:/bin/x:y:z", "usdt", "readelf"),
         ("cannot add eBPF: netlink receive: no such file or directory", "qdisc-missing", "clsact"),
         ("Error loading program: BEGIN (try -v)", "loader-words", "BEGIN"),
+        ("tc: no ELF library support is compiled in; bpf", "unsupported", "as it was built"),
+        ("thread 'main' panicked at 'no path', bpf/src/a.rs:3:1", "loader-words", "panicked"),
+        (
+            "tracepoint x: cannot create bpf perf link: permission denied",
+            "tracepoint-arguments",
+            "record",
+        ),
         ("Kernel error message: Cannot find specified qdisc here", "qdisc-missing", "clsact"),
         ("Error: another sched_ext scheduler is already running", "attach-busy", "already"),
         ("Couldn't attach XDP program on iface 'x': Permission denied(-13)", "refused", "load"),
