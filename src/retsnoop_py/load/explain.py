@@ -214,7 +214,7 @@ class _Reader:
         if id_ == "rights":
             other = any(errno not in ("", *_OF_RIGHTS) for _, errno, _ in self._waiting.values())
             return (self._verified or other) and not is_of_map(line)
-        if id_ in _CAUSED_BY and not errno_in(line) and told & _CAUSED_BY[id_]:
+        if told & _CAUSED_BY.get(id_, set()) and (not errno_in(line) or _SUMMARY.search(line)):
             return True
         if id_ in _TARGETS and (id_ == "kprobe-target" or not errno_in(line)):
             others = {"tracefs", "attach-busy", "kprobes-missing"}
@@ -359,9 +359,10 @@ class _Reader:
             yield Explained(VERSION, number, why, program, errno)
 
 
-#: What is said without an errno of what failed for a reason that was told.
+#: What is said, without an errno or of the whole object, of what failed for a reason that was told.
 _CAUSED_BY = {
     "compile": {"kernel-headers"},
+    "kernel-btf": {"attach-target-missing"},
     "map-refused": {"map-definition", "map-size", "map-type-unsupported", "map-flags", "rights"},
 }
 #: What is not there (ENOENT) where loaders look first: whether that matters shows what fails then.

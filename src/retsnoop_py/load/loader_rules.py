@@ -186,9 +186,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "map-use",
         f"{_SUPPORT}: Map that this program cannot use",
-        r"Tail call map owned by (?P<why>.*)",
+        r"Tail call map (?P<why>owned by .*?)!?$",
         "A map of programs for tail calls takes programs of one type and kind only, that of the first one"
-        " that uses it: {why}.",
+        " that uses it{why}.",
         "Have one such map for each program type; a pinned one from an earlier run is removed first.",
     ),
     (

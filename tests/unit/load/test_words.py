@@ -308,3 +308,17 @@ def test_a_map_whose_types_the_kernel_does_not_know_is_told_as_such() -> None:
     assert why.id == "map-use"
     assert "'m' has a bpf_timer" in why.reason
     assert "__type(value" in why.suggestion
+
+
+def test_the_errno_of_an_object_is_no_second_reason() -> None:
+    found = explained(
+        "libbpf: failed to find kernel BTF type ID of 'gone_fn': -3\n"
+        "libbpf: failed to load object 'x_bpf'\n"
+        "libbpf: failed to load BPF skeleton 'x_bpf': -3\n"
+    )
+    assert [one.explanation.id for one in found] == ["attach-target-missing"]
+
+
+def test_of_a_map_for_tail_calls_the_owner_is_told() -> None:
+    why = only("Tail call map owned by prog type 3, but prog type is 6!\n").explanation
+    assert why.reason.endswith("uses it: owned by prog type 3, but prog type is 6.")
