@@ -193,7 +193,9 @@ class _Reader:
                 number, explanation, program
             ):
                 continue
-            if explanation.id in _LOOKED_FOR and errno_in(line) == "ENOENT":
+            if (explanation.id in _LOOKED_FOR and errno_in(line) == "ENOENT") or _TIDIED.match(
+                line
+            ):
                 self._looked_for = self._looked_for or (number, explanation)
                 continue
             self._waiting.pop(program, None)
@@ -334,7 +336,7 @@ class _Reader:
             return
         if self._looked_for is not None and not self._failed_otherwise():
             number, found = self._looked_for
-            yield Explained(VERSION, number, found, "", "ENOENT")
+            yield Explained(VERSION, number, found, "", errno_in(found.words[0]))
             return
         if not self._waiting and not self._own_words and self._bare is not None:
             number, line = self._bare
@@ -367,6 +369,8 @@ _CAUSED_BY = {
 }
 #: What is not there (ENOENT) where loaders look first: whether that matters shows what fails then.
 _LOOKED_FOR = ("pin", "file-missing")
+#: As much tc says where a loader takes away what it may have left: there is nothing.
+_TIDIED = re.compile(r"\W*Error: Parent [Qq]disc doesn't exist")
 #: These may be said of rights; where a load failed with another, they are the program's own result.
 _OF_RIGHTS = ("EPERM", "EACCES")
 #: What Rust's loaders write below "Caused by:" last, with or without a number.

@@ -394,8 +394,18 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "Look at `retsnoop-py doctor`, or attach by tracefs (legacy kprobes), as libbpf does by itself.",
     ),
     (
+        "file-missing",
+        f"{_ENVIRONMENT}: No such file",
+        r"error while loading shared libraries: (?P<name>[^:\s]+)",
+        "The loader itself does not start: the library {name} is not where the dynamic linker looks, or does"
+        " not fit it.",
+        "ldd on the loader lists what it lacks; install the package that has that very version of the library,"
+        " or set LD_LIBRARY_PATH.",
+    ),
+    (
         "kprobe-target",
         f"{_SUPPORT}: Attach target",
+        r"arch-specific fallback for \W*(?P<name14>\w+)|"
         r"prog '(?P<prog>[^']+)': failed to create (?:k|kret)(?:ret)?probe '(?P<name>[^+']+)[^']*' perf"
         r" event: (?P<why>.*)|cannot attach kprobe\b(?: to (?P<name2>\w+))?(?P<why2>.*)"
         r"|[Ff]ailed to attach BPF program \S+ to k(?:ret)?probe b?'?(?P<name6>\w+)"
@@ -758,7 +768,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"is not on BPF FS|(?:failed to|can't) pin (?:at|map|program|the object)|requested pinning\. pinning failed"
         r"|pin map to \S+: |already pinned|(?:Obj|obj_)[Pp]in\b.*|invalid pin path|is not on a bpf filesystem"
         r"|(?:[Cc]ouldn't|[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Ee]rror) (?:\w+ )?(?:un)?pin\b|pin directory|working bpffs"
-        r"|(?:mount|create) .*(?:bpffs|BPF file ?system|-t bpf)\b.*(?:fail|to pin)?|can't create dir '[^']*' to pin|without mounted eBPF fs"
+        r"|(?:mount|create) .*(?:bpffs|BPF file ?system|-t bpf)\b(?!.*(?:denied|permitted)).*(?:fail|to pin)?|can't create dir '[^']*' to pin|without mounted eBPF fs"
         r"|[Ee]rror pinning|(?:pin|pinning) (?:map|program|prog|object|link)\b.*(?:[Ff]ile exists|permitted|denied|[Ii]nvalid|[Nn]o such)",
         "What is to be pinned cannot be: the path is on no BPF file system, exists already, or may not be"
         " written.",

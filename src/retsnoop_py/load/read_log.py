@@ -44,12 +44,13 @@ _PREFIX = re.compile(
     r"|\d\d-\d\d \d\d:\d\d:\d\d\.\d+\s+\d+\s+\d+ [VDIWEF] (?=\S)"  # logcat
     r"|(?:\[)?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)(?:\])?:?\s+"
     r"|[A-Za-z][\w./-]*\s*\|\s"  # docker compose
+    r"|\|\s\([\w./-]+:\d+ in \w+\)\s\|\s"  # where in the loader, behind its level
     r"|##\[\w+\]"  # GitHub's annotations
     r"|>(?!>)\s?"  # a quotation
     r"|(?:libbpf|bpf):\s(?=\S)"
     r")"
 )
-_MOST_PREFIXES = 5
+_MOST_PREFIXES = 6
 #: What only a verifier's log has, inside a string that quotes the whole of it.
 _QUOTED = re.compile(r"\\n\\?t?\s*(?:\d+: \([0-9a-f]{2}\)|processed \d+ insns|R\d+ )")
 

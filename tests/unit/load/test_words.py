@@ -322,3 +322,40 @@ def test_the_errno_of_an_object_is_no_second_reason() -> None:
 def test_of_a_map_for_tail_calls_the_owner_is_told() -> None:
     why = only("Tail call map owned by prog type 3, but prog type is 6!\n").explanation
     assert why.reason.endswith("uses it: owned by prog type 3, but prog type is 6.")
+
+
+def test_what_a_loader_tidies_up_counts_only_where_nothing_else_failed() -> None:
+    tidied = "Error: Parent Qdisc doesn't exists.\nWe have an error talking to the kernel\n"
+    (why,) = explained(
+        f"{tidied}libbpf: map 'cpus': failed to create: Argument list too long(-7)\n"
+    )
+    assert why.explanation.id == "map-too-large"
+    assert [one.explanation.id for one in explained(tidied)] == ["qdisc-missing"]
+
+
+def test_a_probe_is_named_as_it_was_asked_for() -> None:
+    why = only(
+        'creating perf_kprobe PMU (arch-specific fallback for "fn"): token __x64_fn: not found'
+        ": no such file or directory\n"
+    ).explanation
+    assert why.id == "kprobe-target"
+    assert "function fn that" in why.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "id_"),
+    [
+        ("can't mount BPF filesystem: permission denied", "rights"),
+        ("x: error while loading shared libraries: libbpf.so.1: cannot open", "file-missing"),
+    ],
+)
+def test_a_loader_that_comes_not_even_to_loading_is_told(line: str, id_: str) -> None:
+    assert only(line + "\n").explanation.id == id_
+
+
+def test_where_in_the_loader_it_is_said_is_no_part_of_what_is_said() -> None:
+    why = only(
+        "agent  | 2024-01-02 03:04:05 UTC | PROBE | ERROR | (pkg/a/b.go:60 in Start) | cannot load"
+        " BPF program f: operation not permitted\n"
+    ).explanation
+    assert why.words == ("cannot load BPF program f: operation not permitted",)
