@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.render.address_format import source_chain, user_mode
-from retsnoop_py.render.result import format_result
+from retsnoop_py.render.formats import format_result, source_chain, user_mode
 from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import Call as TracedCall
 from retsnoop_py.session.model import KernelMessage, RowKind, SessionKind, Trace, TraceRow

@@ -23,8 +23,8 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from retsnoop_py.render.formats import format_result
 from retsnoop_py.render.palette import Glyphs, Palette, paint
-from retsnoop_py.render.result import format_result
 from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.model import RowKind, Session, Shape, Trace, TraceRow
 from retsnoop_py.session.report import Report

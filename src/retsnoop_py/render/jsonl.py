@@ -14,8 +14,7 @@ import msgspec
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render import json_types as to
-from retsnoop_py.render.address_format import source_chain, user_mode
-from retsnoop_py.render.result import encode_result
+from retsnoop_py.render.formats import encode_result, source_chain, user_mode
 from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.losses import session_warnings
 from retsnoop_py.session.model import (

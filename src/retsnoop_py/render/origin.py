@@ -18,9 +18,8 @@ from collections.abc import Iterator, Sequence
 
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render import json_types as to
-from retsnoop_py.render.address_format import source_chain
+from retsnoop_py.render.formats import encode_result, source_chain
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.render.result import encode_result
 from retsnoop_py.session.paths import Place, operand_value
 from retsnoop_py.session.report import PathView
 from retsnoop_py.settings import SymbolizeMode

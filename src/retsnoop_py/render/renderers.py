@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from retsnoop_py.errors import OutputError
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.render.address_format import user_mode
-from retsnoop_py.render.messages import MessageSection
+from retsnoop_py.render.formats import format_result, message_lines, user_mode
 from retsnoop_py.render.palette import Glyphs, Palette, paint
-from retsnoop_py.render.result import format_result
 from retsnoop_py.session.losses import may_warn, session_warnings
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report, TextWriter, Written
@@ -46,6 +44,20 @@ class Section(Protocol):
     def template(self, report: Report) -> Iterable[str] | None:
         """Those of a symbolic report (:mod:`~.session.repeats`); None if there are none."""
         ...
+
+
+class MessageSection:
+    """Writes what the kernel said, in so many ``columns``; 0: in lines of any length."""
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+
+    def lines(self, report: Report) -> list[str]:
+        """Its lines; none if it said nothing."""
+        said = report.session.said
+        return list(message_lines(said, 0, self._columns)) if said else []
+
+    template = lines
 
 
 class BlockRenderer:

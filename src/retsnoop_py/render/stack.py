@@ -27,9 +27,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
-from retsnoop_py.render.address_format import AddressFormat, AddressText
+from retsnoop_py.render.formats import UNFINISHED, AddressFormat, AddressText, format_result
 from retsnoop_py.render.palette import Glyphs, Palette, paint
-from retsnoop_py.render.result import UNFINISHED, format_result
 from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.model import Call, Session
 from retsnoop_py.session.report import BranchRow, Report

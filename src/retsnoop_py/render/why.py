@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from retsnoop_py.render import json_types as to
-from retsnoop_py.render.messages import message_lines
+from retsnoop_py.render.formats import message_lines
 from retsnoop_py.render.origin import origin_lines
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.why_types import ExplainedCall, FailedCall, FailingChainCall, Why

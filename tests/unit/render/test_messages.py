@@ -7,8 +7,8 @@ import json
 
 from tests.unit.session.records import facts, session
 
-from retsnoop_py.render.messages import MessageSection, message_lines
-from retsnoop_py.render.renderers import renderer
+from retsnoop_py.render.formats import message_lines
+from retsnoop_py.render.renderers import MessageSection, renderer
 from retsnoop_py.session.model import KernelMessage
 from retsnoop_py.session.report import Report
 from retsnoop_py.settings import OutputFormat, Settings, ViewSettings

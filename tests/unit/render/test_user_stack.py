@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.session.records import facts, session
 
-from retsnoop_py.render.address_format import user_mode
+from retsnoop_py.render.formats import user_mode
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.render.stack import UserStackSection
 from retsnoop_py.session.report import Report

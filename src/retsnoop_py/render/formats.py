@@ -1,16 +1,91 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How an address is written: symbol, source line, and what is inlined there."""
+"""How what is shown in many views is written: results, addresses, messages of the kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
 from retsnoop_py.session.caches import BoundedCache
+from retsnoop_py.session.results import MAX_ERRNO, error_of, number_of, value_of, width_of
 from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings, StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
-from retsnoop_py.text import printable
+from retsnoop_py.text import counted, printable, wrapped
+
+if TYPE_CHECKING:
+    from retsnoop_py.render import json_types as to
+    from retsnoop_py.session.model import KernelMessage
+
+UNFINISHED = "[...]"
+
+_PTR = int(FuncFlags.PTR)
+_CANT_FAIL = int(FuncFlags.CANT_FAIL)
+_BITS_64 = (1 << 64) - 1
+
+# Numbers outside are rather bit patterns: they are written in hex.
+_DECIMAL_MIN = -(1 << 30)
+_DECIMAL_END = 1 << 20
+
+
+def format_result(function: Function, register: int) -> str:
+    """``[void]``, ``[NULL]``, ``[-EINVAL]``, ``[true]``, ``[CONSTANT]``, a number or ``[0x...]``.
+
+    ``register`` is the raw result register; only the bits of the function's type count.
+    """
+    width = width_of(function, register)
+    if width == 0:
+        return "[void]"
+    value = value_of(function, register)
+    kind = function.result.kind
+    is_pointer = bool(int(function.flags) & _PTR) or kind is ResultKind.PTR
+    if is_pointer and value == 0:
+        return "[NULL]"
+    if kind is ResultKind.BOOL and not is_pointer:
+        return "[true]" if value else "[false]"
+    bits = (1 << width) - 1
+    constants = function.result.values
+    constant = next((name for name, one in constants if (one ^ value) & bits == 0), None)
+    if constant is not None:
+        return f"[{printable(constant)}]"
+    error = _error_number(function, value, width)
+    if error is not None:
+        name = ERRNO_NAMES.get(error)
+        return f"[-{name or error}]"
+    if not is_pointer and _DECIMAL_MIN <= value < _DECIMAL_END:
+        return f"[{value}]"
+    return f"[{value & ((1 << width) - 1):#x}]"
+
+
+def _error_number(function: Function, value: int, width: int) -> int | None:
+    """The error number in a result, also where it does not count as a failure.
+
+    An ``unsigned long`` in the last 4,095 is an error by the kernel's IS_ERR_VALUE(); narrower
+    results that cannot fail are just numbers.
+    """
+    if width < 64 and int(function.flags) & _CANT_FAIL:
+        return None
+    if value >= 1 << 63:
+        value -= 1 << 64
+    return -value if -MAX_ERRNO <= value < 0 else None
+
+
+def encode_result(function: Function, register: int) -> to.Result:
+    """The same as an object of JSON."""
+    from retsnoop_py.render import json_types as to
+
+    error = error_of(function, register)
+    return to.Result(
+        hex(register & _BITS_64),
+        format_result(function, register)[1:-1],
+        number_of(function, register),
+        None if error is None else ERRNO_NAMES.get(error, str(error)) if error else "NULL",
+    )
+
+
+# --- addresses ---
 
 _DIGITS = 16
 #: Texts of so many addresses are kept.
@@ -96,3 +171,23 @@ def _source(source: SourceFrame, name: str = "") -> str:
         return f"({name})" if name else ""
     line = f":{source.line}" if source.line else ""
     return f"({name}{' @ ' if name else ''}{printable(source.file)}{line})"
+
+
+# --- messages ---
+
+_LEAD = "the kernel said: "
+
+
+def message_lines(
+    messages: Sequence[KernelMessage] | Sequence[to.KernelMessage], indent: int, columns: int
+) -> Iterator[str]:
+    """A line for each line of the messages, in so many ``columns``; 0: of any length."""
+    for message in messages:
+        if message.left_out:
+            yield f"{' ' * indent}({counted(message.left_out, 'more message')})"
+        lead, text = _LEAD, message.text
+        if message.instruction is not None:
+            text += f" (instruction {message.instruction})"
+        for line in text.split("\n"):
+            yield from wrapped(lead + printable(line), indent, columns)
+            lead = " " * len(_LEAD)

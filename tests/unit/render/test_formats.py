@@ -10,7 +10,7 @@ from tests.unit.session.records import BOOL, INT, LONG, PTR, VOID, function
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.functions import FuncFlags, ResultKind, ResultType
-from retsnoop_py.render.result import format_result
+from retsnoop_py.render.formats import format_result
 
 U8 = ResultType(ResultKind.INT, 1, False, "u8")
 U32 = ResultType(ResultKind.INT, 4, False, "unsigned int")
