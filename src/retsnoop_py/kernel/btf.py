@@ -3,15 +3,17 @@
 
 The layout is that of the kernel's ``include/uapi/linux/btf.h``. Types are numbered; a split BTF
 (a module's) goes on numbering where its base ends and may refer to the base's types.
-"""
 
-from __future__ import annotations
+Annotations are types here, not strings as elsewhere: for a named tuple Python would compile each
+of the strings, and the first one takes a thirtieth of the time of a start.
+"""
 
 import struct
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Self
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.kernel.btf_types import Kind, Member, Param, Type
 from retsnoop_py.kernel.functions import ResultKind, ResultType
 from retsnoop_py.libbpf import facts
 
@@ -28,6 +30,59 @@ _TYPE = struct.Struct("=III")
 POINTER_SIZE = 8
 #: Deeper chains of modifiers, arrays or nested types are a loop in damaged data.
 _MAX_CHAIN = 64
+
+
+class Kind(IntEnum):
+    """``BTF_KIND_*``; ``VOID`` is type 0, ``UNKNOWN`` stands for kinds that came later."""
+
+    VOID = 0
+    INT = 1
+    PTR = 2
+    ARRAY = 3
+    STRUCT = 4
+    UNION = 5
+    ENUM = 6
+    FWD = 7
+    TYPEDEF = 8
+    VOLATILE = 9
+    CONST = 10
+    RESTRICT = 11
+    FUNC = 12
+    FUNC_PROTO = 13
+    VAR = 14
+    DATASEC = 15
+    FLOAT = 16
+    DECL_TAG = 17
+    TYPE_TAG = 18
+    ENUM64 = 19
+    UNKNOWN = 128
+
+
+class Type(NamedTuple):
+    """A type's header. ``arg`` is its size in bytes or the type it refers to, by kind."""
+
+    id: int
+    kind: Kind
+    name: str
+    arg: int
+    vlen: int
+    kflag: bool
+
+
+class Member(NamedTuple):
+    """A member of a struct or union. ``bit_size`` is 0 unless it is a bit field."""
+
+    name: str
+    bit_offset: int
+    type_id: int
+    bit_size: int = 0
+
+
+class Param(NamedTuple):
+    """A parameter of a function; a last one of type 0 without a name stands for ``...``."""
+
+    name: str
+    type_id: int
 
 
 #: By number: calling the enum costs more than all the rest of reading a type.
@@ -52,7 +107,7 @@ class Blob:
 
     __slots__ = ("end", "offsets", "start", "string_end", "string_start", "strings", "types")
 
-    def __init__(self, data: bytes, base: Blob | None) -> None:
+    def __init__(self, data: bytes, base: Self | None) -> None:
         if len(data) < _HEADER.size:
             raise DataError("not BTF: too short for a header")
         magic, version, _, header, type_off, type_len, str_off, str_len = _HEADER.unpack_from(data)
@@ -94,7 +149,7 @@ class Btf:
     Raises :class:`DataError` if ``data`` is not BTF, or damaged.
     """
 
-    def __init__(self, data: bytes, base: Btf | None = None) -> None:
+    def __init__(self, data: bytes, base: Self | None = None) -> None:
         below: tuple[Blob, ...] = base.blobs if base else ()
         self.base = base
         self._own = Blob(data, below[0] if below else None)

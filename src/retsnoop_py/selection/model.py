@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The outcome of a selection: every function asked for, traced or with the reason why not.
 
-Annotations are types here, for the sake of the named tuples: see ``kernel/btf_types.py``.
+Annotations are types here, for the sake of the named tuples: see ``kernel/btf.py``.
 """
 
 from enum import Enum
