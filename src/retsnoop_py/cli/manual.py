@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Man pages and docs/reference.md, made of the options' rows and the commands' own help.
+"""Man pages, docs/reference.md and docs/json-schema.json, made of what they are about.
 
 ``python -m retsnoop_py.cli.manual man DIR`` writes the pages, ``reference`` in place of ``man DIR``
-prints the Markdown.
+prints the Markdown, ``json-schema`` the schema.
 """
 
 from __future__ import annotations
 
+import inspect
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ __all__ = [
     "Entry",
     "command_page",
     "error_classes",
+    "json_schema",
     "man_pages",
     "option_entries",
     "reference",
@@ -267,10 +270,39 @@ def error_classes() -> list[type[errors.RetsnoopError]]:
     return list(found.values())
 
 
+# --- the schema ----------------------------------------------------------------------------------
+
+
+def json_schema() -> str:
+    """``docs/json-schema.json``: what a line of ``--format json`` may be."""
+    import msgspec
+
+    from retsnoop_py.load.model import Explained, LoadResult
+    from retsnoop_py.render.difference import Difference
+    from retsnoop_py.render.json_types import VERSION, RunResult, Session, Summary
+    from retsnoop_py.render.why_types import Why
+
+    (found,), parts = msgspec.json.schema_components(
+        [Session | Summary | RunResult | Explained | LoadResult | Difference | Why],
+        ref_template="#/$defs/{name}",
+    )
+    for part in parts.values():
+        part["description"] = inspect.cleandoc(part["description"])
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A line of `retsnoop-py --format json`",
+        "version": VERSION,
+    }
+    return json.dumps({**head, **found, "$defs": dict(sorted(parts.items()))}, indent=1) + "\n"
+
+
+_PRINTED = {"reference": reference, "json-schema": json_schema}
+
+
 def main(argv: list[str]) -> int:
-    """Write what ``argv`` asks for: ``man DIR`` or ``reference``."""
-    if argv[:1] == ["reference"] and len(argv) == 1:
-        print(reference(), end="")
+    """Write what ``argv`` asks for: ``man DIR``, ``reference`` or ``json-schema``."""
+    if len(argv) == 1 and argv[0] in _PRINTED:
+        print(_PRINTED[argv[0]](), end="")
         return 0
     if argv[:1] == ["man"] and len(argv) == 2:
         folder = Path(argv[1])
@@ -278,7 +310,7 @@ def main(argv: list[str]) -> int:
         for name, text in man_pages().items():
             (folder / name).write_text(text, encoding="utf-8")
         return 0
-    print("python -m retsnoop_py.cli.manual man DIR | reference", file=sys.stderr)
+    print("python -m retsnoop_py.cli.manual man DIR | reference | json-schema", file=sys.stderr)
     return 64
 
 

@@ -192,7 +192,7 @@ _CONTEXT = "CONTEXT"
 _INDENT = "    "
 #: Calls deeper than this are not indented further: their depth is written out.
 _MAX_LEVELS = 64
-#: Sheets with so many rows together are kept.
+#: Tables with so many rows together are kept.
 _ROOM = 1 << 15
 _MAX_RESULTS = 1 << 16
 

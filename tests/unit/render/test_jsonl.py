@@ -21,7 +21,7 @@ from tests.unit.session.records import (
     traced_session,
 )
 
-from retsnoop_py.render.json_schema import schema_text
+from retsnoop_py.cli.manual import json_schema
 from retsnoop_py.render.json_types import Line
 from retsnoop_py.session.model import EventKind
 from retsnoop_py.settings import FilterSettings, OutputFormat, Settings, SymbolizeMode, ViewSettings
@@ -181,5 +181,5 @@ def test_outputs_that_are_not_utf_8_get_escapes() -> None:
 
 
 def test_the_schema_is_that_of_the_types() -> None:
-    """``python -m retsnoop_py.render.json_schema > docs/json-schema.json`` makes it anew."""
-    assert (ROOT / "docs/json-schema.json").read_text() == schema_text()
+    """``python -m retsnoop_py.cli.manual json-schema > docs/json-schema.json`` makes it anew."""
+    assert (ROOT / "docs/json-schema.json").read_text() == json_schema()
