@@ -38,8 +38,8 @@ class Config(Value):
     named: frozenset[str] = frozenset()
 
     @property
-    def places(self) -> dict[str, Any]:
-        """What was given, by its places in :class:`~retsnoop_py.settings.Settings`."""
+    def given(self) -> dict[str, Any]:
+        """What was given, by its place in :class:`~retsnoop_py.settings.Settings`."""
         return {key.place: at(self, key.place) for key in KEYS if key.name in self.named}
 
 

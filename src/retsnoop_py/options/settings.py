@@ -44,7 +44,7 @@ def trace_settings(words: Words) -> Settings:
         success = trace and not call_stack and not errors
     return _put_all(
         {
-            **fine.places,
+            **fine.given,
             **_placed("trace", words),
             "selection": _selection(words),
             "filters.success": success,
@@ -82,7 +82,7 @@ def replay_overrides(words: Words) -> ReplayOverrides:
     errors = words.texts("allow-errors")
     fine = config.parse(words.texts("config"), replay=True)
     placed = {
-        **fine.places,
+        **fine.given,
         **_placed("replay", words),
         "filters.success": values.success(words.texts("success-stacks"), errors),
         "filters.allow_errors": _allowed_again(errors),

@@ -55,7 +55,7 @@ class SourceLines:
     def __init__(self, images: KernelImages | None) -> None:
         self._images = images
 
-    def places(self, path: str, line: int) -> list[tuple[int, str]]:
+    def addresses_of(self, path: str, line: int) -> list[tuple[int, str]]:
         """The run-time addresses at which code of a line begins, and its path in the sources.
 
         ``path`` is that path or the end of it. Raises InputError if there is no such file, if
@@ -184,7 +184,7 @@ _NO_RETURN = "noreturn"
 class LineSource(Protocol):
     """Knows where the code of a source line is."""
 
-    def places(self, path: str, line: int) -> list[tuple[int, str]]:
+    def addresses_of(self, path: str, line: int) -> list[tuple[int, str]]:
         """Run-time addresses of a line, each with the path as the kernel's sources have it.
 
         Raises :class:`~retsnoop_py.errors.RetsnoopError` with the reason if there are none.
@@ -348,7 +348,7 @@ class _Chooser:
 
     def _at_line(self, spec: ProbeSpec) -> list[Probe]:
         probes, objections = [], []
-        for address, path in self._lines.places(spec.name, spec.line):
+        for address, path in self._lines.addresses_of(spec.name, spec.line):
             found = self._kallsyms.lookup(address)
             if found is None:
                 continue  # code that is gone after boot

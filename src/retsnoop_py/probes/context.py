@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retsnoop_py.kernel.arguments.calling_convention import Place
+from retsnoop_py.kernel.arguments.calling_convention import Location
 from retsnoop_py.kernel.arguments.model import (
     Argument,
     CallArguments,
@@ -90,8 +90,8 @@ def _words(btf: Btf | None, name: str, limits: Limits, types: TypeTable) -> Capt
         return _FIRST_WORD
     builder = Builder(btf, limits, types)
     for slot, parameter in enumerate(parameters[:MAX_PARAMETERS]):
-        place = Place(slot, 1)
-        builder.parameter(parameter.name or f"arg{slot}", parameter.type_id, place, place)
+        location = Location(slot, 1)
+        builder.parameter(parameter.name or f"arg{slot}", parameter.type_id, location, location)
     return builder.capture()
 
 

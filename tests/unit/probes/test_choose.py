@@ -35,7 +35,7 @@ class Lines:
     def __init__(self, places: dict[tuple[str, int], list[int]]) -> None:
         self._places = places
 
-    def places(self, path: str, line: int) -> list[tuple[int, str]]:
+    def addresses_of(self, path: str, line: int) -> list[tuple[int, str]]:
         return [(address, f"kernel/{path}") for address in self._places[path, line]]
 
 

@@ -40,7 +40,7 @@ def chains(images: KernelImages, places: list[tuple[int, str]]) -> list[tuple[st
 def test_a_line_has_code_in_its_function(tree: Tree, images: KernelImages) -> None:
     line = line_of(MAIN, "return value + 1;")
     for path in ("init/main.c", "main.c"):
-        places = SourceLines(images).places(path, line)
+        places = SourceLines(images).addresses_of(path, line)
         assert functions(tree, places) == ["plain"]
         assert places[0][1] == "init/main.c"
 
@@ -49,7 +49,7 @@ def test_a_line_of_a_header_has_code_wherever_it_is_inlined(
     tree: Tree, images: KernelImages
 ) -> None:
     line = 3  # if (value > 4096)
-    places = SourceLines(images).places("include/check.h", line)
+    places = SourceLines(images).addresses_of("include/check.h", line)
     assert {path for _, path in places} == {"include/check.h"}
     assert sorted(set(functions(tree, places))) == ["map_create", "start_kernel"]
     # check() is inlined twice in outer(), which is inlined in start_kernel(), and in map_create()
@@ -62,18 +62,18 @@ def test_a_line_of_a_header_has_code_wherever_it_is_inlined(
 def test_a_line_without_code_names_the_nearest_with(images: KernelImages) -> None:
     above = line_of(SYSCALL, "int plain(int value);")
     with pytest.raises(InputError, match="this line has no code") as caught:
-        SourceLines(images).places("kernel/bpf/syscall.c", above)
+        SourceLines(images).addresses_of("kernel/bpf/syscall.c", above)
     assert caught.value.hint == f"the nearest that has is {above + 2}"
 
 
 def test_a_file_that_nothing_comes_from_names_others(images: KernelImages) -> None:
     with pytest.raises(InputError, match=r"no code of this kernel comes from 'bpf/sycall.c'") as e:
-        SourceLines(images).places("bpf/sycall.c", 1)
+        SourceLines(images).addresses_of("bpf/sycall.c", 1)
     assert e.value.hint == "did you mean kernel/bpf/syscall.c?"
     with pytest.raises(InputError, match="no code of this kernel comes from"):
-        SourceLines(images).places("net/syscall.c", 12)
+        SourceLines(images).addresses_of("net/syscall.c", 12)
 
 
 def test_without_an_image_nothing_is_known(tree: Tree) -> None:
     with pytest.raises(UnavailableError, match="needs a kernel image with DWARF"):
-        SourceLines(None).places("init/main.c", 1)
+        SourceLines(None).addresses_of("init/main.c", 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["REGISTERS", "STACK_SLOT", "Passed", "Place", "places"]
+__all__ = ["REGISTERS", "STACK_SLOT", "Location", "Passed", "locations"]
 
 WORD = 8
 #: A value of up to so many bytes can go into registers.
@@ -38,7 +38,7 @@ class Passed(NamedTuple):
     is_packed: bool = False
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a parameter is: in ``words`` slots from ``slot`` on, or ``offset`` bytes from there.
 
     ``by_reference``: what is there is its address.
@@ -55,8 +55,10 @@ class Place(NamedTuple):
         return self.slot == STACK_SLOT
 
 
-def places(machine: str, parameters: Sequence[Passed], *, trampoline: bool = False) -> list[Place]:
-    """The place of each parameter on ``machine`` (a key of :data:`REGISTERS`).
+def locations(
+    machine: str, parameters: Sequence[Passed], *, trampoline: bool = False
+) -> list[Location]:
+    """The location of each parameter on ``machine`` (a key of :data:`REGISTERS`).
 
     ``trampoline``: in the context of a program that a BPF trampoline calls.
     """
@@ -69,33 +71,33 @@ def _words(size: int) -> int:
     return -(-size // WORD)
 
 
-def _in_context(parameters: Sequence[Passed]) -> list[Place]:
+def _in_context(parameters: Sequence[Passed]) -> list[Location]:
     found, slot = [], 0
     for one in parameters:
-        found.append(Place(slot, _words(one.size)))
+        found.append(Location(slot, _words(one.size)))
         slot += _words(one.size)
     return found
 
 
-def _on_x86(parameters: Sequence[Passed]) -> list[Place]:
+def _on_x86(parameters: Sequence[Passed]) -> list[Location]:
     found = []
     register, stack = 0, _STACK_START["x86_64"]
     registers = len(REGISTERS["x86_64"])
     for one in parameters:
         words = _words(one.size)
         if one.size <= _IN_REGISTERS and not one.is_packed and register + words <= registers:
-            found.append(Place(register, words))
+            found.append(Location(register, words))
             register += words
             continue
         # what does not fit goes to the stack as a whole; smaller ones may still find a register
         if one.alignment > WORD and (stack - WORD) % one.alignment:
             stack += WORD
-        found.append(Place(STACK_SLOT, words, stack))
+        found.append(Location(STACK_SLOT, words, stack))
         stack += words * WORD
     return found
 
 
-def _on_arm64(parameters: Sequence[Passed]) -> list[Place]:
+def _on_arm64(parameters: Sequence[Passed]) -> list[Location]:
     found = []
     register, stack = 0, _STACK_START["aarch64"]
     registers = len(REGISTERS["aarch64"])
@@ -106,12 +108,12 @@ def _on_arm64(parameters: Sequence[Passed]) -> list[Place]:
         if wide:
             register += register % 2
         if register + words <= registers:
-            found.append(Place(register, words, by_reference=by_reference))
+            found.append(Location(register, words, by_reference=by_reference))
             register += words
             continue
         register = registers  # once on the stack, all on the stack
         if wide:
             stack += stack % _IN_REGISTERS
-        found.append(Place(STACK_SLOT, words, stack, by_reference))
+        found.append(Location(STACK_SLOT, words, stack, by_reference))
         stack += words * WORD
     return found

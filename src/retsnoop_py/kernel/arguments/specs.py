@@ -13,9 +13,9 @@ from typing import NamedTuple
 from retsnoop_py.kernel.arguments.calling_convention import (
     REGISTERS,
     STACK_SLOT,
+    Location,
     Passed,
-    Place,
-    places,
+    locations,
 )
 from retsnoop_py.kernel.arguments.model import Argument, CallArguments, DataKind, DataType, Role
 from retsnoop_py.kernel.arguments.types import TypeTable, natural_alignment
@@ -170,7 +170,7 @@ def by_prototype(btf: Btf, func_id: int, machine: str, limits: Limits, types: Ty
     passed = [room.passed(parameter) for parameter in parameters]
     if is_variadic:
         passed += [Passed(POINTER_SIZE)] * max(MAX_PARAMETERS - len(parameters), 0)
-    both = [places(machine, passed, trampoline=trampoline) for trampoline in (False, True)]
+    both = [locations(machine, passed, trampoline=trampoline) for trampoline in (False, True)]
     by_registers, by_context = both
     for index, parameter in enumerate(parameters[:MAX_PARAMETERS]):
         name = parameter.name or f"arg{index}"
@@ -235,7 +235,7 @@ class Builder:
             return Passed(0)
         return Passed(size, max(size, 1))
 
-    def parameter(self, name: str, type_id: int, *found: Place) -> None:
+    def parameter(self, name: str, type_id: int, *found: Location) -> None:
         """A parameter of the prototype, wherever it is."""
         type_ = self._btf.resolve(type_id)
         spelled = self._btf.declare(type_id)
@@ -248,9 +248,9 @@ class Builder:
         if any(in_memory):
             self._whole(name, type_id, spelled, found)
         elif type_.kind is Kind.PTR:
-            self.pointer(name, type_.arg, spelled, [_value(place) for place in found])
+            self.pointer(name, type_.arg, spelled, [_value(location) for location in found])
         else:
-            self.value(name, type_id, spelled, [_value(place) for place in found])
+            self.value(name, type_id, spelled, [_value(location) for location in found])
 
     def value(self, name: str, type_id: int, spelled: str, specs: list[Spec]) -> None:
         """A number, or a struct in registers."""
@@ -264,28 +264,28 @@ class Builder:
         """A register whose type nothing tells."""
         self._add(Argument(name, Role.REGISTER, spelled=spelled), *specs)
 
-    def vararg(self, index: int, *found: Place) -> None:
+    def vararg(self, index: int, *found: Location) -> None:
         """An argument behind a format: a number, or perhaps a string."""
         argument = Argument(f"vararg{index}", Role.VARARG)
-        specs = [_value(place) for place in found]
+        specs = [_value(location) for location in found]
         self._add(argument, *_reading(specs, Target.GUESS, self._limits.text))
 
     def ends_in_format(self) -> bool:
         """Whether the last parameter is text: a format, as far as anyone can tell."""
         return bool(self._arguments) and self._arguments[-1].role == Role.STRING
 
-    def _whole(self, name: str, type_id: int, spelled: str, found: tuple[Place, ...]) -> None:
+    def _whole(self, name: str, type_id: int, spelled: str, found: tuple[Location, ...]) -> None:
         """A struct in memory; no trampoline takes such a function."""
         size = min(self._btf.size_of(type_id), self._limits.sized)
         number = self._types.add(self._btf, type_id, size)
         specs = []
-        for place in found:
-            if place.by_reference:
-                spec = _value(place)._replace(target=Target.BYTES, size=size)
-            elif place.on_stack:
-                spec = Spec(STACK_SLOT, 1, Target.BYTES, size, place.offset)
+        for location in found:
+            if location.by_reference:
+                spec = _value(location)._replace(target=Target.BYTES, size=size)
+            elif location.on_stack:
+                spec = Spec(STACK_SLOT, 1, Target.BYTES, size, location.offset)
             else:
-                spec = _value(place)
+                spec = _value(location)
             specs.append(spec)
         self._add(Argument(name, Role.WHOLE, target=number, spelled=spelled), *specs)
 
@@ -347,8 +347,8 @@ def _reading(specs: list[Spec], target: Target, size: int) -> list[Spec]:
     return [spec._replace(target=target, size=size) for spec in specs]
 
 
-def _value(place: Place) -> Spec:
-    """What is at ``place``, in registers or one word on the stack."""
-    if place.on_stack:
-        return Spec(STACK_SLOT, 1, hops=(place.offset,))
-    return Spec(place.slot, place.words)
+def _value(location: Location) -> Spec:
+    """What is at ``location``, in registers or one word on the stack."""
+    if location.on_stack:
+        return Spec(STACK_SLOT, 1, hops=(location.offset,))
+    return Spec(location.slot, location.words)

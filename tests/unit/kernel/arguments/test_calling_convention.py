@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from retsnoop_py.kernel.arguments.calling_convention import STACK_SLOT, Passed, Place, places
+from retsnoop_py.kernel.arguments.calling_convention import STACK_SLOT, Location, Passed, locations
 
 WORD = Passed(8)
 INT = Passed(4, 4)
@@ -15,56 +15,61 @@ WIDE = Passed(16, 16)
 PACKED = Passed(12, 1, is_packed=True)
 
 
-def on_stack(offset: int, words: int = 1, *, by_reference: bool = False) -> Place:
-    return Place(STACK_SLOT, words, offset, by_reference)
+def on_stack(offset: int, words: int = 1, *, by_reference: bool = False) -> Location:
+    return Location(STACK_SLOT, words, offset, by_reference)
 
 
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
-        ([INT, PAIR, INT], [Place(0, 1), Place(1, 2), Place(3, 1)]),
+        ([INT, PAIR, INT], [Location(0, 1), Location(1, 2), Location(3, 1)]),
         # a pair that does not fit goes to the stack, the next word still has a register
         (
             [WORD] * 5 + [PAIR, WORD, WORD],
-            [*(Place(i, 1) for i in range(5)), on_stack(8, 2), Place(5, 1), on_stack(24)],
+            [*(Location(i, 1) for i in range(5)), on_stack(8, 2), Location(5, 1), on_stack(24)],
         ),
-        ([LARGE, WORD], [on_stack(8, 3), Place(0, 1)]),
-        ([PACKED, WORD], [on_stack(8, 2), Place(0, 1)]),
+        ([LARGE, WORD], [on_stack(8, 3), Location(0, 1)]),
+        ([PACKED, WORD], [on_stack(8, 2), Location(0, 1)]),
         (
             [WORD] * 7 + [WIDE],
-            [*(Place(i, 1) for i in range(6)), on_stack(8), on_stack(24, 2)],
+            [*(Location(i, 1) for i in range(6)), on_stack(8), on_stack(24, 2)],
         ),
-        ([Passed(0), WORD], [Place(0, 0), Place(0, 1)]),
+        ([Passed(0), WORD], [Location(0, 0), Location(0, 1)]),
     ],
 )
-def test_x86(parameters: list[Passed], expected: list[Place]) -> None:
-    assert places("x86_64", parameters) == expected
+def test_x86(parameters: list[Passed], expected: list[Location]) -> None:
+    assert locations("x86_64", parameters) == expected
 
 
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
-        ([INT, PAIR, INT], [Place(0, 1), Place(1, 2), Place(3, 1)]),
+        ([INT, PAIR, INT], [Location(0, 1), Location(1, 2), Location(3, 1)]),
         # once on the stack, everything is
         (
             [WORD] * 7 + [PAIR, WORD],
-            [*(Place(i, 1) for i in range(7)), on_stack(0, 2), on_stack(16)],
+            [*(Location(i, 1) for i in range(7)), on_stack(0, 2), on_stack(16)],
         ),
-        ([LARGE, WORD], [Place(0, 1, by_reference=True), Place(1, 1)]),
-        ([WORD, WIDE, WORD], [Place(0, 1), Place(2, 2), Place(4, 1)]),
-        ([WORD] * 8 + [INT, INT], [*(Place(i, 1) for i in range(8)), on_stack(0), on_stack(8)]),
+        ([LARGE, WORD], [Location(0, 1, by_reference=True), Location(1, 1)]),
+        ([WORD, WIDE, WORD], [Location(0, 1), Location(2, 2), Location(4, 1)]),
+        ([WORD] * 8 + [INT, INT], [*(Location(i, 1) for i in range(8)), on_stack(0), on_stack(8)]),
         (
             [WORD] * 8 + [LARGE],
-            [*(Place(i, 1) for i in range(8)), on_stack(0, by_reference=True)],
+            [*(Location(i, 1) for i in range(8)), on_stack(0, by_reference=True)],
         ),
-        ([WORD] * 9 + [WIDE], [*(Place(i, 1) for i in range(8)), on_stack(0), on_stack(16, 2)]),
+        ([WORD] * 9 + [WIDE], [*(Location(i, 1) for i in range(8)), on_stack(0), on_stack(16, 2)]),
     ],
 )
-def test_arm64(parameters: list[Passed], expected: list[Place]) -> None:
-    assert places("aarch64", parameters) == expected
+def test_arm64(parameters: list[Passed], expected: list[Location]) -> None:
+    assert locations("aarch64", parameters) == expected
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_a_trampoline_has_all_words_in_the_order_of_the_parameters(machine: str) -> None:
-    found = places(machine, [WORD] * 5 + [PAIR, WORD, WORD], trampoline=True)
-    assert found == [*(Place(i, 1) for i in range(5)), Place(5, 2), Place(7, 1), Place(8, 1)]
+    found = locations(machine, [WORD] * 5 + [PAIR, WORD, WORD], trampoline=True)
+    assert found == [
+        *(Location(i, 1) for i in range(5)),
+        Location(5, 2),
+        Location(7, 1),
+        Location(8, 1),
+    ]
