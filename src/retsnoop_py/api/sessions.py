@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.errno import errno_name, error_name
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render.formats import format_result, source_chain, user_mode
 from retsnoop_py.session.losses import session_warnings
@@ -332,7 +332,7 @@ class Session:
             Branch(row.number, self._frame(row.source), self._frame(row.target))
             for row in reversed(view.rows)
         )
-        error = ERRNO_NAMES.get(view.error, str(view.error)) if view.error else None
+        error = errno_name(view.error) if view.error else None
         return Branches(rows, error, view.lost, view.relevant)
 
     @property
@@ -462,7 +462,7 @@ class Session:
 
 def _result(function: Function, register: int) -> Result:
     error = error_of(function, register)
-    name = None if error is None else ERRNO_NAMES.get(error, str(error)) if error else "NULL"
+    name = None if error is None else error_name(error)
     text = format_result(function, register)[1:-1]
     return Result(register, text, number_of(function, register), name)
 

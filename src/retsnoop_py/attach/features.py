@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from retsnoop_py.errors import UnavailableError
-from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.kernel.tracefs import lacks_kprobes, no_kprobes
 from retsnoop_py.mechanism import Mechanism, Row
 from retsnoop_py.value import Value
@@ -143,7 +143,7 @@ class Features:
 
 
 def _refusal(row: Row, error: int) -> str:
-    name = ERRNO_NAMES.get(error, str(error))
+    name = errno_name(error)
     if error in (errno.EPERM, errno.EACCES):
         return f"the kernel forbids it (-{name}): rights are missing, or it is locked down"
     return f"the kernel refuses it (-{name}); it takes {row.takes}"

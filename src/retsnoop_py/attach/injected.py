@@ -18,7 +18,7 @@ from retsnoop_py.attach.guard import hurried
 from retsnoop_py.attach.kprobe import pmu_type, return_config
 from retsnoop_py.attach.plan import AttachContext
 from retsnoop_py.errors import InputError, PrivilegeError, RetsnoopError, UnavailableError
-from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.libbpf import links
 from retsnoop_py.probes.spec import Probe, ProbeKind
 from retsnoop_py.text import counted
@@ -204,7 +204,7 @@ def _is_unaligned(probe: Probe) -> bool:
 def refused(probe: Probe, error: int) -> RetsnoopError:
     """The error for a probe that the kernel refused with errno ``error``."""
     what, place = f"-J {probe.spec.text}", probe.label.partition(":")[2]
-    name = f"(-{ERRNO_NAMES.get(error, error)})"
+    name = f"(-{errno_name(error)})"
     if error in (errno.EPERM, errno.EACCES):
         return PrivilegeError(
             f"{what}: the kernel forbids it {name}",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from retsnoop_py.attach.features import Features
-from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.libbpf import links
 
 #: PERF_SAMPLE_BRANCH_KERNEL and, of that, ANY.
@@ -80,7 +80,7 @@ def online_cpus(root: Path = Path("/")) -> list[int]:
 
 
 def _reason(error: int, flags: int, *, any_works: bool) -> str:
-    name = ERRNO_NAMES.get(error, str(error))
+    name = errno_name(error)
     if any_works:
         return f"the CPU cannot choose branches by {flags:#x} (-{name}); -Bany shows all kinds"
     if error in _DENIED:

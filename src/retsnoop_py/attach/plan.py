@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from retsnoop_py.attach.features import Features, Verdict
-from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.mechanism import LADDER, Mechanism
 from retsnoop_py.value import Value
@@ -45,7 +45,7 @@ class Refusal(Value):
 
 def refused(function: Function, errno: int) -> Refusal:
     """The refusal of ``function`` by the kernel with ``errno`` (positive)."""
-    name = ERRNO_NAMES.get(errno, str(errno))
+    name = errno_name(errno)
     words = _REASONS.get(errno)
     return Refusal(function, f"{words} (-{name})" if words else f"-{name}", errno)
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
-from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, errno_name
+from retsnoop_py.diagnosis.model import Answer, Check, Group, Host
 from retsnoop_py.diagnosis.rights import may_load
 from retsnoop_py.errors import PrivilegeError, UnavailableError
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.mechanism import Mechanism
 
 __all__ = ["bpf", "mechanisms"]
@@ -60,11 +61,11 @@ def _loads(host: Host) -> Check:
         answer, detail = Answer.UNKNOWN, "trying takes CAP_BPF and CAP_PERFMON"
         next_step, ends_with = "run as root", PrivilegeError.exit_status
     elif error in _DENIED:
-        answer, detail = Answer.NO, f"the kernel refuses every program ({errno_name(error)})"
+        answer, detail = Answer.NO, f"the kernel refuses every program (-{errno_name(error)})"
         next_step = "`dmesg` may name a lockdown; a container may forbid it by seccomp"
         ends_with = PrivilegeError.exit_status
     elif error:
-        answer, detail = Answer.NO, f"the kernel refuses every program ({errno_name(error)})"
+        answer, detail = Answer.NO, f"the kernel refuses every program (-{errno_name(error)})"
         next_step, ends_with = "use a kernel with CONFIG_BPF_SYSCALL", UnavailableError.exit_status
     return Check(
         key="bpf_load",
@@ -131,7 +132,7 @@ def _verdict(host: Host, mechanism: Mechanism) -> tuple[Answer, str, str]:
     if error is None:
         return Answer.UNKNOWN, "/sys does not tell how to open a kprobe, so it was not tried", ""
     if error:
-        detail = f"the kernel refuses its perf events ({errno_name(error)})"
+        detail = f"the kernel refuses its perf events (-{errno_name(error)})"
         return Answer.NO, detail, _ALLOW_EVENTS if error in _DENIED else ""
     if host.tried.load_error:
         return Answer.NO, "no BPF program can be loaded", ""

@@ -11,8 +11,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, errno_name, read_text
+from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, read_text
 from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.kernel.tracefs import TRACEFS, lacks_kprobes
 
@@ -223,13 +224,13 @@ def _branches(host: Host) -> Check:
     elif error is None:
         answer, detail = Answer.UNKNOWN, "not tried on this machine"
     elif error in _DENIED:
-        answer, detail = Answer.UNKNOWN, f"perf events are forbidden ({errno_name(error)})"
+        answer, detail = Answer.UNKNOWN, f"perf events are forbidden (-{errno_name(error)})"
         next_step = "run as root"
     elif not list(devices.glob("cpu*")) and not list(devices.glob("arm*")):
-        detail = f"the kernel sees no PMU of the CPU ({errno_name(error)}), as in most VMs"
+        detail = f"the kernel sees no PMU of the CPU (-{errno_name(error)}), as in most VMs"
         next_step = "use real hardware, or give the VM a PMU"
     else:
-        detail = f"the CPU records no branches ({errno_name(error)})"
+        detail = f"the CPU records no branches (-{errno_name(error)})"
     return Check(
         key="lbr",
         title="branch records (LBR)",

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.mechanism import Mechanism
 
-__all__ = ["Answer", "Check", "Group", "Host", "Tried", "errno_name", "read_text"]
+__all__ = ["Answer", "Check", "Group", "Host", "Tried", "read_text"]
 
 
 class Answer(Enum):
@@ -115,8 +114,3 @@ def read_text(path: Path) -> str | None:
         return path.read_text(errors="replace").strip()
     except OSError:
         return None
-
-
-def errno_name(error: int) -> str:
-    """``-EPERM``."""
-    return f"-{ERRNO_NAMES.get(error, error)}"

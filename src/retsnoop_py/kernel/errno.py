@@ -49,6 +49,16 @@ ERRNO_NAMES: dict[int, str] = {
 }
 
 
+def errno_name(number: int) -> str:
+    """``EINVAL``; the number itself where the kernel has no name for it."""
+    return ERRNO_NAMES.get(number, str(number))
+
+
+def error_name(error: int) -> str:
+    """The error a result stands for, as :func:`by_name` reads it: 0 is ``NULL``."""
+    return errno_name(error) if error else "NULL"
+
+
 def by_name(name: str) -> int:
     """The number behind ``EINVAL`` or ``-EINVAL``; 0 for ``NULL``.
 

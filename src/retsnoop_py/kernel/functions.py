@@ -81,3 +81,12 @@ class Function(Value):
     def label(self) -> str:
         """``name`` or ``name [module]``."""
         return f"{self.name} [{self.module}]" if self.module else self.name
+
+
+#: What compilers append to the name of a copy of a function.
+_VARIANTS = (".isra.", ".constprop.", ".part.", ".llvm.")
+
+
+def source_name(name: str) -> str:
+    """``name`` as the source has it: without what a compiler has appended to it."""
+    return name[: min([at for mark in _VARIANTS if (at := name.find(mark)) >= 0], default=None)]

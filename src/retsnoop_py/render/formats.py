@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.errno import ERRNO_NAMES, error_name
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
 from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.results import MAX_ERRNO, error_of, number_of, value_of, width_of
@@ -81,7 +81,7 @@ def encode_result(function: Function, register: int) -> to.Result:
         hex(register & _BITS_64),
         format_result(function, register)[1:-1],
         number_of(function, register),
-        None if error is None else ERRNO_NAMES.get(error, str(error)) if error else "NULL",
+        None if error is None else error_name(error),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import msgspec
 
-from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.formats import encode_result, source_chain, user_mode
@@ -325,7 +325,7 @@ class JsonRenderer:
             to.Branch(row.number, self._frame(row.source, False), self._frame(row.target, False))
             for row in reversed(view.rows)
         )
-        error = ERRNO_NAMES.get(view.error, str(view.error)) if view.error else None
+        error = errno_name(view.error) if view.error else None
         return to.Branches(tuple(rows), error, view.lost, view.relevant)
 
     def _user_stack(self, report: Report) -> tuple[to.UserFrame, ...]:

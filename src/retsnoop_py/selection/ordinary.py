@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from retsnoop_py.errors import DataError, InputError
-from retsnoop_py.kernel.errno import ERRNO_NAMES
-from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function
+from retsnoop_py.kernel.errno import ERRNO_NAMES, errno_name
+from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function, source_name
 from retsnoop_py.libbpf.facts import glob_match
 from retsnoop_py.package import read, user_file
 from retsnoop_py.value import Value, replace
@@ -26,8 +26,6 @@ SHIPPED = Path(__file__).parent / "no-failure.txt"
 
 #: MAX_ERRNO of include/linux/err.h.
 _MAX_ERRNO = 4095
-#: What compilers append to a copy of a function.
-_VARIANTS = (".isra.", ".constprop.", ".part.", ".llvm.")
 _RELEASE = r"([0-9]{1,4})\.([0-9]{1,4})"
 _WITHDRAWN = "failure"
 _FORM = "FUNCTION RESULT KERNELS REASON"
@@ -153,7 +151,7 @@ def apply_rules(
     for function in functions:
         name = function.name
         if "." in name:
-            name = _origin(name)
+            name = source_name(name)
         if any_wild:
             found = [r for r in true_here if r.glob == name or (_is_wild(r) and _matches(r, name))]
         else:
@@ -175,11 +173,6 @@ def _is_wild(rule: Rule) -> bool:
 
 def _matches(rule: Rule, name: str) -> bool:
     return glob_match(rule.glob, name)
-
-
-def _origin(name: str) -> str:
-    """``name`` without what a compiler has appended to it."""
-    return name[: min([at for mark in _VARIANTS if (at := name.find(mark)) >= 0], default=None)]
 
 
 def _effective(function: Function, rules: Iterable[Rule]) -> list[Rule]:
@@ -214,4 +207,4 @@ def ordinary_results(function: Function) -> tuple[str, ...]:
 
 
 def _result_text(error: int) -> str:
-    return f"-{ERRNO_NAMES.get(error, error)}" if error else "NULL"
+    return f"-{errno_name(error)}" if error else "NULL"

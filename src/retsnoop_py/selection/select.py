@@ -17,7 +17,7 @@ from retsnoop_py.errors import UnavailableError, UsageError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.flags import flags_of, result_for
-from retsnoop_py.kernel.functions import FuncFlags, Function, ResultType
+from retsnoop_py.kernel.functions import FuncFlags, Function, ResultType, source_name
 from retsnoop_py.libbpf.facts import State
 from retsnoop_py.selection import deny_list, globs
 from retsnoop_py.selection.explain import NoMatch, no_match
@@ -125,8 +125,6 @@ def _denied(spec: str, reason: Reason, preset: str | None = None) -> Asked:
     return Asked(globs.parse(spec), origin, reason=reason, detail=detail)
 
 
-#: What compilers append to a copy of a function they changed the parameters of.
-_VARIANTS = (".isra.", ".constprop.", ".part.", ".llvm.")
 #: A function that BTF does not know.
 _NOTHING: tuple[ResultType | None, FuncFlags] = (None, FuncFlags(0))
 
@@ -160,18 +158,13 @@ def build_functions(
     return functions, tuple(TypeSource(module, t.btf is not None) for module, t in types.items())
 
 
-def _origin(name: str) -> str:
-    """``name`` without what a compiler has appended to it."""
-    return name[: min([at for mark in _VARIANTS if (at := name.find(mark)) >= 0], default=None)]
-
-
 class _Types:
     """What the functions of these names return, looked up in one BTF."""
 
     def __init__(self, btf: Btf | None, names: list[str], prototypes: bool) -> None:
         self.btf = btf
         self._prototypes = prototypes
-        origins = {name: _origin(name) for name in names if "." in name}
+        origins = {name: source_name(name) for name in names if "." in name}
         self._ids = btf.functions({*names, *origins.values()}) if btf else {}
         ids = list(self._ids.values())
         self._results = self._known(btf, ids) if btf else {}

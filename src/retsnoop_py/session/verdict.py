@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.errno import error_name
 from retsnoop_py.session.losses import losses_of
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.pipeline import Sink, SinkMaker, TextSink
@@ -17,9 +17,6 @@ from retsnoop_py.settings import Settings, VerdictSettings
 from retsnoop_py.text import counted
 
 __all__ = ["Caught"]
-
-#: Of a call that failed without an error number.
-_NULL = "NULL"
 
 
 class Caught:
@@ -56,7 +53,7 @@ class Caught:
         found = [error for error in errors if error is not None]
         if not found:
             return
-        name = _name(found[0])
+        name = error_name(found[0])
         self.errors[name] += times
         self._having.update(dict.fromkeys(found, times))
         if self._settings.expect.isdisjoint(found):
@@ -66,7 +63,7 @@ class Caught:
         """What is not as ``--fail-on``, ``--expect`` and ``--expect-none`` have it; a line each."""
         wanted = self._settings
         said = [
-            f"{_name(error)}: caught {counted(self._having[error], 'session')} (--fail-on)"
+            f"{error_name(error)}: caught {counted(self._having[error], 'session')} (--fail-on)"
             for error in sorted(wanted.fail_on)
             if self._having[error]
         ]
@@ -76,7 +73,7 @@ class Caught:
                 for name, count in sorted(self._unexpected.items())
             ]
         said += [
-            f"{_name(error)}: not caught (--expect)"
+            f"{error_name(error)}: not caught (--expect)"
             for error in sorted(wanted.expect)
             if not self._having[error]
         ]
@@ -116,7 +113,3 @@ class _Counting:
     def end(self, lost: Mapping[str, int]) -> None:
         self._caught.lost = losses_of(lost)
         self._sink.end(lost)
-
-
-def _name(error: int) -> str:
-    return ERRNO_NAMES.get(error, str(error)) if error else _NULL

@@ -18,7 +18,7 @@ from retsnoop_py.kernel.arguments.model import (
     DataKind,
     Role,
 )
-from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.render.args import kernel_types
 from retsnoop_py.render.args.decode import Decoder
 from retsnoop_py.render.args.node import (
@@ -299,5 +299,5 @@ def _unfollowed(node: Node, note: str) -> Leaf:
 
 def _missing(shown: str, error: int) -> Leaf:
     """What could not be captured, and why."""
-    why = "no room" if error == NO_ROOM else f"-{ERRNO_NAMES.get(error, str(error))}"
+    why = "no room" if error == NO_ROOM else f"-{errno_name(error)}"
     return Leaf(f"{shown} ({why})".lstrip(), {"pointer": shown, "error": why})
