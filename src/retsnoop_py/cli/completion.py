@@ -12,14 +12,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import Command, command_of
+from retsnoop_py.errors import OutputError
 from retsnoop_py.options.table import Option, Takes
 from retsnoop_py.value import Value
 
-__all__ = ["Candidate", "candidates", "know_fish", "run"]
+__all__ = ["Candidate", "candidates", "hand_out", "run"]
 
 _INSTRUCTION = "_RETSNOOP_PY_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
@@ -28,13 +30,15 @@ _SHELLS = ("bash", "zsh", "fish")
 #: What is found decides whether fish offers files, and is kept until fish asks for it.
 _FISH_SCRIPT = """\
 function __retsnoop_py_find
-    set -g __retsnoop_py_found (env %(autocomplete_var)s=complete_fish \\
-        _TYPER_COMPLETE_ARGS=(commandline -cp | string collect) %(prog_name)s)
+    set -g __retsnoop_py_found (env _RETSNOOP_PY_COMPLETE=complete_fish \\
+        _TYPER_COMPLETE_ARGS=(commandline -cp | string collect) retsnoop-py)
     test (count $__retsnoop_py_found) -gt 0
 end
-complete --command %(prog_name)s --no-files --condition __retsnoop_py_find \\
+complete --command retsnoop-py --no-files --condition __retsnoop_py_find \\
     --arguments '(string join \\n -- $__retsnoop_py_found)'
 """
+#: A shell that is none of ours may have started us from fish.
+_OTHER_SHELLS = ("sh", "dash", "ksh", "csh", "tcsh", "pwsh", "xonsh", "elvish", "nu")
 
 
 class Candidate(Value):
@@ -47,6 +51,9 @@ class Candidate(Value):
 def run() -> int:
     """Answer the request in the environment; the exit status."""
     action, _, shell = os.environ[_INSTRUCTION].partition("_")
+    if (action, shell) == ("source", "fish"):
+        print(_FISH_SCRIPT)
+        return 0
     if action != "complete" or shell not in _SHELLS:
         return _by_typer()
     args, incomplete = _asked(shell)
@@ -264,14 +271,49 @@ def _by_typer() -> int:
 
     # Building any app with completion is what makes typer know the shells.
     typed.build(command_of("trace"), completion=True)
-    know_fish()
     Commands(name="retsnoop-py", add_help_option=False).main(prog_name="retsnoop-py")
     return 0
 
 
-def know_fish() -> None:
-    """Have typer hand out the script for fish that starts us once, before it does."""
-    from typer import _completion_classes, _completion_shared
+# --- the scripts -----------------------------------------------------------------------------
 
-    _completion_shared._completion_scripts["fish"] = _FISH_SCRIPT  # noqa: SLF001
-    _completion_classes.FishComplete.source_template = _FISH_SCRIPT
+
+def hand_out(wanted: str) -> int:
+    """Do what ``install-completion`` or ``show-completion`` says. Raises OutputError."""
+    if _from_fish():
+        if wanted == "show-completion":
+            print(_FISH_SCRIPT)
+        else:
+            _install_for_fish()
+        return 0
+    from retsnoop_py.cli import trace, typed
+
+    typed.call(typed.build(trace.COMMAND, completion=True), [f"--{wanted}"], "retsnoop-py")
+    return 0
+
+
+def _install_for_fish() -> None:
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    script = home / "fish/completions/retsnoop-py.fish"
+    try:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(_FISH_SCRIPT)
+    except OSError as error:
+        raise OutputError(f"cannot write {script}: {error.strerror}") from None
+    print(f"fish completion installed in {script}")
+    print("Completion will take effect once you restart the terminal")
+
+
+def _from_fish() -> bool:
+    """Whether of what started us the nearest shell is fish."""
+    process = os.getppid()
+    while process > 1:
+        try:
+            told = Path(f"/proc/{process}/stat").read_text()
+        except OSError:
+            break
+        name, _, rest = told.partition("(")[2].rpartition(")")
+        if name in (*_SHELLS, *_OTHER_SHELLS):
+            return name == "fish"
+        process = int(rest.split()[1])
+    return False

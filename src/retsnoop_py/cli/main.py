@@ -238,12 +238,10 @@ def _help(command: Command) -> int:
 
 
 def _completion_option(line: Normalised) -> int:
-    from retsnoop_py.cli import completion, trace, typed
+    from retsnoop_py.cli import completion
 
-    completion.know_fish()
     wanted = next(name for name in ("install-completion", "show-completion") if line.has(name))
-    typed.call(typed.build(trace.COMMAND, completion=True), [f"--{wanted}"], PROGRAM)
-    return 0
+    return completion.hand_out(wanted)
 
 
 def _version(verbose: int) -> int:

@@ -106,3 +106,24 @@ def test_tab_completes_behind_colons(shell: Shell) -> None:
     ):
         shell.send(f"retsnoop-py {typed}\t\x01echo :\r")
         shell.until(f":retsnoop-py {typed}{rest}")
+
+
+def in_fish(command: str, home: Path) -> str:
+    """What ``command`` prints when fish starts it, by way of a program that is no shell."""
+    environment = {"PATH": f"{PROGRAM.parent}:/usr/bin:/bin", "HOME": str(home)}
+    argv = ["fish", "--no-config", "-c", f"env {command}; true"]
+    made = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    return made.stdout
+
+
+def test_the_script_of_fish_starts_us_once_however_it_is_handed_out(tmp_path: Path) -> None:
+    environment = {**os.environ, "_RETSNOOP_PY_COMPLETE": "source_fish"}
+    asked = subprocess.run(
+        [str(PROGRAM)], env=environment, capture_output=True, text=True, check=True
+    )
+    said = in_fish("retsnoop-py --install-completion", tmp_path)
+    script = tmp_path / ".config/fish/completions/retsnoop-py.fish"
+    assert f"fish completion installed in {script}" in said
+    assert script.read_text().count("complete_fish") == 1
+    assert in_fish("retsnoop-py --show-completion", tmp_path) == asked.stdout
+    assert asked.stdout.strip() == script.read_text().strip()
