@@ -22,7 +22,7 @@ from retsnoop_py.selection.globs import NameGlob, parse
 from retsnoop_py.selection.model import Rejection, Role, Selection
 from retsnoop_py.selection.ordinary import ordinary_results
 from retsnoop_py.symbolize.kernel import SourceFiles
-from retsnoop_py.text import counted
+from retsnoop_py.text import counted, did_you_mean
 
 if TYPE_CHECKING:
     from retsnoop_py.terminal import Cell
@@ -226,13 +226,12 @@ def advice(listing: Listing, width: int = 0) -> Iterator[str]:
 
 def _advice(listing: Listing) -> Iterator[str]:
     for near in listing.near:
-        names = ", ".join(near.names)
         if near.copies:
+            names = ", ".join(near.names)
             yield f"'{near.glob}' has copies made by the compiler that are not traced: {names}"
-        elif names:
-            yield f"'{near.glob}' matches no kernel function; did you mean {names}?"
         else:
-            yield f"'{near.glob}' matches no kernel function"
+            meant = did_you_mean(near.names)
+            yield f"'{near.glob}' matches no kernel function{f'; {meant}' if meant else ''}"
     yield from listing.notes
 
 
