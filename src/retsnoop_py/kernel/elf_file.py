@@ -84,7 +84,6 @@ _SHT_NOTE = 7
 _SHT_NOBITS = 8
 _SHF_COMPRESSED = 0x800
 _COMPRESSION = {1: "zlib", 2: "zstd"}
-_ET_REL = 1
 
 
 class Section(Value):
@@ -187,7 +186,6 @@ class ElfFile:
             raise DataError(f"{self.path} is not an ELF file")
         if head[:6] != _MAGIC:
             raise DataError(f"{self.path} is not a 64-bit ELF file of this machine's byte order")
-        self.type = self._unpack("H", head[16:18])[0]
         (table,) = self._unpack("Q", head[40:48])
         entry, count, names = self._unpack("HHH", head[58:64])
         self.sections = self._read_sections(table, entry, count, names) if table else {}
@@ -221,11 +219,6 @@ class ElfFile:
             text = string_at(strings, name)
             found.setdefault(text, Section(text, kind, flags, address, offset, size))
         return found
-
-    @property
-    def is_relocatable(self) -> bool:
-        """Whether it is ET_REL, as kernel modules are."""
-        return self.type == _ET_REL
 
     def read(self, name: str) -> bytes:
         """The bytes of section ``name`` as they are in the file, empty where there is none."""

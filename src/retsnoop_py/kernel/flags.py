@@ -38,19 +38,14 @@ def result_for(name: str, result: ResultType | None) -> ResultType:
     return result
 
 
-def flags_for(name: str, result: ResultType | None) -> FuncFlags:
-    """The flags of function ``name``, without ENTRY, from what BTF says it returns.
+def flags_of(result: ResultType) -> FuncFlags:
+    """The flags, without ENTRY, of a function that really returns ``result``.
 
     Void, booleans, unsigned numbers other than addresses and results of less than 32 bits cannot
     carry an error.
     A 32-bit one, an enum too, counts by its low half: the upper half of the register is
     whatever was left there. Everything else is read as 64 signed bits.
     """
-    return flags_of(result_for(name, result))
-
-
-def flags_of(result: ResultType) -> FuncFlags:
-    """The flags of a function that really returns ``result``."""
     if result.kind is ResultKind.PTR:
         return FuncFlags.PTR
     unsigned = result.kind is ResultKind.INT and not result.signed

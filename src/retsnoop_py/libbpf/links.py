@@ -324,10 +324,3 @@ def attach_tracing_multi(
         count,
     )
     return FdLink(check(f"attach {program.section} to {count} functions", fd))
-
-
-def close_links(fds: Sequence[int]) -> None:
-    """Close descriptors, of which some may be -1."""
-    for fd in fds:
-        if fd >= 0:
-            os.close(fd)

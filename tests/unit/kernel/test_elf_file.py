@@ -25,7 +25,6 @@ def test_sections_and_build_id_are_those_pyelftools_reads(vmlinux):
         assert {name: (s.address, s.size) for name, s in elf.sections.items()} == sections
         assert elf.build_id == build_id
         assert elf.has_dwarf
-        assert not elf.is_relocatable
         assert elf.compression is None
         assert elf.debug_link is None
         assert elf.alternate_link is None
@@ -49,7 +48,6 @@ def test_the_build_id_is_found_behind_other_notes_of_a_merged_section(vmlinux, t
 
 def test_strings_of_the_dwarf_can_be_searched(module):
     with ElfFile(module) as elf:
-        assert elf.is_relocatable
         assert elf.contains(b"kernel/bpf/")
         assert not elf.contains(b"drivers/net/")
 

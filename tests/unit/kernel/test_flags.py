@@ -9,7 +9,7 @@ import pytest
 from retsnoop_py.attach.fentry import COUNT_SHIFT
 from retsnoop_py.kernel.flags import (
     HELPER_LIST,
-    flags_for,
+    flags_of,
     helper_result,
     parse_header,
     result_for,
@@ -42,7 +42,7 @@ U64 = ResultType(ResultKind.INT, 8, False, "u64")
     ],
 )
 def test_flags_follow_the_result_type(result: ResultType | None, flags: FuncFlags) -> None:
-    assert flags_for("f", result) == flags
+    assert flags_of(result_for("f", result)) == flags
 
 
 @pytest.mark.parametrize(
@@ -56,17 +56,17 @@ def test_flags_follow_the_result_type(result: ResultType | None, flags: FuncFlag
     ],
 )
 def test_helpers_return_what_their_documentation_says(helper: str, flags: FuncFlags) -> None:
-    assert flags_for(helper, U64) == flags
-    assert flags_for(helper, None) == flags
+    assert flags_of(result_for(helper, U64)) == flags
+    assert flags_of(result_for(helper, None)) == flags
 
 
 @pytest.mark.parametrize(
     "name", ["do_mmap", "mmap_region.isra.0", "arch_get_unmapped_area_topdown", "unmapped_area"]
 )
 def test_what_gives_addresses_fails_by_an_error_in_their_place(name: str) -> None:
-    assert flags_for(name, U64) == FuncFlags(0)
-    assert flags_for(name, ResultType(ResultKind.INT, 4, True)) == FuncFlags.SIGN32
-    assert flags_for("mmap_base", U64) == FuncFlags.CANT_FAIL
+    assert flags_of(result_for(name, U64)) == FuncFlags(0)
+    assert flags_of(result_for(name, ResultType(ResultKind.INT, 4, True))) == FuncFlags.SIGN32
+    assert flags_of(result_for("mmap_base", U64)) == FuncFlags.CANT_FAIL
 
 
 def test_btf_is_believed_where_it_says_more_than_u64() -> None:

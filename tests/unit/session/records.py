@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import TextIO
 
-from retsnoop_py.kernel.flags import flags_for
+from retsnoop_py.kernel.flags import flags_of, result_for
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.render.renderers import Printer
 from retsnoop_py.session.layouts import RECORD_STRUCTS, Layout, Member
@@ -77,7 +77,7 @@ def function(
 ) -> Function:
     """A function; its flags follow from its type unless given."""
     if flags is None:
-        flags = flags_for(name, result)
+        flags = flags_of(result_for(name, result))
     return Function(name, address, 0x100, flags, result, module)
 
 
