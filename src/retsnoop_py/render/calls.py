@@ -136,10 +136,10 @@ class TraceTable:
 
     def template(self, trace: Trace) -> list[str]:
         """The lines of a symbolic trace."""
-        from retsnoop_py.session.repeats import Kind, mark
+        from retsnoop_py.session.repeats import Kind, placeholder
 
         def cell(column: int, kind: Kind, what: Any, function: int = 0) -> str:
-            return mark(kind, what, column=column, left=not column, function=function)
+            return placeholder(kind, what, column=column, left=not column, function=function)
 
         titles = (RESULT, *self._titles)
         heads = [cell(column, Kind.TEXT, title) for column, title in enumerate(titles)]

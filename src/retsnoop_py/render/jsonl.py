@@ -200,13 +200,13 @@ class JsonRenderer:
 
     def template(self, report: Report) -> str | None:
         """See :class:`~.report.TextWriter`."""
-        from retsnoop_py.session.repeats import Kind, mark, symbolic
+        from retsnoop_py.session.repeats import Kind, placeholder, symbolic
 
         if self._reader is not None or report.paths or _NUL in self._text(report):
             return None
 
         def result(number: int, register: Any) -> Any:
-            return mark(Kind.RESULT, register, function=number)
+            return placeholder(Kind.RESULT, register, function=number)
 
         like = copy.copy(self)
         vars(like).update(

@@ -110,22 +110,22 @@ class _StackTable:
 
     def template(self, calls: Sequence[Call]) -> list[str]:
         """The rows with symbolic calls."""
-        from retsnoop_py.session.repeats import Kind, mark
+        from retsnoop_py.session.repeats import Kind, placeholder
 
         lines = []
         for row in self._rows:
             call = None if row.call is None else calls[row.call]
             if call is not None and call.finished:
-                time = mark(Kind.US, call.latency_ns, column=_TIMES)
-                told = mark(
+                time = placeholder(Kind.US, call.latency_ns, column=_TIMES)
+                told = placeholder(
                     Kind.RESULT, call.result, column=_RESULTS, left=True, function=call.func_id
                 )
             else:
                 words = ("", "") if call is None else (_RUNNING, UNFINISHED)
-                time = mark(Kind.TEXT, words[0], column=_TIMES)
-                told = mark(Kind.TEXT, words[1], column=_RESULTS, left=True)
+                time = placeholder(Kind.TEXT, words[0], column=_TIMES)
+                told = placeholder(Kind.TEXT, words[1], column=_RESULTS, left=True)
             lines.append(self._row(row, time, told, 0).replace("%%", "%"))
-        return [mark(Kind.WIDEN, _MIN_DURATION, column=_TIMES) + lines[0], *lines[1:]]
+        return [placeholder(Kind.WIDEN, _MIN_DURATION, column=_TIMES) + lines[0], *lines[1:]]
 
     def _line(self, row: _Row, duration: int, result: int) -> str:
         time, told = " " * duration, " " * result

@@ -23,40 +23,40 @@ from retsnoop_py.session.model import Trace
 from retsnoop_py.session.report import Report, TextWriter, Written
 from retsnoop_py.session.stacks import Stack
 
-__all__ = ["Kind", "Repeats", "Sum", "mark", "symbolic"]
+__all__ = ["Kind", "Repeats", "Sum", "placeholder", "symbolic"]
 
 
 class Sum:
-    """A number of a session, or a sum of some; ``places`` count from 1, negative: subtracted."""
+    """A number of a session, or a sum; ``terms`` count numbers from 1, negative: subtracted."""
 
-    __slots__ = ("places",)
+    __slots__ = ("terms",)
 
-    def __init__(self, *places: int) -> None:
-        self.places = places
+    def __init__(self, *terms: int) -> None:
+        self.terms = terms
 
     def __add__(self, other: Sum | int) -> Sum:
-        return Sum(*self.places, *other.places) if isinstance(other, Sum) else self
+        return Sum(*self.terms, *other.terms) if isinstance(other, Sum) else self
 
     __radd__ = __add__  # sum() starts with 0
 
     def __sub__(self, other: Sum | int) -> Sum:
-        return self + Sum(*[-place for place in other.places]) if isinstance(other, Sum) else self
+        return self + Sum(*[-term for term in other.terms]) if isinstance(other, Sum) else self
 
     def __format__(self, spec: str) -> str:
-        return mark(Kind.NUMBER, self)
+        return placeholder(Kind.NUMBER, self)
 
     def __str__(self) -> str:
-        return mark(Kind.NUMBER, self)
+        return placeholder(Kind.NUMBER, self)
 
 
-def mark(
+def placeholder(
     kind: Kind, what: Sum | str | int, *, column: int = -1, left: bool = False, function: int = 0
 ) -> str:
     """A piece of a template: a sum, a text, or how wide its column is at least.
 
     It is filled to the width of its column, behind it if ``left``; ``function`` made a result.
     """
-    made = ",".join(map(str, what.places)) if isinstance(what, Sum) else what
+    made = ",".join(map(str, what.terms)) if isinstance(what, Sum) else what
     return f"\0{int(kind)}:{column}:{int(left)}:{function}:{made}\0"
 
 
@@ -65,18 +65,18 @@ def symbolic(report: Report) -> Report:
     session, trace, stack = report.session, report.trace, report.stack
     first = SESSION + 1
     calls = tuple(
-        call._replace(result=Sum(place), latency_ns=Sum(place + 1))
-        for place, call in enumerate_by(SLOT, first, session.calls)
+        call._replace(result=Sum(term), latency_ns=Sum(term + 1))
+        for term, call in enumerate_by(SLOT, first, session.calls)
     )
     first += SLOT * len(calls)
-    places = [place for place, _ in enumerate_by(EVENT, first, session.events.seqs)]
+    terms = [term for term, _ in enumerate_by(EVENT, first, session.events.seqs)]
     columns: Any = {
-        name: tuple([Sum(place + index) for place in places])
+        name: tuple([Sum(term + index) for term in terms])
         for index, name in enumerate(("results", "times_ns", "cpus"))
     }
     events = session.events._replace(**columns)
     names = ("start_ns", "emit_ns", "tid", "tgid", "cpu")
-    numbers: Any = {name: Sum(place) for place, name in enumerate(names, 1)}
+    numbers: Any = {name: Sum(term) for term, name in enumerate(names, 1)}
     return report._replace(
         session=session._replace(calls=calls, events=events, **numbers),
         trace=trace and Trace(trace.shape, events),
@@ -89,7 +89,7 @@ def enumerate_by(step: int, first: int, values: Sequence[Any]) -> Iterator[tuple
     return zip(range(first, first + step * len(values), step), values, strict=True)
 
 
-_MARK = re.compile(r"\0(\d+):(-?\d+):([01]):(\d+):([^\0]*)\0")
+_PLACEHOLDER = re.compile(r"\0(\d+):(-?\d+):([01]):(\d+):([^\0]*)\0")
 
 
 class Template(NamedTuple):
@@ -112,21 +112,21 @@ class Template(NamedTuple):
                 texts.extend(data)
 
         end = 0
-        for found in _MARK.finditer(text):
+        for found in _PLACEHOLDER.finditer(text):
             add_text(text[end : found.start()])
             end = found.end()
             kind, column, left, function = map(int, found.groups()[:4])
             if kind == Kind.TEXT:
                 add_text(found[5], column, left=bool(left))
                 continue
-            places = list(map(int, found[5].split(","))) if found[5] else [0]
-            first, size = len(made.terms), len(places)
+            terms = list(map(int, found[5].split(","))) if found[5] else [0]
+            first, size = len(made.terms), len(terms)
             if kind in (Kind.TIME6, Kind.TIME9, Kind.RESULT):
-                first, size = places[0] - 1, function
+                first, size = terms[0] - 1, function
             elif kind in (Kind.DASHES, Kind.WIDEN):
-                first, size = places[0], 0
+                first, size = terms[0], 0
             else:
-                made.terms.extend(places)
+                made.terms.extend(terms)
             made.pieces.append(Piece(Kind(kind), column, bool(left), first, size))
         add_text(text[end:])
         return made._replace(texts=bytes(texts))

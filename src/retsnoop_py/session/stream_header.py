@@ -124,16 +124,16 @@ class SymbolicClock(Clock):
     def time_of_day(self, monotonic_ns: int) -> str:
         """See :class:`Clock`."""
         from retsnoop_py.libbpf.repeat import Kind
-        from retsnoop_py.session.repeats import mark
+        from retsnoop_py.session.repeats import placeholder
 
-        return mark(Kind.TIME6, monotonic_ns)
+        return placeholder(Kind.TIME6, monotonic_ns)
 
     def timestamp(self, monotonic_ns: int) -> str:
         """See :class:`Clock`."""
         from retsnoop_py.libbpf.repeat import Kind
-        from retsnoop_py.session.repeats import mark
+        from retsnoop_py.session.repeats import placeholder
 
-        return mark(Kind.TIME9, monotonic_ns) + _zone(self.utc_offset_s)
+        return placeholder(Kind.TIME9, monotonic_ns) + _zone(self.utc_offset_s)
 
 
 @lru_cache(maxsize=64)
