@@ -74,20 +74,22 @@ def _job(words: list[str]) -> Job:
     name = words[0] if words else ""
     if name == "vm":
         return Job(lambda: _vm(words[1:]), verbose=2 if "-vv" in words else 0)
-    others = {
-        "replay": _replay,
-        "functions": _functions,
-        "list": _list,
-        "doctor": _doctor,
-        "why": _why,
-        "explain": _explain,
-        "load": _load,
-        "diff": _diff,
-        "help": _help_on,
-    }
-    if name in others:
-        return others[name](words[1:])
+    if name in ("functions", "list", "doctor", "why", "explain", "load", "diff"):
+        return _run_of(name, words[1:])
+    if name == "replay":
+        return _replay(words[1:])
+    if name == "help":
+        return _help_on(words[1:])
     return _trace(words[1:] if name == "trace" else words)
+
+
+def _run_of(name: str, words: list[str]) -> Job:
+    """What the module of a command does with what it is asked."""
+    from importlib import import_module
+
+    command = import_module(f"retsnoop_py.cli.{name}")
+    asked = _asked(command.COMMAND, words, is_replay=name == "diff")
+    return asked if isinstance(asked, Job) else Job(lambda: command.run(asked), asked.verbose)
 
 
 def _trace(words: list[str]) -> Job:
@@ -127,41 +129,6 @@ def _replay(words: list[str]) -> Job:
     return Job(lambda: _run_replay(asked), asked.overrides.verbose)
 
 
-def _functions(words: list[str]) -> Job:
-    from retsnoop_py.cli import functions
-
-    asked = _asked(functions.COMMAND, words)
-    return asked if isinstance(asked, Job) else Job(lambda: functions.run(asked), asked.verbose)
-
-
-def _list(words: list[str]) -> Job:
-    from retsnoop_py.cli import list as lists
-
-    asked = _asked(lists.COMMAND, words)
-    return asked if isinstance(asked, Job) else Job(lambda: lists.run(asked), asked.verbose)
-
-
-def _doctor(words: list[str]) -> Job:
-    from retsnoop_py.cli import doctor
-
-    asked = _asked(doctor.COMMAND, words)
-    return asked if isinstance(asked, Job) else Job(lambda: doctor.run(asked), asked.verbose)
-
-
-def _why(words: list[str]) -> Job:
-    from retsnoop_py.cli import why
-
-    asked = _asked(why.COMMAND, words)
-    return asked if isinstance(asked, Job) else Job(lambda: why.run(asked), asked.verbose)
-
-
-def _explain(words: list[str]) -> Job:
-    from retsnoop_py.cli import explain
-
-    asked = _asked(explain.COMMAND, words)
-    return asked if isinstance(asked, Job) else Job(lambda: explain.run(asked), asked.verbose)
-
-
 def _asked(command: Command, words: list[str], *, is_replay: bool = False) -> Any:
     """What ``words`` ask of ``command``, or the job of an option that only prints something."""
     from retsnoop_py.cli import declare
@@ -170,20 +137,6 @@ def _asked(command: Command, words: list[str], *, is_replay: bool = False) -> An
     line = normalise(words, declare.command_table(command, is_replay=is_replay))
     said = _said(line, command)
     return command.call(line) if said is None else said
-
-
-def _load(words: list[str]) -> Job:
-    from retsnoop_py.cli import load
-
-    asked = _asked(load.COMMAND, words)
-    return asked if isinstance(asked, Job) else Job(lambda: load.run(asked), asked.verbose)
-
-
-def _diff(words: list[str]) -> Job:
-    from retsnoop_py.cli import diff
-
-    asked = _asked(diff.COMMAND, words, is_replay=True)
-    return asked if isinstance(asked, Job) else Job(lambda: diff.run(asked), asked.verbose)
 
 
 def _help_on(words: list[str]) -> Job:
