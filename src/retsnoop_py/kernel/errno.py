@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from retsnoop_py.errors import UsageError
 
-__all__ = ["ERRNO_NAMES", "by_name"]
+__all__ = ["ERRNO_NAMES", "MAX_ERRNO", "by_name", "errno_name", "error_name"]
+
+#: Of include/linux/err.h: what is in a pointer or a number that means an error is no larger.
+MAX_ERRNO = 4095
 
 #: From 1 on; ``-`` marks numbers that are another one's alias (41 EWOULDBLOCK, 58 EDEADLOCK).
 _FROM_1 = """

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from retsnoop_py.kernel.errno import ERRNO_NAMES, error_name
+from retsnoop_py.kernel.errno import ERRNO_NAMES, MAX_ERRNO, error_name
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind
 from retsnoop_py.session.caches import BoundedCache
-from retsnoop_py.session.results import MAX_ERRNO, error_of, number_of, value_of, width_of
+from retsnoop_py.session.results import error_of, number_of, value_of, width_of
 from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings, StackSettings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame

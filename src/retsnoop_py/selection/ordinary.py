@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from retsnoop_py.errors import DataError, InputError
-from retsnoop_py.kernel.errno import ERRNO_NAMES, errno_name
+from retsnoop_py.kernel.errno import ERRNO_NAMES, MAX_ERRNO, errno_name
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function, source_name
 from retsnoop_py.libbpf.facts import glob_match
 from retsnoop_py.package import read, user_file
@@ -24,8 +24,6 @@ __all__ = ["SHIPPED", "Rule", "apply_rules", "load", "ordinary_results", "parse"
 
 SHIPPED = Path(__file__).parent / "no-failure.txt"
 
-#: MAX_ERRNO of include/linux/err.h.
-_MAX_ERRNO = 4095
 _RELEASE = r"([0-9]{1,4})\.([0-9]{1,4})"
 _WITHDRAWN = "failure"
 _FORM = "FUNCTION RESULT KERNELS REASON"
@@ -88,7 +86,7 @@ def _error(text: str) -> int | None:
         number = int(name)
     else:
         number = next((one for one, known in ERRNO_NAMES.items() if known == name), 0)
-    if not text.startswith("-") or not 0 < number <= _MAX_ERRNO:
+    if not text.startswith("-") or not 0 < number <= MAX_ERRNO:
         raise ValueError(f"'{text}' is neither NULL, -ENAME, -NUMBER nor {_WITHDRAWN}")
     return number
 

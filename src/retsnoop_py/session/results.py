@@ -8,10 +8,8 @@ type: BPF helpers are all ``u64`` to BTF, and the flags know better.
 
 from __future__ import annotations
 
+from retsnoop_py.kernel.errno import MAX_ERRNO
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function, ResultKind
-
-#: MAX_ERRNO of include/linux/err.h.
-MAX_ERRNO = 4095
 
 # Plain integers: an operation on an IntFlag costs a microsecond, and there are many.
 _PTR = int(FuncFlags.PTR)

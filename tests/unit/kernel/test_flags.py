@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.attach.fentry import COUNT_SHIFT
+from retsnoop_py.kernel.errno import MAX_ERRNO
 from retsnoop_py.kernel.flags import (
     HELPER_LIST,
     flags_of,
@@ -16,7 +17,6 @@ from retsnoop_py.kernel.flags import (
     to_python,
 )
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, ResultKind, ResultType
-from retsnoop_py.session.results import MAX_ERRNO
 
 ROOT = Path(__file__).parents[3]
 U64 = ResultType(ResultKind.INT, 8, False, "u64")

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from retsnoop_py.kernel.errno import ERRNO_NAMES
-from retsnoop_py.session.results import MAX_ERRNO
+from retsnoop_py.kernel.errno import ERRNO_NAMES, MAX_ERRNO
 from retsnoop_py.text import display_width
 
 #: What a program gets of a value: numbers, text, and these nested.
