@@ -231,9 +231,13 @@ class AptRoot:
         return sorted(dest.glob("*.deb"))
 
     def source(self, package: str, dest: Path) -> list[Path]:
-        """Fetch the source package (.dsc, tarballs) into directory ``dest``; the files' paths."""
+        """Fetch the authors' tarballs of a source package into directory ``dest``; their paths.
+
+        Not Debian's changes and their description: each point release has others, which a mirror
+        may not have yet that tells of them, and the tarball stays.
+        """
         self._update("deb-src", force=False)
-        argv = ["apt-get", "source", "--download-only", package]
+        argv = ["apt-get", "source", "--download-only", "--tar-only", package]
         return self._fetch("deb-src", argv, dest, "*")
 
     def _fetch(
