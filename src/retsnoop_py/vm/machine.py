@@ -23,7 +23,7 @@ from typing import Self, TypeVar
 from retsnoop_py import package
 from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.vm import kernels
-from retsnoop_py.vm.architecture import host
+from retsnoop_py.vm.architecture import Architecture, host
 from retsnoop_py.vm.boot import LANES, Host
 from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script
 from retsnoop_py.vm.errors import (
@@ -38,7 +38,7 @@ from retsnoop_py.vm.errors import (
 from retsnoop_py.vm.initrd import find_busybox
 from retsnoop_py.vm.kernels import Kernel, ensure, from_path, is_name, known, split
 from retsnoop_py.vm.qemu import find_qemu
-from retsnoop_py.vm.userland import PYTHON, Userland
+from retsnoop_py.vm.userland import PYTHON, Userland, find_program
 from retsnoop_py.vm.userland import ensure as ensure_userland
 
 BASE_ENV = {
@@ -227,13 +227,13 @@ class Machine:
     def _boot(self) -> None:
         begin = time.monotonic()
         kernel = self._wanted
-        if not isinstance(kernel, kernels.Kernel):
-            find_qemu(split(kernel)[0])  # before anything is downloaded
+        if isinstance(kernel, kernels.Kernel):
+            _check_installed(kernel.arch)
+        else:
+            _check_installed(split(kernel)[0])
             kernel = kernels.ensure(kernel, self._debug)
             if not self._debug:  # what the guest sees must not depend on the cache
                 kernel = replace(kernel, debug=None)
-        else:
-            find_qemu(kernel.arch)
         self.release, self.arch = kernel.release, kernel.arch
         if kernel.arch.is_foreign:
             beside = [kernel.modules, kernel.debug, Path.cwd()]
@@ -289,9 +289,17 @@ def prepare(names: Sequence[str]) -> list[tuple[str, Kernel]]:
     """
     images = {name: _image(name) for name in names}
     for name, image in images.items():
-        find_qemu(image.arch if image else split(name)[0])
-    find_busybox()
+        _check_installed(image.arch if image else split(name)[0])
     return [(name, image or ensure(name)) for name, image in images.items()]
+
+
+def _check_installed(arch: Architecture) -> None:
+    """Raise UnavailableError, before anything is downloaded, for what guests of ``arch`` lack."""
+    find_qemu(arch)
+    if arch.is_foreign:
+        find_program(arch)
+    else:
+        find_busybox()
 
 
 def _image(name: str) -> Kernel | None:

@@ -44,7 +44,7 @@ from retsnoop_py.vm.debian import (
     undisturbed,
 )
 
-__all__ = ["PYTHON", "Userland", "ensure", "fetch"]
+__all__ = ["PYTHON", "Userland", "ensure", "fetch", "find_program"]
 
 SUITE = "bookworm"
 _PYTHON_VERSION = (3, 11)
@@ -359,13 +359,22 @@ def _compile_python(arch: Architecture, root: Path) -> None:
 Layer = tuple[Path, tuple[Path, ...]]
 
 
+def find_program(arch: Architecture) -> Path:
+    """What this program for ``arch`` is made of: a checkout's script that compiles it, or a wheel.
+
+    Raises InputError for a wheel named that is not there, UnavailableError where there is none.
+    """
+    script = _PACKAGE.parents[1] / "build.py"
+    return script if script.is_file() else _wheel(arch)
+
+
 def _program(arch: Architecture, sysroot: Path) -> tuple[Layer, Path]:
     """The layer with this package for ``arch``, and the folder that PYTHONPATH must name."""
-    script = _PACKAGE.parents[1] / "build.py"
-    if script.is_file():
-        return (_PACKAGE, (_compiled(arch, script, sysroot), _PACKAGE)), _PACKAGE.parent
+    source = find_program(arch)
+    if source.suffix == ".py":
+        return (_PACKAGE, (_compiled(arch, source, sysroot), _PACKAGE)), _PACKAGE.parent
     place = Path("/") / _LIBRARY.with_name("retsnoop-py-wheel")
-    return (place, (_unpacked_wheel(arch),)), place
+    return (place, (_unpacked_wheel(arch, source),)), place
 
 
 def _compiled(arch: Architecture, script: Path, sysroot: Path) -> Path:
@@ -407,9 +416,8 @@ def _wheel(arch: Architecture) -> Path:
     return found[-1]
 
 
-def _unpacked_wheel(arch: Architecture) -> Path:
+def _unpacked_wheel(arch: Architecture, wheel: Path) -> Path:
     """The folder in the cache with what is in the wheel."""
-    wheel = _wheel(arch)
     key = hashlib.sha256(wheel.read_bytes()).hexdigest()[:12]
     home = cache_root() / "userlands"
     folder = home / f"{arch.name}-wheel-{key}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.errors import UnavailableError
-from retsnoop_py.vm import kernels
+from retsnoop_py.vm import initrd, kernels, userland
 from retsnoop_py.vm.architecture import ARCHITECTURES
 from retsnoop_py.vm.boot import capabilities_to_drop, plan_modules
 from retsnoop_py.vm.kernels import Kernel
@@ -98,6 +98,23 @@ def test_what_is_missing_is_told_before_a_kernel_is_downloaded(
     monkeypatch.setattr(kernels, "ensure", lambda *_: pytest.fail("it was downloaded"))
     with pytest.raises(UnavailableError, match="qemu-system-x86_64 is not installed"):
         Machine("6.12", arch="x86_64").__enter__()
+
+
+def test_so_are_a_static_busybox_and_the_wheel_of_a_foreign_guest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for arch in (X86, ARM64):
+        (tmp_path / arch.qemu).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(kernels, "ensure", lambda *_: pytest.fail("it was downloaded"))
+    own, foreign = (X86, ARM64) if ARM64.is_foreign else (ARM64, X86)
+    monkeypatch.setattr(initrd, "is_static_elf", lambda _: False)
+    with pytest.raises(UnavailableError, match="no statically linked busybox"):
+        Machine("6.12", arch=own.name).__enter__()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(userland, "_PACKAGE", tmp_path / "installed" / "lib" / "retsnoop_py")
+    with pytest.raises(UnavailableError, match=rf"needs the wheel .*_{foreign.machine}\.whl"):
+        Machine("6.12", arch=foreign.name).__enter__()
 
 
 @pytest.mark.parametrize(

@@ -217,13 +217,13 @@ def test_what_is_installed_takes_the_wheel_of_its_own_version(
     wheel(dist, version="9.9.9")
     wheel(dist, machine=platform.machine())
     with pytest.raises(UnavailableError, match=f"_{OTHER.machine}.whl, and dist has none"):
-        userland._unpacked_wheel(OTHER)
+        userland._wheel(OTHER)
     mine = wheel(dist)
-    folder = userland._unpacked_wheel(OTHER)
+    folder = userland._unpacked_wheel(OTHER, userland._wheel(OTHER))
     assert (folder / "retsnoop_py/__init__.py").exists()
     for told in (mine, dist):
         monkeypatch.setenv("RETSNOOP_WHEEL", str(told))
-        assert userland._unpacked_wheel(OTHER) == folder
+        assert userland._unpacked_wheel(OTHER, userland._wheel(OTHER)) == folder
 
 
 @pytest.mark.parametrize("name", ["other.whl", "missing.whl"])
@@ -233,12 +233,12 @@ def test_a_wheel_that_is_none_or_another_is_refused(
     (dist / "other.whl").touch()
     monkeypatch.setenv("RETSNOOP_WHEEL", str(dist / name))
     with pytest.raises((UnavailableError, InputError), match=r"is another one|no such file"):
-        userland._unpacked_wheel(OTHER)
+        userland._wheel(OTHER)
 
 
 def test_a_damaged_wheel_is_refused_and_nothing_stays(dist: Path) -> None:
     wheel(dist).write_text("no archive")
     with pytest.raises(DataError, match="is damaged"):
-        userland._unpacked_wheel(OTHER)
+        userland._unpacked_wheel(OTHER, userland._wheel(OTHER))
     home = dist.parent / "cache/retsnoop-py/userlands"
     assert not [path for path in home.iterdir() if path.is_dir()]
