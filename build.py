@@ -252,7 +252,7 @@ def build_libbpf(machine: str = "", compiler: Sequence[str] = ("cc",)) -> Libbpf
     }
     if machine:
         prefix = compiler[0].removesuffix("gcc")
-        settings |= {"CC": " ".join(compiler), "AR": f"{prefix}ar", "NO_PKG_CONFIG": "1"}
+        settings |= {"CC": shlex.join(compiler), "AR": f"{prefix}ar", "NO_PKG_CONFIG": "1"}
     given = [f"{name}={text}" for name, text in settings.items()]
     given += [f"-j{os.cpu_count() or 1}", "install", "install_uapi_headers"]
     # what an outer make was called with does not concern this one

@@ -84,7 +84,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(userland, "AptRoot", Apt)
     monkeypatch.setattr(userland, "_compile_python", lambda arch, root: None)
     pip = tmp_path / "python"
-    pip.write_text(f"#!{sys.executable}\n" + PIP.format(log=tmp_path / "pip"))
+    (tmp_path / "pip.py").write_text(PIP.format(log=tmp_path / "pip"))
+    # a script's first line cannot name a program that has a space in its path
+    words = shlex.join([sys.executable, str(tmp_path / "pip.py")])
+    pip.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     pip.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(pip))
     Apt.made = 0
