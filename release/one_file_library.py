@@ -20,6 +20,7 @@ from pathlib import Path
 UNNAMED = (
     *("encodings", "encodings.aliases", "encodings.utf_8", "encodings.ascii", "encodings.latin_1"),
     *("encodings.idna", "encodings.utf_8_sig", "encodings.utf_16", "encodings.cp437"),
+    *("encodings.utf_16_be", "encodings.utf_16_le", "encodings.unicode_escape"),
     *("codecs", "io", "os", "runpy", "zipimport", "importlib._bootstrap", "warnings", "site"),
     *("importlib._bootstrap_external", "_sysconfigdata__linux_"),
 )

@@ -7,14 +7,13 @@ same one for many reasons, so what is said of it here is the likeliest, and how 
 
 from __future__ import annotations
 
-import os
 import re
 import resource
-from errno import errorcode
 from functools import lru_cache
 from pathlib import Path
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.load.errno_words import ERRNO_WORDS
 from retsnoop_py.load.model import Explanation, about_line
 
 __all__ = [
@@ -31,39 +30,15 @@ __all__ = [
     "why_denied",
 ]
 
-#: What loaders print for an errno, beside what strerror(3) of this machine says.
+#: What loaders print for an errno, strerror(3) and words of their own.
 _STRERROR = {
-    "operation not permitted": "EPERM",
-    "no such file or directory": "ENOENT",
-    "no such process": "ESRCH",
-    "argument list too long": "E2BIG",
-    "bad file descriptor": "EBADF",
-    "resource temporarily unavailable": "EAGAIN",
-    "cannot allocate memory": "ENOMEM",
-    "permission denied": "EACCES",
-    "bad address": "EFAULT",
-    "device or resource busy": "EBUSY",
-    "file exists": "EEXIST",
-    "no such device": "ENODEV",
-    "invalid argument": "EINVAL",
-    "no space left on device": "ENOSPC",
-    "numerical result out of range": "ERANGE",
-    "function not implemented": "ENOSYS",
-    "interrupted system call": "EINTR",
-    "operation not supported": "EOPNOTSUPP",
+    **ERRNO_WORDS,
     "unknown error 524": "ENOTSUPP",
-    "resource busy": "EBUSY",
-    "out of memory": "ENOMEM",
     "no such file": "ENOENT",
     "file does not exist": "ENOENT",
     "file already exists": "EEXIST",
     "nonexistent directory": "ENOENT",
     "invalid system call number": "ENOSYS",
-    **{
-        os.strerror(number).lower(): name
-        for number, name in ERRNO_NAMES.items()
-        if number in errorcode
-    },
 }
 #: The longest that a line has is the one: "no such device or address" has another in it.
 _BY_LENGTH = sorted(_STRERROR, key=len, reverse=True)

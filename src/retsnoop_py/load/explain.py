@@ -63,7 +63,8 @@ _LOUD = re.compile(
 _BARE_ERRNO = re.compile(
     r"(?:bpf: )?(?:Invalid argument|Permission denied|Operation not permitted"
     r"|No space left on device"
-    r"|Argument list too long|Bad file descriptor|Cannot allocate memory|Function not implemented)"
+    r"|Argument list too long|Bad file descriptor|Cannot allocate memory|Out of memory"
+    r"|Function not implemented)"
 )
 #: A line of source that Python quotes on its way out.
 _TRACEBACK = re.compile(r"\s*(?:raise \w+\(|File \".*\", line \d+|Traceback )")

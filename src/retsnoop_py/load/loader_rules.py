@@ -638,7 +638,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "attach-hook",
         f"{_SUPPORT}: Attach target",
-        r"prog '(?P<name>[^']+)': failed to attach: (?:Device or resource busy|-?EBUSY)"
+        r"prog '(?P<name>[^']+)': failed to attach: (?:Device or resource busy|Resource busy|-?EBUSY)"
         r"|(?:attach|attaching) probe:? '?(?:kfunc|kretfunc|fentry|fexit):\S+|[Ff]ailed to attach BPF to (?:entry|exit|fmod_ret) kernel func",
         "The kernel cannot put the program's trampoline into the function it is for (fentry, fexit,"
         " fmod_ret): at its start is no hook of ftrace, or one that is somebody else's (a livepatch)."

@@ -611,6 +611,9 @@ LOADERS = [
     ("Error: can't pin the object (/sys/fs/bpf/foo): File exists", "pin", "EEXIST"),
     ("RTNETLINK answers: Device or resource busy", "attach-busy", "EBUSY"),
     ("prog 'x': failed to attach: Device or resource busy", "attach-hook", "EBUSY"),
+    # of a loader that was linked to musl, which has words of its own
+    ("prog 'x': failed to attach: Resource busy", "attach-hook", "EBUSY"),
+    ("libbpf: map 'm': failed to create: Value too large for data type", "errno", "EOVERFLOW"),
     ("prog 'x': failed to attach to xdp: Device or resource busy", "attach-busy", "EBUSY"),
     ("Error: Exclusivity flag on, cannot modify.", "attach-busy", ""),
     ("RTNETLINK answers: Operation not supported", "attach-unsupported", "EOPNOTSUPP"),
