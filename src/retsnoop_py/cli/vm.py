@@ -188,12 +188,14 @@ def fetch(
     names = [known.of_architecture(name, arch) if arch else name for name in kernels]
     for name in names:
         known.known(name)
+    foreign = {one for one in (known.split(name)[0] for name in names) if one.is_foreign}
+    for each in foreign:
+        userland.check_supported(each)
     with ended_by_signals():
         for name in names:
             known.fetch(name, debug_info)
-        for foreign in {known.split(name)[0] for name in names}:
-            if foreign.is_foreign:
-                userland.fetch(foreign)
+        for each in foreign:
+            userland.fetch(each)
     return 0
 
 

@@ -33,6 +33,7 @@ from pathlib import Path
 
 from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
+from retsnoop_py.package import is_one_file
 from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.debian import (
     AptRoot,
@@ -44,7 +45,7 @@ from retsnoop_py.vm.debian import (
     undisturbed,
 )
 
-__all__ = ["PYTHON", "Userland", "ensure", "fetch", "find_program"]
+__all__ = ["PYTHON", "Userland", "check_supported", "ensure", "fetch", "find_program"]
 
 SUITE = "bookworm"
 _PYTHON_VERSION = (3, 11)
@@ -359,11 +360,21 @@ def _compile_python(arch: Architecture, root: Path) -> None:
 Layer = tuple[Path, tuple[Path, ...]]
 
 
+def check_supported(arch: Architecture) -> None:
+    """Raise UnavailableError where this program can have no guests of ``arch``."""
+    if is_one_file():
+        raise UnavailableError(
+            f"the one-file program has guests of this machine's architecture, not of {arch.name}",
+            "a wheel or a checkout of retsnoop-py has both: retsnoop-py help architectures",
+        )
+
+
 def find_program(arch: Architecture) -> Path:
     """What this program for ``arch`` is made of: a checkout's script that compiles it, or a wheel.
 
     Raises InputError for a wheel named that is not there, UnavailableError where there is none.
     """
+    check_supported(arch)
     script = _PACKAGE.parents[1] / "build.py"
     return script if script.is_file() else _wheel(arch)
 
