@@ -11,12 +11,12 @@ C_FILES = $(wildcard release/*.c src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone release test-release lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-release lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Kernels for test-live, bench and soak: KERNEL=\"$(KERNELS)\", or some of them;"
 	@echo "of several, all tests run on the oldest and the newest, fewer between them."
@@ -91,6 +91,11 @@ standalone: build ## one executable for any Linux, x86_64 and aarch64: dist/
 
 test-standalone: standalone ## the executables, without anything beside them: make test-standalone KERNEL=6.12
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_one_file.py
+
+test-live-standalone: standalone ## the live tests with the executable as retsnoop-py: ... KERNEL=6.12
+	@install -D dist/retsnoop-py-$$(uname -m) build/standalone/retsnoop-py
+	@RETSNOOP_TOOL="$(CURDIR)/build/standalone/retsnoop-py" RETSNOOP_KERNELS="$(KERNEL)" \
+		$(BIN)/pytest -q tests/live
 
 release: build ## all that is handed out, with sums, an SBOM and notes: dist/
 	@$(BIN)/python -m release.assemble --tag "$(TAG)"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -26,7 +27,9 @@ from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES
 
 PYTHON = sys.executable
-TOOL = str(Path(sys.executable).parent / "retsnoop-py")
+#: The command that is tested: RETSNOOP_TOOL names another than the checkout's, an absolute path
+#: that ends in retsnoop-py. What is traced is the checkout's, and so is what imports the package.
+TOOL = os.environ.get("RETSNOOP_TOOL") or str(Path(sys.executable).parent / "retsnoop-py")
 WORKLOAD = (PYTHON, "-m", "retsnoop_py.workload", "--quiet")
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -87,6 +90,11 @@ def system_call(machine: Machine, name: str) -> str:
     """The function that the kernel's table of 64-bit system calls has for ``name``."""
     prefix = {"x86_64": "x64"}.get(machine.arch.name, machine.arch.name)
     return f"__{prefix}_sys_{name}"
+
+
+def call_of_rmdir(machine: Machine) -> str:
+    """The system call of rmdir(3): architectures younger than x86 have unlinkat(2) alone."""
+    return "rmdir" if machine.arch.name == "x86_64" else "unlinkat"
 
 
 def trace(machine: Machine, *args: str, timeout: float = 180) -> Result:

@@ -158,7 +158,7 @@ def test_an_image_that_will_not_do_is_refused(machine: Machine) -> None:
     running = build_id(machine.run(["cat", "/sys/kernel/notes"]).stdout)
     files = {
         "/nowhere/vmlinux": (66, "no such file"),
-        TOOL: (65, "not an ELF file"),
+        __file__: (65, "not an ELF file"),
         elf(machine, "stripped", f"-Wl,--build-id=0x{running}"): (65, "no DWARF"),
         elf(machine, "other", "-g", "-Wl,--build-id=0xc0ffee"): (
             65,

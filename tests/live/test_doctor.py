@@ -231,7 +231,7 @@ def test_hidden_addresses_are_told_as_a_run_tells_them(machine: Machine) -> None
 
 @pytest.mark.one_kernel
 def test_an_image_named_by_k_is_judged_as_a_run_judges_it(machine: Machine) -> None:
-    for path in ("/nowhere/vmlinux", TOOL):
+    for path in ("/nowhere/vmlinux", __file__):
         answer = doctor(machine, "-k", path)
         result = run_by(machine, None, (), "-k", path)
         assert answer["exit_status"] == result.status != 0

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.live.support import TOOL
 
 from retsnoop_py import __version__
 from retsnoop_py.errors import UnavailableError
@@ -27,7 +28,6 @@ try:
 except KeyboardInterrupt:
     print("hit")
 """
-TOOL = str(Path(sys.executable).parent / "retsnoop-py")
 
 
 @pytest.fixture
