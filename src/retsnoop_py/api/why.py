@@ -508,13 +508,17 @@ def _told(failing: Iterable[Failing], chosen: Failing | None) -> tuple[told.Fail
 
 
 def _best(sessions: Sequence[Session], chain: tuple[str, ...]) -> Session | None:
-    """The one that is meant: by the same functions as before, not of what libraries look for."""
-    same = [one for one in sessions if chain_of(one) == chain] or [
-        one for one in sessions if chain_of(one)[-1] == chain[-1]
-    ]
-    among = same or list(sessions)
-    own = [one for one in among if not _looks_for(one)]
-    return (own or among)[-1] if among else None
+    """The one that is meant: by the same functions as before, not of what libraries look for.
+
+    Another way to the same error, of the program's own, is meant sooner than what these look for:
+    which functions fail where a file is missing depends on what the kernel remembers of names.
+    """
+    same = [one for one in sessions if chain_of(one) == chain]
+    alike = [one for one in sessions if chain_of(one)[-1] == chain[-1]]
+    for among in (same, alike, sessions):
+        if own := [one for one in among if not _looks_for(one)]:
+            return own[-1]
+    return next((among[-1] for among in (same, alike, sessions) if among), None)
 
 
 def _looks_for(session: Session) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from retsnoop_py.api import why
 from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.failing import (
     FailingCalls,
@@ -80,7 +81,25 @@ def test_reasons_for_probing() -> None:
     assert probing_reason("bpf", "ENOENT") is None
     assert is_looked_for("/usr/lib/locale/C.utf8/LC_MESSAGES/coreutils.mo")
     assert is_looked_for("/lib/x86_64-linux-gnu/libc.so.6")
+    assert is_looked_for("/lib/aarch64-linux-gnu/atomics")
+    assert is_looked_for("/usr/lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v3")
     assert not is_looked_for("/etc/passwd")
+
+
+def test_a_file_of_the_programs_own_is_meant_sooner_than_one_that_libraries_look_for() -> None:
+    """Though it was missed by another way: of what is missing the kernel remembers some names."""
+
+    def opened(path: str, *inside: str) -> Any:
+        first = call("__arm64_sys_openat", "ENOENT")
+        first.arguments = [SimpleNamespace(value=path)]
+        return session(first, *(call(name, "ENOENT") for name in inside))
+
+    own = opened("/nonexistent/x", "path_openat", "link_path_walk")
+    theirs = opened("/usr/share/locale/C/libc.mo", "path_openat", "link_path_walk", "step_into")
+    chain = ("__arm64_sys_openat", "path_openat", "link_path_walk", "step_into")
+    assert why._best([theirs, own, theirs], chain) is own
+    assert why._best([theirs, theirs], chain) is theirs
+    assert why._best([], chain) is None
 
 
 def test_a_keyword_that_is_none() -> None:
