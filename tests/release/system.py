@@ -44,6 +44,47 @@ for each in proc sys dev; do mount --rbind /$each /run/system/root/$each; done
 ENVIRONMENT = {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
 
+#: What surrounds a program that has little: its environment, and what :meth:`System.call` lacks.
+BARE = {
+    "no home": ({"HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}, ""),
+    "HOME unset": ({"LC_ALL": "C.UTF-8"}, ""),
+    "locale C": ({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}, ""),
+    "locale POSIX": ({"LC_ALL": "POSIX"}, ""),
+    "unknown locale": ({"LC_ALL": "de_DE.ISO-8859-1"}, ""),
+    "read-only tmp": ({"HOME": "/root"}, "tmp"),
+    "no sys": ({"HOME": "/root"}, "sys"),
+    "no proc": ({"HOME": "/root"}, "proc"),
+    "nothing": ({"HOME": "/root"}, "proc sys tmp"),
+}
+
+
+def assert_answers(system: System, program: str, recording: str, surrounding: str) -> None:
+    """Each command does what it can in one of :data:`BARE`, or says why not."""
+    env, without = BARE[surrounding]
+    statuses = {
+        ("--version",): (0,),
+        ("--help",): (0,),
+        ("replay", recording): (0,),
+        ("replay", "--format", "json", recording): (0,),
+        ("doctor",): (65, 66, 69, 77, 0),
+        ("doctor", "--json"): (65, 66, 69, 77, 0),
+        ("-e", "*_sys_bpf", "--dry-run"): (0, 66, 69, 77),
+        ("-e", "*_sys_bpf", "--for", "0.1s"): (66, 69, 77),
+        ("functions", "*_sys_bpf"): (0, 66, 69, 77),
+        ("why", "--", "true"): (66, 69, 77),
+        ("list", "presets"): (0,),
+        ("help", "globs"): (0,),
+        ("vm", "list"): (0, 69),
+    }
+    for words, wanted in statuses.items():
+        given = {"PATH": ENVIRONMENT["PATH"], **env}
+        done = system.call(program, *words, env=given, without=without)
+        said = f"{words} ({done.returncode}):\n{done.stdout[-500:]}{done.stderr[-3000:]}"
+        assert "Traceback" not in done.stderr, said
+        assert done.returncode in wanted, said
+        assert done.returncode == 0 or words[0] == "doctor" or done.stderr.strip(), said
+
+
 class System:
     """A Debian with nothing in it, and then what a test installs.
 

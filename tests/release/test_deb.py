@@ -17,7 +17,7 @@ import pytest
 from release.deb import ARCHITECTURES, build_deb, deb_name
 from release.wheel import DIST
 from tests.pythons import run
-from tests.release.system import ENVIRONMENT, System
+from tests.release.system import BARE, ENVIRONMENT, System, assert_answers
 
 from retsnoop_py import __version__
 from retsnoop_py.vm.machine import Machine
@@ -90,46 +90,12 @@ def test_bytecode_is_there_from_the_start(system: System) -> None:
     assert f"start.cpython-{version[0]}{version[1]}.pyc" in found
 
 
-@pytest.mark.parametrize(
-    ("env", "without"),
-    [
-        pytest.param({"HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}, "", id="no home"),
-        pytest.param({"LC_ALL": "C.UTF-8"}, "", id="HOME unset"),
-        pytest.param({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}, "", id="locale C"),
-        pytest.param({"LC_ALL": "POSIX"}, "", id="locale POSIX"),
-        pytest.param({"LC_ALL": "de_DE.ISO-8859-1"}, "", id="unknown locale"),
-        pytest.param({"HOME": "/root"}, "tmp", id="read-only tmp"),
-        pytest.param({"HOME": "/root"}, "sys", id="no sys"),
-        pytest.param({"HOME": "/root"}, "proc", id="no proc"),
-        pytest.param({"HOME": "/root"}, "proc sys tmp", id="nothing"),
-    ],
-)
+@pytest.mark.parametrize("surrounding", BARE)
 def test_a_bare_surrounding_gives_answers_and_no_tracebacks(
-    system: System, env: dict[str, str], without: str
+    system: System, surrounding: str
 ) -> None:
-    given = {"PATH": ENVIRONMENT["PATH"], **env}
     recording = system.give(GOLDEN / "6.12.rsn")
-    statuses = {
-        ("--version",): (0,),
-        ("--help",): (0,),
-        ("replay", recording): (0,),
-        ("replay", "--format", "json", recording): (0,),
-        ("doctor",): (65, 66, 69, 77, 0),
-        ("doctor", "--json"): (65, 66, 69, 77, 0),
-        ("-e", "*_sys_bpf", "--dry-run"): (0, 66, 69, 77),
-        ("-e", "*_sys_bpf", "--for", "0.1s"): (66, 69, 77),
-        ("functions", "*_sys_bpf"): (0, 66, 69, 77),
-        ("why", "--", "true"): (66, 69, 77),
-        ("list", "presets"): (0,),
-        ("help", "globs"): (0,),
-        ("vm", "list"): (0, 69),
-    }
-    for words, wanted in statuses.items():
-        done = system.call("/usr/bin/retsnoop-py", *words, env=given, without=without)
-        said = f"{words} ({done.returncode}):\n{done.stdout[-500:]}{done.stderr[-3000:]}"
-        assert "Traceback" not in done.stderr, said
-        assert done.returncode in wanted, said
-        assert done.returncode == 0 or words[0] == "doctor" or done.stderr.strip(), said
+    assert_answers(system, "/usr/bin/retsnoop-py", recording, surrounding)
 
 
 def test_in_a_guest_it_traces_says_why_and_goes(system: System) -> None:

@@ -6,7 +6,9 @@ RETSNOOP_KERNELS names the kernel of the guest.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -17,18 +19,24 @@ from pathlib import Path
 import build
 import pytest
 from elftools.elf.elffile import ELFFile
+from release.libraries import Target
 from release.one_file import build_one_file
 from release.wheel import DIST, MACHINES
-from tests.release.system import System
+from tests.release.system import BARE, System, assert_answers
 
 from retsnoop_py import __version__
+from retsnoop_py.vm.architecture import ARCHITECTURES, host
+from retsnoop_py.vm.debian import AptRoot
 from retsnoop_py.vm.machine import Machine
 
 HOST = os.uname().machine
 ELF_MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 LIMIT = 30_000_000
 KERNEL = (os.environ.get("RETSNOOP_KERNELS") or "6.12").split()[-1]
-RECORDING = build.ROOT / "tests" / "golden" / "6.12.rsn"
+GOLDEN = build.ROOT / "tests" / "golden"
+RECORDING = GOLDEN / "6.12.rsn"
+OLDER = GOLDEN / "5.10.rsn"
+OBJECTS = build.ROOT / "tests" / "live" / "objects"
 INSTALLED = build.ROOT / ".venv" / "bin" / "retsnoop-py"
 #: What would have another Python look elsewhere, or say more.
 HOSTILE = {
@@ -39,6 +47,39 @@ HOSTILE = {
     "TZ": "UTC",
     "PATH": "/nonexistent",
 }
+
+
+#: Of a loader: what the verifier said, and then what became of it.
+LOG = """\
+libbpf: prog 'count': BPF program load failed: Permission denied
+libbpf: prog 'count': -- BEGIN PROG LOAD LOG --
+0: R1=ctx() R10=fp0
+; return data[12] ? XDP_PASS : XDP_DROP; @ count.bpf.c:9
+0: (61) r1 = *(u32 *)(r1 +0)          ; R1_w=pkt(r=0)
+1: (71) r1 = *(u8 *)(r1 +12)
+invalid access to packet, off=12 size=1, R1(id=0,off=12,r=0)
+R1 offset is outside of the packet
+processed 2 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_states 0 mark_read 0
+-- END PROG LOAD LOG --
+libbpf: prog 'count': failed to load: -EACCES
+"""
+#: Calls bpf(2) in vain, by a function of its own.
+CALLER = """\
+#include <sys/syscall.h>
+#include <unistd.h>
+
+__attribute__((noinline)) long creates_no_map(void)
+{
+	unsigned int attr[18] = { 2, 4, 0xfffffff0, 0x7fffffff };
+
+	return syscall(SYS_bpf, 0, attr, sizeof(attr));
+}
+
+int main(void)
+{
+	return creates_no_map() < 0 ? 0 : 1;
+}
+"""
 
 
 def one_file(machine: str = HOST) -> Path:
@@ -58,7 +99,9 @@ def root(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["mount", "-t", "tmpfs", "none", home], check=True)
     try:
         shutil.copy(one_file(), home / "retsnoop-py")
-        shutil.copy(RECORDING, home / "6.12.rsn")
+        for recording in (RECORDING, OLDER):
+            shutil.copy(recording, home / recording.name)
+        (home / "load.log").write_text(LOG)
         (home / "tmp").mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "none", home / "tmp"], check=True)
         subprocess.run(["mount", "-o", "remount,ro", home], check=True)
@@ -102,6 +145,24 @@ def test_alone_in_a_read_only_root_it_replays_and_helps(root: Path) -> None:
         assert inside(root, *words) == subprocess.check_output([INSTALLED, *words], text=True)
 
 
+def test_alone_it_explains_a_log_and_tells_recordings_apart(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "load.log").write_text(LOG)
+    explained = inside(root, "explain", "/load.log")
+    words = [INSTALLED, "explain", tmp_path / "load.log"]
+    assert explained == subprocess.check_output(words, text=True)
+    assert "count.bpf.c:9" in explained
+    words = [INSTALLED, "diff", OLDER, RECORDING]
+    wanted = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+    argv = ["/usr/sbin/chroot", root, "/retsnoop-py", "diff", "/5.10.rsn", "/6.12.rsn"]
+    told = subprocess.run(argv, stdout=subprocess.PIPE, text=True, env=HOSTILE, check=False)
+    assert "6.12" in told.stdout
+    assert (
+        told.stdout.replace("/6.12.rsn", str(RECORDING)).replace("/5.10.rsn", str(OLDER))
+        == wanted.stdout
+    )
+    assert told.returncode == wanted.returncode
+
+
 def test_without_proc_it_is_found_by_what_it_was_started_as(root: Path) -> None:
     script = "import sys; print(sys.executable, sys.path)"
     assert inside(root, "--python", "-c", script) == "/retsnoop-py ['/retsnoop-py']\n"
@@ -114,6 +175,25 @@ def test_the_python_inside_has_the_package_and_looks_nowhere_else(root: Path) ->
         "print(sys.flags.isolated, sys.flags.ignore_environment, sys.flags.no_site)\n"
     )
     assert inside(root, "--python", "-c", script) == "True 5\n1 1 1\n"
+
+
+def test_all_modules_and_codecs_of_the_package_are_inside() -> None:
+    """Codecs are found by their names, so that no import tells of them."""
+    sources = {path: path.read_text() for path in build.PACKAGE.rglob("*.py")}
+    names = [
+        ".".join(path.relative_to(build.PACKAGE.parent).with_suffix("").parts) for path in sources
+    ]
+    modules = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
+    told = (re.findall(r'(?:code\(|encoding=)"([\w-]+)"', text) for text in sources.values())
+    codecs = {name for found in told for name in found}
+    assert {"unicode_escape", "utf-16-be"} <= codecs
+    script = (
+        "import codecs, importlib, sys\nfor name in sys.argv[2:]: importlib.import_module(name)\n"
+    )
+    script += "for name in sys.argv[1].split(): codecs.lookup(name)\n"
+    words = [one_file(), "--python", "-c", script, " ".join(sorted(codecs)), *sorted(modules)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_starts_in_at_most_twice_the_time_of_the_installed_one() -> None:
@@ -176,12 +256,24 @@ def test_in_a_guest_of_busybox_alone_it_traces_and_tells_why() -> None:
     assert "no symbols of" not in traced
 
 
-@pytest.mark.parametrize("suite", ["bullseye", "sid"])
-def test_in_each_user_land_it_traces_and_tells_why(suite: str) -> None:
-    """In the oldest Debian that is kept and in the newest, neither of which has a Python."""
-    system = System(suite, f"{suite}-one-file")
+@pytest.fixture(scope="module", params=["bullseye", "sid"])
+def system(request: pytest.FixtureRequest) -> System:
+    """The oldest Debian that is kept, or the newest; neither has a Python."""
+    made = System(request.param, f"{request.param}-one-file")
+    assert made.call("sh", "-c", "command -v python3").returncode
+    return made
+
+
+@pytest.mark.parametrize("surrounding", BARE)
+def test_a_bare_surrounding_gives_answers_and_no_tracebacks(
+    system: System, surrounding: str
+) -> None:
+    assert_answers(system, system.give(one_file()), system.give(RECORDING), surrounding)
+
+
+def test_in_each_user_land_it_traces_tells_why_and_loads(system: System, tmp_path: Path) -> None:
     program, recording = system.give(one_file()), system.give(RECORDING)
-    assert system.call("sh", "-c", "command -v python3").returncode
+    refused = system.give(bpf_object(tmp_path, "bounds"))
     assert system.run(program, "--version") == f"retsnoop-py {__version__}\n"
     words = ["env", "TZ=UTC", INSTALLED, "replay", RECORDING]
     wanted = subprocess.check_output(words, text=True)
@@ -196,6 +288,73 @@ def test_in_each_user_land_it_traces_and_tells_why(suite: str) -> None:
         why = call(program, "why", "--", *case)
         assert "returned ENOMEM" in why.out, why.out + why.err
         assert "array_map_alloc" in why.out
+        loaded = call(program, "load", refused)
+        assert loaded.status == 2, loaded.out + loaded.err
+        assert "packet_unchecked" in loaded.out
+        assert f"bounds.bpf.c:{line_of('bounds', 'packet-bounds')}" in loaded.out
+
+
+def bpf_object(folder: Path, name: str) -> Path:
+    """One of the live tests' objects, compiled for this machine."""
+    machine = {"x86_64": "x86"}.get(host().name, host().name)
+    made = folder / f"{name}.o"
+    words = ["clang", "-target", "bpf", "-g", "-O2", "-mcpu=v3", f"-D__TARGET_ARCH_{machine}"]
+    words += ["-I", build.BUILD / "libbpf" / "include", "-I", f"/usr/include/{host().gnu}"]
+    subprocess.run([*words, "-c", OBJECTS / f"{name}.bpf.c", "-o", made], check=True)
+    return made
+
+
+def line_of(name: str, reason: str) -> int:
+    """The first line of an object's source that has to be refused for ``reason``."""
+    lines = (OBJECTS / f"{name}.bpf.c").read_text().splitlines()
+    return next(n for n, line in enumerate(lines, 1) if f"// refused: {reason}" in line)
+
+
+#: A root of BusyBox, musl and a program that is linked to it.
+MUSL_GUEST = """\
+set -e
+root=/run/musl
+mkdir -p $root
+mount -t tmpfs none $root
+cp -a {musl}/. $root
+cp {program} $root/bin/retsnoop-py
+cp {caller} $root/bin/caller
+cp /bin/busybox $root/bin/busybox
+for name in proc sys dev tmp; do mkdir $root/$name; done
+for name in proc sys dev; do mount --rbind /$name $root/$name; done
+export PATH=/bin
+/usr/sbin/chroot $root /bin/retsnoop-py "$@" </dev/null
+"""
+
+
+def test_in_a_user_land_of_musl_it_traces_a_program_linked_to_that(tmp_path: Path) -> None:
+    """Debian's musl, its loader and BusyBox: no glibc."""
+    tree = tmp_path / "musl"
+    (tree / "bin").mkdir(parents=True)
+    (tree / "lib").symlink_to("usr/lib")
+    package = AptRoot("trixie", arch=host().debian).download("musl", tmp_path)
+    subprocess.run(["dpkg-deb", "-x", package, tree], check=True)
+    source, caller = tmp_path / "caller.c", tmp_path / "caller"
+    source.write_text(CALLER)
+    musl = Target(HOST, "musl")
+    subprocess.run([*musl.zig("cc"), "-dynamic", "-g", source, "-o", caller], check=True)
+    with caller.open("rb") as file:
+        [loader] = [s for s in ELFFile(file).iter_segments() if s.header.p_type == "PT_INTERP"]
+        assert loader.get_interp_name() == f"/lib/ld-musl-{HOST}.so.1"
+    with Machine(KERNEL) as machine:
+        script = machine.share / "musl.sh"
+        places = {"musl": tree, "program": one_file(), "caller": caller}
+        script.write_text(MUSL_GUEST.format(**places))
+        words = ["-e", "*_sys_bpf", "-a", "*map*", "--user-stack", "--", "/bin/caller"]
+        traced = machine.run(["sh", str(script), *words], timeout=400)
+    assert traced.status == 0, traced.out + traced.err
+    assert "[-E2BIG]" in traced.out, traced.out + traced.err
+    # musl's syscall() has no frame of its own, so that its caller is passed over
+    rows = traced.out.partition("User stack:")[2].splitlines()
+    [caller_row] = [row for row in rows if row.strip().startswith("main+")]
+    assert f"{source}:" in caller_row, traced.out
+    [call_row] = [row for row in rows if row.strip().startswith("syscall+")]
+    assert call_row.endswith("/libc.so"), traced.out
 
 
 def test_it_boots_a_guest_itself_and_runs_there() -> None:
@@ -204,6 +363,27 @@ def test_it_boots_a_guest_itself_and_runs_there() -> None:
     said = subprocess.check_output([*words, script], text=True, timeout=300)
     assert said.startswith(f"{KERNEL}.")
     assert said.endswith(" 0\n")
+
+
+def test_a_guest_of_the_other_architecture_is_refused_before_anything_is_fetched(
+    tmp_path: Path,
+) -> None:
+    other = next(one for one in ARCHITECTURES.values() if one.is_foreign)
+    env = dict(os.environ, XDG_CACHE_HOME=str(tmp_path))
+    for words in (["fetch", f"{other.name}/7.2"], ["run", "--arch", other.name, "--", "true"]):
+        argv = [one_file(), "vm", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, env=env, check=False)
+        assert done.returncode == 69, done.stderr
+        assert f"not of {other.name}" in done.stderr
+        assert not list(tmp_path.iterdir())
+
+
+def test_the_other_machines_executable_is_refused_by_the_kernel() -> None:
+    """Where no emulator is registered for it: nothing of it runs, and a shell says why."""
+    [other] = (machine for machine in MACHINES if machine != HOST)
+    with pytest.raises(OSError, match="Exec format error") as caught:
+        subprocess.run([one_file(other), "--version"], check=False)
+    assert caught.value.errno == errno.ENOEXEC
 
 
 def test_two_builds_are_the_same_bytes() -> None:

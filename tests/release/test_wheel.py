@@ -152,6 +152,19 @@ def test_in_an_empty_venv_it_tells_version_and_checks(venv: Path) -> None:
     assert where.startswith(str(venv / "lib"))
 
 
+@pytest.mark.parametrize("platform", ["another machine", "glibc 2.27"])
+def test_pip_refuses_it_where_it_cannot_run(venv: Path, tmp_path: Path, platform: str) -> None:
+    other = next(machine for machine in MACHINES if machine != HOST)
+    wheel = made(other if platform == "another machine" else HOST)
+    older = f"manylinux_2_27_{HOST}"
+    words = [] if platform == "another machine" else ["--platform", older, "--only-binary=:all:"]
+    pip = [venv / "bin/python", "-m", "pip", "install", "--no-deps", "--target", tmp_path, *words]
+    done = subprocess.run([*pip, wheel], capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert f"{wheel.name} is not a supported wheel on this platform" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_in_an_empty_venv_it_traces(venv: Path) -> None:
     """bpf-map-too-large in a guest, by the wheel's own tool: down to the function that refused."""
     tool, python = venv / "bin/retsnoop-py", venv / "bin/python"
