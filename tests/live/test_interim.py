@@ -19,7 +19,7 @@ CALLS = 13
 #: The kernel's own stack at the same place, without the tool.
 OWN_STACK = """
 cd /sys/kernel/tracing
-echo 'p:rsn_check pipe_ioctl' > kprobe_events
+echo 'p:rsn_check {place}' > kprobe_events
 echo stacktrace > events/kprobes/rsn_check/trigger
 {command} 1
 cat trace
@@ -73,14 +73,16 @@ def test_the_final_reports_are_there_as_well(run: tuple[Result, Recording]) -> N
 
 
 def test_hits_of_a_probe_are_reported_with_the_stack_of_that_moment(
-    run: tuple[Result, Recording],
+    machine: Machine, run: tuple[Result, Recording]
 ) -> None:
     hits = of_kind(run[1], SessionKind.PROBE, "pipe_ioctl")
     assert len(hits) == CALLS
     assert not any(call.finished for session in hits for call in session.calls)
     pipe_ioctl = hits[0].calls[1].function.address
+    # on arm64 it lies behind what makes the function's frame: docs/known-issues.md
+    most = 16 if machine.arch.name == "x86_64" else 64
     for session in hits:
-        assert 0 <= session.kstack[0] - pipe_ioctl < 16
+        assert 0 <= session.kstack[0] - pipe_ioctl < most
         assert len(session.kstack) >= 3, "the callers are there as well"
 
 
@@ -88,18 +90,19 @@ def test_the_stack_at_a_hit_is_the_one_the_kernel_shows_there(
     machine: Machine, run: tuple[Result, Recording]
 ) -> None:
     command = f"{PYTHON} {PROGRAMS / 'pipe_ioctl.py'}"
-    traced = machine.run(["sh", "-ec", OWN_STACK.format(command=command)])
+    [place] = set(re.findall(r"◎ kprobe:(pipe_ioctl\+0x[0-9a-f]+)", run[0].out))
+    traced = machine.run(["sh", "-ec", OWN_STACK.format(command=command, place=place)])
     assert traced.status == 0, traced.err
     *_, last = traced.out.split("<stack trace>")
-    own = re.findall(r"^ => (\w+)", last, re.M)
+    own = re.findall(r"^ => ([\w.]+)", last, re.M)
     own = own[own.index("pipe_ioctl") :]
     blocks = [block for block in run[0].out.split("\n\n\n") if "◎" in block]
     hits = [block for block in blocks if "← pipe_ioctl" not in block]
     assert len(hits) == CALLS
     for block in hits:
         *_, stack = block.split("\n\n")
-        assert re.findall(r"(\w+)\+0x", stack) == own[::-1]
-        running = re.findall(r"^ +\.\.\. \[\.\.\.\]  (\w+)", stack, re.M)
+        assert re.findall(r"([\w.]+)\+0x", stack) == own[::-1]
+        running = re.findall(r"^ +\.\.\. \[\.\.\.\]  ([\w.]+)", stack, re.M)
         assert running == [name for name in own[::-1] if name.endswith(("sys_ioctl", "pipe_ioctl"))]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -20,7 +21,9 @@ from typing import Any
 
 import retsnoop_py as rs
 
-EVENTS = {"entry": "*_sys_rmdir", "allow": "vfs_rmdir"}
+#: rmdir(3): architectures younger than x86 have unlinkat(2) alone for it.
+CALL = "rmdir" if platform.machine() == "x86_64" else "unlinkat"
+EVENTS = {"entry": f"*_sys_{CALL}", "allow": "vfs_rmdir"}
 told: dict[str, Any] = {"left": {}}
 
 
