@@ -572,6 +572,7 @@ def _decode(code: bytes, address: int) -> list[Insn]:
     """
     engine = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
     found: list[Insn] = []
+    code = _without_ops(code)
     at = 0
     while at + _SIZE <= len(code):
         for where, _, name, operands in engine.disasm_lite(code[at:], address + at):
@@ -582,6 +583,17 @@ def _decode(code: bytes, address: int) -> list[Insn]:
             found.append(_undecoded(address + at, word))
             at += _SIZE
     return found
+
+
+def _without_ops(code: bytes) -> bytes:
+    """``code`` without the pointer that the function behind it may have before its beginning.
+
+    Since Linux 6.4 ftrace keeps there which tracer it calls (CALL_OPS), and symbols do not tell it
+    from code. A call that does not come back, as of __stack_chk_fail(), seems to go on there: a
+    probe at it breaks the pointer, and the next call of that function crashes the kernel.
+    """
+    last = code[-2 * _SIZE :]
+    return code[: -len(last)] if len(last) == 2 * _SIZE and last[-2:] == b"\xff\xff" else code
 
 
 def _undecoded(address: int, word: int) -> Insn:
