@@ -572,7 +572,6 @@ def _decode(code: bytes, address: int) -> list[Insn]:
     """
     engine = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
     found: list[Insn] = []
-    code = _without_ops(code)
     at = 0
     while at + _SIZE <= len(code):
         for where, _, name, operands in engine.disasm_lite(code[at:], address + at):
@@ -585,7 +584,7 @@ def _decode(code: bytes, address: int) -> list[Insn]:
     return found
 
 
-def _without_ops(code: bytes) -> bytes:
+def _own(code: bytes) -> bytes:
     """``code`` without the pointer that the function behind it may have before its beginning.
 
     Since Linux 6.4 ftrace keeps there which tracer it calls (CALL_OPS), and symbols do not tell it
@@ -765,6 +764,7 @@ ARM64 = Machine(
     decode=_decode,
     plain=_plain,
     hook_end=_hook_end,
+    own=_own,
     untraced=_untraced,
     makes=_makes,
     veneer=_veneer,

@@ -199,6 +199,8 @@ class Machine:
     plain: Callable[[Insn, str], Insn]
     #: Where a function begins that ftrace may hook, from its first instructions.
     hook_end: Callable[[Sequence[Insn]], int]
+    #: A function's code, up to the next symbol, without what belongs to the one that is there.
+    own: Callable[[bytes], bytes]
     #: A function's code without the calls and breakpoints of tracers at its beginning.
     untraced: Callable[[bytes], bytes]
     #: Whether code may make a number, given as a signed one of 32 bits.

@@ -178,7 +178,7 @@ def read_function(
     parts = []
     # of namesakes nobody can tell whose the cold parts are
     for one in (symbol, *(cold if len(cold) == 1 else ())):
-        code = source.read(one.address, min(one.size, _MAX_FUNCTION))
+        code = machine.own(source.read(one.address, min(one.size, _MAX_FUNCTION)))
         if one is symbol:
             code = machine.untraced(code)
         if code:

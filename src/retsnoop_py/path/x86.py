@@ -388,6 +388,7 @@ X86_64 = Machine(
     decode=_decode,
     plain=_plain,
     hook_end=_hook_end,
+    own=lambda code: code,
     untraced=_untraced,
     makes=_makes,
     veneer=lambda _code, _address: None,
