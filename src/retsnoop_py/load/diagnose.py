@@ -271,6 +271,14 @@ def _helper(case: _Case) -> dict[str, str]:
     known = since.by_number("helpers", int(number)) if number else None
     if known is None and name:
         known = since.by_name("helpers", name)
+    if known and name not in ("", "unknown", known.name, f"bpf_{known.name}"):
+        return {
+            "helper_reason": f"{name}() is helper {number} of this kernel alone: Linux has"
+            f" bpf_{known.name}() at that number. The kernel knows the name, and has no such helper"
+            " for programs of this type.",
+            "helper_suggestion": "Use the patched kernel that the program was written for, in its"
+            " right version, and the program type that has the helper there.",
+        }
     label = f"bpf_{known.name}()" if known else f"{name}()" if name else "The helper"
     if known is None and number:
         last = since.table("helpers")[-1].number
@@ -320,17 +328,27 @@ def _instruction(case: _Case) -> dict[str, str]:
     if len(raw) == 8:
         code = raw[0]
         offset, number = (int.from_bytes(raw[a:b], "little", signed=True) for a, b in _FIELDS)
+    if code == _CALL_BY_REGISTER:
+        return {
+            "instruction": "The instruction is a call through a register (callx, opcode 8d): the"
+            " compiler calls a function by its address, which no program may do.",
+            "instruction_step": "Compile with -O2, for BPF and with headers for it, have functions"
+            " __always_inline or called by name, and keep no pointers to them.",
+        }
     for name, since_, is_it in _INSTRUCTIONS:
         if code and is_it(code, offset, number):
             known = f"The instruction is {name}, which came with Linux {since_}."
-            return {"instruction": known}
+            return {"instruction": known, "instruction_step": _OLDER_CODE}
     return {
+        "instruction_step": _OLDER_CODE,
         "instruction": "The object has an instruction that this kernel does not know: atomics take"
         " Linux 5.12, 32-bit compares (-mcpu=v3) 5.1, sign extension and long jumps (-mcpu=v4) 6.6."
-        " Or the loader wrote into a field of it that must be 0."
+        " Or the loader wrote into a field of it that must be 0.",
     }
 
 
+_CALL_BY_REGISTER = 0x8D
+_OLDER_CODE = "Compile with an older -mcpu (v1, v2 or v3), or require a later kernel."
 #: Of ``imm``: and, or, xor, with BPF_FETCH (1) each; add with it; exchange; compare and exchange.
 _ATOMICS = frozenset({0x01, 0x40, 0x41, 0x50, 0x51, 0xA0, 0xA1, 0xE1, 0xF1})
 #: Where an instruction has its offset and its number.

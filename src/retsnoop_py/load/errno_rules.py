@@ -255,9 +255,21 @@ def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
     )
 
 
-def explain_cut(line: str) -> Explanation:
+#: The verifier itself says EACCES or EINVAL, most of the time.
+_CUT_OR_RIGHTS = (
+    "rights",
+    "Environment: Missing rights",
+    "The verifier's log is here and has no complaint, and the load ends in EPERM: what refuses it is a lockdown, an"
+    " LSM, a limit (RLIMIT_MEMLOCK before 5.11, net.core.bpf_jit_limit) or a right that is missing. A loader may"
+    " also say EPERM (-1) of whatever failed, and leave the verifier's reason out.",
+    "See dmesg, /sys/kernel/security/lockdown and `ulimit -l`; load with a larger log buffer to see whether the"
+    " log has a reason after all (retsnoop-py load does).",
+)
+
+
+def explain_cut(line: str, errno: str = "") -> Explanation:
     """Of a load whose log is there but for the reason."""
-    id_, title, reason, suggestion = _CUT
+    id_, title, reason, suggestion = _CUT_OR_RIGHTS if errno == "EPERM" else _CUT
     return about_line(id_, title, reason, suggestion, line)
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from msgspec import structs
+
 from retsnoop_py.load.diagnose import diagnose
 from retsnoop_py.load.errno_rules import (
     errno_in,
@@ -33,7 +35,7 @@ _LOAD_FAILED = re.compile(
     r"(?: b?'(?P<d>\w+)'| (?P<f>(?!(?:for|with|from|in|on|at|to|of|and|by)\b)\w+))?"
     r"|Prog section '(?P<e>[^']+)' rejected"
     r"|BPF_PROG_LOAD`? (?:syscall )?(?:failed|returned)"
-    r"|bpf_(?:prog_)?load(?:_program)?\(\)? (?:err|failed)"
+    r"|bpf_(?:prog_)?load(?:_program)?\(\)? (?:err|failed|event=)"
     r"|error while loading \"(?P<g>[^\"]+)\" \("
     r"|bpf_prog_load lib call for \S+ \((?P<h>\w+)\) returned fd: -)"
 )
@@ -66,6 +68,8 @@ _BARE_ERRNO = re.compile(
     r"|Argument list too long|Bad file descriptor|Cannot allocate memory|Out of memory"
     r"|Function not implemented)"
 )
+#: The head of a verifier's log.
+_ONLY_BEGAN = re.compile(r"BEGIN PROG LOAD LOG")
 #: A line of source that Python quotes on its way out.
 _TRACEBACK = re.compile(r"\s*(?:raise \w+\(|File \".*\", line \d+|Traceback )")
 #: What failed, and nobody minds.
@@ -155,6 +159,8 @@ class _Reader:
         self._cut = False
         #: A file that was not there: loaders look for some, and go on.
         self._looked_for: tuple[int, Explanation] | None = None
+        #: What is told of a load unless the verifier's log comes next and says why.
+        self._held: tuple[int, Explanation, str] | None = None
         #: The lines that are being read, until they were searched for BPF.
         self._lines: tuple[str, ...] = ()
         #: The first line of a loader that says that something failed, which no rule knows.
@@ -165,6 +171,7 @@ class _Reader:
         said = list(self._loader_lines(segment))
         log = read_log(segment)
         found = diagnose(log, self._target)
+        yield from self._tell_held(found is not None and bool(_ONLY_BEGAN.search(segment.lines[0])))
         if found is not None and not (log.followed or log.processed is not None or log.explained):
             # without any of a verifier's log, a loader's own line knows better what it means
             own = {explanation.words[0] for _, explanation in said if explanation.words}
@@ -190,9 +197,14 @@ class _Reader:
             line = explanation.words[0]
             named = _NAMED.search(line)
             program = next(filter(None, named.groups())) if named else ""
-            if self._is_repeated(explanation.id, line) or self._follows(
-                number, explanation, program
-            ):
+            if self._is_repeated(explanation.id, line):
+                continue
+            if self._follows(number, explanation, program):
+                self._told_of = self._told_of or program
+                continue
+            is_last = number == segment.first + segment.dropped + len(segment.lines) - 1
+            if is_last and explanation.id == "xdp-dispatcher" and _LOAD_FAILED.search(line):
+                self._held = number, explanation, program
                 continue
             if (explanation.id in _LOOKED_FOR and errno_in(line) == "ENOENT") or _TIDIED.match(
                 line
@@ -202,10 +214,19 @@ class _Reader:
             self._waiting.pop(program, None)
             yield from self._tell(number, explanation, program, errno_in(line), None)
 
+    def _tell_held(self, is_known: bool) -> Iterator[Explained]:
+        """What was held back, unless the verifier's own reason for it ``is_known`` by now."""
+        if self._held is not None and not is_known:
+            number, explanation, program = self._held
+            line = explanation.words[0]
+            self._waiting.pop(program, None)
+            yield from self._tell(number, explanation, program, errno_in(line), None)
+        self._held = None
+
     def _note_cut(self, segment: Segment, program: str) -> None:
         """Of a log that has its numbers and no reason: that of a program which failed."""
         for offset, line in enumerate(segment.lines):
-            if "BEGIN PROG LOAD LOG" in line and not self._told:
+            if _ONLY_BEGAN.search(line) and not self._told:
                 number = segment.first + segment.dropped + offset
                 self._waiting.setdefault(program, (number, self._errno, line))
                 self._verified = True
@@ -217,6 +238,8 @@ class _Reader:
         if id_ == "rights":
             other = any(errno not in ("", *_OF_RIGHTS) for _, errno, _ in self._waiting.values())
             return (self._verified or other) and not is_of_map(line)
+        if id_ == "refused" and _LOG_ELSEWHERE.search(line):
+            return self._verified
         if told & _CAUSED_BY.get(id_, set()) and (not errno_in(line) or _SUMMARY.search(line)):
             return True
         if id_ in _TARGETS and (id_ == "kprobe-target" or not errno_in(line)):
@@ -293,6 +316,8 @@ class _Reader:
                 below = errno_in(_with_cause(segment.lines, offset))
                 self._errno = errno_in(line) or below or self._errno
                 number = segment.first + segment.dropped + offset
+                if _ONLY_BEGAN.search(self._waiting.get(name, (0, "", ""))[2]):
+                    self._waiting.pop(name)  # this line says more than the head of an empty log
                 self._waiting.setdefault(name, (number, self._errno, line))
             elif _LOAD_TOLD.search(line) and not self._waiting and (told := errno_in(line)):
                 self._waiting[""] = (segment.first + segment.dropped + offset, told, line)
@@ -304,6 +329,7 @@ class _Reader:
             explanation = (
                 self._explain(_with_relocation(segment.lines, offset))
                 or self._explain(_with_probe(segment.lines, offset))
+                or self._explain(_with_reference(segment.lines, offset))
                 or self._explain(line)
                 or self._explain(_with_cause(segment.lines, offset))
             )
@@ -333,6 +359,7 @@ class _Reader:
 
     def end(self) -> Iterator[Explained]:
         """What failed and is not explained by anything that was said."""
+        yield from self._tell_held(is_known=False)
         if self._told:
             return
         if self._looked_for is not None and not self._failed_otherwise():
@@ -354,11 +381,13 @@ class _Reader:
             label = f"program '{program}'" if program else "a program"
             cut = self._cut and errno in ("", "EINVAL", "EACCES", "EPERM")
             if cut:
-                why = explain_cut(line)
+                why = explain_cut(line, errno)
             elif errno:
                 why = explain_errno(errno, label, line)
             else:
                 why = explain_words(line, "")
+            if self._bare is not None and not errno_in(line) and errno == errno_in(self._bare[1]):
+                why = structs.replace(why, words=(self._bare[1], *why.words))
             yield Explained(VERSION, number, why, program, errno)
 
 
@@ -372,6 +401,8 @@ _CAUSED_BY = {
 _LOOKED_FOR = ("pin", "file-missing")
 #: As much tc says where a loader takes away what it may have left: there is nothing.
 _TIDIED = re.compile(r"\W*Error: Parent [Qq]disc doesn't exist")
+#: libbpf's own errno for a program that the verifier refused.
+_LOG_ELSEWHERE = re.compile(r"verifier blocks program|-4007\b")
 #: These may be said of rights; where a load failed with another, they are the program's own result.
 _OF_RIGHTS = ("EPERM", "EACCES")
 #: What Rust's loaders write below "Caused by:" last, with or without a number.
@@ -463,6 +494,19 @@ def _with_relocation(lines: tuple[str, ...], at: int) -> str:
     named = re.compile(rf".*?relo #{found[1]}: (<.*)")
     above = _first(named, reversed(lines[max(0, at - _RELOCATION_LINES) : at]))
     return f"{lines[at]} {above[1]}" if above else ""
+
+
+#: What aya says of a reference that it cannot resolve, and below that what it refers to.
+_NO_REFERENCE = re.compile(r".*error relocating (?:function|section)$")
+_TO_SECTION = re.compile(r"\s*(?:\d+: )?(section `\d+` not found, referenced by symbol.*)")
+
+
+def _with_reference(lines: tuple[str, ...], at: int) -> str:
+    """What line ``at``, of a reference that is not resolved, refers to."""
+    if not _NO_REFERENCE.match(lines[at]):
+        return ""
+    below = _first(_TO_SECTION, lines[at + 1 : at + 1 + _CAUSE_LINES])
+    return f"{lines[at]}: {below[1]}" if below else ""
 
 
 def explain_log(stream: Lines, target: ObjectFile | None = None) -> Iterator[Explained]:

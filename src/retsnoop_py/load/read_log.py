@@ -107,7 +107,8 @@ def _unquoted(line: str) -> list[str]:
             return [part for one in line.split("\r") for part in _unquoted(one)]
     if "\\n" not in line or not _QUOTED.search(line):
         return [line]
-    return line.replace("\\t", "\t").replace('\\"', '"').split("\\n")
+    parts = line.replace("\\t", "\t").replace('\\"', '"').split("\\n")
+    return [part.rstrip("\\") for part in parts]  # a string in a string escapes once more
 
 
 def _raw_lines(stream: Lines) -> Iterator[bytes]:
@@ -420,12 +421,13 @@ _ASIDE = re.compile(
     r"|-- (?:BEGIN|END)|max_states|caller:|callee:|returning from|to caller at|Func#\d|safe$"
     r"|Validating .*\(\) func#|reg type unsupported|insns processed|Live regs|func#\d"
     r"|func '\w+' arg\d+ has btf_id \d+ type|marking pointer arg|btf_vmlinux is malformed"
+    r"|prog '[^']*': missing \.BTF\.ext"
     r"|force_precise|Cannot find btf of tracepoint template|bpf_loop iteration limit reached"
     r"|from \d+ to \d+: safe|arg#\d+ reference type\('UNKNOWN|live regs|\(?\d+ line\(s\) omitted"
 )
-_PROCESSED = re.compile(r"processed (\d+) insns")
+_PROCESSED = re.compile(r"(?:^|.*\))processed (\d+) insns")
 #: What follows a message that has no line's end of its own.
-_TIME = re.compile(r"verification time \d+ usec.*$")
+_TIME = re.compile(r"(?:verification time \d+ usec|(?<=\))processed \d+ insns).*$")
 _PROGRAM = re.compile(
     r"(?:prog(?:ram)? '([^']+)'|program ([\w./-]+): (?:load program|attaching)"
     r"|[Ff]ailed to load (?:BPF )?program (?:b?'([\w/]+)'|([\w/]+))"

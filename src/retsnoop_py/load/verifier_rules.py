@@ -127,7 +127,7 @@ RULES: tuple[Rule, ...] = (
         r"|BPF_ATOMIC uses invalid|invalid BPF_(?:ALU|JMP|LD)\S* (?:opcode|mode|insn)"
         r"|invalid may_goto|unknown insn class|fd_idx without fd_array",
         "{instruction}",
-        "Compile with an older -mcpu (v1, v2 or v3), or require a later kernel.",
+        "{instruction_step}",
     ),
     _rule(
         "global-argument",

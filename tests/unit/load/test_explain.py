@@ -1407,3 +1407,62 @@ def test_a_call_that_worked_another_time_is_not_told() -> None:
     assert not explained(failed + failed.replace("-1 EINVAL (x)", "3"))
     other = failed.replace("HASH", "ARRAY").replace("-1 EINVAL (x)", "3")
     assert explained(failed + other)
+
+
+def test_a_message_without_a_line_end_of_its_own_is_told_from_the_numbers_behind_it() -> None:
+    why = only(
+        "libbpf: prog 'one': missing .BTF.ext function info for the main program, skipping it.\n"
+        "libbpf: prog 'xdp_dispatcher': BPF program load failed: Invalid argument\n"
+        "libbpf: prog 'xdp_dispatcher': -- BEGIN PROG LOAD LOG --\n"
+        "same or smaller insn offset (0) than previous func info record (0)processed 0 insns"
+        " (limit 1000000) max_states_per_insn 0 total_states 0 peak_states 0 mark_read 0\n"
+        "-- END PROG LOAD LOG --\n"
+    ).explanation
+    assert why.id == "function-table"
+    assert why.words == ("same or smaller insn offset (0) than previous func info record (0)",)
+
+
+def test_what_a_dispatcher_is_refused_for_is_told_where_no_log_follows() -> None:
+    line = "libbpf: prog 'xdp_dispatcher': BPF program load failed: Invalid argument"
+    assert only(f"{line}\nlibbpf: failed to load object 'x.o'\n").explanation.id == "xdp-dispatcher"
+
+
+def test_a_helper_that_only_this_kernel_has_goes_by_the_name_it_has_there() -> None:
+    why = only(f"9: (85) call bpf_frob#136\nunknown func bpf_frob#136\n{END}").explanation
+    assert why.id == "helper-unknown"
+    assert why.reason.startswith("bpf_frob() is helper 136 of this kernel alone")
+
+
+def test_a_call_through_a_register_is_no_matter_of_the_kernels_age() -> None:
+    why = only(f"unknown opcode 8d\n{END}").explanation
+    assert "callx" in why.reason
+    assert "-mcpu" not in why.suggestion
+    assert "-mcpu" in only(f"unknown opcode dc\n{END}").explanation.suggestion
+
+
+def test_a_log_that_was_escaped_twice_ends_its_lines_without_backslashes() -> None:
+    why = only(
+        r"error \"can't load program: permission denied: 0: (69) r1 = *(u16 *)(r2 +0)\\nR2 !read_ok"
+        r"\\nprocessed 1 insns (limit 1000000)\"" + "\n"
+    ).explanation
+    assert (why.id, why.words) == ("register-unset", ("R2 !read_ok",))
+
+
+def test_the_errno_that_stands_for_a_verifiers_log_is_no_second_failure() -> None:
+    last = (
+        "Couldn't attach XDP program on iface 'x': Kernel verifier blocks program loading(-4007)\n"
+    )
+    why = only(f"0: (95) exit\nR0 !read_ok\n{END}{last}").explanation
+    assert why.id == "register-unset"
+    assert only(last).explanation.id == "refused"
+
+
+def test_of_a_log_without_a_complaint_eperm_is_told_as_it_may_be() -> None:
+    why = only(
+        "-- BEGIN PROG LOAD LOG --\nprocessed 43 insns (limit 1000000) total_states 4\n"
+        "-- END PROG LOAD LOG --\n"
+        "Error: libscap: bpf_load_program() event=filler/one: Operation not permitted\n"
+    ).explanation
+    assert why.id == "rights"
+    assert "has no complaint" in why.reason
+    assert why.words[0].endswith("Operation not permitted")
