@@ -37,7 +37,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "section-unknown",
         f"{_OBJECT}: Section of no program type",
-        r"prog '(?P<name>[^']+)': missing BPF prog type, check ELF section name '(?P<section>[^']*)'"
+        r"prog '(?P<name>(?!xdp_dispatcher')[^']+)': missing BPF prog type, check ELF section name '(?P<section>[^']*)'"
         r"|unrecognized ELF section name '?(?P<section2>[^'\s]+)|failed to guess program type from"
         r" ELF section '(?P<section3>[^']+)'|invalid program section `(?P<section4>[^`]+)`"
         r"|program (?P<name2>[\w./-]+): program type is unspecified|program type is unspecified|of unspecified type",
@@ -55,10 +55,11 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "xdp-dispatcher",
         f"{_SUPPORT}: Dispatcher of libxdp",
-        r"libxdp: (?:Compatibility check for dispatcher program|Failed to attach (?:test )?program to dispatcher)"
-        r"[^:]*: (?P<why>.*)|libxdp: Failed to attach (?:test )?program to dispatcher(?:: (?P<why2>.*))?"
+        r"libxdp: (?:Compatibility check for dispatcher program|Failed to attach (?:test )?program (?:\S+ )?to dispatcher)"
+        r"[^:]*: (?P<why>.*)|libxdp: Failed to attach (?:test )?program (?:\S+ )?to dispatcher(?:: (?P<why2>.*))?"
         r"|Couldn't find a BPF file with name (?P<file>xdp-dispatcher\.o)|Couldn't open BPF file 'xdp-dispatcher"
-        r"|prog 'xdp_(?:pass|dispatcher)': BPF program load failed: (?P<why3>(?:-?EINVAL|Invalid argument).*)",
+        r"|prog 'xdp_(?:pass|dispatcher)': BPF program load failed: (?P<why3>(?:-?EINVAL|Invalid argument).*)"
+        r"|prog 'xdp_dispatcher': (?P<why4>missing BPF prog type).*",
         "libxdp cannot use its dispatcher, which lets several programs share an interface{why}: that takes"
         " freplace (Linux 5.10, CONFIG_DEBUG_INFO_BTF, and trampolines: arm64 since 6.0), and its file"
         " xdp-dispatcher.o.",
@@ -152,7 +153,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "cgroup-missing",
         f"{_ENVIRONMENT}: No cgroup of version 2",
-        r"cgroup2 not mounted|could not find a cgroup2 mount|can't open cgroup(?P<why>.*)|[Ff]ailed to (?:open|join|mount) cgroup(?!s? ?v?1)(?P<why2>.*)",
+        r"cgroup2 not mounted|(?:find|no|locate|detect) (?:a |the )?unified cgroup hierarchy(?P<why3>.*)|could not find a cgroup2 mount|can't open cgroup(?P<why>.*)|[Ff]ailed to (?:open|join|mount) cgroup(?!s? ?v?1)(?P<why2>.*)",
         "The program is attached to a cgroup of version 2, which is not there{why}.",
         "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with systemd.unified_cgroup_hierarchy=1.",
     ),
@@ -730,6 +731,33 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ),
     (
         "relocation",
+        f"{_OBJECT}: Reference to a map that was not made",
+        r"section `(?P<name>\d+)` not found, referenced by symbol|failed relocating map by section index (?P<name2>\d+)",
+        "The program refers to section {name}, of which the loader made no map. aya makes none of .rodata, .data and"
+        " .bss where its trials say that the kernel has no global data: before Linux 5.2, or where rights are missing"
+        " for the trials themselves.",
+        "Run as root (CAP_BPF); RUST_LOG=debug lists what aya found (bpf_global_data). If rights are there,"
+        " llvm-readelf -S OBJECT says which section it is.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"avc: +denied +\{ (?P<name>[^}]+?) \}.*\btclass=(?:bpf|perf_event|capability2)\b",
+        "SELinux denies it: its policy does not allow {name} for this program's domain.",
+        "ausearch -m avc -ts recent | audit2allow -M NAME makes a module that allows it; or run the program in another"
+        " domain (a container: --security-opt label=...), with the policy package of its release.",
+    ),
+    (
+        "no-cgroup-bpf",
+        f"{_ENVIRONMENT}: Kernel without BPF programs for cgroups",
+        r"[Dd]etach\w* .*\bfrom cgroup\b.*(?:Invalid argument|EINVAL)",
+        "The kernel takes no programs of this kind at cgroups, so it takes none away: CONFIG_CGROUP_BPF is off, or it is"
+        " older than the kind. Of one that is merely not attached it says ENOENT.",
+        "Nothing is lost but the filter itself; grep CGROUP_BPF /boot/config-$(uname -r) tells, and a later systemd"
+        " asks first.",
+    ),
+    (
+        "relocation",
         f"{_OBJECT}: Reference that cannot be resolved",
         r"map '' (?:doesn't|does not) exist|Relocation failed|(?P<why>(?:ELF contains non-\{.*|invalid relo|bad (?:call|data|arena data|subprog addr) relo).*|unexpected relo for.*"
         r"|extern relo failed.*|data relo failed.*|map relo failed to find map.*|no \.text section found yet.*"
@@ -817,7 +845,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"|sec '[^']+': (?:corrupted |program at|symbol #|failed to (?:get|find)|invalid |no )"
         r"|failed to get (?:EHDR|ELF class|section names|e_shstrndx)|error parsing BPF object|symbol strings section missing"
         r"|BPF object format invalid|Something wrong in libelf|Endian mismatch|invalid (?:license|kver) section|unexpected machine type for BPF ELF",
-        "The file is no BPF object that libbpf can read{why}.",
+        "The file is no BPF object that the loader can read{why}.",
         "Compile it with clang -target bpf -g -O2.",
     ),
     (

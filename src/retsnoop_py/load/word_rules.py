@@ -42,6 +42,7 @@ _ASK = "Run it with all it can say (-v, -d; libbpf_set_print(), LogLevel of cili
 _TRACE = (
     "Which function of the kernel said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD"
 )
+_TRACE_PERF = "Which function of the kernel said so: retsnoop-py -e '*_sys_perf_event_open' -a ':kernel/events/*.c' -- CMD"
 
 #: What an errno means of whatever it was that failed.
 _MEANS = {
@@ -125,6 +126,13 @@ _NO_NAME: Row = (
     "bpftool btf dump file OBJECT and llvm-objdump -h OBJECT list what is in it. Compile it anew if the sources"
     " moved on.",
 )
+_TO_CGROUP = re.compile(r"\battach\w*\b.*\bcgroup", re.IGNORECASE)
+_NOT_ATTACHED: Row = (
+    "attach-refused",
+    "the program is not attached to that cgroup, and the loader does not say why.",
+    "stat -fc %T DIR says cgroup2fs of a cgroup of version 2, which it must be; attaching takes CAP_NET_ADMIN beside"
+    " CAP_BPF, and CONFIG_CGROUP_BPF. bpftool cgroup tree lists what is there.",
+)
 #: What is missing, by the noun beside it.
 _NOUNS: tuple[tuple[str, Row], ...] = (
     (r"tracefs|debugfs|/tracing\b|/debug\b", _NO_TRACEFS),
@@ -193,14 +201,21 @@ def explain_words(line: str, errno: str) -> Explanation:
         return about_line(id_, title, f"The loader says: {said}. {reason}", suggestion, line)
     if not errno and (row := _complaint(line)) is not None:
         return explain_row(row, line)
+    if not errno and _TO_CGROUP.search(line):
+        return explain_row(_NOT_ATTACHED, line)
     means = f" {errno}: {_MEANS[errno]}." if errno in _MEANS else ""
     return about_line(
         "loader-words",
         "Loader: words that are not known here",
         f"The loader says: {said}.{means}",
-        f"{_ASK} {_TRACE}" if means else _ASK,
+        f"{_ASK} {_trace(line)}" if means else _ASK,
         line,
     )
+
+
+def _trace(line: str) -> str:
+    """How the kernel itself is asked, by the system call that ``line`` names."""
+    return _TRACE_PERF if "perf_event_open" in line else _TRACE
 
 
 def _complaint(line: str) -> Row | None:

@@ -359,3 +359,74 @@ def test_where_in_the_loader_it_is_said_is_no_part_of_what_is_said() -> None:
         " BPF program f: operation not permitted\n"
     ).explanation
     assert why.words == ("cannot load BPF program f: operation not permitted",)
+
+
+@pytest.mark.parametrize(
+    ("line", "id_", "word"),
+    [
+        (
+            "type=AVC msg=audit(1.2:3): avc:  denied  { map_create } for  pid=4 tclass=bpf",
+            "rights",
+            "SELinux",
+        ),
+        (
+            "libxdp: Failed to attach program one to dispatcher: Operation not supported",
+            "xdp-dispatcher",
+            "freplace",
+        ),
+        (
+            "libbpf: prog 'xdp_dispatcher': missing BPF prog type, check ELF section name 'xdp/d'",
+            "xdp-dispatcher",
+            "libxdp",
+        ),
+        (
+            "bpf sockops: failed to find unified cgroup hierarchy: this has cgroups v1",
+            "cgroup-missing",
+            "cgroup2",
+        ),
+        (
+            "bpf agent: failed to attach program one to cgroup /run/two",
+            "attach-refused",
+            "cgroup2fs",
+        ),
+        (
+            "systemd[1]: Detaching ingress BPF program from cgroup failed: Invalid argument",
+            "no-cgroup-bpf",
+            "CONFIG_CGROUP_BPF",
+        ),
+        (
+            "perf_event_open(/sys/kernel/tracing/events/uprobes/one/id): Interrupted system call",
+            "loader-words",
+            "*_sys_perf_event_open",
+        ),
+    ],
+)
+def test_what_refuses_is_told_by_what_the_line_names(line: str, id_: str, word: str) -> None:
+    why = only(f"{line}\n").explanation
+    assert why.id == id_
+    assert word in why.reason + why.suggestion
+
+
+def test_a_reference_that_aya_cannot_resolve_is_told_by_what_it_refers_to() -> None:
+    why = only(
+        "Error: error relocating function\n\nCaused by:\n    0: error relocating `one`\n"
+        "    1: section `6` not found, referenced by symbol `` #11\n"
+    ).explanation
+    assert why.id == "relocation"
+    assert "section 6" in why.reason
+    assert "rights" in why.reason
+
+
+def test_of_an_errno_in_a_line_of_its_own_that_line_is_quoted_too() -> None:
+    last = "Exception: Failed to load BPF program f"
+    why = only(f"bpf: Function not implemented\n\n{last}\n").explanation
+    assert why.words == ("Function not implemented", last)
+
+
+def test_a_probe_that_fails_in_three_lines_has_failed_once() -> None:
+    why = only(
+        "libbpf: failed to determine tracepoint 'a/b' perf event ID: No such file or directory\n"
+        "libbpf: prog 'f': failed to create tracepoint 'a/b' perf event: -2\n"
+        "libbpf: prog 'f': failed to auto-attach: -2\n"
+    ).explanation
+    assert why.id == "tracepoint-missing"
