@@ -75,6 +75,7 @@ _TRACEBACK = re.compile(r"\s*(?:raise \w+\(|File \".*\", line \d+|Traceback )")
 #: What failed, and nobody minds.
 _SURVIVED = re.compile(
     r"\boptional\b.*\bignor|ignored and continue"
+    r"|libxdp: Kernel DOES NOT support XDP programs with"  # and goes on without
     r"|\bbpf\(BPF_\w*(?:NEXT|LOOKUP)\w*, .* = -1 ENOENT",  # the end of a walk, or no such entry
     re.IGNORECASE,
 )
@@ -129,11 +130,16 @@ _CHATTER = re.compile(
 )
 
 
+#: What a loader itself takes for no error.
+_MEANT_LIGHTLY = re.compile(r"(?<![\w/])(?:INFO|DEBUG|TRACE)(?![\w/])|level=(?:info|debug)\b")
+
+
 def _weight(line: str) -> int:
     """Of a line that failed, how much it says: in plain words, and with an errno."""
     if _SUMMARY.search(line):
         return 0
-    return 2 * bool(_FAILS.search(line)) + bool(errno_in(line))
+    told = 2 * bool(_FAILS.search(line)) + bool(errno_in(line))
+    return told - bool(told and _MEANT_LIGHTLY.search(line))
 
 
 class _Reader:

@@ -430,3 +430,19 @@ def test_a_probe_that_fails_in_three_lines_has_failed_once() -> None:
         "libbpf: prog 'f': failed to auto-attach: -2\n"
     ).explanation
     assert why.id == "tracepoint-missing"
+
+
+def test_of_two_lines_that_say_as_much_the_one_counts_that_is_called_an_error() -> None:
+    error = "bpf.plugin ERROR : MAIN : Cannot load the default set"
+    why = only(
+        f"bpf.plugin INFO : MAIN : Cannot load the set of this kernel\n{error}\n"
+    ).explanation
+    assert why.words == (error,)
+
+
+def test_what_libxdp_does_without_is_no_failure() -> None:
+    why = only(
+        "libbpf: prog 'xdp_pass': BPF program load failed: Invalid argument\n"
+        "  libxdp: Kernel DOES NOT support XDP programs with frags\n"
+    ).explanation
+    assert why.id == "xdp-dispatcher"
