@@ -15,7 +15,7 @@ enum {
 };
 
 /*
- * A word has the low half of an address and, below, the function's flags and id. It is written
+ * A word has the low half of an address and, above, the function's flags and id. It is written
  * once, when the function is first called, and as a whole. No two functions share the low half of
  * their addresses: the kernel and its modules are within 4 GiB. A function has two places; one
  * whose places others have is not remembered.
@@ -39,18 +39,20 @@ static __always_inline __u64 known_cookie(__u32 address)
 	struct known_words *known = known_at(address);
 	__u64 word = known->word[0], flags, id;
 
-	if (word >> 32 != address)
+	if ((__u32)word != address)
 		word = known->word[1];
-	flags = (__u8)(word >> KNOWN_ID_BITS);
-	id = word & ((1 << KNOWN_ID_BITS) - 1);
-	return word >> 32 == address ? flags << 32 | id : no_cookie;
+	if ((__u32)word != address)
+		return no_cookie;
+	flags = word >> (32 + KNOWN_ID_BITS);
+	id = word >> 32 & ((1 << KNOWN_ID_BITS) - 1);
+	return flags << 32 | id;
 }
 
 static __always_inline void keep_cookie(__u32 address, __u64 cookie)
 {
 	struct known_words *known = known_at(address);
 	__u64 flags = cookie >> 32, id = (__u32)cookie;
-	__u64 word = (__u64)address << 32 | flags << KNOWN_ID_BITS | id;
+	__u64 word = (flags << KNOWN_ID_BITS | id) << 32 | address;
 
 	if (flags >> 8 || id >> KNOWN_ID_BITS)
 		return;

@@ -56,6 +56,11 @@ static __always_inline bool kprobe_enter(struct pt_regs *ctx, __u64 cookie, __u6
 		session_skip(s);
 		return false;
 	}
+	if (plain) {
+		push_plain(s, cookie_func(cookie), place, bpf_ktime_get_ns());
+		session_leave(s);
+		return true;
+	}
 	if (keep_call_sites)
 		keep_call_site(ctx, s);
 	if (capture_args)

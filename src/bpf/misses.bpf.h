@@ -10,6 +10,7 @@
 #ifndef RSN_MISSES_BPF_H
 #define RSN_MISSES_BPF_H
 
+#include "direct.bpf.h"
 #include "settings.bpf.h"
 #include "shadow.bpf.h"
 
@@ -19,7 +20,7 @@ enum {
 };
 
 struct miss_counts {
-	__u64 stats[RSN_MISS_PROGRAMS]; /* struct bpf_prog_stats of each program on this CPU */
+	__u64 at[RSN_MISS_PROGRAMS]; /* where this CPU counts those of each program */
 };
 
 struct miss_counts miss_counts[RSN_MISS_CPUS];
@@ -53,22 +54,21 @@ const volatile __u32 prog_stats_at = 0;
  */
 extern const unsigned long process_counts __weak __ksym;
 
-/* Makes memory readable by plain loads, a tenth of what a helper takes (Linux 6.2). */
-extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __weak __ksym;
+static __always_inline __u64 pointer_at(__u64 address)
+{
+	__u64 pointer = 0;
 
+	bpf_probe_read_kernel(&pointer, sizeof(pointer), (void *)address);
+	return pointer;
+}
+
+/* The count at `address`. The struct of the counts begins with one: any of them is read as that. */
 static __always_inline __u64 misses_of(__u64 address)
 {
-	struct bpf_prog_stats___rsn *stats;
-	__u64 count = 0;
-
-	if (bpf_ksym_exists(bpf_rdonly_cast)) {
-		stats = bpf_rdonly_cast((void *)address,
-					bpf_core_type_id_kernel(struct bpf_prog_stats___rsn));
-		return *(__u64 *)&stats->misses;
-	}
-	stats = (void *)address;
-	bpf_probe_read_kernel(&count, sizeof(count), &stats->misses);
-	return count;
+	if (!reads_directly())
+		return pointer_at(address);
+	return *(__u64 *)bpf_rdonly_cast((void *)address,
+					 bpf_core_type_id_kernel(struct bpf_prog_stats___rsn));
 }
 
 static __always_inline struct miss_counts *misses_at(__u32 cpu)
@@ -76,13 +76,13 @@ static __always_inline struct miss_counts *misses_at(__u32 cpu)
 	return &miss_counts[barrier_value(cpu) & (RSN_MISS_CPUS - 1)];
 }
 
-static __always_inline __u64 misses_now(const struct miss_counts *of)
+/* What the programs have missed on the session's miss_cpu: mostly one program's count alone. */
+static __always_inline __u64 misses_now(const struct session *s, __u32 programs)
 {
-	__u64 sum = 0;
+	__u64 sum = misses_of(s->miss_at);
 
-	for (__u32 i = 0; i < RSN_MISS_PROGRAMS; i++)
-		if (i < miss_programs)
-			sum += misses_of(of->stats[i]);
+	for (__u32 i = 1; i < RSN_MISS_PROGRAMS && i < programs; i++)
+		sum += misses_of(misses_at(s->miss_cpu)->at[i]);
 	return sum;
 }
 
@@ -91,8 +91,8 @@ static __always_inline __u64 switches_of(__u64 task)
 {
 	struct task_struct *thread = (struct task_struct *)task;
 
-	if (bpf_ksym_exists(bpf_rdonly_cast)) {
-		thread = bpf_rdonly_cast(thread, bpf_core_type_id_kernel(struct task_struct));
+	if (reads_directly()) {
+		thread = thread_at(task);
 		return thread->nvcsw + thread->nivcsw;
 	}
 	return BPF_CORE_READ(thread, nvcsw) + BPF_CORE_READ(thread, nivcsw);
@@ -101,13 +101,13 @@ static __always_inline __u64 switches_of(__u64 task)
 /* From here on what is missed on this CPU counts. */
 static __always_inline void misses_note(struct session *s)
 {
-	__u32 cpu;
+	__u32 programs = miss_programs;
 
-	if (!miss_programs)
+	if (!programs)
 		return;
-	cpu = bpf_get_smp_processor_id();
-	s->miss_cpu = cpu;
-	s->misses = misses_now(misses_at(cpu));
+	s->miss_cpu = bpf_get_smp_processor_id();
+	s->miss_at = misses_at(s->miss_cpu)->at[0];
+	s->misses = misses_now(s, programs);
 }
 
 /* A session begins. */
@@ -115,7 +115,6 @@ static __always_inline void misses_begin(struct session *s, __u64 task)
 {
 	if (!miss_programs)
 		return;
-	s->misses_shared = false;
 	s->switches = switches_of(task);
 	misses_note(s);
 }
@@ -126,7 +125,7 @@ static __always_inline void misses_begin(struct session *s, __u64 task)
  */
 static __noinline int misses_add(struct session *s)
 {
-	__u64 count = misses_now(misses_at(s->miss_cpu)) - s->misses;
+	__u64 count = misses_now(s, miss_programs) - s->misses;
 
 	if (count && !s->rec.missed)
 		s->rec.missed_in = slot_at(s, s->depth - 1)->func_id;
@@ -137,24 +136,17 @@ static __noinline int misses_add(struct session *s)
 	return 0;
 }
 
-/* A call of the session returns: has its thread been without our programs since the last one? */
+/*
+ * A call of the session returns: has its thread been without our programs since the last one? Most
+ * calls pay for this and find nothing, so that where to look is kept in the session.
+ */
 static __always_inline void misses_take(struct session *s)
 {
-	__u32 cpu;
+	__u32 programs = miss_programs;
 
-	if (!miss_programs)
-		return;
-	cpu = bpf_get_smp_processor_id();
-	if (cpu != s->miss_cpu || misses_now(misses_at(cpu)) != s->misses)
+	if (programs &&
+	    (bpf_get_smp_processor_id() != s->miss_cpu || misses_now(s, programs) != s->misses))
 		misses_add(s);
-}
-
-static __always_inline __u64 pointer_at(__u64 address)
-{
-	__u64 pointer = 0;
-
-	bpf_probe_read_kernel(&pointer, sizeof(pointer), (void *)address);
-	return pointer;
 }
 
 /*
@@ -176,8 +168,9 @@ int rsn_find_misses(struct bpf_raw_tracepoint_args *ctx)
 	files = pointer_at(pointer_at(files + files_fdt_at) + fdtable_fd_at);
 	file = pointer_at(files + fd * sizeof(file));
 	stats = pointer_at(pointer_at(file + file_private_at) + prog_stats_at);
-	misses_at(cpu)->stats[number & (RSN_MISS_PROGRAMS - 1)] =
-		stats + ((__u64)counts - (__u64)&process_counts);
+	misses_at(cpu)->at[number & (RSN_MISS_PROGRAMS - 1)] =
+		stats + bpf_core_field_offset(struct bpf_prog_stats___rsn, misses) +
+		((__u64)counts - (__u64)&process_counts);
 	return 0;
 }
 

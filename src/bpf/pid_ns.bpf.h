@@ -51,8 +51,11 @@ static __always_inline __u32 id_in_proc(struct pid *pid, __u32 level)
 	return BPF_CORE_READ(upid, nr);
 }
 
-static __noinline int fill_ids_below(struct rsn_session *rec, struct pid *tid, struct pid *tgid)
+static __noinline int fill_ids_below(struct rsn_session *rec)
 {
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct pid *tid = BPF_CORE_READ(task, thread_pid);
+	struct pid *tgid = BPF_CORE_READ(task, group_leader, thread_pid);
 	__u32 level = BPF_CORE_READ(tid, level);
 	struct upid *upid = upid_at(tid, level);
 
@@ -66,18 +69,15 @@ static __noinline int fill_ids_below(struct rsn_session *rec, struct pid *tid, s
 	return 0;
 }
 
-/* What the running thread is called elsewhere. */
-static __always_inline void fill_ids(struct rsn_session *rec, struct task_struct *task,
-				     struct task_struct *leader)
+/* What the running thread is called elsewhere; level: that of the namespace it is in, 0: the first. */
+static __always_inline void fill_ids(struct rsn_session *rec, __u32 level)
 {
-	struct pid *tid = BPF_CORE_READ(task, thread_pid);
-
 	rec->ns_tid = 0;
 	rec->ns_tgid = 0;
 	rec->pid_ns = 0;
 	rec->proc_tgid = rec->tgid;
-	if (in_pid_ns || BPF_CORE_READ(tid, level))
-		fill_ids_below(rec, tid, BPF_CORE_READ(leader, thread_pid));
+	if (in_pid_ns || level)
+		fill_ids_below(rec);
 }
 
 /* Tells what every thread of the reader's PID namespace is called; runs in the reader. */

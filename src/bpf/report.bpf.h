@@ -4,6 +4,7 @@
 #define RSN_REPORT_BPF_H
 
 #include "branches.bpf.h"
+#include "direct.bpf.h"
 #include "log.bpf.h"
 #include "pid_ns.bpf.h"
 #include "settings.bpf.h"
@@ -11,15 +12,30 @@
 #include "transport.bpf.h"
 #include "user_stack.bpf.h"
 
+static __always_inline void copy_comm(char *to, const char *from)
+{
+	((__u64 *)to)[0] = ((const __u64 *)from)[0];
+	((__u64 *)to)[1] = ((const __u64 *)from)[1];
+}
+
 /* Who the running thread and its process are: too many helper calls for each session. */
 static __always_inline void fill_identity(struct rsn_session *rec)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task(), *leader;
 
+	_Static_assert(sizeof(rec->task_comm) == 16 && sizeof(rec->proc_comm) == 16, "two words");
+	if (reads_directly()) {
+		task = thread_at((__u64)task);
+		leader = task->group_leader;
+		copy_comm(rec->task_comm, task->comm);
+		copy_comm(rec->proc_comm, leader->comm);
+		fill_ids(rec, task->thread_pid->level);
+		return;
+	}
+	leader = BPF_CORE_READ(task, group_leader);
 	bpf_get_current_comm(rec->task_comm, sizeof(rec->task_comm));
 	bpf_core_read(rec->proc_comm, sizeof(rec->proc_comm), &leader->comm);
-	fill_ids(rec, task, leader);
+	fill_ids(rec, BPF_CORE_READ(task, thread_pid, level));
 }
 
 /* Which kernel stack goes with what compose() makes. */

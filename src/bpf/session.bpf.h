@@ -60,19 +60,8 @@ static __always_inline struct session *session_make(__u64 task, __u64 id)
 		count(&stats.sessions_unstarted);
 		return NULL;
 	}
+	__builtin_memset(s, 0, offsetof(struct session, at_rest));
 	s->place = place;
-	s->depth = 0;
-	s->max_depth = 0;
-	s->saved_from = 0;
-	s->is_err = false;
-	s->kstack_cnt[0] = 0;
-	s->kstack_cnt[1] = 0;
-	s->kstacks_bare = 0;
-	s->interrupt_depth = 0;
-	s->branch_cnt[0] = 0;
-	s->branch_cnt[1] = 0;
-	s->interim_kept = false;
-	s->user_stack_sent = false;
 	s->rec.tid = id;
 	s->rec.tgid = id >> 32;
 	s->rec.last_seq = 0;
@@ -84,10 +73,6 @@ static __always_inline struct session *session_make(__u64 task, __u64 id)
 	s->rec.missed = 0;
 	s->rec.missed_in = 0;
 	misses_begin(s, task);
-	s->log.bytes = 0;
-	s->log.events = 0;
-	s->log_sent.bytes = 0;
-	s->log_sent.events = 0;
 	return s;
 }
 
@@ -140,6 +125,15 @@ static __noinline int interrupt_push(struct session *s, __u32 func_id, __u32 pla
 	return 0;
 }
 
+/* Records a call, at `now`, where no more is asked for. */
+static __always_inline void push_plain(struct session *s, __u32 func_id, __u32 place, __u64 now)
+{
+	if (s->interrupt_depth)
+		interrupt_push(s, func_id, place, now);
+	else
+		push_slot(s, func_id, place, now);
+}
+
 /* Records a call, at `now`. */
 static __always_inline void push(void *ctx, struct session *s, __u32 func_id, __u32 place,
 				 __u64 now)
@@ -190,11 +184,11 @@ static __always_inline void take_stacks(void *ctx, struct session *s)
 }
 
 /* Takes the last call off the shadow stack. */
-static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64 result, __u64 now)
+static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64 result,
+				bool failed, __u64 now)
 {
 	__u32 depth = s->depth - 1;
 	struct rsn_slot *slot = slot_at(s, depth);
-	bool failed = is_failure(flags, result);
 
 	slot->result = result;
 	slot->latency = now - slot->latency;
@@ -212,6 +206,25 @@ static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64
 		take_stacks(ctx, s);
 	}
 	s->depth = depth;
+}
+
+/*
+ * Takes the last call off, which nobody will be told of: it succeeded, and only failed calls are
+ * reported. Neither what it gave nor how long it took is of interest; the time is not even asked for,
+ * which would cost as much as all the rest.
+ */
+static __always_inline void pop_untold(void *ctx, struct session *s)
+{
+	if (s->kstacks_bare)
+		retake_kstacks(ctx, s);
+	s->is_err = false;
+	s->depth--;
+}
+
+/* Whether successful calls never leave the kernel. */
+static __always_inline bool tells_failures_only(void)
+{
+	return !emit_success && !emit_calls && !emit_interim && !debug_log;
 }
 
 /* The session's first call has not returned, and never will as far as we know: it is given up. */
@@ -316,44 +329,47 @@ static __noinline int interrupt_exit(void *ctx, struct session *s, __u32 func_id
 	return true;
 }
 
-/*
- * A traced function returns; result: its result register; taken: what branches_take() gave, the first
- * thing the program did, or 0.
- */
-static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result, __u64 taken)
+/* A function returns in the joined session s of thread `task`; is_plain: `plain` is set. */
+static __always_inline int session_return(void *ctx, struct session *s, __u64 task, __u64 cookie,
+					  __s64 result, bool is_plain)
 {
-	__u64 task = bpf_get_current_task(), now;
-	struct session *s = session_of(task);
+	__u32 flags = cookie_flags(cookie);
+	bool failed;
+	__u64 now;
 
-	if (!s || !s->at_rest)
-		return 0;
-	s->at_rest = false;
-	barrier();
-	if (use_lbr)
-		s->branches_taken = taken;
 	if (s->interrupt_depth && interrupt_exit(ctx, s, cookie_func(cookie), result))
 		return session_leave(s);
 	misses_take(s);
-	if (debug_log && s->depth <= RSN_MAX_DEPTH &&
+	if (!is_plain && debug_log && s->depth <= RSN_MAX_DEPTH &&
 	    slot_at(s, s->depth - 1)->func_id != cookie_func(cookie))
 		debug_unexpected(s, cookie_func(cookie));
 	if (s->depth > RSN_MAX_DEPTH) {
 		s->rec.last_seq++;
-		if (emit_calls)
+		if (!is_plain && emit_calls)
 			log_event(ctx, s, event_of(RSN_EVENT_EXIT, cookie_func(cookie)),
 				  bpf_ktime_get_ns(), result);
 		s->depth--;
 	} else if (slot_at(s, s->depth - 1)->func_id == cookie_func(cookie) ||
 		   unwind_to(s, cookie_func(cookie))) {
+		failed = is_failure(flags, result);
+		if (!failed && !(flags & RSN_FUNC_CANT_FAIL) &&
+		    (is_plain || tells_failures_only())) {
+			s->rec.last_seq++;
+			pop_untold(ctx, s);
+			if (s->depth)
+				return session_leave(s);
+			if (s->rec.parts)
+				disown(ctx, s, bpf_ktime_get_ns());
+			goto over;
+		}
 		now = bpf_ktime_get_ns();
-		if (emit_paths && (emit_calls || cookie_flags(cookie) & RSN_FUNC_CANT_FAIL ||
-				   is_failure(cookie_flags(cookie), result)))
+		if (!is_plain && emit_paths && (emit_calls || flags & RSN_FUNC_CANT_FAIL || failed))
 			path_log(ctx, s, result);
 		s->rec.last_seq++;
-		if (emit_calls)
+		if (!is_plain && emit_calls)
 			log_event(ctx, s, event_of(RSN_EVENT_EXIT, cookie_func(cookie)), now,
 				  result);
-		pop(ctx, s, cookie_flags(cookie), result, now);
+		pop(ctx, s, flags, result, failed, now);
 		if (!s->depth) {
 			if (emit_interim)
 				interim_at_end(ctx, s);
@@ -361,11 +377,33 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result, _
 				submit(ctx, s, now, 0);
 			else if (s->rec.parts)
 				disown(ctx, s, now);
-			session_release(s, task);
-			return 0;
+			goto over;
 		}
 	}
 	return session_leave(s);
+over:
+	session_release(s, task);
+	return 0;
+}
+
+/*
+ * A traced function returns; result: its result register; taken: what branches_take() gave, the first
+ * thing the program did, or 0.
+ */
+static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result, __u64 taken)
+{
+	__u64 task = bpf_get_current_task();
+	struct session *s = session_of(task);
+
+	if (!s || !s->at_rest)
+		return 0;
+	s->at_rest = false;
+	barrier();
+	if (plain)
+		return session_return(ctx, s, task, cookie, result, true);
+	if (use_lbr)
+		s->branches_taken = taken;
+	return session_return(ctx, s, task, cookie, result, false);
 }
 
 /*

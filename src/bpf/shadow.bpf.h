@@ -17,29 +17,31 @@ struct log_mark {
 };
 
 struct session {
+	/* All up to `at_rest` is 0 when a session begins. */
 	__u32 depth; /* traced calls running, those too deep for a slot included */
 	__u32 max_depth;
 	__u32 saved_from; /* first slot of the saved chain, 0: there is none */
-	__u32 saved_to;
-	__u32 saved_parent; /* seq of the call that made the saved chain's first call */
-	bool at_rest; /* no program is at work on it; never for one that has no thread */
-	bool is_err; /* the last result that could tell was a failure */
-	__u8 kstack_now; /* which kstack belongs to the slots; the other one to the saved chain */
-	__u8 kstacks_bare; /* a bit for each kstack that the kernel gave nothing of */
 	/* Calls running that an interrupt of the thread makes: their slots follow max_depth. */
 	__u32 interrupt_depth;
-	__u16 kstack_cnt[2];
-	__s16 branch_cnt[2]; /* branches kept with each kstack, or a negative errno; 0: none */
+	bool is_err; /* the last result that could tell was a failure */
+	__u8 kstacks_bare; /* a bit for each kstack that the kernel gave nothing of */
 	bool misses_shared; /* with other threads; see misses.bpf.h */
 	bool interim_kept; /* `interims` has the saved chain as it was when it was saved */
 	bool user_stack_sent;
-	__u64 branches_taken; /* what branches_take() gave the program that is at work; 0: nothing */
+	__u16 kstack_cnt[2];
+	__s16 branch_cnt[2]; /* branches kept with each kstack, or a negative errno; 0: none */
 	struct log_mark log; /* what the log holds */
 	struct log_mark log_sent; /* what it held before */
+	bool at_rest; /* no program is at work on it; never for one that has no thread */
+	__u8 kstack_now; /* which kstack belongs to the slots; the other one to the saved chain */
 	__u64 place; /* in the table */
+	__u32 saved_to;
+	__u32 saved_parent; /* seq of the call that made the saved chain's first call */
+	__u64 branches_taken; /* what branches_take() gave the program that is at work; 0: nothing */
 	/* See misses.bpf.h: */
 	__u64 switches; /* of the thread from its CPU, when the session began */
 	__u64 misses; /* on miss_cpu, as far as they are accounted for */
+	__u64 miss_at; /* where the first program's are counted there */
 	__u32 miss_cpu;
 	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
 	/* The record as it is sent: header, slots, and the kernel stack moved up behind them. */
@@ -113,13 +115,13 @@ static __always_inline __u32 context_place(void *ctx)
 	return stack_place(low);
 }
 
-/* Kernel stacks are of this size, and those of threads lie at multiples of it. */
-const volatile __u32 stack_bytes = 16 << 10;
+/* Kernel stacks have so many places, and those of threads lie at multiples of it. */
+const volatile __u32 stack_places = (16 << 10) / 8;
 
 /* Whether two stack places are on the same stack: interrupts run on stacks of their own. */
 static __always_inline bool same_stack(__u32 place, __u32 other)
 {
-	return (place ^ other) < stack_bytes / 8;
+	return (place ^ other) < stack_places;
 }
 
 /*
@@ -129,9 +131,9 @@ static __always_inline bool same_stack(__u32 place, __u32 other)
  */
 static __always_inline bool has_returned(__u32 place, __u32 place_func, __u32 now, __u32 func_id)
 {
-	if (!same_stack(place, now))
+	if (place > now) /* mostly: it is the caller, and goes on */
 		return false;
-	return place < now || (place == now && place_func == func_id);
+	return same_stack(place, now) && (place < now || place_func == func_id);
 }
 
 /* Whether the saved chain was called by the last call of the chain in slots. */
@@ -290,8 +292,7 @@ static __noinline int other_stack(struct session *s, __u64 task, __u32 place)
 
 	if (same_stack(first, own))
 		return STACK_OF_INTERRUPT;
-	return same_stack(place, own) || apart >= stack_bytes / 8 ? STACK_OF_NEXT :
-								    STACK_OF_SESSION;
+	return same_stack(place, own) || apart >= stack_places ? STACK_OF_NEXT : STACK_OF_SESSION;
 }
 
 /* The slot of the interrupt's call at `depth`, from 1, which may be beyond the last one. */

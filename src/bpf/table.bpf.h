@@ -30,7 +30,9 @@ struct bucket {
 	__u32 unused;
 };
 
-/* The loader makes as many as sessions_max places need. */
+/* As many as sessions_max places need; the loader makes so many. */
+const volatile __u32 buckets_max = 4096 / BUCKET_SIZE;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 4096 / BUCKET_SIZE);
@@ -45,19 +47,14 @@ static __always_inline struct bucket *bucket_at(__u32 index)
 	return bpf_map_lookup_elem(&buckets, &index);
 }
 
-static __always_inline __u32 bucket_cnt(void)
-{
-	return (sessions_max + BUCKET_SIZE - 1) / BUCKET_SIZE;
-}
-
 static __always_inline __u32 home_of(__u64 task)
 {
-	return (task * 0x9e3779b97f4a7c15 >> 32) * bucket_cnt() >> 32;
+	return (task * 0x9e3779b97f4a7c15 >> 32) * buckets_max >> 32;
 }
 
 static __always_inline __u32 next_bucket(__u32 index)
 {
-	return index + 1 < bucket_cnt() ? index + 1 : 0;
+	return index + 1 < buckets_max ? index + 1 : 0;
 }
 
 /* The place of `task` in a bucket, no_place if it is not there. */
@@ -161,7 +158,7 @@ __noinline __u64 table_claim(__u64 task)
 {
 	__u32 home = home_of(task), index = home;
 
-	for (__u64 tried = 0; tried < BUCKETS_TRIED && tried < bucket_cnt(); tried++) {
+	for (__u64 tried = 0; tried < BUCKETS_TRIED && tried < buckets_max; tried++) {
 		__u64 place = table_claim_in(task, index, tried);
 
 		if (place != no_place) {

@@ -21,6 +21,10 @@ static __always_inline int tracing_enter(void *ctx, __u64 cookie)
 
 	if (!s)
 		return 0;
+	if (plain) {
+		push_plain(s, cookie_func(cookie), place, bpf_ktime_get_ns());
+		return session_leave(s);
+	}
 	if (capture_args)
 		args_rewind(s);
 	push(ctx, s, cookie_func(cookie), place, bpf_ktime_get_ns());

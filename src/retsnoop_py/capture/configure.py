@@ -58,6 +58,11 @@ _STACK_BYTES = 16 << 10
 #: RSN_MISS_PROGRAMS and RSN_MISS_CPUS of misses.bpf.h. Of those on perf events it does since 6.7.
 _MOST_COUNTED, _MOST_CPUS = 4, 4096
 COUNTED_BY = "rsn_find_misses"
+#: What a run may ask for that every call pays for: with none of it the run is ``plain``.
+_EXTRAS = (
+    *("emit_success", "emit_calls", "emit_interim", "use_lbr"),
+    *("capture_args", "emit_paths", "debug_log", "keep_call_sites"),
+)
 TREE_PROGRAM, EXIT_PROGRAM = "rsn_task_fork", "rsn_task_exit"
 TASK_PROGRAMS = (EXIT_PROGRAM, "rsn_task_free", TREE_PROGRAM)
 #: Machines for which the objects ask atomic additions for what was there before (table.bpf.h).
@@ -125,6 +130,8 @@ def configure(obj: BpfObject, asked: Asked, *, is_perf: bool) -> None:
     _configure_settings(obj, asked.settings, is_perf=is_perf)
     _configure_probes(obj, asked)
     _configure_extras(obj, asked)
+    plain = not any(any(obj.global_bytes(".rodata", name)[:]) for name in _EXTRAS)
+    obj.set_global(".rodata", "plain", int(plain))
 
 
 def fill(obj: BpfObject, asked: Asked, filters: FilterSettings) -> None:
@@ -185,7 +192,8 @@ def _configure_settings(obj: BpfObject, settings: Settings, *, is_perf: bool) ->
     ):
         if is_used:
             obj.map(name).set_max_entries(settings.bpf.sessions_size)
-    obj.map("buckets").set_max_entries(-(-settings.bpf.sessions_size // _BUCKET_SIZE))
+    buckets = -(-settings.bpf.sessions_size // _BUCKET_SIZE)
+    obj.map("buckets").set_max_entries(buckets)
     filters = settings.filters
     for name, count in (
         ("tgid_filter", len(filters.pids) + len(filters.deny_pids)),
@@ -195,6 +203,7 @@ def _configure_settings(obj: BpfObject, settings: Settings, *, is_perf: bool) ->
     for name, value in (
         ("use_ringbuf", not is_perf),
         ("sessions_max", settings.bpf.sessions_size),
+        ("buckets_max", buckets),
         ("tgid_allow_cnt", len(filters.pids)),
         ("tgid_deny_cnt", len(filters.deny_pids)),
         ("comm_allow_cnt", len(filters.comms)),
@@ -227,7 +236,7 @@ def _configure_probes(obj: BpfObject, asked: Asked) -> None:
     """What the programs have to know of this kernel."""
     features, facts = asked.features, asked.facts
     obj.set_global(".rodata", "has_fetch", int(asked.has_fetch))
-    obj.set_global(".rodata", "stack_bytes", _stack_bytes(facts))
+    obj.set_global(".rodata", "stack_places", _stack_bytes(facts) // 8)
     _tell_return_hooks(obj, facts)
     if asked.probes:
         obj.set_global(".rodata", "has_perf_cookie", int(features.cookie))
