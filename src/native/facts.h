@@ -25,6 +25,7 @@ enum rsn_ksym {
 	RSN_KSYM_DATA = 0,
 	RSN_KSYM_MODULE_DATA = 1,
 	RSN_KSYM_TOO_LONG = 2, /* a name that has no room */
+	RSN_KSYM_TRACE_POINTS = 3, /* data: ftrace_pages_start */
 	RSN_KSYM_IN_MODULE = 128,
 };
 
@@ -56,6 +57,7 @@ struct rsn_symtab {
 	struct rsn_sym *syms;
 	size_t cnt;
 	size_t bytes; /* of the file */
+	uint64_t trace_points; /* where ftrace_pages_start is; 0: not told */
 	int list;
 	size_t text_len;
 	size_t text_room;
@@ -143,6 +145,8 @@ size_t rsn_syms_gather(const struct rsn_symtab *tab, const uint32_t *subset, siz
 size_t rsn_syms_count(const struct rsn_symtab *tab, const char *prefix);
 int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable, int by_addr,
 		    uint64_t text_end, struct rsn_functions *out);
+int rsn_syms_states_at(const struct rsn_symtab *tab, const uint64_t *points, size_t cnt,
+		       uint64_t text_end, struct rsn_functions *out);
 ptrdiff_t rsn_syms_match(const struct rsn_symtab *tab, const uint32_t *subset, size_t subset_cnt,
 			 const struct rsn_glob *globs, size_t glob_cnt, uint32_t *counts,
 			 struct rsn_hit *hits);

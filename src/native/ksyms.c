@@ -25,15 +25,21 @@ enum {
 	NAME_ROOM = -NAME,
 };
 
-enum label { ADDRESS, DATA, TEXT, WITHOUT_MODULE, WRITE, TOO_LONG, OUT, LABELS };
+enum label { ADDRESS, DATA, MODULE_DATA, TEXT, WITHOUT_MODULE, WRITE, TOO_LONG, OUT, LABELS };
 
 enum {
-	MOST = 96,
+	MOST = 112,
 	MARK = 0xff, /* no instruction: where a label is */
 	UPPER = 0x20,
 	/* "__pfx_" as numbers; elsewhere than on x86 and arm64 there is no such symbol */
 	PADDING = 0x66705f5f,
 	PADDING_END = 0x5f78,
+	/* "ftrace_pages_start" */
+	POINTS_1 = 0x61727466,
+	POINTS_2 = 0x705f6563,
+	POINTS_3 = 0x73656761,
+	POINTS_4 = 0x6174735f,
+	POINTS_END = 0x7472,
 };
 
 #define OP(op, dst, src, offset, value)                                                           \
@@ -102,7 +108,22 @@ static int load(const struct rsn_ksym_layout *at)
 		LABEL(DATA),
 		SET(8, RSN_KSYM_DATA),
 		SET(3, HEAD),
-		JUMP(BPF_JEQ, 9, 0, WRITE),
+		JUMP(BPF_JNE, 9, 0, MODULE_DATA),
+		LOAD(BPF_W, 1, 6, at->name),
+		JUMP(BPF_JNE, 1, POINTS_1, WRITE),
+		LOAD(BPF_W, 1, 6, at->name + 4),
+		JUMP(BPF_JNE, 1, POINTS_2, WRITE),
+		LOAD(BPF_W, 1, 6, at->name + 8),
+		JUMP(BPF_JNE, 1, POINTS_3, WRITE),
+		LOAD(BPF_W, 1, 6, at->name + 12),
+		JUMP(BPF_JNE, 1, POINTS_4, WRITE),
+		LOAD(BPF_H, 1, 6, at->name + 16),
+		JUMP(BPF_JNE, 1, POINTS_END, WRITE),
+		LOAD(BPF_B, 1, 6, at->name + 18),
+		JUMP(BPF_JNE, 1, 0, WRITE),
+		SET(8, RSN_KSYM_TRACE_POINTS),
+		GOTO(WRITE),
+		LABEL(MODULE_DATA),
 		SET(8, RSN_KSYM_MODULE_DATA),
 		SET(9, 0),
 		GOTO(WRITE),

@@ -13,6 +13,12 @@
  */
 static const uint64_t MAX_ENTRY_OFFSET = 32;
 
+/*
+ * Where only the address is known, no further than ENDBR on x86, BTI and a NOP on arm64: what is left of
+ * a function that the linker dropped lies behind all of the function before it.
+ */
+static const uint64_t MAX_POINT_OFFSET = 8;
+
 static bool is_generated(const struct rsn_symtab *tab, const struct rsn_sym *s)
 {
 	const char *module = tab->text + s->module;
@@ -127,6 +133,40 @@ static int states_by_count(const struct rsn_symtab *tab, const struct rsn_symtab
 	return err;
 }
 
+/* Of several names of one address the kernel lists the first. */
+static void states_by_point(const struct rsn_symtab *tab, const uint64_t *points, size_t cnt,
+			    uint8_t *states)
+{
+	for (size_t i = 0; i < cnt; i++) {
+		size_t k = rsn_syms_upper(tab, points[i]);
+
+		if (!k-- || points[i] - tab->syms[k].addr > MAX_POINT_OFFSET)
+			continue;
+		while (k && tab->syms[k - 1].addr == tab->syms[k].addr)
+			k--;
+		if (states[k])
+			states[k] = RSN_TRACEABLE;
+	}
+}
+
+static void begin_states(const struct rsn_symtab *tab, uint64_t text_end, uint8_t *states)
+{
+	for (size_t k = 0; k < tab->cnt; k++)
+		states[k] = is_function(tab, &tab->syms[k], text_end) ? RSN_UNTRACEABLE :
+									RSN_NOT_FUNCTION;
+}
+
+static void sort_by_state(const struct rsn_symtab *tab, struct rsn_functions *out)
+{
+	out->listed_cnt = out->other_cnt = 0;
+	for (size_t k = 0; k < tab->cnt; k++) {
+		if (out->states[k] == RSN_UNTRACEABLE)
+			out->others[out->other_cnt++] = k;
+		else if (out->states[k])
+			out->listed[out->listed_cnt++] = k;
+	}
+}
+
 /*
  * Joins tab, which is sorted by address, with the list of traceable functions. text_end is the
  * end of vmlinux's text. Returns -1 if memory ran out.
@@ -134,20 +174,22 @@ static int states_by_count(const struct rsn_symtab *tab, const struct rsn_symtab
 int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable, int by_addr,
 		    uint64_t text_end, struct rsn_functions *out)
 {
-	out->listed_cnt = out->other_cnt = 0;
-	for (size_t k = 0; k < tab->cnt; k++)
-		out->states[k] = is_function(tab, &tab->syms[k], text_end) ? RSN_UNTRACEABLE :
-									     RSN_NOT_FUNCTION;
+	begin_states(tab, text_end, out->states);
 	if (by_addr)
 		states_by_addr(tab, traceable, out->states);
 	else if (states_by_count(tab, traceable, out->states))
 		return -1;
-	for (size_t k = 0; k < tab->cnt; k++) {
-		if (out->states[k] == RSN_UNTRACEABLE)
-			out->others[out->other_cnt++] = k;
-		else if (out->states[k])
-			out->listed[out->listed_cnt++] = k;
-	}
+	sort_by_state(tab, out);
+	return 0;
+}
+
+/* The same with nothing but the addresses of the trace points. */
+int rsn_syms_states_at(const struct rsn_symtab *tab, const uint64_t *points, size_t cnt,
+		       uint64_t text_end, struct rsn_functions *out)
+{
+	begin_states(tab, text_end, out->states);
+	states_by_point(tab, points, cnt, out->states);
+	sort_by_state(tab, out);
 	return 0;
 }
 

@@ -240,7 +240,9 @@ static const char *add_record(struct rsn_symtab *tab, const char *p, const char 
 		return NULL;
 	memcpy(&sym.addr, p, sizeof(sym.addr));
 	type = p[sizeof(sym.addr)];
-	if (type <= RSN_KSYM_TOO_LONG) {
+	if (type <= RSN_KSYM_TRACE_POINTS) {
+		if (type == RSN_KSYM_TRACE_POINTS)
+			tab->trace_points = sym.addr;
 		if (type == RSN_KSYM_TOO_LONG)
 			*err = -E2BIG;
 		else if ((type == RSN_KSYM_MODULE_DATA || !has_ended(tab)) && add_end(tab, &sym))

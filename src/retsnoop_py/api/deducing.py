@@ -46,8 +46,8 @@ def callees(facts: KernelFacts, function: str) -> list[str]:
 
     ``function`` is its first one. Nothing, where the code cannot be read.
     """
+    from retsnoop_py.kernel.kcore import Kcore
     from retsnoop_py.path.analysis import read_paths
-    from retsnoop_py.path.text import Kcore
 
     try:
         found = facts.kallsyms.named(f"__do_sys_{syscall_name(function)}")
@@ -99,9 +99,9 @@ def _way(
     facts: KernelFacts, session: Session, symbol: Symbol, result: int, traced: Collection[str]
 ) -> tuple[Origin, Hit] | None:
     """The way that the arguments of the system call lead through its second function."""
+    from retsnoop_py.kernel.kcore import Kcore
     from retsnoop_py.path.analysis import read_paths
     from retsnoop_py.path.machines import machine_named
-    from retsnoop_py.path.text import Kcore
 
     machine = machine_named(facts.machine)
     function = _function(facts, symbol)

@@ -263,8 +263,9 @@ class Inquiry:
     def _makers(self, names: Sequence[str], error: str) -> list[str]:
         """The functions that have the number of an error in their code, as many as fit a run."""
         from retsnoop_py.kernel.errno import ERRNO_NAMES
+        from retsnoop_py.kernel.kcore import Kcore
         from retsnoop_py.path.machines import machine_named
-        from retsnoop_py.path.text import Kcore, having_number
+        from retsnoop_py.path.text import having_number
 
         number = next((one for one, name in ERRNO_NAMES.items() if name == error), None)
         if number is None:

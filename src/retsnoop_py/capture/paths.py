@@ -112,7 +112,8 @@ class PathProbes:
             self._followed[number] = paths
 
     def _open_source(self) -> CodeSource:
-        from retsnoop_py.path.text import Kcore, VmlinuxText
+        from retsnoop_py.kernel.kcore import Kcore
+        from retsnoop_py.path.text import VmlinuxText
 
         if self._source is None:
             try:

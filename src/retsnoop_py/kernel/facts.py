@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import os
+from array import array
 from functools import cached_property
 from pathlib import Path
 
-from retsnoop_py.errors import DataError, PrivilegeError, UnavailableError
+from retsnoop_py.errors import DataError, PrivilegeError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel import elf_file
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.kallsyms import Kallsyms, Module, read_modules
-from retsnoop_py.kernel.tracefs import KprobeBlacklist, Traceable
+from retsnoop_py.kernel.kcore import Kcore
+from retsnoop_py.kernel.trace_points import read_trace_points
+from retsnoop_py.kernel.tracefs import KprobeBlacklist, Traceable, can_list
+from retsnoop_py.libbpf.facts import Functions
 
 __all__ = ["KernelFacts"]
 
@@ -78,12 +82,42 @@ class KernelFacts:
         """The functions ftrace can hook, by name unless :meth:`tell_namesakes` was called."""
         return Traceable(self.root, addresses=False)
 
+    @cached_property
+    def functions(self) -> Functions:
+        """Every function by its index in ``kallsyms.table``, and whether ftrace can hook it."""
+        if self._trace_points is not None:
+            return self.kallsyms.functions_at(self._trace_points)
+        return self.kallsyms.functions(self.traceable)
+
+    @property
+    def traceable_count(self) -> int:
+        """How many functions ftrace can hook."""
+        if self._trace_points is not None:
+            return len(self.functions.listed)
+        return len(self.traceable)
+
+    @cached_property
+    def _trace_points(self) -> array[int] | None:
+        """Where ftrace can hook, by its own records; None where its list has to be read.
+
+        Where there is no list to read, it is left to say why.
+        """
+        start = self.kallsyms.table.trace_points if self._loading else 0
+        if not start or self.btf is None or not can_list(self.root):
+            return None
+        try:
+            with Kcore(self.root / "proc/kcore") as memory:
+                return read_trace_points(memory, start, self.btf)
+        except RetsnoopError:
+            return None
+
     def tell_namesakes(self) -> bool:
-        """Let ``traceable`` tell functions of one name apart; False where the kernel does not."""
-        if not self.traceable.has_addresses:
-            self.traceable = Traceable(self.root)
-            return self.traceable.has_addresses
-        return False
+        """Let ``functions`` tell those of one name apart; False where the kernel does not."""
+        if self._trace_points is not None or self.traceable.has_addresses:
+            return False
+        self.traceable = Traceable(self.root)
+        self.__dict__.pop("functions", None)
+        return self.traceable.has_addresses
 
     @cached_property
     def kprobe_blacklist(self) -> KprobeBlacklist:
@@ -127,7 +161,7 @@ class KernelFacts:
         """Free what only choosing functions takes; asked for again, it is read again."""
         if "btf" in self.__dict__:
             _ = self._places  # loading takes this of the types
-        for name in ("traceable", "kprobe_blacklist", "btf"):
+        for name in ("traceable", "functions", "_trace_points", "kprobe_blacklist", "btf"):
             self.__dict__.pop(name, None)
         self._module_btf.clear()
 

@@ -208,6 +208,10 @@ class Kallsyms:
         # What follows _etext is data, or init code that is gone after boot.
         return self._text_end or address + _UNBOUNDED
 
+    def functions_at(self, points: array[int]) -> Functions:
+        """The same as :meth:`functions`, by the addresses of ftrace's trace points."""
+        return self.table.functions_at(points, text_end=self._text_end or _HIGHEST)
+
     def functions(self, traceable: Traceable) -> Functions:
         """Every function by its index in :attr:`table`, and whether it can be traced."""
         return self.table.functions(

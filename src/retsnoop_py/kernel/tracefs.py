@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from array import array
 from bisect import bisect_right
@@ -45,6 +46,17 @@ def no_kprobes() -> UnavailableError:
         "this kernel has no kprobes (CONFIG_KPROBES or CONFIG_KPROBE_EVENTS is off)",
         "run on a kernel that has them, or boot one: retsnoop-py vm run --kernel 6.12 -- ...",
     )
+
+
+def can_list(root: Path) -> bool:
+    """Whether ftrace works, and may be asked what it can hook: its list can be opened."""
+    for place in TRACEFS:
+        try:
+            os.close(os.open(root / place / _NAMES, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            continue
+        return True
+    return False
 
 
 class Traceable:

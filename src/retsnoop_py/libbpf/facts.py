@@ -12,10 +12,10 @@ import importlib
 import os
 import struct
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.libbpf import unloadable
@@ -140,6 +140,8 @@ class SymbolTable:
         self._count: int = table.cnt
         #: Bytes of the file.
         self.bytes: int = table.bytes
+        #: Where the kernel's ``ftrace_pages_start`` is, if the list tells; else 0.
+        self.trace_points: int = table.trace_points
         self._raw = ffi.buffer(table.syms, self._count * _SYM.size)
         self._text = ffi.buffer(table.text, table.text_len)
 
@@ -227,7 +229,23 @@ class SymbolTable:
 
         ``by_address``: that list has addresses. ``text_end``: where vmlinux's text ends.
         """
+        _, lib = _native()
+        return self._sorted_out(
+            lambda out: lib.rsn_syms_states(
+                self._table, traceable._table, by_address, text_end, out
+            )
+        )
+
+    def functions_at(self, points: array[int], *, text_end: int) -> Functions:
+        """The same with the addresses of ftrace's trace points instead of a list of names."""
         ffi, lib = _native()
+        data = ffi.from_buffer("uint64_t[]", points)
+        return self._sorted_out(
+            lambda out: lib.rsn_syms_states_at(self._table, data, len(points), text_end, out)
+        )
+
+    def _sorted_out(self, fill: Callable[[Any], int]) -> Functions:
+        ffi, _ = _native()
         states = bytearray(self._count)
         listed = array("I", bytes(4 * self._count))
         others = array("I", bytes(4 * self._count))
@@ -235,7 +253,7 @@ class SymbolTable:
         out.states = ffi.from_buffer("uint8_t[]", states)
         out.listed = ffi.from_buffer("uint32_t[]", listed)
         out.others = ffi.from_buffer("uint32_t[]", others)
-        _check_memory(lib.rsn_syms_states(self._table, traceable._table, by_address, text_end, out))
+        _check_memory(fill(out))
         return Functions(states, listed[: out.listed_cnt], others[: out.other_cnt])
 
     def match(self, subset: array[int], globs: Sequence[tuple[str, str | None]]) -> Matches:

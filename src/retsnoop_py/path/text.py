@@ -8,13 +8,11 @@ does not show its memory (lockdown, no CONFIG_PROC_KCORE), and what runs may dif
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
-from retsnoop_py.errors import PrivilegeError, UnavailableError
 from retsnoop_py.path.insn import Machine
 from retsnoop_py.value import Value
 
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CodeSource",
     "FunctionCode",
-    "Kcore",
     "Part",
     "VmlinuxText",
     "having_number",
@@ -47,58 +44,6 @@ class CodeSource(Protocol):
     def read(self, address: int, size: int) -> bytes:
         """``size`` bytes at the run-time ``address``, fewer where it does not have them."""
         ...
-
-
-class Kcore:
-    """The memory of the running kernel, open until closed; a context manager.
-
-    Raises PrivilegeError where the kernel forbids it and UnavailableError where it has none.
-    """
-
-    def __init__(self, path: Path = Path("/proc/kcore")) -> None:
-        self.name = str(path)
-        try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except PermissionError as error:
-            raise PrivilegeError(
-                f"{path} cannot be read: {error.strerror}",
-                "run as root; where root may not either, `dmesg` tells of a lockdown",
-            ) from error
-        except OSError as error:
-            raise UnavailableError(f"{path} cannot be read: {error.strerror}") from error
-        self._segments = self._read_segments()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
-
-    def _read_segments(self) -> list[tuple[int, int, int]]:
-        """Address, offset in the file and size of what is in memory."""
-        header = os.pread(self._fd, _HEADER_BYTES, 0)
-        if len(header) < _HEADER_BYTES or header[:4] != b"\x7fELF":
-            return []
-        (table,) = struct.unpack_from("=Q", header, 32)
-        entry, count = struct.unpack_from("=HH", header, 54)
-        raw = os.pread(self._fd, entry * count, table)
-        found = []
-        for at in range(0, len(raw) - _SEGMENT.size + 1, entry):
-            kind, _, offset, address, _, size, _, _ = _SEGMENT.unpack_from(raw, at)
-            if kind == _PT_LOAD:
-                found.append((address, offset, size))
-        return found
-
-    def read(self, address: int, size: int) -> bytes:
-        """See :class:`CodeSource`."""
-        for start, offset, length in self._segments:
-            if start <= address < start + length:
-                size = min(size, start + length - address)
-                try:
-                    return os.pread(self._fd, size, offset + address - start)
-                except OSError:
-                    return b""
-        return b""
 
 
 class VmlinuxText:

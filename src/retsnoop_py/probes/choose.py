@@ -227,7 +227,7 @@ class _Chooser:
 
     @cached_property
     def _functions(self) -> Functions:
-        return self._kallsyms.functions(self._facts.traceable)
+        return self._facts.functions
 
     @cached_property
     def _denied(self) -> tuple[deny_list.Deny, ...]:
@@ -303,9 +303,9 @@ class _Chooser:
     def _comes_back_wrong(self, address: int) -> bool:
         """Whether the kernel would not survive a probe there, as far as its code can be read."""
         from retsnoop_py.errors import RetsnoopError
+        from retsnoop_py.kernel.kcore import Kcore
         from retsnoop_py.path.machines import machine_named
         from retsnoop_py.path.probes import is_odd_call
-        from retsnoop_py.path.text import Kcore
 
         try:
             machine = machine_named(self._facts.machine)

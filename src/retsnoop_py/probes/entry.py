@@ -74,7 +74,7 @@ def entry_offset(machine: str) -> EntryOffset:
     if machine != "aarch64":
         return lambda _address, _size: 0
     from retsnoop_py.errors import RetsnoopError
-    from retsnoop_py.path.text import Kcore
+    from retsnoop_py.kernel.kcore import Kcore
 
     def offset(address: int, size: int) -> int:
         try:

@@ -236,7 +236,7 @@ class Selector:
         plan = make_plan(settings)
         self.facts = facts
         self.kallsyms = facts.kallsyms
-        self.functions = self.kallsyms.functions(facts.traceable)
+        self.functions = facts.functions
         self.plan = plan.on(self._can_trace)
         self._units = units
         self._prototypes = prototypes
@@ -248,7 +248,7 @@ class Selector:
         """Select."""
         chosen = self._choose()
         if self._has_namesakes(chosen) and self.facts.tell_namesakes():
-            self.functions = self.kallsyms.functions(self.facts.traceable)
+            self.functions = self.facts.functions
             chosen = self._choose()
         return self._select(chosen)
 
@@ -286,7 +286,7 @@ class Selector:
                 ),
                 *_counts(Role.DENY, plan.deny, deny_counts, [0] * len(plan.deny)),
             ),
-            discovered=len(self.facts.traceable),
+            discovered=self.facts.traceable_count,
             matched=len(subset) - len(denied),
             unique=len({(f.name, f.module) for f in functions}),
             types=types,
