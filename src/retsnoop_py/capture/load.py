@@ -7,6 +7,7 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 from errno import ENOENT
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.features import Features
@@ -21,6 +22,7 @@ from retsnoop_py.capture.configure import (
 from retsnoop_py.capture.message_sources import Closing, MessageSources, message_sources
 from retsnoop_py.capture.process_ids import ProcessIds, process_ids
 from retsnoop_py.errors import BpfError, RetsnoopError, UnavailableError
+from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.libbpf.links import unrun
@@ -31,6 +33,7 @@ from retsnoop_py.value import Value
 if TYPE_CHECKING:
     from retsnoop_py.kernel.arguments.plan import CapturePlan
     from retsnoop_py.probes.spec import Probe
+    from retsnoop_py.session.layouts import Layout
 
 
 __all__ = ["LoadedObject", "load", "without_fetch"]
@@ -62,6 +65,25 @@ def without_fetch(original: bytes) -> bytes:
     return bytes(image)
 
 
+class ObjectTypes:
+    """What the object's BTF says of its records and maps, read when it is first asked for."""
+
+    def __init__(self, obj: BpfObject) -> None:
+        self._obj = obj
+
+    @cached_property
+    def btf(self) -> Btf:
+        """All of it."""
+        return Btf(self._obj.btf())
+
+    @cached_property
+    def layouts(self) -> tuple[Layout, ...]:
+        """Those of the records."""
+        from retsnoop_py.session.layouts import btf_layouts  # not before tracing begins
+
+        return btf_layouts(self.btf)
+
+
 class LoadedObject(Value):
     """A loaded object, whether its events go through a perf buffer, and its own links.
 
@@ -70,6 +92,7 @@ class LoadedObject(Value):
     """
 
     obj: BpfObject
+    types: ObjectTypes
     is_perf: bool
     links: tuple[Closing, ...]
     ids: ProcessIds
@@ -165,7 +188,7 @@ def load(
     except BaseException:
         obj.close()
         raise
-    return LoadedObject(obj, is_perf, links, ids, filters, bool(settings.command))
+    return LoadedObject(obj, ObjectTypes(obj), is_perf, links, ids, filters, bool(settings.command))
 
 
 def _choose_perf_buffer(settings: Settings, features: Features) -> bool:

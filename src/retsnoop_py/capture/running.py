@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.capture.process_ids import ProcessIds, process_ids
 from retsnoop_py.errors import RetsnoopError
-from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.kernel.kallsyms import Kallsyms
 from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.session.collector import RecordType, SessionFlags
-from retsnoop_py.session.layouts import Layout, btf_layouts, layout_named
+from retsnoop_py.session.layouts import Layout, layout_named
 from retsnoop_py.value import Value
 
 _FRAME = re.compile(r"^\[<0>\] (\S+?)\+0x([0-9a-f]+)/0x([0-9a-f]+)(?: \[(\S+)\])?$", re.MULTILINE)
@@ -33,10 +32,8 @@ _SWITCHES = re.compile(r"ctxt_switches:\s+(\d+)")
 _MAX_DEPTH, _COMM_LEN = 64, 16
 #: RSN_MAX_KSTACK of records.h.
 _MAX_KSTACK = 96
-#: BUCKET_SIZE of table.bpf.h: the threads of a bucket, and of one in which there are none.
+#: BUCKET_SIZE of table.bpf.h: the threads of a bucket.
 _BUCKET_SIZE = 8
-_TASKS = struct.Struct(f"={_BUCKET_SIZE}Q")
-_NOBODY = bytes(_TASKS.size)
 #: What an unwinder that knows no return probes (before 19138af1bd88) stops at.
 _RETURN_PROBE = "kretprobe_trampoline"
 #: How long a thread is watched that runs on a CPU, so that its stack cannot be had, in s.
@@ -104,6 +101,20 @@ class _Thread:
         return [(name, int(at, 16), int(size, 16), mod or None) for name, at, size, mod in frames]
 
 
+def places_in_use(buckets: bytes, size: int) -> list[int]:
+    """The places of the table that a thread has, of its ``buckets`` of ``size`` bytes each.
+
+    A bucket begins with its threads, by the addresses of their ``task_struct``, whose upper byte
+    is never 0. Mostly there are none, so the buckets are gone through by that byte all at once.
+    """
+    return sorted(
+        number * _BUCKET_SIZE + i
+        for i in range(_BUCKET_SIZE)
+        for number, last in enumerate(buckets[8 * i + 7 :: size].rstrip(b"\0"))
+        if last
+    )
+
+
 class RunningCalls:
     """Finds the sessions that are in the maps of ``loaded``.
 
@@ -121,6 +132,7 @@ class RunningCalls:
         proc: Path = Path("/proc"),
     ) -> None:
         self._obj = loaded.obj
+        self._types = loaded.types
         self._buckets = loaded.obj.map("buckets")
         self._functions = functions
         self._kallsyms = kallsyms
@@ -130,27 +142,20 @@ class RunningCalls:
     # mostly there is no session, and all this is not needed
 
     @cached_property
-    def _btf(self) -> Btf:
-        return Btf(self._obj.btf())
-
-    @cached_property
     def _offsets(self) -> dict[str, dict[str, int]]:
+        structs = {name: self._types.btf.struct(name) or () for name in ("session", "log_mark")}
         return {
-            name: {member.name: member.bit_offset // 8 for member in self._btf.struct(name) or ()}
-            for name in ("session", "log_mark")
+            name: {member.name: member.bit_offset // 8 for member in members}
+            for name, members in structs.items()
         }
 
     @cached_property
-    def _layouts(self) -> tuple[Layout, ...]:
-        return btf_layouts(self._btf)
-
-    @cached_property
     def _record(self) -> Layout:
-        return layout_named(self._layouts, "rsn_session")
+        return layout_named(self._types.layouts, "rsn_session")
 
     @cached_property
     def _slot_size(self) -> int:
-        return layout_named(self._layouts, "rsn_slot").size
+        return layout_named(self._types.layouts, "rsn_slot").size
 
     @cached_property
     def _field(self) -> dict[str, int]:
@@ -183,20 +188,12 @@ class RunningCalls:
         return b"".join(self._records_of(place, seen) for place in self._places())
 
     def _places(self) -> list[_Place]:
-        sessions, size = self._obj.map("sessions"), self._buckets.value_size
-        buckets = self._buckets.lookup_all()
-        found = []
-        for number in range(len(buckets) // size):
-            # struct bucket begins with its tasks
-            tasks = buckets[number * size : number * size + _TASKS.size]
-            if tasks == _NOBODY:
-                continue
-            for i, task in enumerate(_TASKS.unpack(tasks)):
-                if task:
-                    place = number * _BUCKET_SIZE + i
-                    found.append(_Place(place, sessions.lookup(struct.pack("=I", place))))
-        if not found:
+        size = self._buckets.value_size
+        places = places_in_use(self._buckets.lookup_all(), size)
+        if not places:
             return []
+        sessions = self._obj.map("sessions")
+        found = [_Place(place, sessions.lookup(struct.pack("=I", place))) for place in places]
         at_rest, depth = self._offsets["session"]["at_rest"], self._offsets["session"]["depth"]
         return [
             place
@@ -298,7 +295,7 @@ class RunningCalls:
         if not used or logs.max_entries <= place.number:
             return b""
         log = logs.lookup(struct.pack("=I", place.number))
-        part = layout_named(self._layouts, "rsn_part")
+        part = layout_named(self._types.layouts, "rsn_part")
         values = {
             "type": RecordType.EVENTS,
             "size": part.size + used,

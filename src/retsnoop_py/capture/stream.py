@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import retsnoop_py
 from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.capture.target import Target
-from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf.reader import ReaderStats
-from retsnoop_py.session.layouts import btf_layouts, layout_named
+from retsnoop_py.session.layouts import layout_named
 from retsnoop_py.session.pipeline import Pipeline, SinkMaker
 from retsnoop_py.session.stream_header import (
     ModuleFacts,
@@ -163,7 +162,7 @@ def _stream_header(
     functions = target.selection.functions
     return StreamHeader(
         functions=tuple(functions),
-        layouts=btf_layouts(Btf(loaded.obj.btf())),
+        layouts=loaded.types.layouts,
         realtime_offset_ns=realtime_offset_ns(),
         utc_offset_s=utc_offset_s(),
         release=kernel.release,
