@@ -27,12 +27,12 @@ def both(measure: str, ours: float, peer: float) -> KernelResults:
 
 def test_a_row_has_values_ratio_and_what_the_bar_says() -> None:
     words = row(both("ready", 1.5, 3.0), "start to ready, `-e")
-    assert words[1:6] == ["", "1.50", "3.00", "0.50", "<= 0.8 met"]
+    assert words[1:6] == ["", "1.50", "3.00", "0.50", "<= 0.5 met"]
 
 
 def test_a_threshold_that_is_missed_is_named() -> None:
     one = both("ready", 2.7, 3.0)
-    assert row(one, "start to ready, `-e")[5] == "<= 0.8 **not met**"
+    assert row(one, "start to ready, `-e")[5] == "<= 0.5 **not met**"
     assert [(missed.selection, missed.measure) for missed in unmet(one)] == [("default", "ready")]
 
 
