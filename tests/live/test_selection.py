@@ -128,3 +128,37 @@ def test_the_lsm_preset_says_who_refused(machine: Machine) -> None:
     result = trace(machine, "-c", "lsm", "-x", "EPERM", "--", *command, timeout=400)
     assert "ns_capable" in result.out, result.out + result.err
     assert "cap_capable" in result.out
+
+
+#: Which functions can be traced by ftrace's records in the kernel's memory, and by its list.
+TRACE_POINTS = """
+import json
+from collections import Counter
+from retsnoop_py.kernel.facts import KernelFacts
+records, listed = KernelFacts(loading=True), KernelFacts()
+listed.tell_namesakes()
+def names(facts):
+    return {(one.name, one.address)
+            for one in facts.kallsyms.symbols(facts.functions.listed)}
+by_record, by_list = names(records), names(listed)
+namesakes = {name for name, one in Counter(
+    one.name for one in listed.kallsyms.symbols(range(len(listed.kallsyms.table)))).items() if one > 1}
+print(json.dumps({
+    "read": records._trace_points is not None,
+    "count": len(by_list),
+    "more": sorted(by_record - by_list)[:5],
+    "fewer": sorted(by_list - by_record)[:5],
+    "alone": sorted(name for name, _ in by_list - by_record if name not in namesakes)[:5],
+}))
+"""
+
+
+def test_the_records_of_ftrace_tell_what_its_list_does(machine: Machine) -> None:
+    """Before 6.5 the list has no addresses, and all of one name count as those that it names."""
+    done = machine.run([PYTHON, "-c", TRACE_POINTS])
+    assert done.status == 0, done.err
+    told = json.loads(done.out)
+    assert told["read"] == (series(machine) > (5, 10))
+    assert told["count"] > 20_000
+    assert (told["more"], told["alone"]) == ([], [])
+    assert told["fewer"] == [] or series(machine) == (6, 1)
