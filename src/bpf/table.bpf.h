@@ -16,6 +16,7 @@
 enum {
 	BUCKET_SIZE = 8, /* the threads of a bucket fill one cache line */
 	BUCKETS_TRIED = 4,
+	MAPPABLE = 1 << 10, /* BPF_F_MMAPABLE (Linux 5.5) */
 };
 
 struct bucket {
@@ -35,6 +36,7 @@ const volatile __u32 buckets_max = 4096 / BUCKET_SIZE;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, MAPPABLE); /* who looks for sessions by bpf(2) may have one by that */
 	__uint(max_entries, 4096 / BUCKET_SIZE);
 	__type(key, __u32);
 	__type(value, struct bucket);

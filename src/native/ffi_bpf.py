@@ -107,8 +107,6 @@ __u32 bpf_map__value_size(const struct bpf_map *map);
 int bpf_map__set_value_size(struct bpf_map *map, __u32 size);
 struct bpf_link *bpf_map__attach_struct_ops(const struct bpf_map *map);
 void *bpf_map__initial_value(const struct bpf_map *map, size_t *size);
-int bpf_map_lookup_batch(int fd, void *in_batch, void *out_batch, void *keys, void *values,
-                         __u32 *count, const void *opts);
 int bpf_map_lookup_elem(int fd, const void *key, void *value);
 int bpf_map_update_elem(int fd, const void *key, const void *value, __u64 flags);
 int bpf_map_update_batch(int fd, const void *keys, const void *values, __u32 *count,

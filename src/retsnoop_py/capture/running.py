@@ -189,7 +189,7 @@ class RunningCalls:
 
     def _places(self) -> list[_Place]:
         size = self._buckets.value_size
-        places = places_in_use(self._buckets.lookup_all(), size)
+        places = places_in_use(self._buckets.read_all(), size)
         if not places:
             return []
         sessions = self._obj.map("sessions")

@@ -8,6 +8,7 @@ and what libbpf or the verifier said meanwhile.
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import resource
 from collections.abc import Callable, Iterable, Sequence
@@ -340,15 +341,14 @@ class BpfMap:
         check(f"look up {self.name}", lib.bpf_map_lookup_elem(self.fd, key, value))
         return bytes(ffi.buffer(value))
 
-    def lookup_all(self) -> bytes:
-        """All elements of an array, one behind the other (5.6)."""
-        size = self.max_entries
-        keys, values = ffi.new("uint32_t[]", size), ffi.new("char[]", size * self.value_size)
-        count, position = ffi.new("__u32 *", size), ffi.new("uint32_t *")
-        err = lib.bpf_map_lookup_batch(self.fd, ffi.NULL, position, keys, values, count, ffi.NULL)
-        if err != -errno.ENOENT:  # which says that there are no more
-            check(f"look up all of {self.name}", err)
-        return bytes(ffi.buffer(values))
+    def read_all(self) -> bytes:
+        """All elements of an array that can be mapped, one behind the other, without bpf(2)."""
+        size = self.max_entries * self.value_size
+        try:
+            with mmap.mmap(self.fd, size, prot=mmap.PROT_READ) as memory:
+                return memory[:]
+        except OSError as error:
+            raise BpfError(f"map {self.name}", error.errno or 0) from error
 
     def update(self, key: bytes, value: bytes) -> None:
         """Set one element."""
