@@ -3,6 +3,7 @@
 #include "fentry.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/bpf.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -97,13 +98,21 @@ static void close_others(const int *fds, size_t cnt)
 	syscall(__NR_close_range, next, ~0U, 0);
 }
 
-/* The orphan that waits for the kernel; no signal meant for the caller is to end it. */
-static void run_child(const int *fds, size_t cnt)
+/*
+ * The orphan that waits for the kernel, once nobody else has the descriptors: whoever closes them last
+ * does. No signal meant for the caller is to end it.
+ */
+static void run_child(const int *fds, size_t cnt, const int *until_closed)
 {
+	char none;
+
 	setsid();
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	close(until_closed[1]);
+	while (read(until_closed[0], &none, 1) < 0 && errno == EINTR)
+		;
 	close_others(fds, cnt);
 	rsn_close_all(fds, cnt);
 	_exit(0);
@@ -111,10 +120,10 @@ static void run_child(const int *fds, size_t cnt)
 
 int rsn_close_in_child(const int *fds, size_t cnt)
 {
-	int *sorted = malloc((cnt + 1) * sizeof(*sorted)), status;
+	int *sorted = malloc((cnt + 1) * sizeof(*sorted)), until_closed[2] = { -1, -1 }, status;
 	pid_t pid = -1;
 
-	if (sorted) {
+	if (sorted && !pipe2(until_closed, O_CLOEXEC)) {
 		memcpy(sorted, fds, cnt * sizeof(*fds));
 		qsort(sorted, cnt, sizeof(*sorted), by_value);
 		pid = fork();
@@ -123,14 +132,16 @@ int rsn_close_in_child(const int *fds, size_t cnt)
 		/* a grandchild, so that init and not the caller has to wait for it */
 		pid = fork();
 		if (!pid)
-			run_child(sorted, cnt);
+			run_child(sorted, cnt, until_closed);
 		_exit(pid < 0);
 	}
 	free(sorted);
 	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
-		return -1;
-	rsn_close_all(fds, cnt);
-	return 0;
+		pid = -1;
+	else
+		rsn_close_all(fds, cnt);
+	rsn_close_all(until_closed, 2);
+	return pid < 0 ? -1 : 0;
 }
 
 static int is_btf_of(int fd, const char *module)

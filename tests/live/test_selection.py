@@ -141,8 +141,8 @@ def names(facts):
     return {(one.name, one.address)
             for one in facts.kallsyms.symbols(facts.functions.listed)}
 by_record, by_list = names(records), names(listed)
-namesakes = {name for name, one in Counter(
-    one.name for one in listed.kallsyms.symbols(range(len(listed.kallsyms.table)))).items() if one > 1}
+everyone = listed.kallsyms.symbols(range(len(listed.kallsyms.table)))
+namesakes = {name for name, count in Counter(one.name for one in everyone).items() if count > 1}
 print(json.dumps({
     "read": records._trace_points is not None,
     "count": len(by_list),
