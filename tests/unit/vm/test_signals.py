@@ -27,10 +27,11 @@ case "$*" in
 	wait ;;
 esac
 """
-#: The tool, on whatever machine: the mirror is one that nobody asks.
+#: The tool, on whatever machine: the mirror is one that nobody asks, and no guest is booted.
 MAIN = """
 import sys
-from retsnoop_py.vm import debian
+from retsnoop_py.vm import debian, initrd
+initrd.find_busybox = lambda: None
 debian.find_mirror = lambda: debian.Mirror("http://localhost:9/", ("bookworm",), ("main",))
 from retsnoop_py.cli.start import program
 program()
