@@ -130,6 +130,8 @@ _CHATTER = re.compile(
 )
 
 
+#: An errno that a program ends with, and nothing of what it is about.
+_ERRNO_ALONE = re.compile(r"\W*(?:Error|ERROR|error|fatal|FATAL): [\w ]+ \(os error \d+\)$")
 #: What a loader itself takes for no error.
 _MEANT_LIGHTLY = re.compile(r"(?<![\w/])(?:INFO|DEBUG|TRACE)(?![\w/])|level=(?:info|debug)\b")
 
@@ -160,6 +162,8 @@ class _Reader:
         self._bare: tuple[int, str] | None = None
         #: The line that was told last, and the program it was about.
         self._told_at, self._told_of, self._told_line, self._told_id = 0, "", "", ""
+        #: Whether the errno of a failure was told by now.
+        self._told_with_errno = False
         self._of_bpf = False
         #: Whether a verifier's log had all but its reason.
         self._cut = False
@@ -169,6 +173,8 @@ class _Reader:
         self._held: tuple[int, Explanation, str] | None = None
         #: The lines that are being read, until they were searched for BPF.
         self._lines: tuple[str, ...] = ()
+        #: The last line that is an errno and no more, where nothing else says what failed.
+        self._only_errno: tuple[int, str] | None = None
         #: The first line of a loader that says that something failed, which no rule knows.
         self._own_words: tuple[int, str] | None = None
 
@@ -246,6 +252,10 @@ class _Reader:
             return (self._verified or other) and not is_of_map(line)
         if id_ == "refused" and _LOG_ELSEWHERE.search(line):
             return self._verified
+        if self._told_with_errno and not errno_in(line) and _ATTACHES.search(line):
+            own = explain_operation(line)
+            if own is not None and own.id == id_ and _ATTACHES.search(self._told_line):
+                return True  # that it failed, without why
         if told & _CAUSED_BY.get(id_, set()) and (not errno_in(line) or _SUMMARY.search(line)):
             return True
         if id_ in _TARGETS and (id_ == "kprobe-target" or not errno_in(line)):
@@ -340,11 +350,20 @@ class _Reader:
                 or self._explain(_with_cause(segment.lines, offset))
             )
             if explanation is not None:
-                yield segment.first + segment.dropped + offset, explanation
-            elif self._says_more(line) and self._is_own(line):
-                is_last = _SUMMARY.search(line) and above and not _CHATTER.search(above)
-                at, words = (offset - 1, above) if is_last else (offset, line)
-                self._own_words = (segment.first + segment.dropped + at, words)
+                below = segment.lines[offset + 1 :]
+                yield segment.first + segment.dropped + offset, _with_btf(explanation, below)
+            else:
+                self._note_own(segment, offset)
+
+    def _note_own(self, segment: Segment, offset: int) -> None:
+        """Of a line that no rule knows: whether its loader says there that anything failed."""
+        line, above = segment.lines[offset], segment.lines[offset - 1] if offset else ""
+        number = segment.first + segment.dropped + offset
+        if self._says_more(line) and self._is_own(line):
+            is_last = _SUMMARY.search(line) and above and not _CHATTER.search(above)
+            self._own_words = (number - 1, above) if is_last else (number, line)
+        elif _ERRNO_ALONE.match(line):
+            self._only_errno = (number, line)
 
     def _tell(
         self, number: int, found: Explanation, program: str, errno: str, processed: int | None
@@ -355,6 +374,7 @@ class _Reader:
             self._told.add(key)
             self._told_at, self._told_of, self._told_id = number, program, found.id
             self._told_line = found.words[0] if found.words else ""
+            self._told_with_errno = self._told_with_errno or bool(errno)
             yield Explained(VERSION, number, found, program, errno, processed)
 
     def _failed_otherwise(self) -> bool:
@@ -372,6 +392,8 @@ class _Reader:
             number, found = self._looked_for
             yield Explained(VERSION, number, found, "", errno_in(found.words[0]))
             return
+        if self._only_errno is not None and self._of_bpf:
+            self._own_words = self._own_words or self._only_errno
         if not self._waiting and not self._own_words and self._bare is not None:
             number, line = self._bare
             yield Explained(
@@ -397,6 +419,8 @@ class _Reader:
             yield Explained(VERSION, number, why, program, errno)
 
 
+#: What is done with a program that is loaded.
+_ATTACHES = re.compile(r"\battach|PERF_EVENT_IOC|link_create|BPF_LINK_CREATE", re.IGNORECASE)
 #: What is said, without an errno or of the whole object, of what failed for a reason that was told.
 _CAUSED_BY = {
     "compile": {"kernel-headers"},
@@ -411,6 +435,27 @@ _TIDIED = re.compile(r"\W*Error: Parent [Qq]disc doesn't exist")
 _LOG_ELSEWHERE = re.compile(r"verifier blocks program|-4007\b")
 #: These may be said of rights; where a load failed with another, they are the program's own result.
 _OF_RIGHTS = ("EPERM", "EACCES")
+#: A type of BTF, as the kernel lists them until it comes to the one that it refuses.
+_BTF_TYPE = re.compile(r"\[\d+\] [A-Z_]+\b.*")
+
+
+def _with_btf(found: Explanation, below: tuple[str, ...]) -> Explanation:
+    """What is told of BTF that is refused, with the line at which the kernel's list of it ends."""
+    if found.id != "btf-refused":
+        return found
+    last = ""
+    for line in below:
+        if _BTF_TYPE.match(line.strip()):
+            last = line.strip()[:_LONGEST_TYPE]
+        elif last and not line.startswith(("\t", " ")):
+            break
+    if not last:
+        return found
+    reason = f"{found.reason} Its list of types ends at the one that it does not take: {last}."
+    return structs.replace(found, reason=reason, words=(*found.words, last))
+
+
+_LONGEST_TYPE = 200
 #: What Rust's loaders write below "Caused by:" last, with or without a number.
 _CAUSE = re.compile(r"\s*(?:\d+: )?(\S.* \(os error \d+\))$")
 #: A time, a process, an address: no errno.

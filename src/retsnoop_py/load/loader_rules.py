@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec import structs
+
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.load import since
 from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, errno_in, explain_errno
@@ -913,7 +915,11 @@ _MAP = re.compile(
 #: What a loader says in the same words of a target that is not there, of one that is taken and of one
 #: that it may not open: the errno tells which.
 _OPENED = ("tracepoint-missing", "kprobe-target", "uprobe-target", "attach-target-missing")
-_NOT_MISSING = ("EPERM", "EACCES", "EBUSY", "EEXIST", "ENOMEM", "EMFILE", "EOPNOTSUPP")
+_NOT_MISSING = (
+    *("EPERM", "EACCES", "EBUSY", "EEXIST", "ENOMEM", "EMFILE", "EOPNOTSUPP", "EADDRNOTAVAIL"),
+)
+#: What stands where a name may, and is a word for the way of attaching.
+_NO_NAME = ("multi", "session", "event", "events", "probe", "probes")
 #: What is said of XDP programs means something else of sockets (AF_XDP).
 _OF_XDP = ("attach-busy", "attach-unsupported", "interface-missing")
 #: strace(1): a call of bpf(2) that failed, and the fields of a map.
@@ -923,6 +929,10 @@ _FIELD = re.compile(
 )
 
 
+#: For which kernel a kprobe's program was made.
+_KPROBE_FOR = re.compile(
+    r"prog_type=BPF_PROG_TYPE_KPROBE,.*kern_version=KERNEL_VERSION\((?!0, 0, 0)(\d+), (\d+), (\d+)\)"
+)
 #: A map that is created, in other words, with an errno behind.
 _MAP_MADE = re.compile(
     r"creat\w*\W(?:[^\s:]+ ){0,3}?maps?\b(?! (?:entry|base|dir|pin|path))(?:\W{1,3}(?P<name>@?[\w.-]+)\W{0,2})?.*?:",
@@ -1016,16 +1026,6 @@ def explain_line(line: str) -> Explanation | None:
         return explain_map(it, error, line=line)
     for number, found in _PATTERNS.search(line):
         id_, title, _, reason, suggestion = _RULES[number]
-        errno = errno_in(line)
-        is_other = id_ in _OPENED and errno in _NOT_MISSING
-        is_other = is_other or (id_ == "kprobe-target" and errno == "EINVAL")
-        is_other = is_other or (id_ in _OF_XDP and of_xsk(line))
-        if is_other and (told := explain_operation(line)) is not None:
-            return told
-        if reason is EPERM_TEXT:
-            told = explain_operation(line)
-            if told is not None and told.id == id_ and not told.reason.endswith(EPERM_TEXT):
-                return told
         facts = _Found(
             {
                 key.rstrip("0123456789"): text.strip()
@@ -1033,6 +1033,12 @@ def explain_line(line: str) -> Explanation | None:
                 if text
             }
         )
+        if _is_other(id_, facts, line) and (told := explain_operation(line)) is not None:
+            return told
+        if reason is EPERM_TEXT:
+            told = explain_operation(line)
+            if told is not None and told.id == id_ and not told.reason.endswith(EPERM_TEXT):
+                return told
         _extend(id_, facts)
         why, step = reason.format_map(facts), suggestion.format_map(facts)
         if "name" not in facts:
@@ -1043,6 +1049,17 @@ def explain_line(line: str) -> Explanation | None:
         if told is not None:
             return told
     return explain_operation(line)
+
+
+def _is_other(id_: str, facts: dict[str, str], line: str) -> bool:
+    """Whether the operation of ``line`` knows better than the rule what its errno means."""
+    errno = errno_in(line)
+    return (
+        (id_ in _OPENED and errno in _NOT_MISSING)
+        or (id_ == "kprobe-target" and errno == "EINVAL")
+        or (id_ in _OF_XDP and of_xsk(line))
+        or facts.get("name") in _NO_NAME
+    )
 
 
 def _explain_made(name: str, line: str) -> Explanation | None:
@@ -1076,10 +1093,24 @@ def _explain_call(call: re.Match[str], line: str) -> Explanation | None:
         )
         return explain_map(it, call["errno"], line=line)
     if call["command"] == "BPF_PROG_LOAD":
-        return explain_errno(call["errno"], "a program", line)
+        told = explain_errno(call["errno"], "a program", line)
+        version = _KPROBE_FOR.search(call["fields"])
+        return _for_another(told, version) if told.id == "invalid" and version else told
     if call["command"] == "BPF_BTF_LOAD" and call["errno"] not in ("EPERM", "ENOMEM", "ENOSYS"):
         return explain_line(f"Error loading BTF: {call['errno']}")
     return None
+
+
+def _for_another(told: Explanation, version: re.Match[str]) -> Explanation:
+    """What is told of a kprobe's program that says for which kernel it was made."""
+    release = f"{version[1]}.{version[2]}.{version[3]}"
+    return structs.replace(
+        told,
+        reason=f"{told.reason} The program is a kprobe's, made for Linux {release}: kernels before 5.0 take such a"
+        " one only if that is the kernel that runs.",
+        suggestion=f"Compare with uname -r: the version comes of the headers that the loader was built with, or finds."
+        f" {told.suggestion}",
+    )
 
 
 def _number(text: str) -> int:
@@ -1118,7 +1149,7 @@ def _extend(id_: str, facts: dict[str, str]) -> None:
     if id_ == "core-relocation":
         facts["name"] = _relocated(name)
     if facts.get("why"):
-        facts["why"] = ": " + facts["why"].lstrip(": ").rstrip(".")
+        facts["why"] = ": " + facts["why"].lstrip(": ").rstrip(".!")
     elif facts.get("err"):
         number = abs(int(facts["err"]))
         facts["why"] = f": {ERRNO_NAMES.get(number, number)}"

@@ -295,7 +295,16 @@ def _by_line(it: MapFacts, errno: str, line: str) -> Explanation | None:
             " or 64 KiB.",
             line,
         )
-    if newer := _NEWER.search(line):
+    if (newer := _NEWER.search(line)) and _GLOBAL_DATA.search(it.name):
+        return about_line(
+            "global-data",
+            "Kernel Support: Global data",
+            f"{it.label[0].upper()}{it.label[1:]} is one that the loader makes of global variables or constants, and this"
+            f" kernel does not have what it takes for them ({newer[1]}): that came with Linux {newer[2]}.",
+            "Require that kernel, or keep settings in a map that is declared, and texts in arrays of the function.",
+            line,
+        )
+    if newer:
         return about_line(
             "map-type-unsupported",
             _TYPE,

@@ -153,6 +153,19 @@ NO_FUNCTION: Row = (
     " module that is not loaded, or closed to probes (notrace, .noinstr.text).",
     _LISTED,
 )
+_SEVERAL_FUNCTIONS: Row = (
+    "kprobe-target",
+    "several functions of the kernel have that name, and a kprobe by such a name alone is not taken (since Linux 6.6,"
+    " and in older ones that this was carried back to).",
+    "grep -w NAME /proc/kallsyms lists them: give the address of one (retsnoop-py functions NAME), or take kprobe.multi,"
+    " which attaches to all.",
+)
+_NO_FUNCTIONS: Row = (
+    "kprobe-target",
+    "of the functions that probes are put on at once, one is not there as it is named, or ftrace has no hook in it; or the"
+    " kernel's symbols are hidden, by which they are found (kernel.kptr_restrict).",
+    f"Try it with kernel.kptr_restrict=0, and with single kprobes, which say the name. {_LISTED}",
+)
 _KPROBE_REFUSED: Row = (
     "kprobe-target",
     "the kernel puts no kprobe there: the function is closed to probes (.noinstr.text, the blacklist), or its"
@@ -290,10 +303,15 @@ _OPERATIONS = (
         r"|(?<!debug/)kprobes/(?!blacklist)|perf_kprobe|required functions? for",
         {
             **_PROBED,
-            **_each("ENOENT ENODEV ESRCH EADDRNOTAVAIL EILSEQ", NO_FUNCTION),
+            **_each("ENOENT ENODEV ESRCH EILSEQ", NO_FUNCTION),
+            **_each("EADDRNOTAVAIL", _SEVERAL_FUNCTIONS),
             **_each("EINVAL ERANGE EDOM", _KPROBE_REFUSED),
         },
         NO_FUNCTION,
+    ),
+    _of(
+        r"\bk(?:ret)?probe[._-](?:multi|session)\b",
+        {**_PROBED, **_each("ENOENT ESRCH", _NO_FUNCTIONS), **_each("EINVAL", _KPROBE_REFUSED)},
     ),
     _of(
         rf"{_DO}\W(?:[^:]{{0,60}}?\W)??(?:u(?:ret)?probes?\b|u\(ret\)probe|usdt)|\b(?:u(?:ret)?probes?|usdt)\b[^:]{{0,40}}{_DO}"
@@ -385,9 +403,19 @@ _OPERATIONS = (
         _XSK_REFUSED,
     ),
     _of(
-        r"\bXDP\b(?! (?:expects|with))|set_link_xdp|bpf_xdp_attach|netdev",
+        r"\bXDP\b(?! (?:expects|with))|set_link_xdp|bpf_xdp_attach|netdev|nlmsg error|attach BPF to device",
         {
             **_ATTACHED,
+            **_each(
+                "ENOMEM",
+                (
+                    "memory",
+                    "the driver cannot set up what XDP takes: it has too few queues for it (virtio and some others want"
+                    " one more for each CPU), or there is no memory for its rings.",
+                    "dmesg says which; ethtool -l DEV has the queues: give the virtual machine twice as many as it has"
+                    " CPUs, use fewer (ethtool -L), or try generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE).",
+                ),
+            ),
             **_each("ENODEV ENXIO ENOENT", NO_DEVICE),
             **_each(
                 "EACCES",
@@ -785,9 +813,10 @@ def quoted(line: str) -> str:
 
 
 #: What names no operation: where a message comes from in a loader's source (``cgroups/devices.c:33``),
-#: and how a program is called (``program b'tracepoint__sched'``).
+#: how a program is called (``program b'tracepoint__sched'``), and which are meant (``programs attached to``).
 _NO_OPERATION = re.compile(
     r"\S*\w\.(?:c|cc|cpp|go|rs|h|py)\b(?::\d+)?|\b[Pp]rog(?:ram)? (?:b?'[^']*'|\w*__\w+)"
+    r"|(?<=programs) attached|(?<=progs) attached"
 )
 #: A load, which the verifier refuses; what the program is for does not matter.
 _LOADS = re.compile(r"fail\w* to load (?:BPF )?program|loading BPF program", re.IGNORECASE)

@@ -446,3 +446,79 @@ def test_what_libxdp_does_without_is_no_failure() -> None:
         "  libxdp: Kernel DOES NOT support XDP programs with frags\n"
     ).explanation
     assert why.id == "xdp-dispatcher"
+
+
+def test_a_word_for_the_way_of_attaching_is_no_functions_name() -> None:
+    why = only("Opening kprobe-multi: no such file or directory\n").explanation
+    assert why.id == "kprobe-target"
+    assert "function multi" not in why.reason
+    assert "kptr_restrict" in why.reason
+
+
+def test_a_name_that_several_functions_have_is_not_said_to_be_missing() -> None:
+    why = only("Opening kprobe f: token f: opening perf event: cannot assign requested address\n")
+    assert why.explanation.id == "kprobe-target"
+    assert "several functions" in why.explanation.reason
+
+
+def test_of_programs_that_are_listed_it_is_not_said_that_they_are_not_attached() -> None:
+    why = only(
+        "Error: can't query bpf programs attached to /sys/fs/cgroup/a: No such device or address\n"
+    )
+    assert why.explanation.id == "unsupported"
+
+
+def test_that_attaching_failed_is_not_told_once_more_without_its_errno() -> None:
+    why = only(
+        "ioctl(PERF_EVENT_IOC_SET_BPF) failed: Bad file descriptor\n"
+        "Traceback (most recent call last):\n"
+        "Exception: Failed to attach BPF to perf event\n"
+    ).explanation
+    assert why.id == "descriptor"
+
+
+def test_of_an_errno_alone_it_is_said_what_it_is_and_no_more() -> None:
+    why = only(
+        "WARN net::kernel] Attached an XDP program in generic mode\n"
+        "Error: No such file or directory (os error 2)\n"
+    ).explanation
+    assert why.id == "loader-words"
+    assert why.words == ("Error: No such file or directory (os error 2)",)
+
+
+def test_too_few_queues_for_xdp_are_told_beside_memory() -> None:
+    why = only(
+        "Exception: Failed to attach BPF to device eth0: Cannot allocate memory\n"
+    ).explanation
+    assert "queues" in why.reason
+    assert "cgroup" not in why.reason
+
+
+def test_global_data_that_a_kernel_does_not_have_is_no_type_of_map() -> None:
+    why = only(
+        "program f: map .rodata: map create: read- and write-only maps not supported"
+        " (requires >= v5.2)\n"
+    ).explanation
+    assert why.id == "global-data"
+    assert "5.2" in why.reason
+
+
+def test_the_type_at_which_a_list_of_btf_ends_is_quoted() -> None:
+    why = only(
+        "BTF debug data section '.BTF' rejected: Invalid argument (22)!\n - Length:       67\n"
+        "Verifier analysis:\n\nmagic: 0xeb9f\n[1] PTR (anon) type_id=2\n"
+        "[2] STRUCT s size=4 vlen=1\n\tm type_id=3 bits_offset=0\n"
+        "[3] DATASEC license size=0 vlen=1 size == 0\n"
+    ).explanation
+    assert why.id == "btf-refused"
+    assert why.words[-1].startswith("[3] DATASEC")
+
+
+def test_a_kprobe_made_for_another_kernel_is_told_by_its_version() -> None:
+    why = only(
+        'bpf(BPF_PROG_LOAD, {prog_type=BPF_PROG_TYPE_KPROBE, insn_cnt=30, license="GPL",'
+        " kern_version=KERNEL_VERSION(3, 10, 0), prog_flags=0}, 112)"
+        " = -1 EINVAL (Invalid argument)\n"
+    ).explanation
+    assert why.id == "invalid"
+    assert "3.10.0" in why.reason
