@@ -20,7 +20,7 @@ from retsnoop_py.load.loader_rules import explain_line, is_of_map
 from retsnoop_py.load.model import VERSION, Explained, Explanation
 from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.operation_rules import explain_operation
-from retsnoop_py.load.read_log import Lines, Segment, read_log, segments
+from retsnoop_py.load.read_log import Lines, ProgramLog, Segment, read_log, segments
 from retsnoop_py.load.word_rules import explain_words
 
 __all__ = ["explain_log"]
@@ -132,6 +132,9 @@ _CHATTER = re.compile(
 
 #: An errno that a program ends with, and nothing of what it is about.
 _ERRNO_ALONE = re.compile(r"\W*(?:Error|ERROR|error|fatal|FATAL): [\w ]+ \(os error \d+\)$")
+#: What the kernel writes of itself in its own log.
+_LOCKED_DOWN = re.compile(r"Lockdown: .* is restricted")
+_READS = re.compile(r"\bbpf_probe_\w+\(\) is there, but not for")
 #: What a loader itself takes for no error.
 _MEANT_LIGHTLY = re.compile(r"(?<![\w/])(?:INFO|DEBUG|TRACE)(?![\w/])|level=(?:info|debug)\b")
 
@@ -171,6 +174,8 @@ class _Reader:
         self._looked_for: tuple[int, Explanation] | None = None
         #: What is told of a load unless the verifier's log comes next and says why.
         self._held: tuple[int, Explanation, str] | None = None
+        #: A helper that reads memory and is not there, until what comes next was looked at.
+        self._read: Explained | None = None
         #: The lines that are being read, until they were searched for BPF.
         self._lines: tuple[str, ...] = ()
         #: The last line that is an errno and no more, where nothing else says what failed.
@@ -190,7 +195,10 @@ class _Reader:
             is_summary = any("line(s) omitted" in word for word in found.words)
             found = None if own.issuperset(found.words) and not is_summary else found
         program = log.program or self._program
-        if found is not None and self._is_summary(segment, found):
+        yield from self._tell_read(said)
+        if found is not None and (
+            self._is_summary(segment, found) or self._may_be_locked(segment.first, found, log)
+        ):
             return
         if found is not None:
             for number, explanation in said:  # maps of who knows which program
@@ -235,6 +243,27 @@ class _Reader:
             yield from self._tell(number, explanation, program, errno_in(line), None)
         self._held = None
 
+    def _may_be_locked(self, first: int, found: Explanation, log: ProgramLog) -> bool:
+        """Whether it is kept back, since the kernel may say below that it is locked down."""
+        if found.id != "helper-unknown" or not _READS.search(found.reason):
+            return False
+        program = log.program or self._program
+        for name in (program, ""):
+            self._waiting.pop(name, None)
+        self._read = Explained(VERSION, first, found, program, self._errno, log.processed)
+        self._verified = True
+        self._program = self._errno = ""
+        return True
+
+    def _tell_read(self, said: Iterable[tuple[int, Explanation]] = ()) -> Iterator[Explained]:
+        """What was kept back, unless it is said below that the kernel is locked down."""
+        was, self._read = self._read, None
+        locked = any(_LOCKED_DOWN.search(one.words[0]) for _, one in said if one.words)
+        if was is not None and not locked:
+            yield from self._tell(
+                was.line, was.explanation, was.program, was.errno, was.instructions
+            )
+
     def _note_cut(self, segment: Segment, program: str) -> None:
         """Of a log that has its numbers and no reason: that of a program which failed."""
         for offset, line in enumerate(segment.lines):
@@ -247,6 +276,10 @@ class _Reader:
     def _is_repeated(self, id_: str, line: str) -> bool:
         """Whether a loader's line only says once more that what was told has failed."""
         told = {one for _, one, _ in self._told}
+        if id_ == "xdp-dispatcher" and self._verified:
+            return "'xdp_pass'" in line  # libxdp's own trial, of which more would stand there
+        if id_ == "rights" and _LOCKED_DOWN.search(line):
+            return False  # the kernel's own words
         if id_ == "rights":
             other = any(errno not in ("", *_OF_RIGHTS) for _, errno, _ in self._waiting.values())
             return (self._verified or other) and not is_of_map(line)
@@ -350,8 +383,8 @@ class _Reader:
                 or self._explain(_with_cause(segment.lines, offset))
             )
             if explanation is not None:
-                below = segment.lines[offset + 1 :]
-                yield segment.first + segment.dropped + offset, _with_btf(explanation, below)
+                rest = segment.lines[offset + 1 :]
+                yield segment.first + segment.dropped + offset, _with_btf(explanation, rest)
             else:
                 self._note_own(segment, offset)
 
@@ -362,7 +395,7 @@ class _Reader:
         if self._says_more(line) and self._is_own(line):
             is_last = _SUMMARY.search(line) and above and not _CHATTER.search(above)
             self._own_words = (number - 1, above) if is_last else (number, line)
-        elif _ERRNO_ALONE.match(line):
+        elif _ERRNO_ALONE.match(line) or (_FAILS.search(line) and errno_in(line)):
             self._only_errno = (number, line)
 
     def _tell(
@@ -385,6 +418,7 @@ class _Reader:
 
     def end(self) -> Iterator[Explained]:
         """What failed and is not explained by anything that was said."""
+        yield from self._tell_read()
         yield from self._tell_held(is_known=False)
         if self._told:
             return
@@ -402,7 +436,8 @@ class _Reader:
         if not self._waiting and self._own_words:
             number, line = self._own_words
             errno = errno_in(line)
-            yield Explained(VERSION, number, explain_words(line, errno), "", errno)
+            of_bpf = self._own_words is not self._only_errno
+            yield Explained(VERSION, number, explain_words(line, errno, of_bpf), "", errno)
         if len(self._waiting) > 1:
             self._waiting.pop("", None)  # that line is about one of those with a name
         for program, (number, errno, line) in self._waiting.items():
@@ -410,6 +445,9 @@ class _Reader:
             cut = self._cut and errno in ("", "EINVAL", "EACCES", "EPERM")
             if cut:
                 why = explain_cut(line, errno)
+            elif errno == "ESRCH":
+                said = explain_line("load object: No such process")
+                why = structs.replace(said or explain_errno(errno, label), words=(line.strip(),))
             elif errno:
                 why = explain_errno(errno, label, line)
             else:

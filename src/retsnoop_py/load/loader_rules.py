@@ -325,7 +325,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         f"{_SUPPORT}: Attach target",
         r"failed to find kernel BTF type ID_? of '(?P<name>[^']+)'"
         r"|(?P<name2>\w+) is not found in vmlinux BTF|attach target (?P<name3>\S+) not found"
-        r"|find target (?:for \S+ )?in (?:vmlinux|modules)|find target for (?P<name5>\S+):"
+        r"|find target for (?:\S+ )?(?P<name5>[\w.]+):(?!.*parse types for module)"
+        r"|find target (?:for \S+ )?in (?:vmlinux|modules)(?!.*parse types for module)"
         r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found"
         r"|attach (?:Tracing|LSM)/\w+: (?:raw_tp )?(?P<name6>\w+) not supported",
         "The program is to be attached to {name}, and this kernel's BTF has no such function.",
@@ -417,7 +418,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         r"(?:creating|opening) k(?:ret)?probe\b(?!.*\btoken ).*?(?P<name4>\w+).*(?:no such file|not found)"
         r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?k(?:ret)?probe:(?P<name9>\S+?)'?[.:]?(?:\s|$)"
         r"|[Uu]nable to attach k(?:ret)?probe for (?P<name10>\S+)|[Cc]ould not resolve symbol:? (?P<name11>[\w.]*\w)"
-        r"|[Ff]ailed to resolve kernel symbol:? (?P<name12>[\w.]*\w)|is not traceable \(either non-existing"
+        r"|[Ff]ailed to resolve kernel symbol:? (?P<name12>[\w.]*\w)|(?:(?P<name15>\w+) )?is not traceable \(either non-existing"
         r"|(?:couldn't|could not) (?:enable|attach|start) (?:probe )?k(?:ret)?probe[ /](?P<name13>[\w.]+)"
         r"|kprobe_events\b.*[Nn]o such file|couldn't find one or more symbols|missing kernel symbol|legacy kprobe perf_event_open\(\) failed"
         r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)|\btoken (?P<name8>[\w.]+): not found"
@@ -492,9 +493,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "kernel-btf",
         f"{_ENVIRONMENT}: Kernel module with BTF that cannot be read",
-        r"load BTF for kmod (?P<name>[\w-]+): (?P<why>.*)",
-        "The BTF of kernel module {name} cannot be read{why}. The loader reads that of all modules for"
-        " CO-RE, whether the program is about them or not.",
+        r"load BTF for kmod (?P<name>[\w-]+): (?P<why>.*)|parse types for module (?P<name2>[\w-]+): (?P<why2>.*)",
+        "The BTF of kernel module {name} cannot be read{why}. The loader reads that of all modules for CO-RE and"
+        " to find what is attached to, whether the program is about them or not.",
         "Look at the size of /sys/kernel/btf/{name}: the module was built without its BTF. Unload it,"
         " or use a loader that goes on without (a later cilium/ebpf).",
     ),
@@ -995,6 +996,7 @@ _TOPICS = (
         "tc",
     ),
     *("device", "module", "nlmsg", "cookie", "capability", "func", "cpu", "program", "header"),
+    "sa_family",
 )
 
 
@@ -1043,6 +1045,7 @@ def explain_line(line: str) -> Explanation | None:
         why, step = reason.format_map(facts), suggestion.format_map(facts)
         if "name" not in facts:
             why, step = why.replace(" ?", ""), step.replace("*?*", "*NAME*")
+        step = step.replace("*a function*", "*NAME*")
         return about_line(id_, title, why, step, line)
     if made := _MAP_MADE.search(line):
         told = _explain_made(made["name"] or "", line)
@@ -1132,6 +1135,16 @@ def _map_number(name: str) -> int:
     return known.number if known else 0
 
 
+#: What is said of where a line has no name.
+_UNNAMED = {
+    "attach-target-missing": "a function",
+    "file-missing": "of the name that the loader has",
+    "kconfig": "its options",
+    "name-missing": "one",
+    "pin": "It",
+}
+
+
 def _relocated(said: str) -> str:
     """What a relocation is for, out of what libbpf says of it."""
     found = re.search(r"\] (.*?)(?: \(|>|$)", said)
@@ -1153,14 +1166,8 @@ def _extend(id_: str, facts: dict[str, str]) -> None:
     elif facts.get("err"):
         number = abs(int(facts["err"]))
         facts["why"] = f": {ERRNO_NAMES.get(number, number)}"
-    if id_ == "kconfig" and "name" not in facts:
-        facts["name"] = "its options"
-    if id_ == "pin" and "name" not in facts:
-        facts["name"] = "It"
-    if id_ == "file-missing" and "name" not in facts:
-        facts["name"] = "of the name that the loader has"
-    if id_ == "name-missing" and "name" not in facts:
-        facts["name"] = "one"
+    if "name" not in facts and id_ in _UNNAMED:
+        facts["name"] = _UNNAMED[id_]
     if id_ == "section-unknown":
         section = facts.get("section", "")
         facts["near"] = _near_section(section)

@@ -216,7 +216,7 @@ _XSK_REFUSED: Row = (
     " XDP, and load the program yourself (XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD).",
 )
 #: What is called AF_XDP, by loaders and by their sources.
-_XSK = r"\bxsk_|AF_XDP|\bxsk\b|\bumem\b|SockaddrXDP"
+_XSK = r"\bxsk_|AF_XDP|\bxsk\b|\bumem\b|SockaddrXDP|sa_family=0x2c"
 _XSK_DOWN: Row = (
     "attach-refused",
     "the AF_XDP socket cannot send or be woken: its interface is down, or the driver has not set up that queue for"

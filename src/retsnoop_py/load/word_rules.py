@@ -44,6 +44,7 @@ _TRACE = (
 )
 _TRACE_PERF = "Which function of the kernel said so: retsnoop-py -e '*_sys_perf_event_open' -a ':kernel/events/*.c' -- CMD"
 
+_UNKNOWN = "Loader: words that are not known here"
 #: What an errno means of whatever it was that failed.
 _MEANS = {
     "E2BIG": "more was passed than the kernel takes: a list that is full, attributes of a later kernel, a program"
@@ -72,6 +73,11 @@ _MEANS = {
     "ENOTSUPP": "the kernel, its JIT or the driver cannot do that",
     "ENOTTY": "the kernel does not know that request for such a file",
     "ENXIO": "the device is not there, or what was asked of it is not",
+    "ENOMEM": "there is not enough memory, or a limit of it is reached",
+    "ENOSPC": "there is no room left: on a disk, or in a table",
+    "ENOSYS": "the kernel does not have that system call, or seccomp hides it",
+    "EOPNOTSUPP": "the kernel, as it is configured, or the driver cannot do that",
+    "EPERM": "it is not allowed: rights are missing, or an LSM or seccomp objects",
     "EPIPE": "the other side is gone",
     "ERANGE": "a number is outside of what is allowed, or a buffer is too small",
     "EROFS": "the file system is mounted read-only",
@@ -190,9 +196,15 @@ _NOUN = re.compile(
 )
 
 
-def explain_words(line: str, errno: str) -> Explanation:
-    """Of a loader's words that no rule knows: what they complain of, or what their errno means."""
+def explain_words(line: str, errno: str, of_bpf: bool = True) -> Explanation:
+    """Of a loader's words that no rule knows: what they complain of, or what their errno means.
+
+    ``of_bpf``: whether they are about BPF at all; else it is no more than what the errno stands for.
+    """
     said = quoted(line)
+    if not of_bpf:
+        means = f" {errno}: {_MEANS[errno]}." if errno in _MEANS else ""
+        return about_line("loader-words", _UNKNOWN, f"The loader says: {said}.{means}", _ASK, line)
     known = ERRNO_TEXTS[errno] if errno in _TELLING else _NO_ACCESS if errno == "EACCES" else None
     if "load" in line:
         known = {"EACCES": _NO_ACCESS_TO_LOAD, "EINVAL": ERRNO_TEXTS["EINVAL"]}.get(errno, known)
@@ -206,7 +218,7 @@ def explain_words(line: str, errno: str) -> Explanation:
     means = f" {errno}: {_MEANS[errno]}." if errno in _MEANS else ""
     return about_line(
         "loader-words",
-        "Loader: words that are not known here",
+        _UNKNOWN,
         f"The loader says: {said}.{means}",
         f"{_ASK} {_trace(line)}" if means else _ASK,
         line,

@@ -522,3 +522,57 @@ def test_a_kprobe_made_for_another_kernel_is_told_by_its_version() -> None:
     ).explanation
     assert why.id == "invalid"
     assert "3.10.0" in why.reason
+
+
+def test_helpers_that_are_not_there_are_told_by_the_kernel_that_is_locked_down() -> None:
+    log = (
+        "program of this type cannot use helper bpf_probe_read#4\n"
+        "processed 31 insns (limit 1000000) max_states_per_insn 0 total_states 2\n"
+    )
+    assert only(log).explanation.id == "helper-unknown"
+    locked = "Lockdown: agent: use of bpf to read kernel RAM is restricted; see man 7\n"
+    assert only(log + locked).explanation.id == "rights"
+
+
+def test_libxdps_trial_is_no_second_reason_beside_what_the_verifier_said() -> None:
+    why = only(
+        "473: (85) call unknown#181\ninvalid func unknown#181\n"
+        "processed 246 insns (limit 1000000) max_states_per_insn 0 total_states 15\n"
+        "-- END PROG LOAD LOG --\n"
+        "libbpf: prog 'xdp_pass': BPF program load failed: Invalid argument\n"
+        "libbpf: prog 'xdp_pass': failed to load: -22\n"
+    ).explanation
+    assert why.id == "helper-unknown"
+
+
+@pytest.mark.parametrize(
+    ("line", "id_", "word"),
+    [
+        (
+            "find target in modules: parse types for module m: can't read type names: empty",
+            "kernel-btf",
+            "module m ",
+        ),
+        ("find target in modules: not found", "attach-target-missing", "to a function,"),
+        ("WARNING: g is not traceable (either non-existing, inlined)", "kprobe-target", "'*g*'"),
+        (
+            "bind(3, {sa_family=0x2c, ...}, 16) = -1 EOPNOTSUPP (Operation not supported)",
+            "attach-unsupported",
+            "zero copy",
+        ),
+        ("ERROR: failed to load prog: 'No such process'", "kernel-btf", "ESRCH"),
+    ],
+)
+def test_the_innermost_cause_and_the_name_beside_it_are_told(
+    line: str, id_: str, word: str
+) -> None:
+    why = only(f"{line}\n").explanation
+    assert why.id == id_
+    assert word in why.reason + why.suggestion
+
+
+def test_what_fails_beside_bpf_is_told_by_its_errno_and_no_more() -> None:
+    line = "net_alloc: failed (errno:95) - passing on"
+    why = only(f"AF_XDP: huge pages are left out\n{line}\n").explanation
+    assert why.id == "loader-words"
+    assert "EOPNOTSUPP" in why.reason
