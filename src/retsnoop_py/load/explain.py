@@ -132,6 +132,11 @@ _CHATTER = re.compile(
 
 #: An errno that a program ends with, and nothing of what it is about.
 _ERRNO_ALONE = re.compile(r"\W*(?:Error|ERROR|error|fatal|FATAL): [\w ]+ \(os error \d+\)$")
+#: No errno, and those of what an agent talks to, which has nothing to do with BPF.
+_OF_NETWORK = (
+    *("", "ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH"),
+    *("ENOTCONN", "ECONNABORTED", "EINTR", "EADDRINUSE"),
+)
 #: What the kernel writes of itself in its own log.
 _LOCKED_DOWN = re.compile(r"Lockdown: .* is restricted")
 _READS = re.compile(r"\bbpf_probe_\w+\(\) is there, but not for")
@@ -395,7 +400,9 @@ class _Reader:
         if self._says_more(line) and self._is_own(line):
             is_last = _SUMMARY.search(line) and above and not _CHATTER.search(above)
             self._own_words = (number - 1, above) if is_last else (number, line)
-        elif _ERRNO_ALONE.match(line) or (_FAILS.search(line) and errno_in(line)):
+        elif _ERRNO_ALONE.match(line) or (
+            errno_in(line) not in _OF_NETWORK and (_FAILS.search(line) or "::unwrap()" in line)
+        ):
             self._only_errno = (number, line)
 
     def _tell(

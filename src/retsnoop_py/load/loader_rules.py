@@ -100,7 +100,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "compile",
         "Loader: The program does not compile",
-        r"^\S+\.(?:c|h|cc|bt):\d+:\d+: (?:fatal )?error: (?P<why>.*)|[Ff]ailed to compile BPF (?:module|program|text)(?P<why2>.*)|error compiling (?:e?BPF )?(?:module|program|text)"
+        r"^\S+\.(?:c|h|cc|bt):\d+:\d+: (?:fatal )?error: (?!Looks like the BPF stack)(?P<why>.*)|[Ff]ailed to compile BPF (?:module|program|text)(?P<why2>.*)|error compiling (?:e?BPF )?(?:module|program|text)"
         r"|Unable to initialize (?:BCC )?BPF program",
         "The program is compiled on this machine, and that fails{why}.",
         "The headers are to be those of the kernel that runs, and the tool (and its LLVM) no older than the"
@@ -117,7 +117,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "stack-size",
         "Verifier Limit: Stack is too deep",
-        r"Stack size is too large|Looks like you exceeded the BPF stack limit",
+        r"Stack size is too large|Looks like (?:you exceeded )?the BPF stack limit",
         "The variables of the program take more than the 512 bytes of stack that it has.",
         "Keep large ones in maps; bpftrace takes a lower on_stack_limit, BPFTRACE_MAX_STRLEN and"
         " fewer scratch variables.",
@@ -254,7 +254,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "lsm-missing",
         f"{_ENVIRONMENT}: Kernel without BPF's LSM",
-        r"(?:load|attach|[Uu]nable|not (?:supported|enabled|available)).*(?:\bLSM BPF\b|BPF LSM\b|bpf LSM\b|BPF_LSM|lsm=bpf)"
+        r"(?:load|attach|[Uu]nable|not (?:supported|enabled|available)).*(?:\bLSM BPF\b|BPF LSM\b|bpf LSM\b|BPF_LSM\b|lsm=bpf)"
         r"|(?:BPF LSM|LSM BPF|bpf lsm|BPF_PROG_TYPE_LSM)\b.*(?:not (?:supp|enab)|unsupported|missing|disabled)",
         "Programs of type LSM run where the kernel has the LSM of BPF, and it has not, or does not start it.",
         "CONFIG_BPF_LSM=y, and bpf in the list of /sys/kernel/security/lsm: boot with lsm=...,bpf (Linux 5.7).",

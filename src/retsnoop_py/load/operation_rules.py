@@ -76,6 +76,7 @@ _TITLES = {
     "cgroup-missing": "Environment: No cgroup of version 2",
     "test-run": "Loader: Trial run of a program",
     "tracefs": "Environment: tracefs",
+    "usdt": "Environment: Attach target in a program's file",
     "uprobe-target": "Environment: Attach target in a program's file",
     "unsupported": "Kernel Support: Not supported",
 }
@@ -192,6 +193,13 @@ _UPROBE_REFUSED: Row = (
     " step over, or the file lies where it cannot be mapped.",
     "Name the function instead of an address, or take the address less that of its segment, plus the"
     " segment's place in the file (readelf -lW).",
+)
+_NO_STATIC: Row = (
+    "usdt",
+    "the program, or the process that was named, has no such static tracepoint (USDT): it was built without them, its"
+    " libraries have them instead, or the file is not at that path in this mount namespace.",
+    "readelf -n FILE lists those it has, in its section .note.stapsdt (tplist of bcc, too); languages' runtimes are built"
+    " with them by --enable-dtrace or --with-dtrace.",
 )
 NO_TRACEPOINT: Row = (
     "tracepoint-missing",
@@ -314,7 +322,16 @@ _OPERATIONS = (
         {**_PROBED, **_each("ENOENT ESRCH", _NO_FUNCTIONS), **_each("EINVAL", _KPROBE_REFUSED)},
     ),
     _of(
-        rf"{_DO}\W(?:[^:]{{0,60}}?\W)??(?:u(?:ret)?probes?\b|u\(ret\)probe|usdt)|\b(?:u(?:ret)?probes?|usdt)\b[^:]{{0,40}}{_DO}"
+        rf"{_DO}\W(?:[^:]{{0,60}}?\W)??usdt\b|\busdt\b[^:]{{0,40}}{_DO}",
+        {
+            **_PROBED,
+            **_each("ENOENT ENODEV ESRCH", _NO_STATIC),
+            **_each("EINVAL ERANGE ENOTSUPP EIO EOPNOTSUPP", _UPROBE_REFUSED),
+        },
+        _NO_STATIC,
+    ),
+    _of(
+        rf"{_DO}\W(?:[^:]{{0,60}}?\W)??(?:u(?:ret)?probes?\b|u\(ret\)probe)|\bu(?:ret)?probes?\b[^:]{{0,40}}{_DO}"
         r"|attach_u(?:ret)?probe|perf_uprobe",
         {
             **_PROBED,

@@ -576,3 +576,32 @@ def test_what_fails_beside_bpf_is_told_by_its_errno_and_no_more() -> None:
     why = only(f"AF_XDP: huge pages are left out\n{line}\n").explanation
     assert why.id == "loader-words"
     assert "EOPNOTSUPP" in why.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "id_"),
+    [
+        ("Error attaching USDT probes: the process might not have them", "usdt"),
+        ("USDTException: Failed to enable USDT probe 'a':", "usdt"),
+        ("Failed to attach uprobe: no such file or directory", "uprobe-target"),
+        ("a.bpf.c:113:14: error: Looks like the BPF stack limit is exceeded.", "stack-size"),
+        ("Exception: Failed to load BPF program b'bpf_lsm_f': Invalid argument", "invalid"),
+    ],
+)
+def test_a_name_is_no_operation_and_what_is_meant_is_told(line: str, id_: str) -> None:
+    assert only(f"{line}\n").explanation.id == id_
+
+
+def test_what_panics_beside_programs_that_were_attached_is_told_by_its_errno() -> None:
+    why = only(
+        "did attach eBPF programs\n"
+        "called `Result::unwrap()` on an `Err` value: Os { code: 13, kind: PermissionDenied,"
+        ' message: "Permission denied" }\n'
+    ).explanation
+    assert why.id == "loader-words"
+    assert "EACCES" in why.reason
+
+
+def test_a_server_that_does_not_answer_has_nothing_to_do_with_bpf() -> None:
+    log = "loaded BPF programs\nfailed to reach the server: Connection refused\n"
+    assert explained(log) == []
