@@ -35,7 +35,7 @@ _LOAD_FAILED = re.compile(
     r"(?: b?'(?P<d>\w+)'| (?P<f>(?!(?:for|with|from|in|on|at|to|of|and|by)\b)\w+))?"
     r"|Prog section '(?P<e>[^']+)' rejected"
     r"|BPF_PROG_LOAD`? (?:syscall )?(?:failed|returned)"
-    r"|bpf_(?:prog_)?load(?:_program)?\(\)? (?:err|failed|event=)"
+    r"|bpf_(?:prog_)?load(?:_program)?\(\)? (?:err|failed|event=)|\bbpf\(BPF_PROG_LOAD\)$"
     r"|error while loading \"(?P<g>[^\"]+)\" \("
     r"|bpf_prog_load lib call for \S+ \((?P<h>\w+)\) returned fd: -)"
 )
@@ -58,6 +58,7 @@ _LOUD = re.compile(
     r"|expected|should|implies|mismatch|multiple|beyond|crosses|exceed|restricted|only single"
     r"|1000001 insns"
     r"|panicked|is NULL|non-zero extra"
+    r"|bpf\(BPF_\w+\)$"
     r"|none of|not big enough|is static|neither|replacement|truncated|omitted|detected|owned by",
     re.IGNORECASE,
 )
@@ -74,7 +75,7 @@ _ONLY_BEGAN = re.compile(r"BEGIN PROG LOAD LOG")
 _TRACEBACK = re.compile(r"\s*(?:raise \w+\(|File \".*\", line \d+|Traceback )")
 #: What failed, and nobody minds.
 _SURVIVED = re.compile(
-    r"\boptional\b.*\bignor|ignored and continue"
+    r"\boptional\b.*\bignor|ignored and continue|doesn't support \S+, skipping"
     r"|libxdp: Kernel DOES NOT support XDP programs with"  # and goes on without
     r"|\bbpf\(BPF_\w*(?:NEXT|LOOKUP)\w*, .* = -1 ENOENT",  # the end of a walk, or no such entry
     re.IGNORECASE,
@@ -516,6 +517,8 @@ _KERNEL_SAID = re.compile(r"[Kk]ernel error message:")
 _FOLLOWING = 4
 #: Lines behind one in which its cause is looked for.
 _CAUSE_LINES = 6
+#: A call that is named in a line of its own, where others have its errno.
+_CALL_ALONE = re.compile(r"\bbpf\(BPF_\w+\)$")
 #: One of a chain of causes, which go on below it.
 _OF_CHAIN = re.compile(r"\s*\d+: \D")
 _CHAIN_LINES = 40
@@ -528,6 +531,11 @@ def _with_cause(lines: tuple[str, ...], at: int) -> str:
         for line in lines[at + 1 : at + 1 + _CAUSE_LINES]:
             if (said := line.strip(" :.")) and is_errno(said):
                 return f"{lines[at].rstrip()} {said}"
+    if _CALL_ALONE.search(lines[at]):
+        for line in lines[at + 1 : at + 1 + _FOLLOWING]:
+            said = line.rpartition(": ")[2].strip(" .")
+            if is_errno(said):
+                return f"{lines[at].rstrip()}: {said}"
     most = 0
     if lines[at].rstrip().endswith(("failed", "`")) or any("Caused by" in line for line in below):
         most = _CAUSE_LINES

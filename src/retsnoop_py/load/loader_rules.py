@@ -100,7 +100,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "compile",
         "Loader: The program does not compile",
-        r"^\S+\.(?:c|h|cc|bt):\d+:\d+: (?:fatal )?error: (?!Looks like the BPF stack)(?P<why>.*)|[Ff]ailed to compile BPF (?:module|program|text)(?P<why2>.*)|error compiling (?:e?BPF )?(?:module|program|text)"
+        r"^(?:\S+\.(?:c|h|cc|bt)|<[\w -]+>):\d+:\d+: (?:fatal )?error: (?!Looks like the BPF stack)(?P<why>.*)|[Ff]ailed to compile BPF (?:module|program|text)(?P<why2>.*)|error compiling (?:e?BPF )?(?:module|program|text)"
         r"|Unable to initialize (?:BCC )?BPF program",
         "The program is compiled on this machine, and that fails{why}.",
         "The headers are to be those of the kernel that runs, and the tool (and its LLVM) no older than the"

@@ -605,3 +605,29 @@ def test_what_panics_beside_programs_that_were_attached_is_told_by_its_errno() -
 def test_a_server_that_does_not_answer_has_nothing_to_do_with_bpf() -> None:
     log = "loaded BPF programs\nfailed to reach the server: Connection refused\n"
     assert explained(log) == []
+
+
+def test_what_libbpf_leaves_out_is_not_what_failed() -> None:
+    why = only(
+        "libbpf: Kernel doesn't support BTF, skipping uploading it.\n"
+        "libbpf: prog 'f': BPF program load failed: Argument list too long\n"
+        "libbpf: prog 'f': failed to load: -7\n"
+    ).explanation
+    assert why.words == ("prog 'f': BPF program load failed: Argument list too long",)
+
+
+def test_a_header_that_what_is_built_in_does_not_find_is_quoted() -> None:
+    line = "<built-in>:1:10: fatal error: './include/linux/kconfig.h' file not found"
+    why = only(f"{line}\nException: Failed to compile BPF module b'hello.c'\n").explanation
+    assert why.id == "compile"
+    assert why.words == (line,)
+
+
+def test_a_call_in_a_line_of_its_own_has_the_errno_of_a_line_below() -> None:
+    why = only(
+        "[-] SYSTEM ERROR : Bpf Log:\n\n bpf(BPF_PROG_LOAD)\n"
+        "        Location : load(), src/a.c:123\n"
+        "      OS message : Argument list too long\n"
+    )
+    assert why.explanation.id == "too-large"
+    assert why.errno == "E2BIG"
