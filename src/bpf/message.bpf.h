@@ -272,9 +272,11 @@ int rsn_message_words(struct pt_regs *ctx)
 
 	if (!s)
 		return 0;
+	misses_take(s);
 	for (i = 0; i < RSN_SPEAKERS; i++)
 		if (here - speakers[i].address < RSN_SPEAKER_BYTES)
 			words_take(ctx, s, i);
+	misses_note(s); /* what this program itself called is no loss */
 	return session_leave(s);
 }
 
