@@ -138,6 +138,12 @@ int rsn_expedite_repair(const char *home)
 
 int rsn_expedite_end(const char *home, int fd)
 {
+	/* there may be no descriptor left for another one of the file that is kept */
+	int gate = enter(home), result;
+
+	result = gate < 0 ? gate : put_back(fd);
 	close(fd);
-	return rsn_expedite_repair(home);
+	if (gate >= 0)
+		close(gate);
+	return result;
 }

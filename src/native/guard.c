@@ -231,12 +231,13 @@ int rsn_guard_restore(int fd, const char *path, const char *text)
 	return send(fd, said, length, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int rsn_guard_finish(int fd, int pid, int wait_ms)
+int rsn_guard_finish(int fd, int pid, bool is_orderly, int wait_ms)
 {
 	struct pollfd end = { .fd = fd, .events = POLLIN };
 	int done;
 
-	rsn_guard_pairs(fd, farewell);
+	if (is_orderly)
+		rsn_guard_pairs(fd, farewell);
 	shutdown(fd, SHUT_WR);
 	done = poll(&end, 1, wait_ms) > 0;
 	close(fd);

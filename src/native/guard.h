@@ -3,6 +3,7 @@
 #ifndef RSN_GUARD_H
 #define RSN_GUARD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,8 +40,11 @@ int rsn_guard_pairs(int fd, unsigned int count);
  */
 int rsn_guard_restore(int fd, const char *path, const char *text);
 
-/* Lets the guard work, and waits for it: 1 if it has finished within so many ms, else 0. */
-int rsn_guard_finish(int fd, int pid, int wait_ms);
+/*
+ * Lets the guard work, and waits for it: 1 if it has finished within so many ms, else 0. If we do not
+ * end in good order, it puts rcu_expedited back, too.
+ */
+int rsn_guard_finish(int fd, int pid, bool is_orderly, int wait_ms);
 /* cdef end */
 
 #endif

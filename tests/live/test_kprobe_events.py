@@ -194,6 +194,14 @@ def test_the_last_of_two_puts_rcu_expedited_back(machine: Machine) -> None:
     become(lambda: expedited(machine) == "0")
 
 
+def test_without_descriptors_left_the_guard_puts_rcu_expedited_back(machine: Machine) -> None:
+    """What is attached may take the last of them, just before the setting has to be put back."""
+    script = ["sh", "-c", f"ulimit -n 64; exec {PYTHON} {PROGRAMS}/hurry.py exhausted </dev/null"]
+    result = machine.run(script)
+    assert (result.status, result.out) == (0, "hurried\nexhausted\nagain\n"), result.err
+    become(lambda: expedited(machine) == "0")
+
+
 def test_a_value_that_was_set_before_is_not_ours(machine: Machine) -> None:
     shell(machine, f"echo 1 >{EXPEDITED}")
     end(machine, hurry(machine), signal.SIGINT)

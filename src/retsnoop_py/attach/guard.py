@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from retsnoop_py.errors import UnavailableError
@@ -80,28 +80,38 @@ class Guard:
                 f"nobody is there to put {path} back behind this run", "leave retsnoop-guard alone"
             )
 
-    def finish(self, patience_ms: int = _PATIENCE_MS) -> bool:
-        """Let it do its work; False if that takes longer than one cares to wait. Idempotent."""
+    def finish(self, patience_ms: int = _PATIENCE_MS, *, orderly: bool = True) -> bool:
+        """Let it do its work; False if that takes longer than one cares to wait. Idempotent.
+
+        Where we could not put rcu_expedited back, and so are not ``orderly``, it does that, too.
+        """
         fd, self._fd = self._fd, -1
-        return fd < 0 or process.finish_guard(fd, self._pid, patience_ms)
+        if fd < 0:
+            return True
+        return process.finish_guard(fd, self._pid, orderly=orderly, wait_ms=patience_ms)
 
 
 @contextmanager
 def hurried(functions: int, *, system_changes: bool) -> Iterator[None]:
     """Have the kernel not dawdle over RCU while ``functions`` are attached or detached."""
-    if not system_changes or functions < _WORTH_IT:
+    guard = None
+    if system_changes and functions >= _WORTH_IT:
+        # Where there is no room for a process or its socket: slowly, then.
+        with suppress(UnavailableError):
+            guard = Guard(system_changes=True)
+    if guard is None:
         yield
         return
-    guard = Guard(system_changes=True)
+    orderly = True
     try:
         fd = process.expedite_begin(HOME)
         try:
             yield
         finally:
-            if fd >= 0:
-                process.expedite_end(HOME, fd)
+            # What was attached may have taken the last descriptor; the guard has its own.
+            orderly = fd < 0 or process.expedite_end(HOME, fd)
     finally:
-        guard.finish()
+        guard.finish(orderly=orderly)
 
 
 def repair_settings() -> bool:

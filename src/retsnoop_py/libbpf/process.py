@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,9 +63,12 @@ def have_restored(fd: int, path: Path, text: str) -> bool:
     return lib.rsn_guard_restore(fd, _text(path), text.encode()) == 0
 
 
-def finish_guard(fd: int, pid: int, wait_ms: int) -> bool:
-    """Let the guard work; whether it has finished within so many ms."""
-    return bool(lib.rsn_guard_finish(fd, pid, wait_ms))
+def finish_guard(fd: int, pid: int, *, orderly: bool, wait_ms: int) -> bool:
+    """Let the guard work; whether it has finished within so many ms.
+
+    If we are not ``orderly``, it puts rcu_expedited back as it does behind a killed run.
+    """
+    return bool(lib.rsn_guard_finish(fd, pid, orderly, wait_ms))
 
 
 def expedite_begin(home: Path) -> int:
@@ -72,9 +76,10 @@ def expedite_begin(home: Path) -> int:
     return lib.rsn_expedite_begin(_text(home))
 
 
-def expedite_end(home: Path, fd: int) -> None:
-    """Put the setting back, if nobody else needs it."""
-    lib.rsn_expedite_end(_text(home), fd)
+def expedite_end(home: Path, fd: int) -> bool:
+    """Put the setting back, if nobody else needs it; False if that could not be done."""
+    result: int = lib.rsn_expedite_end(_text(home), fd)
+    return result >= 0 or result == -errno.EBUSY
 
 
 def expedite_repair(home: Path) -> bool:
