@@ -104,7 +104,7 @@ def test_sleepers_beyond_the_hooks_are_counted(machine: Machine) -> None:
     path = machine.share / "sleepers.rsn"
     sleepers = str(compiled(machine, "sleepers"))
     options = ("-e", "*_sys_nanosleep", "-S", "-o", str(path))
-    result = trace(machine, FORCED, *options, "--", sleepers, "400")
+    result = trace(machine, FORCED, *options, "--", sleepers, "400", "4")
     assert result.status == 0, result.err
     recording = read_recording(path)
     assert recording.stats is not None

@@ -72,7 +72,8 @@ def test_of_many_threads_in_followed_calls_each_is_told_or_counted(machine: Mach
     # Linux 7.x preempts threads in programs of fentry; kretprobes hook 256 calls at a time
     is_many = series(machine) == (6, 12)
     threads, mechanism = (700, "-F") if is_many else (100, "--attach=kprobe_events")
-    result = trace(machine, mechanism, *calls, "--format", "json", "--", sleepers, str(threads))
+    asleep = ("--", sleepers, str(threads), "4")
+    result = trace(machine, mechanism, *calls, "--format", "json", *asleep)
     assert result.status == 0, result.err
     told = [json.loads(line) for line in result.out.splitlines()]
     sessions = [one for one in told if one["type"] == "session"]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* sleepers N: N threads sleep a second in nanosleep(2), all at the same time. */
+/* sleepers N [SECONDS]: N threads sleep, a second or SECONDS, in nanosleep(2), all at the same time. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -7,13 +7,12 @@
 #include <unistd.h>
 
 static pthread_barrier_t all_are_there;
+static struct timespec how_long = { 1, 0 };
 
 static void *doze(void *unused)
 {
-	struct timespec second = { 1, 0 };
-
 	pthread_barrier_wait(&all_are_there);
-	syscall(SYS_nanosleep, &second, NULL);
+	syscall(SYS_nanosleep, &how_long, NULL);
 	return unused;
 }
 
@@ -24,6 +23,8 @@ int main(int argc, char **argv)
 
 	if (!threads)
 		return 1;
+	if (argc > 2)
+		how_long.tv_sec = atoi(argv[2]);
 	pthread_barrier_init(&all_are_there, NULL, threads);
 	for (i = 0; i < threads; i++)
 		pthread_create(&started[i], NULL, doze, NULL);
