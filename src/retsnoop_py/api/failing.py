@@ -52,10 +52,15 @@ def syscall_name(function: str) -> str:
     return _PREFIX.sub("", function, count=1)
 
 
+#: What the dynamic loader begins with: it asks for /etc/ld.so.preload.
+_LOADER_BEGINS = (("access", "faccessat", "faccessat2"), "ENOENT")
+
+
 class _Probing(Value):
     calls: tuple[str, ...]
     errors: tuple[str, ...]
     reason: str
+    never: bool
 
 
 @lru_cache(1)
@@ -65,19 +70,24 @@ def _rules() -> tuple[tuple[_Probing, ...], tuple[str, ...]]:
     text = files(__package__).joinpath("probing.toml").read_text()
     found = tomllib.loads(text)
     rules = tuple(
-        _Probing(tuple(row["calls"]), tuple(row["errors"]), row["reason"])
+        _Probing(tuple(row["calls"]), tuple(row["errors"]), row["reason"], row.get("never", False))
         for row in found["probing"]
     )
     paths = tuple(path for row in found["looked-for"] for path in row["paths"])
     return rules, paths
 
 
-def probing_reason(syscall: str, error: str) -> str | None:
-    """What such a failing call is for, where it mostly belongs to a program's ordinary work."""
+def _probing(syscall: str, error: str) -> _Probing | None:
     for rule in _rules()[0]:
         if error in rule.errors and any(fnmatchcase(syscall, one) for one in rule.calls):
-            return rule.reason
+            return rule
     return None
+
+
+def probing_reason(syscall: str, error: str) -> str | None:
+    """What such a failing call is for, where it mostly belongs to a program's ordinary work."""
+    found = _probing(syscall, error)
+    return found.reason if found else None
 
 
 def is_looked_for(path: str) -> bool:
@@ -114,7 +124,9 @@ class Failing:
         self.syscall = syscall_name(function)
         self.error = error
         self.chain = chain
-        self.probing = probing_reason(self.syscall, error)
+        found = _probing(self.syscall, error)
+        self.probing = found.reason if found else None
+        self.is_never_meant = found is not None and found.never
         self.count = 0
         self.order = 0
         self.last: Session | None = None
@@ -128,6 +140,8 @@ class FailingCalls:
         self._errors = errors
         self._found: dict[tuple[str, str, tuple[str, ...]], Failing] = {}
         self._order = 0
+        self._programs: dict[int, str] = {}
+        self._executed: dict[int, int] = {}
 
     def add(self, session: Session) -> Failing | None:
         """Count one; None if it is no failure that a program sees."""
@@ -141,6 +155,11 @@ class FailingCalls:
         if found is None:
             found = self._found[key] = Failing(*key)
         self._order += 1
+        before = self._programs.get(session.pid, session.process)
+        self._programs[session.pid] = session.process
+        calls, error = _LOADER_BEGINS
+        if before != session.process and found.syscall in calls and found.error == error:
+            self._executed[session.pid] = self._order
         found.count += 1
         found.order = self._order
         found.last = session
@@ -163,15 +182,26 @@ class FailingCalls:
         """The one that the program complains of: the last that is no probing.
 
         Of a program that ``failed``, also the last of those that mostly are probing, for want of
-        another; so too where the user named what he means.
+        another; so too where the user named what he means. What he did not name is none of these
+        where the process went on to execute another program, as a shell does.
         """
-        asked = [one for one in self if self.is_asked_for(one)]
+        is_named = bool(self._syscalls or self._errors)
+        asked = [
+            one
+            for one in self
+            if self.is_asked_for(one)
+            and (is_named or not (one.is_never_meant or self._is_behind_an_execve(one)))
+        ]
         plain = [one for one in asked if one.probing is None]
         if plain:
             return plain[-1]
-        if asked and (failed or self._syscalls or self._errors):
+        if asked and (failed or is_named):
             return asked[-1]
         return None
+
+    def _is_behind_an_execve(self, one: Failing) -> bool:
+        """Whether its process, whose program had another name then, began a new one since."""
+        return one.last is not None and one.order < self._executed.get(one.last.pid, 0)
 
 
 def chain_of(session: Session) -> tuple[str, ...]:

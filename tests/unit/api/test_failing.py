@@ -24,8 +24,11 @@ def call(function: str, error: str | None) -> Any:
     return SimpleNamespace(function=SimpleNamespace(name=function, module=None), error=error)
 
 
-def session(*calls: Any, report: str = "final", failed: bool = True) -> Any:
-    return SimpleNamespace(calls=calls, report=report, failed=failed)
+def session(
+    *calls: Any, report: str = "final", failed: bool = True, process: str = "sh", pid: int = 7
+) -> Any:
+    ids = {"process": process, "pid": pid}
+    return SimpleNamespace(calls=calls, report=report, failed=failed, **ids)
 
 
 def failing(*said: tuple[str, str], asked: tuple[str, ...] = ()) -> FailingCalls:
@@ -59,6 +62,44 @@ def test_probing_counts_only_for_want_of_another() -> None:
     chosen = asked.complained_of(failed=False)
     assert chosen is not None
     assert chosen.syscall == "access"
+
+
+def test_what_a_process_did_before_an_execve_is_not_what_it_complains_of() -> None:
+    found = FailingCalls()
+    for process, pid, name, error in (
+        ("sh", 7, "prctl", "EPERM"),
+        ("sh", 8, "setpgid", "EPERM"),
+        ("tool", 7, "access", "ENOENT"),
+        ("tool", 7, "statfs", "ENOENT"),
+    ):
+        found.add(session(call(f"__x64_sys_{name}", error), process=process, pid=pid))
+    chosen = found.complained_of(failed=True)
+    assert chosen is not None
+    assert chosen.syscall == "setpgid", "of another process"
+    alone = FailingCalls()
+    alone.add(session(call("__x64_sys_prctl", "EPERM"), process="sh"))
+    alone.add(session(call("__x64_sys_access", "ENOENT"), process="tool"))
+    assert alone.complained_of(failed=False) is None
+    named = FailingCalls(["prctl"])
+    named.add(session(call("__x64_sys_prctl", "EPERM"), process="sh"))
+    named.add(session(call("__x64_sys_access", "ENOENT"), process="tool"))
+    chosen = named.complained_of(failed=False)
+    assert chosen is not None
+
+
+def test_a_new_name_alone_is_no_new_program() -> None:
+    found = FailingCalls()
+    found.add(session(call("__x64_sys_bind", "EACCES"), process="old"))
+    found.add(session(call("__x64_sys_read", "EAGAIN"), process="new"))
+    chosen = found.complained_of(failed=True)
+    assert chosen is not None
+    assert chosen.syscall == "bind"
+
+
+def test_what_a_shell_asks_at_its_start_is_never_what_failed() -> None:
+    assert failing(("getpeername", "ENOTSOCK")).complained_of(failed=True) is None
+    asked = failing(("getpeername", "ENOTSOCK"), asked=("getpeername",))
+    assert asked.complained_of(failed=False) is not None
 
 
 def test_what_no_program_sees_is_no_failure() -> None:
