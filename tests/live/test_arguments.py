@@ -8,7 +8,15 @@ import re
 from typing import Any
 
 import pytest
-from tests.live.support import PROGRAMS, PYTHON, WORKLOAD, read_recording, system_call, trace
+from tests.live.support import (
+    PROGRAMS,
+    PYTHON,
+    WORKLOAD,
+    read_recording,
+    series,
+    system_call,
+    trace,
+)
 from tests.live.test_rungs import RUNGS, TRAMPOLINES, rungs_on
 
 from retsnoop_py.mechanism import Mechanism
@@ -94,6 +102,32 @@ def test_arguments_are_what_the_workload_gave(mechanism: Mechanism, machine: Mac
         module = texts(told["__request_module"])
         assert module["fmt"] == "'fs-%.*s'"
         assert (module["wait"], module["vararg1"]) == ("true", f"'{FILE_SYSTEM}'")
+
+
+def test_a_path_on_a_page_that_is_not_there_yet_is_told(machine: Machine) -> None:
+    """A program cannot read it as the call begins; the kernel then does, and has its copy."""
+    file = machine.share / "path"
+    file.write_bytes(b"/nonexistent/path\0")
+    script = f"""
+import ctypes, os
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+page = libc.mmap(None, ctypes.c_size_t(4096), 1, 2, os.open("{file}", 0), ctypes.c_long(0))
+libc.open(ctypes.c_void_p(page), 0)
+"""
+    openat = system_call(machine, "openat")
+    selection = ("-e", openat, "-a", "do_fil*_open", "-x", "ENOENT")
+    options = ("-T", "-A", "--format=json", *selection)
+    result = trace(machine, *options, "--", PYTHON, "-c", script)
+    assert result.status == 0, result.err
+    calls = sessions(result.out)[-2]
+    given = calls.pop(openat)["filename"]
+    (copy,) = (opened["pathname"]["value"] for opened in calls.values())
+    assert copy["@name"] == "/nonexistent/path"
+    # kernels of today forget where they have it from
+    keeps_its_place = "uptr" in copy
+    assert keeps_its_place == (series(machine) < (7, 0))
+    assert given["text"].endswith("'/nonexistent/path'" if keeps_its_place else " (-EFAULT)")
 
 
 def test_unions_are_read_by_their_tags_and_new_objects_not_at_all(machine: Machine) -> None:

@@ -101,6 +101,8 @@ def known_conversions(previous: Sequence[CapturedValue]) -> list[str] | None:
 #: Calls with equal arguments come in bursts.
 _MAX_KEPT = 1 << 12
 _UNKNOWN = CallArguments()
+#: What has the name of a file that a program gave, and where that was (``uptr``).
+_COPIED_NAME = "struct filename *"
 
 
 class Shown(NamedTuple):
@@ -121,7 +123,36 @@ class ArgumentReader:
         self._facts = facts
         self._decoder = Decoder(facts.types, facts.tags)
         self._raw_pointers = raw_pointers
-        self.read = lru_cache(_MAX_KEPT)(self._read)
+        self._kept = lru_cache(_MAX_KEPT)(self._read)
+
+    def read(self, session: Session, captured: Captured) -> tuple[Shown, ...]:
+        """What was ``captured`` at an event of ``session``, by name.
+
+        Text that was not in memory yet when the call began is taken from the copy that the kernel
+        made of it in that session.
+        """
+        shown = self._kept(captured)
+        if not any(map(_is_unread_text, shown)):
+            return shown
+        copies = self._copies(session)
+        return tuple(
+            one._replace(node=copies.get(_unread_at(one.node), one.node))
+            if _is_unread_text(one)
+            else one
+            for one in shown
+        )
+
+    def _copies(self, session: Session) -> dict[str, Leaf]:
+        """Names of files that the kernel has copied from a program, by where they were in it."""
+        found: dict[str, Leaf] = {}
+        for captured in session.args.values():
+            for _, node, spelled in self._kept(captured):
+                if spelled == _COPIED_NAME and isinstance(node, Group) and node.label:
+                    at = inline(dict(node.members).get("uptr", Leaf("", None)))
+                    before = f"({at})" if self._raw_pointers else ""
+                    name = node.prefix.rpartition(" ")[0]
+                    found[at] = Leaf(before + name, node.label)
+        return found
 
     def arguments(self, session: Session, seq: int) -> list[tuple[str, str, Plain, str]] | None:
         """Name, text in one line, plain value and C type of each argument of event ``seq``.
@@ -133,7 +164,7 @@ class ArgumentReader:
             return None
         return [
             (name, inline(node), plain_of(node), spelled)
-            for name, node, spelled in self.read(captured)
+            for name, node, spelled in self.read(session, captured)
         ]
 
     def expects(self, function: int) -> bool:
@@ -281,6 +312,19 @@ class ArgumentReader:
         if isinstance(node, Group):
             return node._replace(prefix=f"{before}&")
         return Leaf(f"{before}&{node.text}", node.plain)
+
+
+def _is_unread_text(shown: Shown) -> bool:
+    """Whether it is a program's text of which the page was not in memory."""
+    return bool(_unread_at(shown.node)) and shown.type in ("const char *", "char *")
+
+
+def _unread_at(node: Node) -> str:
+    """Where what could not be read is, or nothing."""
+    plain = node.plain if isinstance(node, Leaf) else None
+    if not isinstance(plain, dict) or plain.get("error") != "-EFAULT":
+        return ""
+    return str(plain.get("pointer", ""))
 
 
 def _only(value: CapturedValue, end: int, size: int) -> CapturedValue:

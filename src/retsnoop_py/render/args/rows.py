@@ -60,7 +60,7 @@ class ArgumentRows:
         if captured is None:
             text = _MISSING if event.expected else ""
         else:
-            text = " ".join(map(self._in_line, self.reader.read(captured)))
+            text = " ".join(map(self._in_line, self.reader.read(session, captured)))
         return f"{line}  {text}".rstrip()
 
     def below(self, session: Session, event: Event | None, indent: int) -> list[str]:
@@ -72,7 +72,9 @@ class ArgumentRows:
         if captured is None:
             return [blanks + _MISSING] if event.expected else []
         return [
-            blanks + line for shown in self.reader.read(captured) for line in self._lines(shown)
+            blanks + line
+            for shown in self.reader.read(session, captured)
+            for line in self._lines(shown)
         ]
 
     def _in_line(self, shown: Shown) -> str:

@@ -101,6 +101,24 @@ def test_a_kernel_object_goes_by_its_name() -> None:
     assert [plain for _, _, plain, _ in found] == [{"@name": "passwd", "a": 5}, {"a": 5}]
 
 
+def test_a_name_that_could_not_be_read_yet_is_the_kernels_copy_of_it() -> None:
+    fields = (Field("name", 0, 1), Field("uptr", 64, 1))
+    kinds = (*TYPES[:2], DataType(DataKind.STRUCT, 16, "filename", fields=fields))
+    copy = Argument("pathname", Role.POINTER, 1, 2, "struct filename *")
+    calls = (CallArguments((TEXT, TEXT)), CallArguments((copy, NAME)))
+    known = ArgumentFacts(calls, (), kinds)
+    user, other = word(0x7FFFF7FB9000), word(0x7FFFF7FB8000)
+    unread = (CapturedValue(user, b"", 14), CapturedValue(other, b"", 14))
+    copied = (CapturedValue(POINTER, word(ADDRESS) + user), CapturedValue(POINTER, b"/no/x\0"))
+    events = {1: Captured(EventKind.ARGS, 0, unread), 2: Captured(EventKind.ARGS, 1, copied)}
+    subject = session(args=events)
+    assert texts(known, subject) == ["s='/no/x'", "s=0x7ffff7fb8000 (-EFAULT)"]
+    assert texts(known, subject, raw_pointers=True)[0] == "s=(0x7ffff7fb9000)'/no/x'"
+    shown = ArgumentReader(known).arguments(subject, 1)
+    assert shown is not None
+    assert shown[0][2] == "/no/x"
+
+
 @pytest.mark.parametrize(
     ("size", "data", "text"),
     [
