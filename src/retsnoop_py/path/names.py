@@ -129,6 +129,16 @@ class Namer:
             start = start if named else None
             text = named.text if named else _operand_text(flags.insn, side)
             size = read.size
+            if isinstance(read, Reg):
+                if flags.op in ("test", "and") and flags.left is not flags.right:
+                    size = max(size, self._held(node, named))
+                if read.high and size == 1:
+                    continue  # bits 8 to 15 of what is not known
+                text = read.name if read.high and named is None else text
+            elif isinstance(read, Mem) and (part := self._part(node)):
+                whole, shift = part
+                shifted = f" >> {shift}" if shift else ""
+                text = f"{whole.inner}{shifted} & {(1 << 8 * size) - 1:#x}"
             signed = bool(named and named.type and self._is_signed(named.type))
             signed = signed or decided.condition in ("s", "ns", "l", "ge", "g", "le")
             own = OperandText(
@@ -136,6 +146,32 @@ class Namer:
             )
             found.append(own)
         return tuple(found)
+
+    def _held(self, node: Node, named: _Named | None) -> int:
+        """Bytes of the value that a register holds, of which an instruction may look at fewer."""
+        if node.kind == "load":
+            return node.size
+        btf = self._btf()
+        if node.kind != "param" or named is None or btf is None or not named.type:
+            return 1
+        return min(btf.size_of(named.type), 8)
+
+    def _part(self, node: Node) -> tuple[_Named, int] | None:
+        """The number of which a load reads some bytes only, and how many bits are before these."""
+        btf = self._btf()
+        if node.kind != "load" or not node.args or btf is None:
+            return None
+        for size in (2, 4, 8):
+            before = node.value % size
+            if size <= node.size or before + node.size > size:
+                continue
+            whole = self._load(_load_like(node, node.value - before, size), 0)
+            if whole is None or whole.text.endswith("?") or not whole.type:
+                continue
+            kind = btf.resolve(whole.type)
+            if kind.kind in (Kind.INT, Kind.ENUM) and btf.size_of(whole.type) == size:
+                return whole, 8 * before
+        return None
 
     # -- conditions --
 
@@ -156,6 +192,10 @@ class Namer:
                 found = self._name(left)
             case "result":
                 found = self._name(left)
+            case "test" | "and" if self._name(left) is None and right.kind == "const":
+                part = self._part(left)
+                mask = right.value & ((1 << 8 * left.size) - 1)
+                found = part and self._masked(part[0], mask << part[1])
             case "test" | "and" | "or" | "xor" | "add":
                 symbol = {"or": "|", "xor": "^", "add": "+"}.get(flags.op, "&")
                 found = self._binary(symbol, left, right)
@@ -277,6 +317,9 @@ class Namer:
             second = _Named(sign + (str(mask) if mask < 10 else hex(mask)))
         text = f"{first.inner} {symbol} {second.inner}"
         return None if len(text) > _MAX_TEXT else _Named(text, is_atom=False)
+
+    def _masked(self, named: _Named, mask: int) -> _Named:
+        return _Named(f"{named.inner} & {mask if mask < 10 else hex(mask)}", is_atom=False)
 
     def _address_of(self, base: _Named, offset: int) -> _Named | None:
         btf = self._btf()
@@ -603,6 +646,11 @@ def _accesses(graph: Graph, register: str) -> set[tuple[int, int]]:
                 states[following] = state
                 waiting.append(following)
     return found
+
+
+def _load_like(node: Node, offset: int, size: int) -> Node:
+    """A load from the same base."""
+    return Node("load", node.step, node.at, value=offset, name=node.name, args=node.args, size=size)
 
 
 def _folded(text: str) -> str:

@@ -93,10 +93,12 @@ def origin_lines(
     rows: list[tuple[str, str, to.CodePlace | None]] = []
     if origin.returned is not None:
         place = origin.returned
-        rows.append((place_text(place, origin.function.name), _returned(origin), place))
+        rows.append((_with_its_caller(place, origin.function.name), _returned(origin), place))
     if origin.decided is not None:
         place = origin.decided.place
-        rows.append((place_text(place, origin.function.name), _because(origin.decided), place))
+        rows.append(
+            (_with_its_caller(place, origin.function.name), _because(origin.decided), place)
+        )
     elif origin.unknown:
         rows.append(("", f"what decided is not known: {printable(origin.unknown)}", None))
     width = max((display_width(where) for where, _, _ in rows), default=0)
@@ -125,6 +127,14 @@ def place_text(place: to.CodePlace, function: str) -> str:
     if len(place.inline) > 1 and place.inline[0].function != function.partition(".")[0]:
         text += f" in {place.inline[0].function}"
     return printable(text)
+
+
+def _with_its_caller(place: to.CodePlace, function: str) -> str:
+    """A place, and of one in another file, as of a header's inline function, where it is used."""
+    text = place_text(place, function)
+    if len(place.inline) < 2 or place.inline[-1].file in (None, place.inline[0].file):
+        return text
+    return printable(f"{text} ({place.inline[-1].file}:{place.inline[-1].line})")
 
 
 def fold(rows: Sequence[str]) -> list[tuple[str, int]]:

@@ -106,6 +106,27 @@ def test_the_variant_of_a_union_is_known_by_what_the_function_is_for(
     assert told("837e04047507", 8, function, type_) == (f"{name} != 4", [(name, 8)])
 
 
+@pytest.mark.parametrize(
+    ("code", "left", "condition", "operand"),
+    [
+        # test byte [rsi+9],2; jne: of the flags at 8, one byte is read
+        ("f64609027507", 6, "(attr->flags & 0x200) != 0", ("attr->flags >> 8 & 0xff", 6)),
+        # test byte [rsi+8],4; jne
+        ("f64608047507", 5, "(attr->flags & 4) != 0", ("attr->flags & 0xff", 5)),
+        # mov eax,[rsi+8]; test ah,2; jne: the register has all of them
+        ("8b4608f6c4027507", 0x605, "(attr->flags & 0x200) != 0", ("attr->flags", 0x605)),
+        # mov eax,[rsi+8]; test al,4; jne
+        ("8b4608a8047507", 0x605, "(attr->flags & 4) != 0", ("attr->flags", 0x605)),
+        # test dil,4; jne
+        ("40f6c7047507", 0x605, "(x & 4) != 0", ("x", 0x605)),
+    ],
+)
+def test_a_test_of_some_bits_tells_what_was_read_of_the_number(
+    code: str, left: int, condition: str, operand: tuple[str, int]
+) -> None:
+    assert told(code, left, "array_map_alloc_check", "bpf_attr") == (condition, [operand])
+
+
 def test_a_system_call_is_told_by_its_own_arguments() -> None:
     """And not by the registers that its function finds them in."""
     # mov eax,[rdi+96]; cmp eax,9; ja

@@ -132,6 +132,21 @@ def test_the_line_of_the_source_is_below_its_place() -> None:
     ]
 
 
+def test_of_a_headers_function_it_is_told_where_it_is_used() -> None:
+    inline = (
+        to.Source("d_is_dir", "include/linux/dcache.h", 429, 30),
+        to.Source("graft_tree", "fs/namespace.c", 2733, 6),
+    )
+    place = to.CodePlace("0x5", 5, "", "include/linux/dcache.h", 429, 30, inline)
+    origin = to.Origin(CHECK, 3, RESULT, "constant", decided=to.Decision(place, "a", True))
+    where = "include/linux/dcache.h:429:30 in d_is_dir (fs/namespace.c:2733)"
+    assert list(origin_lines(origin, 4, Palette())) == [f"    {where}   because a"]
+    near = replace(place, inline=(inline[0], to.Source("user", inline[0].file, 9, 1)))
+    origin = to.Origin(CHECK, 3, RESULT, "constant", decided=to.Decision(near, "a", True))
+    where = "include/linux/dcache.h:429:30 in d_is_dir"
+    assert list(origin_lines(origin, 4, Palette())) == [f"    {where}   because a"]
+
+
 def test_what_programs_try_at_any_time_is_counted() -> None:
     failures = (
         FailedCall("openat", "__x64_sys_openat", "ENOENT", 3, "looks for a file"),
