@@ -21,6 +21,7 @@ __all__ = [
     "Failing",
     "FailingCalls",
     "chain_of",
+    "is_asked_at_any_time",
     "is_looked_for",
     "presets_for",
     "probing_reason",
@@ -63,22 +64,36 @@ class _Probing(Value):
     never: bool
 
 
+class _Rules(Value):
+    probing: tuple[_Probing, ...]
+    looked_for: tuple[str, ...]
+    asked: frozenset[tuple[str, str, int]]
+
+
 @lru_cache(1)
-def _rules() -> tuple[tuple[_Probing, ...], tuple[str, ...]]:
+def _rules() -> _Rules:
     import tomllib
 
     text = files(__package__).joinpath("probing.toml").read_text()
     found = tomllib.loads(text)
-    rules = tuple(
-        _Probing(tuple(row["calls"]), tuple(row["errors"]), row["reason"], row.get("never", False))
-        for row in found["probing"]
+    return _Rules(
+        tuple(
+            _Probing(
+                tuple(row["calls"]), tuple(row["errors"]), row["reason"], row.get("never", False)
+            )
+            for row in found["probing"]
+        ),
+        tuple(path for row in found["looked-for"] for path in row["paths"]),
+        frozenset(
+            (row["call"], row["argument"], value)
+            for row in found["asked-at-any-time"]
+            for value in row["values"]
+        ),
     )
-    paths = tuple(path for row in found["looked-for"] for path in row["paths"])
-    return rules, paths
 
 
 def _probing(syscall: str, error: str) -> _Probing | None:
-    for rule in _rules()[0]:
+    for rule in _rules().probing:
         if error in rule.errors and any(fnmatchcase(syscall, one) for one in rule.calls):
             return rule
     return None
@@ -92,7 +107,17 @@ def probing_reason(syscall: str, error: str) -> str | None:
 
 def is_looked_for(path: str) -> bool:
     """Whether a file is one that libraries look for, and not the program itself."""
-    return any(fnmatchcase(path, one) for one in _rules()[1])
+    return any(fnmatchcase(path, one) for one in _rules().looked_for)
+
+
+def is_asked_at_any_time(session: Session) -> bool:
+    """Whether a call asks what programs and libraries ask at any time, by its arguments."""
+    asked, call = _rules().asked, session.calls[0]
+    name = syscall_name(call.function.name)
+    return any(
+        isinstance(one.value, int) and (name, one.name, one.value) in asked
+        for one in call.arguments or ()
+    )
 
 
 def presets_for(function: str, error: str) -> list[Preset]:

@@ -23,6 +23,7 @@ from retsnoop_py.api.failing import (
     Failing,
     FailingCalls,
     chain_of,
+    is_asked_at_any_time,
     is_looked_for,
     presets_for,
     syscall_globs,
@@ -513,9 +514,13 @@ def _best(sessions: Sequence[Session], chain: tuple[str, ...]) -> Session | None
 
     Another way to the same error, of the program's own, is meant sooner than what these look for:
     which functions fail where a file is missing depends on what the kernel remembers of names.
+    And sooner than what is asked at any time, as for a terminal.
     """
     same = [one for one in sessions if chain_of(one) == chain]
     alike = [one for one in sessions if chain_of(one)[-1] == chain[-1]]
+    for among in (same, alike, sessions):
+        if own := [one for one in among if not (_looks_for(one) or is_asked_at_any_time(one))]:
+            return own[-1]
     for among in (same, alike, sessions):
         if own := [one for one in among if not _looks_for(one)]:
             return own[-1]

@@ -21,7 +21,8 @@ from retsnoop_py.errors import UsageError
 
 
 def call(function: str, error: str | None) -> Any:
-    return SimpleNamespace(function=SimpleNamespace(name=function, module=None), error=error)
+    named = SimpleNamespace(name=function, module=None)
+    return SimpleNamespace(function=named, error=error, arguments=None)
 
 
 def session(
@@ -132,7 +133,7 @@ def test_a_file_of_the_programs_own_is_meant_sooner_than_one_that_libraries_look
 
     def opened(path: str, *inside: str) -> Any:
         first = call("__arm64_sys_openat", "ENOENT")
-        first.arguments = [SimpleNamespace(value=path)]
+        first.arguments = [SimpleNamespace(name="filename", value=path)]
         return session(first, *(call(name, "ENOENT") for name in inside))
 
     own = opened("/nonexistent/x", "path_openat", "link_path_walk")
@@ -160,3 +161,14 @@ def test_a_keyword_that_is_none() -> None:
 )
 def test_presets_that_are_for_a_call(function: str, error: str, expected: list[str]) -> None:
     assert [one.name for one in presets_for(function, error)] == expected
+
+
+def test_another_request_is_meant_sooner_than_asking_for_a_terminal() -> None:
+    def asked(request: int, *inside: str) -> Any:
+        first = call("__x64_sys_ioctl", "ENOTTY")
+        first.arguments = [SimpleNamespace(name="cmd", value=request)]
+        return session(first, *(call(name, "ENOTTY") for name in inside))
+
+    terminal, flags = asked(0x5401), asked(0x80086601, "do_vfs_ioctl")
+    assert why._best([flags, terminal], ("__x64_sys_ioctl",)) is flags
+    assert why._best([terminal], ("__x64_sys_ioctl",)) is terminal
