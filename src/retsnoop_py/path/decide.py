@@ -42,6 +42,7 @@ from retsnoop_py.path.origin import (
     with_zero,
 )
 from retsnoop_py.path.values import LOCAL_BYTES, Flags, Moment, Node, Run, evaluate
+from retsnoop_py.session.paths import ALWAYS
 from retsnoop_py.value import replace
 
 __all__ = ["decide"]
@@ -106,7 +107,7 @@ def _nothing_decides(returned: Returned, way: Way) -> str:
     if way.is_cut:
         return "what decided came before the blocks that were kept"
     if returned.made is Made.CONSTANT:
-        return "no conditional jump could have avoided it: it always returns this"
+        return ALWAYS
     return "no conditional jump could have avoided it"
 
 

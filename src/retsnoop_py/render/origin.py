@@ -20,7 +20,7 @@ from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.formats import encode_result, source_chain
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.session.paths import Place, operand_value
+from retsnoop_py.session.paths import ALWAYS, Place, operand_value
 from retsnoop_py.session.report import PathView
 from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.paths import SourceTree
@@ -99,6 +99,8 @@ def origin_lines(
         rows.append(
             (_with_its_caller(place, origin.function.name), _because(origin.decided), place)
         )
+    elif origin.unknown == ALWAYS:
+        rows.append(("", ALWAYS, None))
     elif origin.unknown:
         rows.append(("", f"what decided is not known: {printable(origin.unknown)}", None))
     width = max((display_width(where) for where, _, _ in rows), default=0)

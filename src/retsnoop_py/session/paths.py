@@ -15,6 +15,7 @@ from retsnoop_py.errors import DataError
 from retsnoop_py.session.layouts import Layout, layout_named
 
 __all__ = [
+    "ALWAYS",
     "NO_PATHS",
     "Condition",
     "Hit",
@@ -28,6 +29,8 @@ __all__ = [
     "Place",
 ]
 
+#: Said of a result that no condition could have changed.
+ALWAYS = "no conditional jump could have avoided it: it always returns this"
 _PATH = ("kind", "cnt", "id", "seq", "earlier", "result")
 _HIT = ("probe", "unread", "left", "right")
 #: So many answers are kept; ways of a loop can be many.

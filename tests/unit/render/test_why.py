@@ -16,6 +16,7 @@ from retsnoop_py.render.why_types import (
     FailingChainCall,
     Why,
 )
+from retsnoop_py.session.paths import ALWAYS
 
 RESULT = to.Result("0xffffffea", "-EINVAL", -22, "EINVAL")
 CHECK = to.Func("array_map_alloc_check", "0x2")
@@ -130,6 +131,12 @@ def test_the_line_of_the_source_is_below_its_place() -> None:
         "        kernel/bpf/arraymap.c:58:29   because a",
         "              58 | if (a || b)",
     ]
+
+
+def test_that_nothing_decided_is_no_want_of_knowledge() -> None:
+    origin = replace(ORIGIN, decided=None, returned=None, unknown=ALWAYS)
+    (line,) = origin_lines(origin, 4, Palette())
+    assert line == f"    {ALWAYS}"
 
 
 def test_of_a_headers_function_it_is_told_where_it_is_used() -> None:
