@@ -435,18 +435,23 @@ class Inquiry:
         """What to follow in a further run; nothing where that would tell no more."""
         deeper = explanation.asks_of(followed) or explanation.tests(followed)
         if deeper:
-            return [*followed, deeper] if self._is_traceable(deeper) else []
+            symbols = self._symbols_of(deeper)
+            return [*followed, symbols] if symbols else []
         if explanation.origin() is None:
             innermost = self._innermost(session)
             return [] if set(innermost) <= set(followed) else innermost
         return []
 
-    def _is_traceable(self, name: str) -> bool:
-        """Whether the kernel lets a function be traced, as far as it tells."""
+    def _symbols_of(self, name: str) -> str | None:
+        """A glob for a function, which the compiler may have renamed; None if it has no probes."""
+        plain, bracket, module = name.partition("[")
         try:
-            return self._facts.traceable.contains(name.partition("[")[0])
+            traceable = self._facts.traceable
+            if traceable.contains(plain):
+                return name
+            return f"{plain}.*{bracket}{module}" if traceable.table.count(f"{plain}.") else None
         except RetsnoopError:
-            return True
+            return name
 
     def _nothing(self, failing: Sequence[Failing], *, failed: bool) -> str:
         """Why nothing is explained."""

@@ -140,6 +140,8 @@ class Namer:
                 shifted = f" >> {shift}" if shift else ""
                 text = f"{whole.inner}{shifted} & {(1 << 8 * size) - 1:#x}"
             signed = bool(named and named.type and self._is_signed(named.type))
+            if node.kind == "call" and not (named and named.type):
+                signed = True  # 0 or an error, mostly
             signed = signed or decided.condition in ("s", "ns", "l", "ge", "g", "le")
             own = OperandText(
                 _folded(text)[:_MAX_TEXT], hit, side, min(size, 8), signed, start or 0
@@ -334,7 +336,8 @@ class Namer:
     def _called(self, node: Node) -> _Named | None:
         if not node.name:
             return None
-        return _Named(f"{node.name}()", self._return_type(node.name))
+        name = node.name.partition(".")[0]  # what the compiler made of it is not in the source
+        return _Named(f"{name}()", self._return_type(name))
 
     def _return_type(self, name: str) -> int:
         btf = self._btf()
