@@ -64,9 +64,9 @@ class Explanation:
             origins += [found] if found is not None else []
         return tuple(origins)
 
-    def _of_chain(self) -> to.Origin | None:
-        """The innermost one of the chain that made the error."""
-        calls = [one.call for one in self._chain() if one.call is not None]
+    def _of_chain(self, begin: int = 0) -> to.Origin | None:
+        """The innermost one of the chain, from its call ``begin`` on, that made the error."""
+        calls = [one.call for one in self._chain() if one.call is not None][begin:]
         followed = [self._origins.get(call.seq) for call in calls]
         names = {_plain(call.function.name) for call in calls}
         found: to.Origin | None = None
@@ -81,6 +81,14 @@ class Explanation:
             if inner is not None and inner.made == "argument" and not _called(following, origin):
                 break
         return found
+
+    def _below(self, origin: to.Origin) -> to.Origin | None:
+        """What made another error further in, where who made one of that cannot be followed."""
+        seqs = [one.call.seq for one in self._chain() if one.call is not None]
+        if origin.decided is not None or origin.seq not in seqs:
+            return None
+        below = self._of_chain(seqs.index(origin.seq) + 1)
+        return below if below is not None and below.decided is not None else None
 
     def asks_of(self, followed: Sequence[str]) -> str | None:
         """The function that gave the error, where that was not followed yet and has a name."""
@@ -121,7 +129,11 @@ class Explanation:
     ) -> told.ExplainedCall:
         """The call, as it is told; ``deduced`` is what is known of a callee without a way."""
         said = self._said
-        origin = self.origin()
+        origins = self._failing()
+        if deduced is None and origins and origins[-1].made == "callee":
+            below = self._below(origins[-1])
+            origins = (below,) if below is not None else origins
+        origin = origins[-1] if origins else None
         chain = [
             told.FailingChainCall(one.call.function, one.call.result, one.frame)
             for one in self._chain()
@@ -140,7 +152,7 @@ class Explanation:
             said.end,
             tuple(arguments or ()),
             _user_place(said.user_stack or ()),
-            tuple(_up_to(chain, self._failing())),
+            tuple(_up_to(chain, origins)),
             origin,
             self.tested(),
             deduced,

@@ -55,7 +55,7 @@ _MOST_INSIDE = 250
 #: Sessions of the last run that are kept to choose from.
 _KEPT = 256
 #: What warnings say that are about words which nobody here has chosen.
-_NOT_OF_US = ("take long to attach", "matches no kernel function")
+_NOT_OF_US = ("take long to attach", "matches no kernel function", "is not traced")
 OnText = Callable[[str], None]
 
 
@@ -151,14 +151,14 @@ class Inquiry:
         return self._whole(failing, chosen, explained, None)
 
     def _explain(self, chosen: Failing) -> told.ExplainedCall | None:
-        """The condition, as far as further runs get; None for a file that libraries look for."""
+        """The condition, as far as further runs get; None for what libraries ask anyway."""
         assert chosen.last is not None
         explanation = Explanation.of(chosen.last)
         inner: to.Origin | None = None
         unknown: str | None = None
         chain = chosen.chain
         if self._everything or not self._again:
-            follow = self._innermost(chosen.last)
+            follow = _innermost(chosen.last)
         else:
             inside, follow = self._inside(chosen)
             chain = tuple(dict.fromkeys([*chain, *inside]))
@@ -166,7 +166,7 @@ class Inquiry:
             found, unknown = self._follow(chosen, chain, follow)
             if found is None:
                 break
-            if chosen.probing and not self._asked.syscalls and _looks_for(found):
+            if chosen.probing and not self._asked.syscalls and _is_asked_anyway(found):
                 return None
             explanation = Explanation.of(found)
             inner = deduced(
@@ -248,7 +248,7 @@ class Inquiry:
                     break
         if found is None:
             return [], [chosen.function]
-        return list(chain_of(found)), self._innermost(found)
+        return list(chain_of(found)), _innermost(found)
 
     def _traceable(self, names: Sequence[str]) -> list[str]:
         """Those that the selection takes, of the kernel's list."""
@@ -360,9 +360,10 @@ class Inquiry:
     def _beside(self, chosen: Failing) -> list[str]:
         """What is traced besides, for what is called tells of a function that cannot be followed.
 
-        That is the second function of a system call, where nothing else failed.
+        That is the second function of a system call, where nothing else gave its error.
         """
-        return callees(self._facts, chosen.function) if len(chosen.chain) == 1 else []
+        assert chosen.last is not None
+        return [] if _hands_on(chosen.last) else callees(self._facts, chosen.function)
 
     def _is_like(self, session: Session, chosen: Failing) -> bool:
         return (
@@ -408,27 +409,6 @@ class Inquiry:
 
     # -- what they told --
 
-    def _innermost(self, session: Session) -> list[str]:
-        """The functions to follow: the innermost one that failed, and callers as far as they fit.
-
-        Not those that only hand a system call on, where there is something below.
-        """
-        names = chain_of(session)
-        inner = [
-            (name, call.function.size)
-            for name, call in zip(names, session.calls, strict=True)
-            if call.error is not None or call.result is None
-        ]
-        found: list[str] = []
-        room = _MOST_CODE
-        for name, size in reversed(inner):
-            room -= size
-            if found and (room < 0 or name == names[0]):
-                break
-            if name not in found:
-                found.append(name)
-        return found
-
     def _next(
         self, explanation: Explanation, session: Session, followed: Sequence[str]
     ) -> list[str]:
@@ -438,7 +418,7 @@ class Inquiry:
             symbols = self._symbols_of(deeper)
             return [*followed, symbols] if symbols else []
         if explanation.origin() is None:
-            innermost = self._innermost(session)
+            innermost = _innermost(session)
             return [] if set(innermost) <= set(followed) else innermost
         return []
 
@@ -497,6 +477,35 @@ class Inquiry:
         )
 
 
+def _hands_on(session: Session) -> bool:
+    """Whether what a system call gives is what a function in it gave, as far as that tells."""
+    first, *below = session.calls
+    return bool(below) and below[0].error in (None, first.error)
+
+
+def _innermost(session: Session) -> list[str]:
+    """The functions to follow: the innermost one that failed, and callers as far as they fit.
+
+    Not those that only hand a system call on, where there is something below that gave its
+    error.
+    """
+    names = chain_of(session)
+    inner = [
+        (name, call.function.size)
+        for name, call in zip(names, session.calls, strict=True)
+        if call.error is not None or call.result is None
+    ]
+    found: list[str] = []
+    room = _MOST_CODE
+    for name, size in reversed(inner):
+        room -= size
+        if found and (room < 0 or (name == names[0] and _hands_on(session))):
+            break
+        if name not in found:
+            found.append(name)
+    return found
+
+
 def _told(failing: Iterable[Failing], chosen: Failing | None) -> tuple[told.FailedCall, ...]:
     """All that failed, a row for each call and error."""
     rows: dict[tuple[str, str], told.FailedCall] = {}
@@ -524,16 +533,15 @@ def _best(sessions: Sequence[Session], chain: tuple[str, ...]) -> Session | None
     same = [one for one in sessions if chain_of(one) == chain]
     alike = [one for one in sessions if chain_of(one)[-1] == chain[-1]]
     for among in (same, alike, sessions):
-        if own := [one for one in among if not (_looks_for(one) or is_asked_at_any_time(one))]:
-            return own[-1]
-    for among in (same, alike, sessions):
-        if own := [one for one in among if not _looks_for(one)]:
+        if own := [one for one in among if not _is_asked_anyway(one)]:
             return own[-1]
     return next((among[-1] for among in (same, alike, sessions) if among), None)
 
 
-def _looks_for(session: Session) -> bool:
-    """Whether a call is about a file that libraries look for."""
+def _is_asked_anyway(session: Session) -> bool:
+    """Whether a call is about a file that libraries look for, or asks for a terminal."""
+    if is_asked_at_any_time(session):
+        return True
     for argument in session.calls[0].arguments or ():
         if isinstance(argument.value, str) and is_looked_for(argument.value):
             return True

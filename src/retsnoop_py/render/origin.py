@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render import json_types as to
+from retsnoop_py.render.args.node import pointer
 from retsnoop_py.render.formats import encode_result, source_chain
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.session.paths import ALWAYS, Place, operand_value
@@ -34,6 +35,7 @@ _MAX_CYCLE = 16
 #: Between a condition and its values.
 _GAP = "   "
 _SMALL = 10_000
+_POINTER = (1 << 64) - 1
 
 
 class OriginRows:
@@ -188,14 +190,16 @@ def _because(decided: to.Decision) -> str:
     if not text:
         jumped = {True: ", which jumped", False: ", which did not jump", None: ""}
         text = f"`{decided.place.instruction}`{jumped[decided.taken]}"
-    values = ", ".join(_values(decided.operands))
+    values = ", ".join(_values(decided))
     return printable(f"because {text}" + (f"{_GAP}{values}" if values else ""))
 
 
-def _values(operands: Sequence[to.ConditionOperand]) -> Iterator[str]:
-    for operand in operands:
+def _values(decided: to.Decision) -> Iterator[str]:
+    for operand in decided.operands:
         if operand.value is None:
             yield f"{operand.name} could not be read"
+        elif f"IS_ERR({operand.name})" in (decided.condition or ""):
+            yield f"{operand.name} = {pointer(operand.value & _POINTER)}"
         else:
             small = -_SMALL < operand.value < _SMALL
             yield f"{operand.name} = {operand.value if small else hex(operand.value)}"

@@ -171,4 +171,16 @@ def test_another_request_is_meant_sooner_than_asking_for_a_terminal() -> None:
 
     terminal, flags = asked(0x5401), asked(0x80086601, "do_vfs_ioctl")
     assert why._best([flags, terminal], ("__x64_sys_ioctl",)) is flags
-    assert why._best([terminal], ("__x64_sys_ioctl",)) is terminal
+    assert why._is_asked_anyway(terminal)
+    assert not why._is_asked_anyway(flags)
+
+
+def test_a_system_call_that_makes_another_error_of_one_is_followed_itself() -> None:
+    def inside(error: str) -> list[str]:
+        calls = (call("__x64_sys_setns", "EINVAL"), call("pidfd_pid", error))
+        for one in calls:
+            one.function.size, one.result = 100, None
+        return why._innermost(session(*calls))
+
+    assert inside("EBADF") == ["pidfd_pid", "__x64_sys_setns"]
+    assert inside("EINVAL") == ["pidfd_pid"]

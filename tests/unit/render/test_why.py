@@ -139,6 +139,13 @@ def test_that_nothing_decided_is_no_want_of_knowledge() -> None:
     assert line == f"    {ALWAYS}"
 
 
+def test_an_error_in_place_of_a_pointer_is_told_by_its_name() -> None:
+    operand = to.ConditionOperand("pidfd_pid()", (1 << 64) - 9)
+    decided = to.Decision(to.CodePlace("0x5", 5, ""), "IS_ERR(pidfd_pid())", True, (operand,))
+    (line,) = origin_lines(to.Origin(CHECK, 3, RESULT, "constant", decided=decided), 0, Palette())
+    assert line.endswith("because IS_ERR(pidfd_pid())   pidfd_pid() = ERR_PTR(-EBADF)")
+
+
 def test_of_a_headers_function_it_is_told_where_it_is_used() -> None:
     inline = (
         to.Source("d_is_dir", "include/linux/dcache.h", 429, 30),
