@@ -14,6 +14,7 @@ tree there are no lines of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from retsnoop_py.kernel.functions import Function
@@ -35,6 +36,9 @@ _MAX_CYCLE = 16
 #: Between a condition and its values.
 _GAP = "   "
 _SMALL = 10_000
+#: A number of which some bits are asked for is rather a bit pattern.
+_MASKED = re.compile(r"[\w)] & (?!1\b)|^(?:test|tst) (?!(\w+), \1\b)")
+_DIGITS = 10
 _POINTER = (1 << 64) - 1
 
 
@@ -195,13 +199,15 @@ def _because(decided: to.Decision) -> str:
 
 
 def _values(decided: to.Decision) -> Iterator[str]:
+    instruction = decided.place.instruction
     for operand in decided.operands:
         if operand.value is None:
             yield f"{operand.name} could not be read"
         elif f"IS_ERR({operand.name})" in (decided.condition or ""):
             yield f"{operand.name} = {pointer(operand.value & _POINTER)}"
         else:
-            small = -_SMALL < operand.value < _SMALL
+            end = _DIGITS if _MASKED.search(decided.condition or instruction) else _SMALL
+            small = -_SMALL < operand.value < end
             yield f"{operand.name} = {operand.value if small else hex(operand.value)}"
 
 

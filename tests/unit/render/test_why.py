@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from retsnoop_py.render import json_types as to
@@ -144,6 +145,23 @@ def test_an_error_in_place_of_a_pointer_is_told_by_its_name() -> None:
     decided = to.Decision(to.CodePlace("0x5", 5, ""), "IS_ERR(pidfd_pid())", True, (operand,))
     (line,) = origin_lines(to.Origin(CHECK, 3, RESULT, "constant", decided=decided), 0, Palette())
     assert line.endswith("because IS_ERR(pidfd_pid())   pidfd_pid() = ERR_PTR(-EBADF)")
+
+
+@pytest.mark.parametrize(
+    ("condition", "instruction", "value"),
+    [
+        ("(nlh->nlmsg_flags & 0x200) != 0", "", "0x605"),
+        (None, "test ah, 2; jne 0x9", "0x605"),
+        (None, "test eax, eax; jne 0x9", "1541"),
+        ("size != 4", "", "1541"),
+        ("(-13 >> size & 1) != 0", "", "1541"),
+    ],
+)
+def test_of_flags_the_bits_are_shown(condition: str | None, instruction: str, value: str) -> None:
+    operand = to.ConditionOperand("x", 0x605)
+    decided = to.Decision(to.CodePlace("0x5", 5, instruction), condition, True, (operand,))
+    (line,) = origin_lines(to.Origin(CHECK, 3, RESULT, "constant", decided=decided), 0, Palette())
+    assert line.endswith(f"x = {value}")
 
 
 def test_of_a_headers_function_it_is_told_where_it_is_used() -> None:
