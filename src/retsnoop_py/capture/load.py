@@ -144,6 +144,15 @@ class LoadedObject(Value):
         self.obj.close()
 
 
+def blame_age(error: BpfError, facts: KernelFacts) -> None:
+    """Say what to do about a kernel older than all that are tested, if that may be the reason.
+
+    Linux 5.4 may have BTF, and has a verifier that refuses what later ones take.
+    """
+    if error.exit_status == UnavailableError.exit_status:
+        error.hint = facts.too_old or error.hint
+
+
 def _opened(change: Callable[[bytes], bytes] | None) -> BpfObject:
     try:
         return BpfObject(OBJECTS / _OBJECT, change)
@@ -185,7 +194,9 @@ def load(
             *(obj.program(name).attach() for name in asked.task_programs),
             *sources.attached(obj, settings),
         )
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, BpfError):
+            blame_age(error, facts)
         obj.close()
         raise
     return LoadedObject(obj, ObjectTypes(obj), is_perf, links, ids, filters, bool(settings.command))

@@ -66,7 +66,10 @@ def _loads(host: Host) -> Check:
         ends_with = PrivilegeError.exit_status
     elif error:
         answer, detail = Answer.NO, f"the kernel refuses every program (-{errno_name(error)})"
-        next_step, ends_with = "use a kernel with CONFIG_BPF_SYSCALL", UnavailableError.exit_status
+        # EINVAL: programs of other types may be loaded
+        lacking = "CONFIG_BPF_EVENTS" if error == errno.EINVAL else "CONFIG_BPF_SYSCALL"
+        next_step = host.facts.too_old or f"use a kernel with {lacking}"
+        ends_with = UnavailableError.exit_status
     return Check(
         key="bpf_load",
         title="loading programs",

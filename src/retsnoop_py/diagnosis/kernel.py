@@ -29,6 +29,7 @@ _NAMED = 4
 def kernel(host: Host) -> list[Check]:
     """Everything that is read, not tried."""
     return [
+        _release(host),
         _kallsyms(host),
         _btf(host),
         _module_btf(host),
@@ -63,6 +64,14 @@ def _check(key: str, title: str, answer: Answer, detail: str, *, more: str = "")
     return Check(
         key=key, title=title, group=Group.KERNEL, answer=answer, detail=detail, next_step=more
     )
+
+
+def _release(host: Host) -> Check:
+    too_old = host.facts.too_old
+    answer, detail = Answer.YES, ""
+    if too_old:
+        answer, detail = Answer.NO, f"this is {host.facts.release}"
+    return _check("release", "Linux 5.10 or later", answer, detail, more=too_old or "")
 
 
 def _kallsyms(host: Host) -> Check:

@@ -16,9 +16,12 @@ from retsnoop_py.kernel.kcore import Kcore
 from retsnoop_py.kernel.trace_points import read_trace_points
 from retsnoop_py.kernel.tracefs import KprobeBlacklist, Traceable, can_list
 from retsnoop_py.libbpf.facts import Functions
+from retsnoop_py.text import parse_release
 
 __all__ = ["KernelFacts"]
 
+#: The oldest Linux that is tested.
+_OLDEST = (5, 10)
 _TO_COUNTS = {
     "task_files_at": ("task_struct", "files"),
     "files_fdt_at": ("files_struct", "fdt"),
@@ -59,6 +62,19 @@ class KernelFacts:
         """What ``uname -m`` says."""
         # The sysctl exists since 6.1.
         return self._sysctl("arch") or os.uname().machine
+
+    @property
+    def too_old(self) -> str | None:
+        """What to do about a kernel older than all that are tested; None where it is not.
+
+        That it is refuses nothing: distributions have kernels with parts of later ones.
+        """
+        if parse_release(self.release) >= _OLDEST:
+            return None
+        return (
+            f"Linux {self.release} is older than 5.10, the oldest that is tested: use a later one, "
+            "or boot one: retsnoop-py vm run --kernel 6.12 -- ..."
+        )
 
     def _sysctl(self, name: str) -> str | None:
         try:
@@ -182,7 +198,7 @@ class KernelFacts:
                 )
             raise UnavailableError(
                 f"this kernel has no BTF: {self._btf_path('vmlinux')} is missing",
-                "use a kernel with CONFIG_DEBUG_INFO_BTF=y",
+                self.too_old or "use a kernel with CONFIG_DEBUG_INFO_BTF=y",
             )
         return self.btf
 

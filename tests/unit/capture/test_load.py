@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.unit.kernel.tree import Tree
 from tests.unit.session.records import FUNCTIONS
 
 from retsnoop_py.attach.plan import AttachPlan, RungPlan
 from retsnoop_py.capture.configure import configure_arguments
-from retsnoop_py.capture.load import without_fetch
-from retsnoop_py.errors import UsageError
+from retsnoop_py.capture.load import blame_age, without_fetch
+from retsnoop_py.errors import BpfError, UsageError
 from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.mechanism import Mechanism
@@ -79,3 +82,21 @@ def test_an_object_for_a_kernel_without_atomic_results_has_plain_additions() -> 
                 plain[at + 4], asking[at + 4] = 0, 1
     assert plain != asking
     assert without_fetch(bytes(asking)) == plain
+
+
+@pytest.mark.parametrize(
+    ("release", "number", "hint"),
+    [
+        ("6.1.0-50-cloud-amd64", errno.EINVAL, "report this"),
+        ("5.4.0-26-generic", errno.EINVAL, "Linux 5.4.0-26-generic is older than 5.10"),
+        ("5.4.0-26-generic", errno.EPERM, "report this"),
+    ],
+)
+def test_what_an_old_kernel_refuses_is_laid_to_its_age(
+    tmp_path: Path, release: str, number: int, hint: str
+) -> None:
+    tree = Tree(tmp_path)
+    tree.file("proc/sys/kernel/osrelease", release)
+    error = BpfError("bpf_object__load", number, "", "report this")
+    blame_age(error, tree.facts)
+    assert (error.hint or "").startswith(hint)

@@ -47,6 +47,20 @@ def test_what_a_run_cannot_do_without(
     assert check.next_step
 
 
+def test_a_kernel_older_than_all_that_are_tested_is_told_as_such(fake: FakeHost) -> None:
+    """Debian 10's: it has no BTF. One with parts of later kernels lacks nothing, as RHEL 8's."""
+    fake.file("proc/sys/kernel/osrelease", "4.18.0-553.el8.x86_64\n")
+    checks = asked(fake)
+    assert {k for k, check in checks.items() if check.answer is Answer.NO} == {"release"}
+    assert not checks["release"].ends_with
+    fake.file("proc/sys/kernel/osrelease", "4.19.0-27-amd64\n")
+    fake.remove("sys/kernel/btf/vmlinux")
+    check = asked(fake)["btf"]
+    assert check.ends_with == 69
+    assert check.next_step.startswith("Linux 4.19.0-27-amd64 is older than 5.10")
+    assert "retsnoop-py vm run --kernel 6.12" in check.next_step
+
+
 def test_modules_without_types_are_named(fake: FakeHost) -> None:
     names = ["a", "b", "c", "d", "e", "f"]
     fake.tree.modules(*((name, 4096, 0xFFFFFFFFC0000000) for name in names))
