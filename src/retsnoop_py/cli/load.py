@@ -353,10 +353,15 @@ def _tell(asked: LoadRequest, results: Sequence[LoadResult], why: Sequence[Reaso
 
 def _append(path: Path, text: str) -> None:
     try:
-        with path.open("a") as file:
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _write(path: Path, text: str) -> None:
+    """What the locale is is no matter to a file, and a log may hold anything."""
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _write_files(asked: LoadRequest, results: Sequence[LoadResult]) -> None:
@@ -365,7 +370,7 @@ def _write_files(asked: LoadRequest, results: Sequence[LoadResult]) -> None:
 
     try:
         if asked.junit:
-            asked.junit.write_text(junit(results))
+            _write(asked.junit, junit(results))
         if asked.logs:
             names = short_names(results)
             for result in results:
@@ -374,7 +379,7 @@ def _write_files(asked: LoadRequest, results: Sequence[LoadResult]) -> None:
                     folder.mkdir(parents=True, exist_ok=True)
                     shape = f".{result.shape}" if result.shape else ""
                     name = f"{names[result.object]}.{result.name}{shape}.log".replace("/", "_")
-                    (folder / name).write_text(result.log)
+                    _write(folder / name, result.log)
     except OSError as error:
         raise OutputError(f"cannot write {error.filename}: {error.strerror}") from None
 

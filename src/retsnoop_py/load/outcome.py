@@ -85,7 +85,7 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
     Raises InputError where the file cannot be read, DataError for a line of another form.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -391,7 +391,7 @@ def probes(values: Sequence[str]) -> tuple[str, ...]:
 
 def _listed(path: Path) -> list[str]:
     try:
-        return path.read_text().split()
+        return path.read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(

@@ -86,7 +86,7 @@ def expand(specs: Iterable[str]) -> tuple[str, ...]:
 
 def _read_globs(path: Path) -> list[str]:
     try:
-        tokens = path.read_text().split()
+        tokens = path.read_text(encoding="utf-8").split()
     except OSError as err:
         raise InputError(
             f"cannot read the globs in '{path}': {err.strerror}",
@@ -134,6 +134,6 @@ def load_preset(name: str) -> Preset:
         raise UsageError(f"unknown preset '{name}'", f"there are: {', '.join(preset_names())}")
     import tomllib
 
-    data = tomllib.loads(_presets().joinpath(f"{name}.toml").read_text())
+    data = tomllib.loads(_presets().joinpath(f"{name}.toml").read_text(encoding="utf-8"))
     lists = ("entry", "allow", "deny", "entry_otherwise")
     return Preset(name, data["about"], *(tuple(data.get(key, ())) for key in lists))

@@ -82,7 +82,7 @@ def catalog(arch: Architecture | None = None) -> dict[str, KnownKernel]:
     arch = arch or host()
     own = user_file()
     try:
-        text = own.read_text()
+        text = own.read_text(encoding="utf-8")
     except FileNotFoundError:
         return _shipped(arch)
     except OSError as error:
