@@ -291,7 +291,15 @@ def _with_chains(
     ``argv`` are the words of ``retsnoop-py load`` that load the same, ``image`` is the kernel's
     vmlinux with DWARF. Where the kernel cannot be traced there are none.
     """
-    with TemporaryDirectory(prefix="retsnoop-load-") as name:
+    try:
+        made = TemporaryDirectory(prefix="retsnoop-load-")
+    except OSError as error:
+        current().warn(
+            f"what was refused without a word is not traced: {error.strerror}; "
+            "set TMPDIR to a folder that can be written"
+        )
+        return
+    with made as name:
         folder = Path(name)
         (folder / _PARTS).write_bytes(b"\n".join(map(msgspec.json.encode, wordless)))
         command = [*program(), "load", "--again", name, *argv]

@@ -288,8 +288,20 @@ def hand_out(wanted: str) -> int:
         return 0
     from retsnoop_py.cli import trace, typed
 
-    typed.call(typed.build(trace.COMMAND, completion=True), [f"--{wanted}"], "retsnoop-py")
+    try:
+        typed.call(typed.build(trace.COMMAND, completion=True), [f"--{wanted}"], "retsnoop-py")
+    except OSError as error:
+        if error.filename is None:  # standard output
+            raise
+        raise _unwritable(Path(error.filename), error) from None
     return 0
+
+
+def _unwritable(script: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"cannot write {script}: {error.strerror}",
+        "--show-completion prints what would be installed",
+    )
 
 
 def _install_for_fish() -> None:
@@ -299,7 +311,7 @@ def _install_for_fish() -> None:
         script.parent.mkdir(parents=True, exist_ok=True)
         script.write_text(_FISH_SCRIPT)
     except OSError as error:
-        raise OutputError(f"cannot write {script}: {error.strerror}") from None
+        raise _unwritable(script, error) from None
     print(f"fish completion installed in {script}")
     print("Completion will take effect once you restart the terminal")
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -139,7 +140,8 @@ def _functions(globs: Sequence[str], *, verbose: bool) -> list[Item]:
 
     names = [name for name in functions() if _matches(globs, name)]
     if not can_tell_traceable():
-        print("NOTE: which of the functions can be traced is shown to root only", file=sys.stderr)
+        why = "shown where tracefs is mounted" if os.geteuid() == 0 else "shown to root only"
+        print(f"NOTE: which of the functions can be traced is {why}", file=sys.stderr)
     told = _prototypes(names) if verbose else {}
     return [
         Item(name, (told[name],) if name in told else (), {"prototype": told.get(name)})

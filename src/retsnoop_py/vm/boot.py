@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from retsnoop_py.errors import UnavailableError
+from retsnoop_py.errors import OutputError, UnavailableError
 from retsnoop_py.package import is_one_file, python
 from retsnoop_py.vm import initrd, kernels, qemu, read_only
 from retsnoop_py.vm.architecture import Architecture
@@ -99,7 +99,13 @@ def _in_view(view: Path, argv: list[str]) -> list[str]:
 
 
 def _accelerator(arch: Architecture) -> str:
-    return qemu.accelerator(arch, Path("/proc/cpuinfo").read_text())
+    try:
+        cpuinfo = Path("/proc/cpuinfo").read_text()
+    except FileNotFoundError:
+        raise UnavailableError(
+            "a guest cannot be booted: nothing is mounted on /proc", "mount -t proc proc /proc"
+        ) from None
+    return qemu.accelerator(arch, cpuinfo)
 
 
 class Host:
@@ -115,8 +121,7 @@ class Host:
         self._cleanup = contextlib.ExitStack()
         self._sockets: dict[str, socket.socket] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        _sweep(Path(tempfile.gettempdir()))
-        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+        self._folder = _make_folder()
         self._cleanup.callback(shutil.rmtree, self._folder, ignore_errors=True)
         # tells others that the folder is in use; the kernel drops it however we end
         held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -309,6 +314,17 @@ def capabilities_to_drop(status: Path = Path("/proc/self/status")) -> list[str]:
     if not (held >> _CAP_SETPCAP & 1 and held >> _CAP_MKNOD & 1):
         return []
     return ["--inh-caps", "-mknod", "--bounding-set", "-mknod"]
+
+
+def _make_folder() -> Path:
+    try:
+        _sweep(Path(tempfile.gettempdir()))
+        return Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+    except OSError as error:
+        raise OutputError(
+            f"no folder can be made for a guest: {error.strerror}",
+            "set TMPDIR to a folder that can be written",
+        ) from None
 
 
 def _sweep(base: Path, age: float = 60.0) -> None:

@@ -216,3 +216,26 @@ def test_an_interrupt_ends_what_a_script_started_in_the_background() -> None:
     _, err = shell.communicate(timeout=60)
     os.close(reader)
     assert err == "retsnoop-py: interrupted\n130\n"
+
+
+def test_files_are_utf_8_where_the_locale_is_not(tmp_path: Path) -> None:
+    """Kernels of one's own, lists of globs and what is expected are the same files everywhere."""
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    (tmp_path / "retsnoop-py").mkdir()
+    entry = '[kernel."9.9"]\nsuites = ["sid"]\nimage = "x"\nabout = "größer"\n'
+    (tmp_path / "retsnoop-py/kernels.toml").write_text(entry, encoding="utf-8")
+    environment = os.environ | ascii_only | {"XDG_CONFIG_HOME": str(tmp_path)}
+    done = run("vm", "list", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"gr\xf6\xdfer" in done.stdout
+    (tmp_path / "known").write_text("* größe.o * verifier\n", encoding="utf-8")
+    done = run("load", "none.o", "--expect", str(tmp_path / "known"), env=environment)
+    assert done.returncode == 66
+    assert "none.o" in done.stderr
+
+
+def test_completion_that_cannot_be_installed_is_told() -> None:
+    done = run("--install-completion", "bash", env=os.environ | {"HOME": "/dev/null"})
+    assert done.returncode == 74
+    assert "cannot write /dev/null" in done.stderr
+    assert "--show-completion" in done.stderr.partition("hint: ")[2]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -15,8 +16,8 @@ from typing import cast
 import pytest
 
 from retsnoop_py.cli.vm import parse_memory
-from retsnoop_py.errors import RetsnoopError, UsageError
-from retsnoop_py.vm.boot import _sweep
+from retsnoop_py.errors import OutputError, RetsnoopError, UsageError
+from retsnoop_py.vm.boot import Host, _sweep
 from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script
 from retsnoop_py.vm.errors import (
     BootFailed,
@@ -244,3 +245,13 @@ def test_folders_of_killed_runs_are_removed_and_those_in_use_are_not(tmp_path: P
         "rsn-vm-used",
         "rsn-vm-young",
     ]
+
+
+def test_a_guest_without_a_folder_for_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+    with pytest.raises(OutputError, match="No usable temporary directory") as caught:
+        Host(256, 1)
+    assert "TMPDIR" in (caught.value.hint or "")
