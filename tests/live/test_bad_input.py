@@ -293,6 +293,30 @@ def test_what_is_missing_is_named(
     assert hint in next_step
 
 
+#: Debian 10's kernel, as far as files tell: what the kernel says it is, and that it has no BTF.
+OLD = """\
+mount -t tmpfs none /sys/kernel/btf
+echo 4.19.0-27-amd64 > /run/osrelease
+mount --bind /run/osrelease /proc/sys/kernel/osrelease
+exec "$@"
+"""
+
+
+@pytest.mark.one_kernel
+def test_a_kernel_that_is_too_old_is_told_as_that(machine: Machine) -> None:
+    under = ("unshare", "--mount", "sh", "-c", OLD, "sh")
+    status, said = refused(machine, *ENTRY, under=under)
+    assert status == 69
+    message, next_step = said.splitlines()
+    assert "no BTF" in message
+    assert "Linux 4.19.0-27-amd64 is older than 5.10" in next_step
+    why = machine.run([*under, TOOL, "why", "--", "true"])
+    assert (why.status, why.err.splitlines()[-1]) == (69, f"hint: {next_step}")
+    doctor = machine.run([*under, TOOL, "doctor"])
+    assert doctor.status == 69
+    assert doctor.out.splitlines()[-1] == f"next: {next_step}"
+
+
 @pytest.mark.one_kernel
 def test_a_kernel_without_kprobes_is_told_before_tracefs_is_missed(machine: Machine) -> None:
     """There, mounting tracefs would only lead to the next error."""

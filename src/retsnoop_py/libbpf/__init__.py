@@ -8,6 +8,7 @@ raises with errno and the log, or gives the errno where its caller decides what 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from retsnoop_py.errors import UnavailableError
@@ -17,6 +18,9 @@ __all__ = ["unloadable"]
 #: What uname calls the machines, by ``e_machine`` of an ELF file (elf.h).
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 
+#: What loaders say of a glibc that is too old, or of none.
+_NEWER_GLIBC = re.compile(r"version `GLIBC_[\d.]+' not found|libc\.so\.6: No such file")
+
 
 def unloadable(error: ImportError) -> UnavailableError:
     """What is wrong where one of the extensions cannot be imported, and what to do."""
@@ -25,6 +29,11 @@ def unloadable(error: ImportError) -> UnavailableError:
         return UnavailableError(
             f"this retsnoop-py is for {machine}, and this machine is {here}",
             f"install the wheel, the package or the executable for {here}",
+        )
+    if _NEWER_GLIBC.search(str(error)):
+        return UnavailableError(
+            f"this retsnoop-py takes a later C library than this machine has: {error}",
+            f"the wheel takes glibc 2.28; the executable, retsnoop-py-{here}, takes no C library",
         )
     return UnavailableError(
         f"the native part of retsnoop-py cannot be loaded: {error}",

@@ -51,5 +51,19 @@ def test_a_file_that_is_no_extension_leaves_the_loaders_words(
     path = tmp_path / "_bpf.abi3.so"
     if content is not None:
         path.write_bytes(content)
-    told = unloadable(ImportError("version `GLIBC_2.28' not found", path=str(path)))
-    assert told.message.endswith("cannot be loaded: version `GLIBC_2.28' not found")
+    told = unloadable(ImportError("undefined symbol: gelf_getehdr", path=str(path)))
+    assert told.message.endswith("cannot be loaded: undefined symbol: gelf_getehdr")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.28' not found (required by _bpf.so)",
+        "Error loading shared library libc.so.6: No such file or directory (needed by _bpf.so)",
+    ],
+)
+def test_a_c_library_that_is_too_old_or_none_leads_to_the_one_file(said: str) -> None:
+    told = unloadable(ImportError(said, path="/nowhere/_bpf.abi3.so"))
+    assert told.exit_status == 69
+    assert told.message.endswith(said)
+    assert f"retsnoop-py-{os.uname().machine}, takes no C library" in (told.hint or "")
