@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import build
 from tests.pythons import Root
 
+from retsnoop_py.vm.architecture import host
 from retsnoop_py.vm.debian import locked
 from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
@@ -41,6 +43,12 @@ mount -t overlay overlay -o "lowerdir=$1/upper:$2" \\
     -o upperdir=/run/system/rw/upper,workdir=/run/system/rw/work /run/system/root
 for each in proc sys dev; do mount --rbind /$each /run/system/root/$each; done
 """
+#: How a machine reaches the network: variables, with the files that they name, and files.
+_NETWORK = re.compile(
+    r"(?:https?|no|all)_proxy|PIP_(?!FIND_LINKS)\w+|(?:SSL|CURL|REQUESTS)_C\w+", re.IGNORECASE
+)
+_SETTINGS = (Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf")
+OBJECTS = build.ROOT / "tests" / "live" / "objects"
 ENVIRONMENT = {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
 
@@ -85,6 +93,53 @@ def assert_answers(system: System, program: str, recording: str, surrounding: st
         assert done.returncode == 0 or words[0] == "doctor" or done.stderr.strip(), said
 
 
+def bpf_object(folder: Path, name: str) -> Path:
+    """One of the live tests' objects, compiled for this machine."""
+    machine = {"x86_64": "x86"}.get(host().name, host().name)
+    made = folder / f"{name}.o"
+    words = ["clang", "-target", "bpf", "-g", "-O2", "-mcpu=v3", f"-D__TARGET_ARCH_{machine}"]
+    words += ["-I", build.BUILD / "libbpf" / "include", "-I", f"/usr/include/{host().gnu}"]
+    subprocess.run([*words, "-c", OBJECTS / f"{name}.bpf.c", "-o", made], check=True)
+    return made
+
+
+def line_of(name: str, reason: str) -> int:
+    """The first line of an object's source that has to be refused for ``reason``."""
+    lines = (OBJECTS / f"{name}.bpf.c").read_text().splitlines()
+    return next(n for n, line in enumerate(lines, 1) if f"// refused: {reason}" in line)
+
+
+def assert_first_steps(
+    call: Callable[..., Result], tool: str, python: Sequence[str], refused: str
+) -> None:
+    """What who has just installed it does in a guest: doctor, a trace, why, and a refused object.
+
+    ``refused`` is where :func:`bpf_object`'s ``bounds`` lies.
+    """
+    doctor = call(tool, "doctor")
+    assert "Tracing works here" in doctor.out, doctor.out + doctor.err
+    case = (*python, "-m", "retsnoop_py.workload", "--quiet", "bpf-map-too-large")
+    traced = call(tool, "-e", "*_sys_bpf", "-a", "*map*", "--", *case)
+    assert "[-ENOMEM]" in traced.out, traced.out + traced.err
+    why = call(tool, "why", "--", *case)
+    assert "returned ENOMEM" in why.out, why.out + why.err
+    assert "array_map_alloc" in why.out
+    loaded = call(tool, "load", refused)
+    assert loaded.status == 2, loaded.out + loaded.err
+    assert "packet_unchecked" in loaded.out
+    assert f"bounds.bpf.c:{line_of('bounds', 'packet-bounds')}" in loaded.out
+
+
+#: Lists all that has the tool's name.
+NAMED = ("find", "/", "-xdev", "-name", "*retsnoop*", "-not", "-path", "/proc/*")
+
+
+def left_behind(system: System, *ours: str) -> list[str]:
+    """All files with the tool's name but ``ours``, and what it keeps for who used it."""
+    kept = (*ours, "/root/.cache/retsnoop-py")
+    return [path for path in system.run(*NAMED).split() if not path.startswith(kept)]
+
+
 class System:
     """A Debian with nothing in it, and then what a test installs.
 
@@ -117,8 +172,8 @@ class System:
             check=False,
         )
 
-    def run(self, *words: str) -> str:
-        done = self.call(*words)
+    def run(self, *words: str, env: dict[str, str] | None = None) -> str:
+        done = self.call(*words, env=env)
         assert not done.returncode, done.stdout + done.stderr
         return done.stdout
 
@@ -134,3 +189,14 @@ class System:
         """Have a file of the host's in it; where it is."""
         shutil.copy(path, self.home / "upper/root" / path.name)
         return f"/root/{path.name}"
+
+
+def of_this_network(system: System) -> dict[str, str]:
+    """The variables; the files are put into ``system``."""
+    found = {key: value for key, value in os.environ.items() if _NETWORK.fullmatch(key)}
+    for path in (*_SETTINGS, *map(Path, found.values())):
+        if path.is_absolute() and path.is_file():
+            copy = system.home / "upper" / path.relative_to("/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+    return found

@@ -6,28 +6,34 @@ RETSNOOP_KERNELS names the kernel of the guest. This takes root, for chroot.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import build
 import pytest
 from release.deb import ARCHITECTURES, build_deb, deb_name
 from release.wheel import DIST
 from tests.pythons import run
-from tests.release.system import BARE, ENVIRONMENT, System, assert_answers
+from tests.release.system import (
+    BARE,
+    ENVIRONMENT,
+    NAMED,
+    System,
+    assert_answers,
+    assert_first_steps,
+    bpf_object,
+    left_behind,
+)
 
 from retsnoop_py import __version__
 from retsnoop_py.vm.machine import Machine
-from retsnoop_py.workload.cases import CASES
 
 HOST = os.uname().machine
 KERNEL = (os.environ.get("RETSNOOP_KERNELS") or "6.12").split()[-1]
 GOLDEN = build.ROOT / "tests" / "golden"
-#: What came with the package: all that has its name.
-TRACES = ("find", "/", "-xdev", "-name", "*retsnoop*", "-not", "-path", "/proc/*")
 
 
 @pytest.fixture(scope="module", params=["bookworm", "trixie", "sid"])
@@ -38,10 +44,7 @@ def system(request: pytest.FixtureRequest) -> Iterator[System]:
     made.run("apt-get", "-qq", "-y", "--no-install-recommends", "install", package)
     yield made
     made.run("apt-get", "-qq", "-y", "purge", "retsnoop-py")
-    left = made.run(*TRACES).split()
-    # what was put there for the tests, and what the program itself keeps for its user
-    ours = ("/root/retsnoop-py_", "/root/.cache/retsnoop-py")
-    assert [path for path in left if not path.startswith(ours)] == []
+    assert left_behind(made, "/root/retsnoop-py_") == []
 
 
 def test_it_tells_its_version_and_what_works(system: System) -> None:
@@ -98,26 +101,15 @@ def test_a_bare_surrounding_gives_answers_and_no_tracebacks(
     assert_answers(system, "/usr/bin/retsnoop-py", recording, surrounding)
 
 
-def test_in_a_guest_it_traces_says_why_and_goes(system: System) -> None:
+def test_in_a_guest_it_traces_says_why_loads_and_goes(system: System, tmp_path: Path) -> None:
     """The installed system is what the guest's root directory is; what it changes there is lost."""
-    case = ("/usr/lib/retsnoop-py/bin/python3", "-I", "-m", "retsnoop_py.workload", "--quiet")
-    [wanted] = [one for one in CASES if one.name == "bpf-map-too-large"]
-    deepest = sorted({name for outcome in wanted.outcomes for name in outcome.deepest})
-    selection = ["-e", "*_sys_bpf", *(word for name in deepest for word in ("-a", name))]
+    refused = system.give(bpf_object(tmp_path, "bounds"))
     with Machine(KERNEL) as machine:
         call = system.boot(machine)
-        doctor = call("retsnoop-py", "doctor", "--json")
-        assert (doctor.status, json.loads(doctor.out)["exit_status"]) == (0, 0), doctor.out
-        traced = call("retsnoop-py", *selection, "--format", "json", "--", *case, wanted.name)
-        lines = [json.loads(line) for line in traced.out.splitlines() if line.startswith("{")]
-        [session] = [line for line in lines if line["type"] == "session"]
-        chain = [row["call"] for row in session["stack"] if "call" in row]
-        expected = {errno.errorcode[one.errno]: one.deepest for one in wanted.outcomes}
-        assert chain[-1]["function"]["name"] in expected[chain[0]["result"]["error"]]
-        why = call("retsnoop-py", "why", "--", *case, wanted.name)
-        assert any(name in why.out for name in deepest), why.out + why.err
+        python = ("/usr/lib/retsnoop-py/bin/python3", "-I")
+        assert_first_steps(call, "retsnoop-py", python, refused)
         assert call("dpkg", "--purge", "retsnoop-py").status == 0
-        left = call(*TRACES).out.split()
+        left = call(*NAMED).out.split()
         assert [path for path in left if path.startswith(("/usr", "/etc", "/var/lib"))] == []
 
 

@@ -22,11 +22,19 @@ from elftools.elf.elffile import ELFFile
 from release.libraries import Target
 from release.one_file import build_one_file
 from release.wheel import DIST, MACHINES
-from tests.release.system import BARE, System, assert_answers
+from tests.release.system import (
+    BARE,
+    System,
+    assert_answers,
+    assert_first_steps,
+    bpf_object,
+    left_behind,
+)
 
 from retsnoop_py import __version__
 from retsnoop_py.vm.architecture import ARCHITECTURES, host
 from retsnoop_py.vm.debian import AptRoot
+from retsnoop_py.vm.initrd import find_busybox
 from retsnoop_py.vm.machine import Machine
 
 HOST = os.uname().machine
@@ -36,7 +44,6 @@ KERNEL = (os.environ.get("RETSNOOP_KERNELS") or "6.12").split()[-1]
 GOLDEN = build.ROOT / "tests" / "golden"
 RECORDING = GOLDEN / "6.12.rsn"
 OLDER = GOLDEN / "5.10.rsn"
-OBJECTS = build.ROOT / "tests" / "live" / "objects"
 INSTALLED = build.ROOT / ".venv" / "bin" / "retsnoop-py"
 #: What would have another Python look elsewhere, or say more.
 HOSTILE = {
@@ -256,9 +263,56 @@ def test_in_a_guest_of_busybox_alone_it_traces_and_tells_why() -> None:
     assert "no symbols of" not in traced
 
 
-@pytest.fixture(scope="module", params=["bullseye", "sid"])
+#: /init of a kernel that runs as a process: BusyBox and the program.
+PLAIN = """\
+#!/bin/busybox sh
+/bin/busybox mount -t proc proc /proc
+/bin/busybox mount -t sysfs sys /sys
+run() { echo "@@@@ $*"; /retsnoop-py "$@" 2>&1; echo "= $?"; }
+run --version
+run -e '*_sys_bpf'
+run why -- /bin/busybox true
+run functions vfs_read
+run doctor
+/bin/busybox poweroff -f
+"""
+
+
+@pytest.mark.skipif(HOST != "x86_64", reason="Debian has User-mode Linux for x86 alone")
+def test_on_a_kernel_without_btf_it_says_so(tmp_path: Path) -> None:
+    """User-mode Linux: no BTF, no ftrace, no kprobes, BPF programs of other types."""
+    package = AptRoot("bookworm", arch=host().debian).download("user-mode-linux", tmp_path)
+    subprocess.run(["dpkg-deb", "-x", package, tmp_path / "uml"], check=True)
+    root = tmp_path / "root"
+    for name in ("bin", "proc", "sys"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(find_busybox(), root / "bin/busybox")
+    shutil.copy(one_file(), root / "retsnoop-py")
+    (root / "init").write_text(PLAIN)
+    (root / "init").chmod(0o755)
+    words = ["mem=512M", "rootfstype=hostfs", f"rootflags={root}", "ro", "init=/init"]
+    words += ["con=null", "con0=fd:0,fd:1"]
+    linux = [tmp_path / "uml/usr/bin/linux.uml", *words]
+    done = subprocess.run(
+        linux, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+    )
+    told = [part.replace("\r", "") for part in done.stdout.split("@@@@ ")[1:]]
+    version, traced, why, functions, doctor = told
+    assert version.endswith(f"retsnoop-py {__version__}\n= 0\n")
+    lacking = "this kernel has no BTF: /sys/kernel/btf/vmlinux is missing"
+    for text in (traced, why, functions):
+        *_, error, hint, status = text.splitlines()[:5]
+        assert error == f"retsnoop-py: error: {lacking}"
+        assert hint == "hint: use a kernel with CONFIG_DEBUG_INFO_BTF=y"
+        assert status == "= 69"
+    assert lacking in " ".join(doctor.split())
+    assert "next: use a kernel with CONFIG_BPF_EVENTS" in doctor
+    assert "= 69" in doctor.splitlines()
+
+
+@pytest.fixture(scope="module", params=["bullseye", "bookworm", "trixie", "sid"])
 def system(request: pytest.FixtureRequest) -> System:
-    """The oldest Debian that is kept, or the newest; neither has a Python."""
+    """A Debian, from the oldest that is kept to the newest; none has a Python."""
     made = System(request.param, f"{request.param}-one-file")
     assert made.call("sh", "-c", "command -v python3").returncode
     return made
@@ -280,34 +334,9 @@ def test_in_each_user_land_it_traces_tells_why_and_loads(system: System, tmp_pat
     assert system.run("env", "TZ=UTC", program, "replay", recording) == wanted
     with Machine(KERNEL) as machine:
         call = system.boot(machine)
-        doctor = call(program, "doctor")
-        assert "Tracing works here" in doctor.out, doctor.out + doctor.err
-        case = (program, "--python", "-m", "retsnoop_py.workload", "--quiet", "bpf-map-too-large")
-        traced = call(program, "-e", "*_sys_bpf", "-a", "*map*", "--", *case)
-        assert "[-ENOMEM]" in traced.out, traced.out + traced.err
-        why = call(program, "why", "--", *case)
-        assert "returned ENOMEM" in why.out, why.out + why.err
-        assert "array_map_alloc" in why.out
-        loaded = call(program, "load", refused)
-        assert loaded.status == 2, loaded.out + loaded.err
-        assert "packet_unchecked" in loaded.out
-        assert f"bounds.bpf.c:{line_of('bounds', 'packet-bounds')}" in loaded.out
-
-
-def bpf_object(folder: Path, name: str) -> Path:
-    """One of the live tests' objects, compiled for this machine."""
-    machine = {"x86_64": "x86"}.get(host().name, host().name)
-    made = folder / f"{name}.o"
-    words = ["clang", "-target", "bpf", "-g", "-O2", "-mcpu=v3", f"-D__TARGET_ARCH_{machine}"]
-    words += ["-I", build.BUILD / "libbpf" / "include", "-I", f"/usr/include/{host().gnu}"]
-    subprocess.run([*words, "-c", OBJECTS / f"{name}.bpf.c", "-o", made], check=True)
-    return made
-
-
-def line_of(name: str, reason: str) -> int:
-    """The first line of an object's source that has to be refused for ``reason``."""
-    lines = (OBJECTS / f"{name}.bpf.c").read_text().splitlines()
-    return next(n for n, line in enumerate(lines, 1) if f"// refused: {reason}" in line)
+        assert_first_steps(call, program, (program, "--python"), refused)
+    system.run("rm", program)
+    assert left_behind(system) == []
 
 
 #: A root of BusyBox, musl and a program that is linked to it.

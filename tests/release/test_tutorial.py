@@ -9,40 +9,20 @@ network: proxies, certificates and pip's settings are this machine's.
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 import build
 from tests.examples import Shown, has_moved, masked, shown
 from tests.pythons import run
-from tests.release.system import ENVIRONMENT, System
+from tests.release.system import ENVIRONMENT, System, of_this_network
 
 PAGE = "docs/tutorial.md"
 SUITE = "bookworm"
 CHECKOUT = "/root/retsnoop-py"
-#: How a machine reaches the network: variables, with the files that they name, and files.
-_NETWORK = re.compile(
-    r"(?:https?|no|all)_proxy|PIP_(?!FIND_LINKS)\w+|(?:SSL|CURL|REQUESTS)_C\w+", re.IGNORECASE
-)
-_SETTINGS = (Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf")
 #: What every Debian that was installed has, and this one has not; and what brings a checkout.
 _BEFORE = "apt-get -qq update && apt-get -qq -y --no-install-recommends install mount make git"
 #: Between the outputs of two commands.
 _END = "-- end of a command --"
-
-
-def of_this_network(system: System) -> dict[str, str]:
-    """The variables; the files are put into ``system``."""
-    found = {key: value for key, value in os.environ.items() if _NETWORK.fullmatch(key)}
-    for path in (*_SETTINGS, *map(Path, found.values())):
-        if path.is_absolute() and path.is_file():
-            copy = system.home / "upper" / path.relative_to("/")
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
-    return found
 
 
 def in_one_script(commands: Sequence[Shown]) -> str:

@@ -24,8 +24,19 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from release.libraries import SOURCES
 from release.wheel import DIST, build_sdist, build_wheel
+from tests.release.system import (
+    BARE,
+    ENVIRONMENT,
+    System,
+    assert_answers,
+    assert_first_steps,
+    bpf_object,
+    left_behind,
+    of_this_network,
+)
 
 from retsnoop_py.vm.debian import AptRoot
+from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES
 
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
@@ -40,7 +51,7 @@ HOST = os.uname().machine
 LIMIT = 6_000_000
 KERNEL = (os.environ.get("RETSNOOP_KERNELS") or "6.12").split()[-1]
 #: Nothing of a compiler, of headers, or of another Python.
-BARE = {"PATH": "/nonexistent", "LC_ALL": "C.UTF-8", "HOME": os.environ["HOME"]}
+ALONE = {"PATH": "/nonexistent", "LC_ALL": "C.UTF-8", "HOME": os.environ["HOME"]}
 
 
 def made(machine: str) -> Path:
@@ -142,13 +153,13 @@ def venv() -> Path:
 def test_in_an_empty_venv_it_tells_version_and_checks(venv: Path) -> None:
     version = made(HOST).name.split("-")[1]
     tool = venv / "bin/retsnoop-py"
-    assert run(tool, "--version", env=BARE) == f"retsnoop-py {version}\n"
-    done = subprocess.run([tool, "doctor", "--json"], capture_output=True, env=BARE, check=False)
+    assert run(tool, "--version", env=ALONE) == f"retsnoop-py {version}\n"
+    done = subprocess.run([tool, "doctor", "--json"], capture_output=True, env=ALONE, check=False)
     told = json.loads(done.stdout)
     assert told["kernel"]["machine"] == HOST
     assert done.returncode == told["exit_status"], done.stderr
     script = "import retsnoop_py._bpf, retsnoop_py._dwarf; print(retsnoop_py._dwarf.__file__)"
-    where = run(venv / "bin/python", "-c", script, env=BARE)
+    where = run(venv / "bin/python", "-c", script, env=ALONE)
     assert where.startswith(str(venv / "lib"))
 
 
@@ -180,6 +191,64 @@ def test_in_an_empty_venv_it_traces(venv: Path) -> None:
     expected = {errno.errorcode[one.errno]: one.deepest for one in case.outcomes}
     assert chain[0]["function"]["name"] == "__x64_sys_bpf" or HOST != "x86_64"
     assert chain[-1]["function"]["name"] in expected[chain[0]["result"]["error"]]
+
+
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_on_a_bare_debian_pip_installs_it_for_a_first_trace_and_leaves_nothing(
+    suite: str, tmp_path: Path
+) -> None:
+    """Python 3.11 and 3.13, with pip, and nothing else: no compiler, no headers."""
+    system = System(suite, f"{suite}-wheel")
+    env = ENVIRONMENT | of_this_network(system)
+    install = ("apt-get", "-qq", "-y", "--no-install-recommends", "install")
+    system.run("apt-get", "-qq", "update", env=env)
+    system.run(*install, "python3-pip", "python3-venv", env=env)
+    assert system.call("sh", "-c", "command -v gcc cc").returncode
+    system.run("python3", "-m", "venv", "/opt/tool")
+    pip, tool = "/opt/tool/bin/pip", "/opt/tool/bin/retsnoop-py"
+    wheel = system.give(made(HOST))
+    system.run(pip, "install", "-q", "--only-binary=:all:", wheel, env=env)
+    refused = system.give(bpf_object(tmp_path, "bounds"))
+    with Machine(KERNEL) as machine:
+        assert_first_steps(system.boot(machine), tool, ("/opt/tool/bin/python",), refused)
+    recording = system.give(build.ROOT / "tests/golden/6.12.rsn")
+    for surrounding in BARE:
+        assert_answers(system, tool, recording, surrounding)
+    system.run(pip, "uninstall", "-q", "-y", "retsnoop-py")
+    assert left_behind(system, wheel) == []
+
+
+def test_a_c_library_that_is_too_old_is_told(venv: Path, tmp_path: Path) -> None:
+    """As by who copies a venv to an older system: the extension asks for a glibc of the future."""
+    package = shutil.copytree(site_of(venv) / "retsnoop_py", tmp_path / "retsnoop_py")
+    for extension in package.glob("*.so"):
+        data = extension.read_bytes()
+        wanted = max(re.findall(rb"GLIBC_2\.(\d+)\0", data), key=int)
+        old, new = b"GLIBC_2." + wanted, b"GLIBC_9." + wanted
+        hashes = [elf_hash(name).to_bytes(4, "little") for name in (old, new)]
+        extension.write_bytes(data.replace(old, new).replace(*hashes))
+    words = [venv / "bin/python", "-m", "retsnoop_py", "functions", "vfs_read"]
+    env = ALONE | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 69, done.stderr
+    error, hint = done.stderr.splitlines()
+    assert "a later C library than this machine has" in error
+    assert "GLIBC_9." in error
+    assert f"retsnoop-py-{HOST}, takes no C library" in hint
+
+
+def site_of(venv: Path) -> Path:
+    [site] = venv.glob("lib/python*/site-packages")
+    return site
+
+
+def elf_hash(name: bytes) -> int:
+    """By which a loader finds the version of a symbol."""
+    value = 0
+    for byte in name:
+        value = (value << 4) + byte
+        value = (value ^ (value & 0xF0000000) >> 24) & 0x0FFFFFFF
+    return value
 
 
 @pytest.mark.parametrize("room", ["symbolize", "libbpf", "kernel"])
