@@ -63,6 +63,11 @@ class UnavailableError(RetsnoopError):
     exit_status = 69
 
 
+def no_proc(what: str) -> UnavailableError:
+    """The error that says that ``what`` takes a /proc, and there is none."""
+    return UnavailableError(f"{what}: nothing is mounted on /proc", "mount -t proc proc /proc")
+
+
 class BpfError(UnavailableError):
     """A bpf() or libbpf call failed.
 

@@ -83,12 +83,18 @@ def assert_answers(system: System, program: str, recording: str, surrounding: st
         ("list", "presets"): (0,),
         ("help", "globs"): (0,),
         ("vm", "list"): (0, 69),
+        ("vm", "run", "--", "true"): (69,),
+        ("load", recording): (2, 69, 77),
+        ("explain", recording): (65,),
     }
     for words, wanted in statuses.items():
         given = {"PATH": ENVIRONMENT["PATH"], **env}
         done = system.call(program, *words, env=given, without=without)
         said = f"{words} ({done.returncode}):\n{done.stdout[-500:]}{done.stderr[-3000:]}"
         assert "Traceback" not in done.stderr, said
+        errors = [line for line in done.stderr.splitlines() if " error: " in line]
+        assert len(errors) == int(done.returncode not in (0, 2) and words[0] != "doctor"), said
+        assert "a bug of retsnoop-py" not in done.stderr, said
         assert done.returncode in wanted, said
         assert done.returncode == 0 or words[0] == "doctor" or done.stderr.strip(), said
 

@@ -20,7 +20,7 @@ import msgspec
 
 from retsnoop_py.api.keywords import LoadOptions, Texts, no_such_keyword
 from retsnoop_py.capture.rights import raise_memlock
-from retsnoop_py.errors import DataError, InputError, RetsnoopError, UsageError
+from retsnoop_py.errors import DataError, InputError, RetsnoopError, UsageError, no_proc
 from retsnoop_py.listener import current
 from retsnoop_py.load.model import Condition, Explained, LoadResult
 from retsnoop_py.load.object_file import ObjectFile
@@ -211,6 +211,9 @@ def _check(asked: Loading, shapes: Sequence[Shape]) -> None:
 def _here(asked: Loading, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
     from retsnoop_py.load.trial import TrialRequest, try_object
 
+    # libbpf is given the object, as it is in memory, by a path there
+    if not Path("/proc/self/fd").is_dir():
+        raise no_proc("objects cannot be loaded")
     raise_memlock()
     trial = TrialRequest(
         HOST, asked.programs, asked.maps, asked.attach, asked.objects, asked.keep_logs

@@ -50,7 +50,10 @@ def environment() -> dict[str, str]:
     """The environment, without the locale that Python puts there for itself (PEP 538)."""
     found = dict(os.environ)
     if "LC_CTYPE" in found:
-        given = Path("/proc/self/environ").read_bytes().split(b"\0")
+        try:
+            given = Path("/proc/self/environ").read_bytes().split(b"\0")
+        except OSError:  # nothing is mounted on /proc
+            return found
         if not any(one.startswith(b"LC_CTYPE=") for one in given):
             del found["LC_CTYPE"]
     return found

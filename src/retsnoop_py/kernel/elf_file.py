@@ -111,9 +111,21 @@ def open_regular(path: Path | str) -> int:
         if not stat.S_ISREG(mode):
             raise DataError(f"{path} is not a regular file")
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-        return os.open(f"/proc/self/fd/{seen}", flags)
+        try:
+            return os.open(f"/proc/self/fd/{seen}", flags)
+        except FileNotFoundError:  # nothing is mounted on /proc
+            return _opened_again(path, flags, seen)
     finally:
         os.close(seen)
+
+
+def _opened_again(path: Path | str, flags: int, seen: int) -> int:
+    """A descriptor of the file open as ``seen``, by its path."""
+    found = os.open(path, flags)
+    if os.path.samestat(os.fstat(found), os.fstat(seen)):
+        return found
+    os.close(found)
+    raise DataError(f"{path} was replaced while it was opened")
 
 
 def noted_build_id(fd: int) -> str | None:

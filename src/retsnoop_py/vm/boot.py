@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from retsnoop_py.errors import OutputError, UnavailableError
+from retsnoop_py.errors import OutputError, UnavailableError, no_proc
 from retsnoop_py.package import is_one_file, python
 from retsnoop_py.vm import initrd, kernels, qemu, read_only
 from retsnoop_py.vm.architecture import Architecture
@@ -102,9 +102,7 @@ def _accelerator(arch: Architecture) -> str:
     try:
         cpuinfo = Path("/proc/cpuinfo").read_text()
     except FileNotFoundError:
-        raise UnavailableError(
-            "a guest cannot be booted: nothing is mounted on /proc", "mount -t proc proc /proc"
-        ) from None
+        raise no_proc("a guest cannot be booted") from None
     return qemu.accelerator(arch, cpuinfo)
 
 
