@@ -12,7 +12,7 @@ import sys
 from errno import ENOENT
 from pathlib import Path
 
-__all__ = ["is_one_file", "program", "python", "read", "user_file"]
+__all__ = ["expanded", "home", "is_one_file", "program", "python", "read", "user_file"]
 
 
 def is_one_file() -> bool:
@@ -30,10 +30,26 @@ def python() -> list[str]:
     return [sys.executable, "--python"] if is_one_file() else [sys.executable]
 
 
+def home() -> Path:
+    """The user's home; the root directory where neither HOME nor the list of users tells."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
+
+
+def expanded(name: str) -> Path:
+    """``name`` with a leading ``~`` or ``~USER`` replaced, where that has a home."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
+
+
 def user_file(name: str) -> Path:
     """Where a user keeps a file that adds to one of this package's; it need not exist."""
     base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "retsnoop-py" / name
+    return (Path(base) if base else home() / ".config") / "retsnoop-py" / name
 
 
 def read(path: Path) -> bytes:

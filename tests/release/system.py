@@ -31,6 +31,7 @@ case " $WITHOUT " in *" tmp "*)
     mount --bind "$home/root/tmp" "$home/root/tmp"
     mount -o remount,bind,ro "$home/root/tmp";;
 esac
+case " $WITHOUT " in *" users "*) mount --bind /dev/null "$home/root/etc/passwd";; esac
 exec chroot "$home/root" "$@"
 """
 #: The same in a guest: what is changed is lost. $1 and $2 are as above.
@@ -56,6 +57,7 @@ ENVIRONMENT = {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL
 BARE = {
     "no home": ({"HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}, ""),
     "HOME unset": ({"LC_ALL": "C.UTF-8"}, ""),
+    "no home at all": ({"LC_ALL": "C.UTF-8"}, "users"),
     "locale C": ({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}, ""),
     "locale POSIX": ({"LC_ALL": "POSIX"}, ""),
     "unknown locale": ({"LC_ALL": "de_DE.ISO-8859-1"}, ""),
@@ -166,7 +168,7 @@ class System:
     def call(
         self, *words: str, env: dict[str, str] | None = None, without: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program in it; ``without`` names what it has not: proc, sys, tmp."""
+        """Run a program in it; ``without`` names what it has not: proc, sys, tmp, users."""
         given = [f"{key}={value}" for key, value in (ENVIRONMENT if env is None else env).items()]
         script = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", IN_SYSTEM]
         return subprocess.run(

@@ -19,6 +19,7 @@ from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import Command, command_of
 from retsnoop_py.errors import OutputError
 from retsnoop_py.options.table import Option, Takes
+from retsnoop_py.package import home
 from retsnoop_py.value import Value
 
 __all__ = ["Candidate", "candidates", "hand_out", "run"]
@@ -294,6 +295,8 @@ def hand_out(wanted: str) -> int:
         if error.filename is None:  # standard output
             raise
         raise _unwritable(Path(error.filename), error) from None
+    except RuntimeError:  # of who has no home
+        raise OutputError("this user has no home to install it in", "set HOME") from None
     return 0
 
 
@@ -305,8 +308,8 @@ def _unwritable(script: Path, error: OSError) -> OutputError:
 
 
 def _install_for_fish() -> None:
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    script = home / "fish/completions/retsnoop-py.fish"
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or home() / ".config")
+    script = base / "fish/completions/retsnoop-py.fish"
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
         script.write_text(_FISH_SCRIPT)

@@ -18,6 +18,7 @@ import typer
 
 from retsnoop_py.cli.guest_signals import ended_by_signals, heeded
 from retsnoop_py.errors import Interrupted, UsageError
+from retsnoop_py.package import expanded
 
 if TYPE_CHECKING:
     from retsnoop_py.vm.command import Command
@@ -288,7 +289,7 @@ def _choose(kernel: str, arch: str | None, modules: Path | None, debug_info: boo
             "--debug-info fetches Debian's debug files, which an image of your own does not have",
             "pass its vmlinux to the command itself: retsnoop-py -k PATH",
         )
-    return from_path(Path(kernel).expanduser(), modules, arch)
+    return from_path(expanded(kernel), modules, arch)
 
 
 def _attend(machine: Machine, argv: list[str], timeout: float | None) -> int:

@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from retsnoop_py import listener
+from retsnoop_py import listener, package
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.elf_file import ElfFile
 
@@ -65,7 +65,7 @@ class Debuginfod:
         explicit = self._environ.get("DEBUGINFOD_CACHE_PATH")
         if explicit:
             return Path(explicit)
-        home = Path(self._environ.get("HOME") or Path("~").expanduser())
+        home = Path(self._environ.get("HOME") or package.home())
         base = Path(self._environ.get("XDG_CACHE_HOME") or home / ".cache")
         return base / "debuginfod_client"
 

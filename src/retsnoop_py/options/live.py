@@ -243,8 +243,10 @@ def _build(root: Path) -> str | None:
 
 
 def _folder() -> Path:
+    from retsnoop_py import package
+
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path("~/.cache").expanduser()) / "retsnoop-py" / "names"
+    return (Path(base) if base else package.home() / ".cache") / "retsnoop-py" / "names"
 
 
 def _kept(kind: str, state: str) -> bytes | None:

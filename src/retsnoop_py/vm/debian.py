@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py.errors import OutputError, RetsnoopError, UnavailableError
+from retsnoop_py.package import home
 
 __all__ = [
     "AptRoot",
@@ -75,7 +76,7 @@ class Mirror:
 def cache_root() -> Path:
     """``$XDG_CACHE_HOME/retsnoop-py`` or ``~/.cache/retsnoop-py``; not created here."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "retsnoop-py"
+    return (Path(base) if base else home() / ".cache") / "retsnoop-py"
 
 
 def parse_deb822(text: str) -> list[Mirror]:

@@ -306,7 +306,7 @@ def _image(name: str) -> Kernel | None:
     if is_name(name):
         known(name)
         return None
-    return from_path(Path(name).expanduser(), None)
+    return from_path(package.expanded(name), None)
 
 
 def in_guests(

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
-from retsnoop_py.package import is_one_file
+from retsnoop_py.package import expanded, is_one_file
 from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.debian import (
     AptRoot,
@@ -413,7 +413,7 @@ def _wheel(arch: Architecture) -> Path:
     version = importlib.metadata.version("retsnoop-py")
     name = f"retsnoop_py-{version}-cp311-abi3-*_{arch.machine}.whl"
     told = os.environ.get("RETSNOOP_WHEEL")
-    place = Path(told).expanduser() if told else Path("dist")
+    place = expanded(told) if told else Path("dist")
     if told and not place.exists():
         raise InputError(f"RETSNOOP_WHEEL={told}: no such file", "give the path of a wheel")
     found = sorted(place.glob(name)) if place.is_dir() else [place]

@@ -239,3 +239,40 @@ def test_completion_that_cannot_be_installed_is_told() -> None:
     assert done.returncode == 74
     assert "cannot write /dev/null" in done.stderr
     assert "--show-completion" in done.stderr.partition("hint: ")[2]
+
+
+#: A user whom no list of users has, as containers have them, with nothing said of a home.
+_NOBODY = """
+import os, pwd, runpy, sys
+
+def unknown(key):
+    raise KeyError(key)
+
+os.environ.pop("HOME", None)
+pwd.getpwuid = pwd.getpwnam = unknown
+sys.argv[:1] = ["retsnoop-py"]
+runpy.run_module("retsnoop_py", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("vm", "list"), 0),
+        (("list", "presets"), 0),
+        (("replay", str(GOLDEN / "6.12-args.rsn")), 0),
+        (("vm", "run", "--kernel", "~nobody/bzImage", "--", "true"), 66),
+        (("--install-completion", "bash"), 74),
+    ],
+)
+def test_a_user_without_a_home_is_served(words: tuple[str, ...], status: int) -> None:
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("XDG")}
+    done = subprocess.run(
+        [sys.executable, "-c", _NOBODY, *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert "bug" not in done.stderr
