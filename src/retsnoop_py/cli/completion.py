@@ -17,7 +17,7 @@ from typing import Any
 
 from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import Command, command_of
-from retsnoop_py.errors import OutputError
+from retsnoop_py.errors import OutputError, UnavailableError
 from retsnoop_py.options.table import Option, Takes
 from retsnoop_py.package import home
 from retsnoop_py.value import Value
@@ -292,6 +292,10 @@ def hand_out(wanted: str) -> int:
     try:
         typed.call(typed.build(trace.COMMAND, completion=True), [f"--{wanted}"], "retsnoop-py")
     except OSError as error:
+        if error.errno is None:  # which shell this is was asked of ps
+            raise UnavailableError(
+                f"the shell cannot be told: {error}", "mount /proc, or install ps (procps)"
+            ) from None
         if error.filename is None:  # standard output
             raise
         raise _unwritable(Path(error.filename), error) from None

@@ -305,7 +305,11 @@ class AptRoot:
         cwd: Path | None = None,
         tick: Callable[[], None] | None = None,
     ) -> str:
-        env = dict(os.environ, APT_CONFIG=str(self.root / kind / "apt.conf"), LC_ALL="C.UTF-8")
+        home = self.root / kind
+        # /tmp may be one that cannot be written
+        (home / "tmp").mkdir(parents=True, exist_ok=True)
+        given = {"APT_CONFIG": home / "apt.conf", "TMPDIR": home / "tmp", "LC_ALL": "C.UTF-8"}
+        env = os.environ | {name: str(value) for name, value in given.items()}
         try:
             done = run_tool(argv, env=env, cwd=cwd, tick=tick)
         except FileNotFoundError as error:

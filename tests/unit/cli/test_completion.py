@@ -13,6 +13,7 @@ import pytest
 
 from retsnoop_py.cli import completion
 from retsnoop_py.cli.completion import Candidate, candidates
+from retsnoop_py.errors import UnavailableError
 from retsnoop_py.options import live
 from retsnoop_py.options.live import functions_starting
 from retsnoop_py.package import user_file
@@ -236,3 +237,15 @@ def test_nothing_slow_is_imported_for_it(words: str) -> None:
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "retsnoop_py.cli.completion" in imported
     assert not imported & {"typer", "rich", "capstone", "retsnoop_py.cli.main"}
+
+
+def test_a_shell_that_nothing_tells_of_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without /proc it is asked of ps, which a small system has not."""
+
+    def asks_ps(*_: object) -> None:
+        raise OSError("ps not found")
+
+    monkeypatch.setattr("retsnoop_py.cli.typed.call", asks_ps)
+    monkeypatch.setattr(completion, "_from_fish", lambda: False)
+    with pytest.raises(UnavailableError, match="the shell cannot be told: ps not found"):
+        completion.hand_out("install-completion")
