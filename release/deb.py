@@ -176,9 +176,14 @@ def build_deb(machine: str) -> Path:
     shutil.rmtree(home, ignore_errors=True)
     shutil.copytree(build.ROOT / "debian", source / "debian")
     env = environment()
-    told = changelog((source / "debian" / "control").read_text(), int(env["SOURCE_DATE_EPOCH"]))
+    epoch = int(env["SOURCE_DATE_EPOCH"])
+    told = changelog((source / "debian" / "control").read_text(), epoch)
     (source / "debian" / "changelog").write_text(told)
     _fill(source / "tree", machine)
+    # dpkg-deb sets no more than times after that; a checkout has files from before its commit
+    for path in source.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            os.utime(path, (epoch, epoch))
     # the compiler of the other machine that it warns about is not needed
     words = ["dpkg-buildpackage", "-b", "-us", "-uc", f"-a{architecture}"]
     build.run(["env", "-C", str(source), *words], env=env)
