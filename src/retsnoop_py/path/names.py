@@ -135,7 +135,7 @@ class Namer:
                 if read.high and size == 1:
                     continue  # bits 8 to 15 of what is not known
                 text = read.name if read.high and named is None else text
-            elif isinstance(read, Mem) and (part := self._part(node)):
+            elif isinstance(read, Mem) and (part := self._part(node, named)):
                 whole, shift = part
                 shifted = f" >> {shift}" if shift else ""
                 text = f"{whole.inner}{shifted} & {(1 << 8 * size) - 1:#x}"
@@ -158,10 +158,15 @@ class Namer:
             return 1
         return min(btf.size_of(named.type), 8)
 
-    def _part(self, node: Node) -> tuple[_Named, int] | None:
-        """The number of which a load reads some bytes only, and how many bits are before these."""
+    def _part(self, node: Node, named: _Named | None = None) -> tuple[_Named, int] | None:
+        """The number of which a load reads some bytes only, and how many bits are before these.
+
+        None where what it is ``named`` is as large as what it reads: a union may have both.
+        """
         btf = self._btf()
         if node.kind != "load" or not node.args or btf is None:
+            return None
+        if named is not None and named.type and btf.size_of(named.type) == node.size:
             return None
         for size in (2, 4, 8):
             before = node.value % size

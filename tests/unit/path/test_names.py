@@ -32,8 +32,9 @@ def types(name: str, type_: str) -> tuple[Btf, int]:
     number = btf.int("int", 4, 1)
     map_ = btf.struct("", 16, [("map_type", word, 0), ("key_size", word, 32), ("flags", word, 64)])
     prog = btf.struct("", 16, [("kind", word, 0), ("insn_cnt", word, 32), ("insns", long, 64)])
-    members = [w for one in (map_, prog) for w in (0, one, 0)]
-    union = btf.add(5, type_, 16, members, 2)
+    path = btf.struct("", 16, [("pathname", long, 0)])
+    members = [w for one in (map_, prog, path) for w in (0, one, 0)]
+    union = btf.add(5, type_, 16, members, 3)
     func = btf.func(name, number, [("x", number), ("attr", btf.ptr(union))])
     return Btf(btf.bytes()), func
 
