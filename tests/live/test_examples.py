@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.examples import Shown, difference, has_moved, masked, shown_on
-from tests.live.support import PROGRAMS, TOOL, wait_for
+from tests.live.support import PROGRAMS, PYTHON, TOOL, wait_for
 
 from retsnoop_py.vm.command import Command
 from retsnoop_py.vm.errors import Result
@@ -26,7 +26,8 @@ from retsnoop_py.vm.machine import Machine
 #: Where Debian's package of debug information puts it, as `vm run --debug-info` does.
 DEBUG = Path("/usr/lib/debug")
 TUTORIAL = "docs/tutorial.md"
-_ENV = {"PATH": f"/usr/sbin:/usr/bin:/sbin:/bin:{Path(TOOL).parent}"}
+#: The executable has no python beside it: what the pages trace is the checkout's.
+_ENV = {"PATH": f"/usr/sbin:/usr/bin:/sbin:/bin:{Path(TOOL).parent}:{Path(PYTHON).parent}"}
 
 
 @pytest.fixture
