@@ -81,7 +81,7 @@ _PT_NOTE = 4
 
 _SHT_NULL = 0
 _SHT_NOTE = 7
-_SHT_NOBITS = 8
+SHT_NOBITS = 8
 _SHF_COMPRESSED = 0x800
 _COMPRESSION = {1: "zlib", 2: "zstd"}
 
@@ -235,21 +235,21 @@ class ElfFile:
     def read(self, name: str) -> bytes:
         """The bytes of section ``name`` as they are in the file, empty where there is none."""
         section = self.sections.get(name)
-        if section is None or section.type == _SHT_NOBITS:
+        if section is None or section.type == SHT_NOBITS:
             return b""
         return self._pread(section.offset, section.size, f"section {name}")
 
     @property
     def is_whole(self) -> bool:
         """Whether the file has all that its sections are said to hold."""
-        kept = (s for s in self.sections.values() if s.type not in (_SHT_NULL, _SHT_NOBITS))
+        kept = (s for s in self.sections.values() if s.type not in (_SHT_NULL, SHT_NOBITS))
         return all(section.offset + section.size <= self._size for section in kept)
 
     @property
     def has_dwarf(self) -> bool:
         """Whether the DWARF of functions is in this very file."""
         info = self.sections.get(".debug_info") or self.sections.get(".zdebug_info")
-        return info is not None and info.type != _SHT_NOBITS and info.size > 0
+        return info is not None and info.type != SHT_NOBITS and info.size > 0
 
     @property
     def compression(self) -> str | None:

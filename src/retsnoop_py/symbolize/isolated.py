@@ -25,12 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError, RetsnoopError
-from retsnoop_py.kernel.elf_file import MAX_NAME, ElfFile, Section, string_at
+from retsnoop_py.kernel.elf_file import MAX_NAME, SHT_NOBITS, ElfFile, Section, string_at
 from retsnoop_py.package import python
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
+from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Iterator
 
     from retsnoop_py.libbpf.dwarf import DwarfImage
 
@@ -39,6 +41,10 @@ _SYMBOL = struct.Struct("=IBBHQQ")
 #: STT_FUNC and STT_GNU_IFUNC.
 _FUNCTIONS = frozenset({2, 10})
 _SHF_ALLOC = 2
+_SHF_EXECINSTR = 4
+_PAGE = 4096
+#: Linkers that place code elsewhere in the file than in memory, as they call themselves there.
+_OTHER_LINKERS = (b"Linker: LLD", b"mold ")
 _TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
 _DEBUG_FILES = Path("usr/lib/debug/.build-id")
 
@@ -62,7 +68,7 @@ class Program:
         self.name = name
         self._lines = lines
         with ElfFile(name, fd) as elf:
-            self._sections = [s for s in elf.sections.values() if s.flags & _SHF_ALLOC]
+            self._sections = list(_placed(elf))
             self._strings, self._symbols = _symbols(elf)
             self._debug = os.dup(fd) if elf.has_dwarf else None if debug is None else os.dup(debug)
             has_symtab = ".symtab" in elf.sections
@@ -143,6 +149,24 @@ def debug_file(build_id: str | None, root: Path = Path("/")) -> Path | None:
         return None
     path = root / _DEBUG_FILES / build_id[:2] / f"{build_id[2:]}.debug"
     return path if path.is_file() else None
+
+
+def _placed(elf: ElfFile) -> Iterator[Section]:
+    """The sections that are mapped, at their offsets in the whole file.
+
+    A debug file has their addresses only. GNU's linker places code in the file as in memory, so
+    that these tell; others do not, and without offsets nothing in them is found.
+    """
+    found = [s for s in elf.sections.values() if s.flags & _SHF_ALLOC]
+    code = [s for s in found if s.flags & _SHF_EXECINSTR]
+    if not code or code[0].type != SHT_NOBITS:
+        yield from (s for s in found if s.type != SHT_NOBITS)
+        return
+    said = elf.read(".comment")
+    if any(name in said for name in _OTHER_LINKERS):
+        return
+    base = min(s.address for s in found if s.address) & ~(_PAGE - 1)
+    yield from (replace(s, offset=s.address - base) for s in code)
 
 
 def _holds(section: Section, offset: int) -> bool:

@@ -25,6 +25,7 @@ from typing import NamedTuple, Self
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.elf_file import noted_build_id, open_regular
+from retsnoop_py.package import is_one_file
 from retsnoop_py.symbolize.frames import Resolved, UserAddress
 from retsnoop_py.symbolize.isolated import ProgramReader, debug_file
 
@@ -90,6 +91,8 @@ class ProcessSymbolizer:
         self._reader.start()
         # not by our process id: where /proc belongs to another PID namespace that is somebody else
         self._look_at(self._root / "proc/self")
+        if is_one_file():  # which maps none
+            self._unread.update(dict.fromkeys(self._c_libraries()))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -267,6 +270,16 @@ class ProcessSymbolizer:
                 path = where / name
                 if path not in known:
                     yield _named(path, f"{folder}/{name}")
+
+    def _c_libraries(self) -> Iterator[_File]:
+        """Where systems have the C library that nearly all programs map."""
+        machine = os.uname().machine
+        for name in ("libc.so.6", f"ld-musl-{machine}.so.1"):
+            for folder in (f"usr/lib/{machine}-linux-gnu", "usr/lib64", "lib64", "usr/lib", "lib"):
+                path = self._root / folder / name
+                if path.is_file():
+                    yield _named(path, f"/{folder}/{name}")
+                    break
 
     def _resolve(self, file: _File, offset: int, place: int) -> Resolved | None:
         if file not in self._programs:

@@ -195,6 +195,42 @@ def test_symbols_and_lines_come_from_a_separate_debug_file(program: Path, root: 
         assert_in_outer(processes.resolve_user(PID, address), "/opt/program")
 
 
+@pytest.mark.parametrize(
+    ("said", "name"), [("GCC: (Debian 12.2.0)", "outer"), ("Linker: LLD 19.1.7", None)]
+)
+def test_of_a_debug_file_alone_code_is_found_where_the_linker_left_its_place(
+    said: str, name: str | None, program: Path, tmp_path: Path
+) -> None:
+    """Such a file has no offsets: of one that GNU's linker made addresses tell."""
+    address = returns_into_outer(program)
+    folder = tmp_path / "usr/lib/debug/.build-id" / address.build_id[:2]
+    folder.mkdir(parents=True)
+    (tmp_path / "said").write_text(said)
+    told = ("--remove-section=.comment", "--add-section=.comment=said")
+    run("objcopy", *told, str(program), "told", cwd=tmp_path)
+    debug = folder / f"{address.build_id[2:]}.debug"
+    run("objcopy", "--only-keep-debug", "told", str(debug), cwd=tmp_path)
+    with ProcessSymbolizer(tmp_path) as processes:
+        found = processes.resolve_user(PID, address)
+    assert found.name == name
+    assert [frame.line for frame in found.frames] == ([8, 4] if name else [])
+
+
+def test_a_static_program_of_ours_knows_the_systems_c_library(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It maps none itself, by which a process that is gone would be known."""
+    address = returns_into_outer(program)
+    place = tmp_path / f"usr/lib/{os.uname().machine}-linux-gnu/libc.so.6"
+    place.parent.mkdir(parents=True)
+    shutil.copy(program, place)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    for is_static, name in ((False, None), (True, "outer")):
+        monkeypatch.setattr("retsnoop_py.symbolize.user.is_one_file", lambda s=is_static: s)
+        with ProcessSymbolizer(tmp_path) as processes:
+            assert processes.resolve_user(PID, address).name == name
+
+
 def test_without_lines_there_are_symbols(program: Path, root: Path) -> None:
     with ProcessSymbolizer(root, lines=False) as processes:
         found = processes.resolve_user(PID, returns_into_outer(program))
