@@ -38,6 +38,8 @@ TRACED = sorted({name for case in CASES for outcome in case.outcomes for name in
 ENTRIES = ("-e", "*_sys_bpf", "-e", "do_sys_openat2", "-e", "*_sys_mount")
 ALLOWED = tuple(word for name in TRACED for word in ("-a", name))
 SELECTION = (*ENTRIES, *ALLOWED)
+#: The number of bpf(2), by architecture.
+BPF_NUMBERS = {"x86_64": "321", "arm64": "280"}
 #: Few functions, so that kernels without kprobe.multi attach them in a moment.
 FEW = ("-e", "*_sys_bpf", "-a", "map_create", "-a", "array_map_alloc_check")
 

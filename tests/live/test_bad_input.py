@@ -20,20 +20,22 @@ from tests.live.support import (
     PYTHON,
     TOOL,
     WORKLOAD,
+    compiler,
     errno_of,
     read_recording,
+    series,
     trace,
 )
 from tests.live.test_cleanup import leftovers
+from tests.live.test_rungs import works_here
 
 from retsnoop_py.kernel.elf_file import build_id
+from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.vm.errors import Result, kernel_problems
 from retsnoop_py.vm.machine import Machine
 
 ENTRY = ("-e", "*_sys_bpf")
 FAILING = (*WORKLOAD, "bpf-map-bad-flags")
-#: Debian built these without CONFIG_FPROBE, or before there was one.
-WITHOUT_MULTI = ("5.10", "6.1")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 #: Perf functions are hundreds, and to detach them one by one takes a minute: most are denied.
 MOST_OF_PERF = (
@@ -56,12 +58,6 @@ def _nothing_started(machine: Machine, before: dict[str, Any]) -> Iterator[None]
     started = marker(machine).exists()
     marker(machine).unlink(missing_ok=True)
     assert not started
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """The short name of the kernel the test is run on."""
-    return str(request.node.callspec.params["machine"])
 
 
 def marker(machine: Machine) -> Path:
@@ -148,7 +144,7 @@ def test_the_perf_preset_catches_a_failing_perf_event_open(machine: Machine) -> 
 def elf(machine: Machine, name: str, *options: str) -> str:
     """A program that is not the kernel, compiled where the guest sees it."""
     path = machine.share / name
-    argv = ["gcc", "-x", "c", "-o", str(path), *options, "-"]
+    argv = [*compiler(machine), "-x", "c", "-o", str(path), *options, "-"]
     subprocess.run(argv, input=b"int main(void) { return 0; }\n", check=True)
     return str(path)
 
@@ -200,12 +196,12 @@ def test_root_without_capabilities_hears_their_names(machine: Machine) -> None:
 
 
 @pytest.mark.oldest_and_newest
-def test_a_user_with_capabilities_may_trace(machine: Machine, name: str) -> None:
+def test_a_user_with_capabilities_may_trace(machine: Machine) -> None:
     """Debian's kernels have a perf_event_paranoid of 3, which takes single kprobes from them."""
     held = "+bpf,+perfmon,+syslog,+dac_read_search,+sys_resource"
     capable = (*NOBODY, "--inh-caps", held, "--ambient-caps", held)
     options = ("-e", "do_sys_openat2", "-x", "ENOENT")
-    if name not in WITHOUT_MULTI:
+    if works_here(Mechanism.KPROBE_MULTI, machine):
         result = machine.run([*capable, TOOL, *options, "--", "cat", "/nowhere"])
         assert result.status == 1, result.err
         assert "[-ENOENT]" in result.out
@@ -236,13 +232,11 @@ def limited(machine: Machine, files: int, memory: int | str, *args: str) -> Resu
 
 
 @pytest.mark.oldest_and_newest
-def test_refused_limits_leave_functions_out_and_trace_the_others(
-    machine: Machine, name: str
-) -> None:
+def test_refused_limits_leave_functions_out_and_trace_the_others(machine: Machine) -> None:
     path = machine.share / "few.rsn"
     memory: int | str = 64 << 10
-    if name == "5.10":
-        # before 5.11 maps are locked memory
+    if series(machine) < (5, 11):
+        # maps are locked memory
         result = limited(machine, 4096, memory, *ENTRY, "--", "touch", str(marker(machine)))
         assert result.status == 77
         assert "raise `ulimit -l`" in only_error(result)
@@ -326,8 +320,8 @@ def test_a_kernel_without_kprobes_is_told_before_tracefs_is_missed(machine: Mach
     assert "this kernel has no kprobes" in said
 
 
-def test_kprobe_multi_is_refused_where_the_kernel_has_none(machine: Machine, name: str) -> None:
-    if name in WITHOUT_MULTI:
+def test_kprobe_multi_is_refused_where_the_kernel_has_none(machine: Machine) -> None:
+    if not works_here(Mechanism.KPROBE_MULTI, machine):
         status, said = refused(machine, "-M", *ENTRY)
         assert status == 69
         assert "kprobe.multi does not work here" in said

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.live.support import PYTHON, series, trace
+from tests.live.support import BPF_NUMBERS, PYTHON, series, trace
 
 from retsnoop_py.vm.machine import Machine
 
@@ -119,7 +119,6 @@ btf = ctypes.create_string_buffer(head + types + strings)
 refused += bpf(18, '=QQI', ctypes.addressof(btf), 0, len(btf) - 1)
 raise SystemExit(refused == -2 and 3)
 """
-BPF_NUMBERS = {"x86_64": "321", "arm64": "280"}
 
 
 def test_what_a_loader_without_a_log_is_refused_for_is_told(machine: Machine) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.live.support import FEW, TOOL, errno_of, read_recording, trace
+from tests.live.support import BPF_NUMBERS, FEW, TOOL, errno_of, read_recording, trace
 
 from retsnoop_py.vm.machine import Machine
 
@@ -19,7 +19,8 @@ def test_the_command_runs_as_the_user_and_is_traced(machine: Machine) -> None:
     """Debian's kernels let nobody but root make a map, as what is called would."""
     path = machine.share / "user.rsn"
     array = "(ctypes.c_uint32 * 4)(2, 4, 4, 1)"  # its type, key and value of 4 bytes, one of them
-    call = f"import ctypes; ctypes.CDLL(None).syscall(321, 0, {array}, 16)"
+    number = BPF_NUMBERS[machine.arch.name]
+    call = f"import ctypes; ctypes.CDLL(None).syscall({number}, 0, {array}, 16)"
     script = (
         f"id -u; id -g; id -G; echo $HOME $USER $LOGNAME; echo $OTHER; /usr/bin/python3 -c '{call}'"
     )
