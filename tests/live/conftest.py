@@ -5,14 +5,17 @@ Which kernels: ``--kernel 6.1`` (may be repeated), or the variable RETSNOOP_KERN
 names in it, or all of :data:`ALL`. A kernel that cannot be fetched or booted fails its tests; none
 is skipped.
 
-What is run on which: everything on each kernel, but for four rules. A test marked ``one_kernel``
+What is run on which: everything on each kernel, but for these rules. A test marked ``one_kernel``
 runs on 6.12, or the first of those chosen. One marked ``only_on("5.10")`` is about that kernel,
 and is left out where it is not chosen. One marked ``oldest_and_newest`` asks what does not change
 between the ends (the same programs filter, the same Python lists): it runs on the first
 and the last of this machine's architecture. Where 7.3 is among the chosen, 7.2 runs :data:`CORE`
-only: it has the same mechanisms, and both take twice the time. A kernel of another architecture
-(``arm64/7.2``) beside one of this machine's runs :data:`FOREIGN` and nothing else. A kernel chosen
-alone runs everything, or with ``--core`` that.
+only: it has the same mechanisms, and both take twice the time.
+
+Of another architecture's kernels beside this machine's, the newest runs everything, whichever
+kernels of this machine's a marker names, but for ``only_on`` and what :data:`SAME_ABROAD` says
+of no other machine's code; those before it run :data:`CORE`. Without one of this machine's they
+are as hers would be. A kernel chosen alone runs everything, or with ``--core`` that.
 """
 
 from __future__ import annotations
@@ -43,33 +46,74 @@ CORE = (
     "test_vm.py::test_the_kernel_log_is_clean",
     "test_workload.py",
 )
-#: What a kernel of another architecture runs beside those of this machine, by the beginnings of
-#: test ids, and of a test with many cases which one: what its machine code, calling convention,
-#: memory order or user land could spoil.
-FOREIGN = {
-    "test_arguments.py": "",
-    "test_calls.py": "",
-    "test_cleanup.py::test_kill_9_leaves_nothing": "best",
-    "test_doctor.py::test_a_run_uses_the_mechanism_doctor_names": "",
-    "test_injected.py": "",
-    "test_load.py::test_memory_that_may_be_locked_is_told_where_it_counts": "",
-    "test_losses.py::test_a_call_that_hangs": "",
-    "test_losses.py::test_a_process_that_gets_the_id": "",
-    "test_losses.py::test_missed_returns": "",
-    "test_lossless.py": "",
-    "test_messages.py": "",
-    "test_paths.py": "",
-    "test_pinpoint.py::test_a_command_is_run_again_for_the_conditions": "",
-    "test_replay.py": "",
-    "test_rungs.py": "",
-    "test_user_stack.py::test_a_deleted_program": "",
-    "test_user_stack.py::test_a_replay_knows": "",
-    "test_user_stack.py::test_the_callers_are_shown": "",
-    "test_vm.py::test_program_and_current_folder_are_there_on_each_architecture": "",
-    "test_vm.py::test_the_kernel_log_is_clean": "",
-    "test_why.py::test_a_failing_bpf_call_is_led_to_its_condition": "",
-    "test_workload.py": "",
+#: What the newest kernel of another architecture does not run beside those of this machine, by the
+#: beginnings of test ids, below why it would tell nothing of that architecture.
+SAME_ABROAD = {
+    "what is refused and in which words is said by Python, before anything is attached": (
+        "test_bad_input.py::test_a_command_that_cannot_run",
+        "test_bad_input.py::test_a_glob",
+        "test_bad_input.py::test_a_kernel_without",
+        "test_bad_input.py::test_a_recording_that_cannot",
+        "test_bad_input.py::test_an_output",
+        "test_bad_input.py::test_hidden",
+        "test_bad_input.py::test_root",
+        "test_bad_input.py::test_the_command_keeps",
+        "test_bad_input.py::test_too_few",
+        "test_bad_input.py::test_without_root",
+        "test_doctor.py::test_an_image",
+        "test_doctor.py::test_every_place",
+        "test_doctor.py::test_hidden",
+        "test_functions.py::test_a_mechanism_that_is_missing",
+        "test_functions.py::test_globs_and",
+        "test_functions.py::test_json",
+        "test_functions.py::test_what_matches_nothing",
+        "test_pinpoint.py::test_further_runs",
+        "test_pinpoint.py::test_without",
+    ),
+    "which reports are shown is asked in bytecode that is the same everywhere": (
+        "test_filters.py::test_allowing",
+        "test_filters.py::test_comm",
+        "test_filters.py::test_failures_alone",
+        "test_filters.py::test_success",
+        "test_stop.py",
+    ),
+    "which failure is explained, and when, is settled before any code is read": (
+        "test_pinpoint.py::test_a_run_that_goes_on",
+        "test_pinpoint.py::test_a_signal",
+        "test_pinpoint.py::test_what_does_not",
+        "test_why.py::test_a_failure_that_does_not",
+        "test_why.py::test_a_recording",
+        "test_why.py::test_another",
+        "test_why.py::test_ctrl_c",
+        "test_why.py::test_one_run",
+        "test_why.py::test_the_next_failure",
+        "test_why.py::test_what_fails_without",
+        "test_why.py::test_what_the_kernel_said",
+    ),
+    "who ends a run, and how it is told, depends on processes and not on their machine": (
+        "test_api.py::test_the_examples",
+        "test_losses.py::test_a_call_that_hangs_when",
+        "test_signals.py::test_a_command",
+        "test_signals.py::test_an_interrupt",
+        "test_signals.py::test_each_call",
+        "test_signals.py::test_what",
+    ),
+    "these start and end guests, by programs of this machine": (
+        "test_ci.py",
+        "test_load.py::test_a_matrix",
+        "test_load.py::test_the_page",
+        "test_on.py",
+        "test_vm.py::test_a_killed_run",
+        "test_vm.py::test_the_first_signal",
+        "test_vm.py::test_the_library",
+        "test_vm.py::test_vm_run_ends",
+        "test_vm.py::test_vm_run_streams",
+        "test_vm.py::test_without_virtiofsd",
+    ),
+    "the table is of x86-64's 6.12, which it boots": ("test_line.py::test_the_line_that_decided",),
 }
+#: All of its rows.
+_SAME_ABROAD = tuple(start for rows in SAME_ABROAD.values() for start in rows)
 _GUEST = pytest.StashKey[tuple[str, Machine]]()
 #: Properties of a report, which travel from a worker to who counts.
 _KERNEL, _RELEASE = "kernel", "release"
@@ -100,12 +144,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def selected(config: pytest.Config) -> list[str]:
-    """The kernels to test on, in the order of :data:`ALL` where they are known."""
+    """The kernels to test on: this machine's first, each in the order of :data:`ALL`."""
     words = config.getoption("--kernel") or []
     if not words:
         words = (os.environ.get("RETSNOOP_KERNELS") or os.environ.get("KERNEL") or "").split()
     names = list(dict.fromkeys(words)) or list(ALL)
-    return sorted(names, key=lambda name: ALL.index(name) if name in ALL else len(ALL))
+    return sorted(names, key=_place)
+
+
+def _place(name: str) -> tuple[bool, int]:
+    arch, series = split(name)
+    return arch.is_foreign, ALL.index(series) if series in ALL else len(ALL)
 
 
 def runs_the_core_only(name: str, chosen: Sequence[str]) -> bool:
@@ -124,9 +173,20 @@ def is_core(test: pytest.Item) -> bool:
     return _id(test).startswith(CORE)
 
 
-def _foreign_case(name: str) -> str | None:
-    """Which case of a test :data:`FOREIGN` has, "" for all of them; None if it has not the test."""
-    return next((case for start, case in FOREIGN.items() if name.startswith(start)), None)
+def kernels_of(test: pytest.Item | pytest.Function, chosen: Sequence[str]) -> list[str]:
+    """Which of the kernels ``chosen`` a test is run on, and that it is about if none is chosen."""
+    own, beside = of_both_machines(chosen)
+    if only := test.get_closest_marker("only_on"):
+        return list(only.args)
+    if test.get_closest_marker("one_kernel"):
+        names = ["6.12"] if "6.12" in own else own[:1]
+    elif test.get_closest_marker("oldest_and_newest"):
+        names = list(dict.fromkeys((own[0], own[-1])))
+    elif is_core(test):
+        return [*own, *beside]
+    else:
+        names = [name for name in own if not runs_the_core_only(name, own)]
+    return names if _id(test).startswith(_SAME_ABROAD) else [*names, *beside[-1:]]
 
 
 def _id(test: pytest.Item) -> str:
@@ -136,19 +196,7 @@ def _id(test: pytest.Item) -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "machine" not in metafunc.fixturenames:
         return
-    own, foreign = of_both_machines(selected(metafunc.config))
-    names = own
-    only = metafunc.definition.get_closest_marker("only_on")
-    if only:
-        names = list(only.args)
-    elif metafunc.definition.get_closest_marker("one_kernel"):
-        names = ["6.12"] if "6.12" in names else own[:1]
-    elif metafunc.definition.get_closest_marker("oldest_and_newest"):
-        names = list(dict.fromkeys((own[0], own[-1])))
-    elif not is_core(metafunc.definition):
-        names = [name for name in own if not runs_the_core_only(name, own)]
-    if _foreign_case(_id(metafunc.definition)) is not None:
-        names = [*names, *foreign]
+    names = kernels_of(metafunc.definition, selected(metafunc.config))
     metafunc.parametrize("machine", names, indirect=True, scope="session")
 
 
@@ -180,11 +228,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_asked_for(item: pytest.Item, kernels: Sequence[str]) -> bool:
     only = item.get_closest_marker("only_on")
-    if only is not None:
-        return only.args[0] in kernels
-    name, _, case = _id(item).partition("[")
-    is_beside = _kernel_of(item) in of_both_machines(kernels)[1]
-    return not is_beside or (_foreign_case(name) or "") in case
+    return only is None or only.args[0] in kernels
 
 
 def _kernel_of(item: pytest.Item) -> str | None:
@@ -238,12 +282,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not counts:
         return
     terminalreporter.section("live cases per kernel")
-    for kernel in selected(terminalreporter.config):
+    chosen = selected(terminalreporter.config)
+    beside = of_both_machines(chosen)[1]
+    for kernel in chosen:
         outcomes = {outcome: n for (name, outcome), n in sorted(counts.items()) if name == kernel}
         said = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()) or "none run"
         release = releases.get(kernel) or "not booted"
-        chosen = selected(terminalreporter.config)
-        if runs_the_core_only(kernel, chosen) or kernel in of_both_machines(chosen)[1]:
+        if runs_the_core_only(kernel, chosen) or kernel in beside[:-1]:
             said += ", the core only"
         terminalreporter.line(
             f"Linux {kernel:10} {release:32} {sum(outcomes.values()):4} cases: {said}"

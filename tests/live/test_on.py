@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.live.conftest import of_both_machines, selected
+from tests.live.conftest import selected
 from tests.live.support import TOOL
 
 from retsnoop_py.vm import kernels
+from retsnoop_py.vm.architecture import split
 from retsnoop_py.vm.machine import Machine
 
 #: Fails in mount(2) on each kernel, and ends with 7.
@@ -26,9 +27,9 @@ TRACED = ["-e", "*sys_mount", "-a", "path_mount"]
 
 @pytest.fixture
 def parked(machine: Machine, request: pytest.FixtureRequest) -> list[str]:
-    """The first and the last kernel of this machine's, while the shared guest is down."""
+    """The first and the last kernel of its architecture, while the shared guest is down."""
     machine.close()
-    chosen, _ = of_both_machines(selected(request.config))
+    chosen = [name for name in selected(request.config) if split(name)[0] == machine.arch]
     return list(dict.fromkeys((chosen[0], chosen[-1])))
 
 

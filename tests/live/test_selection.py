@@ -46,20 +46,20 @@ def test_a_glob_without_a_module_matches_modules_too(machine: Machine) -> None:
 def test_functions_of_one_name_are_told_apart_by_address(machine: Machine) -> None:
     """By ftrace's records from 6.0 on, by the kernel's list where that has addresses (6.5)."""
     path = machine.share / "same.rsn"
-    same = "t_start|s_start"
-    select = ("-e", "t_start", "-a", "s_start", "-o", str(path))
+    same = "c_start|m_start|s_start"
+    select = ("-e", "c_start", "-a", "m_start", "-a", "s_start", "-o", str(path))
     result = trace(machine, *select, "--", "true")
     listed = machine.run(["grep", "-E", f"^[0-9a-f]+ ({same})$", f"{TRACING}_addrs"])
     if series(machine) < (6, 0):  # ambiguous names are left out
         counts = machine.run(["grep", "-cE", f" ({same})$", "/proc/kallsyms"])
-        assert int(counts.out) > 2
+        assert int(counts.out) > 3
         assert result.status == 66
         assert "several functions have this name" in result.err
         return
     assert result.status == 0, result.err
     names = machine.run(["grep", "-cE", f"^({same})$", TRACING])
     traced = sorted(function.address for function in read_recording(path).header.functions)
-    assert len(traced) == int(names.out) > 2
+    assert len(traced) == int(names.out) > 3
     if listed.status == 2:  # before 6.5 there is no such list
         return
     hooks = sorted(int(line.split()[0], 16) for line in listed.out.splitlines())

@@ -58,7 +58,7 @@ _PACKAGES = (
     *("base-files", "base-passwd", "bash", "coreutils", "dash", "debianutils", "diffutils"),
     *("findutils", "gawk", "grep", "gzip", "hostname", "libc-bin", "ncurses-base", "sed", "tar"),
     *("xz-utils", "util-linux", "mount", "procps", "iproute2", "busybox-static"),
-    *("bpftool", "python3", "libelf1", "libdw1", "zlib1g"),
+    *("bpftool", "crun", "python3", "libelf1", "libdw1", "zlib1g"),
     # the folder is the cross compiler's sysroot as well
     *("libc6-dev", "libpython3-dev", "libelf-dev", "libdw-dev", "zlib1g-dev"),
 )
