@@ -13,6 +13,7 @@ from retsnoop_py.vm.machine import Machine
 
 pytestmark = pytest.mark.oldest_and_newest
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 VIEWS = {
     "plain": (),
     "addresses": ("-C", "stacks.emit-addrs=y", "-C", "stacks.unfiltered=y"),
@@ -39,6 +40,16 @@ def test_replay_prints_what_the_live_run_printed(view: str, machine: Machine) ->
     elsewhere = replay(path)
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert elsewhere.stdout == live.stdout
+
+
+@pytest.mark.parametrize("stem", ["6.12-args", "6.12-calls", "6.12-user", "arm64-7.2-args"])
+def test_a_recording_of_another_machine_replays_to_the_same_bytes(
+    stem: str, machine: Machine
+) -> None:
+    """What was captured on one architecture is read on another."""
+    again = trace(machine, "replay", str(GOLDEN / f"{stem}.rsn"))
+    assert again.status == 0, again.err
+    assert again.stdout == (GOLDEN / f"{stem}.txt").read_bytes()
 
 
 def test_damage_gives_one_error_and_everything_before_it(machine: Machine) -> None:
