@@ -8,6 +8,7 @@ status (negative: the signal that killed it); what it wrote.
 from __future__ import annotations
 
 import json
+import platform
 import shlex
 import subprocess
 import sys
@@ -18,6 +19,8 @@ TRACING = Path("/sys/kernel/debug/tracing")
 PATIENCE = 30
 #: Signals within a tenth of a second are one request.
 BETWEEN = 0.3
+#: write(2) to standard output, as /proc/PID/syscall has it.
+WRITING = f"{64 if platform.machine() == 'aarch64' else 1} 0x1 "
 
 
 def probes() -> int:
@@ -30,7 +33,7 @@ def probes() -> int:
 
 def blocked(pid: int) -> bool:
     """Whether it waits in write(2) for who reads its standard output."""
-    return Path(f"/proc/{pid}/syscall").read_text().startswith("1 0x1 ")
+    return Path(f"/proc/{pid}/syscall").read_text().startswith(WRITING)
 
 
 before = probes()
