@@ -39,6 +39,7 @@ CORE = (
     "test_arguments.py::test_arguments_are_what",
     "test_calls.py",
     "test_doctor.py::test_a_mechanism_works",
+    "test_doctor.py::test_the_table",
     "test_line.py::test_without_debug",
     "test_rungs.py",
     "test_vm.py::test_a_guest_that_mounts",
