@@ -160,12 +160,17 @@ def environment(machine: Machine) -> dict[str, str]:
     return machine.userland.env if machine.userland else {}
 
 
+def layers(machine: Machine) -> list[dict[str, object]]:
+    """Mounts of what lies over the guest's root, where that has not all that the guest has."""
+    return [bind(str(place)) for place, _ in machine.userland.layers] if machine.userland else []
+
+
+def bind(place: str) -> dict[str, object]:
+    return {"destination": place, "type": "bind", "source": place, "options": ["rbind"]}
+
+
 def contained(machine: Machine, *args: str, capabilities: tuple[str, ...], tracefs: bool) -> Result:
     """Run the tool in a container of crun, whose files are the guest's."""
-
-    def bind(place: str) -> dict[str, object]:
-        return {"destination": place, "type": "bind", "source": place, "options": ["rbind"]}
-
     held = dict.fromkeys(("bounding", "effective", "permitted"), capabilities)
     env = {"PATH": "/usr/bin:/bin", **environment(machine)}
     proc = {"destination": "/proc", "type": "proc", "source": "proc"}
@@ -181,7 +186,7 @@ def contained(machine: Machine, *args: str, capabilities: tuple[str, ...], trace
         },
         "root": {"path": "rootfs"},
         "mounts": [
-            *(proc, sys, bind("/dev"), bind(str(machine.share))),
+            *(proc, sys, bind("/dev"), *layers(machine), bind(str(machine.share))),
             *([bind(TRACEFS)] if tracefs else []),
         ],
         "linux": {"namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts")]},
@@ -189,7 +194,7 @@ def contained(machine: Machine, *args: str, capabilities: tuple[str, ...], trace
     (machine.share / "config.json").write_text(json.dumps(config))
     script = f"""
     mkdir -p /run/box/rootfs && cp {machine.share}/config.json /run/box || exit 99
-    mountpoint -q /run/box/rootfs || mount --rbind / /run/box/rootfs || exit 99
+    mountpoint -q /run/box/rootfs || mount --bind / /run/box/rootfs || exit 99
     exec crun --cgroup-manager=disabled run -b /run/box box
     """
     return machine.run(["sh", "-c", script], timeout=180)
@@ -309,6 +314,7 @@ def test_the_daemonset_traces_its_node_and_ends_when_told_to(machine: Machine) -
     for name, text in documents["ConfigMap"]["data"].items():
         (config / name).write_text(text)
     bundle, folders = bundle_of(DAEMONSET, config, "node-1", environment(machine))
+    bundle["mounts"][3:3] = layers(machine)  # behind what every container has
     (machine.share / "config.json").write_text(json.dumps(bundle))
     places = " ".join(mount["destination"] for mount in bundle["mounts"])
     out, err = machine.share / "daemon.out", machine.share / "daemon.err"
@@ -316,7 +322,7 @@ def test_the_daemonset_traces_its_node_and_ends_when_told_to(machine: Machine) -
     script = f"""
     mkdir -p /run/daemon/rootfs {recordings} {places} || exit 99
     cp {machine.share}/config.json /run/daemon || exit 99
-    mount --rbind / /run/daemon/rootfs || exit 99
+    mount --bind / /run/daemon/rootfs || exit 99
     cd /run/daemon && crun --cgroup-manager=disabled run daemon >{out} 2>{err} & runtime=$!
     until grep -q Receiving {err}; do kill -0 $runtime || exit 98; sleep 0.5; done
     {" ".join(WORKLOAD)} mount-unknown
