@@ -13,6 +13,7 @@ __all__ = [
     "Evidence",
     "Explained",
     "Explanation",
+    "LineRule",
     "LoadResult",
     "Place",
     "about_line",
@@ -20,6 +21,10 @@ __all__ = [
 
 #: Grows when a field changes its meaning or goes away; new fields may come without that.
 VERSION = 1
+
+
+#: What a line of a loader means: id, title, pattern, reason and suggestion.
+LineRule = tuple[str, str, str, str, str]
 
 
 class Place(Struct, omit_defaults=True, frozen=True):

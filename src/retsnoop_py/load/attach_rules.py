@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What loaders say of what a program is attached to."""
+
+from __future__ import annotations
+
+from retsnoop_py.load.model import LineRule
+from retsnoop_py.load.operation_rules import UPROBE_STEP
+
+__all__ = ["ATTACH_RULES"]
+
+_ENVIRONMENT = "Environment"
+_SUPPORT = "Kernel Support"
+_OBJECT = "Object File"
+
+#: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
+ATTACH_RULES: tuple[LineRule, ...] = (
+    (
+        "xdp-dispatcher",
+        f"{_SUPPORT}: Dispatcher of libxdp",
+        r"libxdp: (?:Compatibility check for dispatcher program|Failed to attach (?:test )?program (?:\S+ )?to dispatcher)"
+        r"[^:]*: (?P<why>.*)|libxdp: Failed to attach (?:test )?program (?:\S+ )?to dispatcher(?:: (?P<why2>.*))?"
+        r"|Couldn't find a BPF file with name (?P<file>xdp-dispatcher\.o)|Couldn't open BPF file 'xdp-dispatcher"
+        r"|prog 'xdp_(?:pass|dispatcher)': BPF program load failed: (?P<why3>(?:-?EINVAL|Invalid argument).*)"
+        r"|prog 'xdp_dispatcher': (?P<why4>missing BPF prog type).*",
+        "libxdp cannot use its dispatcher, which lets several programs share an interface{why}: that takes"
+        " freplace (Linux 5.10, CONFIG_DEBUG_INFO_BTF, and trampolines: arm64 since 6.0), and its file"
+        " xdp-dispatcher.o.",
+        "Where libxdp goes on without it, one program is loaded alone, and what libbpf says of xdp_pass,"
+        " xdp_dispatcher or xdp-dispatcher.o is of that trial. Install libxdp's own files (LIBXDP_OBJECT_PATH),"
+        " or set LIBXDP_SKIP_DISPATCHER=1.",
+    ),
+    (
+        "struct-ops-refused",
+        f"{_SUPPORT}: Table of functions",
+        r"[Ff]ailed to attach struct[_ ]ops?\b(?P<why>.*)|attach_struct_ops(?P<why2>.*)|struct_ops\b.*\bregister\w*\b(?P<why6>.*)"
+        r"|map '(?P<name>[^']+)': failed to auto-attach(?P<why3>.*)|[Cc]an't register struct_ops (?P<name2>\w+)(?P<why4>.*)"
+        r"|attach StructOps: (?P<why5>.*)",
+        "The kernel has this table of functions (struct_ops) and does not register it{why}: another one is in"
+        " its place (EBUSY, EEXIST), a value in it is not allowed (E2BIG, EINVAL, as a timeout too long), or a"
+        " function that it must have is missing.",
+        "dmesg says which, for sched_ext; cat /sys/kernel/sched_ext/root/ops and bpftool struct_ops list what"
+        " is registered.",
+    ),
+    (
+        "attach-refused",
+        f"{_SUPPORT}: Attach target",
+        r"Failed to attach BPF function with attach_type (?P<name>\d+)",
+        "The kernel does not attach the program (attach type {name}). The errno is not to be relied on: bcc says"
+        " EPERM for each failure (-1) with some versions of libbpf.",
+        "Of a cgroup: name a directory of cgroup v2 (stat -fc %T DIR says cgroup2fs), and run as root.",
+    ),
+    (
+        "perf-event",
+        f"{_ENVIRONMENT}: Performance event",
+        r"invalid perf event FD (?P<name>-?\d+)",
+        "What the program is to be attached to is no performance event: perf_event_open(2) failed before that, and its"
+        " result ({name}) was passed on. Most virtual machines have no hardware counters; or the rights are missing"
+        " (kernel.perf_event_paranoid), or the CPU is offline.",
+        "Look at what perf_event_open() returned; take a software event (PERF_COUNT_SW_CPU_CLOCK) where there is no PMU.",
+    ),
+    (
+        "perf-event",
+        f"{_ENVIRONMENT}: Performance event",
+        r"^(?!.*(?:probe|tracepoint|tracing/|`perf_event_open` failed)).*(?:perf[ _]event|perf_event_open)\b.*(?:[Nn]o such (?:file|device)|not supported|ENOENT|ENODEV|EOPNOTSUPP)",
+        "The event that is to be counted or sampled is not there: most virtual machines have no hardware"
+        " counters (cycles, instructions, cache misses).",
+        "perf stat -e cycles true says the same; give the machine a PMU, or take a software event (cpu-clock).",
+    ),
+    (
+        "attach-busy",
+        f"{_ENVIRONMENT}: Attach target is taken",
+        r"[ku]probe_events\b.*(?:[Rr]esource busy|EBUSY|[Ff]ile exists|EEXIST)",
+        "There is a probe event of this name in tracefs already, and it is in use, or was left by another run.",
+        "cat /sys/kernel/tracing/kprobe_events lists them; end who uses it, then echo '-:GROUP/NAME' >> that file."
+        " Probes as perf events (Linux 4.17) need no names.",
+    ),
+    (
+        "struct-ops-missing",
+        f"{_SUPPORT}: Table of functions",
+        r"struct_ops init_kern: struct (?P<name>\w+) is not found in kernel BTF"
+        r"|struct_ops (?P<name2>\w+): .*(?:is not found|not supported)",
+        "The object has a table of functions (struct_ops) of struct {name}, which this kernel does"
+        " not have: it is younger, or was configured without it.",
+        "Require that kernel, or leave the table out there (bpf_map__set_autocreate()).",
+    ),
+    (
+        "attach-target-missing",
+        f"{_SUPPORT}: Attach target",
+        r"failed to find kernel BTF type ID_? of '(?P<name>[^']+)'"
+        r"|(?P<name2>\w+) is not found in vmlinux BTF|attach target (?P<name3>\S+) not found"
+        r"|find target for (?:\S+ )?(?P<name5>[\w.]+):(?!.*parse types for module)"
+        r"|find target (?:for \S+ )?in (?:vmlinux|modules)(?!.*parse types for module)"
+        r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found"
+        r"|attach (?:Tracing|LSM)/\w+: (?:raw_tp )?(?P<name6>\w+) not supported",
+        "The program is to be attached to {name}, and this kernel's BTF has no such function.",
+        "Look for what it is called here: retsnoop-py functions '*{name}*'. Functions are renamed"
+        " and inlined; a kprobe may take one that BTF does not have.",
+    ),
+    (
+        "attach-target-missing",
+        f"{_SUPPORT}: Attach target",
+        r"[Nn]o probes (?:to attach|matched|found)|Attachment failed for all probes",
+        "Nothing that the program names can be attached to: no function, tracepoint or symbol is called so.",
+        "bpftrace -l 'PATTERN' and retsnoop-py functions list what there is; a stripped file has few symbols.",
+    ),
+    (
+        "uprobe-target",
+        f"{_ENVIRONMENT}: Attach target in a program's file",
+        r"resolve symbol:? ?(?P<name>\S+):(?:BEGIN|END)_trigger",
+        "bpftrace puts a uprobe on itself for BEGIN and END, and {name} has no such symbol: the executable is stripped.",
+        "Install its debug symbols (bpftrace-dbgsym), or a later release, which needs none.",
+    ),
+    (
+        "uprobe-target",
+        f"{_ENVIRONMENT}: Attach target in a program's file",
+        r"failed to (?:create|attach to) u(?:ret)?probe '(?P<name>[^']+)'.*(?:-524|error 524|ENOTSUPP)",
+        "The kernel puts no uprobe on {name}: what is there is no instruction that it can step over (ENOTSUPP) -"
+        " most often the offset is in the middle of one, or is an address and no offset in the file.",
+        "Name the function instead of an address, or take the address less that of its segment, plus the segment's"
+        " place in the file (readelf -lW).",
+    ),
+    (
+        "uprobe-target",
+        f"{_ENVIRONMENT}: Attach target in a program's file",
+        r"failed to (?:create|attach to) u(?:ret)?probe '(?P<name>[^']+)'(?:[^:]*: )?(?P<why>.*)"
+        r"|failed to resolve full path for '(?P<name2>[^']+)'|add legacy uprobe event for (?P<name3>\S+):"
+        r"|could not resolve uprobe target `(?P<name4>[^`]+)`|error resolving symbol"
+        r"|elf: (?:failed to find|couldn't find|ambiguous match for) (?:symbol )?'(?P<name5>[^']+)'"
+        r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?u(?:ret)?probe:(?P<name7>\S+?)'?[.:]?(?:\s|$)"
+        r"|could not resolve (?:symbol|address):? ?(?P<name12>[./]\S*:\S*[^\s.])"
+        r"|error: ?no symbol section|no symbols? (?:found|section|table)|could not determine address of symbol (?P<name8>.+)|[Uu]nable to find offset for binary (?P<name9>\S+)"
+        r"|[Uu]nable to attach u(?:ret)?probe for binary (?P<name10>\S+)|[Ff]ailed to attach BPF to u(?:ret)?probe"
+        r"|failed to attach u\(ret\)probe.*?: (?P<why11>.*)|couldn't find symbol matching (?P<name11>\S+)"
+        r"|uprobe.*symbol '?(?P<name6>[^':\s]+)'?:? not found|[Oo]ffset not found for symbol",
+        "A uprobe is to be put on {name}, which is not there as it is named{why}: the file is not at that"
+        " path in this mount namespace, or has no such symbol.",
+        UPROBE_STEP,
+    ),
+    (
+        "usdt",
+        f"{_ENVIRONMENT}: Attach target in a program's file",
+        r"(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?usdt:(?P<why2>\S+)|usdt context (?P<why3>.*)|usdt: (?P<why>(?:failed|no |invalid|un|attaching|kernel doesn't|too many|ELF|libbpf doesn't).*)",
+        "A static tracepoint of a program (USDT) cannot be used{why}.",
+        "readelf -n FILE lists those it has, in its section .note.stapsdt; a shared library takes the"
+        " process (-p PID), a semaphore Linux 4.20.",
+    ),
+    (
+        "attach-target-missing",
+        f"{_ENVIRONMENT}: Probe event that is gone",
+        r"trace_[ku]probe: Event (?P<name>\S+) doesn't exist",
+        "Somebody takes the probe event {name} out of tracefs, where it is not, or not any more: mostly a tool cleans up"
+        " after an attachment that failed before.",
+        "Look at what the tool says of attaching; cat /sys/kernel/tracing/kprobe_events lists what is there.",
+    ),
+    (
+        "kprobes-missing",
+        f"{_ENVIRONMENT}: Kernel without kprobes",
+        r"devices/k(?:ret)?probe/type\b.*(?:[Nn]o such file|not found)",
+        "This kernel offers no kprobes as perf events: it is older than Linux 4.17, was built without"
+        " CONFIG_KPROBE_EVENTS, or /sys is not mounted here.",
+        "Look at `retsnoop-py doctor`, or attach by tracefs (legacy kprobes), as libbpf does by itself.",
+    ),
+    (
+        "kprobe-target",
+        f"{_SUPPORT}: Attach target",
+        r"arch-specific fallback for \W*(?P<name14>\w+)|"
+        r"prog '(?P<prog>[^']+)': failed to create (?:k|kret)(?:ret)?probe '(?P<name>[^+']+)[^']*' perf"
+        r" event: (?P<why>.*)|cannot attach kprobe\b(?: to (?P<name2>\w+))?(?P<why2>.*)"
+        r"|[Ff]ailed to attach BPF program \S+ to k(?:ret)?probe b?'?(?P<name6>\w+)"
+        r"|[Ff]ailed to attach BPF (?:program \S+ )?to k(?:ret)?probe"
+        r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
+        r"(?:creating|opening) k(?:ret)?probe\b(?!.*\btoken ).*?(?P<name4>\w+).*(?:no such file|not found)"
+        r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?k(?:ret)?probe:(?P<name9>\S+?)'?[.:]?(?:\s|$)"
+        r"|[Uu]nable to attach k(?:ret)?probe for (?P<name10>\S+)|[Cc]ould not resolve symbol:? (?P<name11>[\w.]*\w)"
+        r"|[Ff]ailed to resolve kernel symbol:? (?P<name12>[\w.]*\w)|(?:(?P<name15>\w+) )?is not traceable \(either non-existing"
+        r"|(?:couldn't|could not) (?:enable|attach|start) (?:probe )?k(?:ret)?probe[ /](?P<name13>[\w.]+)"
+        r"|kprobe_events\b.*[Nn]o such file|couldn't find one or more symbols|missing kernel symbol|legacy kprobe perf_event_open\(\) failed"
+        r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)|\btoken (?P<name8>[\w.]+): not found"
+        r"|failed to find a unique match for '(?P<name7>[^']+)'(?P<why3>.*)"
+        r"|(?:attach_k(?:ret)?probe|perf_event_open(?:` failed|\(\) failed))\b.*(?:NotFound|[Nn]o such file|ENOENT|os error 2\b)",
+        "The kernel has no function {name} that a kprobe can be put on: it is inlined, renamed, in a"
+        " module that is not loaded, or closed to probes (notrace, .noinstr.text).",
+        "retsnoop-py functions '*{name}*' lists what can be traced, and why others cannot.",
+    ),
+    (
+        "attach-section",
+        f"{_OBJECT}: Section without a target",
+        r"prog '(?P<prog>[^']+)': invalid format of section definition '(?P<section>[^']+)'"
+        r"|prog '(?P<prog2>[^']+)': section '(?P<section2>[^']+)' missing '",
+        "libbpf attaches a program of section '{section}' by nothing but itself only if it names"
+        " all of its target.",
+        "Name it in full - uprobe/BINARY:FUNCTION, usdt/BINARY:PROVIDER:NAME - or attach it by a call"
+        " that is told (bpf_program__attach_uprobe_opts()).",
+    ),
+    (
+        "tracepoint-arguments",
+        f"{_SUPPORT}: Attach target",
+        r"failed to attach to raw tracepoint '(?P<name>[^']+)': (?:Invalid argument|-EINVAL)",
+        "The program reads more arguments than raw tracepoint {name} has on this kernel: EINVAL at"
+        " attaching.",
+        "Compare with the tracepoint's TP_PROTO; arguments come and go with kernels:"
+        " bpf_core_type_exists() of a type that came with them tells which it is.",
+    ),
+    (
+        "tracepoint-arguments",
+        f"{_SUPPORT}: Attach target",
+        r"failed to (?:create BPF link for|attach to) perf_event FD \d+: .*(?:-13\b|EACCES|Permission denied)"
+        r"|\bperf[ _]link\b.*(?:EACCES|Permission denied)|PERF_EVENT_IOC_SET_BPF\b.*(?:EACCES|Permission denied)|\(BPF_LINK_CREATE, .*BPF_PERF_EVENT\b.*= -1 EACCES",
+        "The kernel does not take the program for this event: EACCES of a tracepoint means that the program reads beyond"
+        " the record that the tracepoint has on this kernel.",
+        "Compare the struct that the program uses with /sys/kernel/tracing/events/GROUP/NAME/format: its fields, and those"
+        " that all have in common, differ between kernels and builds; CO-RE (vmlinux.h) moves them.",
+    ),
+    (
+        "tracepoint-missing",
+        f"{_SUPPORT}: Attach target",
+        r"failed to (?:determine|open|create|attach to raw) tracepoint '(?P<name>[^']+)'"
+        r"|tracepoint (?:id|ID).*?(?P<name2>\w+[:/]\w+).*(?:no such|not found)"
+        r"|prog '(?P<prog>[^']+)': failed to (?:auto-)?attach.*(?P<name3>raw_tracepoint\S*)"
+        r"|(?:trace event|tracepoint) (?P<name4>\S+?):? (?:file )?(?:not found|does not exist)"
+        r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file|perf_event_open_trace_point"
+        r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?(?:raw)?tracepoint:(?P<name7>\S+?)'?\.?(?:\s|$)"
+        r"|[Ff]ailed to attach BPF (?:program \S+ )?to (?:raw )?tracepoint(?: (?P<name8>\S+))?|[Uu]nable to parse Tracepoint (?P<name9>\S+)"
+        r"|[Uu]nable to attach (?:Raw )?[Tt]racepoint (?P<name10>\S+)|cannot read tracepoint id (?P<name11>\S+):"
+        r"|(?:checking|creating|reading) trace event (?P<name6>\S+?)'?:? .*no such",
+        "This kernel has no tracepoint {name}, or tracefs, where tracepoints are looked up, is not mounted here.",
+        "List them: ls /sys/kernel/tracing/events; if that is empty: mount -t tracefs nodev /sys/kernel/tracing (a"
+        " container takes it from its host). Tracepoints come and go with kernels and modules.",
+    ),
+    (
+        "attach-section",
+        f"{_OBJECT}: Section without a target",
+        r"prog '(?P<name>[^']+)': no BTF-based attach target is specified",
+        "Program '{name}' is attached by BTF, and neither its section nor the loader says to what.",
+        'Name it - SEC("fentry/FUNCTION") - or call bpf_program__set_attach_target() before the load.',
+    ),
+    (
+        "freplace-target",
+        f"{_SUPPORT}: Attach target, of a program that replaces a function",
+        r"(?P<name>\w+) is not found in prog's BTF|target (?:BPF )?program does(?:n't| not) have BTF"
+        r"|attach program FD is not set",
+        "The program takes the place of a function ({name}) of another program, which does not have it,"
+        " or has no BTF, or was not given.",
+        "Load that program first, with BTF; the function must be global, and not inlined.",
+    ),
+    (
+        "attach-hook",
+        f"{_SUPPORT}: Attach target",
+        r"prog '(?P<name>[^']+)': failed to attach: (?:Device or resource busy|Resource busy|-?EBUSY)"
+        r"|(?:attach|attaching) probe:? '?(?:kfunc|kretfunc|fentry|fexit):\S+|[Ff]ailed to attach BPF to (?:entry|exit|fmod_ret) kernel func",
+        "The kernel cannot put the program's trampoline into the function it is for (fentry, fexit,"
+        " fmod_ret): at its start is no hook of ftrace, or one that is somebody else's (a livepatch)."
+        " The function's BTF says nothing of that. Or the machine has no trampolines (arm64 before 6.4).",
+        "retsnoop-py functions NAME says whether it can be traced; trace its caller, or use a kprobe. A"
+        " kernel without CONFIG_FUNCTION_TRACER has such hooks nowhere.",
+    ),
+    (
+        "no-trampoline",
+        f"{_SUPPORT}: BPF trampolines",
+        r"prog '(?P<name>[^']+)': failed to attach: .*(?:-524|ENOTSUPP|error 524)",
+        "This kernel has no BPF trampolines, which fentry, fexit, fmod_ret and lsm programs take: x86-64"
+        " has them since Linux 5.5, arm64 since 6.0, and there for the kernel's functions since 6.4.",
+        "Use a kprobe there, or require that kernel.",
+    ),
+    (
+        "attach-busy",
+        f"{_ENVIRONMENT}: Attach target is taken",
+        r"Netlink-based XDP prog detected|not using a dispatcher, can't replace|Existing dispatcher version"
+        r"|already (?:loaded in HW mode|attached to a dispatcher)"
+        r"|(?:RTNETLINK|XDP|qdisc|clsact|\btcx?\b).*(?:[Rr]esource busy|[Ff]ile exists"
+        r"|Exclusivity flag|already attached|EBUSY|EEXIST|os error 1[67]\b)|XDP program already attached"
+        r"|Exclusivity flag on",
+        "Another program is attached there already, or one in another mode of XDP.",
+        "bpftool net and bpftool link list what is attached; detach it (ip link set dev DEV xdp off), say"
+        " that it is to be replaced, or let several share the place (libxdp, tcx of Linux 6.6).",
+    ),
+    (
+        "attach-unsupported",
+        f"{_SUPPORT}: Attach target",
+        r"(?:RTNETLINK|[Nn]etlink|nlmsg|netdev|xdp|XDP).*(?:[Oo]peration not supported|EOPNOTSUPP|os error 95)"
+        r"|(?:MTU|mtu) (?:is )?too (?:large|big).*(?:XDP|xdp)|(?:XDP|xdp).*(?:MTU|mtu) (?:is )?too (?:large|big)",
+        "The interface's driver takes no program like this: it has no native XDP, or not at this MTU,"
+        " number of queues or with LRO, or none in several buffers.",
+        "Attach in generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE), lower the MTU, or declare the section"
+        " xdp.frags (5.18).",
+    ),
+    (
+        "qdisc-missing",
+        f"{_ENVIRONMENT}: No queueing discipline to attach to",
+        r"(?:[Cc]annot find specified (?:qdisc|filter)|specified qdisc kind|unknown (?:qdisc|filter)\b|qdisc kind is|TC classifier not found|specified .*(?:qdisc|filter).* (?:unknown|not found))(?P<why>.*)|[Pp]arent [Qq]disc doesn't exist|couldn't add a \"?clsact|Failed to find (?:specified )?qdisc|Invalid qdisc name",
+        "The interface has no queueing discipline that takes programs of tc, or the kernel has none such (CONFIG_NET_SCH_INGRESS,"
+        " CONFIG_NET_CLS_BPF, or their modules sch_ingress and cls_bpf are not there){why}.",
+        "modprobe sch_ingress cls_bpf; tc qdisc add dev DEV clsact; since Linux 6.6 tcx needs none.",
+    ),
+    (
+        "attach-refused",
+        f"{_SUPPORT}: Attach target",
+        r"Kernel error message: (?P<name>.+)"
+        r"|^(?:Error: )?(?P<name2>.*(?:XDP expects|[Nn]ative XDP|Native and generic XDP|XDP in native mode|Underlying driver|Can't set XDP"
+        r"|(?:to set|for|with|enable) XDP\b|XDP (?:is )?not supported|can not be attached to a device).*)",
+        "The kernel does not attach the program, and says: {name}.",
+        "That is the interface's driver, or the network stack; dmesg(1) may have more. Generic mode"
+        " (xdpgeneric, XDP_FLAGS_SKB_MODE) asks nothing of a driver.",
+    ),
+    (
+        "interface-missing",
+        f"{_ENVIRONMENT}: No such interface",
+        r"unknown network interface (?P<name>\S+)|Cannot find device \"?(?P<name2>[\w.-]+)"
+        r"|no such network interface",
+        "There is no network interface {name} in this network namespace.",
+        "ip link lists them; a container has its own.",
+    ),
+)

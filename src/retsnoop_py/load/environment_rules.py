@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What loaders say of the kernel and the machine: how it was built, what is mounted, and what one may."""
+
+from __future__ import annotations
+
+from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT
+from retsnoop_py.load.model import LineRule
+
+__all__ = ["ENVIRONMENT_RULES", "VAGUE_RULES"]
+
+_ENVIRONMENT = "Environment"
+_SUPPORT = "Kernel Support"
+
+#: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
+ENVIRONMENT_RULES: tuple[LineRule, ...] = (
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"mkdir /sys/fs/bpf\W*: (?:operation not permitted|permission denied|no such file)",
+        "There is no /sys/fs/bpf, and nobody but the kernel makes directories in sysfs: it has this one from Linux 4.4"
+        " on with CONFIG_BPF_SYSCALL, and a container where sysfs is mounted.",
+        "Look whether the kernel has bpf(2) at all (retsnoop-py doctor); mount the BPF file system elsewhere, or take the"
+        " host's into the container.",
+    ),
+    (
+        "buffer",
+        f"{_ENVIRONMENT}: Buffer for events",
+        r"failed to (?:mmap|open|enable) perf buffer(?: event)? on cpu #\d+: (?P<why>.*)|(?:user )?ringbuf: (?P<why2>failed .*|ring buf.*)"
+        r"|failed to create perf ring for CPU \d+: (?P<why3>.*)|page count should be power of two(?P<why4>.*)|invalid page count (?P<why5>.*)"
+        r"|[Cc]ould not open perf buffer(?P<why6>.*)|map '?\S+'? should be BPF_MAP_TYPE_PERF_EVENT_ARRAY|map fd=\d+ is not BPF_MAP_TYPE\w*RINGBUF",
+        "The buffer that events are read from cannot be set up{why}.",
+        "Its pages are a power of two and count as locked memory (ulimit -l, kernel.perf_event_mlock_kb, times"
+        " the number of CPUs); a map is opened as what it is, ring buffer or perf event array.",
+    ),
+    (
+        "cgroup-missing",
+        f"{_ENVIRONMENT}: No cgroup of version 2",
+        r"cgroup2 not mounted|(?:find|no|locate|detect) (?:a |the )?unified cgroup hierarchy(?P<why3>.*)|could not find a cgroup2 mount|can't open cgroup(?P<why>.*)|[Ff]ailed to (?:open|join|mount) cgroup(?!s? ?v?1)(?P<why2>.*)",
+        "The program is attached to a cgroup of version 2, which is not there{why}.",
+        "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with systemd.unified_cgroup_hierarchy=1.",
+    ),
+    (
+        "tracefs",
+        f"{_ENVIRONMENT}: tracefs",
+        r"neither debugfs nor tracefs|\b(?:debugfs|tracefs)\b[^:,]{0,30} not mounted|open\(\S*/tracing/[ku]probe_events\): (?P<why>No such.*)"
+        r"|(?:open(?:ing)?|can't create) (?:\S*/)?[ku]probe_events\b.*(?P<why3>-2\b|No such.*|ENOENT|nonexistent.*)"
+        r"|/tracing/available_filter_functions\b.*(?P<why4>no such.*)"
+        r"|(?:open|write|read|stat) \S*/tracing(?:/events)?/?: (?P<why2>no such file.*)|/sys/kernel/(?:debug/)?tracing: (?:is )?not mounted",
+        "Probes are made by files in tracefs, and it is not mounted here, or the kernel has no such events{why}.",
+        "mount -t tracefs nodev /sys/kernel/tracing; a container takes it from its host. CONFIG_KPROBE_EVENTS and"
+        " CONFIG_UPROBE_EVENTS make the files.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"(?:[ku]probe_events|/tracing\b\S*|tracefs|debugfs).*(?:[Pp]ermission denied|not permitted|EACCES|EPERM|os error 1[3]?\b)",
+        "The files of tracefs, which make probes, cannot be opened or written: its directory is root's alone, a"
+        " container's profile (AppArmor, SELinux, a read-only mount) keeps it away, or the kernel is locked down.",
+        "Run as root; in a container mount /sys/kernel/tracing for writing and allow it in the profile; see"
+        " /sys/kernel/security/lockdown. Probes as perf events (Linux 4.17) need no such files.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"[Uu]nknown capability \"?'?(?P<name>CAP_(?:BPF|PERFMON))",
+        "{name} came with Linux 5.8, and this kernel or this container engine does not know it.",
+        "Give CAP_SYS_ADMIN instead there, which stood for it before, or use a later kernel and engine.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"Lockdown: (?P<name>\S+): (?P<why>.*) is restricted|kernel (?:is in )?lockdown(?P<why2>.*)|locked down(?P<why3>.*)",
+        "The kernel is locked down{why}: in mode integrity it takes no kernel memory written by BPF, in mode"
+        " confidentiality none read (bpf_probe_read_kernel() and the like), and no kprobes or tracefs.",
+        "cat /sys/kernel/security/lockdown says which mode; boot without lockdown=..., which Secure Boot sets on some"
+        " distributions. Programs that read user memory (bpf_probe_read_user()) or their context alone go on.",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel module with BTF that the kernel refuses",
+        r"failed to validate module \[(?P<name>[^\]]+)\] BTF(?P<why>.*)",
+        "The kernel refuses the BTF of module {name}{why}: it was built against another vmlinux than the one that"
+        " runs, or by another pahole.",
+        "Build kernel and modules together; CONFIG_MODULE_ALLOW_BTF_MISMATCH loads it without its BTF.",
+    ),
+    (
+        "kconfig",
+        f"{_ENVIRONMENT}: Kernel configuration",
+        r"^(?!\s*#).*?(?P<name>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)[\"'`]?(?:=y)?(?:: | is | was | being |\W+)*(?:not (?:set|enabled|found|available)|missing|disabled|required|unset)"
+        r"|not found\W+(?:(?:item|option|config)\W+)?(?P<name3>CONFIG_\w+)|(?:without|enable|requires?|missing|needs?|compiled with) (?:(?:kernel|config\w*|option|the) )*[\"'`]?(?P<name2>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)",
+        "The kernel was built without {name}, which the loader asks for, or how it was built cannot be read here.",
+        "Look for it in /boot/config-$(uname -r) or /proc/config.gz, and use a kernel that has it.",
+    ),
+    (
+        "lsm-missing",
+        f"{_ENVIRONMENT}: Kernel without BPF's LSM",
+        r"(?:load|attach|[Uu]nable|not (?:supported|enabled|available)).*(?:\bLSM BPF\b|BPF LSM\b|bpf LSM\b|BPF_LSM\b|lsm=bpf)"
+        r"|(?:BPF LSM|LSM BPF|bpf lsm|BPF_PROG_TYPE_LSM)\b.*(?:not (?:supp|enab)|unsupported|missing|disabled)",
+        "Programs of type LSM run where the kernel has the LSM of BPF, and it has not, or does not start it.",
+        "CONFIG_BPF_LSM=y, and bpf in the list of /sys/kernel/security/lsm: boot with lsm=...,bpf (Linux 5.7).",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel module with BTF that cannot be read",
+        r"load BTF for kmod (?P<name>[\w-]+): (?P<why>.*)|parse types for module (?P<name2>[\w-]+): (?P<why2>.*)",
+        "The BTF of kernel module {name} cannot be read{why}. The loader reads that of all modules for CO-RE and"
+        " to find what is attached to, whether the program is about them or not.",
+        "Look at the size of /sys/kernel/btf/{name}: the module was built without its BTF. Unload it,"
+        " or use a loader that goes on without (a later cilium/ebpf).",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel without BTF",
+        r"load(?:ing)? (?:and \w+ )?(?:e?BPF )?(?:object|skeleton|program|collection)s?\b.*(?:No such process|-3\b|ESRCH)",
+        "libbpf says ESRCH where it finds no BTF of the kernel, or nothing in it that a CO-RE"
+        " relocation of the object fits; its own warnings say which.",
+        "ls -l /sys/kernel/btf/vmlinux: without it the kernel was built without CONFIG_DEBUG_INFO_BTF,"
+        " or pahole failed then.",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel without BTF",
+        r"failed to find valid kernel BTF|CONFIG_DEBUG_INFO_BTF\W+(?:is )?(?:not|missing|disabled|required)|(?:can ?not|could ?n[o']t|failed to|unable to|can't) (?:find|locate|read|parse|get|fetch|download) (?:\S+ ){0,3}?(?:vmlinux\b|BTF (?:for|of|file|data)\b(?! map| program| prog| extern))|necessary BTF for CO-RE|[Uu]nsupported BTF_KIND:\d+|loading kernel BTF '[^']*': -\d|failed to load (?:vmlinux|module) BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
+        r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?): .*"
+        r"|no BTF found for kernel|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF"
+        r"|kernel BTF is missing at|vmlinux BTF is not found|failed to parse target BTF"
+        r"|failed to read kernel BTF|ksyms require kernel BTF|kernel is missing BTF, make sure"
+        r"|kernel BTF is not available|failed to find '\.BTF' ELF section in /sys/kernel/btf",
+        "The object needs the kernel's own BTF (CO-RE, fentry, kfuncs), and this kernel has none"
+        " that the loader can read: CONFIG_DEBUG_INFO_BTF is off, or the BTF is newer than the"
+        " loader.",
+        "Use a kernel with CONFIG_DEBUG_INFO_BTF=y, a later libbpf, or give the loader the BTF of"
+        " that kernel (btf_custom_path; BTFHub has some).",
+    ),
+    (
+        "no-bpf",
+        f"{_ENVIRONMENT}: No bpf(2)",
+        r"probe_loading\(\):\s?(?:Invalid argument|-EINVAL)",
+        "The kernel refuses even a trivial program (EINVAL): it has a part of BPF only, as RHEL 7 has,"
+        " or it is older than the loader expects.",
+        "Use a later kernel; a later libbpf tries programs of two types.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"bpf_object__probe\w*\(\): ?(?:Operation not permitted|Permission denied|-EPERM|-EACCES)|Failed to bump RLIMIT_MEMLOCK"
+        r"|[Ff]ailed to (?:set|remove|raise|increase) (?:temporary )?(?:rlimit|memlock)"
+        r"|kernel lockdown|Lockdown: .* is restricted"
+        r"|[Oo]peration not permitted.*MEMLOCK|MEMLOCK may be too low"
+        r"|(?:[Mm]aps?\b|_map|[Pp]rog(?:ram)?\b|bpf|BPF).*(?:[Oo]peration not permitted|-EPERM)"
+        r"|permission error while running as root|unprivileged[ _]BPF(?:_disabled)?\b|do(?:es)? not have (?:\w+ )?permissions?|(?:insufficient|not enough|no sufficient|lack\w*(?: of)?) (?:permission|privilege|capabilit)\w*|are you root|run (?:it |this )?as root|root (?:privileges?|permissions?) (?:are |is )?(?:required|needed)|(?:missing|lack\w*|need\w*) (?:the )?(?:capability )?CAP_\w+|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
+        EPERM_TEXT,
+        EPERM_STEP,
+    ),
+    (
+        "program-type-unsupported",
+        f"{_SUPPORT}: Program type",
+        r"(?P<name2>\w+) program type is not supported|Kernel doesn't support this program type"
+        r"|program type (?P<name>(?!is )\w+)(?: is)? not supported|prog(?:ram)? type.*(?:requires|>=) ?v?(?P<since>\d+\.\d+)",
+        "This kernel has no programs of type {name}{since}.",
+        "Require a kernel that has them.",
+    ),
+    (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        r"^(?=.*not supported \(requires)(?:.*: )?(?P<name>[^:]+?) not supported \(requires (?:>= )?v?(?P<since>\d+\.\d+)",
+        "This kernel has no {name}: that came with Linux {since}.",
+        "Require that kernel, or do without where it is missing (features.Have... of cilium/ebpf asks).",
+    ),
+    (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        r"(?:^|: )(?:(?P<what2>[^:]*\be?BPF\b(?: is)? not (?:supported|available|enabled)[^:]*)|(?P<what>[^:]*\bBPF\b[^:]*\bnot supported (?:by|on|in) (?:the|this|your) kernel))",
+        "The loader asked the kernel for what it needs, and found that it is not all there: {what}.",
+        "retsnoop-py doctor says what this kernel can do; the loader's documents which Linux it needs.",
+    ),
+    (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        r"(?:chained programs|native multi-uprobe links|program ids|attach cookies?|cookies) (?:are|is) not supported(?P<why>.*)"
+        r"|providing an attach cookie is not supported",
+        "This kernel does not have what the loader was asked for{why}.",
+        "Require a later kernel (cookies came with 5.15, links of many kprobes with 5.18, of uprobes with 6.6).",
+    ),
+    (
+        "kconfig",
+        f"{_ENVIRONMENT}: Kernel configuration",
+        r"failed to open system Kconfig|cannot find a kconfig file"
+        r"|extern \(kcfg\) '(?P<name>\w+)'.*(?:implies|isn't|doesn't fit|invalid|failed|not found|unre)"
+        r"|config option \"?(?P<name2>\w+)\"? does not exist|kconfig (?P<name3>\w+) not found",
+        "The object asks how the kernel is configured ({name}), which cannot be read, or is no such value.",
+        "CONFIG_IKCONFIG_PROC gives /proc/config.gz, distributions /boot/config-$(uname -r), which a"
+        " container may lack; declare the extern __weak, and of the option's type.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"avc: +denied +\{ (?P<name>[^}]+?) \}.*\btclass=(?:bpf|perf_event|capability2)\b",
+        "SELinux denies it: its policy does not allow {name} for this program's domain.",
+        "ausearch -m avc -ts recent | audit2allow -M NAME makes a module that allows it; or run the program in another"
+        " domain (a container: --security-opt label=...), with the policy package of its release.",
+    ),
+    (
+        "no-cgroup-bpf",
+        f"{_ENVIRONMENT}: Kernel without BPF programs for cgroups",
+        r"[Dd]etach\w* .*\bfrom cgroup\b.*(?:Invalid argument|EINVAL)",
+        "The kernel takes no programs of this kind at cgroups, so it takes none away: CONFIG_CGROUP_BPF is off, or it is"
+        " older than the kind. Of one that is merely not attached it says ENOENT.",
+        "Nothing is lost but the filter itself; grep CGROUP_BPF /boot/config-$(uname -r) tells, and a later systemd"
+        " asks first.",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"multiple mount points detected at (?P<name>\S+?)\W*$",
+        "{name} has several file systems mounted on it, one over the other, and the loader does not go on with that.",
+        "findmnt lists them; umount the upper ones, and have one who mounts it: the host or the container.",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"(?:load|open|get|reuse|retriev|find)\w* (?:the )?pinned \w+\b.*(?:denied|permitted|no such|invalid|not found)|cannot find pinned map"
+        r"|obj[_ ]get(?:_path)?\W.*(?:no such|denied|permitted|invalid)|bpf-foreign: Failed to (?:determine filesystem|prepare foreign|get|open).*"
+        r"|unable to get object (?P<name>/\S+?):|(?:open|get|load)\w* (?:program|map|link|object)?\W*(?P<name2>/\S*/bpf/\S+?)\W*: (?:no such|denied|permission|invalid)",
+        "{name} cannot be opened as something pinned: nothing is pinned there, or not in this mount name space (a"
+        " container has its own /sys/fs/bpf), it is of another kind, or may not be read.",
+        "ls -l and bpftool -f prog show, map show say what is pinned where; have it pinned first, or take the host's"
+        " /sys/fs/bpf into the container.",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"is not on BPF FS|(?:failed to|can't) pin (?:at|map|program|the object)|requested pinning\. pinning failed"
+        r"|pin map to \S+: |already pinned|(?:Obj|obj_)[Pp]in\b.*|invalid pin path|is not on a bpf filesystem"
+        r"|(?:[Cc]ouldn't|[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Ee]rror) (?:\w+ )?(?:un)?pin\b|pin directory|working bpffs"
+        r"|(?:mount|create) .*(?:bpffs|BPF file ?system|-t bpf)\b(?!.*(?:denied|permitted)).*(?:fail|to pin)?|can't create dir '[^']*' to pin|without mounted eBPF fs"
+        r"|[Ee]rror pinning|(?:pin|pinning) (?:map|program|prog|object|link)\b.*(?:[Ff]ile exists|permitted|denied|[Ii]nvalid|[Nn]o such)",
+        "What is to be pinned cannot be: the path is on no BPF file system, exists already, or may not be"
+        " written.",
+        "mount -t bpf bpf /sys/fs/bpf; remove what an earlier run left there.",
+    ),
+    (
+        "no-cgroup-bpf",
+        f"{_ENVIRONMENT}: Kernel without what systemd takes",
+        r"does not support BPF/cgroup|BPF (?:LSM|lsm) hook (?:is )?not enabled|bpf-lsm: .*not (?:enabled|supp)"
+        r"|bpf-(?:firewall|devices|restrict-\w+|socket-bind): .*(?:not supported|isn't|not enabled)",
+        "The kernel, or this container, has not what such filters of units take: CONFIG_CGROUP_BPF and"
+        " cgroup v2, for restrictions of file systems an LSM of BPF.",
+        "Boot with systemd.unified_cgroup_hierarchy=1; for the LSM with lsm=...,bpf. Otherwise the unit"
+        " runs without that filter.",
+    ),
+    (
+        "kernel-headers",
+        f"{_ENVIRONMENT}: Headers of the kernel are missing",
+        r"Unable to find kernel headers|Module kheaders not found|/lib/modules/\S+/build\)?: No such file",
+        "bcc compiles on this machine, and the headers of the kernel that runs are not here.",
+        "Install that kernel's headers (Debian: linux-headers-$(uname -r)), or use the CO-RE build of"
+        " the tool (libbpf-tools), which needs none.",
+    ),
+    (
+        "no-bpf",
+        f"{_ENVIRONMENT}: No bpf(2)",
+        r"\bbpf(?:\(2\)|\(\)| system call| syscall) (?:is )?(?:not (?:available|supported|implemented|permitted)|unavailable|disabled|missing)|compiled without CONFIG_BPF_SYSCALL|probe_loading\(\):\s?(?:Function not impl|-ENOSYS)",
+        "The kernel was built without CONFIG_BPF_SYSCALL, or the loader was.",
+        "Use a kernel with CONFIG_BPF_SYSCALL=y; an iproute2 without libbpf or libelf says the same.",
+    ),
+)
+
+#: What says less than all other rules.
+VAGUE_RULES: tuple[LineRule, ...] = (
+    (
+        "unsupported",
+        f"{_SUPPORT}: Not supported",
+        r"(?:requires?|needs?|minimum|at least|supported (?:only )?(?:from|since|on)|>=)\W+(?:\S+ ){0,3}?(?:linux|kernel)(?: version)?(?: of)?\W{1,4}v?(?P<since>\d+\.\d+)"
+        r"|kernel (?:does not|doesn't|cannot) support|kernel is (?:too old|not supported)|(?:in|not )compatible with (?:this|your|the) kernel"
+        r"|(?:linux|kernel)(?: version)?\W{1,4}(?:\S+ ){0,2}?(?:is )?(?:not supported|too old|unsupported|older than)\W*v?(?P<since2>\d+\.\d+)?",
+        "The loader does not go on with this kernel{since}.",
+        "Compare with uname -r, and look in the loader's documents for what it needs the later kernel for.",
+    ),
+)
