@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from retsnoop_py.load.model import LineRule
-from retsnoop_py.load.operation_rules import UPROBE_STEP
+from retsnoop_py.load.operation_rows import UPROBE_STEP
 
 __all__ = ["ATTACH_RULES"]
 

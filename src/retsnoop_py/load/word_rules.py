@@ -11,7 +11,7 @@ import re
 
 from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, ERRNO_TEXTS, RIGHTS_TITLE
 from retsnoop_py.load.model import Explanation, about_line
-from retsnoop_py.load.operation_rules import (
+from retsnoop_py.load.operation_rows import (
     NO_BTF,
     NO_CGROUP,
     NO_COUNTER,
