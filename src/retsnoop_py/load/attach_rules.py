@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from retsnoop_py.load.model import LineRule
+from retsnoop_py.load.model import LineRule, about
 from retsnoop_py.load.operation_rows import UPROBE_STEP
 
 __all__ = ["ATTACH_RULES"]
@@ -14,6 +14,19 @@ _OBJECT = "Object File"
 
 #: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
 ATTACH_RULES: tuple[LineRule, ...] = (
+    (
+        "sched-ext-exit",
+        "Kernel: Scheduler that was put out",
+        r"sched_ext: BPF scheduler \W*(?P<name>[\w.-]+)\W* (?:errored, disabling|disabled \((?!unregistered from (?:user ?space|BPF))(?P<why>[^)]*)\))"
+        r"|(?:sched_ext: |EXIT: )(?P<why2>(?:runnable task stall|watchdog|.*failed to run for).*)"
+        r"|sched_ext: (?P<why3>(?:\S+: )?(?:ops\.\w+\(\) failed|scx_bpf_error|invalid |runtime error|init failed|.*not allowed).*)"
+        r"|EXIT: (?P<why4>(?!unregistered from)[\w ]*(?:error|fail|stall|unregistered from the main kernel|SysRq)\w*.*)",
+        "The scheduler (sched_ext) was loaded, and the kernel put it out again, so that all tasks are back with the kernel's own"
+        "{why}. A stall is a task that could run and was not for longer than the scheduler's timeout (30 s at most); an error"
+        " is a wrong request of the scheduler's, or what a function of its own returned.",
+        "What stands around it is the kernel's dump: which task, which CPU, which queue (dmesg; the tool's own output after EXIT)."
+        " Take a release of the scheduler that is for this kernel; report it to it with that dump.",
+    ),
     (
         "xdp-dispatcher",
         f"{_SUPPORT}: Dispatcher of libxdp",
@@ -42,6 +55,15 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         " is registered.",
     ),
     (
+        "interface-missing",
+        f"{_ENVIRONMENT}: No such interface",
+        r"unknown network interface (?P<name>\S+)|Cannot find device \"?(?P<name2>[\w.-]+)"
+        r"|(?:network )?(?:interface|iface|device|link) \W?(?P<name3>[\w.@-]+)\W?:? (?:.*: )?(?:(?:was |is )?not found|(?:does not|doesn't) exist|no such (?:network )?(?:interface|device))"
+        r"|\blink not found(?:: (?P<name4>\S+))?|no such network interface|(?:invalid|unknown|no such) (?:network )?(?:interface|ifindex)(?: name)?:? \W?(?P<name5>[\w.-]+)",
+        "There is no network interface {name} in this network namespace.",
+        "ip link lists them; a container has its own.",
+    ),
+    (
         "attach-refused",
         f"{_SUPPORT}: Attach target",
         r"Failed to attach BPF function with attach_type (?P<name>\d+)",
@@ -61,7 +83,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
     (
         "perf-event",
         f"{_ENVIRONMENT}: Performance event",
-        r"^(?!.*(?:probe|tracepoint|tracing/|`perf_event_open` failed)).*(?:perf[ _]event|perf_event_open)\b.*(?:[Nn]o such (?:file|device)|not supported|ENOENT|ENODEV|EOPNOTSUPP)",
+        r"^(?!.*(?:probe|tracepoint|tracing/|`perf_event_open` failed|find (?:BPF |bpf |eBPF )?map\b)).*(?:perf[ _]event|perf_event_open)\b.*(?:[Nn]o such (?:file|device)|not supported|ENOENT|ENODEV|EOPNOTSUPP)",
         "The event that is to be counted or sampled is not there: most virtual machines have no hardware"
         " counters (cycles, instructions, cache misses).",
         "perf stat -e cycles true says the same; give the machine a PMU, or take a software event (cpu-clock).",
@@ -90,7 +112,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"|(?P<name2>\w+) is not found in vmlinux BTF|attach target (?P<name3>\S+) not found"
         r"|find target for (?:\S+ )?(?P<name5>[\w.]+):(?!.*parse types for module)"
         r"|find target (?:for \S+ )?in (?:vmlinux|modules)(?!.*parse types for module)"
-        r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found"
+        r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found|(?<!kernel )(?:function|func|hook|symbol) \W?(?P<name7>\w+)\W? (?:is |was )?not found in (?:\S+ )?BTF"
         r"|attach (?:Tracing|LSM)/\w+: (?:raw_tp )?(?P<name6>\w+) not supported",
         "The program is to be attached to {name}, and this kernel's BTF has no such function.",
         "Look for what it is called here: retsnoop-py functions '*{name}*'. Functions are renamed"
@@ -287,7 +309,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
     (
         "qdisc-missing",
         f"{_ENVIRONMENT}: No queueing discipline to attach to",
-        r"(?:[Cc]annot find specified (?:qdisc|filter)|specified qdisc kind|unknown (?:qdisc|filter)\b|qdisc kind is|TC classifier not found|specified .*(?:qdisc|filter).* (?:unknown|not found))(?P<why>.*)|[Pp]arent [Qq]disc doesn't exist|couldn't add a \"?clsact|Failed to find (?:specified )?qdisc|Invalid qdisc name",
+        r"(?:[Cc]annot find specified (?:qdisc|filter)|specified qdisc kind|unknown (?:qdisc|filter)\b|qdisc kind is|TC classifier not found|specified .*(?:qdisc|filter).* (?:unknown|not found))(?P<why>.*)|[Pp]arent [Qq]disc doesn't exist|What is \"clsact\"|couldn't add a \"?clsact|Failed to find (?:specified )?qdisc|Invalid qdisc name",
         "The interface has no queueing discipline that takes programs of tc, or the kernel has none such (CONFIG_NET_SCH_INGRESS,"
         " CONFIG_NET_CLS_BPF, or their modules sch_ingress and cls_bpf are not there){why}.",
         "modprobe sch_ingress cls_bpf; tc qdisc add dev DEV clsact; since Linux 6.6 tcx needs none.",
@@ -297,17 +319,23 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         f"{_SUPPORT}: Attach target",
         r"Kernel error message: (?P<name>.+)"
         r"|^(?:Error: )?(?P<name2>.*(?:XDP expects|[Nn]ative XDP|Native and generic XDP|XDP in native mode|Underlying driver|Can't set XDP"
-        r"|(?:to set|for|with|enable) XDP\b|XDP (?:is )?not supported|can not be attached to a device).*)",
+        r"|(?:to set|for|with|enable) XDP\b(?! (?:program|prog|socket|failsafe|filter|file|map|link|hook|mode|state|object|code))|XDP (?:is )?not supported|can not be attached to a device).*)",
         "The kernel does not attach the program, and says: {name}.",
         "That is the interface's driver, or the network stack; dmesg(1) may have more. Generic mode"
         " (xdpgeneric, XDP_FLAGS_SKB_MODE) asks nothing of a driver.",
     ),
     (
-        "interface-missing",
-        f"{_ENVIRONMENT}: No such interface",
-        r"unknown network interface (?P<name>\S+)|Cannot find device \"?(?P<name2>[\w.-]+)"
-        r"|no such network interface",
-        "There is no network interface {name} in this network namespace.",
-        "ip link lists them; a container has its own.",
+        "attach-unsupported",
+        f"{_SUPPORT}: Attach target",
+        r"(?P<name>"
+        + about(
+            r"\bXDP\b",
+            r"\bLRO\b|GRO.HW|channel count|\bqueues?\b|\brings?\b|headroom|XDP resources|multi-?buffer|frame size|page size|too (?:few|many|large|small)",
+        )
+        + r"(?!.*(?:AF_XDP|xsk|umem|socket|perf|ringbuf)).*)"
+        r"|(?P<name2>.*\bfree TX rings\b.*)",
+        "The interface's driver does not take XDP as the interface is set up, and says: {name}.",
+        "ethtool -k DEV (large-receive-offload off), ethtool -L DEV (fewer queues, half of what there is with some drivers) and"
+        " ip link set DEV mtu 1500 change that; generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE) asks nothing of a driver.",
     ),
 )

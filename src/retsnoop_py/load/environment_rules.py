@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT
-from retsnoop_py.load.model import LineRule
+from retsnoop_py.load.model import LineRule, about
 
 __all__ = ["ENVIRONMENT_RULES", "VAGUE_RULES"]
 
@@ -13,6 +13,64 @@ _SUPPORT = "Kernel Support"
 
 #: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
 ENVIRONMENT_RULES: tuple[LineRule, ...] = (
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"apparmor=\W*DENIED\W.*?operation=\W*(?P<name>\w+)(?:.*?profile=\W*(?P<profile>[^\s\"\\]+))?(?:.*?(?:\bname=\W*(?P<what>[^\s\"\\]+)|capname=\W*(?P<what2>\w+)))?",
+        "AppArmor denies it ({name} of {what}): the profile {profile} does not allow that.",
+        "Allow it in that profile (aa-logprof, or aa-complain PROFILE to try), or run without it: a container with"
+        " --security-opt apparmor=unconfined.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"(?:type=1326|type=SECCOMP|\bSECCOMP\b).*?\bsyscall=(?P<name>\d+|\w+)|(?:^(?=.*?(?:\bbpf\b|perf_event_open)).*?(?:blocked|denied|disallowed|filtered|forbidden) by (?:the )?(?:\w+ )?seccomp(?P<why>.*))",
+        "A seccomp filter keeps the system call away{why} (bpf is 321 on x86-64 and 280 on arm64, perf_event_open 298 and 241):"
+        " that of a container or of a unit.",
+        "Allow it in the profile: docker's default one allows bpf with CAP_BPF or CAP_SYS_ADMIN; a unit has"
+        " SystemCallFilter=.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        about(
+            r"perf_event_paranoid",
+            r"fail|cannot|can't|could not|unable|denied|not |too |\bis [2-4]\b|lower|prevent|restrict",
+        ),
+        "Performance events are closed to this process: kernel.perf_event_paranoid is too high for who lacks CAP_PERFMON"
+        " (CAP_SYS_ADMIN before 5.8).",
+        "Run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=1 or lower.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        about(
+            r"kptr_restrict|addresses from /proc/kallsyms|kallsyms\b.*\b(?:zero|hidden|empty)|\bk(?:all)?syms?\b.*\bno symbols found|kernel symbols?: no symbols"
+        ),
+        "The kernel hides the addresses of its symbols from this process (kernel.kptr_restrict, or CAP_SYSLOG is missing), so that"
+        " the loader finds none.",
+        "Run as root, with kernel.kptr_restrict at 0 or 1, in a container with CAP_SYSLOG; head -3 /proc/kallsyms shows whether"
+        " there are addresses.",
+    ),
+    (
+        "memory",
+        "Limit: Memory",
+        about(
+            r"bpf_jit_limit|jit_alloc_exec|\bjit\b.*\b(?:memory|limit)",
+            r"fail|exceed|reached|limit|allocat|too",
+        ),
+        "The memory for compiled programs is used up: net.core.bpf_jit_limit is for all programs of who lacks CAP_BPF or"
+        " CAP_SYS_ADMIN, classic filters and those of seccomp among them.",
+        "sysctl net.core.bpf_jit_limit=... makes it larger; look for who loads more and more (bpftool prog).",
+    ),
+    (
+        "module-missing",
+        f"{_ENVIRONMENT}: Kernel module that is not there",
+        r"Module (?P<name>(?!kheaders)\S+) not found in directory|[Mm]odule '?\"?(?P<name2>(?!kheaders)[\w-]+)\"?'? (?:is |was )?not (?:loaded|inserted)|(?:load|insert|find)\w* (?:the )?kernel module '?\"?(?P<name3>[\w-]+)",
+        "The kernel module {name} is wanted, and is not there, or not loaded: the kernel was built without it, another kernel"
+        " was installed since the machine was started, or /lib/modules is not in the container.",
+        "uname -r and ls /lib/modules say whether it is there; modprobe it on the host.",
+    ),
     (
         "pin",
         f"{_ENVIRONMENT}: Pinning",
@@ -35,7 +93,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "cgroup-missing",
         f"{_ENVIRONMENT}: No cgroup of version 2",
-        r"cgroup2 not mounted|(?:find|no|locate|detect) (?:a |the )?unified cgroup hierarchy(?P<why3>.*)|could not find a cgroup2 mount|can't open cgroup(?P<why>.*)|[Ff]ailed to (?:open|join|mount) cgroup(?!s? ?v?1)(?P<why2>.*)",
+        r"cgroup2 not mounted|cgroups? ?v?1\b.*(?:cgroups? ?v?2|unified)\b(?P<why4>.*)|(?:requires?|needs?|only (?:supports?|works? (?:with|on)))\b[^:]{0,30}\bcgroups? ?v?2\b(?P<why5>.*)|cgroups? ?v?2\b[^:]{0,20}\bnot (?:enabled|mounted|available|supported|found|detected)(?P<why6>.*)|(?:find|no|locate|detect) (?:a |the )?unified cgroup hierarchy(?P<why3>.*)|could not find a cgroup2 mount|can't open cgroup(?P<why>.*)|[Ff]ailed to (?:open|join|mount) cgroup(?!s? ?v?1)(?P<why2>.*)",
         "The program is attached to a cgroup of version 2, which is not there{why}.",
         "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with systemd.unified_cgroup_hierarchy=1.",
     ),
@@ -43,9 +101,9 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "tracefs",
         f"{_ENVIRONMENT}: tracefs",
         r"neither debugfs nor tracefs|\b(?:debugfs|tracefs)\b[^:,]{0,30} not mounted|open\(\S*/tracing/[ku]probe_events\): (?P<why>No such.*)"
-        r"|(?:open(?:ing)?|can't create) (?:\S*/)?[ku]probe_events\b.*(?P<why3>-2\b|No such.*|ENOENT|nonexistent.*)"
+        r"|(?:open(?:ing)?|can't create|l?stat) (?:\S*/)?[ku]probe_events\b.*(?P<why3>-2\b|No such.*|ENOENT|nonexistent.*)"
         r"|/tracing/available_filter_functions\b.*(?P<why4>no such.*)"
-        r"|(?:open|write|read|stat) \S*/tracing(?:/events)?/?: (?P<why2>no such file.*)|/sys/kernel/(?:debug/)?tracing: (?:is )?not mounted",
+        r"|(?:open|write|read|stat) \S*/tracing(?:/events)?/?: (?P<why2>no such file.*)|/sys/kernel/(?:debug/)?tracing: (?:is )?not mounted|(?:debugfs|tracefs|/sys/kernel/(?:debug|tracing)\S*) (?:is |are )?(?:not (?:mounted|accessible|available|present|found)|missing|inaccessible|empty)",
         "Probes are made by files in tracefs, and it is not mounted here, or the kernel has no such events{why}.",
         "mount -t tracefs nodev /sys/kernel/tracing; a container takes it from its host. CONFIG_KPROBE_EVENTS and"
         " CONFIG_UPROBE_EVENTS make the files.",
@@ -94,8 +152,8 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "lsm-missing",
         f"{_ENVIRONMENT}: Kernel without BPF's LSM",
-        r"(?:load|attach|[Uu]nable|not (?:supported|enabled|available)).*(?:\bLSM BPF\b|BPF LSM\b|bpf LSM\b|BPF_LSM\b|lsm=bpf)"
-        r"|(?:BPF LSM|LSM BPF|bpf lsm|BPF_PROG_TYPE_LSM)\b.*(?:not (?:supp|enab)|unsupported|missing|disabled)",
+        r"^(?!.*(?:load program|[Pp]ermission denied|EACCES)).*?(?:load|attach|[Uu]nable|not (?:supported|enabled|available|active)).*(?:\bLSM BPF\b|BPF LSM\b|bpf LSM\b|BPF_LSM\b|lsm=bpf)"
+        r"|(?:BPF LSM|LSM BPF|bpf lsm|BPF_PROG_TYPE_LSM)\b.*(?:not (?:supp|enab|activ|avail|load|in use)|unsupported|missing|disabled|inactive)",
         "Programs of type LSM run where the kernel has the LSM of BPF, and it has not, or does not start it.",
         "CONFIG_BPF_LSM=y, and bpf in the list of /sys/kernel/security/lsm: boot with lsm=...,bpf (Linux 5.7).",
     ),
@@ -120,7 +178,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "kernel-btf",
         f"{_ENVIRONMENT}: Kernel without BTF",
-        r"failed to find valid kernel BTF|CONFIG_DEBUG_INFO_BTF\W+(?:is )?(?:not|missing|disabled|required)|(?:can ?not|could ?n[o']t|failed to|unable to|can't) (?:find|locate|read|parse|get|fetch|download) (?:\S+ ){0,3}?(?:vmlinux\b|BTF (?:for|of|file|data)\b(?! map| program| prog| extern))|necessary BTF for CO-RE|[Uu]nsupported BTF_KIND:\d+|loading kernel BTF '[^']*': -\d|failed to load (?:vmlinux|module) BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
+        r"failed to find valid kernel BTF|CONFIG_DEBUG_INFO_BTF\W+(?:is )?(?:not|missing|disabled|required)|(?:enable|without|lacks?|needs?|requires?|set) CONFIG_DEBUG_INFO_BTF|(?:can ?not|could ?n[o']t|failed to|unable to|can't) (?:find|locate|read|parse|get|fetch|download) (?:\S+ ){0,3}?(?:vmlinux\b|BTF (?:for|of|file|data)\b(?! map| program| prog| extern))|necessary BTF for CO-RE|[Uu]nsupported BTF_KIND:\d+|loading kernel BTF '[^']*': -\d|failed to load (?:vmlinux|module) BTF|Error loading vmlinux BTF|no (?:vmlinux|kernel) BTF"
         r"|(?:load(?:ing)?|find) (?:kernel|vmlinux) (?:spec|BTF|types?): .*"
         r"|no BTF found for kernel|/sys/kernel/btf/vmlinux.*[Nn]o such file|kernel doesn't have BTF"
         r"|kernel BTF is missing at|vmlinux BTF is not found|failed to parse target BTF"
@@ -269,10 +327,21 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
 #: What says less than all other rules.
 VAGUE_RULES: tuple[LineRule, ...] = (
     (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        about(
+            r"\buser ?ns\b|user name ?space|rootless|unprivileged (?:container|lxc|lxd|pod|user)",
+            r"denied|not (?:permitted|allowed|supported|possible)|cannot|can't|could not|unable|fail|require",
+        ),
+        "bpf(2) asks for capabilities in the first user name space, and what runs in another one - a rootless container, an"
+        " unprivileged one of LXC - has none there, even as root.",
+        "Run it on the host or in a privileged container; since Linux 6.9 a BPF token can be handed in.",
+    ),
+    (
         "unsupported",
         f"{_SUPPORT}: Not supported",
         r"(?:requires?|needs?|minimum|at least|supported (?:only )?(?:from|since|on)|>=)\W+(?:\S+ ){0,3}?(?:linux|kernel)(?: version)?(?: of)?\W{1,4}v?(?P<since>\d+\.\d+)"
-        r"|kernel (?:does not|doesn't|cannot) support|kernel is (?:too old|not supported)|(?:in|not )compatible with (?:this|your|the) kernel"
+        r"|(?:minimum|oldest|lowest|required) (?:supported |required )?(?:linux |kernel )*(?:version )?\W{0,3}(?:is |of )?\W{0,2}v?(?P<since3>\d+\.\d+)|(?:kernel|running)\W{0,3}(?:version )?[<>]=? ?v?(?P<since4>\d+\.\d+)|kernel (?:does not|doesn't|cannot) support|kernel is (?:too old|not supported)|(?:in|not )compatible with (?:this|your|the) kernel"
         r"|(?:linux|kernel)(?: version)?\W{1,4}(?:\S+ ){0,2}?(?:is )?(?:not supported|too old|unsupported|older than)\W*v?(?P<since2>\d+\.\d+)?",
         "The loader does not go on with this kernel{since}.",
         "Compare with uname -r, and look in the loader's documents for what it needs the later kernel for.",

@@ -13,8 +13,15 @@ from retsnoop_py.load.errno_rules import (
     errno_in,
     explain_cut,
     explain_errno,
-    is_errno,
     says_errno,
+)
+from retsnoop_py.load.joined_lines import (
+    was_tried_again,
+    with_btf,
+    with_cause,
+    with_probe,
+    with_reference,
+    with_relocation,
 )
 from retsnoop_py.load.loader_rules import explain_line, is_of_map
 from retsnoop_py.load.model import VERSION, Explained, Explanation
@@ -57,7 +64,8 @@ _LOUD = re.compile(
     r"|ambig|corrupt|\bbad |is empty|incompatib|incorrect|malformed|conflict|unknown|unrecognized"
     r"|expected|should|implies|mismatch|multiple|beyond|crosses|exceed|restricted|only single"
     r"|1000001 insns"
-    r"|panicked|is NULL|non-zero extra"
+    r"|panicked|is NULL|non-zero extra|must |minimum|without|undefined|differen|prevent|endian"
+    r"|terminat|killed|timed? ?out|deadline|segfault|core dumped|syscall=|!=|what is|lack|needs?\b"
     r"|bpf\(BPF_\w+\)$"
     r"|none of|not big enough|is static|neither|replacement|truncated|omitted|detected|owned by",
     re.IGNORECASE,
@@ -77,6 +85,8 @@ _TRACEBACK = re.compile(r"\s*(?:raise \w+\(|File \".*\", line \d+|Traceback )")
 _SURVIVED = re.compile(
     r"\boptional\b.*\bignor|ignored and continue|doesn't support \S+, skipping"
     r"|libxdp: Kernel DOES NOT support XDP programs with"  # and goes on without
+    r"|(?:open|read|stat) /proc/\d+/(?!root/)\S+: no such"  # of a process that has ended
+    r"|struct_ops \S+: member \S+ not found in kernel, skipping"  # it is set to zero
     r"|\bbpf\(BPF_\w*(?:NEXT|LOOKUP)\w*, .* = -1 ENOENT",  # the end of a walk, or no such entry
     re.IGNORECASE,
 )
@@ -90,7 +100,7 @@ _REUSED = re.compile(r"error reusing pinned map")
 #: A failure that has to do with BPF, in whatever words.
 _FAILS = re.compile(
     r"\b(?:fail\w*|error|panicked|cannot|can't|couldn't|could not"
-    r"|unable|refused|rejected|interrupted)\b",
+    r"|unable|refused|rejected|interrupted|unsuccessful|FTL|FATAL|fatal)\b",
     re.IGNORECASE,
 )
 #: The same in words that say less, where nobody says that it goes on without.
@@ -98,7 +108,8 @@ _COMPLAINS = re.compile(
     r"^(?!.*(?:\b(?:skip|ignor|default|optional)|fall\w* ?back|\bdebug\b)).*(?:\berr\b|unsupported"
     r"|not (?:be )?(?:found|supported|mounted|permitted|available|enabled)|missing"
     r"|(?:do|does|did|is|are|was|has|have|could)(?: not|n't)\b|\bno \w+ (?:for|of|in|found)\b"
-    r"|\bno (?:\S+ ){1,3}support"
+    r"|\bno (?:\S+ ){1,3}support|must be|mismatch|\bexceed|incompatib|\bundefined\b|\bterminated\b"
+    r"|\bkilled\b|\btimed? ?out\b|corrupt|malformed|\blacks?\b|\bunknown\b|\brequires?\b"
     r"|denied|unavailable|giving up|too old"
     r"|already running|is NULL|non-zero extra|\binvalid\b)",
     re.IGNORECASE,
@@ -143,13 +154,28 @@ _LOCKED_DOWN = re.compile(r"Lockdown: .* is restricted")
 _READS = re.compile(r"\bbpf_probe_\w+\(\) is there, but not for")
 #: What a loader itself takes for no error.
 _MEANT_LIGHTLY = re.compile(r"(?<![\w/])(?:INFO|DEBUG|TRACE)(?![\w/])|level=(?:info|debug)\b")
+#: What is said of a failure that the loader goes on after.
+_GOES_ON = re.compile(
+    r"\bskipping\b|\bskipped\b|\bignoring\b|\bignored\b|\bfall(?:ing|s)? back\b"
+    r"|\bwill (?:use|try|retry|continue)\b|\bretrying\b|\bcontinuing\b|\bnon-?fatal\b"
+    r"|\btrying \S+ instead|\bgo(?:es|ing)? on without",
+    re.IGNORECASE,
+)
+#: A line of the verifier's own: an instruction, registers, the program's source.
+_VERIFIERS = re.compile(r"\d+: (?:\([0-9a-f]{2}\)|R\d)|; ")
+
+
+#: How a process of the loader's ended.
+_ENDED = re.compile(
+    r"signal: killed|exit (?:status|code):? (?:126|127|137)\b|exec format error|\bsegfault at "
+)
 
 
 def _weight(line: str) -> int:
     """Of a line that failed, how much it says: in plain words, and with an errno."""
     if _SUMMARY.search(line):
         return 0
-    told = 2 * bool(_FAILS.search(line)) + bool(errno_in(line))
+    told = 2 * bool(_FAILS.search(line)) + bool(errno_in(line) or _ENDED.search(line))
     return told - bool(told and _MEANT_LIGHTLY.search(line))
 
 
@@ -178,6 +204,8 @@ class _Reader:
         self._cut = False
         #: A file that was not there: loaders look for some, and go on.
         self._looked_for: tuple[int, Explanation] | None = None
+        #: What failed first of what a loader went on after.
+        self._lightly: Explained | None = None
         #: What is told of a load unless the verifier's log comes next and says why.
         self._held: tuple[int, Explanation, str] | None = None
         #: A helper that reads memory and is not there, until what comes next was looked at.
@@ -223,22 +251,37 @@ class _Reader:
             line = explanation.words[0]
             named = _NAMED.search(line)
             program = next(filter(None, named.groups())) if named else ""
-            if self._is_repeated(explanation.id, line):
-                continue
-            if self._follows(number, explanation, program):
-                self._told_of = self._told_of or program
-                continue
-            is_last = number == segment.first + segment.dropped + len(segment.lines) - 1
-            if is_last and explanation.id == "xdp-dispatcher" and _LOAD_FAILED.search(line):
-                self._held = number, explanation, program
-                continue
-            if (explanation.id in _LOOKED_FOR and errno_in(line) == "ENOENT") or _TIDIED.match(
-                line
+            if self._is_repeated(explanation.id, line, number) or self._is_kept(
+                segment, number, explanation, program
             ):
-                self._looked_for = self._looked_for or (number, explanation)
                 continue
             self._waiting.pop(program, None)
             yield from self._tell(number, explanation, program, errno_in(line), None)
+
+    def _is_kept(self, segment: Segment, number: int, found: Explanation, program: str) -> bool:
+        """Whether what line ``number`` tells of is no failure yet: what comes next shows that."""
+        line = found.words[0]
+        if self._follows(number, found, program):
+            self._told_of = self._told_of or program
+            return True
+        if self._is_light(segment, number, line):
+            if errno_in(line) or _FAILS.search(line):
+                told = Explained(VERSION, number, found, program, errno_in(line))
+                self._lightly = self._lightly or told
+            return True
+        is_last = number == segment.first + segment.dropped + len(segment.lines) - 1
+        if is_last and found.id == "xdp-dispatcher" and _LOAD_FAILED.search(line):
+            self._held = number, found, program
+            return True
+        if (found.id in _LOOKED_FOR and errno_in(line) == "ENOENT") or _TIDIED.match(line):
+            self._looked_for = self._looked_for or (number, found)
+            return True
+        return False
+
+    def _is_light(self, segment: Segment, number: int, line: str) -> bool:
+        """Whether its loader takes line ``number`` for no failure, or went on after it."""
+        offset = number - segment.first - segment.dropped
+        return offset in segment.light or _GOES_ON.search(line) is not None
 
     def _tell_held(self, is_known: bool) -> Iterator[Explained]:
         """What was held back, unless the verifier's own reason for it ``is_known`` by now."""
@@ -279,7 +322,7 @@ class _Reader:
                 self._verified = True
         self._cut = self._cut or bool(self._waiting)
 
-    def _is_repeated(self, id_: str, line: str) -> bool:
+    def _is_repeated(self, id_: str, line: str, number: int) -> bool:
         """Whether a loader's line only says once more that what was told has failed."""
         told = {one for _, one, _ in self._told}
         if id_ == "xdp-dispatcher" and self._verified:
@@ -287,7 +330,10 @@ class _Reader:
         if id_ == "rights" and _LOCKED_DOWN.search(line):
             return False  # the kernel's own words
         if id_ == "rights":
-            other = any(errno not in ("", *_OF_RIGHTS) for _, errno, _ in self._waiting.values())
+            other = any(
+                errno not in ("", *_OF_RIGHTS) and at <= number
+                for at, errno, _ in self._waiting.values()
+            )
             return (self._verified or other) and not is_of_map(line)
         if id_ == "refused" and _LOG_ELSEWHERE.search(line):
             return self._verified
@@ -357,9 +403,11 @@ class _Reader:
     def _loader_lines(self, segment: Segment) -> Iterator[tuple[int, Explanation]]:
         self._lines = segment.lines
         for offset, line in enumerate(segment.lines):
+            if _VERIFIERS.match(line):
+                continue
             if not _LOUD.search(line) or _TRACEBACK.match(line) or _SURVIVED.search(line):
                 continue
-            if "bpf(BPF_" in line and _was_tried_again(segment.lines, offset):
+            if "bpf(BPF_" in line and was_tried_again(segment.lines, offset):
                 continue
             if _BARE_ERRNO.fullmatch(line):
                 self._errno = errno_in(line)  # bcc says no more of a load; who failed comes later
@@ -368,7 +416,7 @@ class _Reader:
                 name = next(filter(None, failed.groups()), "")
                 is_told = any(name == program for program, _, _ in self._told)
                 self._program = "" if is_told else name or self._program
-                below = errno_in(_with_cause(segment.lines, offset))
+                below = errno_in(with_cause(segment.lines, offset))
                 self._errno = errno_in(line) or below or self._errno
                 number = segment.first + segment.dropped + offset
                 if _ONLY_BEGAN.search(self._waiting.get(name, (0, "", ""))[2]):
@@ -382,15 +430,15 @@ class _Reader:
             if "failed to create tracepoint" in line and "perf_event_open() failed" in above:
                 continue  # that one too
             explanation = (
-                self._explain(_with_relocation(segment.lines, offset))
-                or self._explain(_with_probe(segment.lines, offset))
-                or self._explain(_with_reference(segment.lines, offset))
+                self._explain(with_relocation(segment.lines, offset))
+                or self._explain(with_probe(segment.lines, offset))
+                or self._explain(with_reference(segment.lines, offset))
                 or self._explain(line)
-                or self._explain(_with_cause(segment.lines, offset))
+                or self._explain(with_cause(segment.lines, offset))
             )
             if explanation is not None:
                 rest = segment.lines[offset + 1 :]
-                yield segment.first + segment.dropped + offset, _with_btf(explanation, rest)
+                yield segment.first + segment.dropped + offset, with_btf(explanation, rest)
             else:
                 self._note_own(segment, offset)
 
@@ -398,13 +446,23 @@ class _Reader:
         """Of a line that no rule knows: whether its loader says there that anything failed."""
         line, above = segment.lines[offset], segment.lines[offset - 1] if offset else ""
         number = segment.first + segment.dropped + offset
+        if offset in segment.light and not (_FAILS.search(line) or says_errno(line)):
+            return
         if self._says_more(line) and self._is_own(line):
             is_last = _SUMMARY.search(line) and above and not _CHATTER.search(above)
             self._own_words = (number - 1, above) if is_last else (number, line)
-        elif _ERRNO_ALONE.match(line) or (
-            errno_in(line) not in _OF_NETWORK and (_FAILS.search(line) or "::unwrap()" in line)
-        ):
+        elif offset not in segment.light and self._is_last_resort(line):
             self._only_errno = (number, line)
+
+    def _is_last_resort(self, line: str) -> bool:
+        """Whether ``line`` is told, though it is not about BPF, where nothing else is told."""
+        if _ERRNO_ALONE.match(line) or _ENDED.search(line):
+            return True
+        errno = errno_in(line)
+        if errno and errno not in _OF_NETWORK:
+            return _FAILS.search(line) is not None or "::unwrap()" in line
+        known = errno_in(self._only_errno[1]) if self._only_errno else ""
+        return not (errno or known) and bool(_FAILS.search(line) or _COMPLAINS.search(line))
 
     def _tell(
         self, number: int, found: Explanation, program: str, errno: str, processed: int | None
@@ -430,22 +488,32 @@ class _Reader:
         yield from self._tell_held(is_known=False)
         if self._told:
             return
+        if self._lightly is not None and not self._waiting:
+            yield self._lightly
+            return
         if self._looked_for is not None and not self._failed_otherwise():
             number, found = self._looked_for
             yield Explained(VERSION, number, found, "", errno_in(found.words[0]))
             return
-        if self._only_errno is not None and self._of_bpf:
-            self._own_words = self._own_words or self._only_errno
-        if not self._waiting and not self._own_words and self._bare is not None:
-            number, line = self._bare
-            yield Explained(
-                VERSION, number, explain_errno(self._errno, "a program", line), "", self._errno
-            )
-        if not self._waiting and self._own_words:
-            number, line = self._own_words
+        if self._waiting:
+            yield from self._tell_waiting()
+        else:
+            yield from self._tell_own()
+
+    def _tell_own(self) -> Iterator[Explained]:
+        """What the loader says in its own words, where it names no load that failed."""
+        if self._own_words is not None or (self._only_errno is not None and self._of_bpf):
+            number, line = self._own_words or self._only_errno or (0, "")
+            of_bpf = self._own_words is not None
             errno = errno_in(line)
-            of_bpf = self._own_words is not self._only_errno
             yield Explained(VERSION, number, explain_words(line, errno, of_bpf), "", errno)
+        elif self._bare is not None:
+            number, line = self._bare
+            found = explain_errno(self._errno, "a program", line)
+            yield Explained(VERSION, number, found, "", self._errno)
+
+    def _tell_waiting(self) -> Iterator[Explained]:
+        """Of each load that failed what its errno means."""
         if len(self._waiting) > 1:
             self._waiting.pop("", None)  # that line is about one of those with a name
         for program, (number, errno, line) in self._waiting.items():
@@ -481,29 +549,6 @@ _TIDIED = re.compile(r"\W*Error: Parent [Qq]disc doesn't exist")
 _LOG_ELSEWHERE = re.compile(r"verifier blocks program|-4007\b")
 #: These may be said of rights; where a load failed with another, they are the program's own result.
 _OF_RIGHTS = ("EPERM", "EACCES")
-#: A type of BTF, as the kernel lists them until it comes to the one that it refuses.
-_BTF_TYPE = re.compile(r"\[\d+\] [A-Z_]+\b.*")
-
-
-def _with_btf(found: Explanation, below: tuple[str, ...]) -> Explanation:
-    """What is told of BTF that is refused, with the line at which the kernel's list of it ends."""
-    if found.id != "btf-refused":
-        return found
-    last = ""
-    for line in below:
-        if _BTF_TYPE.match(line.strip()):
-            last = line.strip()[:_LONGEST_TYPE]
-        elif last and not line.startswith(("\t", " ")):
-            break
-    if not last:
-        return found
-    reason = f"{found.reason} Its list of types ends at the one that it does not take: {last}."
-    return structs.replace(found, reason=reason, words=(*found.words, last))
-
-
-_LONGEST_TYPE = 200
-#: What Rust's loaders write below "Caused by:" last, with or without a number.
-_CAUSE = re.compile(r"\s*(?:\d+: )?(\S.* \(os error \d+\))$")
 #: A time, a process, an address: no errno.
 _LONG_NUMBER = re.compile(r"\d{4,}")
 _MOST_KEPT = 4096
@@ -515,102 +560,6 @@ _ATTACHED = ("attach-refused", "attach-unsupported")
 _KERNEL_SAID = re.compile(r"[Kk]ernel error message:")
 #: Lines behind a failure in which what fails for it is said.
 _FOLLOWING = 4
-#: Lines behind one in which its cause is looked for.
-_CAUSE_LINES = 6
-#: A call that is named in a line of its own, where others have its errno.
-_CALL_ALONE = re.compile(r"\bbpf\(BPF_\w+\)$")
-#: One of a chain of causes, which go on below it.
-_OF_CHAIN = re.compile(r"\s*\d+: \D")
-_CHAIN_LINES = 40
-
-
-def _with_cause(lines: tuple[str, ...], at: int) -> str:
-    """Line ``at`` and the errno that the lines below it end in, as other loaders say it in one."""
-    below = lines[at + 1 : at + 3]
-    if lines[at].rstrip().endswith(":"):
-        for line in lines[at + 1 : at + 1 + _CAUSE_LINES]:
-            if (said := line.strip(" :.")) and is_errno(said):
-                return f"{lines[at].rstrip()} {said}"
-    if _CALL_ALONE.search(lines[at]):
-        for line in lines[at + 1 : at + 1 + _FOLLOWING]:
-            said = line.rpartition(": ")[2].strip(" .")
-            if is_errno(said):
-                return f"{lines[at].rstrip()}: {said}"
-    most = 0
-    if lines[at].rstrip().endswith(("failed", "`")) or any("Caused by" in line for line in below):
-        most = _CAUSE_LINES
-    if _OF_CHAIN.match(lines[at]):
-        most = _CHAIN_LINES
-    cause = _first(_CAUSE, lines[at + 1 : at + 1 + most])
-    return f"{lines[at]}: {cause[1]}" if cause else ""
-
-
-def _first(wanted: re.Pattern[str], lines: Iterable[str]) -> re.Match[str] | None:
-    """Where the first of ``lines`` that has what is wanted at its beginning has it."""
-    return next((found for line in lines if (found := wanted.match(line))), None)
-
-
-#: A call of bpf(2) as strace(1) writes it: what it is for, and of which type.
-_BPF_CALL = re.compile(r"\bbpf\(BPF_\w+, \{(?:\w+=\w+)?")
-_RESULT = re.compile(r"\)\s+= (-?\d+)\b[^)]*\)?$")
-_LATER_CALLS = 200
-
-
-def _was_tried_again(lines: tuple[str, ...], at: int) -> bool:
-    """Whether the call in line ``at`` failed, and one like it did not: the loader found its way."""
-    call, result = _BPF_CALL.search(lines[at]), _RESULT.search(lines[at])
-    if call is None or result is None or result[1] != "-1":
-        return False
-    return any(
-        call[0] in line and (later := _RESULT.search(line)) is not None and later[1] != "-1"
-        for line in lines[at + 1 : at + 1 + _LATER_CALLS]
-    )
-
-
-#: What bcc says of a probe without its name, which Python's or bpftrace's last words below have.
-_NAMELESS = re.compile(r"cannot attach ([ku])probe, ")
-_PROBE_LINES = 20
-
-
-def _with_probe(lines: tuple[str, ...], at: int) -> str:
-    """What is said of a probe with a name, and line ``at``, which says why."""
-    found = _NAMELESS.match(lines[at])
-    if found is None:
-        return ""
-    named = re.compile(
-        rf"(?:\w+: )?Failed to attach BPF (?:program \S+ )?to {found[1]}(?:ret)?probe \S"
-        rf"|(?:ERROR: )?Error attaching probe: '?{found[1]}(?:ret)?probe:"
-    )
-    below = _first(named, lines[at + 1 : at + 1 + _PROBE_LINES])
-    return f"{below.string}: {lines[at]}" if below else ""
-
-
-#: What libbpf says last of a relocation, and what it said of it before.
-_NO_MATCH = re.compile(r"relo #(\d+): no matching targets found")
-_RELOCATION_LINES = 12
-
-
-def _with_relocation(lines: tuple[str, ...], at: int) -> str:
-    """Line ``at``, of a relocation without a match, and what that was for, which stands above."""
-    found = _NO_MATCH.search(lines[at])
-    if found is None:
-        return ""
-    named = re.compile(rf".*?relo #{found[1]}: (<.*)")
-    above = _first(named, reversed(lines[max(0, at - _RELOCATION_LINES) : at]))
-    return f"{lines[at]} {above[1]}" if above else ""
-
-
-#: What aya says of a reference that it cannot resolve, and below that what it refers to.
-_NO_REFERENCE = re.compile(r".*error relocating (?:function|section)$")
-_TO_SECTION = re.compile(r"\s*(?:\d+: )?(section `\d+` not found, referenced by symbol.*)")
-
-
-def _with_reference(lines: tuple[str, ...], at: int) -> str:
-    """What line ``at``, of a reference that is not resolved, refers to."""
-    if not _NO_REFERENCE.match(lines[at]):
-        return ""
-    below = _first(_TO_SECTION, lines[at + 1 : at + 1 + _CAUSE_LINES])
-    return f"{lines[at]}: {below[1]}" if below else ""
 
 
 def explain_log(stream: Lines, target: ObjectFile | None = None) -> Iterator[Explained]:

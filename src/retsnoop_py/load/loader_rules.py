@@ -126,7 +126,7 @@ _TOPICS = (
         "tc",
     ),
     *("device", "module", "nlmsg", "cookie", "capability", "func", "cpu", "program", "header"),
-    "sa_family",
+    *("sa_family", "glibc", "undefined symbol", "syscall=", "kptr", "libelf", "unsupported"),
 )
 
 

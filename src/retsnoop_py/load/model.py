@@ -16,6 +16,7 @@ __all__ = [
     "LineRule",
     "LoadResult",
     "Place",
+    "about",
     "about_line",
 ]
 
@@ -25,6 +26,13 @@ VERSION = 1
 
 #: What a line of a loader means: id, title, pattern, reason and suggestion.
 LineRule = tuple[str, str, str, str, str]
+#: Words by which a line complains of what it names.
+_COMPLAINT = (
+    r"fail|error|unable|missing|lack|denied|invalid|unsupported|unavailable|disabled|inactive"
+    r"|\b(?:can|could|do|does|did|is|are|was|has|have|must|should)(?: ?not|n['\u2019]t)\b"
+    r"|\bnot?\b|requir|\bneeds?\b|must be|should be|mismatch|exceed|reached|incompatib|unknown"
+    r"|undefined|refuse|reject|restrict|prevent|forbid|block|without"
+)
 
 
 class Place(Struct, omit_defaults=True, frozen=True):
@@ -98,6 +106,11 @@ class Explanation(Struct, omit_defaults=True, frozen=True):
 def about_line(id_: str, title: str, reason: str, suggestion: str, line: str = "") -> Explanation:
     """An explanation of ``line``, which a loader wrote; "" where nothing was written."""
     return Explanation(id_, title, reason, suggestion, (line.strip()[:500],) if line else ())
+
+
+def about(nouns: str, complaint: str = _COMPLAINT) -> str:
+    """The pattern of a line that names one of ``nouns`` and complains, whatever stands first."""
+    return rf"^(?=.*?(?:{nouns}))(?=.*?(?:{complaint}))"
 
 
 class Explained(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="explanation"):

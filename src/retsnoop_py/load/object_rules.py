@@ -14,6 +14,38 @@ _OBJECT = "Object File"
 #: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
 OBJECT_RULES: tuple[LineRule, ...] = (
     (
+        "library",
+        "Loader: Library of another version",
+        r"version \W?(?P<name>(?:GLIBC|GLIBCXX|LIBBPF|LIBXDP|ELFUTILS|LIBELF|ZLIB|CXXABI)_[\w.]+)\W? not found|undefined symbol: (?P<name2>\w+)|undefined reference to \W?(?P<name3>(?:libbpf|bpf|btf|xdp|xsk|libxdp|perf_buffer|ring_buffer|user_ring_buffer|elf|gelf)_\w+)",
+        "The loader was built with another version of a library than the one that is here, which lacks {name}.",
+        "Install that version of the library (libbpf, libxdp, libelf, libc), or build the loader on this system, or statically;"
+        " ldd says which file it finds.",
+    ),
+    (
+        "compile",
+        "Loader: The program does not compile",
+        r"(?:[Nn]o available targets are compatible with triple|unknown target(?: triple)?|target|triple) \W{0,3}(?:name |triple )?\W{0,3}bpf(?:el|eb)?\b(?:.*(?:not|un|no ))?(?P<why>.*)",
+        "The compiler on this machine makes no code for BPF: its LLVM was built without that target{why}.",
+        "llc --version lists what it can; install a clang that has bpf among them (clang 10 and later for CO-RE).",
+    ),
+    (
+        "compile",
+        "Loader: The program does not compile",
+        r"\W?(?P<name>[\w/.-]+\.h)\W{0,3}(?:: )?(?:file not found|[Nn]o such file)",
+        "The program is compiled on this machine, and its header {name} is not there.",
+        "asm/types.h is a library's of this architecture (gcc-multilib, -I/usr/include/$(uname -m)-linux-gnu), bpf/*.h libbpf's"
+        " (libbpf-dev), vmlinux.h is made by bpftool btf dump file /sys/kernel/btf/vmlinux format c, linux/*.h come with the"
+        " kernel's headers.",
+    ),
+    (
+        "compile",
+        "Loader: The program does not compile",
+        r"(?:clang|llc|llvm\S*|cc1)?:? ?error: (?P<why>(?:unknown (?:target CPU|argument|attribute|builtin|type name)|unsupported (?:option|argument)|use of undeclared|no member named|incomplete (?:type|definition)|implicit declaration|redefinition of|invalid (?:application|operands)|error in backend|cannot select)\b.*)",
+        "The program is compiled on this machine, and that fails: {why}.",
+        "Of an option or a CPU that the compiler does not know: take a later clang. Of a name or a member: the headers are to be"
+        " those of the kernel that runs, or the source is of another release than they are.",
+    ),
+    (
         "section-unknown",
         f"{_OBJECT}: Section of no program type",
         r"prog '(?P<name>(?!xdp_dispatcher')[^']+)': missing BPF prog type, check ELF section name '(?P<section>[^']*)'"
@@ -50,10 +82,10 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         f"{_OBJECT}: No program or map of that name",
         r"[Cc]an't find (?:map|prog(?:ram)?) (?:w/|with) name:? (?P<name>\S+)|failed to find skeleton (?:map|program) '(?P<name2>[^']+)'"
         r"|(?:map|program) '(?P<name13>[^']+)' (?:doesn't|does not) exist|missing (?:map|program|variable) \W?(?P<name3>[\w.-]+)|no (?:map|program) named (?P<name4>\S+)"
-        r"|(?:program|map|variable) (?:for|in|of) section '(?P<name15>[^']+)' (?:is )?(?:not found|missing)|[Cc]an(?:'t|not) find (?:map|prog(?:ram)?) '?(?P<name5>[\w.-]+)'?|(?:map|program) '(?P<name6>[^']+)' not found"
+        r"|(?:program|map|variable) (?:for|in|of) section '(?P<name15>[^']+)' (?:is )?(?:not found|missing)|[Cc]an(?:'t|not) find (?:map|prog(?:ram)?) '?(?P<name5>[\w.-]+)'?|(?<!for )(?:map|program) '(?P<name6>[^']+)' not found"
         r"|object file doesn't contain (?:prog|sec) (?P<name9>\S+)|Program section '(?P<name10>[^']+)' not found"
         r"|[Cc]ouldn't find (?:xdp program in bpf object|an eBPF program with)|no matching program|prog(?:ram)? (?:cannot be|is) nil|find (?:a |the )?(?:section|SEC)\W+(?P<name14>[\w/.-]+)|unknown section or eBPF function"
-        r"|(?:couldn't|could not|failed to|unable to|can't) find (?:the )?(?:BPF |bpf |eBPF )?(?:map|program|prog|programSpec)\b(?! symbol)(?: fd)?(?: (?:in|at|for func|named|for))? ?'?(?P<name11>[\w./-]+)"
+        r"|(?:couldn't|could not|failed to|unable to|can't) find (?:the )?(?:BPF |bpf |eBPF )?(?:map|program|prog|programSpec)\b(?! (?:symbol|on interface|with id|\(FD|headers?\b))(?: fd)?(?: (?:in|at|for func|named|for))? ?'?(?P<name11>[\w./-]+)"
         r"|[Uu]nknown program (?P<name7>\w+)|(?:map|program) (?P<name8>[\w-]+) not found in (?:object|collection|file)",
         "The loader looks for {name}, and the object has no program or map that is called so.",
         "bpftool btf dump file OBJECT and llvm-objdump -h OBJECT list what is in it; a program goes by its"
@@ -196,7 +228,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "object-btf",
         f"{_OBJECT}: BTF is missing",
         r"BTF is required, but is missing or corrupted|load(?:ing)? BTF from (?:file )?\W?[^/]*\.o\b|load(?:ing)? BTF from file|BTF-defined maps? .*without BTF"
-        r"|no BTF parsed for object|has no BTF information, so we can't|requires BTF information|missing (?:or invalid )?BTF (?:section|data)",
+        r"|no BTF parsed for object|has no BTF information, so we can't|requires BTF information|missing (?:or invalid )?BTF (?:section|data)|\.BTF(?:\.ext)?\b (?:section |header )?(?:is )?(?:missing|not found|not present)|\bno \.BTF|(?:section )?header (?:is )?not found in \.BTF|^BTF(?:\.ext)? header not found",
         "The object has no BTF of its own (.BTF), which maps in .maps, externs and CO-RE take.",
         "Compile with -g, and strip with llvm-strip -g, which leaves BTF where it is.",
     ),
@@ -286,7 +318,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"|elf: couldn't find symbol table|^(?!.*u(?:ret)?probe).*(?:not an? (?:valid )?ELF|ELF: file too short|wrong endianness|invalid ELF|ELF (?:header|magic)\w*.*(?:invalid|bad|wrong))(?P<why6>.*)|loading non-native endianness is unsupported"
         r"|sec '[^']+': (?:corrupted |program at|symbol #|failed to (?:get|find)|invalid |no )"
         r"|failed to get (?:EHDR|ELF class|section names|e_shstrndx)|error parsing BPF object|symbol strings section missing"
-        r"|BPF object format invalid|Something wrong in libelf|Endian mismatch|invalid (?:license|kver) section|unexpected machine type for BPF ELF",
+        r"|BPF object format invalid|Something wrong in libelf|Endian mismatch|\b(?:big|little)[ -]endian\b.*\b(?:big|little)[ -]endian\b|EM_BPF\b|(?:ELF|e_)? ?machine (?:type )?mismatch|invalid (?:license|kver) section|unexpected machine type for BPF ELF",
         "The file is no BPF object that the loader can read{why}.",
         "Compile it with clang -target bpf -g -O2.",
     ),
@@ -324,7 +356,8 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         f"{_ENVIRONMENT}: Pinned map",
         r"couldn't reuse pinned map at '(?P<name>[^']+)': parameter mismatch"
         r"|map '(?P<name2>[^']+)': (?:failed to (?:auto-)?pin|couldn't retrieve pinned)"
-        r"|use pinned map (?P<name3>[^:]+): |map spec is incompatible with existing map",
+        r"|use pinned map (?P<name3>[^:]+): |map spec is incompatible with existing map"
+        r"|map pinned at '?(?P<name4>[^\s']+)'? (?:has|is) .*(?:different|other|incompatible|mismatch|!=)|pinned map \W?(?P<name5>[\w./-]+)\W? .*(?:different|differs|incompatible|mismatch)",
         "A map is pinned at {name} that has another type or size than this object's.",
         "Remove the pin, or give the map the definition of the pinned one.",
     ),

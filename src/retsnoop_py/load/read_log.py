@@ -66,13 +66,31 @@ class Segment(Value):
     """Lines that belong together: one program's log, or what stands between two.
 
     ``first``: the number of its first line in the input, from 1. ``dropped``: lines left out of
-    its beginning. ``bytes``: of all of it.
+    its beginning. ``bytes``: of all of it. ``light``: which lines their writer takes for no error.
     """
 
     first: int
     lines: tuple[str, ...]
     dropped: int
     bytes: int
+    light: frozenset[int] = frozenset()
+
+
+#: The level of a line that its writer takes for no error.
+_LIGHT = re.compile(
+    r"\b(?:level|lvl|severity)\"?[=:] ?\"?(?:debug|info|trace)\b"
+    r"|(?<![\w/.])(?:DEBUG?|INFO?|TRACE?|TRC|DBG|INF)(?![\w/])|\[(?:debug|info|trace)\]"
+    r"|^\s*[ID]\d{4} [\d:.]+ ",
+    re.IGNORECASE,
+)
+#: Where a level stands, if there is one.
+_BEFORE_TEXT = 120
+
+
+def _is_light(line: str) -> bool:
+    """Whether ``line`` has such a level; in one of Go's, that may stand behind the time."""
+    found = _LIGHT.search(line[:_BEFORE_TEXT])
+    return found is not None and not re.search(r"err(?:or)?=", line[: found.start()])
 
 
 def clean(line: str) -> str:
@@ -216,17 +234,24 @@ def _varying(found: re.Match[str]) -> str:
 
 
 def _segment(lines: Iterable[bytes], first: int, dropped: int, size: int) -> Segment:
-    cleaned = [
-        clean(line[:_MAX_TEXT])
+    told = [
+        line[:_MAX_TEXT]
         for raw in lines
         for line in _unquoted(raw.decode(errors="replace").rstrip("\n"))
     ]
+    cleaned = [clean(line) for line in told]
+    # what stands as it was written has no level
+    light = frozenset(
+        number
+        for number, (line, text) in enumerate(zip(told, cleaned, strict=True))
+        if len(text) != len(line) and _is_light(line)
+    )
     prefix = _prefix(cleaned)
     if prefix is not None:
         cleaned = [
             prefix.sub("", line, count=1) if prefix.match(line) else line for line in cleaned
         ]
-    return Segment(first, tuple(cleaned), dropped, size)
+    return Segment(first, tuple(cleaned), dropped, size, light)
 
 
 #: Branches remembered; those that are gone back to are recent ones mostly.

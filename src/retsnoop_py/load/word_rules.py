@@ -26,6 +26,7 @@ from retsnoop_py.load.operation_rows import (
     explain_row,
     quoted,
 )
+from retsnoop_py.load.untold_rules import explain_end, explain_untold
 
 __all__ = ["explain_words"]
 
@@ -202,7 +203,9 @@ def explain_words(line: str, errno: str, of_bpf: bool = True) -> Explanation:
     ``of_bpf``: whether they are about BPF at all; else it is no more than what the errno stands for.
     """
     said = quoted(line)
-    if not of_bpf:
+    if (ended := explain_end(line)) is not None and (not errno or ended.id in ("elf", "crashed")):
+        return ended
+    if not of_bpf and errno:
         means = f" {errno}: {_MEANS[errno]}." if errno in _MEANS else ""
         return about_line("loader-words", _UNKNOWN, f"The loader says: {said}.{means}", _ASK, line)
     known = ERRNO_TEXTS[errno] if errno in _TELLING else _NO_ACCESS if errno == "EACCES" else None
@@ -215,6 +218,8 @@ def explain_words(line: str, errno: str, of_bpf: bool = True) -> Explanation:
         return explain_row(row, line)
     if not errno and _TO_CGROUP.search(line):
         return explain_row(_NOT_ATTACHED, line)
+    if not errno and (untold := explain_untold(line)) is not None:
+        return untold
     means = f" {errno}: {_MEANS[errno]}." if errno in _MEANS else ""
     return about_line(
         "loader-words",

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What may be behind what a loader says has failed, where it does not say why.
+
+Either its process ended in a way that says enough (a signal, a command that is not there, a time that was up), or
+what it tried can fail for a few reasons, which are listed, the likeliest first.
+"""
+
+from __future__ import annotations
+
+import re
+
+from retsnoop_py.load.model import Explanation, about_line
+from retsnoop_py.load.operation_rows import quoted
+
+__all__ = ["explain_end", "explain_untold"]
+
+_UNTOLD = "Loader: It fails, and does not say why"
+_ENDED = "Loader: It ended"
+_ASK = "Run it with all it can say (-v, -d; libbpf_set_print(), LogLevel of cilium/ebpf), and explain that."
+_LOAD = f"{_ASK} retsnoop-py load OBJECT, as root, tells which of them it is."
+
+#: How a process ends: a pattern, an id, what it means, what to do.
+_ENDS: tuple[tuple[str, str, str, str], ...] = (
+    (
+        r"exit (?:status|code):? 127\b|(?:sh|bash)\W.*: (?:command )?not found|executable file not found",
+        "file-missing",
+        "A command that it calls is not there (status 127 of a shell): clang, tc, ip, mount, modprobe or bpftool, say.",
+        "Install it where the loader runs: in its container, not on the host.",
+    ),
+    (
+        r"exec format error|ENOEXEC|cannot execute binary file|exit (?:status|code):? 126\b",
+        "elf",
+        "A program cannot be run here: it is built for another processor (an image of amd64 on arm64), it is not executable,"
+        " or it is no program.",
+        "Compare file PROGRAM with uname -m; take the image or package for this machine.",
+    ),
+    (
+        r"signal: killed|\bSIGKILL\b|\bOOM[ -]?[Kk]ill|out of memory: kill|exit (?:status|code):? 137\b|^Killed$",
+        "memory",
+        "Somebody killed it: mostly the kernel, since memory was short or its cgroup's limit reached (verifying and compiling"
+        " take hundreds of MiB), or a supervisor that waited too long.",
+        "dmesg has a line of the OOM killer if it was that; raise memory.max (resources.limits.memory), or the probe's time.",
+    ),
+    (
+        r"SIGSEGV|[Ss]egmentation fault|\bsegfault\b|core dumped|SIGABRT|SIGBUS|nil pointer dereference|index out of range|double free|stack smashing",
+        "crashed",
+        "The loader itself crashed, which is a bug of its own or of a library's; what the kernel had said before, if"
+        " anything, stands above.",
+        "Take a later release of it; report it with the whole output.",
+    ),
+    (
+        r"\bpanicked at\b",
+        "loader-words",
+        "It gave up (a panic) where it counts on no failure: the words of the panic are all that it says of it, and the line"
+        " of its source names what it was about to do.",
+        "RUST_BACKTRACE=1 shows the way there; look for a first failure above.",
+    ),
+    (
+        r"deadline exceeded|context canceled|timed? ?out\b|\btimeout\b|no response",
+        "loader-words",
+        "It was given up, since it took longer than somebody waited: the verifier may follow a large program for many"
+        " seconds, a compiler too, or what it waits for does not answer.",
+        "Give it more time and processor, and see what it does meanwhile (its log above).",
+    ),
+)
+_BY_END = [(re.compile(row[0]), row) for row in _ENDS]
+
+_PROGRAM = r"(?:e?bpf|prog(?:ram)?s?|objects?|obj|skel(?:eton)?s?|collections?|modules?|bytecode|probes?|sensors?|tracers?|filters?|hooks?|code|filler|schedulers?)"
+_FAILS = r"(?:fail\w*(?: to| in)?|can ?n[o']t|can't|could ?n[o']t|couldn't|cannot|unable to|error(?: while| when| in)?|unsuccessful\w*|problem)"
+
+
+def _of(verb: str, noun: str) -> str:
+    """A failure of ``verb`` on ``noun``: "failed to VERB the NOUN", "NOUN VERB failed", "error VERBing NOUN"."""
+    return rf"{_FAILS}[^:]{{0,30}}?\b{verb}\w*(?:[^:]{{0,60}}?\b{noun}\b)|\b{noun}\b[^:]{{0,40}}?\b{verb}\w*\W+(?:\w+ )?{_FAILS}|\b{verb}\w* (?:\w+ ){{0,3}}?{noun}\b[^:]{{0,40}}?{_FAILS}"
+
+
+#: What is tried, and why that may fail.
+_TRIED: tuple[tuple[str, str, str], ...] = (
+    (
+        r"\b(?:version|offsets?)\b[^:]{0,40}\b(?:not (?:found|known|supported|detected)|unknown|unsupported)|(?:unknown|unsupported|detect|determin)\w* (?:\w+ ){0,3}(?:version|offsets?)",
+        "The loader does not know this version of what it looks at (a library, a runtime, a kernel), of which it has to know where"
+        " members are.",
+        "Take a later release of it, or tell it the version; look whether it looks at the right file (a static binary has no"
+        " such library).",
+    ),
+    (
+        _of(r"(?:detach|unload|clos|destroy|clean|unpin|remov|delet|unregist|stop)", r"[\w.-]+"),
+        "What is to be taken away is not there (any more), or was attached by another way; nothing that still runs is lost by"
+        " that.",
+        "bpftool net, bpftool link and bpftool prog list what is left; look above for what failed first.",
+    ),
+    (
+        _of("compil", r"[\w.-]+"),
+        "The program is compiled on this machine: the compiler (clang, llc) is not there or too old, headers are missing (the"
+        " kernel's, libbpf's), or do not fit the source.",
+        "The compiler's own words above say which; a CO-RE build compiles nothing here.",
+    ),
+    (
+        _of("creat", r"maps?"),
+        "A map is refused mostly for locked memory (ulimit -l, before Linux 5.11), missing rights, a type that is younger than the"
+        " kernel, or a size or flag that its type does not take.",
+        "strace -f -e bpf COMMAND shows the errno and the map's type; run as root with ulimit -l unlimited.",
+    ),
+    (
+        _of(
+            r"(?:updat|lookup|look up|delet|insert|populat|freez|writ|read|iterat|add|put|set|get|fetch|access)",
+            r"(?:maps?|elements?|map entr\w+)",
+        ),
+        "An entry of a map fails mostly since the map is full, the key is not there, the map is not the one that was meant (not"
+        " loaded, or by another run), or is read-only.",
+        "bpftool map show and bpftool map dump name MAP say what is there.",
+    ),
+    (
+        _of(r"(?:attach|link|hook|enabl|install|instrument)", r"[\w.-]+"),
+        "Attaching fails mostly since the target is not there as it is named (a function that is inlined or renamed, a tracepoint"
+        " of another kernel, an interface of another name space), another program is there, rights are missing (CAP_PERFMON"
+        " and kernel.perf_event_paranoid for tracing, CAP_NET_ADMIN for networking), or the kernel cannot attach so.",
+        f"{_ASK} strace -f -e bpf,perf_event_open,openat COMMAND shows the errno.",
+    ),
+    (
+        _of(r"(?:open|pars|read|find|locat|extract|unpack)", rf"{_PROGRAM}"),
+        "An object cannot be opened mostly since the file is not there, is no BPF object, or is of another time than the loader"
+        " (maps in section maps with libbpf 1.0, BTF that it does not know).",
+        "file OBJECT, llvm-readelf -S OBJECT and retsnoop-py load OBJECT say which.",
+    ),
+    (
+        _of(r"(?:pars|load|get|read|find|dump|init|create|generat)", r"(?:BTF|btf|types?)"),
+        "BTF that cannot be used is the kernel's (none in /sys/kernel/btf, CONFIG_DEBUG_INFO_BTF) or the object's (compiled"
+        " without -g, or by a compiler that is newer than the loader).",
+        "ls -l /sys/kernel/btf/vmlinux; bpftool btf dump file FILE reads either.",
+    ),
+    (
+        _of(r"(?:load|instantiat|creat|verif|inject)", rf"{_PROGRAM}"),
+        "A load fails mostly since the verifier refuses a program (its log is not here), rights are missing (root, CAP_BPF, a"
+        " container's seccomp profile, a locked-down kernel), the kernel is older than what the program uses or was built"
+        " without it, or without BTF, or the object file is not there or not for this kernel.",
+        _LOAD,
+    ),
+    (
+        _of(r"(?:init\w*|start|set ?up|setup|run|open|prepar|bring up)", rf"{_PROGRAM}")
+        + rf"|{_PROGRAM}\b[^:]{{0,30}}\bnot (?:loaded|initiali[sz]ed|started|running|available)",
+        "Starting takes loading and attaching: the verifier refuses a program, rights are missing (root, CAP_BPF, a container's"
+        " seccomp profile), the kernel is too old or has no BTF, or a target is not there.",
+        _LOAD,
+    ),
+    (
+        r"(?:load|open|find)\w* (?:\w+ ){0,2}?(?:librar\w+|\S+\.so\S*)|\.so\b",
+        "A shared library cannot be loaded: it is not at that path, is for another machine, or lacks symbols that it needs.",
+        "ls -l and ldd on it; install the package that has it, in the version that the loader wants.",
+    ),
+)
+_BY_TRY = [(re.compile(row[0], re.IGNORECASE), row) for row in _TRIED]
+
+
+def explain_end(line: str) -> Explanation | None:
+    """What ``line`` says of how a process ended; None if nothing."""
+    for pattern, (_, id_, means, step) in _BY_END:
+        if pattern.search(line):
+            return about_line(id_, _ENDED, f"The loader says: {quoted(line)}. {means}", step, line)
+    return None
+
+
+def explain_untold(line: str) -> Explanation | None:
+    """Why what ``line`` says was tried may have failed; None where it names nothing that is tried."""
+    for pattern, (_, why, step) in _BY_TRY:
+        if pattern.search(line):
+            return about_line(
+                "loader-words", _UNTOLD, f"The loader says: {quoted(line)}. {why}", step, line
+            )
+    return None

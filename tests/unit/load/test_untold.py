@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Failures that a loader does not explain, goes on after, or that are the machine's."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from retsnoop_py.load.explain import explain_log
+from retsnoop_py.load.model import Explained
+
+
+def explained(text: str) -> list[Explained]:
+    return list(explain_log(io.BytesIO(text.encode())))
+
+
+def only(text: str) -> Explained:
+    found = explained(text)
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Failed to attach my skeleton", "CAP_NET_ADMIN"),
+        ("could not load the packet filter module (v7)", "verifier refuses"),
+        ("ebpf sensor initialization failed", "verifier refuses"),
+        ("error while creating maps of the sensor", "locked memory"),
+        ("unable to update the map of ports", "the map is full"),
+        ("cannot open object sensor.o", "no BPF object"),
+        ("failed to detach program of eth9", "nothing that still runs is lost"),
+        ("program compilation failed", "headers are missing"),
+        ("Frobnitz version not found, probe offsets unknown", "this version"),
+    ],
+)
+def test_what_may_be_behind_a_failure_without_a_reason_is_listed(line: str, words: str) -> None:
+    found = only(f"bpf sensor starts\n{line}\n").explanation
+    assert found.id == "loader-words"
+    assert words in found.reason
+    assert "not known here" not in found.title
+
+
+@pytest.mark.parametrize(
+    ("line", "id_"),
+    [
+        ("ERROR init of bpf agent failed: signal: killed", "memory"),
+        ("bpf setup script failed: exit status 127", "file-missing"),
+        ("exec /opt/bpf-agent: exec format error", "elf"),
+        ("bpf-agent[77]: segfault at 10 ip 55d1 sp 7ffe error 4", "crashed"),
+        ("loading of bpf programs failed: context deadline exceeded", "loader-words"),
+    ],
+)
+def test_how_a_loader_ended_is_told(line: str, id_: str) -> None:
+    found = only(f"{line}\n").explanation
+    assert found.id == id_
+    assert found.title == "Loader: It ended"
+
+
+@pytest.mark.parametrize(
+    ("line", "id_", "words"),
+    [
+        (
+            'audit: apparmor="DENIED" operation="capable" profile="sensor" pid=1 capname="bpf"',
+            "rights",
+            "AppArmor denies it (capable of bpf): the profile sensor",
+        ),
+        (
+            'audit: type=1326 audit(1.2:3): pid=9 comm="sensor" sig=0 syscall=321 code=0x50000',
+            "rights",
+            "seccomp filter keeps",
+        ),
+        ("kernel.perf_event_paranoid is 3, sensor cannot count", "rights", "CAP_PERFMON"),
+        ("sensor: kptr_restrict hides what kprobes need, cannot go on", "rights", "kptr_restrict"),
+        ("sensor runs in a rootless container: bpf denied", "rights", "user name space"),
+        ("bpf load failed, bpf_jit_limit reached", "memory", "net.core.bpf_jit_limit"),
+        (
+            "modprobe: FATAL: Module cls_frob not found in directory /lib/modules/1",
+            "module-missing",
+            "cls_frob",
+        ),
+        ("sensor: /lib/libc.so.6: version `GLIBC_2.99' not found", "library", "GLIBC_2.99"),
+        ("sensor: undefined symbol: bpf_object__frob", "library", "bpf_object__frob"),
+        (
+            "llc: error: unknown target triple 'bpf', use --version",
+            "compile",
+            "without that target",
+        ),
+        ("fatal error: 'frob/types.h' file not found", "compile", "frob/types.h"),
+        ("sensor: cgroup v1 is mounted, bpf needs cgroup v2", "cgroup-missing", "version 2"),
+        ("sensor for bpf: minimum kernel version is 5.99", "unsupported", "5.99"),
+        ("sensor: retrieving bpf ids failed, maybe running < 4.99", "unsupported", "4.99"),
+        ("frobnic 0: XDP needs LRO off", "attach-unsupported", "as the interface is set up"),
+        ("sensor: link not found: frob0 (bpf)", "interface-missing", "frob0"),
+        ("object is big endian, this bpf loader is little endian", "elf", "no BPF object"),
+        ("fexit: function do_frob not found in BTF", "attach-target-missing", "do_frob"),
+        (
+            "map pinned at /sys/fs/bpf/frob has another size: 8 != 16",
+            "map-pinned",
+            "/sys/fs/bpf/frob",
+        ),
+    ],
+)
+def test_what_ails_the_machine_is_told_in_whatever_words(line: str, id_: str, words: str) -> None:
+    found = only(f"bpf sensor starts\n{line}\n").explanation
+    assert found.id == id_
+    assert words in found.reason + found.suggestion
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            'sched_ext: BPF scheduler "frob" disabled (runnable task stall)\n',
+            "runnable task stall",
+        ),
+        ("Error: EXIT: scx_bpf_error (frob 7 is none)\n", "scx_bpf_error (frob 7 is none)"),
+        ("sched_ext: ops.init_task() failed (-12) for frob[7] while loading\n", "ops.init_task()"),
+    ],
+)
+def test_a_scheduler_that_was_put_out_is_told(lines: str, words: str) -> None:
+    found = only(lines).explanation
+    assert found.id == "sched-ext-exit"
+    assert words in found.reason
+
+
+def test_a_scheduler_that_was_stopped_is_no_failure() -> None:
+    assert not explained("EXIT: unregistered from user space\n")
+    assert not explained(
+        'sched_ext: BPF scheduler "frob" disabled (unregistered from user space)\n'
+    )
+
+
+def test_what_a_loader_went_on_after_is_told_where_nothing_else_failed() -> None:
+    light = "failed to open pinned map /sys/fs/bpf/frob: permission denied, skipping\n"
+    assert only(light).explanation.id == "pin"
+    found = only(f'{light}level=error msg="attach kprobe do_frob: no such file or directory"\n')
+    assert found.explanation.id == "kprobe-target"
+
+
+def test_what_a_loader_takes_for_no_error_counts_last() -> None:
+    light = 'level=info msg="creating map frob: operation not permitted"\n'
+    assert only(light).explanation.id == "rights"
+    found = only(f'{light}level=error msg="attaching xdp: no such device"\n')
+    assert found.explanation.id == "interface-missing"
+
+
+def test_what_is_looked_up_without_a_failure_is_nothing() -> None:
+    assert not explained("level=debug msg=\"pin file of bpf map 'frob' not found\"\n")
+    assert not explained("bpf sensor: open /proc/77/cgroup: no such file or directory\n")
+    assert not explained(
+        "libbpf: struct_ops frob: member x not found in kernel, skipping it as it's set to zero\n"
+    )
+
+
+def test_rights_that_are_told_first_are_no_repetition() -> None:
+    found = explained(
+        "Error: map create failed: Operation not permitted\n"
+        "failed to load BPF program (/tmp/frob): stat /sys/fs/bpf/frob: no such file or directory\n"
+    )
+    assert [one.explanation.id for one in found] == ["rights"]
+
+
+def test_the_source_that_a_verifier_quotes_is_no_complaint() -> None:
+    assert not explained('bpf\n; if (!ptr) return fail("cannot attach kprobe"); @ frob.c:7\n')
