@@ -342,7 +342,7 @@ VAGUE_RULES: tuple[LineRule, ...] = (
         f"{_SUPPORT}: Not supported",
         r"(?:requires?|needs?|minimum|at least|supported (?:only )?(?:from|since|on)|>=)\W+(?:\S+ ){0,3}?(?:linux|kernel)(?: version)?(?: of)?\W{1,4}v?(?P<since>\d+\.\d+)"
         r"|(?:minimum|oldest|lowest|required) (?:supported |required )?(?:linux |kernel )*(?:version )?\W{0,3}(?:is |of )?\W{0,2}v?(?P<since3>\d+\.\d+)|(?:kernel|running)\W{0,3}(?:version )?[<>]=? ?v?(?P<since4>\d+\.\d+)|kernel (?:does not|doesn't|cannot) support|kernel is (?:too old|not supported)|(?:in|not )compatible with (?:this|your|the) kernel"
-        r"|(?:linux|kernel)(?: version)?\W{1,4}(?:\S+ ){0,2}?(?:is )?(?:not supported|too old|unsupported|older than)\W*v?(?P<since2>\d+\.\d+)?",
+        r"|(?<![\w/-])(?:linux|kernel)(?: version)?\W{1,4}(?:\S+ ){0,2}?(?:is )?(?:not supported|too old|unsupported|older than)\W*v?(?P<since2>\d+\.\d+)?",
         "The loader does not go on with this kernel{since}.",
         "Compare with uname -r, and look in the loader's documents for what it needs the later kernel for.",
     ),

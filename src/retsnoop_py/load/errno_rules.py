@@ -179,8 +179,10 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
         "invalid",
         "Kernel Support: Refused without a word",
         "The kernel returned EINVAL and wrote no log: an attribute, program type, attach type or"
-        " flag that it does not know, or a combination it does not take.",
-        "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
+        " flag that it does not know, or a combination it does not take. Types are missing where the kernel is too old or was"
+        " built without them (tracing takes CONFIG_BPF_EVENTS, cgroups CONFIG_CGROUP_BPF, LSM CONFIG_BPF_LSM); before Linux 5.0 a"
+        " kprobe's program has to say the very version of the kernel that runs.",
+        "Compare with uname -r and /boot/config-$(uname -r). Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
     ),
     "ENOENT": (
         "errno",
@@ -189,6 +191,15 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
         " is not there: a function or type of BTF, a program or map it refers to.",
         "Look at the path first, which may be relative, or one of another mount namespace; then at what the"
         " loader says with all it can say (-v, -d, %+v).",
+    ),
+    **dict.fromkeys(
+        ("EAGAIN", "EINTR"),
+        (
+            "errno",
+            "Kernel: Interrupted",
+            "A signal came while the verifier was at work (Go's runtime sends many), and the kernel gave up the load.",
+            "Try again; later releases of libbpf and cilium/ebpf do so by themselves, or keep signals away meanwhile.",
+        ),
     ),
     "EACCES": (
         "refused",

@@ -22,6 +22,13 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         " ldd says which file it finds.",
     ),
     (
+        "library",
+        "Loader: Library that is missing",
+        r"\bld: (?:cannot find|unable to find library) -l(?P<name>[\w.+-]+)|Package '?(?P<name2>lib\w+)'?,? .*(?:not found|required by)|(?:could not|cannot|can't) find (?:the )?(?:library|package) \W?(?P<name3>lib(?:bpf|xdp|elf)\w*)",
+        "The loader is built on this machine, and library {name} is not here to link with.",
+        "Install the package that it is developed with (Debian: libbpf-dev, libxdp-dev, libelf-dev, zlib1g-dev).",
+    ),
+    (
         "compile",
         "Loader: The program does not compile",
         r"(?:[Nn]o available targets are compatible with triple|unknown target(?: triple)?|target|triple) \W{0,3}(?:name |triple )?\W{0,3}bpf(?:el|eb)?\b(?:.*(?:not|un|no ))?(?P<why>.*)",
@@ -40,8 +47,8 @@ OBJECT_RULES: tuple[LineRule, ...] = (
     (
         "compile",
         "Loader: The program does not compile",
-        r"(?:clang|llc|llvm\S*|cc1)?:? ?error: (?P<why>(?:unknown (?:target CPU|argument|attribute|builtin|type name)|unsupported (?:option|argument)|use of undeclared|no member named|incomplete (?:type|definition)|implicit declaration|redefinition of|invalid (?:application|operands)|error in backend|cannot select)\b.*)",
-        "The program is compiled on this machine, and that fails: {why}.",
+        r"LLVM ERROR: (?P<why2>.*)|(?:clang|llc|llvm\S*|cc1)?:? ?error: (?P<why>(?:unknown (?:target CPU|argument|attribute|builtin|type name)|unsupported (?:option|argument)|use of undeclared|no member named|incomplete (?:type|definition)|implicit declaration|redefinition of|invalid (?:application|operands)|error in backend|cannot select)\b.*)",
+        "The program is compiled on this machine, and that fails{why}.",
         "Of an option or a CPU that the compiler does not know: take a later clang. Of a name or a member: the headers are to be"
         " those of the kernel that runs, or the source is of another release than they are.",
     ),

@@ -41,6 +41,7 @@ __all__ = [
     "UPROBE_REFUSED",
     "UPROBE_STEP",
     "XSK_DOWN",
+    "XSK_NO_MEMORY",
     "XSK_REFUSED",
     "Row",
     "explain_row",
@@ -220,6 +221,13 @@ XSK_REFUSED: Row = (
     " loader does not know how to use.",
     "ethtool -l DEV says how many queues there are; try copy mode (XDP_COPY) and generic"
     " XDP, and load the program yourself (XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD).",
+)
+XSK_NO_MEMORY: Row = (
+    "memory",
+    "there is not enough memory for the AF_XDP socket's umem and rings, or the limit on locked memory is reached (ulimit -l);"
+    " or the rings are not where the library looks: it is older or newer than the kernel's AF_XDP (before Linux 5.3), or the"
+    " interface has no such queue.",
+    "ulimit -l unlimited; use a later libxdp (libbpf) and kernel; ethtool -l DEV says how many queues there are.",
 )
 XSK_DOWN: Row = (
     "attach-refused",

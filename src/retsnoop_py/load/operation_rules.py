@@ -44,6 +44,7 @@ from retsnoop_py.load.operation_rows import (
     TOO_OLD,
     UPROBE_REFUSED,
     XSK_DOWN,
+    XSK_NO_MEMORY,
     XSK_REFUSED,
     Row,
     explain_row,
@@ -219,6 +220,7 @@ _OPERATIONS = (
             ),
             **_each("ENOENT ENODEV", NO_DEVICE),
             **_each("EINVAL", XSK_REFUSED),
+            **_each("ENOMEM ENOBUFS", XSK_NO_MEMORY),
             **_each("ENXIO ENETDOWN", XSK_DOWN),
             **_each(
                 "EOPNOTSUPP ENOTSUPP EPROTONOSUPPORT EAFNOSUPPORT EPROTOTYPE",
@@ -609,7 +611,7 @@ _FAILS = re.compile(
 #: Without an errno only words as clear as these say that it was the operation that failed.
 _PLAINLY = re.compile(
     r"(?:fail\w*(?: to)?|could ?n[o']t|can ?n[o']t|can't|unable to|error(?: while| when)?)\W+(?:be )?"
-    r"(?:attach|enabl|creat|regist|install|hook|start|open|set ?up|init)|none of the required"
+    r"(?:attach|enabl|creat|regist|install|hook|start|open|set ?up|init|alloc|bind|configur)|none of the required"
     r"|(?:attach|search|discover|lookup|creat|regist|install|init)\w* (?:has |was )?failed\b|failed: aborting",
     re.IGNORECASE,
 )
