@@ -113,7 +113,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"|find target for (?:\S+ )?(?P<name5>[\w.]+):(?!.*parse types for module)"
         r"|find target (?:for \S+ )?in (?:vmlinux|modules)(?!.*parse types for module)"
         r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found|(?<!kernel )(?:function|func|hook|symbol) \W?(?P<name7>\w+)\W? (?:is |was )?not found in (?:\S+ )?BTF"
-        r"|attach (?:Tracing|LSM)/\w+: (?:raw_tp )?(?P<name6>\w+) not supported",
+        r"|attach (?:Tracing|LSM)/\w+: (?:\w+ )?(?P<name6>\w+) not supported",
         "The program is to be attached to {name}, and this kernel's BTF has no such function.",
         "Look for what it is called here: retsnoop-py functions '*{name}*'. Functions are renamed"
         " and inlined; a kprobe may take one that BTF does not have.",
@@ -279,7 +279,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
     (
         "no-trampoline",
         f"{_SUPPORT}: BPF trampolines",
-        r"prog '(?P<name>[^']+)': failed to attach: .*(?:-524|ENOTSUPP|error 524)",
+        r"prog '(?P<name>[^']+)': failed to attach: .*(?:-524|ENOTSUPP|error 524)|\b(?:fentry|fexit|fmod_ret|trampolines?)\b.*(?:\b524\b|ENOTSUPP)",
         "This kernel has no BPF trampolines, which fentry, fexit, fmod_ret and lsm programs take: x86-64"
         " has them since Linux 5.5, arm64 since 6.0, and there for the kernel's functions since 6.4.",
         "Use a kprobe there, or require that kernel.",

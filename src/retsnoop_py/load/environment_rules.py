@@ -84,7 +84,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "buffer",
         f"{_ENVIRONMENT}: Buffer for events",
         r"failed to (?:mmap|open|enable) perf buffer(?: event)? on cpu #\d+: (?P<why>.*)|(?:user )?ringbuf: (?P<why2>failed .*|ring buf.*)"
-        r"|failed to create perf ring for CPU \d+: (?P<why3>.*)|page count should be power of two(?P<why4>.*)|invalid page count (?P<why5>.*)"
+        r"|failed to create perf ring for CPU \d+: (?P<why3>.*)|page count should be power of two(?P<why4>.*)|(?P<why7>(?:ring|perf) ?(?:buf\w*|ring)\b.*power of (?:two|2)\b.*)|invalid page count (?P<why5>.*)"
         r"|[Cc]ould not open perf buffer(?P<why6>.*)|map '?\S+'? should be BPF_MAP_TYPE_PERF_EVENT_ARRAY|map fd=\d+ is not BPF_MAP_TYPE\w*RINGBUF",
         "The buffer that events are read from cannot be set up{why}.",
         "Its pages are a power of two and count as locked memory (ulimit -l, kernel.perf_event_mlock_kb, times"
@@ -310,8 +310,8 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "kernel-headers",
         f"{_ENVIRONMENT}: Headers of the kernel are missing",
-        r"Unable to find kernel headers|Module kheaders not found|/lib/modules/\S+/build\)?: No such file",
-        "bcc compiles on this machine, and the headers of the kernel that runs are not here.",
+        r"(?:need|requir|must|mount)\w*\b[^:]*(?:/usr/src|/lib/modules)\b|Unable to find kernel headers|Module kheaders not found|/lib/modules/\S+/build\)?: No such file",
+        "The program is compiled on this machine, and the headers of the kernel that runs are not here.",
         "Install that kernel's headers (Debian: linux-headers-$(uname -r)), or use the CO-RE build of"
         " the tool (libbpf-tools), which needs none.",
     ),
@@ -326,6 +326,13 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
 
 #: What says less than all other rules.
 VAGUE_RULES: tuple[LineRule, ...] = (
+    (
+        "unsupported",
+        "Loader: Command line that it does not know",
+        r"(?P<name>\S+)\W? is a garbage|^(?=.*\b(?:xdp|bpf|clsact|tcx?|btf|struct_ops|tracing)\b).*?(?:(?:unrecogni[sz]ed|unknown) (?:option|argument|command|subcommand|keyword)|invalid (?:option|subcommand|command))s?\b(?! \(| \[| type)(?::? \W*(?P<name2>[\w-]+))?",
+        "The tool does not know {name} on its command line: it is older than that, or was built without it.",
+        "Look at its version (ip -V, bpftool version), and take a later one; iproute2 knows xdp since 4.10.",
+    ),
     (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",

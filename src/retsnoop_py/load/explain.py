@@ -65,6 +65,7 @@ _LOUD = re.compile(
     r"|expected|should|implies|mismatch|multiple|beyond|crosses|exceed|restricted|only single"
     r"|1000001 insns"
     r"|panicked|is NULL|non-zero extra|must |minimum|without|undefined|differen|prevent|endian"
+    r"|bailing|giving up|aborting|garbage|refus"
     r"|terminat|killed|timed? ?out|deadline|segfault|core dumped|syscall=|!=|what is|lack|needs?\b"
     r"|bpf\(BPF_\w+\)$"
     r"|none of|not big enough|is static|neither|replacement|truncated|omitted|detected|owned by",
@@ -100,7 +101,8 @@ _REUSED = re.compile(r"error reusing pinned map")
 #: A failure that has to do with BPF, in whatever words.
 _FAILS = re.compile(
     r"\b(?:fail\w*|error|panicked|cannot|can't|couldn't|could not"
-    r"|unable|refused|rejected|interrupted|unsuccessful|FTL|FATAL|fatal)\b",
+    r"|unable|refused|rejected|interrupted|unsuccessful|FTL|FATAL|fatal"
+    r"|bailing out|giving up|gave up|aborting)\b",
     re.IGNORECASE,
 )
 #: The same in words that say less, where nobody says that it goes on without.
@@ -115,7 +117,7 @@ _COMPLAINS = re.compile(
     re.IGNORECASE,
 )
 _OF_BPF = re.compile(
-    r"bpf|AF_XDP|\bxsk|\bumem\b|sched_ext|\bscx_|\bBTF\b|qdisc|perf[_ ]event|ring ?buf"
+    r"bpf|\bbcc\b|AF_XDP|\bxsk|\bumem\b|sched_ext|\bscx_|\bBTF\b|qdisc|perf[_ ]event|ring ?buf"
     r"|kallsyms|trace_?fs|debugfs|trace_pipe"
     r"|sockmap|sk_lookup|sk_msg|flow_dissector|\bf(?:entry|exit)\b|CO-RE|vmlinux|tracing link"
     r"|\b[ku](?:ret)?probe|tracepoint|\bxdp\b|struct_ops|verifier|libxdp|\bUSDT\b|clsact"
@@ -165,6 +167,10 @@ _GOES_ON = re.compile(
 _VERIFIERS = re.compile(r"\d+: (?:\([0-9a-f]{2}\)|R\d)|; ")
 
 
+#: A line that has a level, or a heading, and nothing behind it.
+_LEVEL_ALONE = re.compile(
+    r"\W*(?:error|fatal|failed|failure|panic|warning|exception)\W*", re.IGNORECASE
+)
 #: How a process of the loader's ended.
 _ENDED = re.compile(
     r"signal: killed|exit (?:status|code):? (?:126|127|137)\b|exec format error|\bsegfault at "
@@ -445,6 +451,8 @@ class _Reader:
     def _note_own(self, segment: Segment, offset: int) -> None:
         """Of a line that no rule knows: whether its loader says there that anything failed."""
         line, above = segment.lines[offset], segment.lines[offset - 1] if offset else ""
+        if _LEVEL_ALONE.fullmatch(line):
+            return
         number = segment.first + segment.dropped + offset
         if offset in segment.light and not (_FAILS.search(line) or says_errno(line)):
             return

@@ -45,7 +45,9 @@ _MAP = re.compile(
 
 #: What a loader says in the same words of a target that is not there, of one that is taken and of one
 #: that it may not open: the errno tells which.
-_OPENED = ("tracepoint-missing", "kprobe-target", "uprobe-target", "attach-target-missing")
+_OPENED = (
+    *("tracepoint-missing", "kprobe-target", "uprobe-target", "attach-target-missing", "buffer"),
+)
 _NOT_MISSING = (
     *("EPERM", "EACCES", "EBUSY", "EEXIST", "ENOMEM", "EMFILE", "EOPNOTSUPP", "EADDRNOTAVAIL"),
 )
@@ -126,7 +128,20 @@ _TOPICS = (
         "tc",
     ),
     *("device", "module", "nlmsg", "cookie", "capability", "func", "cpu", "program", "header"),
-    *("sa_family", "glibc", "undefined symbol", "syscall=", "kptr", "libelf", "unsupported"),
+    *(
+        "sa_family",
+        "glibc",
+        "undefined symbol",
+        "syscall=",
+        "kptr",
+        "libelf",
+        "unsupported",
+        "/usr/src",
+        "/lib/mod",
+        "garbage",
+        "perf:",
+        "perf ",
+    ),
 )
 
 
@@ -160,7 +175,7 @@ def explain_line(line: str) -> Explanation | None:
         id_, title, _, reason, suggestion = _RULES[number]
         facts = _Found(
             {
-                key.rstrip("0123456789"): text.strip()
+                key.rstrip("0123456789"): text.strip().rstrip(".")
                 for key, text in found.groupdict().items()
                 if text
             }

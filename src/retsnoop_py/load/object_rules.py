@@ -58,7 +58,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"prog '(?P<name>(?!xdp_dispatcher')[^']+)': missing BPF prog type, check ELF section name '(?P<section>[^']*)'"
         r"|unrecognized ELF section name '?(?P<section2>[^'\s]+)|failed to guess program type from"
         r" ELF section '(?P<section3>[^']+)'|invalid program section `(?P<section4>[^`]+)`"
-        r"|program (?P<name2>[\w./-]+): program type is unspecified|program type is unspecified|of unspecified type",
+        r"|program (?P<name2>[\w./-]+): program type is unspecified|program type is unspecified|of unspecified type|(?:unknown|unsupported) (?:ELF )?section (?:type|name)\b.*?(?:SEC\(\W?|: ?\W?)(?P<section5>[\w/.]+)",
         "The loader tells a program's type by its section, and knows none for {section}.{near}",
         "Name the section as libbpf does: https://docs.kernel.org/bpf/libbpf/program_types.html",
     ),
@@ -77,7 +77,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"|[Cc]ouldn't find a BPF file with name (?P<name2>\S+)|error loading (?P<name3>\S+\.o)\b.*(?:[Nn]o such file|os error 2\b)"
         r"|open (?P<name4>\S+\.o): no such file|[Ee]rror opening (?:object )?file '?(?P<name5>[^'\s:]+)'?.*[Nn]o such file"
         r"|failed to open (?P<name7>\S+?\.o)\b.*(?:[Nn]o such file|ENOENT)"
-        r"|exec: \W?(?P<name8>clang|llc|bpftool|tc|ip|mount|nsenter|modprobe)\W?: executable file not found|\b(?P<name9>clang|llc|bpftool|tc): (?:command )?not found"
+        r"|exec: \W?(?P<name8>clang|llc|bpftool|tc|ip|mount|nsenter|modprobe)\W?: executable file not found|\b(?P<name9>clang|llc|bpftool|perf|tc|pahole|llvm-strip)(?: is|:)? (?:command )?not found"
         r"|(?:open|load)\w* (?:the )?(?:e?BPF )?(?:object|obj|module|collection|bytecode)\b(?: file)?(?:: [^:]*)?: no such file"
         r"|failed to open (?:BPF )?object (?:file )?'?(?P<name6>\S+\.o)'?: [Nn]o such file",
         "There is no file {name}.",

@@ -77,7 +77,7 @@ def _of(verb: str, noun: str) -> str:
 #: What is tried, and why that may fail.
 _TRIED: tuple[tuple[str, str, str], ...] = (
     (
-        r"\b(?:version|offsets?)\b[^:]{0,40}\b(?:not (?:found|known|supported|detected)|unknown|unsupported)|(?:unknown|unsupported|detect|determin)\w* (?:\w+ ){0,3}(?:version|offsets?)",
+        r"\bguessing\b|\b(?:version|offsets?)\b[^:]{0,40}\b(?:not (?:found|known|supported|detected)|unknown|unsupported)|(?:unknown|unsupported|detect|determin)\w* (?:\w+ ){0,3}(?:version|offsets?)",
         "The loader does not know this version of what it looks at (a library, a runtime, a kernel), of which it has to know where"
         " members are.",
         "Take a later release of it, or tell it the version; look whether it looks at the right file (a static binary has no"

@@ -162,6 +162,8 @@ _NOUNS: tuple[tuple[str, Row], ...] = (
     (r"\b(?:programs?|progs?|maps?|sections?|SEC)\b", _NO_NAME),
     (r"\bfiles?\b|\bpath\b|director(?:y|ies)|\.b?p?f?\.?o\b", NO_FILE),
 )
+#: Of these it is known what it takes to have them.
+_PLACES = tuple(row for row in _NOUNS if row[1] in (_NO_TRACEFS, _NO_BPFFS, NO_CGROUP, NO_COUNTER))
 #: What is not as it should be, by the noun beside it.
 _FORMS: tuple[tuple[str, Row], ...] = (
     (
@@ -191,6 +193,9 @@ _FORMS: tuple[tuple[str, Row], ...] = (
 )
 _FORM = re.compile(
     "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_FORMS)), re.IGNORECASE
+)
+_PLACE = re.compile(
+    "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_PLACES)), re.IGNORECASE
 )
 _NOUN = re.compile(
     "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_NOUNS)), re.IGNORECASE
@@ -243,7 +248,7 @@ def _complaint(line: str) -> Row | None:
     if found is None:
         return None
     if found["unsupported"]:
-        return _NOT_HERE
+        return _nearest(_PLACE, _PLACES, line, found.span()) or _NOT_HERE
     if found["taken"]:
         return TAKEN
     if found["denied"]:

@@ -33,6 +33,7 @@ def only(text: str) -> Explained:
         ("failed to detach program of eth9", "nothing that still runs is lost"),
         ("program compilation failed", "headers are missing"),
         ("Frobnitz version not found, probe offsets unknown", "this version"),
+        ("overflow while guessing offsets, bailing out", "this version"),
     ],
 )
 def test_what_may_be_behind_a_failure_without_a_reason_is_listed(line: str, words: str) -> None:
@@ -164,3 +165,8 @@ def test_rights_that_are_told_first_are_no_repetition() -> None:
 
 def test_the_source_that_a_verifier_quotes_is_no_complaint() -> None:
     assert not explained('bpf\n; if (!ptr) return fail("cannot attach kprobe"); @ frob.c:7\n')
+
+
+def test_a_heading_without_a_word_is_no_failure() -> None:
+    found = only("bpf sensor\nERROR:\nERROR: sensor refused by its switch\nERROR:\n").explanation
+    assert found.words == ("sensor refused by its switch",)
