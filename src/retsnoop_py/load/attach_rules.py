@@ -59,7 +59,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         f"{_ENVIRONMENT}: No such interface",
         r"unknown network interface (?P<name>\S+)|Cannot find device \"?(?P<name2>[\w.-]+)"
         r"|(?:network )?(?:interface|iface|device|link) \W?(?P<name3>[\w.@-]+)\W?:? (?:.*: )?(?:(?:was |is )?not found|(?:does not|doesn't) exist|no such (?:network )?(?:interface|device))"
-        r"|\blink not found(?:: (?P<name4>\S+))?|no such network interface|(?:invalid|unknown|no such) (?:network )?(?:interface|ifindex)(?: name)?:? \W?(?P<name5>[\w.-]+)",
+        r"|\b(?:link|(?:network )?interface) (?:was |is )?not found(?:: (?P<name4>\S+))?|no such network interface|(?:invalid|unknown|no such) (?:network )?(?:interface|ifindex)(?: name)?:? \W?(?P<name5>[\w.-]+)",
         "There is no network interface {name} in this network namespace.",
         "ip link lists them; a container has its own.",
     ),

@@ -328,6 +328,13 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
 VAGUE_RULES: tuple[LineRule, ...] = (
     (
         "unsupported",
+        "Loader: Release of the kernel that it cannot read",
+        r"[Mm]alformed version:? (?P<name>[\w.+-]+)|(?:pars|read|determin|detect|recogni[sz])\w* (?:the )?(?:linux |running )?kernel(?:'s)? (?:version|release)\b(?P<why>.*)",
+        "The loader looks at the kernel's release and does not understand it: {name}.",
+        "Compare with uname -r; a later release of the loader may know such names, some take it by an option or a variable.",
+    ),
+    (
+        "unsupported",
         "Loader: Command line that it does not know",
         r"(?P<name>\S+)\W? is a garbage|^(?=.*\b(?:xdp|bpf|clsact|tcx?|btf|struct_ops|tracing)\b).*?(?:(?:unrecogni[sz]ed|unknown) (?:option|argument|command|subcommand|keyword)|invalid (?:option|subcommand|command))s?\b(?! \(| \[| type)(?::? \W*(?P<name2>[\w-]+))?",
         "The tool does not know {name} on its command line: it is older than that, or was built without it.",

@@ -112,7 +112,7 @@ RIGHTS_TITLE = "Environment: Missing rights"
 EPERM_TEXT = (
     "The kernel says EPERM, and some loaders EACCES, for several reasons: a capability is missing (CAP_BPF with CAP_PERFMON"
     " for tracing or CAP_NET_ADMIN for networking since 5.8, CAP_SYS_ADMIN before), in a container"
-    " the seccomp profile keeps bpf(2) away, the kernel is locked down, an LSM objects, or - before"
+    " the seccomp profile keeps bpf(2) away (in a unit SystemCallFilter=), the kernel is locked down, an LSM objects, or - before"
     " 5.11 - RLIMIT_MEMLOCK is used up."
 )
 EPERM_STEP = (

@@ -53,7 +53,7 @@ _LOAD_TOLD = re.compile(
     r"|\bload\w* (?:e?bpf )?(?:objects?|collection|skeleton|programs?): ",
     re.IGNORECASE,
 )
-_NAMED = re.compile(r"prog '([^']+)'|program (?!failed\b)([\w./-]+):")
+_NAMED = re.compile(r"prog '([^']+)'|program (?!(?:failed|error)\b)([\w./-]+):")
 #: A line without any of these tells of no failure; most lines are such.
 _LOUD = re.compile(
     r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|could not|requires"
@@ -456,7 +456,7 @@ class _Reader:
         number = segment.first + segment.dropped + offset
         if offset in segment.light and not (_FAILS.search(line) or says_errno(line)):
             return
-        if self._says_more(line) and self._is_own(line):
+        if self._says_more(line) and (self._is_own(line) or (self._of_bpf and _ENDED.search(line))):
             is_last = _SUMMARY.search(line) and above and not _CHATTER.search(above)
             self._own_words = (number - 1, above) if is_last else (number, line)
         elif offset not in segment.light and self._is_last_resort(line):

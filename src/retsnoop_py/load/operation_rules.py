@@ -612,7 +612,7 @@ _FAILS = re.compile(
 _PLAINLY = re.compile(
     r"(?:fail\w*(?: to)?|could ?n[o']t|can ?n[o']t|can't|unable to|error(?: while| when)?)\W+(?:be )?"
     r"(?:attach|enabl|creat|regist|install|hook|start|open|set ?up|init|alloc|bind|configur)|none of the required"
-    r"|(?:attach|search|discover|lookup|creat|regist|install|init)\w* (?:has |was )?failed\b|failed: aborting",
+    r"|(?:attach|search|discover|lookup|creat|regist|install|init|open|bind)\w*(?:\(\))? (?:has |was )?(?:failed|error)\b|failed: aborting",
     re.IGNORECASE,
 )
 #: A probe as kprobe_events and uprobe_events take it: ``p:GROUP/EVENT TARGET``.

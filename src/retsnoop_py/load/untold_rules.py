@@ -71,11 +71,16 @@ _FAILS = r"(?:fail\w*(?: to| in)?|can ?n[o']t|can't|could ?n[o']t|couldn't|canno
 
 def _of(verb: str, noun: str) -> str:
     """A failure of ``verb`` on ``noun``: "failed to VERB the NOUN", "NOUN VERB failed", "error VERBing NOUN"."""
-    return rf"{_FAILS}[^:]{{0,30}}?\b{verb}\w*(?:[^:]{{0,60}}?\b{noun}\b)|\b{noun}\b[^:]{{0,40}}?\b{verb}\w*\W+(?:\w+ )?{_FAILS}|\b{verb}\w* (?:\w+ ){{0,3}}?{noun}\b[^:]{{0,40}}?{_FAILS}"
+    return rf"{_FAILS}[^:]{{0,30}}?\b{verb}\w*(?:[^:]{{0,60}}?\b{noun}\b)|\b{noun}\b[^:]{{0,40}}?\b{verb}\w*\W+(?:\w+ )?{_FAILS}|\b{verb}\w*\W+(?:\w+\W+){{0,3}}?{noun}\b[^:]{{0,40}}?{_FAILS}"
 
 
 #: What is tried, and why that may fail.
 _TRIED: tuple[tuple[str, str, str], ...] = (
+    (
+        r"\b(?:need|must|should|ha[sv])\w* (?:to )?(?:be )?(?:set|specif|configur|provid|enabl|defin)|\bnot configured\b|config\w*\W+(?:is )?(?:error|invalid|missing)|invalid config|no \w+ (?:specified|configured|provided)",
+        "It asks for a setting of its own, before anything is loaded.",
+        "Look for that setting in the loader's documents and in its configuration.",
+    ),
     (
         r"\bguessing\b|\b(?:version|offsets?)\b[^:]{0,40}\b(?:not (?:found|known|supported|detected)|unknown|unsupported)|(?:unknown|unsupported|detect|determin)\w* (?:\w+ ){0,3}(?:version|offsets?)",
         "The loader does not know this version of what it looks at (a library, a runtime, a kernel), of which it has to know where"
@@ -88,6 +93,21 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
         "What is to be taken away is not there (any more), or was attached by another way; nothing that still runs is lost by"
         " that.",
         "bpftool net, bpftool link and bpftool prog list what is left; look above for what failed first.",
+    ),
+    (
+        _of(
+            r"(?:creat|open|init|new|set ?up|start|instantiat|read|build|mmap|map)",
+            r"(?:(?:ring|perf) ?(?:buf\w*|rings?|readers?)|ringbuf\w*)",
+        ),
+        "A buffer for events fails mostly for locked memory (ulimit -l, kernel.perf_event_mlock_kb, before Linux 5.11), for files"
+        " that are open (one for each CPU), a size that is no power of two, a kernel that has none of that kind (ring buffers"
+        " came with 5.8), or a map of another kind.",
+        "ulimit -l unlimited, ulimit -n 65536; bpftool map show says of which kind a map is.",
+    ),
+    (
+        _of("alloc", r"[\w.-]+"),
+        "There was no memory for it, of the process, of its cgroup or of the kernel; or a size is not set, and a wild number.",
+        "free -m and memory.max say how much there is; make maps and buffers smaller.",
     ),
     (
         _of("compil", r"[\w.-]+"),

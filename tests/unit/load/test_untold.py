@@ -33,6 +33,9 @@ def only(text: str) -> Explained:
         ("failed to detach program of eth9", "nothing that still runs is lost"),
         ("program compilation failed", "headers are missing"),
         ("Frobnitz version not found, probe offsets unknown", "this version"),
+        ("the ebpf sensor needs to be configured with a mark", "a setting of its own"),
+        ("could not build the ring buffer reader", "no power of two"),
+        ("failed to allocate the frob table of bpf", "no memory"),
         ("overflow while guessing offsets, bailing out", "this version"),
     ],
 )
@@ -170,3 +173,11 @@ def test_the_source_that_a_verifier_quotes_is_no_complaint() -> None:
 def test_a_heading_without_a_word_is_no_failure() -> None:
     found = only("bpf sensor\nERROR:\nERROR: sensor refused by its switch\nERROR:\n").explanation
     assert found.words == ("sensor refused by its switch",)
+
+
+def test_a_killed_process_says_more_than_who_waited_for_it() -> None:
+    found = only(
+        'level=error msg="command failed" cmd="/var/lib/bpf/x.sh" error="signal: killed"\n'
+        'level=error msg="cannot start" error="while loading bpf: /x/bpf.sh: context canceled"\n'
+    )
+    assert found.explanation.id == "memory"
