@@ -33,6 +33,14 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",
+        r"(?:requires?|needs?) (?:to be )?(?:run (?:as|by) )?(?:the )?(?:real|host|global|initial|actual) root\b(?P<why>.*)",
+        "It takes root of the host, of the first user name space, and this process is none: root of a container, or of an"
+        " unprivileged one, does not do{why}.",
+        "Run it on the host or in a privileged container, or switch the feature off that asks for it.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
         about(
             r"perf_event_paranoid",
             r"fail|cannot|can't|could not|unable|denied|not |too |\bis [2-4]\b|lower|prevent|restrict",
@@ -206,7 +214,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         r"|kernel lockdown|Lockdown: .* is restricted"
         r"|[Oo]peration not permitted.*MEMLOCK|MEMLOCK may be too low"
         r"|(?:[Mm]aps?\b|_map|[Pp]rog(?:ram)?\b|bpf|BPF).*(?:[Oo]peration not permitted|-EPERM)"
-        r"|permission error while running as root|unprivileged[ _]BPF(?:_disabled)?\b|do(?:es)? not have (?:\w+ )?permissions?|(?:insufficient|not enough|no sufficient|lack\w*(?: of)?) (?:permission|privilege|capabilit)\w*|are you root|run (?:it |this )?as root|root (?:privileges?|permissions?) (?:are |is )?(?:required|needed)|(?:missing|lack\w*|need\w*) (?:the )?(?:capability )?CAP_\w+|requires (?:CAP_|root)|must be (?:run )?(?:as )?root",
+        r"|permission error while running as root|unprivileged[ _]BPF(?:_disabled)?\b|do(?:es)? not have (?:\w+ )?permissions?|(?:insufficient|not enough|no sufficient|lack\w*(?: of)?) (?:permission|privilege|capabilit)\w*|are you root|run (?:it |this )?as root|root (?:privileges?|permissions?) (?:are |is )?(?:required|needed)|(?:missing|lack\w*|need\w*) (?:the )?(?:capability )?CAP_\w+|requires (?:CAP_|(?:\w+ )?root\b)|must be (?:run )?(?:as )?root",
         EPERM_TEXT,
         EPERM_STEP,
     ),

@@ -179,7 +179,8 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
         "invalid",
         "Kernel Support: Refused without a word",
         "The kernel returned EINVAL and wrote no log: an attribute, program type, attach type or"
-        " flag that it does not know, or a combination it does not take. Types are missing where the kernel is too old or was"
+        " flag that it does not know, or a combination it does not take; of a loader that asks for no log (libbpf and"
+        " cilium/ebpf do), the verifier may have said it. Types are missing where the kernel is too old or was"
         " built without them (tracing takes CONFIG_BPF_EVENTS, cgroups CONFIG_CGROUP_BPF, LSM CONFIG_BPF_LSM); before Linux 5.0 a"
         " kprobe's program has to say the very version of the kernel that runs.",
         "Compare with uname -r and /boot/config-$(uname -r). Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",

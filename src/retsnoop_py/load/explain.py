@@ -408,6 +408,7 @@ class _Reader:
 
     def _loader_lines(self, segment: Segment) -> Iterator[tuple[int, Explanation]]:
         self._lines = segment.lines
+        self._of_bpf = self._of_bpf or segment.names_bpf
         for offset, line in enumerate(segment.lines):
             if _VERIFIERS.match(line):
                 continue
@@ -459,12 +460,12 @@ class _Reader:
         if self._says_more(line) and (self._is_own(line) or (self._of_bpf and _ENDED.search(line))):
             is_last = _SUMMARY.search(line) and above and not _CHATTER.search(above)
             self._own_words = (number - 1, above) if is_last else (number, line)
-        elif offset not in segment.light and self._is_last_resort(line):
+        elif _ENDED.search(line) or (offset not in segment.light and self._is_last_resort(line)):
             self._only_errno = (number, line)
 
     def _is_last_resort(self, line: str) -> bool:
         """Whether ``line`` is told, though it is not about BPF, where nothing else is told."""
-        if _ERRNO_ALONE.match(line) or _ENDED.search(line):
+        if _ERRNO_ALONE.match(line):
             return True
         errno = errno_in(line)
         if errno and errno not in _OF_NETWORK:
@@ -510,15 +511,15 @@ class _Reader:
 
     def _tell_own(self) -> Iterator[Explained]:
         """What the loader says in its own words, where it names no load that failed."""
-        if self._own_words is not None or (self._only_errno is not None and self._of_bpf):
-            number, line = self._own_words or self._only_errno or (0, "")
-            of_bpf = self._own_words is not None
-            errno = errno_in(line)
-            yield Explained(VERSION, number, explain_words(line, errno, of_bpf), "", errno)
-        elif self._bare is not None:
+        if self._own_words is None and self._bare is not None:
             number, line = self._bare
             found = explain_errno(self._errno, "a program", line)
             yield Explained(VERSION, number, found, "", self._errno)
+        elif self._own_words is not None or (self._only_errno is not None and self._of_bpf):
+            number, line = self._own_words or self._only_errno or (0, "")
+            errno = errno_in(line)
+            found = explain_words(line, errno, self._own_words is not None)
+            yield Explained(VERSION, number, found, "", errno)
 
     def _tell_waiting(self) -> Iterator[Explained]:
         """Of each load that failed what its errno means."""

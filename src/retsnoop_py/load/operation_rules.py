@@ -587,7 +587,7 @@ _SAID = {
 }
 #: As Go names the file of a failed call: "open /sys/fs/bpf/x: no such file or directory".
 _OF_FILE = re.compile(
-    r"\b(?:l?stat(?:fs)?|opendir|chdir|readlink|open(?:at)?|mkdir|read|write|unlink|remove|symlink|rename|access|readdir) ([\w.-]*/[^\s:]+)(?: /[^\s:]+)?: "
+    r"\b(?:l?stat(?:fs)?|opendir|chdir|(?:fork/)?exec(?:ve)?|readlink|open(?:at)?|mkdir|read|write|unlink|remove|symlink|rename|access|readdir) ([\w.-]*/[^\s:]+)(?: /[^\s:]+)?: "
     r"(?=[\w ]+$|[\w ]+[,;:)\"'}])"
     r"|\[Errno \d+\] [\w ]+: b?'(?P<python>[^']+)'"
 )

@@ -67,6 +67,7 @@ class Segment(Value):
 
     ``first``: the number of its first line in the input, from 1. ``dropped``: lines left out of
     its beginning. ``bytes``: of all of it. ``light``: which lines their writer takes for no error.
+    ``names_bpf``: whether they name BPF in what is left out of them.
     """
 
     first: int
@@ -74,6 +75,7 @@ class Segment(Value):
     dropped: int
     bytes: int
     light: frozenset[int] = frozenset()
+    names_bpf: bool = False
 
 
 #: The level of a line that its writer takes for no error.
@@ -251,7 +253,10 @@ def _segment(lines: Iterable[bytes], first: int, dropped: int, size: int) -> Seg
         cleaned = [
             prefix.sub("", line, count=1) if prefix.match(line) else line for line in cleaned
         ]
-    return Segment(first, tuple(cleaned), dropped, size, light)
+    names_bpf = any(
+        "bpf" in line and len(text) != len(line) for line, text in zip(told, cleaned, strict=True)
+    )
+    return Segment(first, tuple(cleaned), dropped, size, light, names_bpf)
 
 
 #: Branches remembered; those that are gone back to are recent ones mostly.

@@ -33,8 +33,8 @@ def only(text: str) -> Explained:
         ("failed to detach program of eth9", "nothing that still runs is lost"),
         ("program compilation failed", "headers are missing"),
         ("Frobnitz version not found, probe offsets unknown", "this version"),
-        ("the ebpf sensor needs to be configured with a mark", "a setting of its own"),
-        ("could not build the ring buffer reader", "no power of two"),
+        ("the ebpf sensor failed: a mark must be set", "a setting of its own"),
+        ("could not instantiate the ring buffer for bpf events", "no power of two"),
         ("failed to allocate the frob table of bpf", "no memory"),
         ("overflow while guessing offsets, bailing out", "this version"),
     ],
@@ -179,5 +179,12 @@ def test_a_killed_process_says_more_than_who_waited_for_it() -> None:
     found = only(
         'level=error msg="command failed" cmd="/var/lib/bpf/x.sh" error="signal: killed"\n'
         'level=error msg="cannot start" error="while loading bpf: /x/bpf.sh: context canceled"\n'
+    )
+    assert found.explanation.id == "memory"
+
+
+def test_what_is_left_out_of_a_line_may_say_that_it_is_of_bpf() -> None:
+    found = only(
+        'level=debug msg="command failed" command="cc -target bpf" error="signal: killed"\n'
     )
     assert found.explanation.id == "memory"
