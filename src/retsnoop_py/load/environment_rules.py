@@ -153,7 +153,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "kconfig",
         f"{_ENVIRONMENT}: Kernel configuration",
         r"^(?!\s*#).*?(?P<name>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)[\"'`]?(?:=y)?(?:: | is | was | being |\W+)*(?:not (?:set|enabled|found|available)|missing|disabled|required|unset)"
-        r"|not found\W+(?:(?:item|option|config)\W+)?(?P<name3>CONFIG_\w+)|(?:without|enable|requires?|missing|needs?|compiled with) (?:(?:kernel|config\w*|option|the) )*[\"'`]?(?P<name2>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)",
+        r"|not found\W+(?:(?:item|option|config)\W+)?(?P<name3>CONFIG_\w+)|(?:without|enable|requires?|missing|needs?|compiled with|ensure|make sure|check)(?: that| if| whether)? (?:(?:kernel|config\w*|option|the|your|has|supports|is|built|with) )*[\"'`]?(?P<name2>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)",
         "The kernel was built without {name}, which the loader asks for, or how it was built cannot be read here.",
         "Look for it in /boot/config-$(uname -r) or /proc/config.gz, and use a kernel that has it.",
     ),
@@ -182,6 +182,17 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         " relocation of the object fits; its own warnings say which.",
         "ls -l /sys/kernel/btf/vmlinux: without it the kernel was built without CONFIG_DEBUG_INFO_BTF,"
         " or pahole failed then.",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel without BTF",
+        about(
+            r"CONFIG_DEBUG_INFO_BTF", r"ensure|make sure|check (?:that|if|whether)|please|consider"
+        ),
+        "The loader asks for the kernel's own BTF (CONFIG_DEBUG_INFO_BTF), by which it finds where members are, and does not"
+        " find it.",
+        "ls -l /sys/kernel/btf/vmlinux; use a kernel that has it (5.2 and later, where it was built so), or give the loader the"
+        " BTF of that kernel (BTFHub has some).",
     ),
     (
         "kernel-btf",
@@ -318,7 +329,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "kernel-headers",
         f"{_ENVIRONMENT}: Headers of the kernel are missing",
-        r"(?:need|requir|must|mount)\w*\b[^:]*(?:/usr/src|/lib/modules)\b|Unable to find kernel headers|Module kheaders not found|/lib/modules/\S+/build\)?: No such file",
+        r"(?:need|requir|must|mount)\w*\b[^:]*(?:/usr/src|/lib/modules)\b|Unable to find kernel headers|Module kheaders not found|/(?:lib/modules|usr/src)/[^\s:)]+\)?: No such file",
         "The program is compiled on this machine, and the headers of the kernel that runs are not here.",
         "Install that kernel's headers (Debian: linux-headers-$(uname -r)), or use the CO-RE build of"
         " the tool (libbpf-tools), which needs none.",

@@ -488,8 +488,10 @@ class _Reader:
     def _failed_otherwise(self) -> bool:
         """Whether more failed than looking for a file, with another errno."""
         loads = any(errno not in ("", "ENOENT") for _, errno, _ in self._waiting.values())
-        own = errno_in(self._own_words[1]) if self._own_words else ""
-        return loads or own not in ("", "ENOENT")
+        if loads or self._own_words is None:
+            return loads
+        own = errno_in(self._own_words[1])
+        return own != "ENOENT" and (own != "" or _weight(self._own_words[1]) > 1)
 
     def end(self) -> Iterator[Explained]:
         """What failed and is not explained by anything that was said."""

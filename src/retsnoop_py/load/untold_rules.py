@@ -74,20 +74,23 @@ def _of(verb: str, noun: str) -> str:
     return rf"{_FAILS}[^:]{{0,30}}?\b{verb}\w*(?:[^:]{{0,60}}?\b{noun}\b)|\b{noun}\b[^:]{{0,40}}?\b{verb}\w*\W+(?:\w+ )?{_FAILS}|\b{verb}\w*\W+(?:\w+\W+){{0,3}}?{noun}\b[^:]{{0,40}}?{_FAILS}"
 
 
-#: What is tried, and why that may fail.
-_TRIED: tuple[tuple[str, str, str], ...] = (
+#: What says of itself what it is, whatever was tried.
+_CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"\b(?:need|must|should|ha[sv])\w* (?:to )?(?:be )?(?:set|specif|configur|provid|enabl|defin)|\bnot configured\b|config\w*\W+(?:is )?(?:error|invalid|missing)|invalid config|no \w+ (?:specified|configured|provided)",
         "It asks for a setting of its own, before anything is loaded.",
         "Look for that setting in the loader's documents and in its configuration.",
     ),
     (
-        r"\bguessing\b|\b(?:version|offsets?)\b[^:]{0,40}\b(?:not (?:found|known|supported|detected)|unknown|unsupported)|(?:unknown|unsupported|detect|determin)\w* (?:\w+ ){0,3}(?:version|offsets?)",
+        r"\bguessing\b|\badapt\w*\b[^:]*\bkernel|\bkernel (?:offsets?|adapt)|\b(?:version|offsets?)\b[^:]{0,40}\b(?:not (?:found|known|supported|detected)|unknown|unsupported)|(?:unknown|unsupported|detect|determin)\w* (?:\w+ ){0,3}(?:version|offsets?)",
         "The loader does not know this version of what it looks at (a library, a runtime, a kernel), of which it has to know where"
         " members are.",
         "Take a later release of it, or tell it the version; look whether it looks at the right file (a static binary has no"
         " such library).",
     ),
+)
+#: What is tried, and why that may fail.
+_TRIED: tuple[tuple[str, str, str], ...] = (
     (
         _of(r"(?:detach|unload|clos|destroy|clean|unpin|remov|delet|unregist|stop)", r"[\w.-]+"),
         "What is to be taken away is not there (any more), or was attached by another way; nothing that still runs is lost by"
@@ -169,6 +172,7 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
         "ls -l and ldd on it; install the package that has it, in the version that the loader wants.",
     ),
 )
+_BY_CAUSE = [(re.compile(row[0], re.IGNORECASE), row) for row in _CAUSES]
 _BY_TRY = [(re.compile(row[0], re.IGNORECASE), row) for row in _TRIED]
 
 
@@ -181,10 +185,19 @@ def explain_end(line: str) -> Explanation | None:
 
 
 def explain_untold(line: str) -> Explanation | None:
-    """Why what ``line`` says was tried may have failed; None where it names nothing that is tried."""
-    for pattern, (_, why, step) in _BY_TRY:
-        if pattern.search(line):
-            return about_line(
-                "loader-words", _UNTOLD, f"The loader says: {quoted(line)}. {why}", step, line
-            )
-    return None
+    """Why what ``line`` says was tried may have failed; None where it names nothing that is tried.
+
+    Of several things that it names the first counts: what follows is how, or what for.
+    """
+    row = next((row for pattern, row in _BY_CAUSE if pattern.search(line)), None)
+    if row is None:
+        tried = [
+            (found.start(), row) for pattern, row in _BY_TRY if (found := pattern.search(line))
+        ]
+        row = min(tried, key=lambda one: one[0])[1] if tried else None
+    if row is None:
+        return None
+    _, why, step = row
+    return about_line(
+        "loader-words", _UNTOLD, f"The loader says: {quoted(line)}. {why}", step, line
+    )

@@ -39,13 +39,22 @@ _NO_ACCESS_TO_LOAD = (
     "Of a load EACCES is mostly the verifier's word, and what it said is not here; else a file may not be read.",
     "Load with a log: log_level 1 and a buffer of some MiB; retsnoop-py load does.",
 )
-_ASK = "Run it with all it can say (-v, -d; libbpf_set_print(), LogLevel of cilium/ebpf), and explain that."
+_ASK = (
+    "Run it with all it can say (-v, -d; libbpf_set_print(), LogLevel of cilium/ebpf), and explain that; retsnoop-py doctor"
+    " says what this kernel and this user can do."
+)
 _TRACE = (
     "Which function of the kernel said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD"
 )
 _TRACE_PERF = "Which function of the kernel said so: retsnoop-py -e '*_sys_perf_event_open' -a ':kernel/events/*.c' -- CMD"
 
 _UNKNOWN = "Loader: words that are not known here"
+#: Where not even what was tried is known.
+_MOSTLY = (
+    " What that means is not known here. What keeps such tools from starting is mostly one of these: rights (root, CAP_BPF, a"
+    " container's profile, a locked-down kernel), a kernel that is too old, or was built without BTF or what is traced, a file"
+    " system that is not mounted (tracefs, bpffs, cgroup2), or the verifier."
+)
 #: What an errno means of whatever it was that failed.
 _MEANS = {
     "E2BIG": "more was passed than the kernel takes: a list that is full, attributes of a later kernel, a program"
@@ -225,12 +234,12 @@ def explain_words(line: str, errno: str, of_bpf: bool = True) -> Explanation:
         return explain_row(_NOT_ATTACHED, line)
     if not errno and (untold := explain_untold(line)) is not None:
         return untold
-    means = f" {errno}: {_MEANS[errno]}." if errno in _MEANS else ""
+    means = f" {errno}: {_MEANS[errno]}." if errno in _MEANS else _MOSTLY if not errno else ""
     return about_line(
         "loader-words",
         _UNKNOWN,
         f"The loader says: {said}.{means}",
-        f"{_ASK} {_trace(line)}" if means else _ASK,
+        f"{_ASK} {_trace(line)}" if errno in _MEANS else _ASK,
         line,
     )
 

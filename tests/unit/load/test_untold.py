@@ -188,3 +188,24 @@ def test_what_is_left_out_of_a_line_may_say_that_it_is_of_bpf() -> None:
         'level=debug msg="command failed" command="cc -target bpf" error="signal: killed"\n'
     )
     assert found.explanation.id == "memory"
+
+
+def test_the_first_that_was_tried_counts() -> None:
+    found = only(
+        "bpf: failed to load programs: loading and attaching programs failed\n"
+    ).explanation
+    assert "the verifier refuses" in found.reason
+
+
+def test_of_words_that_say_nothing_it_is_listed_what_mostly_fails() -> None:
+    found = only("bpf sensor\nfrobbing of the bpf wheel failed\n").explanation
+    assert found.title == "Loader: words that are not known here"
+    assert "mostly one of these" in found.reason
+
+
+def test_a_file_that_was_looked_for_is_no_reason_where_more_failed() -> None:
+    found = only(
+        "bpf sensor\nbpf module failed: no hook to frob\n"
+        "looking for libs: stat /usr/lib/libfrob.so: no such file or directory\n"
+    ).explanation
+    assert found.words == ("bpf module failed: no hook to frob",)
