@@ -20,12 +20,22 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"sched_ext: BPF scheduler \W*(?P<name>[\w.-]+)\W* (?:errored, disabling|disabled \((?!unregistered from (?:user ?space|BPF))(?P<why>[^)]*)\))"
         r"|(?:sched_ext: |EXIT: )(?P<why2>(?:runnable task stall|watchdog|.*failed to run for).*)"
         r"|sched_ext: (?P<why3>(?:\S+: )?(?:ops\.\w+\(\) failed|scx_bpf_error|invalid |runtime error|init failed|.*not allowed).*)"
-        r"|EXIT: (?P<why4>(?!unregistered from)[\w ]*(?:error|fail|stall|unregistered from the main kernel|SysRq)\w*.*)",
+        r"|EXIT: (?P<why4>(?!unregistered from)[\w ]*(?:error|fail|stall|unregistered from the main kernel|SysRq)\w*.*)"
+        r"|(?P<why5>(?:\S+ )?triggered exit kind (?!(?:0|1|64|65):)\d+)",
         "The scheduler (sched_ext) was loaded, and the kernel put it out again, so that all tasks are back with the kernel's own"
         "{why}. A stall is a task that could run and was not for longer than the scheduler's timeout (30 s at most); an error"
         " is a wrong request of the scheduler's, or what a function of its own returned.",
         "What stands around it is the kernel's dump: which task, which CPU, which queue (dmesg; the tool's own output after EXIT)."
         " Take a release of the scheduler that is for this kernel; report it to it with that dump.",
+    ),
+    (
+        "xdp-dispatcher",
+        "Kernel Support: Several programs on one interface",
+        r"libxdp: Failed to load program '?(?P<name>[\w.-]+)'?: (?:Argument list too long|Invalid argument)",
+        "The kernel does not take program '{name}' as libxdp loads it: as an extension of its dispatcher (freplace), which"
+        " takes Linux 5.6, and 5.10 for more than one on an interface; an older one does not know the fields (E2BIG).",
+        "Compare with uname -r, or load it without libxdp (ip link set dev DEV xdp obj FILE sec SECTION); LIBXDP_SKIP_DISPATCHER=1"
+        " has later releases of libxdp do without. On a later kernel see what the verifier said (-vv).",
     ),
     (
         "xdp-dispatcher",

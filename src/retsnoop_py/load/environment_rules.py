@@ -53,7 +53,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",
         about(
-            r"kptr_restrict|addresses from /proc/kallsyms|kallsyms\b.*\b(?:zero|hidden|empty)|\bk(?:all)?syms?\b.*\bno symbols found|kernel symbols?: no symbols"
+            r"kptr_restrict|addresses from /proc/kallsyms|kallsyms\b.*\b(?:zero|hidden|empty)|\bk(?:all)?syms?\b.*\bno symbols found|kernel symbols?: no symbols|(?:kernel symbols?|kallsyms)\b.*(?:\bnot? (?:be )?(?:loaded|read|parsed|available|accessible)|CAP_SYSLOG)|(?:load|read|pars|get|initiali[sz])\w* (?:the )?(?:kernel symbols?|kallsyms)\b(?!.*(?:no such|not found|ENOENT))"
         ),
         "The kernel hides the addresses of its symbols from this process (kernel.kptr_restrict, or CAP_SYSLOG is missing), so that"
         " the loader finds none.",
@@ -104,6 +104,15 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         r"cgroup2 not mounted|cgroups? ?v?1\b.*(?:cgroups? ?v?2|unified)\b(?P<why4>.*)|(?:requires?|needs?|only (?:supports?|works? (?:with|on)))\b[^:]{0,30}\bcgroups? ?v?2\b(?P<why5>.*)|cgroups? ?v?2\b[^:]{0,20}\bnot (?:enabled|mounted|available|supported|found|detected)(?P<why6>.*)|(?:find|no|locate|detect) (?:a |the )?unified cgroup hierarchy(?P<why3>.*)|could not find a cgroup2 mount|can't open cgroup(?P<why>.*)|[Ff]ailed to (?:open|join|mount) cgroup(?!s? ?v?1)(?P<why2>.*)",
         "The program is attached to a cgroup of version 2, which is not there{why}.",
         "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with systemd.unified_cgroup_hierarchy=1.",
+    ),
+    (
+        "unsupported",
+        "Kernel Support: Not supported",
+        r"mkdir(?:at)?\W+(?P<name>/sys/(?:kernel/(?:debug|tracing|debug/tracing|security|btf)|fs/(?:bpf|cgroup)))\W*: (?:operation not permitted|permission denied|no such file or directory|read-only file system|invalid argument)",
+        "There is no directory {name}, and nobody makes one there but the kernel: it is built without what it is for (tracing:"
+        " CONFIG_FTRACE; debug: CONFIG_DEBUG_FS; security: CONFIG_SECURITYFS; fs/bpf: CONFIG_BPF_SYSCALL; btf:"
+        " CONFIG_DEBUG_INFO_BTF), or is none of Linux's own (gVisor, a container that passes for a machine).",
+        "Look for it on the host, and do not mount it into a container where the host has none; boot a kernel that has it.",
     ),
     (
         "tracefs",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from msgspec import structs
 
@@ -19,6 +20,7 @@ from retsnoop_py.load.joined_lines import (
     was_tried_again,
     with_btf,
     with_cause,
+    with_innermost,
     with_probe,
     with_reference,
     with_relocation,
@@ -28,7 +30,7 @@ from retsnoop_py.load.model import VERSION, Explained, Explanation
 from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.operation_rules import explain_operation
 from retsnoop_py.load.read_log import Lines, ProgramLog, Segment, read_log, segments
-from retsnoop_py.load.word_rules import explain_words
+from retsnoop_py.load.word_rules import explain_words, is_understood
 
 __all__ = ["explain_log"]
 
@@ -65,6 +67,7 @@ _LOUD = re.compile(
     r"|expected|should|implies|mismatch|multiple|beyond|crosses|exceed|restricted|only single"
     r"|1000001 insns"
     r"|panicked|is NULL|non-zero extra|must |minimum|without|undefined|differen|prevent|endian"
+    r"|triggered exit|\btry\b.*\bagain\b"
     r"|bailing|giving up|aborting|garbage|refus"
     r"|terminat|killed|timed? ?out|deadline|segfault|core dumped|syscall=|!=|what is|lack|needs?\b"
     r"|bpf\(BPF_\w+\)$"
@@ -112,7 +115,7 @@ _COMPLAINS = re.compile(
     r"|(?:do|does|did|is|are|was|has|have|could)(?: not|n't)\b|\bno \w+ (?:for|of|in|found)\b"
     r"|\bno (?:\S+ ){1,3}support|must be|mismatch|\bexceed|incompatib|\bundefined\b|\bterminated\b"
     r"|\bkilled\b|\btimed? ?out\b|corrupt|malformed|\blacks?\b|\bunknown\b|\brequires?\b"
-    r"|denied|unavailable|giving up|too old"
+    r"|denied|unavailable|giving up|too old|try (?:\w+ ){0,4}again"
     r"|already running|is NULL|non-zero extra|\binvalid\b)",
     re.IGNORECASE,
 )
@@ -183,6 +186,12 @@ def _weight(line: str) -> int:
         return 0
     told = 2 * bool(_FAILS.search(line)) + bool(errno_in(line) or _ENDED.search(line))
     return told - bool(told and _MEANT_LIGHTLY.search(line))
+
+
+@lru_cache(maxsize=256)
+def _is_telling(line: str) -> bool:
+    """Whether ``line``, which is not known, says more than that something failed."""
+    return bool(errno_in(line)) or is_understood(line)
 
 
 class _Reader:
@@ -366,14 +375,17 @@ class _Reader:
 
     def _says_more(self, line: str) -> bool:
         """Whether it is the first line that failed, or says more than those so far."""
-        return self._own_words is None or _weight(line) > _weight(self._own_words[1])
+        if self._own_words is None:
+            return True
+        more = _weight(line) - _weight(self._own_words[1])
+        return more > 0 or (more == 0 and not _is_telling(self._own_words[1]) and _is_telling(line))
 
     def _follows(self, number: int, found: Explanation, program: str) -> bool:
         """Whether it is what failed next, for the reason that was told a few lines above."""
         line = found.words[0]
         above = number - self._told_at <= _FOLLOWING and program in ("", self._told_of)
         if found.id == "name-missing":
-            return bool(self._told)
+            return any(id_ != "btf-refused" for _, id_, _ in self._told)  # mostly goes on without
         if "attach" in line and any(
             at < number <= at + _FOLLOWING and errno and "attach" not in load
             for at, errno, load in self._waiting.values()
@@ -452,6 +464,7 @@ class _Reader:
     def _note_own(self, segment: Segment, offset: int) -> None:
         """Of a line that no rule knows: whether its loader says there that anything failed."""
         line, above = segment.lines[offset], segment.lines[offset - 1] if offset else ""
+        line = with_innermost(segment.lines, offset) or line
         if _LEVEL_ALONE.fullmatch(line):
             return
         number = segment.first + segment.dropped + offset
@@ -470,8 +483,9 @@ class _Reader:
         errno = errno_in(line)
         if errno and errno not in _OF_NETWORK:
             return _FAILS.search(line) is not None or "::unwrap()" in line
-        known = errno_in(self._only_errno[1]) if self._only_errno else ""
-        return not (errno or known) and bool(_FAILS.search(line) or _COMPLAINS.search(line))
+        if errno or (self._only_errno is not None and _is_telling(self._only_errno[1])):
+            return False
+        return bool(_FAILS.search(line) or _COMPLAINS.search(line))
 
     def _tell(
         self, number: int, found: Explanation, program: str, errno: str, processed: int | None

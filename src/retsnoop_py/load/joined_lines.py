@@ -15,6 +15,7 @@ __all__ = [
     "was_tried_again",
     "with_btf",
     "with_cause",
+    "with_innermost",
     "with_probe",
     "with_reference",
     "with_relocation",
@@ -73,6 +74,26 @@ def with_cause(lines: tuple[str, ...], at: int) -> str:
         most = _CHAIN_LINES
     cause = _first(_CAUSE, lines[at + 1 : at + 1 + most])
     return f"{lines[at]}: {cause[1]}" if cause else ""
+
+
+#: Below which causes stand, the innermost last.
+_CAUSED_BY = re.compile(r"\s*[Cc]aused by:?\s*")
+_ONE_CAUSE = re.compile(r"\s+(?:\d+: )?(\S.*)|\d+: (\S.*)")
+
+
+def with_innermost(lines: tuple[str, ...], at: int) -> str:
+    """Line ``at`` and the innermost of the causes that are listed below it; "" where none are."""
+    heading = at + 1
+    if heading < len(lines) and not lines[heading].strip():
+        heading += 1
+    if heading >= len(lines) or not _CAUSED_BY.fullmatch(lines[heading]):
+        return ""
+    cause = ""
+    for line in lines[heading + 1 : heading + 1 + _CHAIN_LINES]:
+        if (found := _ONE_CAUSE.fullmatch(line)) is None:
+            break
+        cause = found[1] or found[2]
+    return f"{lines[at].rstrip(': ')}: {cause}" if cause else ""
 
 
 def _first(wanted: re.Pattern[str], lines: Iterable[str]) -> re.Match[str] | None:

@@ -117,6 +117,7 @@ _TOPICS = (
     ),
     *(
         "exclusiv",
+        "exit kind",
         "mtu",
         "netdev",
         "dispatcher",

@@ -31,8 +31,8 @@ OBJECT_RULES: tuple[LineRule, ...] = (
     (
         "compile",
         "Loader: The program does not compile",
-        r"(?:[Nn]o available targets are compatible with triple|unknown target(?: triple)?|target|triple) \W{0,3}(?:name |triple )?\W{0,3}bpf(?:el|eb)?\b(?:.*(?:not|un|no ))?(?P<why>.*)",
-        "The compiler on this machine makes no code for BPF: its LLVM was built without that target{why}.",
+        r"(?:[Nn]o available targets are compatible with triple|unknown target(?: triple)?|target|triple) \W{0,3}(?:name |triple )?\W{0,3}bpf(?:el|eb)?\b",
+        "The compiler on this machine makes no code for BPF: its LLVM was built without that target.",
         "llc --version lists what it can; install a clang that has bpf among them (clang 10 and later for CO-RE).",
     ),
     (
@@ -43,6 +43,15 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "asm/types.h is a library's of this architecture (gcc-multilib, -I/usr/include/$(uname -m)-linux-gnu), bpf/*.h libbpf's"
         " (libbpf-dev), vmlinux.h is made by bpftool btf dump file /sys/kernel/btf/vmlinux format c, linux/*.h come with the"
         " kernel's headers.",
+    ),
+    (
+        "compile",
+        "Loader: The program does not compile",
+        r"error: (?:no member named \W|\W?struct \w+\W has no member named \W)(?P<name>rodata|bss|data|kconfig|maps|progs|links|struct_ops)\b",
+        "The skeleton that the loader is compiled with has no member {name}: the object that it was made of has nothing of that"
+        " kind (const volatile variables make .rodata, others .bss or .data), or an old bpftool made it.",
+        "Make it anew of the object as it is now (bpftool gen skeleton OBJECT), and look whether a variable that is set"
+        " is declared, and used, in the program.",
     ),
     (
         "compile",

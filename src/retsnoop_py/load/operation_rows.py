@@ -59,6 +59,7 @@ TITLES = {
     "file-missing": "Environment: No such file",
     "interface-missing": "Environment: No such interface",
     "elf": "Object File: Not a BPF object",
+    "loader-words": "Loader: Settings or a package that it does not understand",
     "map-definition": "Object File: Map definition",
     "map-entry": "Loader: Map entry",
     "object-btf": "Object File: BTF is missing",

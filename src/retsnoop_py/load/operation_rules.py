@@ -273,7 +273,8 @@ _OPERATIONS = (
     ),
     _of(
         r"\bqdisc|clsact|\btcx?\b(?=[^:]*(?:attach|filter|hook|link|program))|bpf_tc_|\bfilter\b(?=[^:]*(?:add|attach|replac|creat))"
-        r"|tc filter|(?:add|attach|replac|creat)\w*\W(?:[^:]{0,30}?\W)??(?:tc|tcx|filter)\b|(?:RT)?NETLINK(?=.*(?:attach|bpf|xdp|qdisc|filter|clsact))|bpf\b[^:]*: netlink",
+        r"|tc filter|(?:add|attach|replac|creat)\w*\W(?:[^:]{0,30}?\W)??(?:tc|tcx|filter)\b|(?:RT)?NETLINK(?=.*(?:attach|bpf|xdp|qdisc|filter|clsact))|bpf\b[^:]*: netlink"
+        r"|netlink (?:message|response|reply|error|ack\w*)",
         {**_ATTACHED, **_each("ENOENT", NO_QDISC), **_each("ENODEV ENXIO", NO_DEVICE)},
     ),
     _of(

@@ -82,7 +82,7 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "Look for that setting in the loader's documents and in its configuration.",
     ),
     (
-        r"\bguessing\b|\badapt\w*\b[^:]*\bkernel|\bkernel (?:offsets?|adapt)|\b(?:version|offsets?)\b[^:]{0,40}\b(?:not (?:found|known|supported|detected)|unknown|unsupported)|(?:unknown|unsupported|detect|determin)\w* (?:\w+ ){0,3}(?:version|offsets?)",
+        r"\b(?:could not|couldn't|cannot|can't|failed to|unable to|error)\b[^:]{0,40}\boffsets?\b|\bguessing\b|\badapt\w*\b[^:]*\bkernel|\bkernel (?:offsets?|adapt)|\b(?:version|offsets?)\b[^:]{0,40}\b(?:not (?:found|known|supported|detected)|unknown|unsupported)|(?:unknown|unsupported|detect|determin)\w* (?:\w+ ){0,3}(?:version|offsets?)",
         "The loader does not know this version of what it looks at (a library, a runtime, a kernel), of which it has to know where"
         " members are.",
         "Take a later release of it, or tell it the version; look whether it looks at the right file (a static binary has no"

@@ -797,6 +797,17 @@ RULES: tuple[Rule, ...] = (
         "attach-target",
         _SUPPORT,
         "Attach target",
+        r"Extension program (?P<what>.*), while (?:the )?original does(?: not|n't)",
+        "The program is to replace a function of another one (freplace), which it may not: it {what}, and that function does"
+        " not, so that who calls it would keep pointers that no longer hold. libxdp loads programs so, and the functions of"
+        " its dispatcher are such until a release that knows of this check (kernels since end of 2024, Linux 6.13).",
+        "Take a later libxdp, which brings its own xdp-dispatcher.o, or load the program alone: ip link set dev DEV xdp obj"
+        " FILE sec SECTION, LIBXDP_SKIP_DISPATCHER=1. An own function that is replaced has to do the same itself.",
+    ),
+    _rule(
+        "attach-target",
+        _SUPPORT,
+        "Attach target",
         r"tracing progs must use .*|attach_btf_id (?P<id>\d+) is (?:not|invalid).*|[Aa]ttach(?:ing|ment)? (?:to|btf).*not .*"
         r"|(?P<name>\w+)\(\) is not (?:modifiable|sleepable)|Cannot (?:replace|extend|recursively).*"
         r"|\S+ has \d+ args while \S+ has \d+ args|Return type \S+ of \S+ doesn't match type.*"

@@ -28,7 +28,7 @@ from retsnoop_py.load.operation_rows import (
 )
 from retsnoop_py.load.untold_rules import explain_end, explain_untold
 
-__all__ = ["explain_words"]
+__all__ = ["explain_words", "is_understood"]
 
 #: Of these an errno alone says what it is about, whoever says it.
 _TELLING = ("EPERM", "ENOMEM", "ENOSYS", "ENOSPC", "EOPNOTSUPP")
@@ -176,6 +176,15 @@ _PLACES = tuple(row for row in _NOUNS if row[1] in (_NO_TRACEFS, _NO_BPFFS, NO_C
 #: What is not as it should be, by the noun beside it.
 _FORMS: tuple[tuple[str, Row], ...] = (
     (
+        r"\b(?:json|ya?ml|toml|config(?:uration)?|settings?|manifest|arguments?|options?|flags?|parameters?)\b",
+        (
+            "loader-words",
+            "the loader does not understand a file of settings, an argument, or a package that comes with an object: it is of"
+            " another release of the tool, or a field is missing or misspelt.",
+            "Compare it with what this release documents; make packages anew by the compiler of the same release.",
+        ),
+    ),
+    (
         r"\bBTF\b",
         (
             "object-btf",
@@ -206,6 +215,8 @@ _FORM = re.compile(
 _PLACE = re.compile(
     "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_PLACES)), re.IGNORECASE
 )
+#: A file, whatever it is said to be.
+_PATH = re.compile(r"(?<![\w/.-])\.{0,2}(?:/[\w.+-]+){2,}|[\w+-]+\.(?:bpf\.)?o\b")
 _NOUN = re.compile(
     "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_NOUNS)), re.IGNORECASE
 )
@@ -244,6 +255,11 @@ def explain_words(line: str, errno: str, of_bpf: bool = True) -> Explanation:
     )
 
 
+def is_understood(line: str) -> bool:
+    """Whether ``line``, which has no errno, says what it complains of, or what was tried."""
+    return explain_words(line, "").title != _UNKNOWN
+
+
 def _trace(line: str) -> str:
     """How the kernel itself is asked, by the system call that ``line`` names."""
     return _TRACE_PERF if "perf_event_open" in line else _TRACE
@@ -264,7 +280,8 @@ def _complaint(line: str) -> Row | None:
         return "rights", EPERM_TEXT, EPERM_STEP
     if found["malformed"]:
         return _nearest(_FORM, _FORMS, line, found.span())
-    return _nearest(_NOUN, _NOUNS, line, found.span())
+    row = _nearest(_NOUN, _NOUNS, line, found.span())
+    return NO_FILE if row is _NO_NAME and _PATH.search(line, found.end()) else row
 
 
 def _nearest(

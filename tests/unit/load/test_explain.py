@@ -72,6 +72,7 @@ MESSAGES = [
     ("held lock and object are not in the same allocation", "lock", "allocation"),
     ("The function foo has 13 arguments. Too many.", "attach-target", "13 arguments"),
     ("Subprog f doesn't exist", "attach-target", "Subprog f"),
+    ("Extension program frobs the packet, while original does not", "attach-target", "it frobs"),
     ("R11 is invalid", "operand", "R11"),
     ("unknown opcode e5", "instruction-unknown", "may_goto, which came with Linux 6.9"),
     ("unknown opcode d7", "instruction-unknown", "byte swap (-mcpu=v4), which came with Linux 6.6"),

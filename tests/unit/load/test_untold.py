@@ -37,6 +37,8 @@ def only(text: str) -> Explained:
         ("could not instantiate the ring buffer for bpf events", "no power of two"),
         ("failed to allocate the frob table of bpf", "no memory"),
         ("overflow while guessing offsets, bailing out", "this version"),
+        ("could not discover where the kernel has its offsets", "this version"),
+        ("manifest: malformed json in field frob", "of another release of the tool"),
     ],
 )
 def test_what_may_be_behind_a_failure_without_a_reason_is_listed(line: str, words: str) -> None:
@@ -104,6 +106,28 @@ def test_how_a_loader_ended_is_told(line: str, id_: str) -> None:
             "map-pinned",
             "/sys/fs/bpf/frob",
         ),
+        (
+            "cannot locate the program /opt/frob/sensor.o: missing",
+            "file-missing",
+            "no such file",
+        ),
+        (
+            "starting frob: mkdir /sys/kernel/tracing: operation not permitted",
+            "unsupported",
+            "nobody makes one there",
+        ),
+        ("sensor: kernel symbols could not be loaded", "rights", "kptr_restrict"),
+        (
+            "frob.skel.h:7:9: error: no member named 'bss' in 'struct frob'",
+            "compile",
+            "has no member bss",
+        ),
+        ("sensor: error in netlink message: Invalid argument", "attach-refused", "driver"),
+        (
+            "libxdp: Failed to load program frob: Argument list too long",
+            "xdp-dispatcher",
+            "freplace",
+        ),
     ],
 )
 def test_what_ails_the_machine_is_told_in_whatever_words(line: str, id_: str, words: str) -> None:
@@ -120,6 +144,7 @@ def test_what_ails_the_machine_is_told_in_whatever_words(line: str, id_: str, wo
             "runnable task stall",
         ),
         ("Error: EXIT: scx_bpf_error (frob 7 is none)\n", "scx_bpf_error (frob 7 is none)"),
+        ("DEBUG DUMP\nscx_frob[7] triggered exit kind 1024:\n", "triggered exit kind 1024"),
         ("sched_ext: ops.init_task() failed (-12) for frob[7] while loading\n", "ops.init_task()"),
     ],
 )
@@ -130,6 +155,7 @@ def test_a_scheduler_that_was_put_out_is_told(lines: str, words: str) -> None:
 
 
 def test_a_scheduler_that_was_stopped_is_no_failure() -> None:
+    assert not explained("scx_frob[7] triggered exit kind 64:\n")
     assert not explained("EXIT: unregistered from user space\n")
     assert not explained(
         'sched_ext: BPF scheduler "frob" disabled (unregistered from user space)\n'
@@ -209,3 +235,27 @@ def test_a_file_that_was_looked_for_is_no_reason_where_more_failed() -> None:
         "looking for libs: stat /usr/lib/libfrob.so: no such file or directory\n"
     ).explanation
     assert found.words == ("bpf module failed: no hook to frob",)
+
+
+def test_the_innermost_cause_of_a_list_counts() -> None:
+    found = only(
+        "Error: the bpf sensor failed\n\nCaused by:\n"
+        "    0: while it looked around\n    1: the map of frobs is full, already\n\nNote: none\n"
+    ).explanation
+    assert found.id == "attach-busy"
+    assert "the bpf sensor failed: the map of frobs is full, already" in found.reason
+
+
+def test_of_lines_that_weigh_the_same_the_one_counts_that_says_what_failed() -> None:
+    found = only(
+        "bpf sensor\nthe frobs of the bpf sensor failed\ncannot attach the bpf sensor\n"
+        "the knobs of the bpf sensor failed\n"
+    ).explanation
+    assert found.words == ("cannot attach the bpf sensor",)
+
+
+def test_a_program_that_is_not_there_is_told_though_btf_was_refused() -> None:
+    found = explained(
+        "libbpf: Error loading ELF section .BTF: -22.\nCan't find prog with name: frob\n"
+    )
+    assert "name-missing" in [one.explanation.id for one in found]
