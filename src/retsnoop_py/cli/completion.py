@@ -281,12 +281,18 @@ def _by_typer() -> int:
 
 def hand_out(wanted: str) -> int:
     """Do what ``install-completion`` or ``show-completion`` says. Raises OutputError."""
-    if _from_fish():
+    shell = _shell()
+    if shell == "fish":
         if wanted == "show-completion":
             print(_FISH_SCRIPT)
         else:
             _install_for_fish()
         return 0
+    if shell not in _SHELLS and Path("/proc/self/stat").exists():
+        found = "no shell has started this" if shell is None else f"this is {shell}"
+        raise UnavailableError(
+            f"completion is for bash, zsh and fish, and {found}", "run it in the shell it is for"
+        )
     from retsnoop_py.cli import trace, typed
 
     try:
@@ -323,8 +329,8 @@ def _install_for_fish() -> None:
     print("Completion will take effect once you restart the terminal")
 
 
-def _from_fish() -> bool:
-    """Whether of what started us the nearest shell is fish."""
+def _shell() -> str | None:
+    """The nearest shell of what started us; None where there is none, or no /proc."""
     process = os.getppid()
     while process > 1:
         try:
@@ -333,6 +339,6 @@ def _from_fish() -> bool:
             break
         name, _, rest = told.partition("(")[2].rpartition(")")
         if name in (*_SHELLS, *_OTHER_SHELLS):
-            return name == "fish"
+            return name
         process = int(rest.split()[1])
-    return False
+    return None

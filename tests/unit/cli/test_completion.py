@@ -246,6 +246,6 @@ def test_a_shell_that_nothing_tells_of_is_an_error(monkeypatch: pytest.MonkeyPat
         raise OSError("ps not found")
 
     monkeypatch.setattr("retsnoop_py.cli.typed.call", asks_ps)
-    monkeypatch.setattr(completion, "_from_fish", lambda: False)
+    monkeypatch.setattr(completion, "_shell", lambda: "bash")
     with pytest.raises(UnavailableError, match="the shell cannot be told: ps not found"):
         completion.hand_out("install-completion")

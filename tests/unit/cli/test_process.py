@@ -234,11 +234,21 @@ def test_files_are_utf_8_where_the_locale_is_not(tmp_path: Path) -> None:
     assert "none.o" in done.stderr
 
 
+def in_shell(shell: str, *words: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """What ``words`` do where ``shell`` starts them, and stays."""
+    argv = [shell, "-c", '"$@"; exit $?', shell, *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+
+
 def test_completion_that_cannot_be_installed_is_told() -> None:
-    done = run("--install-completion", "bash", env=os.environ | {"HOME": "/dev/null"})
+    tool, environment = (sys.executable, "-m", "retsnoop_py"), os.environ | {"HOME": "/dev/null"}
+    done = in_shell("bash", *tool, "--install-completion", env=environment)
     assert done.returncode == 74
     assert "cannot write /dev/null" in done.stderr
     assert "--show-completion" in done.stderr.partition("hint: ")[2]
+    done = in_shell("dash", *tool, "--install-completion", env=environment)
+    assert done.returncode == 69
+    assert "for bash, zsh and fish, and this is dash" in done.stderr
 
 
 #: A user whom no list of users has, as containers have them, with nothing said of a home.
@@ -262,17 +272,11 @@ runpy.run_module("retsnoop_py", run_name="__main__")
         (("list", "presets"), 0),
         (("replay", str(GOLDEN / "6.12-args.rsn")), 0),
         (("vm", "run", "--kernel", "~nobody/bzImage", "--", "true"), 66),
-        (("--install-completion", "bash"), 74),
+        (("--install-completion",), 74),
     ],
 )
 def test_a_user_without_a_home_is_served(words: tuple[str, ...], status: int) -> None:
     environment = {key: text for key, text in os.environ.items() if not key.startswith("XDG")}
-    done = subprocess.run(
-        [sys.executable, "-c", _NOBODY, *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = in_shell("bash", sys.executable, "-c", _NOBODY, *words, env=environment)
     assert done.returncode == status, done.stderr
     assert "bug" not in done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.kernel.btf_writer import CHAR, SIGNED, BtfWriter
 from tests.unit.kernel.tree import Tree
+from tests.unit.session.records import session
 
 from retsnoop_py.kernel.arguments.model import ArgumentFacts, Role
 from retsnoop_py.kernel.arguments.plan import CapturePlan, plan_captures
@@ -17,7 +18,6 @@ from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.tracefs import Tracepoint
 from retsnoop_py.probes.context import ContextPlanner
 from retsnoop_py.probes.spec import Probe, parse
-from retsnoop_py.render.args.node import inline
 from retsnoop_py.render.args.read import ArgumentReader
 from retsnoop_py.session.model import Captured, CapturedValue, EventKind
 
@@ -75,8 +75,10 @@ def planned(tree: Tree, text: str) -> CapturePlan:
 
 
 def shown(facts: ArgumentFacts, *values: CapturedValue) -> dict[str, str]:
-    captured = Captured(EventKind.PROBE_ARGS, 0, values)
-    return {one.name: inline(one.node) for one in ArgumentReader(facts).read(captured)}
+    subject = session(args={1: Captured(EventKind.PROBE_ARGS, 0, values)})
+    told = ArgumentReader(facts).arguments(subject, 1)
+    assert told is not None
+    return {name: text for name, text, _, _ in told}
 
 
 def test_a_kprobe_finds_registers(tree: Tree) -> None:
