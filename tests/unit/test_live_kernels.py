@@ -29,6 +29,7 @@ def a_test(name: str, **markers: tuple[str, ...]) -> Any:
 
 PLAIN = a_test("test_debug.py::test_anything")
 CORE = a_test("test_rungs.py::test_anything")
+OLDER = a_test("test_workload.py::test_anything")
 ONE = a_test("test_user.py::test_anything", one_kernel=())
 ENDS = a_test("test_filters.py::test_anything", oldest_and_newest=())
 ABOUT = a_test("test_examples.py::test_anything", only_on=("6.12",))
@@ -39,13 +40,14 @@ SAME = a_test("test_stop.py::test_anything")
     ("test", "own", "beside"),
     [
         (PLAIN, ["5.10", "6.1", "6.12", "7.3"], ["arm64/7.3"]),
-        (CORE, list(OWN), ["arm64/6.1", "arm64/7.3"]),
+        (CORE, list(OWN), ["arm64/7.3"]),
+        (OLDER, list(OWN), ["arm64/6.1", "arm64/7.3"]),
         (ONE, ["6.12"], ["arm64/7.3"]),
         (ENDS, ["5.10", "7.3"], ["arm64/7.3"]),
         (ABOUT, ["6.12"], []),
         (SAME, ["5.10", "6.1", "6.12", "7.3"], []),
     ],
-    ids=["plain", "core", "one", "ends", "about", "same"],
+    ids=["plain", "core", "older", "one", "ends", "about", "same"],
 )
 def test_the_newest_of_another_architecture_runs_what_could_differ_there(
     test: Any, own: list[str], beside: list[str]
@@ -73,5 +75,10 @@ def test_each_row_of_the_tables_has_a_test() -> None:
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     ]
-    rows = [*rules.CORE, *(row for rows in rules.SAME_ABROAD.values() for row in rows)]
+    rows = [
+        *rules.CORE,
+        *rules.OLDER_ABROAD,
+        *(row for rows in rules.SAME_ABROAD.values() for row in rows),
+    ]
     assert not [row for row in rows if not any(name.startswith(row) for name in names)]
+    assert all(row.startswith(rules.CORE) for row in rules.OLDER_ABROAD)
