@@ -19,7 +19,7 @@ from tests.live.support import (
     trace,
 )
 from tests.live.test_cleanup import assert_back_to, leftovers
-from tests.live.test_workload import assert_ends_as_it_must
+from tests.live.test_workload import assert_ends_as_it_must, types_of
 
 from retsnoop_py.mechanism import LADDER, Mechanism
 from retsnoop_py.render.json_types import Line, Session
@@ -91,7 +91,7 @@ def test_failures_are_caught_and_nothing_is_left(mechanism: Mechanism, machine: 
     recording = read_recording(path)
     assert recording.stats is not None
     assert not any(recording.stats.values()), recording.stats
-    traced = {function.name for function in recording.header.functions}
+    traced = types_of(recording)
     assert len(recording.sessions) == len(SOME), result.out
     for session, case in zip(recording.sessions, SOME, strict=True):
         assert_ends_as_it_must(session, case, traced)
