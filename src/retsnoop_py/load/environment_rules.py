@@ -108,9 +108,9 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "unsupported",
         "Kernel Support: Not supported",
-        r"mkdir(?:at)?\W+(?P<name>/sys/(?:kernel/(?:debug|tracing|debug/tracing|security|btf)|fs/(?:bpf|cgroup)))\W*: (?:operation not permitted|permission denied|no such file or directory|read-only file system|invalid argument)",
+        r"mkdir(?:at)?\W+(?P<name>/sys/(?:kernel/(?:debug|tracing|debug/tracing|security|btf)|fs/cgroup))\W*: (?:operation not permitted|permission denied|no such file or directory|read-only file system|invalid argument)",
         "There is no directory {name}, and nobody makes one there but the kernel: it is built without what it is for (tracing:"
-        " CONFIG_FTRACE; debug: CONFIG_DEBUG_FS; security: CONFIG_SECURITYFS; fs/bpf: CONFIG_BPF_SYSCALL; btf:"
+        " CONFIG_FTRACE; debug: CONFIG_DEBUG_FS; security: CONFIG_SECURITYFS; cgroup: CONFIG_CGROUPS; btf:"
         " CONFIG_DEBUG_INFO_BTF), or is none of Linux's own (gVisor, a container that passes for a machine).",
         "Look for it on the host, and do not mount it into a container where the host has none; boot a kernel that has it.",
     ),
@@ -191,6 +191,18 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         " relocation of the object fits; its own warnings say which.",
         "ls -l /sys/kernel/btf/vmlinux: without it the kernel was built without CONFIG_DEBUG_INFO_BTF,"
         " or pahole failed then.",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Kernel without BTF",
+        about(
+            r"\bBTF\b.*(?:/vmlinux\S*|\bbtf-?hub)|(?:/vmlinux\S*|\bbtf-?hub).*\bBTF\b",
+            r"no such file|\b404\b|not found|unreachable|no route|timed? ?out|lookup",
+        ),
+        "The kernel has no BTF of its own, or none that the loader finds, and there is none for this release where it looks for"
+        " one from others: collections of BTF (BTFHub) have it for kernels of distributions that were built without.",
+        "ls -l /sys/kernel/btf/vmlinux; use a kernel with CONFIG_DEBUG_INFO_BTF=y, or make BTF of its debug information (pahole"
+        " --btf_encode_detached) and give it to the loader.",
     ),
     (
         "kernel-btf",
@@ -294,6 +306,30 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         " older than the kind. Of one that is merely not attached it says ENOENT.",
         "Nothing is lost but the filter itself; grep CGROUP_BPF /boot/config-$(uname -r) tells, and a later systemd"
         " asks first.",
+    ),
+    (
+        "file-missing",
+        f"{_ENVIRONMENT}: No such file",
+        r"\bsh: (?:line )?(?:\d+: )?(?P<name>(?:n?tc|ip|clang\S*|llc\S*|llvm-\S+|bpftool|bpftrace|mount|ethtool|nsenter|pahole|iptables|xdp-loader|make|gcc)): (?:command )?not found",
+        "A command that the loader calls is not there: {name}.",
+        "Install it where the loader runs: in its container, not on the host.",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"map (?P<name>[\w.-]+): pin by name: (?:missing|no) .*[Pp]in ?[Pp]ath|pin by name: missing .*|[Pp]in ?[Pp]ath\W+(?:is )?(?:missing|empty|not set)",
+        "The object wants map {name} pinned by its name (LIBBPF_PIN_BY_NAME), and the loader gives no directory to pin it in.",
+        "The loader sets one (PinPath of cilium/ebpf, pin_root_path of libbpf) where it finds the BPF file system: see whether"
+        " /sys/fs/bpf is mounted in its name space, and what else of it failed before.",
+    ),
+    (
+        "tracefs",
+        f"{_ENVIRONMENT}: tracefs",
+        r"(?:fail|error|cannot|can't|could not).*\W-:(?P<name>[ku]probes/[\w.-]+)",
+        "The loader cannot take its probe {name} away: none of that name is there (making it failed, or another run has removed"
+        " it), a program still uses it, or the files of tracefs may not be written.",
+        "cat /sys/kernel/tracing/kprobe_events lists those that are there; what matters is what failed before, where it was"
+        " to be made.",
     ),
     (
         "pin",

@@ -163,6 +163,7 @@ _MEANT_LIGHTLY = re.compile(r"(?<![\w/])(?:INFO|DEBUG|TRACE)(?![\w/])|level=(?:i
 _GOES_ON = re.compile(
     r"\bskipping\b|\bskipped\b|\bignoring\b|\bignored\b|\bfall(?:ing|s)? back\b"
     r"|\bwill (?:use|try|retry|continue)\b|\bretrying\b|\bcontinuing\b|\bnon-?fatal\b"
+    r"|\bassuming\b|failed to attach to cgroup: (?:-EBADF|Bad file descriptor)$"  # systemd asks so
     r"|\btrying \S+ instead|\bgo(?:es|ing)? on without",
     re.IGNORECASE,
 )
@@ -283,6 +284,8 @@ class _Reader:
             if errno_in(line) or _FAILS.search(line):
                 told = Explained(VERSION, number, found, program, errno_in(line))
                 self._lightly = self._lightly or told
+                if self._waiting.get(program, (0, "", ""))[0] == number:
+                    self._waiting.pop(program)
             return True
         is_last = number == segment.first + segment.dropped + len(segment.lines) - 1
         if is_last and found.id == "xdp-dispatcher" and _LOAD_FAILED.search(line):
@@ -562,7 +565,7 @@ class _Reader:
 _ATTACHES = re.compile(r"\battach|PERF_EVENT_IOC|link_create|BPF_LINK_CREATE", re.IGNORECASE)
 #: What is said, without an errno or of the whole object, of what failed for a reason that was told.
 _CAUSED_BY = {
-    "compile": {"kernel-headers"},
+    "compile": {"kernel-headers", "map-type-unsupported"},
     "kernel-btf": {"attach-target-missing"},
     "map-refused": {"map-definition", "map-size", "map-type-unsupported", "map-flags", "rights"},
 }

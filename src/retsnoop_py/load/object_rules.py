@@ -45,6 +45,14 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         " kernel's headers.",
     ),
     (
+        "map-type-unsupported",
+        f"{_SUPPORT}: Type of map",
+        r"error: unsupported map type: (?:maps/)?(?P<name>\w+)",
+        "bcc makes no map of kind '{name}' here: the kernel that it compiles for, or bcc itself, is older than it (perf_output"
+        " takes Linux 4.4, ringbuf 5.8 and bcc 0.16).",
+        "Compare with uname -r and the version of bcc, which comes with the tools: take both from one release, and a later kernel.",
+    ),
+    (
         "compile",
         "Loader: The program does not compile",
         r"error: (?:no member named \W|\W?struct \w+\W has no member named \W)(?P<name>rodata|bss|data|kconfig|maps|progs|links|struct_ops)\b",
@@ -260,7 +268,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "btf-refused",
         f"{_OBJECT}: BTF that the kernel refuses",
         r"Error loading BTF: (?P<why5>.*)|BTF loading error: (?P<err>-?\d+)|Error loading \.BTF into kernel: (?P<err2>-?\d+)"
-        r"|load(?:ing)? BTF:? (?!from|of|for)(?P<why>.*)|BTF (?:is|data) .*(?:invalid|malformed|corrupt)(?P<why2>.*)"
+        r"|load(?:ing)? BTF:? (?!from|of|for|spec|file|data)(?P<why>.*)|BTF (?:is|data) .*(?:invalid|malformed|corrupt)(?P<why2>.*)"
         r"|BPF_BTF_LOAD syscall (?:returned|failed)(?P<why3>.*)"
         r"|BTF debug data section '[^']*' rejected(?P<why4>.*)|BTF is mandatory, can't proceed|BTF types? (?:data|\[\d+\]) is malformed"
         r"|btf: type \[\d+\]: (?P<why6>.*)|Error loading ELF section \.BTF\S*: (?P<why7>.*)|error parsing BTF(?P<why8>.*)",

@@ -320,6 +320,17 @@ _OPERATIONS = (
         is_general=True,
     ),
     _of(
+        r"set\w*\W(?:\w+ )?max[_ ]entries|bpf_map__set_\w+|resiz\w* (?:\w+ )?map",
+        _each(
+            "EBUSY EINVAL",
+            (
+                "map-definition",
+                "the map is made already (loaded, or taken over from a pin): its size and flags can be set before the load only.",
+                "Set them between the open and the load of the object; remove the pin of an older one.",
+            ),
+        ),
+    ),
+    _of(
         r"(?:updat|freez|insert|lookup|look up|delet|remov|put|writ|popul|add|read|set|iterat)\w*\W(?:[^:]{0,50}?\W)??(?:e?BPF )?(?:maps?|map element|hash ?map|prog array)\b"
         r"|key (?:does not|doesn't|already|too)\b|batch (?:lookup|update|delete)|lookup_and_delete|bpf_map_(?:update|lookup|delete|get_next)\w*|bpf_\w*map_?\w*_elem|\bmap\b[^:]{0,40}\b(?:update|lookup|delete|insert)\w*|map (?:entry|element)",
         {

@@ -42,7 +42,7 @@ _ENDS: tuple[tuple[str, str, str, str], ...] = (
         "dmesg has a line of the OOM killer if it was that; raise memory.max (resources.limits.memory), or the probe's time.",
     ),
     (
-        r"SIGSEGV|[Ss]egmentation fault|\bsegfault\b|core dumped|SIGABRT|SIGBUS|nil pointer dereference|index out of range|double free|stack smashing",
+        r"SIGSEGV|[Ss]egmentation fault|\bsegfault\b|core dumped|SIGABRT|SIGBUS|nil pointer dereference|index out of range|[Aa]ssertion\b.*\bfailed|double free|stack smashing",
         "crashed",
         "The loader itself crashed, which is a bug of its own or of a library's; what the kernel had said before, if"
         " anything, stands above.",
@@ -71,7 +71,12 @@ _FAILS = r"(?:fail\w*(?: to| in)?|can ?n[o']t|can't|could ?n[o']t|couldn't|canno
 
 def _of(verb: str, noun: str) -> str:
     """A failure of ``verb`` on ``noun``: "failed to VERB the NOUN", "NOUN VERB failed", "error VERBing NOUN"."""
-    return rf"{_FAILS}[^:]{{0,30}}?\b{verb}\w*(?:[^:]{{0,60}}?\b{noun}\b)|\b{noun}\b[^:]{{0,40}}?\b{verb}\w*\W+(?:\w+ )?{_FAILS}|\b{verb}\w*\W+(?:\w+\W+){{0,3}}?{noun}\b[^:]{{0,40}}?{_FAILS}"
+    begins, ends = r"(?<![a-zA-Z])", r"(?![a-zA-Z])"  # a function's name is words, too
+    verb, noun = f"{begins}{verb}", f"{begins}{noun}{ends}"
+    return (
+        rf"{_FAILS}[^:]{{0,30}}?{verb}\w*(?:[^:]{{0,60}}?{noun})|{noun}[^:]{{0,40}}?{verb}\w*\W+(?:\w+ )?{_FAILS}"
+        rf"|{verb}(?:[a-z]*)[\W_]+(?:\w+\W+){{0,3}}?{noun}[^:]{{0,40}}?{_FAILS}"
+    )
 
 
 #: What says of itself what it is, whatever was tried.
@@ -127,7 +132,7 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
     (
         _of(
             r"(?:updat|lookup|look up|delet|insert|populat|freez|writ|read|iterat|add|put|set|get|fetch|access)",
-            r"(?:maps?|elements?|map entr\w+)",
+            r"(?:maps?|elem(?:ent)?s?|map entr\w+)",
         ),
         "An entry of a map fails mostly since the map is full, the key is not there, the map is not the one that was meant (not"
         " loaded, or by another run), or is read-only.",

@@ -37,6 +37,7 @@ def only(text: str) -> Explained:
         ("could not instantiate the ring buffer for bpf events", "no power of two"),
         ("failed to allocate the frob table of bpf", "no memory"),
         ("overflow while guessing offsets, bailing out", "this version"),
+        ("frob_update_elem failed", "the map is full"),
         ("could not discover where the kernel has its offsets", "this version"),
         ("manifest: malformed json in field frob", "of another release of the tool"),
     ],
@@ -55,6 +56,7 @@ def test_what_may_be_behind_a_failure_without_a_reason_is_listed(line: str, word
         ("bpf setup script failed: exit status 127", "file-missing"),
         ("exec /opt/bpf-agent: exec format error", "elf"),
         ("bpf-agent[77]: segfault at 10 ip 55d1 sp 7ffe error 4", "crashed"),
+        ("bpf-agent: do_frob: Assertion `frobs > 0' failed.", "crashed"),
         ("loading of bpf programs failed: context deadline exceeded", "loader-words"),
     ],
 )
@@ -116,6 +118,29 @@ def test_how_a_loader_ended_is_told(line: str, id_: str) -> None:
             "unsupported",
             "nobody makes one there",
         ),
+        (
+            "open map frob: pin by name: missing MapOptions.PinPath",
+            "pin",
+            "wants map frob pinned by its name",
+        ),
+        ("failed to write '-:kprobes/frob'", "tracefs", "cannot take its probe kprobes/frob away"),
+        (
+            "WARN BTF from /var/frob/btf/vmlinux: open /var/frob/btf/vmlinux: no such file",
+            "kernel-btf",
+            "none that the loader finds",
+        ),
+        (
+            "download of BTF from the btfhub archive failed: 404",
+            "kernel-btf",
+            "for this release",
+        ),
+        ("/virtual/frob.c:7:1: error: unsupported map type: frob", "map-type-unsupported", "frob"),
+        (
+            "failed to set max entries of frob map: Device or resource busy",
+            "map-definition",
+            "made",
+        ),
+        ("sh: 1: ntc: not found", "file-missing", "not there: ntc"),
         ("sensor: kernel symbols could not be loaded", "rights", "kptr_restrict"),
         (
             "frob.skel.h:7:9: error: no member named 'bss' in 'struct frob'",
@@ -259,3 +284,16 @@ def test_a_program_that_is_not_there_is_told_though_btf_was_refused() -> None:
         "libbpf: Error loading ELF section .BTF: -22.\nCan't find prog with name: frob\n"
     )
     assert "name-missing" in [one.explanation.id for one in found]
+
+
+def test_what_systemd_asks_the_kernel_by_a_bad_descriptor_is_told_where_nothing_else_failed() -> (
+    None
+):
+    asked = "libbpf: prog 'sd_frob': failed to attach to cgroup: -EBADF\n"
+    assert only(asked).explanation.id == "descriptor"
+    found = only(
+        f"{asked}libbpf: prog 'frob': failed to attach: -EBUSY\n"
+        "bpf-frob: Failed to link program; assuming BPF LSM is not available.\n"
+    )
+    assert found.explanation.id == "attach-hook"
+    assert found.program == "frob"
