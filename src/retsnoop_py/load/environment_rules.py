@@ -53,7 +53,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",
         about(
-            r"kptr_restrict|addresses from /proc/kallsyms|kallsyms\b.*\b(?:zero|hidden|empty)|\bk(?:all)?syms?\b.*\bno symbols found|kernel symbols?: no symbols|(?:kernel symbols?|kallsyms)\b.*(?:\bnot? (?:be )?(?:loaded|read|parsed|available|accessible)|CAP_SYSLOG)|(?:load|read|pars|get|initiali[sz])\w* (?:the )?(?:kernel symbols?|kallsyms)\b(?!.*(?:no such|not found|ENOENT))"
+            r"kptr_restrict|addresses from /proc/kallsyms|kallsyms\b.*\b(?:zero|hidden|empty)|\bk(?:all)?syms?\b.*\bno symbols found|kernel symbols?: no symbols|(?:kernel symbols?|kallsyms)\b.*(?:\bnot? (?:be )?(?:loaded|read|parsed)|CAP_SYSLOG)|(?:load|read|pars|get|initiali[sz])\w* (?:the )?(?:kernel symbols?|kallsyms)\b(?!.*(?:no such|not found|ENOENT))"
         ),
         "The kernel hides the addresses of its symbols from this process (kernel.kptr_restrict, or CAP_SYSLOG is missing), so that"
         " the loader finds none.",

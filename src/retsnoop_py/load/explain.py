@@ -474,7 +474,7 @@ class _Reader:
         if offset in segment.light and not (_FAILS.search(line) or says_errno(line)):
             return
         if self._says_more(line) and (self._is_own(line) or (self._of_bpf and _ENDED.search(line))):
-            is_last = _SUMMARY.search(line) and above and not _CHATTER.search(above)
+            is_last = _SUMMARY.search(line) and _LOUD.search(above) and not _CHATTER.search(above)
             self._own_words = (number - 1, above) if is_last else (number, line)
         elif _ENDED.search(line) or (offset not in segment.light and self._is_last_resort(line)):
             self._only_errno = (number, line)

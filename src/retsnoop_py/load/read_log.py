@@ -95,6 +95,11 @@ def _is_light(line: str) -> bool:
     return found is not None and not re.search(r"err(?:or)?=", line[: found.start()])
 
 
+#: The kernel's names have up to 511 characters; what is longer is data, which patterns are slow in.
+_LONGEST_WORD = 600
+_LONG_WORD = re.compile(rf"\w{{{_LONGEST_WORD + 1},}}")
+
+
 def clean(line: str) -> str:
     """``line`` without colours, time stamps and the like; its indentation stays."""
     if "\x1b" in line or "\r" in line:
@@ -110,6 +115,8 @@ def clean(line: str) -> str:
         if found is None or not found.end():
             break
         line = line.lstrip()[found.end() :]
+    if len(line) > _LONGEST_WORD:
+        line = _LONG_WORD.sub("...", line)
     return line.rstrip()
 
 

@@ -76,6 +76,7 @@ def _of(verb: str, noun: str) -> str:
     return (
         rf"{_FAILS}[^:]{{0,30}}?{verb}\w*(?:[^:]{{0,60}}?{noun})|{noun}[^:]{{0,40}}?{verb}\w*\W+(?:\w+ )?{_FAILS}"
         rf"|{verb}(?:[a-z]*)[\W_]+(?:\w+\W+){{0,3}}?{noun}[^:]{{0,40}}?{_FAILS}"
+        rf"|{noun}.{{0,60}}?{_FAILS}[^:]{{0,30}}?{verb}|{_FAILS}[^:]{{0,30}}?{noun}[\W_]*{verb}"
     )
 
 
@@ -124,7 +125,7 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
         "The compiler's own words above say which; a CO-RE build compiles nothing here.",
     ),
     (
-        _of("creat", r"maps?"),
+        _of(r"(?:creat|(?<!un)load|init|set ?up|prepar)", r"maps?"),
         "A map is refused mostly for locked memory (ulimit -l, before Linux 5.11), missing rights, a type that is younger than the"
         " kernel, or a size or flag that its type does not take.",
         "strace -f -e bpf COMMAND shows the errno and the map's type; run as root with ulimit -l unlimited.",
@@ -158,7 +159,7 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
         "ls -l /sys/kernel/btf/vmlinux; bpftool btf dump file FILE reads either.",
     ),
     (
-        _of(r"(?:load|instantiat|creat|verif|inject)", rf"{_PROGRAM}"),
+        _of(r"(?:(?:re)?load|instantiat|creat|verif|inject)", rf"{_PROGRAM}"),
         "A load fails mostly since the verifier refuses a program (its log is not here), rights are missing (root, CAP_BPF, a"
         " container's seccomp profile, a locked-down kernel), the kernel is older than what the program uses or was built"
         " without it, or without BTF, or the object file is not there or not for this kernel.",
@@ -189,15 +190,20 @@ def explain_end(line: str) -> Explanation | None:
     return None
 
 
+#: Characters of a line that are looked at, from its end: the patterns try each place with each other.
+_MOST_READ = 600
+
+
 def explain_untold(line: str) -> Explanation | None:
     """Why what ``line`` says was tried may have failed; None where it names nothing that is tried.
 
     Of several things that it names the first counts: what follows is how, or what for.
     """
-    row = next((row for pattern, row in _BY_CAUSE if pattern.search(line)), None)
+    text = line[-_MOST_READ:]
+    row = next((row for pattern, row in _BY_CAUSE if pattern.search(text)), None)
     if row is None:
         tried = [
-            (found.start(), row) for pattern, row in _BY_TRY if (found := pattern.search(line))
+            (found.start(), row) for pattern, row in _BY_TRY if (found := pattern.search(text))
         ]
         row = min(tried, key=lambda one: one[0])[1] if tried else None
     if row is None:

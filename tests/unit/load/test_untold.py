@@ -38,6 +38,8 @@ def only(text: str) -> Explained:
         ("failed to allocate the frob table of bpf", "no memory"),
         ("overflow while guessing offsets, bailing out", "this version"),
         ("frob_update_elem failed", "the map is full"),
+        ("prog 'frob': failed to attach: frob", "CAP_NET_ADMIN"),
+        ("failed to bpf_object__open_frob()", "no BPF object"),
         ("could not discover where the kernel has its offsets", "this version"),
         ("manifest: malformed json in field frob", "of another release of the tool"),
     ],
@@ -297,3 +299,14 @@ def test_what_systemd_asks_the_kernel_by_a_bad_descriptor_is_told_where_nothing_
     )
     assert found.explanation.id == "attach-hook"
     assert found.program == "frob"
+
+
+def test_a_summary_below_what_is_no_failure_stands_for_itself() -> None:
+    found = only("bpf agent starts\nFailed to load BPF skeleton: frob\n").explanation
+    assert found.words == ("Failed to load BPF skeleton: frob",)
+
+
+def test_data_in_a_line_is_no_word_of_it() -> None:
+    data = "object_" * 500
+    found = only(f"bpf failed to load program {data}\n").explanation
+    assert found.words == ("bpf failed to load program ...",)
