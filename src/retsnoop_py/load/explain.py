@@ -222,6 +222,8 @@ class _Reader:
         self._looked_for: tuple[int, Explanation] | None = None
         #: What failed first of what a loader went on after.
         self._lightly: Explained | None = None
+        #: BTF that the kernel refused: most loaders go on without.
+        self._btf: Explained | None = None
         #: What is told of a load unless the verifier's log comes next and says why.
         self._held: tuple[int, Explanation, str] | None = None
         #: A helper that reads memory and is not there, until what comes next was looked at.
@@ -286,6 +288,9 @@ class _Reader:
                 self._lightly = self._lightly or told
                 if self._waiting.get(program, (0, "", ""))[0] == number:
                     self._waiting.pop(program)
+            return True
+        if found.id == "btf-refused" and not _MANDATORY.search(line):
+            self._btf = self._btf or Explained(VERSION, number, found, program, errno_in(line))
             return True
         is_last = number == segment.first + segment.dropped + len(segment.lines) - 1
         if is_last and found.id == "xdp-dispatcher" and _LOAD_FAILED.search(line):
@@ -388,7 +393,7 @@ class _Reader:
         line = found.words[0]
         above = number - self._told_at <= _FOLLOWING and program in ("", self._told_of)
         if found.id == "name-missing":
-            return any(id_ != "btf-refused" for _, id_, _ in self._told)  # mostly goes on without
+            return bool(self._told)
         if "attach" in line and any(
             at < number <= at + _FOLLOWING and errno and "attach" not in load
             for at, errno, load in self._waiting.values()
@@ -514,6 +519,9 @@ class _Reader:
         """What failed and is not explained by anything that was said."""
         yield from self._tell_read()
         yield from self._tell_held(is_known=False)
+        if self._btf is not None and all("map" in id_ for _, id_, _ in self._told):
+            yield self._btf
+            return
         if self._told:
             return
         if self._lightly is not None and not self._waiting:
@@ -561,6 +569,8 @@ class _Reader:
             yield Explained(VERSION, number, why, program, errno)
 
 
+#: That nothing goes on without BTF.
+_MANDATORY = re.compile(r"mandatory|required", re.IGNORECASE)
 #: What is done with a program that is loaded.
 _ATTACHES = re.compile(r"\battach|PERF_EVENT_IOC|link_create|BPF_LINK_CREATE", re.IGNORECASE)
 #: What is said, without an errno or of the whole object, of what failed for a reason that was told.

@@ -281,11 +281,22 @@ def test_of_lines_that_weigh_the_same_the_one_counts_that_says_what_failed() -> 
     assert found.words == ("cannot attach the bpf sensor",)
 
 
-def test_a_program_that_is_not_there_is_told_though_btf_was_refused() -> None:
-    found = explained(
-        "libbpf: Error loading ELF section .BTF: -22.\nCan't find prog with name: frob\n"
-    )
-    assert "name-missing" in [one.explanation.id for one in found]
+@pytest.mark.parametrize(
+    ("below", "ids"),
+    [
+        ("Can't find prog with name: frob", ["name-missing"]),
+        (
+            "libbpf: map 'frob': failed to create: Invalid argument(-22)",
+            ["map-refused", "btf-refused"],
+        ),
+        ("libbpf: failed to load object 'frob'", ["btf-refused"]),
+    ],
+)
+def test_btf_that_was_refused_is_no_reason_where_another_is_told(
+    below: str, ids: list[str]
+) -> None:
+    found = explained(f"libbpf: Error loading ELF section .BTF: -22.\n{below}\n")
+    assert [one.explanation.id for one in found] == ids
 
 
 def test_what_systemd_asks_the_kernel_by_a_bad_descriptor_is_told_where_nothing_else_failed() -> (
