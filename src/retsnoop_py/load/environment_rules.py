@@ -74,6 +74,14 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "module-missing",
         f"{_ENVIRONMENT}: Kernel module that is not there",
+        r"/sys/module/(?P<name>\w+)/\S*.*(?:no such file|errno:? 2\b|not found|does not exist)",
+        "Kernel module {name} is not loaded, which the loader works with.",
+        "modprobe {name}; dkms status says whether it is built for this kernel. Tools that can do without it have an option for"
+        " BPF.",
+    ),
+    (
+        "module-missing",
+        f"{_ENVIRONMENT}: Kernel module that is not there",
         r"Module (?P<name>(?!kheaders)\S+) not found in directory|[Mm]odule '?\"?(?P<name2>(?!kheaders)[\w-]+)\"?'? (?:is |was )?not (?:loaded|inserted)|(?:load|insert|find)\w* (?:the )?kernel module '?\"?(?P<name3>[\w-]+)",
         "The kernel module {name} is wanted, and is not there, or not loaded: the kernel was built without it, another kernel"
         " was installed since the machine was started, or /lib/modules is not in the container.",

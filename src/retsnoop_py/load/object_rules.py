@@ -23,6 +23,23 @@ OBJECT_RULES: tuple[LineRule, ...] = (
     ),
     (
         "library",
+        "Loader: Library of another version",
+        r"(?P<name>\w+) has non-zero extra bytes",
+        "The loader was compiled with headers of a later libbpf than the one that it runs with, which does not know all fields of"
+        " {name}.",
+        "Install the libbpf that it was compiled for, or build it with its own (vendored, static) one; ldd says which it finds.",
+    ),
+    (
+        "global-data",
+        f"{_SUPPORT}: Global data",
+        r"[Mm]ap \W?(?P<name>[\w.]+)\W? (?:mmap|initial value) pointer is NULL|(?:mmap|map into memory).*\b(?P<name2>\.(?:rodata|bss|data))\b.*(?:fail|NULL|invalid)",
+        "The variables of the program (map '{name}') cannot be mapped into the loader's memory: that takes Linux 5.5"
+        " (BPF_F_MMAPABLE), and a load that was done.",
+        "Use a later kernel, or a release of the loader's library that writes them by bpf(2) where the kernel cannot map them;"
+        " settings in a map of their own need neither.",
+    ),
+    (
+        "library",
         "Loader: Library that is missing",
         r"\bld: (?:cannot find|unable to find library) -l(?P<name>[\w.+-]+)|Package '?(?P<name2>lib\w+)'?,? .*(?:not found|required by)|(?:could not|cannot|can't) find (?:the )?(?:library|package) \W?(?P<name3>lib(?:bpf|xdp|elf)\w*)",
         "The loader is built on this machine, and library {name} is not here to link with.",

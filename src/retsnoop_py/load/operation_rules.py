@@ -264,7 +264,7 @@ _OPERATIONS = (
                     "attach-refused",
                     "the kernel does not take the XDP program there: as a link that takes Linux 5.9; the"
                     " program is of another type, or loaded for another attach type or device; a flag or mode is"
-                    " not known; or the driver refuses this MTU, number of queues or LRO.",
+                    " not known (offload to a NIC that has none); or the driver refuses this MTU, number of queues or LRO.",
                     "dmesg and the kernel's own message (ip -d, libbpf's debug output) may say which; try"
                     " generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE), which asks nothing of a driver.",
                 ),

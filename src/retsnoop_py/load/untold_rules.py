@@ -65,7 +65,7 @@ _ENDS: tuple[tuple[str, str, str, str], ...] = (
 )
 _BY_END = [(re.compile(row[0]), row) for row in _ENDS]
 
-_PROGRAM = r"(?:e?bpf|prog(?:ram)?s?|objects?|obj|skel(?:eton)?s?|collections?|modules?|bytecode|probes?|sensors?|tracers?|filters?|hooks?|code|filler|schedulers?)"
+_PROGRAM = r"(?:(?<!_)e?bpf|prog(?:ram)?s?|objects?|obj|skel(?:eton)?s?|collections?|modules?|bytecode|probes?|sensors?|tracers?|filters?|hooks?|code|filler|schedulers?)"
 _FAILS = r"(?:fail\w*(?: to| in)?|can ?n[o']t|can't|could ?n[o']t|couldn't|cannot|unable to|error(?: while| when| in)?|unsuccessful\w*|problem)"
 
 
@@ -76,7 +76,8 @@ def _of(verb: str, noun: str) -> str:
     return (
         rf"{_FAILS}[^:]{{0,30}}?{verb}\w*(?:[^:]{{0,60}}?{noun})|{noun}[^:]{{0,40}}?{verb}\w*\W+(?:\w+ )?{_FAILS}"
         rf"|{verb}(?:[a-z]*)[\W_]+(?:\w+\W+){{0,3}}?{noun}[^:]{{0,40}}?{_FAILS}"
-        rf"|{noun}.{{0,60}}?{_FAILS}[^:]{{0,30}}?{verb}|{_FAILS}[^:]{{0,30}}?{noun}[\W_]*{verb}"
+        rf"|{noun}.{{0,60}}?{_FAILS}[^:]{{0,30}}?{verb}\w*[^\w:]*(?:$|:)"
+        rf"|{_FAILS}[^:]{{0,30}}?{noun}[\W_]*{verb}"
     )
 
 

@@ -142,6 +142,9 @@ def test_how_a_loader_ended_is_told(line: str, id_: str) -> None:
             "map-definition",
             "made",
         ),
+        ("libbpf: bpf_frob_opts has non-zero extra bytes", "library", "fields of bpf_frob_opts"),
+        ("BPF map `bss` mmap pointer is NULL", "global-data", "Linux 5.5"),
+        ("cannot open /sys/module/frob/parameters/x: Errno 2", "module-missing", "modprobe frob"),
         ("sh: 1: ntc: not found", "file-missing", "not there: ntc"),
         ("sensor: kernel symbols could not be loaded", "rights", "kptr_restrict"),
         (
