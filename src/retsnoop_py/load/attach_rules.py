@@ -30,7 +30,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
     ),
     (
         "xdp-dispatcher",
-        "Kernel Support: Several programs on one interface",
+        "Kernel Support: Dispatcher of libxdp",
         r"libxdp: Failed to load program '?(?P<name>[\w.-]+)'?: (?:Argument list too long|Invalid argument)",
         "The kernel does not take program '{name}' as libxdp loads it: as an extension of its dispatcher (freplace), which"
         " takes Linux 5.6, and 5.10 for more than one on an interface; an older one does not know the fields (E2BIG).",

@@ -63,7 +63,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
     ),
     (
         "map-type-unsupported",
-        f"{_SUPPORT}: Type of map",
+        f"{_SUPPORT}: Map type",
         r"error: unsupported map type: (?:maps/)?(?P<name>\w+)",
         "bcc makes no map of kind '{name}' here: the kernel that it compiles for, or bcc itself, is older than it (perf_output"
         " takes Linux 4.4, ringbuf 5.8 and bcc 0.16).",
