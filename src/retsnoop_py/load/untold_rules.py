@@ -65,7 +65,7 @@ _ENDS: tuple[tuple[str, str, str, str], ...] = (
 )
 _BY_END = [(re.compile(row[0]), row) for row in _ENDS]
 
-_PROGRAM = r"(?:(?<!_)e?bpf|prog(?:ram)?s?|objects?|obj|skel(?:eton)?s?|collections?|modules?|bytecode|probes?|sensors?|tracers?|filters?|hooks?|code|filler|schedulers?)"
+_PROGRAM = r"(?:(?<!_)e?bpf|prog(?:ram)?s?|objects?|obj|skel(?:eton)?s?|collections?|modules?|bytecode|(?:[ku](?:ret)?)?probes?|tracepoints?|sensors?|tracers?|filters?|hooks?|code|filler|schedulers?)"
 _FAILS = r"(?:fail\w*(?: to| in)?|can ?n[o']t|can't|could ?n[o']t|couldn't|cannot|unable to|error(?: while| when| in)?|unsuccessful\w*|problem)"
 
 
@@ -133,7 +133,7 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
     ),
     (
         _of(
-            r"(?:updat|lookup|look up|delet|insert|populat|freez|writ|read|iterat|add|put|set|get|fetch|access)",
+            r"(?:open|updat|lookup|look up|delet|insert|populat|freez|writ|read|iterat|add|put|set|get|fetch|access)",
             r"(?:maps?|elem(?:ent)?s?|map entr\w+)",
         ),
         "An entry of a map fails mostly since the map is full, the key is not there, the map is not the one that was meant (not"
@@ -141,7 +141,27 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
         "bpftool map show and bpftool map dump name MAP say what is there.",
     ),
     (
-        _of(r"(?:attach|link|hook|enabl|install|instrument)", r"[\w.-]+"),
+        _of(
+            r"(?:get|find|open|join|creat|resolv|validat|mount|read|look ?up|add|insert)",
+            r"cgroups?(?:v2|_?path)?",
+        ),
+        "A cgroup is not found mostly since the file system of version 2 is not mounted where the loader looks (/sys/fs/cgroup,"
+        " or below it in a mixed setup), the container sees a name space of its own, or the process or container has ended.",
+        "stat -fc %T /sys/fs/cgroup says cgroup2fs of version 2; give the loader the host's, or the path (--cgroup-path or the"
+        " like).",
+    ),
+    (
+        _of(
+            r"(?:get|duplicat|dup|retriev|obtain|fetch|read)",
+            r"(?:(?:prog(?:ram)?|map|link|btf)s?[ _]?(?:file descriptors?|fds?|ids?|info\w*))",
+        ),
+        "What is asked of a program, map or link fails mostly since it is gone or was never loaded (what failed first stands"
+        " above), rights are missing (CAP_SYS_ADMIN to open one by its number), or files are used up (ulimit -n).",
+        "bpftool prog show and bpftool map show, as root, list what is there.",
+    ),
+    (
+        _of(r"(?:attach|link|hook|enabl|install|instrument)", r"[\w.-]+")
+        + rf"|{_FAILS}[^:]{{0,30}}?(?:set|apply|add)\w*(?: \w+){{0,2}} (?:e?bpf |socket )?filters?\b|PERF_EVENT_IOC_(?:SET_BPF|ENABLE)\W+failed",
         "Attaching fails mostly since the target is not there as it is named (a function that is inlined or renamed, a tracepoint"
         " of another kernel, an interface of another name space), another program is there, rights are missing (CAP_PERFMON"
         " and kernel.perf_event_paranoid for tracing, CAP_NET_ADMIN for networking), or the kernel cannot attach so.",
