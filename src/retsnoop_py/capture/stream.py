@@ -71,8 +71,13 @@ class Stream:
     """Raw records in, sessions and a recording out."""
 
     def __init__(
-        self, header: StreamHeader, pipeline: Pipeline, users: ProcessSymbolizer | None = None
+        self,
+        header: StreamHeader,
+        pipeline: Pipeline,
+        target: Target,
+        users: ProcessSymbolizer | None = None,
     ) -> None:
+        self._target = target
         self._users = users
         self._stats_layout = layout_named(header.layouts, "rsn_stats")
         self._pipeline = pipeline
@@ -119,7 +124,11 @@ class Stream:
             "lost_memory": reader.lost_memory,
             "discarded": discarded,
         }
-        self._pipeline.finish({**stats, **mine})
+        self._pipeline.finish({**stats, **mine}, self._warnings)
+
+    def _warnings(self) -> list[str]:
+        """What was wrong with files that symbols came from."""
+        return [*self._target.image_warnings, *(self._users.warnings if self._users else ())]
 
 
 @contextmanager
@@ -143,10 +152,7 @@ def open_stream(  # noqa: PLR0913 - all that a run has comes together here
         users = stack.enter_context(_users(settings)) if settings.views.user_stack else None
         sink = make_sink(header, settings)
         pipeline = Pipeline(header, settings, symbolizer, sink, recorder, users, origins, accept)
-        stream = Stream(header, pipeline, users)
-        yield stream
-        for text in (*target.image_warnings, *(users.warnings if users else ())):
-            stream.warn(text)
+        yield Stream(header, pipeline, target, users)
 
 
 def _users(settings: Settings) -> ProcessSymbolizer:

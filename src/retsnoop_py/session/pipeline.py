@@ -278,13 +278,18 @@ class Pipeline:
             except OutputError as err:
                 self._stop_recording(err)
 
-    def finish(self, stats: Mapping[str, int]) -> None:
+    def finish(
+        self, stats: Mapping[str, int], warnings: Callable[[], Iterable[str]] = tuple
+    ) -> None:
         """Tell what was lost and end the recording.
 
-        ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name. Raises
-        DataError after that if a session that waited for the end is malformed.
+        ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name; ``warnings``
+        gives what is to be told once all sessions have been shown. Raises DataError after that if a
+        session that waited for the end is malformed.
         """
         damage = None if self.done else self._show_rest()
+        for text in warnings():  # nothing follows the recording's end
+            self.warn(text)
         known_here = {
             "records_unknown": self._collector.skipped,
             "parts_dropped": self._collector.parts_dropped,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import io
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.session.records import facts, pack, printing, symbols
@@ -30,17 +31,27 @@ class Loaded:
         return self._forks
 
 
-def told(loaded: Loaded = Loaded(), **reader: int) -> str:  # noqa: B008 - it has no state
+def told(
+    loaded: Loaded = Loaded(),  # noqa: B008 - it has no state
+    *,
+    damaged: bool = False,
+    **reader: int,
+) -> str:
     zero = dict.fromkeys(ReaderStats.fields, 0)
     err = io.StringIO()
     pipeline = printing(facts(), Settings(), symbols(), io.StringIO(), err=err)
     stats = ReaderStats(**(zero | reader))
-    Stream(facts(), pipeline).finish(loaded, stats)  # type: ignore[arg-type]
+    target = SimpleNamespace(image_warnings=["a damaged image"] if damaged else [])
+    Stream(facts(), pipeline, target).finish(loaded, stats)  # type: ignore[arg-type]
     return err.getvalue()
 
 
 def test_nothing_is_told_if_nothing_was_lost() -> None:
     assert told(records=5, bytes=100, peak_bytes=100, spooled_bytes=50) == ""
+
+
+def test_what_was_wrong_with_an_image_is_told_first() -> None:
+    assert told(Loaded(died=1), damaged=True).startswith("WARNING: a damaged image\nNOTE: ")
 
 
 def test_a_session_whose_exit_was_not_seen_is_not_said_to_have_died() -> None:

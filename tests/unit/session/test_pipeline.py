@@ -255,6 +255,24 @@ def test_no_more_sessions_are_shown_and_recorded_than_were_asked_for() -> None:
     assert recorder.stats == {}
 
 
+def test_what_is_wrong_with_files_of_symbols_is_recorded_before_the_end() -> None:
+    """A frame behind the end damages a recording, and a replay tells it in the same place."""
+
+    class InOrder(Recorder):
+        def warn(self, text: str) -> None:
+            frames.append(text)
+
+        def end(self, stats: Mapping[str, int]) -> None:
+            frames.append("end")
+
+    frames: list[str] = []
+    out, err = io.StringIO(), io.StringIO()
+    run = printing(facts(), Settings(), symbols(), out, err=err, recorder=InOrder())
+    run.finish({"sessions_died": 1}, lambda: ["no symbols"])
+    assert frames == ["no symbols", "end"]
+    assert err.getvalue().startswith("WARNING: no symbols\nNOTE: 1 thread exited")
+
+
 class Stop(BaseException):
     """What a signal raises."""
 
