@@ -24,7 +24,6 @@ __all__ = [
     "is_asked_at_any_time",
     "is_looked_for",
     "presets_for",
-    "probing_reason",
     "syscall_globs",
     "syscall_name",
 ]
@@ -93,16 +92,11 @@ def _rules() -> _Rules:
 
 
 def _probing(syscall: str, error: str) -> _Probing | None:
+    """What is known of such failing calls as mostly belong to a program's ordinary work."""
     for rule in _rules().probing:
         if error in rule.errors and any(fnmatchcase(syscall, one) for one in rule.calls):
             return rule
     return None
-
-
-def probing_reason(syscall: str, error: str) -> str | None:
-    """What such a failing call is for, where it mostly belongs to a program's ordinary work."""
-    found = _probing(syscall, error)
-    return found.reason if found else None
 
 
 def is_looked_for(path: str) -> bool:

@@ -11,10 +11,10 @@ import pytest
 from retsnoop_py.api import why
 from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.failing import (
+    Failing,
     FailingCalls,
     is_looked_for,
     presets_for,
-    probing_reason,
     syscall_name,
 )
 from retsnoop_py.errors import UsageError
@@ -118,6 +118,9 @@ def test_calls_alike_are_counted_together() -> None:
 
 
 def test_reasons_for_probing() -> None:
+    def probing_reason(syscall: str, error: str) -> str | None:
+        return Failing(f"__x64_sys_{syscall}", error, ()).probing
+
     assert probing_reason("openat", "ENOENT") == "looks for a file"
     assert probing_reason("openat", "EACCES") is None
     assert probing_reason("bpf", "ENOENT") is None
