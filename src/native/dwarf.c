@@ -161,6 +161,34 @@ static struct unit *covering_unit(struct rsn_dwarf *image, uint64_t address)
 	return &image->units[image->ranges[low - 1].unit];
 }
 
+/* Like covering_unit(), and asks the units themselves if .debug_aranges does not know. */
+static int find_unit(struct rsn_dwarf *image, uint64_t address, struct unit **unit)
+{
+	int error = 0;
+
+	*unit = covering_unit(image, address);
+	if (!*unit) {
+		error = complete_ranges(image);
+		*unit = covering_unit(image, address);
+	}
+	return error;
+}
+
+int image_unit_at(struct rsn_dwarf *image, uint64_t address, Dwarf_Die *die)
+{
+	struct unit *unit;
+	int error = find_unit(image, address, &unit);
+
+	if (error || !unit)
+		return error;
+	error = image_unit_wanted(image);
+	if (error)
+		return error;
+	if (!dwarf_offdie(image->dwarf, unit->die, die))
+		return image_fail_libdw(image, "a compile unit");
+	return 1;
+}
+
 static const char *string_of(Dwarf_Die *die, unsigned int name)
 {
 	Dwarf_Attribute attr;
@@ -297,15 +325,11 @@ void rsn_dwarf_close(struct rsn_dwarf *image)
 int rsn_dwarf_lookup(struct rsn_dwarf *image, uint64_t address, struct rsn_dwarf_frame *frames,
 		     int max, struct rsn_dwarf_unit *info)
 {
-	struct unit *unit = covering_unit(image, address);
-	int error;
+	struct unit *unit;
+	int error = find_unit(image, address, &unit);
 
-	if (!unit) {
-		error = complete_ranges(image);
-		unit = covering_unit(image, address);
-		if (error || !unit)
-			return error;
-	}
+	if (error || !unit)
+		return error;
 	error = load(image, unit);
 	if (error)
 		return error;

@@ -93,6 +93,43 @@ ptrdiff_t rsn_dwarf_find_line(struct rsn_dwarf *image, size_t unit, const char *
 			      struct rsn_dwarf_place *places, size_t max, uint32_t *below,
 			      uint32_t *above);
 
+/* Where a variable is while the instruction at an address has not run yet. */
+enum rsn_dwarf_where {
+	RSN_DWARF_IN_REGISTER, /* in reg */
+	RSN_DWARF_IN_MEMORY, /* at reg + offset */
+	RSN_DWARF_IS_SUM, /* it is reg + offset itself */
+	RSN_DWARF_WAS_GIVEN, /* what reg held when the function was entered */
+};
+
+enum rsn_dwarf_kind {
+	RSN_DWARF_OTHER, /* arrays, functions, void */
+	RSN_DWARF_NUMBER,
+	RSN_DWARF_ENUM,
+	RSN_DWARF_STRUCT,
+	RSN_DWARF_UNION,
+};
+
+/* A variable or parameter. Strings live until the next call on the same image. */
+struct rsn_dwarf_variable {
+	const char *name;
+	const char *type; /* behind pointers, typedefs and qualifiers; NULL: it has no name */
+	int64_t offset;
+	uint64_t size; /* bytes of the variable, 0 if unknown */
+	uint32_t where; /* enum rsn_dwarf_where */
+	uint32_t kind; /* enum rsn_dwarf_kind, of type */
+	uint32_t reg; /* DWARF's number */
+	uint32_t pointers; /* before type */
+	uint32_t depth; /* of scopes: that of the outermost function is 0 */
+	int in_header; /* it is declared in a file whose name ends in .h */
+};
+
+/*
+ * The variables whose place is known at address, at most max, those of inner scopes behind those
+ * of outer ones. Returns their number, or a negative error.
+ */
+int rsn_dwarf_variables(struct rsn_dwarf *image, uint64_t address,
+			struct rsn_dwarf_variable *variables, int max);
+
 /* The words for the last failure on this image. */
 const char *rsn_dwarf_message(const struct rsn_dwarf *image);
 void rsn_dwarf_get_stats(const struct rsn_dwarf *image, struct rsn_dwarf_stats *stats);

@@ -55,4 +55,7 @@ int image_begin_dwarf(struct rsn_dwarf *image);
 /* Frees what libdw has cached, now and then; call it before a unit is decoded by libdw. */
 int image_unit_wanted(struct rsn_dwarf *image);
 
+/* The unit that has code at address: 1 and its DIE, 0 for none, or a negative error. */
+int image_unit_at(struct rsn_dwarf *image, uint64_t address, Dwarf_Die *die);
+
 #endif

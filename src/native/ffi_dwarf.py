@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Declares the extension ``retsnoop_py._dwarf``: source lines and inline chains by libdw.
+"""Declares the extension ``retsnoop_py._dwarf``: lines, inline chains and variables by libdw.
 
 ``dwarf_api.h`` declares its part between ``/* cdef begin */`` and ``/* cdef end */``, so that no
 signature is typed twice. libdw and libelf are linked dynamically: their static archives are
@@ -15,7 +15,7 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
-SOURCES = ("dwarf", "dwarf_open", "dwarf_unit", "dwarf_paint", "dwarf_lines")
+SOURCES = ("dwarf", "dwarf_open", "dwarf_unit", "dwarf_paint", "dwarf_lines", "dwarf_variables")
 
 
 def declarations(header: Path) -> str:

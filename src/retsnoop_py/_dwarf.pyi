@@ -36,12 +36,21 @@ class FFI:
 class Lib:
     RSN_DWARF_COMPRESSED: int
     RSN_DWARF_DAMAGED: int
+    RSN_DWARF_ENUM: int
+    RSN_DWARF_IN_MEMORY: int
+    RSN_DWARF_IN_REGISTER: int
     RSN_DWARF_IO: int
+    RSN_DWARF_IS_SUM: int
     RSN_DWARF_NOMEM: int
     RSN_DWARF_NONE: int
     RSN_DWARF_NOT_ELF: int
     RSN_DWARF_NO_ALT: int
+    RSN_DWARF_NUMBER: int
     RSN_DWARF_OK: int
+    RSN_DWARF_OTHER: int
+    RSN_DWARF_STRUCT: int
+    RSN_DWARF_UNION: int
+    RSN_DWARF_WAS_GIVEN: int
     def rsn_dwarf_close(self, _0: CData, /) -> None: ...
     def rsn_dwarf_find_line(self, _0: CData, _1: int, _2: CData | bytes, _3: int, _4: CData, _5: int, _6: CData | Sequence[int], _7: CData | Sequence[int], /) -> int: ...
     def rsn_dwarf_get_stats(self, _0: CData, _1: CData, /) -> None: ...
@@ -49,6 +58,7 @@ class Lib:
     def rsn_dwarf_message(self, _0: CData, /) -> CData: ...
     def rsn_dwarf_open(self, _0: CData | bytes, _1: int, _2: CData, _3: int, _4: CData | Sequence[int], _5: CData | bytes, _6: int, /) -> CData: ...
     def rsn_dwarf_units(self, _0: CData, _1: CData, _2: CData | Sequence[int], _3: CData, _4: CData | Sequence[int], /) -> int: ...
+    def rsn_dwarf_variables(self, _0: CData, _1: int, _2: CData, _3: int, /) -> int: ...
 
 ffi: FFI
 lib: Lib

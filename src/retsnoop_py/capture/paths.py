@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.blocks import MOST_PROBES, BlockEvents
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from retsnoop_py.path.analysis import FunctionPaths
     from retsnoop_py.path.probes import BlockProbe
     from retsnoop_py.path.text import CodeSource
+    from retsnoop_py.path.variables import ReadVariables
     from retsnoop_py.symbolize.sources import KernelImages
 
 __all__ = ["PathProbes", "configure_paths"]
@@ -99,7 +101,7 @@ class PathProbes:
         for number in ids:
             function = self._functions[number]
             try:
-                paths = read_paths(self._facts, function, source)
+                paths = read_paths(self._facts, function, source, self._variables(function))
             except RetsnoopError as error:
                 self.said.append(f"{function.label}: {error.message}")
                 continue
@@ -110,6 +112,12 @@ class PathProbes:
                 )
                 continue
             self._followed[number] = paths
+
+    def _variables(self, function: Function) -> ReadVariables | None:
+        """Who knows the local variables of a function."""
+        if self._images is None:
+            return None
+        return partial(self._images.variables, module=function.module)
 
     def _open_source(self) -> CodeSource:
         from retsnoop_py.kernel.kcore import Kcore

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""DWARF of one image through libdw: inline chains of addresses, and its compile units.
+"""DWARF of one image through libdw: compile units, and inline chains and variables of addresses.
 
 The native extension is loaded with the first image, not before: most runs need no DWARF.
 """
@@ -25,11 +25,13 @@ __all__ = [
     "LinePlace",
     "LinePlaces",
     "Location",
+    "Variable",
 ]
 
 #: DW_LANG_Mips_Assembler: what every assembler says it is.
 _ASSEMBLER = 0x8001
 _MAX_FRAMES = 64
+_MAX_VARIABLES = 256
 _NO_LINE = 2**32 - 1
 
 _HINTS = {
@@ -57,6 +59,28 @@ class Location(NamedTuple):
     unit: str
     comp_dir: str
     is_assembly: bool
+
+
+class Variable(NamedTuple):
+    """A variable or parameter while the instruction at an address has not run yet.
+
+    ``where``: it is in the ``register`` (DWARF's number), in ``memory`` at that plus ``offset``
+    bytes, the ``sum`` of these itself, or what the register had ``given`` at the function's entry.
+    ``size`` in bytes, 0 if unknown. ``kind`` is that of ``type``, which is behind so many
+    ``pointers``, typedefs not counted: ``number``, ``enum``, ``struct``, ``union`` or ``other``.
+    ``depth`` is that of its scope; ``in_header``: it is declared in a header.
+    """
+
+    name: str
+    where: str
+    register: int
+    offset: int
+    size: int
+    kind: str
+    type: str | None
+    pointers: int
+    depth: int
+    in_header: bool
 
 
 class CompileUnit(NamedTuple):
@@ -197,6 +221,34 @@ class DwarfImage:
 
     def _frame(self, raw: CData) -> DwarfFrame:
         return DwarfFrame(self._text(raw.function), self._text(raw.file), raw.line, raw.column)
+
+    def variables(self, address: int) -> tuple[Variable, ...]:
+        """The variables whose place is known at ``address``, outer scopes' before inner ones'.
+
+        Those that are kept in pieces, or computed of more than a register and a number, are left
+        out. Raises DataError where the unit that has the address cannot be decoded.
+        """
+        ffi, lib = self._ffi, self._lib
+        found = ffi.new("struct rsn_dwarf_variable[]", _MAX_VARIABLES)
+        with self._lock:
+            count = lib.rsn_dwarf_variables(self._handle, address, found, _MAX_VARIABLES)
+            if count < 0:
+                raise self._error(count, self._text(lib.rsn_dwarf_message(self._handle)) or "")
+            return tuple(self._variable(found[i]) for i in range(count))
+
+    def _variable(self, raw: CData) -> Variable:
+        return Variable(
+            self._text(raw.name) or "",
+            ("register", "memory", "sum", "given")[raw.where],
+            raw.reg,
+            raw.offset,
+            raw.size,
+            ("other", "number", "enum", "struct", "union")[raw.kind],
+            self._text(raw.type),
+            raw.pointers,
+            raw.depth,
+            bool(raw.in_header),
+        )
 
     def units(self) -> tuple[CompileUnit, ...]:
         """All compile units with their ranges. Raises DataError where they cannot be decoded."""

@@ -18,6 +18,7 @@ from retsnoop_py.path.names import Namer
 from retsnoop_py.path.origin import Decided, Decision, Made, Returned
 from retsnoop_py.path.probes import BlockProbe, place_probes
 from retsnoop_py.path.text import CodeSource, read_function
+from retsnoop_py.path.variables import ReadVariables
 from retsnoop_py.session.paths import Condition, Hit, Origin, Place
 
 if TYPE_CHECKING:
@@ -30,8 +31,16 @@ __all__ = ["FunctionPaths", "read_paths"]
 _KNOWN = {Made.CONSTANT, Made.COMPUTED, Made.CALLEE}
 
 
-def read_paths(facts: KernelFacts, function: Function, source: CodeSource) -> FunctionPaths:
-    """The blocks of ``function``. Raises UnavailableError where its code cannot be read."""
+def read_paths(
+    facts: KernelFacts,
+    function: Function,
+    source: CodeSource,
+    variables: ReadVariables | None = None,
+) -> FunctionPaths:
+    """The blocks of ``function``. Raises UnavailableError where its code cannot be read.
+
+    ``variables`` tells what local variables are at an address, where that is known.
+    """
     machine = machine_named(facts.machine)
     symbols = facts.kallsyms
     hit = symbols.lookup(function.address)
@@ -55,7 +64,7 @@ def read_paths(facts: KernelFacts, function: Function, source: CodeSource) -> Fu
         found = symbols.lookup(behind) if behind is not None else None
         return found[0].name if found and not found[1] else None
 
-    namer = Namer(facts, function, name_of, machine)
+    namer = Namer(facts, function, name_of, machine, variables)
     return FunctionPaths(function, cut(code, machine, name_of, source.read), namer)
 
 

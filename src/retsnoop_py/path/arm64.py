@@ -761,6 +761,7 @@ ARM64 = Machine(
     stack="sp",
     frame="x29",
     pt_regs={name: 8 * place for place, name in enumerate((*_REGISTERS, "sp"))},
+    dwarf_registers=(*_REGISTERS, "sp"),
     decode=_decode,
     plain=_plain,
     hook_end=_hook_end,

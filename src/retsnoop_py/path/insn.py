@@ -193,6 +193,8 @@ class Machine:
     frame: str
     #: Offsets of registers in ``struct pt_regs``, in bytes. Others are none that probes can read.
     pt_regs: Mapping[str, int]
+    #: Registers by the numbers that DWARF has for them.
+    dwarf_registers: tuple[str, ...]
     #: From code and its address to instructions; stops at what it cannot decode.
     decode: Callable[[bytes, int], list[Insn]]
     #: An instruction that goes to a symbol of this name, without the thunk that this may be.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Expressions in C for what registers held: parameters, members, globals and called functions.
 
-Names come from BTF, which every kernel has that can be traced. Where it does not tell, there is
-no name: the instruction and the numbers are shown then. A union is the case that could be
-guessed wrong; of its variants those count that explain every access of the function.
+Names come from BTF, which every kernel has that can be traced, and of local variables from DWARF,
+where there is a vmlinux with that. Where neither tells, there is no name: the instruction and the
+numbers are shown then. A union is the case that could be guessed wrong; of its variants those
+count that explain every access of the function.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from retsnoop_py.kernel.arguments.semantics import Semantics, load_semantics
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.holders import Holders
-from retsnoop_py.path.insn import Insn, Machine, Mem, Names, Reg
+from retsnoop_py.path.insn import INT, Flow, Insn, Machine, Mem, Names, Operand, Reg
 from retsnoop_py.path.origin import Decided
 from retsnoop_py.path.values import Flags, Node
+from retsnoop_py.path.variables import Held, ReadVariables, VariablePlaces
 from retsnoop_py.session.paths import OperandText
 
 if TYPE_CHECKING:
@@ -56,19 +58,34 @@ _SIGNS = {
     "s": "<",
     "ns": ">=",
 }
+#: Where the kernel's half of the addresses begins.
+_FIRST_ADDRESS = 0xFFFF << 48
 _UNSIGNED = frozenset({"b", "ae", "a", "be"})
 _OPERATORS = {"+": "+", "-": "-", "&": "&", "|": "|", "^": "^", "<<": "<<", ">>": ">>", "*": "*"}
 #: Pointers followed one after the other: the first two and the last say what is walked.
 _WALK = re.compile(r"([\w.?]+(?:\(\))?->[\w.?]+)(?:->[\w.?]+){3,}->([\w.?]+)")
 _STRUCTS = (Kind.STRUCT, Kind.UNION)
+#: What BTF has for kinds of DWARF.
+_KINDS = {
+    "number": (Kind.INT,),
+    "enum": (Kind.ENUM, Kind.ENUM64),
+    "struct": (Kind.STRUCT,),
+    "union": (Kind.UNION,),
+}
+#: What leaves its first operand as it is.
+_ASKING = ("cmp", "test", "bt", "ccmp", "push")
 
 
 class _Named(NamedTuple):
-    """An expression: its text, its BTF type (0: not known), and whether it needs no parentheses."""
+    """An expression: its text, its BTF type (0: not known), and whether it needs no parentheses.
+
+    ``points``: it is a pointer to that type (0: not known), for which BTF need not have one.
+    """
 
     text: str
     type: int = 0
     is_atom: bool = True
+    points: int | None = None
 
     @property
     def inner(self) -> str:
@@ -84,7 +101,12 @@ class Namer:
     """Names of what one ``function`` works on."""
 
     def __init__(
-        self, facts: KernelFacts, function: Function, name_of: Names, machine: Machine
+        self,
+        facts: KernelFacts,
+        function: Function,
+        name_of: Names,
+        machine: Machine,
+        variables: ReadVariables | None = None,
     ) -> None:
         self._machine = machine
         self._facts = facts
@@ -99,6 +121,9 @@ class Namer:
         #: (offset, bytes) that the code reads from a parameter, by its register.
         self._accesses: dict[str, set[tuple[int, int]]] = {}
         self._returns: dict[str, int] = {}
+        self._places = VariablePlaces(variables, machine) if variables is not None else None
+        #: What DWARF calls what a comparison at hand reads.
+        self._read: dict[Node, _Named] = {}
 
     def learn(self, graph: Graph) -> None:
         """Take the code from which it is told what of a union the function reads."""
@@ -109,6 +134,7 @@ class Namer:
         flags = decided.flags
         if flags is None:
             return _Condition("")
+        self._read_sides(flags)
         return _Condition(_folded(self._comparison(flags, decided.condition) or ""))
 
     def operands(self, decided: Decided, hit: int) -> tuple[OperandText, ...]:
@@ -116,6 +142,7 @@ class Namer:
         flags = decided.flags
         if flags is None or hit < 0:
             return ()
+        self._read_sides(flags)
         found = []
         raw = flags.insn.compared
         for side, node in enumerate((flags.left, flags.right)):
@@ -126,7 +153,10 @@ class Namer:
                 continue  # what an instruction computes before it compares, no probe can read
             start = _range_start(flags, decided.condition) if not side else None
             named = self._name(node if start is None else node.args[0])
-            start = start if named else None
+            if start is not None and not named:
+                start, named = None, self._name(node)
+            if named is not None and not side and start is None:
+                named = self._narrowed(named, node, flags, decided.condition)
             text = named.text if named else _operand_text(flags.insn, side)
             size = read.size
             if isinstance(read, Reg):
@@ -216,22 +246,31 @@ class Namer:
         if right.kind == "const" and right.value in _MAX_ERRNO and condition in _UNSIGNED:
             return f"IS_ERR({first.text})" if condition in ("a", "ae") else f"!IS_ERR({first.text})"
         start = _range_start(flags, condition)
-        if start is not None:
-            return self._ranged(flags, condition, start)
+        if start is not None and (whole := self._name(left.args[0])) is not None:
+            return self._ranged(flags, condition, start, whole)
+        first = self._narrowed(first, left, flags, condition)
         if right.kind == "const":
             value = right.value
             if value < 0 and (condition in _UNSIGNED or value < -4095):
-                value &= 0xFFFFFFFF if flags.size <= 4 else _MASK
+                value &= 0xFFFFFFFF if flags.size <= INT else _MASK
             second = _Named(self._constant(value, first.type))
-            if not value and self._is_pointer(first.type):
+            if not value and self._is_pointer(first):
                 second = _Named("NULL")
         return f"{first.inner} {_SIGNS[condition]} {second.inner}"
 
-    def _ranged(self, flags: Flags, condition: str, start: int) -> str | None:
+    def _narrowed(self, named: _Named, node: Node, flags: Flags, condition: str) -> _Named:
+        """A number of which a comparison looks at the lower bytes only, as the source casts it."""
+        btf, read = self._btf(), flags.insn.compared[:1]
+        if flags.op not in ("cmp", "sub") or node.kind == "load" or not named.type or btf is None:
+            return named
+        is_number = btf.resolve(named.type).kind is Kind.INT
+        if not is_number or not isinstance(read[0], Reg) or btf.size_of(named.type) <= flags.size:
+            return named
+        sign = "u" if condition in _UNSIGNED or condition in ("e", "ne") else "s"
+        return named._replace(text=f"({sign}{8 * flags.size}){named.inner}", is_atom=True)
+
+    def _ranged(self, flags: Flags, condition: str, start: int, named: _Named) -> str:
         """A range, which compilers ask for by one comparison: `x - 1 > 9` is `x < 1 || x > 10`."""
-        named = self._name(flags.left.args[0])
-        if named is None:
-            return None
         last = start + (flags.right.value & _MASK >> 64 - 8 * min(flags.size, 8))
         if condition in ("b", "ae"):
             last -= 1
@@ -244,7 +283,7 @@ class Namer:
         sign = _SIGNS.get(condition)
         if named is None or sign is None or condition in _UNSIGNED:
             return None
-        zero = "NULL" if condition in ("e", "ne") and self._is_pointer(named.type) else "0"
+        zero = "NULL" if condition in ("e", "ne") and self._is_pointer(named) else "0"
         return f"{named.inner} {sign} {zero}"
 
     def _bit(self, left: Node, right: Node, condition: str) -> str | None:
@@ -261,6 +300,9 @@ class Namer:
     def _name(self, node: Node, depth: int = 0) -> _Named | None:
         if depth > _MAX_DEPTH:
             return None
+        return self._read.get(node) or self._expression(node, depth) or self._variable(node)
+
+    def _expression(self, node: Node, depth: int) -> _Named | None:
         match node.kind:
             case "const":
                 return _Named(self._constant(node.value, 0))
@@ -280,7 +322,11 @@ class Namer:
         enumerator = self._enumerator(value, type_id) if type_id else None
         if enumerator:
             return enumerator
-        return str(value) if -4096 <= value < 4096 else hex(value & _MASK)
+        if -4096 <= value < 4096:
+            return str(value)
+        # of the kernel's addresses those count that begin a variable, as the head of a list
+        name = self._data_name(value & _MASK) if value & _MASK >= _FIRST_ADDRESS else None
+        return f"&{name}" if name else hex(value & _MASK)
 
     def _enumerator(self, value: int, type_id: int) -> str | None:
         btf = self._btf()
@@ -314,9 +360,10 @@ class Namer:
         first, second = self._name(left, depth + 1), self._name(right, depth + 1)
         if first is None or second is None:
             return None
-        if symbol == "+" and right.kind == "const" and self._is_pointer(first.type):
+        if symbol == "+" and right.kind == "const" and self._is_pointer(first):
             return self._address_of(first, right.value)
-        if symbol == "+" and right.kind == "const" and right.value < 0:
+        is_address = second.text.startswith("&")
+        if symbol == "+" and right.kind == "const" and right.value < 0 and not is_address:
             symbol, second = "-", _Named(self._constant(-right.value, 0))
         if symbol in "&|^" and right.kind == "const":
             # `flags & ~(A | B)` is what people write where all but a few bits are asked for
@@ -330,7 +377,7 @@ class Namer:
 
     def _address_of(self, base: _Named, offset: int) -> _Named | None:
         btf = self._btf()
-        target = self._target(base.type)
+        target = self._target(base)
         if btf is None or not target or offset < 0 or btf.resolve(target).kind not in _STRUCTS:
             return None
         found = list(_members(btf, target, offset, 0))
@@ -357,6 +404,9 @@ class Namer:
     def _param(self, register: str) -> _Named | None:
         if self._params is None:
             self._params = dict(self._read_params())
+        if register not in self._params and self._places is not None and self._graph is not None:
+            held = self._places.in_register(Reg(register, 8), self._graph.code.address)
+            return self._of_variable(held) if held is not None else None
         return self._params.get(register)
 
     def _read_params(self) -> Iterator[tuple[str, _Named]]:
@@ -382,18 +432,20 @@ class Namer:
         if asked is not None:
             return asked
         base = self._name(node.args[0], depth + 1)
-        btf = self._btf()
-        if base is None or btf is None:
+        if base is None or not self._target(base):
+            return None  # by its own instruction DWARF may know it
+        return self._behind(base, node.args[0], node.value, node.size)
+
+    def _behind(self, base: _Named, held: Node | None, offset: int, size: int) -> _Named | None:
+        """What is ``offset`` bytes behind a pointer, which ``held`` is."""
+        btf, target = self._btf(), self._target(base)
+        if btf is None or not target:
             return None
-        target = self._target(base.type)
-        if not target:
-            return None
-        kind = btf.resolve(target).kind
-        if kind not in _STRUCTS:
-            if node.value or btf.size_of(target) != node.size:
+        if btf.resolve(target).kind not in _STRUCTS:
+            if offset or btf.size_of(target) != size:
                 return None
             return _Named(f"*{base.inner}", target)
-        found = self._fitting(node.args[0], target, node.value, node.size)
+        found = self._fitting(held, target, offset, size)
         if not found:
             return None
         text, type_id, is_sure = found
@@ -411,7 +463,7 @@ class Namer:
         return self._given.get(node.value)
 
     def _fitting(
-        self, base: Node, struct: int, offset: int, size: int
+        self, base: Node | None, struct: int, offset: int, size: int
     ) -> tuple[str, int, bool] | None:
         """The member at ``offset`` of ``size`` bytes, and whether it can be no other one."""
         btf = self._btf()
@@ -421,7 +473,7 @@ class Namer:
         if len(names) > 1:
             found = list(self._meant(struct, found))
             names = list(dict.fromkeys(text for text, _ in found))
-        if len(names) > 1 and base.kind == "param":
+        if len(names) > 1 and base is not None and base.kind == "param":
             found = self._explained(struct, base.name or "", found)
             names = list(dict.fromkeys(text for text, _ in found))
         return (*found[0], len(names) == 1) if found else None
@@ -488,6 +540,102 @@ class Namer:
             self._data[address] = _symbol_at(self._kallsyms, address)
         return self._data[address]
 
+    # -- local variables --
+
+    def _read_sides(self, flags: Flags) -> None:
+        """Ask DWARF what a comparison reads of which nothing else is known."""
+        if self._places is None:
+            return
+        for node, operand in zip((flags.left, flags.right), flags.insn.compared, strict=False):
+            if node.kind == "const" or node in self._read or self._name(node) is not None:
+                continue
+            held = self._held_by(operand, flags.insn.address)
+            if held is not None and self._fits(held, flags):
+                self._read[node] = held
+
+    def _fits(self, named: _Named, flags: Flags) -> bool:
+        """Whether a comparison looks at all of a value, or at bits that may be said of it."""
+        btf = self._btf()
+        if named.points is not None or btf is None or not named.type:
+            return flags.size in (0, self._machine.word)
+        is_masked = flags.op in ("test", "and") and flags.right.kind == "const"
+        return is_masked or btf.size_of(named.type) <= flags.size
+
+    def _variable(self, node: Node) -> _Named | None:
+        """What DWARF calls a value, by the instruction that read or made it."""
+        if self._places is None or self._graph is None or node.kind == "const":
+            return None
+        address = node.value if node.kind == "left" else node.at
+        block = self._graph.at(address)
+        insns = block.insns if block is not None else ()
+        insn = next((one for one in insns if one.address == address), None)
+        if insn is None or insn.parts:
+            return None
+        if insn.op in ("mov", "movzx", "movsx") and isinstance(insn.operands[-1], Mem):
+            found = self._held_by(insn.operands[-1], insn.address)
+            if found is not None:
+                return found
+        into: Operand | None = None
+        if insn.flow is Flow.CALL:
+            name = self._machine.result if node.kind == "call" else node.name
+            into = Reg(name or "", self._machine.word)
+        elif insn.flow is Flow.NEXT and insn.operands and insn.op not in _ASKING:
+            into = insn.operands[0]
+        if not isinstance(into, Reg) or self._graph.at(insn.end) is not block:
+            return None  # what is behind a jump is another block's
+        held = self._places.in_register(into, insn.end)
+        return self._of_variable(held) if held is not None else None
+
+    def _held_by(self, operand: Operand, address: int) -> _Named | None:
+        """What an instruction reads."""
+        assert self._places is not None
+        if isinstance(operand, Reg):
+            held = self._places.in_register(operand, address)
+            return self._of_variable(held) if held is not None else None
+        if not isinstance(operand, Mem):
+            return None
+        held = self._places.in_memory(operand, address)
+        if held is not None:
+            return self._part_of(held, operand.size)
+        held = self._places.behind(operand, address)
+        if held is None:
+            return None
+        return self._behind(self._of_variable(held), None, held.offset, operand.size)
+
+    def _part_of(self, held: Held, size: int) -> _Named | None:
+        """What is in memory: a variable, or a member of one."""
+        whole, btf = self._of_variable(held), self._btf()
+        if held.variable.kind not in ("struct", "union") or held.variable.pointers:
+            return whole if not held.offset and size == held.variable.size else None
+        if btf is None or not whole.type:
+            return None
+        found = self._fitting(None, whole.type, held.offset, size)
+        if found is None:
+            return None
+        text, type_id, is_sure = found
+        return _Named(f"{whole.text}.{text}{'' if is_sure else '?'}", type_id)
+
+    def _of_variable(self, held: Held) -> _Named:
+        variable = held.variable
+        known = self._type_of(variable.kind, variable.type) if variable.pointers < 2 else 0
+        if variable.pointers:
+            return _Named(variable.name, points=known)
+        return _Named(variable.name, known)
+
+    def _type_of(self, kind: str, name: str | None) -> int:
+        """BTF's type for one of DWARF's; 0 where it has none."""
+        btf = self._btf()
+        kinds = _KINDS.get(kind)
+        if btf is None or kinds is None or not name:
+            return 0
+        key = f"{kind} {name}"
+        if key not in self._returns:
+            found = btf.find(name, *kinds)
+            if found is None and kind != "number":
+                found = btf.find(name, Kind.TYPEDEF)
+            self._returns[key] = btf.resolve(found).id if found is not None else 0
+        return self._returns[key]
+
     # -- types --
 
     def _btf(self) -> Btf | None:
@@ -497,17 +645,19 @@ class Namer:
         except DataError:
             return None
 
-    def _target(self, type_id: int) -> int:
+    def _target(self, named: _Named) -> int:
         """What a pointer points to; 0 for what is no pointer."""
         btf = self._btf()
-        if btf is None or not type_id:
-            return 0
-        kind = btf.resolve(type_id)
+        if named.points is not None or btf is None or not named.type:
+            return named.points or 0
+        kind = btf.resolve(named.type)
         return kind.arg if kind.kind is Kind.PTR else 0
 
-    def _is_pointer(self, type_id: int) -> bool:
+    def _is_pointer(self, named: _Named) -> bool:
         btf = self._btf()
-        return bool(btf is not None and type_id and btf.resolve(type_id).kind is Kind.PTR)
+        if named.points is not None or btf is None or not named.type:
+            return named.points is not None
+        return btf.resolve(named.type).kind is Kind.PTR
 
     def _is_signed(self, type_id: int) -> bool:
         btf = self._btf()

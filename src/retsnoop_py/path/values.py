@@ -29,7 +29,8 @@ class Node:
     ``value``, ``size`` bytes; no argument: an absolute address; ``name``: a segment), ``call``
     (``name`` is the callee, None if it is not known), ``op`` (``name`` of ``args``), ``stack``
     (an address: ``value`` from the stack pointer at the entry), ``left`` (what the call
-    ``args[0]`` left in a local variable whose address it had), ``cond`` (``name`` is the
+    ``args[0]`` left in a local variable whose address it had, and the instruction at ``value``
+    reads), ``cond`` (``name`` is the
     condition, of ``flags``), ``select`` (the same: ``args`` where it holds and where not),
     ``current`` (the running task), or ``unknown``. ``step`` is the number of the instruction in
     the run, ``at`` its address.
@@ -186,7 +187,11 @@ class _State:
         """What a slot holds that the function itself has not written."""
         for start, call in reversed(self._left):
             if start == offset:
-                return Node("left", call.step, call.at, name=call.name, args=(call,), size=size)
+                at = self.insn.address if self.insn is not None else 0
+                args = (call,)
+                return Node(
+                    "left", call.step, call.at, value=at, name=call.name, args=args, size=size
+                )
         return self.make("unknown", name="stack", size=size)
 
     def leave(self, call: Node) -> None:

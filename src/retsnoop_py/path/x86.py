@@ -28,6 +28,11 @@ _PT_REGS = (
     *("rdx", "rsi", "rdi"),
 )
 _PT_REGS_STACK = 152
+#: By their numbers in DWARF.
+_DWARF_REGISTERS = (
+    *("rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"),
+    *(f"r{number}" for number in range(8, 16)),
+)
 #: What a function may begin with, and how ftrace calls from it and leaves it when it does not.
 _ENDBR64 = b"\xf3\x0f\x1e\xfa"
 _CALL = b"\xe8"
@@ -385,6 +390,7 @@ X86_64 = Machine(
     stack="rsp",
     frame="rbp",
     pt_regs={name: 8 * place for place, name in enumerate(_PT_REGS)} | {"rsp": _PT_REGS_STACK},
+    dwarf_registers=_DWARF_REGISTERS,
     decode=_decode,
     plain=_plain,
     hook_end=_hook_end,

@@ -6,7 +6,7 @@ Opened when an address or a pattern first needs them, shared by everything that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
@@ -23,7 +23,7 @@ from retsnoop_py.kernel.images import (
 from retsnoop_py.symbolize.paths import SourcePaths, source_root
 
 if TYPE_CHECKING:
-    from retsnoop_py.libbpf.dwarf import DwarfImage
+    from retsnoop_py.libbpf.dwarf import DwarfImage, Variable
 
 __all__ = ["KernelImages", "PlacedImage", "SourceFacts", "Symbol"]
 
@@ -164,6 +164,17 @@ class KernelImages:
         if path is None:
             return None
         return PlacedImage(self._opened.enter_context(_open_image(path, sections)), 0)
+
+    def variables(self, address: int, module: str | None) -> Sequence[Variable]:
+        """The local variables whose place is known at an address; none where no image has it."""
+        image = self.vmlinux() if module is None else self.module(module)
+        if image is None:
+            return ()
+        try:
+            return image.dwarf.variables(address - image.bias)
+        except RetsnoopError as error:
+            self.warn(f"some names of variables are missing: {error.message}")
+            return ()
 
     def module_path(self, name: str) -> Path | None:
         """The file with the DWARF of module ``name``, None where none was found."""

@@ -11,7 +11,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from retsnoop_py.errors import DataError, InputError
-from retsnoop_py.libbpf.dwarf import DwarfImage
+from retsnoop_py.libbpf.dwarf import DwarfImage, Variable
 
 MODULE = 0x40800000
 
@@ -196,3 +196,113 @@ def test_the_native_part_is_loaded_with_the_first_image_only():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+#: Variables that the code keeps where it is told to, while it passes the labels.
+VARIABLES = {
+    "held.h": """\
+struct thing { int count; long size; };
+typedef struct { long all; } whole_t;
+enum kind { NONE, SOME };
+static inline __attribute__((always_inline)) void see(enum kind inner)
+{
+	__asm__ volatile("in_header: nop" :: "c"(inner));
+}
+""",
+    "held.c": """\
+#include "held.h"
+__attribute__((noinline, noipa)) void fill(void *, long);
+long f(long given)
+{
+	const struct thing *t;
+	unsigned char small;
+	enum kind some;
+	__asm__ volatile("" : "=b"(t), "=a"(small), "=c"(some));
+	__asm__ volatile("in_registers: nop" :: "b"(t), "a"(small), "c"(some));
+	see(some);
+	return t->count + small + some;
+}
+long g(long given)
+{
+	struct thing own[2], one;
+	whole_t **whole;
+	fill(&one, given);
+	__asm__ volatile("in_memory: nop" ::: "memory");
+	fill(own, one.size);
+	__asm__ volatile("" : "=d"(whole));
+	__asm__ volatile("behind_two: nop" :: "d"(whole));
+	return own[1].size + one.count + (*whole)->all;
+}
+void fill(void *to, long with) { *(volatile long *)to = with; }
+""",
+}
+RAX, RDX, RCX, RBX, RSP = 0, 1, 2, 3, 7
+
+
+@pytest.fixture(scope="module", params=["-gdwarf-4", "-gdwarf-5"])
+def held(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("held")
+    for name, text in VARIABLES.items():
+        (folder / name).write_text(text)
+    argv = ["gcc", "-O2", request.param, "-fno-pie", "-mno-red-zone", "-nostdlib", "-static"]
+    run(
+        *argv,
+        "-fno-asynchronous-unwind-tables",
+        "-Wl,-e,0",
+        "-o",
+        folder / "held",
+        folder / "held.c",
+    )
+    return folder / "held"
+
+
+def variables_at(image: Path, label: str) -> dict[str, Variable]:
+    listed = subprocess.run(["nm", str(image)], check=True, capture_output=True, text=True).stdout
+    (address,) = (
+        int(line.split()[0], 16) for line in listed.splitlines() if line.endswith(f" {label}")
+    )
+    with DwarfImage(image) as dwarf:
+        found = dwarf.variables(address)
+    return {one.name: one for one in found}
+
+
+def test_variables_in_registers_have_their_types_sizes_and_places(held: Path) -> None:
+    found = variables_at(held, "in_registers")
+    told = {
+        name: (one.where, one.register, one.size, one.kind, one.type) for name, one in found.items()
+    }
+    assert told["t"] == ("register", RBX, 8, "struct", "thing")
+    assert told["small"] == ("register", RAX, 1, "number", "unsigned char")
+    assert told["some"] == ("register", RCX, 4, "enum", "kind")
+    assert found["t"].pointers == 1
+    assert found["small"].pointers == 0
+    assert "inner" not in found
+
+
+def test_those_of_an_inline_function_are_told_as_such(held: Path) -> None:
+    found = variables_at(held, "in_header")
+    inner, some = found["inner"], found["some"]
+    assert (inner.register, inner.depth, inner.in_header) == (RCX, 1, True)
+    assert (some.register, some.depth, some.in_header) == (RCX, 0, False)
+
+
+def test_those_on_the_stack_are_told_by_the_stack_pointer(held: Path) -> None:
+    found = variables_at(held, "in_memory")
+    one, own = found["one"], found["own"]
+    assert (one.where, one.register, one.size, one.kind) == ("memory", RSP, 16, "struct")
+    assert (own.where, own.register, own.size, own.kind) == ("memory", RSP, 32, "other")
+    # they do not overlap, and lie in the frame
+    first, second = sorted(((one.offset, one.size), (own.offset, own.size)))
+    assert 0 <= first[0] <= first[0] + first[1] <= second[0]
+
+
+def test_a_struct_without_a_name_goes_by_its_typedef(held: Path) -> None:
+    whole = variables_at(held, "behind_two")["whole"]
+    assert (whole.register, whole.kind, whole.type, whole.pointers) == (RDX, "struct", "whole_t", 2)
+
+
+def test_where_nothing_is_known_there_are_no_variables(held: Path, vmlinux: Path) -> None:
+    with DwarfImage(held) as dwarf:
+        assert dwarf.variables(0x10) == ()
+    with DwarfImage(vmlinux) as dwarf:
+        assert {one.name for one in dwarf.variables(text_addresses(vmlinux)[0])} <= {"value"}

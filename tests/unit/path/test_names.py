@@ -14,6 +14,7 @@ from tests.unit.path.test_probes import START, graph
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.libbpf.dwarf import Variable
 from retsnoop_py.path.decide import decide
 from retsnoop_py.path.follow import follow
 from retsnoop_py.path.names import Namer, _folded
@@ -156,3 +157,73 @@ def test_a_system_call_is_told_by_its_own_arguments() -> None:
 )
 def test_a_walk_is_told_by_its_beginning_and_its_end(whole: str, told: str) -> None:
     assert _folded(whole) == told
+
+
+RAX, RBX, RSP = 0, 3, 7
+
+
+def variable(name: str, where: str, register: int, offset: int = 0, **more: object) -> Variable:
+    """A local ``int``, unless more is said."""
+    told = {"size": 4, "kind": "number", "type": "int", "pointers": 0, "depth": 0}
+    told |= {"in_header": False, **more}
+    return Variable(name, where, register, offset, **told)  # type: ignore[arg-type]
+
+
+GOT = variable("got", "register", RAX)
+THING = variable("t", "register", RAX, size=8, kind="struct", type="thing", pointers=1)
+DATA = variable("data", "register", RAX, size=8, kind="other", type=None, pointers=1)
+OWN = variable("own", "memory", RSP, 8, size=16, kind="struct", type="thing")
+NUMBER = variable("n", "memory", RSP, 8)
+INLINE = variable("err", "register", RAX, depth=2, in_header=True)
+MACRO = variable("__ret", "register", RAX, depth=1)
+
+
+@pytest.mark.parametrize(
+    ("code", "variables", "condition", "name"),
+    [
+        # call nobody; cmp eax,9; ja: what is compared
+        ("e80000000083f8097707", [GOT], "got > 9", "got"),
+        # call nobody; cmp dword [rax+4],9; ja: through a pointer that only DWARF knows
+        ("e800000000837804097707", [THING], "t->size > 9", "t->size"),
+        # call nobody; mov ebx,[rax+4]; test ebx,ebx; jne
+        ("e8000000008b580485db7507", [THING], "t->size != 0", "t->size"),
+        # call nobody; test rax,rax; jne: a pointer is no number
+        ("e8000000004885c07507", [THING], "t != NULL", "t"),
+        # cmp dword [rsp+12],9; ja: a member of a struct on the stack
+        ("837c240c097707", [OWN], "own.size > 9", "own.size"),
+        # cmp dword [rsp+8],9; ja: a number there
+        ("837c2408097707", [NUMBER], "n > 9", "n"),
+        # cmp dword [rsp+12],9; ja: its neighbour
+        ("837c240c097707", [NUMBER], "", "dword ptr [rsp + 0xc]"),
+        # call nobody; cmp al,9; ja: a part of a number is not the number
+        ("e8000000003c097707", [GOT], "(u8)got > 9", "(u8)got"),
+        # call nobody; test al,4; jne: but its bits are its own
+        ("e800000000a8047507", [GOT], "(got & 4) != 0", "got"),
+        # of an inline function in a header, a macro and the function itself: the function
+        ("e80000000083f8097707", [GOT, INLINE, MACRO], "got > 9", "got"),
+        ("e80000000083f8097707", [INLINE, MACRO], "err > 9", "err"),
+        ("e80000000083f8097707", [MACRO], "", "eax"),
+        # of two that are the same pointer: that with a type
+        ("e800000000837804097707", [DATA, THING], "t->size > 9", "t->size"),
+        # what is elsewhere, or was there once, is not what is compared
+        ("e80000000083f8097707", [variable("got", "register", RBX)], "", "eax"),
+        ("e80000000083f8097707", [variable("got", "given", RAX)], "", "eax"),
+    ],
+)
+def test_what_only_dwarf_knows_is_told_by_the_names_of_local_variables(
+    code: str, variables: list[Variable], condition: str, name: str
+) -> None:
+    blocks = graph(f"4883ec10{code}{ENDS}")
+    btf = BtfWriter()
+    number = btf.int("int", 4, 1)
+    btf.struct("thing", 16, [("count", number, 0), ("size", number, 32)])
+    func = btf.func("f", number, [])
+    facts = cast("KernelFacts", SimpleNamespace(btf=Btf(btf.bytes()), root=FilePath("/nowhere")))
+    result = ResultType(ResultKind.INT)
+    function = Function("f", START, 64, FuncFlags(0), result, btf_id=func)
+    namer = Namer(facts, function, {}.get, X86_64, lambda _: variables)
+    namer.learn(blocks)
+    decided = decide(blocks, follow(blocks, [0, 2], range(3)), EINVAL, {}.get).decided
+    assert decided is not None
+    assert namer.condition(decided).text == condition
+    assert [one.name for one in namer.operands(decided, 0)] == [name]
