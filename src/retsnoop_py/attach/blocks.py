@@ -18,6 +18,7 @@ from retsnoop_py.attach.plan import AttachContext
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.tracefs import folder_with
 from retsnoop_py.libbpf.links import PerfProbes
+from retsnoop_py.libbpf.object import BpfMap
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.probes import BlockProbe, pack_operands
 from retsnoop_py.value import replace
@@ -52,6 +53,8 @@ class BlockEvents:
         self._guard: Guard | None = None
         self._fds: list[int] = []
         self._events = 0
+        #: The map that tells probes apart.
+        self._numbers: BpfMap | None = None
         #: Probes that are attached, by their numbers.
         self.probes: list[tuple[int, BlockProbe]] = []
 
@@ -112,8 +115,9 @@ class BlockEvents:
                 if error.errno in (errno.EEXIST, errno.EBUSY):
                     break
                 continue
-            compare = probe.compare if address == probe.address else None
-            return replace(probe, address=address, compare=compare, places=()), 0
+            if address != probe.address:
+                return replace(probe, address=address, compare=None, places=()), 0
+            return probe, 0
         return probe, failed
 
     def _tell(self, func_id: int, probe: BlockProbe) -> None:
@@ -123,7 +127,9 @@ class BlockEvents:
         condition = known.index(compare.condition) + 1 if compare and compare.op == "ccmp" else 0
         value = _HEAD.pack(number, func_id, condition, probe.goes is not None)
         value += pack_operands(probe.operands, self._machine.pt_regs)
-        self._context.obj.map("path_probes").update(struct.pack("=Q", probe.address), value)
+        if self._numbers is None:
+            self._numbers = self._context.obj.map("path_probes")
+        self._numbers.update(struct.pack("=Q", probe.address), value)
         if condition:  # the one number where it does not compare, the next where it does
             self.probes += [(func_id, replace(probe, held=held)) for held in (False, True)]
         else:
