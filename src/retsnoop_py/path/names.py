@@ -3,25 +3,21 @@
 
 Names come from BTF, which every kernel has that can be traced, and of local variables from DWARF,
 where there is a vmlinux with that. Where neither tells, there is no name: the instruction and the
-numbers are shown then. A union is the case that could be guessed wrong; of its variants those
-count that explain every access of the function.
+numbers are shown then.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.arguments.plan import syscall_parameters
-from retsnoop_py.kernel.arguments.semantics import Semantics, load_semantics
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.path.blocks import Graph
-from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, Flow, Insn, Machine, Mem, Names, Operand, Reg
+from retsnoop_py.path.members import STRUCTS, Members, members_at
 from retsnoop_py.path.origin import Decided
 from retsnoop_py.path.values import Flags, Node
 from retsnoop_py.path.variables import Held, ReadVariables, VariablePlaces
@@ -36,8 +32,6 @@ __all__ = ["Namer"]
 _MASK = (1 << 64) - 1
 _MAX_DEPTH = 8
 _MAX_TEXT = 120
-#: Structs in structs.
-_MAX_NESTING = 12
 #: ``IS_ERR(x)`` is a comparison of the pointer, as an unsigned number, with this.
 _MAX_ERRNO = (-4095, -4096)
 #: Ranges that begin further away from 0 are none that people write, but addresses.
@@ -64,7 +58,6 @@ _UNSIGNED = frozenset({"b", "ae", "a", "be"})
 _OPERATORS = {"+": "+", "-": "-", "&": "&", "|": "|", "^": "^", "<<": "<<", ">>": ">>", "*": "*"}
 #: Pointers followed one after the other: the first two and the last say what is walked.
 _WALK = re.compile(r"([\w.?]+(?:\(\))?->[\w.?]+)(?:->[\w.?]+){3,}->([\w.?]+)")
-_STRUCTS = (Kind.STRUCT, Kind.UNION)
 #: What BTF has for kinds of DWARF.
 _KINDS = {
     "number": (Kind.INT,),
@@ -118,8 +111,7 @@ class Namer:
         self._kallsyms: bytes | None = None
         self._data: dict[int, str | None] = {}
         self._graph: Graph | None = None
-        #: (offset, bytes) that the code reads from a parameter, by its register.
-        self._accesses: dict[str, set[tuple[int, int]]] = {}
+        self._members: Members | None = None
         self._returns: dict[str, int] = {}
         self._places = VariablePlaces(variables, machine) if variables is not None else None
         #: What DWARF calls what a comparison at hand reads.
@@ -378,9 +370,9 @@ class Namer:
     def _address_of(self, base: _Named, offset: int) -> _Named | None:
         btf = self._btf()
         target = self._target(base)
-        if btf is None or not target or offset < 0 or btf.resolve(target).kind not in _STRUCTS:
+        if btf is None or not target or offset < 0 or btf.resolve(target).kind not in STRUCTS:
             return None
-        found = list(_members(btf, target, offset, 0))
+        found = list(members_at(btf, target, offset, 0))
         if len({text for text, _ in found}) != 1:
             return None
         return _Named(f"&{base.inner}->{found[0][0]}", 0)
@@ -441,11 +433,11 @@ class Namer:
         btf, target = self._btf(), self._target(base)
         if btf is None or not target:
             return None
-        if btf.resolve(target).kind not in _STRUCTS:
+        if btf.resolve(target).kind not in STRUCTS:
             if offset or btf.size_of(target) != size:
                 return None
             return _Named(f"*{base.inner}", target)
-        found = self._fitting(held, target, offset, size)
+        found = self._fields(btf).fitting(held, target, offset, size)
         if not found:
             return None
         text, type_id, is_sure = found
@@ -461,61 +453,6 @@ class Namer:
             found = syscall_parameters(self._facts.root, btf, self._function.name)
             self._given = {offset: _Named(name, type_id) for offset, name, type_id in found}
         return self._given.get(node.value)
-
-    def _fitting(
-        self, base: Node | None, struct: int, offset: int, size: int
-    ) -> tuple[str, int, bool] | None:
-        """The member at ``offset`` of ``size`` bytes, and whether it can be no other one."""
-        btf = self._btf()
-        assert btf is not None
-        found = list(_members(btf, struct, offset, size))
-        names = list(dict.fromkeys(text for text, _ in found))
-        if len(names) > 1:
-            found = list(self._meant(struct, found))
-            names = list(dict.fromkeys(text for text, _ in found))
-        if len(names) > 1 and base is not None and base.kind == "param":
-            found = self._explained(struct, base.name or "", found)
-            names = list(dict.fromkeys(text for text, _ in found))
-        return (*found[0], len(names) == 1) if found else None
-
-    def _meant(self, union: int, found: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
-        """Of what a union may be what it is in this function, where that is known.
-
-        As the arguments of functions are read: ``array_map_alloc_check()`` is for BPF_MAP_CREATE.
-        """
-        btf = self._btf()
-        assert btf is not None
-        kind = btf.resolve(union)
-        for located in _semantics().rules(kind.name) if kind.kind is Kind.UNION else ():
-            value = None if located.path else located.variant_in(self._function.name)
-            if value is None:
-                continue
-            for glob, members in located.rule.variants.items():
-                if not isinstance(members, str) and fnmatchcase(value, glob):
-                    return _of_variant(_variants(btf, union), members, found)
-        return found
-
-    def _explained(
-        self, struct: int, register: str, found: Sequence[tuple[str, int]]
-    ) -> list[tuple[str, int]]:
-        """Of what a union may be the variants that explain all that the function reads."""
-        btf = self._btf()
-        assert btf is not None
-        if register not in self._accesses and self._graph is not None and self._graph.blocks:
-            self._accesses[register] = _accesses(self._graph, register)
-        accesses = self._accesses.get(register, set())
-        best: list[tuple[str, int]] = []
-        most = 0
-        for members in _variants(btf, struct):
-            names = {name for name, _, _ in members}
-            places = {(at, size) for _, at, size in members}
-            explained = len(accesses & places)
-            own = [one for one in found if one[0] in names]
-            if own and explained > most:
-                best, most = own[:1], explained
-            elif own and explained == most and most:
-                best += own[:1]
-        return best or list(found)
 
     def _global(self, node: Node) -> _Named | None:
         """A variable of the kernel's, or of the CPU's."""
@@ -609,7 +546,7 @@ class Namer:
             return whole if not held.offset and size == held.variable.size else None
         if btf is None or not whole.type:
             return None
-        found = self._fitting(None, whole.type, held.offset, size)
+        found = self._fields(btf).fitting(None, whole.type, held.offset, size)
         if found is None:
             return None
         text, type_id, is_sure = found
@@ -644,6 +581,11 @@ class Namer:
             return self._facts.btf if module is None else self._facts.module_btf(module)
         except DataError:
             return None
+
+    def _fields(self, btf: Btf) -> Members:
+        if self._members is None:
+            self._members = Members(btf, self._function.name, self._graph)
+        return self._members
 
     def _target(self, named: _Named) -> int:
         """What a pointer points to; 0 for what is no pointer."""
@@ -694,116 +636,6 @@ def _symbol_at(text: bytes, address: int) -> str | None:
         return None
     line = text[at : text.index(b"\n", at)].split()
     return line[2].decode(errors="replace") if len(line) >= 3 else None
-
-
-def _members(
-    btf: Btf, struct: int, offset: int, size: int, depth: int = 0
-) -> Iterator[tuple[str, int]]:
-    """The members at ``offset``, as paths, with their types; ``size`` 0: of any size."""
-    if depth > _MAX_NESTING:
-        return
-    for member in btf.members(struct):
-        at, bits = member.bit_offset // 8, member.bit_size
-        length = btf.size_of(member.type_id)
-        if bits or not at <= offset < at + max(length, 1):
-            continue
-        kind = btf.resolve(member.type_id)
-        prefix = member.name
-        if kind.kind in _STRUCTS:
-            for inner, type_id in _members(btf, kind.id, offset - at, size, depth + 1):
-                yield (f"{prefix}.{inner}" if prefix else inner), type_id
-        elif kind.kind is Kind.ARRAY:
-            element, _ = btf.element(kind.id)
-            step = btf.size_of(element)
-            index, rest = divmod(offset - at, step) if step else (0, 0)
-            if btf.resolve(element).kind in _STRUCTS:
-                for inner, type_id in _members(btf, element, rest, size, depth + 1):
-                    yield f"{prefix}[{index}].{inner}", type_id
-            elif not rest and size in (0, step):
-                yield f"{prefix}[{index}]", element
-        elif offset == at and prefix and (not size or size <= length):
-            yield prefix, member.type_id
-
-
-def _variants(btf: Btf, struct: int) -> list[list[tuple[str, int, int]]]:
-    """The variants of a union, or of a struct as its only one: name, offset and size of members."""
-    kind = btf.resolve(struct)
-    if kind.kind is Kind.STRUCT:
-        return [list(_flat(btf, kind.id, 0, ""))]
-    found = []
-    for member in btf.members(kind.id):
-        inner = btf.resolve(member.type_id)
-        if inner.kind in _STRUCTS:
-            prefix = f"{member.name}." if member.name else ""
-            found.append(list(_flat(btf, inner.id, 0, prefix)))
-        else:
-            found.append([(member.name, 0, btf.size_of(member.type_id))])
-    return [one for one in found if one]
-
-
-def _of_variant(
-    variants: Sequence[Sequence[tuple[str, int, int]]],
-    members: Sequence[str],
-    found: Sequence[tuple[str, int]],
-) -> Sequence[tuple[str, int]]:
-    """Those of ``found`` that are in a variant with one of ``members``; all, if none is."""
-
-    def is_meant(name: str) -> bool:
-        return any(name == one or name.startswith(f"{one}.") for one in members)
-
-    for variant in variants:
-        names = {name for name, _, _ in variant}
-        if any(is_meant(name) for name in names):
-            own = [one for one in found if one[0] in names]
-            return [one for one in own if is_meant(one[0])] or own or found
-    return found
-
-
-@lru_cache(1)
-def _semantics() -> Semantics:
-    """What is known of unions; nothing, where the user's own file says what it cannot."""
-    try:
-        return load_semantics()
-    except DataError:
-        return Semantics()
-
-
-def _flat(
-    btf: Btf, struct: int, start: int, prefix: str, depth: int = 0
-) -> Iterator[tuple[str, int, int]]:
-    if depth > _MAX_NESTING:
-        return
-    for member in btf.members(struct):
-        at = start + member.bit_offset // 8
-        kind = btf.resolve(member.type_id)
-        if kind.kind in _STRUCTS:
-            inner = f"{prefix}{member.name}." if member.name else prefix
-            yield from _flat(btf, kind.id, at, inner, depth + 1)
-        else:
-            yield f"{prefix}{member.name}", at, btf.size_of(member.type_id)
-
-
-def _accesses(graph: Graph, register: str) -> set[tuple[int, int]]:
-    """What code reads through a parameter wherever it has been put: offsets and bytes."""
-    found = set()
-    states = {graph.entry: Holders(graph.machine, frozenset((register,)), 0, None)}
-    waiting = [graph.entry]
-    while waiting:
-        block = graph.blocks[waiting.pop()]
-        held = states[block.index]
-        for insn in block.insns:
-            for step in insn.steps:
-                for one in step.operands if step.op != "lea" else ():
-                    if isinstance(one, Mem) and one.base in held.places and not one.at:
-                        found.add((one.disp, one.size))
-                held = held.after_step(step)
-        for following in block.next:
-            before = states.get(following)
-            state = held if before is None else before.common(held)
-            if following >= 0 and state.places and state != before:
-                states[following] = state
-                waiting.append(following)
-    return found
 
 
 def _load_like(node: Node, offset: int, size: int) -> Node:
