@@ -360,6 +360,8 @@ class Namer:
         if symbol in "&|^" and right.kind == "const":
             # `flags & ~(A | B)` is what people write where all but a few bits are asked for
             sign, mask = ("~", ~right.value) if right.value < 0 else ("", right.value)
+            if right.size < INT:
+                sign, mask = "", right.value & ((1 << 8 * right.size) - 1)
             second = _Named(sign + (str(mask) if mask < 10 else hex(mask)))
         text = f"{first.inner} {symbol} {second.inner}"
         return None if len(text) > _MAX_TEXT else _Named(text, is_atom=False)

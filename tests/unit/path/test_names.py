@@ -174,6 +174,7 @@ THING = variable("t", "register", RAX, size=8, kind="struct", type="thing", poin
 DATA = variable("data", "register", RAX, size=8, kind="other", type=None, pointers=1)
 OWN = variable("own", "memory", RSP, 8, size=16, kind="struct", type="thing")
 NUMBER = variable("n", "memory", RSP, 8)
+MODE = variable("mode", "memory", RSP, 8, size=2, type="unsigned short")
 INLINE = variable("err", "register", RAX, depth=2, in_header=True)
 MACRO = variable("__ret", "register", RAX, depth=1)
 
@@ -193,6 +194,13 @@ MACRO = variable("__ret", "register", RAX, depth=1)
         ("837c240c097707", [OWN], "own.size > 9", "own.size"),
         # cmp dword [rsp+8],9; ja: a number there
         ("837c2408097707", [NUMBER], "n > 9", "n"),
+        # mov ax,[rsp+8]; and ax,0xf000; cmp ax,0x6000; ja: as wide as it is
+        (
+            "668b442408662500f0663d00607707",
+            [MODE],
+            "(mode & 0xf000) > 0x6000",
+            "mode & 0xf000",
+        ),
         # cmp dword [rsp+12],9; ja: its neighbour
         ("837c240c097707", [NUMBER], "", "dword ptr [rsp + 0xc]"),
         # call nobody; cmp al,9; ja: a part of a number is not the number
