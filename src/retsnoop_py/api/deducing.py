@@ -82,13 +82,14 @@ def deduced(
         found = facts.kallsyms.named(name)
         if len(found) != 1:
             return None
-        told = _way(facts, session, found[0], view.path.result, traced)
-        if told is None:
-            return None
-        way, hit = told
-        path = Path(0, view.path.seq, 0, view.path.result, (hit,))
-        # that of the run was closed with it
-        with KernelSymbolizer(facts, SymbolizeMode.AUTO, KernelImages(facts, image)) as symbols:
+        # those of the run were closed with it
+        images = KernelImages(facts, image)
+        with KernelSymbolizer(facts, SymbolizeMode.AUTO, images) as symbols:
+            told = _way(facts, session, found[0], view.path.result, traced, images)
+            if told is None:
+                return None
+            way, hit = told
+            path = Path(0, view.path.seq, 0, view.path.result, (hit,))
             inner = PathView(path, way, partial(symbols.resolve, is_return=False))
             return session.told(inner, to.Func(name, hex(found[0].address)), origin.result)
     except RetsnoopError:
@@ -96,7 +97,12 @@ def deduced(
 
 
 def _way(
-    facts: KernelFacts, session: Session, symbol: Symbol, result: int, traced: Collection[str]
+    facts: KernelFacts,
+    session: Session,
+    symbol: Symbol,
+    result: int,
+    traced: Collection[str],
+    images: KernelImages,
 ) -> tuple[Origin, Hit] | None:
     """The way that the arguments of the system call lead through its second function."""
     from retsnoop_py.kernel.kcore import Kcore
@@ -108,7 +114,8 @@ def _way(
     given = dict(zip(machine.arguments, _given(session), strict=False))
     known: Known = {register: one for register, one in given.items() if one is not None}
     with Kcore(facts.root / "proc/kcore") as source:
-        paths = read_paths(facts, function, source)
+        variables = partial(images.variables, module=function.module)
+        paths = read_paths(facts, function, source, variables)
         beside = paths.calls().intersection(traced)
         calls = _made(session, beside) if beside else None
         if calls is None:
