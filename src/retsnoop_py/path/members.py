@@ -42,6 +42,8 @@ class Members:
         """The member at ``offset`` of ``size`` bytes, and whether it can be no other one."""
         btf = self._btf
         found = list(members_at(btf, struct, offset, size))
+        # one that is read whole is meant sooner than one of which a part is
+        found = [one for one in found if btf.size_of(one[1]) == size] or found
         names = list(dict.fromkeys(text for text, _ in found))
         if len(names) > 1:
             found = list(self._meant(struct, found))

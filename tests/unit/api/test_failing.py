@@ -103,6 +103,17 @@ def test_what_a_shell_asks_at_its_start_is_never_what_failed() -> None:
     assert asked.complained_of(failed=False) is not None
 
 
+def test_what_a_library_asks_for_a_message_is_no_failure_of_the_program() -> None:
+    # Python writes, of a socket that nobody closed, who is at its other end
+    refused = failing(("setsockopt", "EINVAL"), ("getpeername", "ENOTCONN"))
+    chosen = refused.complained_of(failed=True)
+    assert chosen is not None
+    assert chosen.syscall == "setsockopt"
+    alone = failing(("getpeername", "ENOTCONN")).complained_of(failed=True)
+    assert alone is not None
+    assert alone.syscall == "getpeername"
+
+
 def test_what_no_program_sees_is_no_failure() -> None:
     found = FailingCalls()
     assert found.add(session(call("__x64_sys_read", "ERESTARTSYS"))) is None

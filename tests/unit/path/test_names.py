@@ -11,12 +11,13 @@ import pytest
 from tests.unit.kernel.btf_writer import BtfWriter
 from tests.unit.path.test_probes import START, graph
 
-from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.libbpf.dwarf import Variable
 from retsnoop_py.path.decide import decide
 from retsnoop_py.path.follow import follow
+from retsnoop_py.path.members import Members
 from retsnoop_py.path.names import Namer, _folded
 from retsnoop_py.path.x86 import X86_64
 from retsnoop_py.session.paths import Hit, Path, operand_value
@@ -127,6 +128,19 @@ def test_a_test_of_some_bits_tells_what_was_read_of_the_number(
     code: str, left: int, condition: str, operand: tuple[str, int]
 ) -> None:
     assert told(code, left, "array_map_alloc_check", "bpf_attr") == (condition, [operand])
+
+
+def test_a_member_that_is_read_whole_is_meant_sooner_than_a_part_of_a_larger_one() -> None:
+    """Both ports of a socket are a number, too."""
+    btf = BtfWriter()
+    port, ports = btf.int("u16", 2), btf.int("u32", 4)
+    pair = btf.struct("", 4, [("dport", port, 0), ("num", port, 16)])
+    string = btf.string("ports")
+    union = btf.add(Kind.UNION, "either", 4, [string, ports, 0, 0, pair, 0], 2)
+    members = Members(Btf(btf.bytes()), "f", None)
+    assert members.fitting(None, union, 0, 2) == ("dport", port, True)
+    assert members.fitting(None, union, 2, 2) == ("num", port, True)
+    assert members.fitting(None, union, 0, 4) == ("ports", ports, True)
 
 
 def test_a_system_call_is_told_by_its_own_arguments() -> None:
