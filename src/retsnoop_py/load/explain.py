@@ -66,11 +66,13 @@ _LOUD = re.compile(
     r"|ambig|corrupt|\bbad |is empty|incompatib|incorrect|malformed|conflict|unknown|unrecognized"
     r"|expected|should|implies|mismatch|multiple|beyond|crosses|exceed|restricted|only single"
     r"|1000001 insns"
-    r"|panicked|is NULL|non-zero extra|must |minimum|without|undefined|differen|prevent|endian"
+    r"|panicked|is NULL|non-zero extra|must |minimum|without|undefined|differ|prevent|endian"
     r"|triggered exit|\btry\b.*\bagain\b"
     r"|bailing|giving up|aborting|garbage|refus"
     r"|terminat|killed|timed? ?out|deadline|segfault|core dumped|syscall=|!=|what is|lack|needs?\b"
     r"|bpf\(BPF_\w+\)$"
+    r"|higher than"
+    r"|unsatisfied|poisoned|, requested \d|over limit\)|\(pin\)|spec and |no symbol|middle of an?\b"
     r"|none of|not big enough|is static|neither|replacement|truncated|omitted|detected|owned by",
     re.IGNORECASE,
 )
@@ -179,6 +181,16 @@ _LEVEL_ALONE = re.compile(
 _ENDED = re.compile(
     r"signal: killed|exit (?:status|code):? (?:126|127|137)\b|exec format error|\bsegfault at "
 )
+
+
+def _is_heard(segment: Segment, offset: int) -> bool:
+    """Whether that line may tell of a failure that nobody went on after."""
+    line = segment.lines[offset]
+    if not (_LOUD.search(line) or offset in segment.loud):
+        return False
+    if _TRACEBACK.match(line) or _SURVIVED.search(line):
+        return False
+    return not ("bpf(BPF_" in line and was_tried_again(segment.lines, offset))
 
 
 def _weight(line: str) -> int:
@@ -409,13 +421,16 @@ class _Reader:
             return True
         return explain_operation(line) == found or (found.id in _TARGETS and not errno_in(line))
 
-    def _is_own(self, line: str) -> bool:
-        """Whether a loader says by it that something of BPF failed, in words no rule knows."""
+    def _is_own(self, line: str, is_loud: bool) -> bool:
+        """Whether a loader says by it that something of BPF failed, in words no rule knows.
+
+        ``is_loud``: whether it has the level of an error.
+        """
         if not self._of_bpf and (_OF_BPF.search(line) or _OF_BPF.search("\n".join(self._lines))):
             self._of_bpf = True
         self._lines = ()
         return self._of_bpf and bool(
-            (_FAILS.search(line) or says_errno(line) or _COMPLAINS.search(line))
+            (is_loud or _FAILS.search(line) or says_errno(line) or _COMPLAINS.search(line))
             and (_OF_BPF.search(line) or _MAY_BE.search(line))
         )
 
@@ -432,9 +447,7 @@ class _Reader:
         for offset, line in enumerate(segment.lines):
             if _VERIFIERS.match(line):
                 continue
-            if not _LOUD.search(line) or _TRACEBACK.match(line) or _SURVIVED.search(line):
-                continue
-            if "bpf(BPF_" in line and was_tried_again(segment.lines, offset):
+            if not _is_heard(segment, offset):
                 continue
             if _BARE_ERRNO.fullmatch(line):
                 self._errno = errno_in(line)  # bcc says no more of a load; who failed comes later
@@ -478,7 +491,10 @@ class _Reader:
         number = segment.first + segment.dropped + offset
         if offset in segment.light and not (_FAILS.search(line) or says_errno(line)):
             return
-        if self._says_more(line) and (self._is_own(line) or (self._of_bpf and _ENDED.search(line))):
+        is_loud = offset in segment.loud and not _GOES_ON.search(line)
+        if self._says_more(line) and (
+            self._is_own(line, is_loud) or (self._of_bpf and _ENDED.search(line))
+        ):
             is_last = _SUMMARY.search(line) and _LOUD.search(above) and not _CHATTER.search(above)
             self._own_words = (number - 1, above) if is_last else (number, line)
         elif _ENDED.search(line) or (offset not in segment.light and self._is_last_resort(line)):

@@ -21,7 +21,9 @@ from retsnoop_py.load.map_rules import MapFacts, explain_map
 from retsnoop_py.load.model import Explanation, LineRule, about_line
 from retsnoop_py.load.object_rules import OBJECT_RULES
 from retsnoop_py.load.operation_rules import explain_operation, of_xsk
+from retsnoop_py.load.own_rules import OWN_RULES
 from retsnoop_py.load.prefilter import PatternSet
+from retsnoop_py.load.script_rules import LAST_SCRIPT_RULES, SCRIPT_RULES
 
 __all__ = ["explain_line", "is_of_map"]
 
@@ -29,7 +31,15 @@ _SUPPORT = "Kernel Support"
 
 #: The first that matches counts: what ails the machine is said in more certain words than what ails a target, and
 #: both in more certain ones than what ails an object.
-_RULES: tuple[LineRule, ...] = (*ENVIRONMENT_RULES, *ATTACH_RULES, *OBJECT_RULES, *VAGUE_RULES)
+_RULES: tuple[LineRule, ...] = (
+    *SCRIPT_RULES,
+    *OWN_RULES,
+    *ENVIRONMENT_RULES,
+    *ATTACH_RULES,
+    *OBJECT_RULES,
+    *VAGUE_RULES,
+    *LAST_SCRIPT_RULES,
+)
 _PATTERNS = PatternSet([row[2] for row in _RULES], re.IGNORECASE)
 _MAP = re.compile(
     r"map '(?P<name>[^']+)': failed to create(?: inner map)?: (?P<why>.*)"
@@ -39,7 +49,7 @@ _MAP = re.compile(
     r"|(?:can't|cannot|could not|couldn't|unable to|error) creat(?:e|ing) (?:the )?(?:e?BPF )?map:? ?(?:'?(?P<name9>[\w.-]+)'?)?: (?P<why10>.*)"
     r"|failed to create map \(name: '(?P<name8>[^']+)'\): (?P<why8>.*)|could not open bpf map: (?P<why9>[A-Z].*)"
     r"|[Ff]ailed to create (?:BPF )?map `?'?(?P<name4>[\w.-]+)[`']?.*?(?P<why4>(?:code|with|error|:).*)"
-    r"|creating map (?P<name5>\S+?):? (?P<why5>.*)"
+    r"|creating map (?!ELF )(?P<name5>\S+?):? (?P<why5>.*)"
 )
 
 
@@ -142,6 +152,25 @@ _TOPICS = (
         "garbage",
         "perf:",
         "perf ",
+        "size",
+        "page count",
+        "instructions:",
+        "(pin)",
+        "pinned",
+        "slots in",
+        "zero-copy",
+        "signedness",
+        "matching types",
+        "unknown kind",
+        "identifier",
+        "error,",
+        "hash mismatch",
+        "unknown type",
+        "unknown struct",
+        "struct/union",
+        "symbol",
+        "no jump",
+        "struct_ops",
     ),
 )
 

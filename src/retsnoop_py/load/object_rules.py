@@ -285,7 +285,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "btf-refused",
         f"{_OBJECT}: BTF that the kernel refuses",
         r"Error loading BTF: (?P<why5>.*)|BTF loading error: (?P<err>-?\d+)|Error loading \.BTF into kernel: (?P<err2>-?\d+)"
-        r"|load(?:ing)? BTF:? (?!from|of|for|spec|file|data)(?P<why>.*)|BTF (?:is|data) .*(?:invalid|malformed|corrupt)(?P<why2>.*)"
+        r"|load(?:ing)? BTF:? (?!from|of|for|spec|file|data)(?P<why>.*)|BTF (?:is|data) .*(?:invalid|malformed|corrupt)\w*(?P<why2>.*)"
         r"|BPF_BTF_LOAD syscall (?:returned|failed)(?P<why3>.*)"
         r"|BTF debug data section '[^']*' rejected(?P<why4>.*)|BTF is mandatory, can't proceed|BTF types? (?:data|\[\d+\]) is malformed"
         r"|btf: type \[\d+\]: (?P<why6>.*)|Error loading ELF section \.BTF\S*: (?P<why7>.*)|error parsing BTF(?P<why8>.*)",

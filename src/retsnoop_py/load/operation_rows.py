@@ -15,6 +15,7 @@ __all__ = [
     "CANNOT",
     "CLOSED",
     "CLOSED_FILE",
+    "FULL_DISPATCHER",
     "GONE",
     "KPROBE_REFUSED",
     "LISTED",
@@ -113,6 +114,12 @@ GONE: Row = (
     "what the program is to be attached to is not there.",
     "Look at what it is called on this kernel (retsnoop-py functions, ls /sys/kernel/tracing/events,"
     " ip link), and whether the program sees the same name spaces.",
+)
+FULL_DISPATCHER: Row = (
+    "attach-busy",
+    "there is no room for one more program: libxdp's dispatcher takes ten on an interface, or a driver has no resources left"
+    " for another.",
+    "xdp-loader status DEV and bpftool net list what is attached; unload what is not needed.",
 )
 TAKEN: Row = (
     "attach-busy",

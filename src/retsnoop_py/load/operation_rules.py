@@ -19,6 +19,7 @@ from retsnoop_py.load.operation_rows import (
     CANNOT,
     CLOSED,
     CLOSED_FILE,
+    FULL_DISPATCHER,
     GONE,
     KPROBE_REFUSED,
     LISTED,
@@ -249,6 +250,7 @@ _OPERATIONS = (
                 ),
             ),
             **_each("ENODEV ENXIO ENOENT", NO_DEVICE),
+            **_each("ENOSPC", FULL_DISPATCHER),
             **_each(
                 "EACCES",
                 (

@@ -66,7 +66,8 @@ class Segment(Value):
     """Lines that belong together: one program's log, or what stands between two.
 
     ``first``: the number of its first line in the input, from 1. ``dropped``: lines left out of
-    its beginning. ``bytes``: of all of it. ``light``: which lines their writer takes for no error.
+    its beginning. ``bytes``: of all of it. ``light``: which lines their writer takes for no error,
+    ``loud``: which for one, by what stands in front of them.
     ``names_bpf``: whether they name BPF in what is left out of them.
     """
 
@@ -76,6 +77,7 @@ class Segment(Value):
     bytes: int
     light: frozenset[int] = frozenset()
     names_bpf: bool = False
+    loud: frozenset[int] = frozenset()
 
 
 #: The level of a line that its writer takes for no error.
@@ -85,6 +87,15 @@ _LIGHT = re.compile(
     r"|^\s*[ID]\d{4} [\d:.]+ ",
     re.IGNORECASE,
 )
+#: The level of a line that its writer takes for an error.
+_AS_ERROR = re.compile(
+    r"\b(?:level|lvl|severity)\"?[=:] ?\"?(?:err(?:or)?|fatal|panic|crit\w*)\b"
+    r"|(?<![\w/.])(?:ERROR?|ERR|FATAL?|FTL|PANIC?|CRIT\w*|[Ee]rror|[Pp]anic|[Ff]atal)"
+    r"(?:\[|\W{0,2}[: ])|\[(?:error|fatal|panic)\]"
+    r"|^\s*[EF]\d{4} [\d:.]+ "
+)
+#: The same where it is left standing.
+_LOUD_HEAD = re.compile(r"\s*(?:panic: |fatal error: |FATAL? ?[\[:]|ERRO\[)")
 #: Where a level stands, if there is one.
 _BEFORE_TEXT = 120
 
@@ -255,6 +266,12 @@ def _segment(lines: Iterable[bytes], first: int, dropped: int, size: int) -> Seg
         for number, (line, text) in enumerate(zip(told, cleaned, strict=True))
         if len(text) != len(line) and _is_light(line)
     )
+    loud = frozenset(
+        number
+        for number, (line, text) in enumerate(zip(told, cleaned, strict=True))
+        if _LOUD_HEAD.match(line)
+        or (len(text) != len(line) and _AS_ERROR.search(line[: max(len(line) - len(text), 1)]))
+    )
     prefix = _prefix(cleaned)
     if prefix is not None:
         cleaned = [
@@ -263,7 +280,7 @@ def _segment(lines: Iterable[bytes], first: int, dropped: int, size: int) -> Seg
     names_bpf = any(
         "bpf" in line and len(text) != len(line) for line, text in zip(told, cleaned, strict=True)
     )
-    return Segment(first, tuple(cleaned), dropped, size, light, names_bpf)
+    return Segment(first, tuple(cleaned), dropped, size, light, names_bpf, loud)
 
 
 #: Branches remembered; those that are gone back to are recent ones mostly.

@@ -183,7 +183,8 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
         _of(r"(?:(?:re)?load|instantiat|creat|verif|inject)", rf"{_PROGRAM}"),
         "A load fails mostly since the verifier refuses a program (its log is not here), rights are missing (root, CAP_BPF, a"
         " container's seccomp profile, a locked-down kernel), the kernel is older than what the program uses or was built"
-        " without it, or without BTF, or the object file is not there or not for this kernel.",
+        " without it, or without BTF, or the object file is not there, not for this kernel, or in a form that the loader itself"
+        " does not take.",
         _LOAD,
     ),
     (

@@ -31,7 +31,7 @@ from retsnoop_py.load.untold_rules import explain_end, explain_untold
 __all__ = ["explain_words", "is_understood"]
 
 #: Of these an errno alone says what it is about, whoever says it.
-_TELLING = ("EPERM", "ENOMEM", "ENOSYS", "ENOSPC", "EOPNOTSUPP")
+_TELLING = ("EPERM", "ENOMEM", "ENOSYS", "EOPNOTSUPP")
 _NO_ACCESS = ("rights", RIGHTS_TITLE, EPERM_TEXT, EPERM_STEP)
 _NO_ACCESS_TO_LOAD = (
     "refused",
@@ -106,7 +106,7 @@ _UNSUPPORTED = (
     r"|\bno (?:\S+ ){1,3}support|\bnot? buil[dt]\b|\bdisabled\b|\brequires?\b|\bneeds\b|\bis needed\b|only (?:supported|available)"
 )
 _TAKEN = r"\balready\b|\bin use\b|\bbusy\b|\bconflict\w*|another (?:instance|process|program)|\blocked by\b"
-_DENIED = r"\bdenied\b|not permitted|\bpermissions?\b|\bprivileges?\b|\bcapabilit\w+|\bforbidden\b|\bas root\b"
+_DENIED = r"\bdenied\b|not permitted|(?<!set )(?<!setting )(?<!change )\bpermissions?\b|\bprivileges?\b|\bcapabilit\w+|\bforbidden\b|\bas root\b"
 _MALFORMED = (
     r"\binvalid\b|\bmalformed\b|\bcorrupt\w*|\bbad\b|\bwrong\b|not (?:a )?valid\b|\bunexpected\b"
 )
@@ -117,9 +117,10 @@ _COMPLAINT = re.compile(
 _NOT_HERE: Row = (
     "unsupported",
     "what is asked for is not there: in this kernel, as it is configured, on this machine, or in the loader, as it was"
-    " built.",
-    "Compare the kernel's release and configuration (uname -r, /boot/config-$(uname -r)) with what the loader's"
-    " documents ask for; retsnoop-py doctor says what this kernel can do. A loader lists what is built in (--version).",
+    " built; or the loader knows no such thing at all (a value in its settings).",
+    "Compare the kernel's release and configuration (uname -r, /boot/config-$(uname -r)), and settings, with what the"
+    " loader's documents ask for; retsnoop-py doctor says what this kernel can do. A loader lists what is built in"
+    " (--version).",
 )
 _NO_TRACEFS: Row = (
     "tracefs",
@@ -141,6 +142,25 @@ _NO_NAME: Row = (
     "the object has no program, map or section that is called so.",
     "bpftool btf dump file OBJECT and llvm-objdump -h OBJECT list what is in it. Compile it anew if the sources"
     " moved on.",
+)
+#: What a program is attached to: of these "already" means that the place is taken.
+_HOOK = re.compile(
+    r"attach|\bhook|\bsched|\bxdp|\btcx?\b|qdisc|interface|\blink|trace_pipe|\bqueue|\b[ku](?:ret)?probe|event\b|trac|dispatcher"
+    r"|\bin use\b|\bbusy\b",
+    re.IGNORECASE,
+)
+_NO_HOOK = re.compile(
+    r"\b(?:pid ?file|lock|sockets?|port|container|sensor|handle|director\w*|polic\w+|specified|defined|deleted)\b",
+    re.IGNORECASE,
+)
+#: Characters before "already" that say of what it is said.
+_NEAR = 80
+_ALREADY: Row = (
+    "loader-words",
+    "it is there already, or it is done a second time: another instance of the tool runs, an earlier run left it, or two"
+    " settings name the same.",
+    "Look for another instance (ps, bpftool prog show names its programs), end it or remove what was left; compare the names in"
+    " the settings.",
 )
 _TO_CGROUP = re.compile(r"\battach\w*\b.*\bcgroup", re.IGNORECASE)
 _NOT_ATTACHED: Row = (
@@ -235,11 +255,18 @@ def explain_words(line: str, errno: str, of_bpf: bool = True) -> Explanation:
         return about_line("loader-words", _UNKNOWN, f"The loader says: {said}.{means}", _ASK, line)
     known = ERRNO_TEXTS[errno] if errno in _TELLING else _NO_ACCESS if errno == "EACCES" else None
     if "load" in line:
-        known = {"EACCES": _NO_ACCESS_TO_LOAD, "EINVAL": ERRNO_TEXTS["EINVAL"]}.get(errno, known)
+        known = {
+            "EACCES": _NO_ACCESS_TO_LOAD,
+            "EINVAL": ERRNO_TEXTS["EINVAL"],
+            "ENOSPC": ERRNO_TEXTS["ENOSPC"],
+        }.get(errno, known)
     if known is not None:
         id_, title, reason, suggestion = known
         return about_line(id_, title, f"The loader says: {said}. {reason}", suggestion, line)
     if not errno and (row := _complaint(line)) is not None:
+        id_, reason, step = row
+        if row is _ALREADY:
+            return about_line(id_, "Loader: There already", f"{said}: {reason}", step, line)
         return explain_row(row, line)
     if not errno and _TO_CGROUP.search(line):
         return explain_row(_NOT_ATTACHED, line)
@@ -275,7 +302,9 @@ def _complaint(line: str) -> Row | None:
     if found["unsupported"]:
         return _nearest(_PLACE, _PLACES, line, found.span()) or _NOT_HERE
     if found["taken"]:
-        return TAKEN
+        near = line[max(found.start() - _NEAR, 0) :].rsplit(": ", 1)[-1]
+        is_hook = _HOOK.search(line) is not None and _NO_HOOK.search(near) is None
+        return TAKEN if is_hook else _ALREADY
     if found["denied"]:
         return "rights", EPERM_TEXT, EPERM_STEP
     if found["malformed"]:

@@ -274,10 +274,10 @@ def test_a_file_that_was_looked_for_is_no_reason_where_more_failed() -> None:
 def test_the_innermost_cause_of_a_list_counts() -> None:
     found = only(
         "Error: the bpf sensor failed\n\nCaused by:\n"
-        "    0: while it looked around\n    1: the map of frobs is full, already\n\nNote: none\n"
+        "    0: while it looked around\n    1: the hook of frobs is in use, already\n\nNote: none\n"
     ).explanation
     assert found.id == "attach-busy"
-    assert "the bpf sensor failed: the map of frobs is full, already" in found.reason
+    assert "the bpf sensor failed: the hook of frobs is in use, already" in found.reason
 
 
 def test_of_lines_that_weigh_the_same_the_one_counts_that_says_what_failed() -> None:

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What loaders refuse by themselves, and bpftrace of a script."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from retsnoop_py.load.explain import explain_log
+from retsnoop_py.load.model import Explained
+
+
+def only(text: str) -> Explained:
+    found = list(explain_log(io.BytesIO(text.encode())))
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "id_", "word"),
+    [
+        ("ERROR: kfunc/kretfunc not available for your kernel version.", "no-trampoline", "BTF"),
+        (
+            "x.bt:1:1-9: ERROR: iter:frobs not available for your kernel version.",
+            "unsupported",
+            "iter:frobs",
+        ),
+        ("x.bt:1:1-9: ERROR: Missing required kernel feature: frob", "unsupported", "frob"),
+        (
+            "x.bt:2:3: ERROR: Struct/union of type 'frob' does not contain a field named 'x'",
+            "core-relocation",
+            "member x",
+        ),
+        ("x.bt:2:3-9: ERROR: Unknown struct/union: 'struct frob'", "kernel-btf", "struct frob"),
+        ("x.bt:2:3-9: ERROR: Unknown identifier: 'AF_FROB'", "compile", "AF_FROB"),
+        ("x.bt:1:1-2: ERROR: syntax error, unexpected }", "compile", "unexpected }"),
+        (
+            'x.bt:1:1-2: ERROR: frob can not be used with "fentry" probes',
+            "compile",
+            "asked: frob can not",
+        ),
+        (
+            "x.bt:1:1-2: ERROR: Possible attachment attempt in the middle of an instruction",
+            "uprobe-target",
+            "--unsafe",
+        ),
+        (
+            "ERROR: Can't attach to 2000 probes because it exceeds the current limit of 512 probes",
+            "loader-words",
+            "BPFTRACE_MAX_PROBES",
+        ),
+        (
+            "ERROR: specified module frob in probe fentry:frob:f is not loaded.",
+            "module-missing",
+            "modprobe frob",
+        ),
+        ("ERROR: usdt probe must specify at least path or pid to probe.", "usdt", "-p PID"),
+        ("ERROR: Build hash mismatch! Is it another bpftrace?", "compile", "ahead of time"),
+        ("ERROR: bpftrace only supports running as the root user.", "rights", "root alone"),
+    ],
+)
+def test_what_bpftrace_refuses_is_told(line: str, id_: str, word: str) -> None:
+    why = only(f"$ sudo bpftrace x.bt\n{line}\n").explanation
+    assert why.id == id_
+    assert word in why.reason + why.suggestion
+    assert ": :" not in why.reason
+
+
+@pytest.mark.parametrize(
+    ("lines", "id_", "word"),
+    [
+        # tc
+        ("Map specification differs from pinned file!", "map-pinned", "pinned"),
+        (" - Max elems:    7 (obj) != 9 (pin)", "map-pinned", "Max elems"),
+        (
+            "Prog section 'x' rejected: E2BIG!\n - Instructions: 5000 (904 over limit)",
+            "program-size",
+            "5000 instructions",
+        ),
+        ("Number BPF map symbols are not multiple of struct bpf_elf_map!", "map-definition", "tc"),
+        ("No ELF library support compiled in.", "unsupported", "libelf"),
+        ("Error creating map ELF section", "loader-words", "ELF section"),
+        # libxdp
+        ("libxdp: Not enough free slots in the dispatcher.", "attach-busy", "takes ten"),
+        ("libxdp: XDP dispatcher attached in mode 2, requested 1", "attach-busy", "another mode"),
+        (
+            "libxdp: XDP dispatcher version 3 higher than supported 2",
+            "xdp-dispatcher",
+            "another release",
+        ),
+        ("No XDP program loaded on wan7", "attach-target-missing", "xdp-loader status"),
+        ("Can't use zero-copy and skb mode together.", "attach-refused", "generic XDP"),
+        (
+            "Couldn't attach XDP program on iface 'wan7': No space left on device(-28)",
+            "attach-busy",
+            "no room",
+        ),
+        # cilium/ebpf
+        (
+            "loading ebpf: map m: spec and map not compatible: Flags: 1 changed to 2",
+            "map-pinned",
+            "earlier",
+        ),
+        ("loading collection: program f: unsatisfied map reference", "relocation", "a map that"),
+        (
+            "load kconfig: neither /boot/config-6.0 nor /proc/config.gz provide a kconfig: cannot",
+            "kconfig",
+            "CONFIG_IKCONFIG_PROC",
+        ),
+        ("loading ebpf: program f: token insufficiently privileged", "rights", "delegate_cmds"),
+        ("loading ebpf: program f: instruction poisoned by CO-RE", "core-relocation", "Guard"),
+        ("ebpf: invalid program type Kprobe, expected Tracing", "attach-refused", "type Tracing"),
+        (
+            "attach uprobe: the given file is not an executable or a shared object",
+            "uprobe-target",
+            "a wrapper",
+        ),
+        ("loading ebpf: map m: value_size must be 0 or 4", "map-definition", "sizes"),
+        (
+            "loading ebpf: struct_ops: unmatched member type a != b",
+            "struct-ops-member",
+            "unmatched",
+        ),
+        ("panic: ebpf: section kprobe/f: no symbols", "elf", "newer or an older clang"),
+        ("loading ebpf: type id 9: unknown kind: 21", "object-btf", "later release"),
+        # aya
+        ("Error: eBPF map: invalid value size 16, expected 24", "map-entry", "16, where 24"),
+        ("Error: eBPF: the program is already loaded", "loader-words", "loads or attaches twice"),
+    ],
+)
+def test_what_a_loader_refuses_by_itself_is_told(lines: str, id_: str, word: str) -> None:
+    why = only(f"loading bpf\n{lines}\n").explanation
+    assert why.id == id_
+    assert word in why.reason + why.suggestion
+    assert ": :" not in why.reason
+
+
+@pytest.mark.parametrize("level", ["level=fatal msg=", "FATA[0003] ", "Error: ", "panic: "])
+def test_the_level_of_a_line_says_that_it_failed(level: str) -> None:
+    text = (
+        '"loading bpf: frobs of another shape"'
+        if level.endswith("=")
+        else "loading bpf: frobs of another shape"
+    )
+    assert "frobs of another shape" in only(f"{level}{text}\n").explanation.reason
+
+
+def test_what_is_there_already_and_is_no_hook_is_not_said_to_be_attached() -> None:
+    why = only("bpf agent failed: pid file /run/frob.pid exists already\n").explanation
+    assert "attached" not in why.reason
+    assert "another instance" in why.reason
+    why = only("bpf agent failed: the hook is taken already\n").explanation
+    assert why.id == "attach-busy"
