@@ -127,7 +127,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         f"{_ENVIRONMENT}: tracefs",
         r"neither debugfs nor tracefs|\b(?:debugfs|tracefs)\b[^:,]{0,30} not mounted|open\(\S*/tracing/[ku]probe_events\): (?P<why>No such.*)"
         r"|(?:open(?:ing)?|can't create|l?stat) (?:\S*/)?[ku]probe_events\b.*(?P<why3>-2\b|No such.*|ENOENT|nonexistent.*)"
-        r"|/tracing/available_filter_functions\b.*(?P<why4>no such.*)"
+        r"|available_filter_functions\b.*(?P<why4>no such.*|fail.*)"
         r"|(?:open|write|read|stat) \S*/tracing(?:/events)?/?: (?P<why2>no such file.*)|/sys/kernel/(?:debug/)?tracing: (?:is )?not mounted|(?:debugfs|tracefs|/sys/kernel/(?:debug|tracing)\S*) (?:is |are )?(?:not (?:mounted|accessible|available|present|found)|missing|inaccessible|empty)",
         "Probes are made by files in tracefs, and it is not mounted here, or the kernel has no such events{why}.",
         "mount -t tracefs nodev /sys/kernel/tracing; a container takes it from its host. CONFIG_KPROBE_EVENTS and"
@@ -196,7 +196,8 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         f"{_ENVIRONMENT}: Kernel without BTF",
         r"load(?:ing)? (?:and \w+ )?(?:e?BPF )?(?:object|skeleton|program|collection)s?\b.*(?:No such process|-3\b|ESRCH)",
         "libbpf says ESRCH where it finds no BTF of the kernel, or nothing in it that a CO-RE"
-        " relocation of the object fits; its own warnings say which.",
+        " relocation of the object fits, or no function that a program is for (fentry, fexit, lsm, tp_btf); its own warnings"
+        " say which.",
         "ls -l /sys/kernel/btf/vmlinux: without it the kernel was built without CONFIG_DEBUG_INFO_BTF,"
         " or pahole failed then.",
     ),

@@ -51,7 +51,7 @@ _CALLED = re.compile(
 )
 _NUMBER = re.compile(
     r"(?<!ret)(?<!return)(?<!returned)(?<!fd)(?<!rc)(?<![Rr]etval)"
-    r"(?:[:=]\s*-|(?<! )\(-|(?:fail\w*|code|err\w*|ret) \(-|err(?:or)?[=:]\s?-?|error |code:? ?-?)(\d{1,3})\b(?!\.)"
+    r"(?:[:=]\s*-|(?<! )\(-|(?:fail\w*|code|err\w*|ret) \(-|err(?:or)?[=:]\s?-?|error |code:? ?-?|\(rc=-(?!1\b))(\d{1,3})\b(?!\.)(?! in \S+\[)"
 )
 
 #: As libbpf writes it since 1.6: ``-EINVAL``.
@@ -146,8 +146,12 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
     "ENOTSUPP": (
         "unsupported",
         "Kernel Support: Not supported",
-        "The kernel, its JIT or the driver does not support this (ENOTSUPP, 524).",
-        "Look at which part it is: retsnoop-py doctor says what this kernel can do.",
+        "The kernel, its JIT or the driver does not support this (ENOTSUPP, 524). Of a program that the verifier has passed, it"
+        " is the JIT, without which nothing runs here (CONFIG_BPF_JIT_ALWAYS_ON): a call or an instruction that this"
+        " machine's has not, a program that is too long once its constants are hidden (net.core.bpf_jit_harden), or no"
+        " memory for it (net.core.bpf_jit_limit).",
+        "Look at which part it is: retsnoop-py doctor says what this kernel can do; sysctl net.core.bpf_jit_harden=0 and a"
+        " larger net.core.bpf_jit_limit show whether it is the JIT, as does a shorter program.",
     ),
     "EOPNOTSUPP": (
         "unsupported",

@@ -126,6 +126,7 @@ _OF_BPF = re.compile(
     r"|kallsyms|trace_?fs|debugfs|trace_pipe"
     r"|sockmap|sk_lookup|sk_msg|flow_dissector|\bf(?:entry|exit)\b|CO-RE|vmlinux|tracing link"
     r"|\b[ku](?:ret)?probe|tracepoint|\bxdp\b|struct_ops|verifier|libxdp|\bUSDT\b|clsact"
+    r"|(?:load|attach)_progs?\b|available_filter_functions"
     r"|program/map|load\w* (?:the )?prog(?:ram)?s?\b|attaching \d+ probe",
     re.IGNORECASE,
 )
@@ -166,6 +167,7 @@ _GOES_ON = re.compile(
     r"\bskipping\b|\bskipped\b|\bignoring\b|\bignored\b|\bfall(?:ing|s)? back\b"
     r"|\bwill (?:use|try|retry|continue)\b|\bretrying\b|\bcontinuing\b|\bnon-?fatal\b"
     r"|\bassuming\b|failed to attach to cgroup: (?:-EBADF|Bad file descriptor)$"  # systemd asks so
+    r"|[Ff]ailed to bump RLIMIT_MEMLOCK"  # newer kernels do not count it, and a load says more
     r"|\btrying \S+ instead|\bgo(?:es|ing)? on without",
     re.IGNORECASE,
 )
@@ -180,6 +182,7 @@ _LEVEL_ALONE = re.compile(
 #: How a process of the loader's ended.
 _ENDED = re.compile(
     r"signal: killed|exit (?:status|code):? (?:126|127|137)\b|exec format error|\bsegfault at "
+    r"|core dumped|terminate called after|command: Killed\b"
 )
 
 
@@ -205,6 +208,10 @@ def _weight(line: str) -> int:
 def _is_telling(line: str) -> bool:
     """Whether ``line``, which is not known, says more than that something failed."""
     return bool(errno_in(line)) or is_understood(line)
+
+
+def _is_of_bpf(told: Explained) -> bool:
+    return _OF_BPF.search(told.explanation.words[0]) is not None
 
 
 class _Reader:
@@ -297,7 +304,8 @@ class _Reader:
         if self._is_light(segment, number, line):
             if errno_in(line) or _FAILS.search(line):
                 told = Explained(VERSION, number, found, program, errno_in(line))
-                self._lightly = self._lightly or told
+                if self._lightly is None or not _is_of_bpf(self._lightly):
+                    self._lightly = told if _is_of_bpf(told) else self._lightly or told
                 if self._waiting.get(program, (0, "", ""))[0] == number:
                     self._waiting.pop(program)
             return True
@@ -523,6 +531,12 @@ class _Reader:
             self._told_with_errno = self._told_with_errno or bool(errno)
             yield Explained(VERSION, number, found, program, errno, processed)
 
+    def _is_first_cause(self, looked_for: Explanation) -> bool:
+        """Whether the loader itself calls it a failure, and what failed then has no errno."""
+        own = self._own_words[1] if self._own_words is not None else ""
+        failed = _FAILS_TO_LOAD.search(looked_for.words[0]) is not None
+        return failed and not self._waiting and not errno_in(own)
+
     def _failed_otherwise(self) -> bool:
         """Whether more failed than looking for a file, with another errno."""
         loads = any(errno not in ("", "ENOENT") for _, errno, _ in self._waiting.values())
@@ -543,7 +557,9 @@ class _Reader:
         if self._lightly is not None and not self._waiting:
             yield self._lightly
             return
-        if self._looked_for is not None and not self._failed_otherwise():
+        if self._looked_for is not None and (
+            not self._failed_otherwise() or self._is_first_cause(self._looked_for[1])
+        ):
             number, found = self._looked_for
             yield Explained(VERSION, number, found, "", errno_in(found.words[0]))
             return
@@ -585,6 +601,7 @@ class _Reader:
             yield Explained(VERSION, number, why, program, errno)
 
 
+_FAILS_TO_LOAD = re.compile(r"fail\w* to (?:load|attach|start)|error (?:load|attach)ing")
 #: That nothing goes on without BTF.
 _MANDATORY = re.compile(r"mandatory|required", re.IGNORECASE)
 #: What is done with a program that is loaded.
@@ -598,7 +615,10 @@ _CAUSED_BY = {
 #: What is not there (ENOENT) where loaders look first: whether that matters shows what fails then.
 _LOOKED_FOR = ("pin", "file-missing")
 #: As much tc says where a loader takes away what it may have left: there is nothing.
-_TIDIED = re.compile(r"\W*Error: Parent [Qq]disc doesn't exist")
+_TIDIED = re.compile(
+    r"\W*Error: Parent [Qq]disc doesn't exist|.{0,80}\bNo XDP (?:program|dispatcher) "
+    r"|.{0,80}Kernel error message: (?:Invalid handle|Filter with specified)"
+)
 #: libbpf's own errno for a program that the verifier refused.
 _LOG_ELSEWHERE = re.compile(r"verifier blocks program|-4007\b")
 #: These may be said of rights; where a load failed with another, they are the program's own result.

@@ -158,6 +158,9 @@ _TOPICS = (
         "(pin)",
         "pinned",
         "slots in",
+        "die of",
+        "debuginfo",
+        "debug info",
         "zero-copy",
         "signedness",
         "matching types",
@@ -336,6 +339,8 @@ def _extend(id_: str, facts: dict[str, str]) -> None:
         facts["since"] = f"; it came with Linux {known.since}"
     if id_ == "core-relocation":
         facts["name"] = _relocated(name)
+    if id_ == "kprobe-target" and ":" in name:
+        facts["name"] = name.rpartition(":")[2]  # of MODULE:FUNCTION
     if facts.get("why"):
         facts["why"] = ": " + facts["why"].lstrip(": ").rstrip(".!")
     elif facts.get("err"):

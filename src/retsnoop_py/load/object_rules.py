@@ -359,7 +359,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"|elf: couldn't find symbol table|^(?!.*u(?:ret)?probe).*(?:not an? (?:valid )?ELF|ELF: file too short|wrong endianness|invalid ELF|ELF (?:header|magic)\w*.*(?:invalid|bad|wrong))(?P<why6>.*)|loading non-native endianness is unsupported"
         r"|sec '[^']+': (?:corrupted |program at|symbol #|failed to (?:get|find)|invalid |no )"
         r"|failed to get (?:EHDR|ELF class|section names|e_shstrndx)|error parsing BPF object|symbol strings section missing"
-        r"|BPF object format invalid|Something wrong in libelf|Endian mismatch|\b(?:big|little)[ -]endian\b.*\b(?:big|little)[ -]endian\b|EM_BPF\b|(?:ELF|e_)? ?machine (?:type )?mismatch|invalid (?:license|kver) section|unexpected machine type for BPF ELF",
+        r"|BPF object format invalid|Something wrong in libelf|Endian mismatch|\b(?:big|little)[ -]endian\b.*\b(?:big|little)[ -]endian\b|(?<!\w)EM_BPF\b|(?:ELF|e_)? ?machine (?:type )?mismatch|invalid (?:license|kver) section|unexpected machine type for BPF ELF",
         "The file is no BPF object that the loader can read{why}.",
         "Compile it with clang -target bpf -g -O2.",
     ),
@@ -396,7 +396,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "map-pinned",
         f"{_ENVIRONMENT}: Pinned map",
         r"couldn't reuse pinned map at '(?P<name>[^']+)': parameter mismatch"
-        r"|map '(?P<name2>[^']+)': (?:failed to (?:auto-)?pin|couldn't retrieve pinned)"
+        r"|map '(?P<name2>[^']+)': (?:failed to (?:auto-)?pin|couldn't retrieve pinned|error reusing pinned map)"
         r"|use pinned map (?P<name3>[^:]+): |map spec is incompatible with existing map"
         r"|map pinned at '?(?P<name4>[^\s']+)'? (?:has|is) .*(?:different|other|incompatible|mismatch|!=)|pinned map \W?(?P<name5>[\w./-]+)\W? .*(?:different|differs|incompatible|mismatch)",
         "A map is pinned at {name} that has another type or size than this object's.",

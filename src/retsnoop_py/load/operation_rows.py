@@ -19,6 +19,7 @@ __all__ = [
     "GONE",
     "KPROBE_REFUSED",
     "LISTED",
+    "MULTI_REFUSED",
     "NO_BTF",
     "NO_CALL",
     "NO_CGROUP",
@@ -36,6 +37,7 @@ __all__ = [
     "RIGHTS",
     "SEVERAL_FUNCTIONS",
     "TAKEN",
+    "TC_REFUSED",
     "TITLES",
     "TOO_MANY",
     "TOO_OLD",
@@ -182,6 +184,13 @@ KPROBE_REFUSED: Row = (
     " or the program was made for another kernel (before 5.0 its section 'version' counts).",
     f"/sys/kernel/debug/kprobes/blacklist lists what is closed. {LISTED}",
 )
+MULTI_REFUSED: Row = (
+    "kprobe-target",
+    "the kernel does not attach to many functions at once like this: it is older than that (kprobe.multi came with 5.18,"
+    " kprobe.session with 6.12, CONFIG_FPROBE), the program was not loaded for it (its section is kprobe, or the loader did not"
+    " set the attach type), or a function of the list is not there or has no hook of ftrace.",
+    f"Name the section kprobe.multi, look at uname -r and CONFIG_FPROBE, or take single kprobes. {LISTED}",
+)
 #: Where a uprobe is to be put.
 UPROBE_STEP = (
     "Name the file as it is here (/proc/PID/root/... of a container), and a symbol that nm or nm -D"
@@ -255,6 +264,14 @@ NO_QDISC: Row = (
     "the interface, or its queueing discipline that takes programs of tc, is not there.",
     "ip link lists interfaces; tc qdisc add dev DEV clsact (CONFIG_NET_SCH_INGRESS,"
     " CONFIG_NET_CLS_BPF); since Linux 6.6 tcx needs none.",
+)
+TC_REFUSED: Row = (
+    "attach-refused",
+    "the kernel does not take the filter of tc: cls_bpf (act_bpf) is not built in or not loaded, or is older than what is asked"
+    " for (direct-action 4.4, tcx 6.6); the interface has no clsact, or another filter has that priority and handle; or the"
+    " program is of another type than classifier or action.",
+    "tc qdisc show dev DEV and tc filter show dev DEV egress list what is there; modprobe cls_bpf sch_ingress (packages such as"
+    " kmod-sched-bpf have them); the kernel's own message says more where the loader shows it.",
 )
 NO_BTF: Row = (
     "kernel-btf",

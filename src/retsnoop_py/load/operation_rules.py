@@ -23,6 +23,7 @@ from retsnoop_py.load.operation_rows import (
     GONE,
     KPROBE_REFUSED,
     LISTED,
+    MULTI_REFUSED,
     NO_BTF,
     NO_CALL,
     NO_CGROUP,
@@ -40,6 +41,7 @@ from retsnoop_py.load.operation_rows import (
     RIGHTS,
     SEVERAL_FUNCTIONS,
     TAKEN,
+    TC_REFUSED,
     TITLES,
     TOO_MANY,
     TOO_OLD,
@@ -133,8 +135,8 @@ _OPERATIONS = (
         NO_FUNCTION,
     ),
     _of(
-        r"\bk(?:ret)?probe[._-](?:multi|session)\b",
-        {**_PROBED, **_each("ENOENT ESRCH", NO_FUNCTIONS), **_each("EINVAL", KPROBE_REFUSED)},
+        r"\bk(?:ret)?probe[._-]?(?:multi|session)\b|\bmulti[- ]k(?:ret)?probes?\b|KprobeMulti\b",
+        {**_PROBED, **_each("ENOENT ESRCH", NO_FUNCTIONS), **_each("EINVAL EDOM", MULTI_REFUSED)},
     ),
     _of(
         rf"{_DO}\W(?:[^:]{{0,60}}?\W)??usdt\b|\busdt\b[^:]{{0,40}}{_DO}",
@@ -275,9 +277,19 @@ _OPERATIONS = (
     ),
     _of(
         r"\bqdisc|clsact|\btcx?\b(?=[^:]*(?:attach|filter|hook|link|program))|bpf_tc_|\bfilter\b(?=[^:]*(?:add|attach|replac|creat))"
-        r"|tc filter|(?:add|attach|replac|creat)\w*\W(?:[^:]{0,30}?\W)??(?:tc|tcx|filter)\b|(?:RT)?NETLINK(?=.*(?:attach|bpf|xdp|qdisc|filter|clsact))|bpf\b[^:]*: netlink"
+        r"|tc filter|(?:add|attach|replac|creat)\w*\W(?:[^:]{0,30}?\W)??(?:tc|tcx|filter)\b",
+        {
+            **_ATTACHED,
+            **_each("ENOENT", NO_QDISC),
+            **_each("ENODEV ENXIO", NO_DEVICE),
+            **_each("EINVAL ERANGE", TC_REFUSED),
+        },
+    ),
+    _of(
+        r"(?:RT)?NETLINK(?=.*(?:attach|bpf|xdp|qdisc|filter|clsact))|bpf\b[^:]*: netlink"
         r"|netlink (?:message|response|reply|error|ack\w*)",
         {**_ATTACHED, **_each("ENOENT", NO_QDISC), **_each("ENODEV ENXIO", NO_DEVICE)},
+        is_general=True,
     ),
     _of(
         r"cgroup(?=.*(?:attach|BPF_))|(?:attach|link|open|join|BPF_PROG_ATTACH)\w*\W(?:[^:]{0,40}?\W)??(?:BPF_)?cgroup",

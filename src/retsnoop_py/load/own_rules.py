@@ -50,6 +50,16 @@ OWN_RULES: tuple[LineRule, ...] = (
         "Install a package of it that has them (tc -V and ip -V name libbpf), or build it where the -dev packages are.",
     ),
     (
+        "compile",
+        "Loader: The program does not compile",
+        r"(?:fail\w*|error|unable|cannot)\b.*\boptions?\W{1,3}-D\w+",
+        "The program is compiled on this machine by bcc, with the options that the line shows, and that or what follows of it"
+        " fails: mostly the headers of the kernel that runs are not here (bcc says so on its standard error), else the kernel"
+        " does not take the program, or a target is missing.",
+        "Install linux-headers-$(uname -r) and give /lib/modules and /usr/src to the container, or use a CO-RE (libbpf) build of"
+        " the tool, which compiles nothing here.",
+    ),
+    (
         "attach-busy",
         f"{_ENVIRONMENT}: Attach target is taken",
         r"[Nn]ot enough free slots in the dispatcher",
@@ -86,6 +96,40 @@ OWN_RULES: tuple[LineRule, ...] = (
         "Leave out one of the two: native mode with zero copy, or generic mode with copies.",
     ),
     (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: BTF of the kernel, which the tool cannot read",
+        r"(?:EHDR|ELF)\b.*/sys/kernel/btf/|/sys/kernel/btf/\S+.*(?:-4001|not (?:a )?valid ELF|bad magic)",
+        "The tool takes /sys/kernel/btf/vmlinux for an ELF file, and it is BTF alone: tools of before Linux 5.5 (libbpf 0.0.6)"
+        " read BTF only out of a file such as vmlinux.",
+        "Take a later bpftool or libbpf, as new as the kernel; or give it a vmlinux with debug information.",
+    ),
+    (
+        "kernel-btf",
+        f"{_ENVIRONMENT}: Debug information of the kernel is missing",
+        r"[Cc]ould ?n[o']t find type die of (?P<name>\w+)|\bdebug_?info\w*\b[^:]{0,20} failed|no (?:kernel )?debug ?info(?:rmation)? (?:for|of|found)",
+        "The tool finds where members are by the kernel's debug information (DWARF or BTF), and there is none here.",
+        "Install the kernel's debug package (kernel-debuginfo, linux-image-...-dbg), or use a kernel with BTF"
+        " (/sys/kernel/btf/vmlinux) and a tool that reads it.",
+    ),
+    (
+        "name-missing",
+        f"{_OBJECT}: Skeleton of another object",
+        r"failed to (?:find skeleton|populate skeleton|find sub-?skeleton) (?P<name>(?:map|program|maps|progs|var\w*)\b.*)",
+        "The skeleton that the loader is compiled with names {name}, which libbpf does not find in the object inside of it: the"
+        " bpftool that made it and the libbpf that is linked are of different times (.rodata.str* are maps for some), or it was"
+        " made of another object.",
+        "Make the skeleton anew (bpftool gen skeleton OBJECT) by a bpftool of the same time as libbpf, and compile the loader.",
+    ),
+    (
+        "log-buffer",
+        "Loader: Log buffer too small",
+        r"Log buffer too small to dump verifier log (?P<size>\d+) bytes",
+        "The kernel refused the program, and the verifier's log is longer than the {size} bytes that tc gives it, so that its"
+        " reason is not here. A log of that length is one of very many instructions: mostly the program is too complex to follow"
+        " (131,072 instructions before Linux 5.2, 1,000,000 since).",
+        "Load it by something that keeps the end of a log (retsnoop-py load, bpftool -d prog load, a tc with libbpf).",
+    ),
+    (
         "relocation",
         f"{_OBJECT}: Reference that cannot be resolved",
         r"unsatisfied (?P<name>map|program) reference",
@@ -108,6 +152,14 @@ OWN_RULES: tuple[LineRule, ...] = (
         r"only (?:supports? running|runs?|works?) as (?:the )?root\b|\bsuper-?user privileges",
         "The tool runs as root alone, and looks at that before it asks the kernel for anything.",
         "Run it as root (sudo); in a container that takes --privileged, or CAP_SYS_ADMIN and the host's name spaces.",
+    ),
+    (
+        "rights",
+        f"{_ENVIRONMENT}: Missing rights",
+        r"/\w*proc/(?:\d+|self|PID)/(?:maps|mem|exe|root|environ|ns|fd|task)\S*: (?:permission denied|operation not permitted)",
+        "The tool looks into another process (its mappings, its files), and may not: that takes CAP_SYS_PTRACE in the user name"
+        " space of that process, and Yama, AppArmor or SELinux may object.",
+        "Run as root of the host, in a container with --pid=host and CAP_SYS_PTRACE, and a profile that allows ptrace.",
     ),
     (
         "rights",

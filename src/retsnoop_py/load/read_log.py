@@ -36,6 +36,7 @@ _PREFIX = re.compile(
     r"(?:"
     rf"\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?\]?:?\s"  # ISO 8601, Go's log
     rf"|[^\W\d_]{{3,4}}\.?\s+\d+\s{_CLOCK}\s\S+\s[^\s:]+:\s?"  # syslog, journalctl
+    r"|[A-Za-z][\w.-]{0,40}\[\d+\]:\s(?=\S)"  # journalctl, its head cut off
     rf"|\[?{_CLOCK}\]?\s"
     r"|\[\s*\d+\.\d+\]\s"  # dmesg
     r"|[IWEF](?:\d{4}){1,2}\s[\d:.]+\s+\d+\s\S+:\d+\]\s"  # klog

@@ -35,14 +35,14 @@ _ENDS: tuple[tuple[str, str, str, str], ...] = (
         "Compare file PROGRAM with uname -m; take the image or package for this machine.",
     ),
     (
-        r"signal: killed|\bSIGKILL\b|\bOOM[ -]?[Kk]ill|out of memory: kill|exit (?:status|code):? 137\b|^Killed$",
+        r"signal: killed|\bSIGKILL\b|\bOOM[ -]?[Kk]ill|out of memory: kill|exit (?:status|code):? 137\b|^Killed$|\b(?:command|clang\S*|llc|cc1)\W{0,3} (?:\w+ )?Killed\b",
         "memory",
         "Somebody killed it: mostly the kernel, since memory was short or its cgroup's limit reached (verifying and compiling"
         " take hundreds of MiB), or a supervisor that waited too long.",
         "dmesg has a line of the OOM killer if it was that; raise memory.max (resources.limits.memory), or the probe's time.",
     ),
     (
-        r"SIGSEGV|[Ss]egmentation fault|\bsegfault\b|core dumped|SIGABRT|SIGBUS|nil pointer dereference|index out of range|[Aa]ssertion\b.*\bfailed|double free|stack smashing",
+        r"SIGSEGV|[Ss]egmentation fault|\bsegfault\b|core dumped|terminate called after|SIGABRT|SIGBUS|nil pointer dereference|index out of range|[Aa]ssertion\b.*\bfailed|double free|stack smashing",
         "crashed",
         "The loader itself crashed, which is a bug of its own or of a library's; what the kernel had said before, if"
         " anything, stands above.",
@@ -94,6 +94,16 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         " members are.",
         "Take a later release of it, or tell it the version; look whether it looks at the right file (a static binary has no"
         " such library).",
+    ),
+)
+_CAUSES = (
+    *_CAUSES,
+    (
+        r"\bkernel\b[^:]{0,60}\b(?:might|may|could|seems?)\b[^:]{0,12}\b(?:not (?:be )?|in|un)(?:compatible|supported)|\b(?:incompatible|unsupported) kernel",
+        "The loader has tried, and lays it on the kernel: it is older than what the programs use, was built without what they take"
+        " (CONFIG_BPF_EVENTS, CONFIG_KPROBES, CONFIG_FTRACE_SYSCALLS, BTF), tracefs or debugfs is not mounted or locked down, or the"
+        " object is of another release than the loader.",
+        "retsnoop-py doctor says what this kernel can do; retsnoop-py load OBJECT, as root, says what it refuses.",
     ),
 )
 #: What is tried, and why that may fail.
@@ -216,12 +226,16 @@ def explain_end(line: str) -> Explanation | None:
 _MOST_READ = 600
 
 
+#: Files, whose names have words in them.
+_NAMES = re.compile(r"(?<![\w/.-])(?:/[\w.+-]+){2,}|[\w+-]+\.(?:bpf\.)?o\b")
+
+
 def explain_untold(line: str) -> Explanation | None:
     """Why what ``line`` says was tried may have failed; None where it names nothing that is tried.
 
     Of several things that it names the first counts: what follows is how, or what for.
     """
-    text = line[-_MOST_READ:]
+    text = _NAMES.sub("it", line[-_MOST_READ:])
     row = next((row for pattern, row in _BY_CAUSE if pattern.search(text)), None)
     if row is None:
         tried = [

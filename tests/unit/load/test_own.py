@@ -152,3 +152,126 @@ def test_what_is_there_already_and_is_no_hook_is_not_said_to_be_attached() -> No
     assert "another instance" in why.reason
     why = only("bpf agent failed: the hook is taken already\n").explanation
     assert why.id == "attach-busy"
+
+
+@pytest.mark.parametrize(
+    ("text", "id_", "word"),
+    [
+        (
+            "pwr: failed to attach multi kprobes: invalid argument\n",
+            "kprobe-target",
+            "kprobe.multi came with 5.18",
+        ),
+        (
+            "x: cannot attach bpf object to filter egress: invalid argument\n",
+            "attach-refused",
+            "cls_bpf",
+        ),
+        (
+            "cannot attach frob with options [-DSIZE=9]: bpf: <nil>\n",
+            "compile",
+            "compiled on this machine by bcc",
+        ),
+        (
+            "libbpf: prog 'f': BPF program load failed: -524\n",
+            "unsupported",
+            "bpf_jit_harden",
+        ),
+        (
+            (
+                "libbpf: Failed to bump RLIMIT_MEMLOCK (err = -1), you might need it\n"
+                "libbpf: failed to load object 'x'\nERROR: failed to load prog: EPERM\n"
+            ),
+            "rights",
+            "a capability is missing",
+        ),
+        (
+            (
+                "No XDP program loaded on device\n"
+                "libbpf: prog 'f': failed to attach to xdp: Device or resource busy\n"
+            ),
+            "attach-busy",
+            "attached there already",
+        ),
+        (
+            (
+                "bpf: failed to load module: stat /opt/x.bpf.o: no such file or directory\n"
+                "bpf: failed to start: nothing left to try\n"
+            ),
+            "file-missing",
+            "no file",
+        ),
+        (
+            "Error: failed to load BTF from /sys/kernel/btf/vmlinux: Unknown error -4001\n",
+            "kernel-btf",
+            "takes /sys/kernel/btf/vmlinux for an ELF file",
+        ),
+        (
+            "libbpf: failed to find skeleton map '.rodata.frob'\nFailed to open BPF object\n",
+            "name-missing",
+            "gen skeleton",
+        ),
+        ("libbpf: map 'm': error reusing pinned map\n", "map-pinned", "at m that"),
+        (
+            (
+                "# tc filter add dev wan7 ingress bpf da obj x.o\n"
+                "Log buffer too small to dump verifier log 99 bytes!\nUnable to load\n"
+            ),
+            "log-buffer",
+            "too complex",
+        ),
+        (
+            "bpf: clang-9: error: unable to execute command: Killed\n",
+            "memory",
+            "memory was short",
+        ),
+        (
+            "bpf: unable to load module (frobopen.o). Your kernel might not be compatible.\n",
+            "loader-words",
+            "lays it on the kernel",
+        ),
+        ("load_progs failed\ndebuginfo_offset failed\n", "kernel-btf", "debug information"),
+        ("bpf: read_available_filter_functions failed\n", "tracefs", "mount -t tracefs"),
+        (
+            'bpf: error="open /hostproc/77/maps: permission denied"\n',
+            "rights",
+            "CAP_SYS_PTRACE",
+        ),
+        (
+            (
+                "libbpf: Kernel error message: Invalid handle\ntc: hook destroy failed\n"
+                "libbpf: specified path /opt/x is not on BPF FS\n"
+            ),
+            "pin",
+            "BPF file system",
+        ),
+        ("bpf agent starts\nterminate called after throwing\n", "crashed", "bug of its own"),
+        (
+            "frob[77]: ERROR: bpf: frobs are not attached\n",
+            "loader-words",
+            "frobs are not attached",
+        ),
+    ],
+)
+def test_what_stands_beside_is_not_what_failed(text: str, id_: str, word: str) -> None:
+    why = only(text).explanation
+    assert why.id == id_
+    assert word in why.reason + why.suggestion
+
+
+def test_an_object_whose_name_ends_like_a_word_of_elf_is_one() -> None:
+    text = (
+        "BPF program is too large. Processed 1000001 insn\nprocessed 1000001 insns\n"
+        "-- END PROG LOAD LOG --\nlibbpf: failed to load object 'frobsystem_bpf'\n"
+    )
+    assert only(text).explanation.id == "too-large"
+
+
+def test_where_a_process_crashed_is_no_errno() -> None:
+    found = only("EBPF X[7]: segfault at 58 ip 44 sp b6 error 4 in bpfd[423000+2d000]\n")
+    assert (found.explanation.id, found.errno) == ("crashed", "")
+
+
+def test_of_a_probe_in_a_module_the_function_is_named() -> None:
+    text = "$ bpftrace x\nERROR: Unable to attach probe: kprobe:frobmod:frob_f.\n"
+    assert "functions '*frob_f*'" in only(text).explanation.suggestion
