@@ -216,7 +216,11 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
 
 
 #: A loader had a verifier's log and cut it; or left it out.
-_BEGAN_A_LOG = re.compile(r"line\(s\) omitted|[Vv]erifier output: ?\S")
+#: ... which ">" stands for, at the end of a line of systemctl status.
+_BEGAN_A_LOG = re.compile(
+    r"line\(s\) omitted|[Vv]erifier output: ?\S"
+    r"|load program: (?:invalid argument|permission denied): [^>]{1,300}>$"
+)
 _HAD_A_LOG = re.compile(rf"{_BEGAN_A_LOG.pattern}|[Pp]rog section '[^']*' rejected")
 _TOO_LARGE = (
     "too-large",

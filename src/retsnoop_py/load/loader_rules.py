@@ -96,6 +96,7 @@ _TOPICS = (
         "relo",
         "elf",
         "attach",
+        "executable",
     ),
     *("link", "pin", "cgroup", "qdisc", "filter", "interface", "lsm", "kernel", "symbol", "kfunc"),
     *(

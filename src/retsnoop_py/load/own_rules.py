@@ -105,6 +105,23 @@ OWN_RULES: tuple[LineRule, ...] = (
     ),
     (
         "kernel-btf",
+        f"{_ENVIRONMENT}: BTF that was given to the loader",
+        r"failed to parse (?:target|custom|kernel) BTF\W+(?:-5|-21|-13|-EIO|-EISDIR|-EACCES)\b",
+        "The file that the loader is to take for the kernel's BTF cannot be read: the path that it was given names a directory, or"
+        " a file that is no BTF or ELF file with it, or may not be read.",
+        "Look at the path (a variable or option of the loader names it); bpftool btf dump file FILE says whether it is BTF. Without"
+        " the option it takes /sys/kernel/btf/vmlinux.",
+    ),
+    (
+        "uprobe-target",
+        f"{_ENVIRONMENT}: Attach target in a program's file",
+        r"(?:file )?(?P<name>/\S+) is not executable",
+        "The loader puts uprobes on files alone whose mode lets them be executed, and {name} is not such a file: libraries mostly are"
+        " not (mode 0644), and cilium/ebpf looks at it since 0.21.",
+        "Take another release of the loader, or let the file be executed (chmod +x), which a library does not mind.",
+    ),
+    (
+        "kernel-btf",
         f"{_ENVIRONMENT}: Debug information of the kernel is missing",
         r"[Cc]ould ?n[o']t find type die of (?P<name>\w+)|\bdebug_?info\w*\b[^:]{0,20} failed|no (?:kernel )?debug ?info(?:rmation)? (?:for|of|found)",
         "The tool finds where members are by the kernel's debug information (DWARF or BTF), and there is none here.",

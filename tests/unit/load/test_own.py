@@ -230,6 +230,13 @@ def test_what_is_there_already_and_is_no_hook_is_not_said_to_be_attached() -> No
             "loader-words",
             "lays it on the kernel",
         ),
+        (
+            "loading bpf: program f: load program: invalid argument: fro>\n",
+            "log-cut",
+            "not in what the loader shows",
+        ),
+        ("libbpf: failed to parse target BTF: -5\n", "kernel-btf", "names a directory"),
+        ("bpf: open executable: file /lib/libfrob.so is not executable\n", "uprobe-target", "0644"),
         ("load_progs failed\ndebuginfo_offset failed\n", "kernel-btf", "debug information"),
         ("bpf: read_available_filter_functions failed\n", "tracefs", "mount -t tracefs"),
         (
