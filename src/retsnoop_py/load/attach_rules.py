@@ -68,7 +68,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         "interface-missing",
         f"{_ENVIRONMENT}: No such interface",
         r"unknown network interface (?P<name>\S+)|Cannot find device \"?(?P<name2>[\w.-]+)"
-        r"|(?:network )?(?:interface|iface|device|link) \W?(?P<name3>[\w.@-]+)\W?:? (?:.*: )?(?:(?:was |is )?not found|(?:does not|doesn't) exist|no such (?:network )?(?:interface|device))"
+        r"|\b(?:network )?(?:interface|iface|device|link) \W?(?P<name3>[\w.@-]+)\W?:? (?:.*: )?(?:(?:was |is )?not found|(?:does not|doesn't) exist|no such (?:network )?(?:interface|device))"
         r"|\b(?:link|(?:network )?interface) (?:was |is )?not found(?:: (?P<name4>\S+))?|no such network interface|(?:invalid|unknown|no such) (?:network )?(?:interface|ifindex)(?: name)?:? \W?(?P<name5>[\w.-]+)",
         "There is no network interface {name} in this network namespace.",
         "ip link lists them; a container has its own.",
@@ -253,7 +253,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file|perf_event_open_trace_point"
         r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?(?:raw)?tracepoint:(?P<name7>\S+?)'?\.?(?:\s|$)"
         r"|[Ff]ailed to attach BPF (?:program \S+ )?to (?:raw )?tracepoint(?: (?P<name8>\S+))?|[Uu]nable to parse Tracepoint (?P<name9>\S+)"
-        r"|[Uu]nable to attach (?:Raw )?[Tt]racepoint (?P<name10>\S+)|cannot read tracepoint id (?P<name11>\S+):"
+        r"|[Uu]nable to attach (?:Raw )?[Tt]racepoint (?P<name10>\S+)|cannot read tracepoint id \W*(?:\S{0,200}/events/)?(?P<name11>[\w/]+?)(?:/id)?\W{0,2}:"
         r"|(?:checking|creating|reading) trace event (?P<name6>\S+?)'?:? .*no such",
         "This kernel has no tracepoint {name}, or tracefs, where tracepoints are looked up, is not mounted here.",
         "List them: ls /sys/kernel/tracing/events; if that is empty: mount -t tracefs nodev /sys/kernel/tracing (a"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py.load import since
 from retsnoop_py.load.model import Evidence, Explanation, Place
 from retsnoop_py.load.read_log import Insn, ProgramLog, SourceLine, ValueHistory, register_state
-from retsnoop_py.load.verifier_rules import RULES, Rule
+from retsnoop_py.load.verifier_rules import NO_CONTEXT_TYPE, RULES, Rule
 from retsnoop_py.load.verifier_rules import rule as rule_of
 from retsnoop_py.value import replace
 
@@ -931,9 +931,18 @@ def _map(case: _Case) -> dict[str, str]:
     return {"map_reason": f"The program uses map {label}, which could not be created."}
 
 
+def _of_global(case: _Case) -> Rule:
+    """An argument that is refused since the kernel has no BTF to know the context by."""
+    lines = case.log.segment.lines
+    asked = [i for i, line in enumerate(lines) if case.rule.pattern.search(line)]
+    above = lines[asked[-1] - 1] if asked and asked[-1] else ""
+    return NO_CONTEXT_TYPE if "btf_vmlinux is malformed" in above else case.rule
+
+
 #: What a message is found to mean, where the instruction tells more than the words.
 _MEANT = {
     "endless-loop": _of_loop,
+    "global-argument": _of_global,
     "stack-bounds": _of_bounds,
     "stack-uninitialised": _of_stack,
     "verifier-bug": _of_bug,

@@ -608,7 +608,7 @@ _MANDATORY = re.compile(r"mandatory|required", re.IGNORECASE)
 _ATTACHES = re.compile(r"\battach|PERF_EVENT_IOC|link_create|BPF_LINK_CREATE", re.IGNORECASE)
 #: What is said, without an errno or of the whole object, of what failed for a reason that was told.
 _CAUSED_BY = {
-    "compile": {"kernel-headers", "map-type-unsupported"},
+    "compile": {"kernel-headers", "map-type-unsupported", "pin"},
     "kernel-btf": {"attach-target-missing"},
     "map-refused": {"map-definition", "map-size", "map-type-unsupported", "map-flags", "rights"},
 }

@@ -44,6 +44,8 @@ def with_btf(found: Explanation, below: tuple[str, ...]) -> Explanation:
 _LONGEST_TYPE = 200
 #: What Rust's loaders write below "Caused by:" last, with or without a number.
 _CAUSE = re.compile(r"\s*(?:\d+: )?(\S.* \(os error \d+\))$")
+#: What iproute2's tools have of the kernel's answer; only tc goes on by saying with whom it talks.
+_OF_TC = re.compile(r"RTNETLINK answers: ")
 #: Lines behind one in which its cause is looked for.
 _CAUSE_LINES = 6
 #: Lines behind a call in which its errno is looked for.
@@ -67,6 +69,10 @@ def with_cause(lines: tuple[str, ...], at: int) -> str:
             said = line.rpartition(": ")[2].strip(" .")
             if is_errno(said):
                 return f"{lines[at].rstrip()}: {said}"
+    if _OF_TC.match(lines[at]) and any(
+        line.startswith("We have an error talking") for line in below
+    ):
+        return f"tc filter: {lines[at]}"
     most = 0
     if lines[at].rstrip().endswith(("failed", "`")) or any("Caused by" in line for line in below):
         most = _CAUSE_LINES

@@ -106,9 +106,15 @@ def _of(
 
 
 _PINNED = _of(
-    r"/sys/fs/bpf\b|\bbpffs\b|BPF file ?system",
+    r"/sys/fs/bpf\b|\bbpffs\b|BPF file ?system|\b(?:failed|unable) to pin\b|\bpinning\b|\bpin (?:map|prog\w*|link)s?\b",
     {
         **_COMMON,
+        "EPERM": (
+            "rights",
+            "the path is on no BPF file system - the kernel says EPERM of that, too - or rights are missing: CAP_BPF, and what"
+            " file modes allow there.",
+            "findmnt -t bpf says where one is: mount -t bpf bpf /sys/fs/bpf, and pin below it; run as root.",
+        ),
         **_each(
             "ENOENT EROFS EEXIST ENOTDIR EINVAL EBUSY ENODEV",
             (

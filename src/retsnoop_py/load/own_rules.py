@@ -52,7 +52,7 @@ OWN_RULES: tuple[LineRule, ...] = (
     (
         "compile",
         "Loader: The program does not compile",
-        r"(?:fail\w*|error|unable|cannot)\b.*\boptions?\W{1,3}-D\w+",
+        r"^(?!.*(?:load|attach)\w*[^:]*: error loading BPF program: )(?:.*?)(?:fail\w*|error|unable|cannot)\b.*\boptions?\W{1,3}-D\w+",
         "The program is compiled on this machine by bcc, with the options that the line shows, and that or what follows of it"
         " fails: mostly the headers of the kernel that runs are not here (bcc says so on its standard error), else the kernel"
         " does not take the program, or a target is missing.",
@@ -258,5 +258,118 @@ OWN_RULES: tuple[LineRule, ...] = (
         "The loader uses its library otherwise than that takes{why}: it loads or attaches twice, or attaches before the load;"
         " or what it takes for a program or map of one type is of another.",
         "Load each program once, then attach it; the type in the loader is that of the section's name or macro.",
+    ),
+    (
+        "elf",
+        f"{_OBJECT}: Object in a form that the loader does not know",
+        r"error parsing (?:e?BPF )(?:object|program)(?!s?:)",
+        "The loader (aya) does not understand the object, and the line does not say at what: a section's name that this release"
+        " of it does not know, the definition of a map, a relocation, or BTF of a later clang.",
+        "Have it print the error with its causes (its Debug form, RUST_LOG=debug); llvm-objdump -h OBJECT lists the sections, which aya"
+        " takes as it documents them for that release.",
+    ),
+    (
+        "elf",
+        f"{_OBJECT}: No program in it",
+        r"(?:object file|object|ELF) (?:\S+ )?(?:doesn't|does not) contain any (?:e?bpf )?prog\w*|no (?:e?bpf )?programs? (?:found )?in (?:the )?(?:object|ELF)",
+        "The object holds no program that this tool knows: nothing stands in a section that is named for one, or the file was not"
+        " compiled for BPF.",
+        'llvm-objdump -h OBJECT lists the sections: a function in .text is none until SEC("xdp") or the like is written before'
+        " it. Compile with clang -target bpf -O2 -g -c.",
+    ),
+    (
+        "relocation",
+        f"{_OBJECT}: A function that is declared only",
+        r"failed to find BTF for extern '(?P<name>\w+)'",
+        "The object refers to {name}, which it does not define, and its own BTF does not describe it either: a function of the"
+        " C library or of a header that is for no BPF, or a name that is not declared, taken for one defined elsewhere.",
+        "Use what BPF has for it (bpf_htons(), bpf_ntohl() of bpf_endian.h, __builtin_memcpy()), or define it static"
+        " __always_inline; a symbol of the kernel is declared extern with __ksym, and compiled with -g.",
+    ),
+    (
+        "core-relocation",
+        f"{_SUPPORT}: CO-RE relocation",
+        r"(?:prog '(?P<prog>[^']+)': )?relo #\d+: target candidate search failed for \[\d+\] (?P<name>struct|union|enum) ?:",
+        "The program reads a member by a {name} that has no name: one that is declared inside of another type, or for a variable"
+        " alone. libbpf looks types up in the kernel by their names, and cannot look for this one.",
+        "Read the member through the type with a name around it (BPF_CORE_READ(attr, insn_cnt) of a pointer to that type), or"
+        " declare the inner one without preserve_access_index.",
+    ),
+    (
+        "kprobe-target",
+        f"{_SUPPORT}: Attach target",
+        r"resolve symbol:? (?P<name>[\w.]+)\W+Use BPFTRACE_VMLINUX",
+        "bpftrace looks {name} up in an uncompressed vmlinux with symbols, to see that the probe's offset is the start of an"
+        " instruction, and finds no such file, or no such symbol in it. The kernel was not asked yet.",
+        "Install the kernel's debug symbols, or name the file (BPFTRACE_VMLINUX=/usr/lib/debug/boot/vmlinux-$(uname -r));"
+        " without an offset none is needed.",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"(?:invalid|not a(?: valid)?) (?:BPF file ?system|bpffs)(?: path)?(?P<why>:? ?/\S+)?|BPF root is not a BPF file ?system",
+        "No BPF file system is mounted where the loader pins what it loads, or looks for what is pinned{why}. An empty"
+        " directory of sysfs is there, or a container's own.",
+        "mount -t bpf bpf /sys/fs/bpf; a container takes the host's (-v /sys/fs/bpf:/sys/fs/bpf).",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"error: map not found: (?P<name>/\S+)",
+        "The program takes over a map that is pinned at {name}, and there is none: nothing is pinned there, not in this mount"
+        " namespace, or it may not be opened. It is not made by that.",
+        "ls -l {name}; have the program that makes the map pin it first (bpftool map pin, bcc's BPF_TABLE_PUBLIC and pin()).",
+    ),
+    (
+        "attach-refused",
+        f"{_SUPPORT}: Attach target",
+        r"(?P<name>.*\bxdp\b.*(?:[Nn]umerical result out of range|\bERANGE\b|os error 34\b|strerror_r\(34\)).*)",
+        "The interface's driver does not take XDP at this MTU (ERANGE): a packet is to fit into one page with what XDP puts"
+        " before it, about 3,500 bytes of veth and others; of a veth the other end's MTU counts.",
+        "ip link set dev DEV mtu 1500 at both ends, a program for several buffers (section xdp.frags, 5.18), or generic mode"
+        " (xdpgeneric, XDP_FLAGS_SKB_MODE).",
+    ),
+    (
+        "unsupported",
+        "Loader: Built without what it takes",
+        r"^(?:Error: )?(?:OCI runtime error: )?(?:crun: )?eBPF not supported\b",
+        "crun was built without BPF (its build found no headers that know it), which keeps a container's devices by a program"
+        " of its cgroup where cgroups are of version 2. It has not asked the kernel.",
+        "Install a crun that has it (crun --version lists features), take runc, or boot with cgroups of version 1.",
+    ),
+    (
+        "no-cgroup-bpf",
+        f"{_ENVIRONMENT}: Kernel without BPF programs for cgroups",
+        r"\bbpf create ``: (?:Invalid argument|EINVAL)",
+        "The kernel does not take the program that decides of a container's devices, of type cgroup_device: CONFIG_CGROUP_BPF is"
+        " off, or it is older than 4.15.",
+        "zgrep -E 'CGROUP_BPF|BPF_SYSCALL' /proc/config.gz /boot/config-$(uname -r): both are to be y. cgroups of version 1 take"
+        " no such program.",
+    ),
+    (
+        "fault",
+        "Loader: Bad address",
+        r"\bbpf create ``: (?:Bad address|EFAULT)",
+        "The kernel could not read what the container's runtime points to: a runtime of 32 bits on a kernel of 64 passes"
+        " pointers in another form, or its log buffer is no memory of its own.",
+        "file $(command -v crun runc) against uname -m: take the runtime, and the whole user space, of 64 bits, or a later one.",
+    ),
+    (
+        "file-missing",
+        f"{_ENVIRONMENT}: No such file",
+        r"(?:couldn't|could not|cannot|failed to) find asset (?:open )?(?P<name>[^\s:]+)",
+        "The tool carries its objects in itself, and {name} is none of them: it chose a name for this kernel, BTF or library"
+        " that it found nothing out about, or was built without that one.",
+        "See the lines above for what it did not detect (a version, BTF, a container) and name that by its options (-b of"
+        " ecapture, --ssl_version), or take a release that has it.",
+    ),
+    (
+        "map-definition",
+        f"{_OBJECT}: Map definition",
+        r"map '?(?P<name>[\w.]+)'?: unsupported map linkage (?P<why>\w+)",
+        "Map {name} is declared static, or in an unnamed namespace: libbpf and bpftool (when they make skeletons"
+        " or link) take maps that are global, by their names.",
+        "Take static away from the map; of C++ or a build tool that hides symbols (-fvisibility=hidden) compile the object"
+        " without it.",
     ),
 )

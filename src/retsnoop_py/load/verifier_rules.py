@@ -11,7 +11,7 @@ import re
 
 from retsnoop_py.value import Value
 
-__all__ = ["RULES", "Rule", "rule"]
+__all__ = ["NO_CONTEXT_TYPE", "RULES", "Rule", "rule"]
 
 
 class Rule(Value):
@@ -825,6 +825,18 @@ RULES: tuple[Rule, ...] = (
         "The program cannot be attached to what it names: {words}.",
         "{target_step}",
     ),
+)
+
+#: What "global-argument" means where the kernel says before it that it knows no context.
+NO_CONTEXT_TYPE = _rule(
+    "kernel-btf",
+    "Environment",
+    "Kernel without BTF",
+    r"Arg#\d+ type \w+ in \S+ is not supported yet",
+    "A function that is verified by itself (a global one, or a program below libxdp's dispatcher) takes the context, whose"
+    " type the kernel looks up in its own BTF, and that is missing here or cannot be read.",
+    "Use a kernel with CONFIG_DEBUG_INFO_BTF=y and a pahole that fits it (ls -l /sys/kernel/btf/vmlinux; dmesg names what"
+    " it could not read); LIBXDP_SKIP_DISPATCHER=1 has libxdp do without, a static function is none of these.",
 )
 
 

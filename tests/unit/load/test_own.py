@@ -282,3 +282,106 @@ def test_where_a_process_crashed_is_no_errno() -> None:
 def test_of_a_probe_in_a_module_the_function_is_named() -> None:
     text = "$ bpftrace x\nERROR: Unable to attach probe: kprobe:frobmod:frob_f.\n"
     assert "functions '*frob_f*'" in only(text).explanation.suggestion
+
+
+@pytest.mark.parametrize(
+    ("text", "id_", "word"),
+    [
+        (
+            'Error: Aborted, message: "error parsing BPF object", details: []\n',
+            "elf",
+            "section's name",
+        ),
+        (
+            "bpftool: Error: object file doesn't contain any bpf program\n",
+            "elf",
+            "No program in it",
+        ),
+        ("libbpf: failed to find BTF for extern 'htonl': -2\n", "relocation", "bpf_htons()"),
+        (
+            "libbpf: prog 'frob': relo #3: target candidate search failed for [7] union : -22\n",
+            "core-relocation",
+            "that has no name",
+        ),
+        (
+            "ERROR: Could not resolve symbol frob_it. Use BPFTRACE_VMLINUX env variable to name it.\n",
+            "kprobe-target",
+            "offset",
+        ),
+        ("Error: frob: invalid BPF filesystem path: /run/bpf\n", "pin", ": /run/bpf"),
+        (
+            'level=warning msg="BPF root is not a BPF filesystem (0x1 != 0x2)"\n',
+            "pin",
+            "No BPF file",
+        ),
+        (
+            (
+                "/virtual/main.c:7:1: error: map not found: /sys/fs/bpf/frobs\n1 error generated.\n"
+                "Exception: Failed to compile BPF module <text>\n"
+            ),
+            "pin",
+            "pinned at /sys/fs/bpf/frobs",
+        ),
+        (
+            "cni: failed to set xdp to dev p0: numerical result out of range\n",
+            "attach-refused",
+            "MTU",
+        ),
+        (
+            (
+                "Error: netlink error while attaching ebpf frob to tc\n"
+                "Caused by:\n No such device (os error 19)\n"
+            ),
+            "interface-missing",
+            "there is no such network interface",
+        ),
+        (
+            "RTNETLINK answers: Invalid argument\nWe have an error talking to the kernel\n",
+            "attach-refused",
+            "cls_bpf",
+        ),
+        ("libbpf: failed to pin map: Operation not permitted\n", "rights", "no BPF file system"),
+        (
+            (
+                'cannot read tracepoint id "/sys/kernel/tracing/events/syscalls/sys_enter_frob/id":'
+                " open: no such file or directory\n"
+            ),
+            "tracepoint-missing",
+            "no tracepoint syscalls/sys_enter_frob,",
+        ),
+        ("libbpf: map 'frobs': unsupported map linkage static.\n", "map-definition", "static away"),
+        (
+            (
+                "failed to attach perf module with options [-DN=4]: failed to load f: error loading"
+                " BPF program: permission denied\nperf_event_open: No such file or directory\n"
+                "Successfully load eBPF module\n"
+            ),
+            "perf-event",
+            "hardware counters",
+        ),
+        ("Error: eBPF not supported: OCI runtime error\n", "unsupported", "crun was built"),
+        ("Error: crun: bpf create ``: Invalid argument\n", "no-cgroup-bpf", "CONFIG_CGROUP_BPF"),
+        ("building: bpf create ``: Bad address\n: exit status 1\n", "fault", "32 bits"),
+        (
+            "frob: eBPF module failed: couldn't find asset open user/frob.o: file does not exist\n",
+            "file-missing",
+            "carries its objects in itself",
+        ),
+    ],
+)
+def test_what_the_fourth_to_the_eighth_lot_showed(text: str, id_: str, word: str) -> None:
+    why = only(text).explanation
+    assert why.id == id_
+    assert word in why.title + why.reason + why.suggestion
+
+
+def test_a_context_that_the_kernel_has_no_btf_for_is_no_matter_of_its_release() -> None:
+    text = (
+        "libbpf: prog 'frobs': -- BEGIN PROG LOAD LOG --\nValidating frob0() func#1...\n"
+        "btf_vmlinux is malformed\nArg#0 type PTR in frob0() is not supported yet.\n"
+        "processed 0 insns (limit 1000000)\n-- END PROG LOAD LOG --\n"
+    )
+    why = only(text).explanation
+    assert why.id == "kernel-btf"
+    assert "Arg#0" in why.words[0]
+    assert only(text.replace("btf_vmlinux is malformed\n", "")).explanation.id == "global-argument"
