@@ -372,4 +372,31 @@ OWN_RULES: tuple[LineRule, ...] = (
         "Take static away from the map; of C++ or a build tool that hides symbols (-fvisibility=hidden) compile the object"
         " without it.",
     ),
+    (
+        "elf",
+        f"{_OBJECT}: Object in a form that the loader does not know",
+        r"failed to find program symbol at offset \d+",
+        "libbpf finds no symbol of a function where the section's program begins: an old clang or llc writes functions as symbols"
+        " without a type, or the object's symbols were stripped.",
+        "readelf -sW OBJECT shows FUNC for a program as it is wanted; compile with clang 10 or later, and strip with llvm-strip"
+        " -g alone.",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"failed to pin (?:program|link) '?(?P<name>(?:k|u)(?:ret)?(?:probe|syscall)\S*|usdt\S*|perf_event\S*|(?:tp|tracepoint)/\S+)",
+        "{name} is attached and its link to be pinned: before Linux 5.15 an attachment by a perf event is no BPF link, and cannot"
+        " be; else the path is on no BPF file system, exists already, or may not be written.",
+        "Load it without autoattach, by a loader that stays and holds the attachment; findmnt -t bpf and ls -l say what of the"
+        " others it is.",
+    ),
+    (
+        "file-missing",
+        f"{_ENVIRONMENT}: No such file",
+        r"\b(?P<name>bpftool|perf) not found for kernel (?P<why>\S+)",
+        "/usr/sbin/{name} is Ubuntu's script, which starts the {name} made for the very kernel that runs{why}, and no package of"
+        " that is installed; a kernel from elsewhere (WSL, a cloud's own) has none.",
+        "Install linux-tools-$(uname -r), or start another release's: ls /usr/lib/linux-tools/*/{name}. {name} of another kernel"
+        " mostly does.",
+    ),
 )

@@ -304,7 +304,7 @@ def test_of_a_probe_in_a_module_the_function_is_named() -> None:
             "that has no name",
         ),
         (
-            "ERROR: Could not resolve symbol frob_it. Use BPFTRACE_VMLINUX env variable to name it.\n",
+            "ERROR: Could not resolve symbol frob_it. Use BPFTRACE_VMLINUX env variable\n",
             "kprobe-target",
             "offset",
         ),
@@ -367,9 +367,16 @@ def test_of_a_probe_in_a_module_the_function_is_named() -> None:
             "file-missing",
             "carries its objects in itself",
         ),
+        ("libbpf: sec 'tc': failed to find program symbol at offset 8\n", "elf", "llvm-strip"),
+        ("Error: failed to pin program kprobe/frob_it\n", "pin", "5.15"),
+        (
+            "WARNING: bpftool not found for kernel 6.6.0-frob\n",
+            "file-missing",
+            "Ubuntu's script",
+        ),
     ],
 )
-def test_what_the_fourth_to_the_eighth_lot_showed(text: str, id_: str, word: str) -> None:
+def test_what_the_fourth_to_the_ninth_lot_showed(text: str, id_: str, word: str) -> None:
     why = only(text).explanation
     assert why.id == id_
     assert word in why.title + why.reason + why.suggestion
