@@ -247,7 +247,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         "tracepoint-missing",
         f"{_SUPPORT}: Attach target",
         r"failed to (?:determine|open|create|attach to raw) tracepoint '(?P<name>[^']+)'"
-        r"|tracepoint (?:id|ID).*?(?P<name2>\w+[:/]\w+).*(?:no such|not found)"
+        r"|tracepoint (?:id|ID)(?=.*(?:no such|not found)).*?(?P<name2>\w+[:/]\w+)"
         r"|prog '(?P<prog>[^']+)': failed to (?:auto-)?attach.*(?P<name3>raw_tracepoint\S*)"
         r"|(?:trace event|tracepoint) (?P<name4>\S+?):? (?:file )?(?:not found|does not exist)"
         r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file|perf_event_open_trace_point"
