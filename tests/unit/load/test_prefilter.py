@@ -16,7 +16,7 @@ from retsnoop_py.load import loader_rules, operation_rules, prefilter
 from retsnoop_py.load.prefilter import PatternSet, fold, needed_words
 
 RULES = [row[2] for row in loader_rules._RULES]
-OPERATIONS = [operation.words for operation in operation_rules._OPERATIONS]
+OPERATIONS = [operation.words for operation in operation_rules.OPERATIONS]
 HERE = Path(__file__).parent
 #: What re.IGNORECASE takes for ASCII letters.
 ASCII = st.characters(codec="ascii")
