@@ -144,7 +144,7 @@ class Namer:
             if isinstance(read, Reg) and read.name not in self._machine.pt_regs:
                 continue  # what an instruction computes before it compares, no probe can read
             start = _range_start(flags, decided.condition) if not side else None
-            named = self._name(node if start is None else node.args[0])
+            named = self._name(_looked_at(node, flags) if start is None else node.args[0])
             if start is not None and not named:
                 start, named = None, self._name(node)
             if named is not None and not side and start is None:
@@ -231,7 +231,7 @@ class Namer:
         return self._with_zero(found, condition)
 
     def _compared(self, flags: Flags, condition: str) -> str | None:
-        left, right = flags.left, flags.right
+        left, right = _looked_at(flags.left, flags), flags.right
         first, second = self._name(left), self._name(right)
         if first is None or second is None:
             return None
@@ -648,6 +648,15 @@ def _load_like(node: Node, offset: int, size: int) -> Node:
 def _folded(text: str) -> str:
     """An expression without the middle of a walk through a list or a tree."""
     return _WALK.sub(r"\1->...->\2", text)
+
+
+def _looked_at(node: Node, flags: Flags) -> Node:
+    """A number with a mask, as wide as the comparison: all its bits above are as they may be."""
+    if flags.size >= INT or node.kind != "op" or node.name != "&" or node.args[1].kind != "const":
+        return node
+    left, right = node.args
+    mask = Node("const", right.step, right.at, value=right.value, size=flags.size)
+    return Node("op", node.step, node.at, name="&", args=(left, mask), size=flags.size)
 
 
 def _range_start(flags: Flags, condition: str) -> int | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.follow import Way
-from retsnoop_py.path.insn import Flow, Imm, Insn, Machine, Mem, Names, Operand, Reg
+from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Machine, Mem, Names, Operand, Reg
 
 __all__ = ["LOCAL_BYTES", "Flags", "Moment", "Node", "Run", "evaluate"]
 
@@ -201,7 +201,9 @@ class _State:
 
     def write(self, operand: Operand, node: Node) -> None:
         if isinstance(operand, Reg):
-            self.regs[operand.name] = node
+            # of what has new bits 8 to 15 the others are what they were
+            whole = self.make("unknown", name=operand.name) if operand.high else node
+            self.regs[operand.name] = whole
         elif isinstance(operand, Mem):
             base, disp = self.address(operand)
             if base is not None and base.kind == "stack":
@@ -310,8 +312,23 @@ _BINARY = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^", "mul": "*"
 _SHIFTS = {"shl": "<<", "shr": ">>", "sar": "sar"}
 
 
+def _binary_part(state: _State, insn: Insn, target: Reg, by: int) -> None:
+    """A part of a register with a constant: the register with one that leaves the others' bits."""
+    whole, mask = state.reg(target.name), (1 << 8 * target.size) - 1
+    shift = 8 if target.high else 0
+    bits, others = (by & mask) << shift, ~(mask << shift)
+    size = INT if target.high else target.size
+    state.set_flags(insn.op, whole, state.const(bits, size), size)
+    constant = state.const(bits | others if insn.op == "and" else bits, state.machine.word)
+    state.regs[target.name] = state.binary(_BINARY[insn.op], whole, constant, INT)
+
+
 def _binary(state: _State, insn: Insn) -> None:
     target, (first, source) = insn.operands[0], insn.compared
+    is_part = target.size < INT and insn.op in ("and", "or", "xor")
+    if is_part and isinstance(target, Reg) and isinstance(source, Imm):
+        _binary_part(state, insn, target, source.value)
+        return
     left, right = state.read(first), state.read(source)
     size = first.size
     same = isinstance(source, Reg) and source == first

@@ -120,6 +120,13 @@ def test_the_variant_of_a_union_is_known_by_what_the_function_is_for(
         ("8b4608f6c4027507", 0x605, "(attr->flags & 0x200) != 0", ("attr->flags", 0x605)),
         # mov eax,[rsi+8]; test al,4; jne
         ("8b4608a8047507", 0x605, "(attr->flags & 4) != 0", ("attr->flags", 0x605)),
+        # mov eax,edi; and ah,0x1f; cmp eax,6; ja: all other bits are what they were
+        ("89f880e41f83f8067707", 77, "(x & ~0xe000) > 6", ("x & ~0xe000", 77)),
+        # mov eax,edi; or ah,2; cmp eax,6; ja
+        ("89f880cc0283f8067707", 0x24D, "(x | 0x200) > 6", ("x | 0x200", 0x24D)),
+        # mov eax,edi; and al,0x7f; cmp eax,6; ja, and the same of the byte alone: cmp al,6
+        ("89f8247f83f8067707", 0x101, "(x & ~0x80) > 6", ("x & ~0x80", 0x101)),
+        ("89f8247f3c067707", 7, "(x & 0x7f) > 6", ("x & 0x7f", 7)),
         # test dil,4; jne
         ("40f6c7047507", 0x605, "(x & 4) != 0", ("x", 0x605)),
     ],
