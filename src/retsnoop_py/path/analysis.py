@@ -12,7 +12,7 @@ from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import decide
 from retsnoop_py.path.deduce import Called, Known, deduce, fitting, known_value
 from retsnoop_py.path.follow import Way, follow
-from retsnoop_py.path.insn import Flow
+from retsnoop_py.path.insn import INT, Flow
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.names import Namer
 from retsnoop_py.path.origin import Decided, Decision, Made, Returned
@@ -132,7 +132,8 @@ class FunctionPaths:
         assert decision.decided is not None
         flags = decision.decided.flags
         sides = (flags.left, flags.right) if flags is not None else ()
-        values = [known_value(one, known) for one in sides]
+        size = flags.size if flags is not None else INT
+        values = [known_value(one, known, size) for one in sides]
         unread = sum(1 << side for side, value in enumerate(values) if value is None)
         hit = Hit(0, unread, *[value or 0 for value in (*values, None, None)[:2]])
         condition = self._namer.condition(decision.decided)

@@ -7,6 +7,8 @@ import random
 import struct
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import unicorn.arm64_const
@@ -14,11 +16,15 @@ import unicorn.x86_const
 from tests.unit.path.test_decide import FLAGS, OWN_FLAGS, Built
 from unicorn import UC_HOOK_CODE
 
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.path.analysis import FunctionPaths
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import decide
 from retsnoop_py.path.deduce import Argument, Called, Known, deduce, fitting, known_value
 from retsnoop_py.path.insn import Machine
 from retsnoop_py.path.machines import machine_named
+from retsnoop_py.path.names import Namer
 from retsnoop_py.path.origin import Made
 from retsnoop_py.path.text import FunctionCode
 
@@ -131,6 +137,22 @@ def test_the_condition_and_its_value_follow(built: Built) -> None:
     assert decision.decided.flags is not None
     values = [known_value(one, given) for one in decision.decided.flags[2:4]]
     assert 1 << 30 in values, decision
+
+
+def test_the_value_of_an_unsigned_int_of_which_nobody_knows_the_upper_half_is_told(
+    built: Built,
+) -> None:
+    graph = graph_of(built, "flags")
+    facts = cast("KernelFacts", SimpleNamespace(btf=None, root=Path("/nowhere")))
+    result = ResultType(ResultKind.INT)
+    function = Function("flags", graph.code.address, 64, FuncFlags(0), result)
+    paths = FunctionPaths(function, graph, Namer(facts, function, {}.get, built.machine))
+    clock, flags = built.machine.arguments[:2]
+    found = paths.deduced({clock: Argument(1, 4), flags: Argument(0xFFFF0000, 4)}, -22)
+    assert found is not None
+    _, hit = found
+    assert not hit.unread
+    assert 0xFFFF0000 in (hit.left, hit.right)
 
 
 def test_a_result_that_the_arguments_do_not_explain_is_not_explained(built: Built) -> None:
