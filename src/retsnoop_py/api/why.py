@@ -16,6 +16,8 @@ from fnmatch import fnmatchcase
 from os import PathLike
 from typing import TYPE_CHECKING, Unpack
 
+from msgspec import structs
+
 from retsnoop_py.api.asked import Asked, WhyOptions
 from retsnoop_py.api.deducing import callees, deduced
 from retsnoop_py.api.explanation import Explanation
@@ -35,6 +37,10 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.options.settings import trace_settings
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
+from retsnoop_py.render.formats import source_chain
+from retsnoop_py.settings import SymbolizeMode
+from retsnoop_py.symbolize.kernel import KernelSymbolizer
+from retsnoop_py.symbolize.sources import KernelImages
 from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
@@ -106,6 +112,12 @@ def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.
     )
 
 
+def _lined(frame: to.Frame, symbols: KernelSymbolizer) -> to.Frame:
+    found = symbols.resolve(int(frame.address, 16))
+    places = source_chain(found, symbols.mode)
+    return structs.replace(frame, source=tuple(to.Source(*one) for one in places))
+
+
 class Inquiry:
     """The runs that lead to an answer."""
 
@@ -174,7 +186,20 @@ class Inquiry:
             )
             chain = chain_of(found)
             follow = self._next(explanation, found, follow) if inner is None else []
-        return explanation.call(unknown or self._why_no_line(), inner)
+        return self._with_lines(explanation.call(unknown or self._why_no_line(), inner))
+
+    def _with_lines(self, call: told.ExplainedCall) -> told.ExplainedCall:
+        """The same with the chain's lines, which the run that looks at everything does without."""
+        frames = [one.frame for one in call.chain if one.frame is not None]
+        if not frames or any(one.source for one in frames):
+            return call
+        images = KernelImages(self._facts, self._asked.kernel)
+        with KernelSymbolizer(self._facts, SymbolizeMode.AUTO, images) as symbols:
+            chain = [
+                one if one.frame is None else structs.replace(one, frame=_lined(one.frame, symbols))
+                for one in call.chain
+            ]
+        return structs.replace(call, chain=tuple(chain))
 
     @property
     def _again(self) -> int:

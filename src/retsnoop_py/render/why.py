@@ -59,7 +59,9 @@ class WhyPage:
         place = ""
         if call.user is not None:
             place = printable(f", at {call.user.file}:{call.user.line} ({call.user.function})")
-        name = f"{call.syscall}({_arguments(call.arguments)})"
+        # the run that looks at everything keeps no arguments
+        is_kept = bool(call.arguments or call.origin)
+        name = f"{call.syscall}({_arguments(call.arguments)})" if is_kept else call.syscall
         wide = display_width(f"{name} returned {call.error} to {who}{place}")
         between = "\n    " if 0 < self._width < wide else " "
         place = place and place[:1] + between + place[2:]
