@@ -15,6 +15,7 @@ import pytest
 from tests.live.conftest import selected
 from tests.live.support import TOOL
 
+from retsnoop_py.cli.on import recording_path
 from retsnoop_py.vm import kernels
 from retsnoop_py.vm.architecture import split
 from retsnoop_py.vm.machine import Machine
@@ -82,7 +83,7 @@ def test_each_kernel_streams_under_its_name_and_is_a_row(parked: list[str], tmp_
         (name, "ok", 7) for name in parked
     ]
     for name in parked:
-        recorded = tmp_path / f"run.{name}.rsn"
+        recorded = recording_path(record, name)
         replay = [TOOL, "replay", str(recorded)]
         for words, status in (
             ([], 0),
@@ -166,10 +167,11 @@ def test_diff_tells_what_only_the_older_kernel_refuses(parked: list[str], tmp_pa
     """memfd_create(2) takes MFD_NOEXEC_SEAL since Linux 6.3, and refuses flags it does not know."""
     code = f"import os\ntry: os.memfd_create('x', 8)\nexcept OSError: pass\n{CLOSES}"
     argv = [TOOL, "--on", ",".join(parked), "-T", "-e", "*_sys_memfd_create", "-e", "*_sys_close"]
-    argv += ["-o", str(tmp_path / "x.rsn"), "--", sys.executable, "-c", code]
+    record = tmp_path / "x.rsn"
+    argv += ["-o", str(record), "--", sys.executable, "-c", code]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    first, last = (tmp_path / f"x.{name}.rsn" for name in (parked[0], parked[-1]))
+    first, last = (recording_path(record, name) for name in (parked[0], parked[-1]))
     if first == last:
         last = tmp_path / "same.rsn"
         last.write_bytes(first.read_bytes())

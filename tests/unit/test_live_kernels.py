@@ -33,7 +33,7 @@ OLDER = a_test("test_workload.py::test_anything")
 ONE = a_test("test_user.py::test_anything", one_kernel=())
 ENDS = a_test("test_filters.py::test_anything", oldest_and_newest=())
 ABOUT = a_test("test_examples.py::test_anything", only_on=("6.12",))
-SAME = a_test("test_stop.py::test_anything")
+SAME = a_test("test_load.py::test_the_page")
 
 
 @pytest.mark.parametrize(
