@@ -94,8 +94,9 @@ static __always_inline __u64 probe_cookie(struct pt_regs *ctx, __u64 address)
 
 /*
  * The cookie of the thread's call that was made at `place` and has not returned; or no_cookie. Those
- * of an interrupt come first, they are above all that the thread has in its slots. Not static, so
- * that the verifier goes through it once.
+ * of an interrupt come first, they are above all that the thread has in its slots. A return of no
+ * call is counted here, for without a cookie nothing of it gets further; where there was no slot for
+ * the call, that has been counted. Not static, so that the verifier goes through it once.
  */
 __noinline __u64 cookie_by_place(__u64 task, __u32 place)
 {
@@ -114,6 +115,8 @@ __noinline __u64 cookie_by_place(__u64 task, __u32 place)
 		}
 	}
 	cookie = bpf_map_lookup_elem(&func_cookies, &func_id);
+	if (!cookie && !s->interrupt_depth && s->depth < RSN_MAX_DEPTH)
+		s->rec.lost_entries++;
 	return cookie ? *cookie : no_cookie;
 }
 

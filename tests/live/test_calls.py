@@ -17,7 +17,6 @@ from tests.live.support import (
     WORKLOAD,
     compiled,
     read_recording,
-    series,
     system_call,
     trace,
 )
@@ -105,11 +104,7 @@ def test_json_holds_what_was_traced_and_nothing_of_the_command(machine: Machine)
 
 
 def test_a_return_whose_call_was_not_seen_is_told_and_leaves_no_gap(machine: Machine) -> None:
-    """The trace has all that was recorded, so it says of no record that it is missing.
-
-    Nothing tells whose a return is on arm64's 5.10 but the place of its call: docs/known-issues.md.
-    """
-    told = 0 if machine.arch.name == "arm64" and series(machine) < (5, 15) else 1
+    """The trace has all that was recorded, so it says of no record that it is missing."""
     path = machine.share / "unhooked.rsn"
     tool = str(PROGRAMS / "unhooked_entry.py")
     options = ("--attach=kprobe", "-T", "-E", "-e", "*_sys_ioctl", "-a", "pipe_ioctl")
@@ -118,10 +113,10 @@ def test_a_return_whose_call_was_not_seen_is_told_and_leaves_no_gap(machine: Mac
     result = machine.run([PYTHON, tool, *options, *names, "--", *program], timeout=180)
     assert result.status == 0, result.err
     assert "missing" not in result.out
-    assert result.out.count("1 return without a call seen.") == 3 * told
+    assert result.out.count("1 return without a call seen.") == 3
     for session in read_recording(path).sessions:
         assert [event.kind for event in session.events.each()] == [
             model.EventKind.ENTRY,
             model.EventKind.EXIT,
         ]
-        assert (session.last_seq, session.lost_entries) == (2, told)
+        assert (session.last_seq, session.lost_entries) == (2, 1)
