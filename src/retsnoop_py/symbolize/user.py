@@ -278,7 +278,9 @@ class ProcessSymbolizer:
             for folder in (f"usr/lib/{machine}-linux-gnu", "usr/lib64", "lib64", "usr/lib", "lib"):
                 path = self._root / folder / name
                 if path.is_file():
-                    yield _named(path, f"/{folder}/{name}")
+                    # mappings have the file's own name, and musl's loader is a link to its libc.so
+                    file = path.resolve()
+                    yield _named(file, f"/{file.relative_to(self._root.resolve())}")
                     break
 
     def _resolve(self, file: _File, offset: int, place: int) -> Resolved | None:

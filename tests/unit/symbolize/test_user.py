@@ -216,19 +216,30 @@ def test_of_a_debug_file_alone_code_is_found_where_the_linker_left_its_place(
     assert [frame.line for frame in found.frames] == ([8, 4] if name else [])
 
 
+@pytest.mark.parametrize("link", [None, "usr/lib/ld-musl-{}.so.1"])
 def test_a_static_program_of_ours_knows_the_systems_c_library(
-    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    link: str | None, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It maps none itself, by which a process that is gone would be known."""
+    """It maps none itself, by which a process that is gone would be known.
+
+    Its name is that of the file, as in a process that is still there: musl's loader is a link.
+    """
+    machine = os.uname().machine
     address = returns_into_outer(program)
-    place = tmp_path / f"usr/lib/{os.uname().machine}-linux-gnu/libc.so.6"
+    name = "libc.so" if link else "libc.so.6"
+    place = tmp_path / f"usr/lib/{machine}-linux-gnu/{name}"
     place.parent.mkdir(parents=True)
     shutil.copy(program, place)
+    if link:
+        (tmp_path / link.format(machine)).symlink_to(f"{machine}-linux-gnu/{name}")
     monkeypatch.setenv("PATH", "/nonexistent")
-    for is_static, name in ((False, None), (True, "outer")):
+    for is_static, found in ((False, None), (True, "outer")):
         monkeypatch.setattr("retsnoop_py.symbolize.user.is_one_file", lambda s=is_static: s)
         with ProcessSymbolizer(tmp_path) as processes:
-            assert processes.resolve_user(PID, address).name == name
+            resolved = processes.resolve_user(PID, address)
+        assert resolved.name == found
+        if is_static:
+            assert resolved.module == f"/usr/lib/{machine}-linux-gnu/{name}"
 
 
 def test_without_lines_there_are_symbols(program: Path, root: Path) -> None:
