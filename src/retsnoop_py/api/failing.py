@@ -61,6 +61,7 @@ class _Probing(Value):
     errors: tuple[str, ...]
     reason: str
     never: bool
+    inside: str | None
 
 
 class _Rules(Value):
@@ -78,7 +79,11 @@ def _rules() -> _Rules:
     return _Rules(
         tuple(
             _Probing(
-                tuple(row["calls"]), tuple(row["errors"]), row["reason"], row.get("never", False)
+                tuple(row["calls"]),
+                tuple(row["errors"]),
+                row["reason"],
+                row.get("never", False),
+                row.get("inside"),
             )
             for row in found["probing"]
         ),
@@ -91,10 +96,11 @@ def _rules() -> _Rules:
     )
 
 
-def _probing(syscall: str, error: str) -> _Probing | None:
+def _probing(syscall: str, error: str, chain: Sequence[str]) -> _Probing | None:
     """What is known of such failing calls as mostly belong to a program's ordinary work."""
     for rule in _rules().probing:
-        if error in rule.errors and any(fnmatchcase(syscall, one) for one in rule.calls):
+        is_there = rule.inside is None or rule.inside in chain
+        if error in rule.errors and is_there and any(fnmatchcase(syscall, x) for x in rule.calls):
             return rule
     return None
 
@@ -143,7 +149,7 @@ class Failing:
         self.syscall = syscall_name(function)
         self.error = error
         self.chain = chain
-        found = _probing(self.syscall, error)
+        found = _probing(self.syscall, error, chain)
         self.probing = found.reason if found else None
         self.is_never_meant = found is not None and found.never
         self.count = 0

@@ -114,6 +114,13 @@ def test_what_a_library_asks_for_a_message_is_no_failure_of_the_program() -> Non
     assert alone.syscall == "getpeername"
 
 
+def test_that_ip_asks_for_links_is_never_what_failed() -> None:
+    asked = Failing("rtnetlink_rcv_msg", "ENODEV", ("rtnetlink_rcv_msg", "rtnl_newlink"))
+    assert asked.is_never_meant
+    gone = Failing("rtnetlink_rcv_msg", "ENODEV", ("rtnetlink_rcv_msg", "rtnl_getlink"))
+    assert gone.probing is None
+
+
 def test_what_no_program_sees_is_no_failure() -> None:
     found = FailingCalls()
     assert found.add(session(call("__x64_sys_read", "ERESTARTSYS"))) is None
