@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.path.insn import Machine, Mem, Reg
@@ -52,27 +52,27 @@ class VariablePlaces:
 
     def in_memory(self, memory: Mem, address: int) -> Held | None:
         """The variable, on the stack mostly, that an operand reads, or reads a part of."""
-        number = self._numbers.get(memory.base or "")
-        if number is None or memory.at or memory.segment:
-            return None
         return _best(
-            Held(one, memory.disp - one.offset)
-            for one in self._at(address)
-            if one.where == "memory"
-            and one.register == number
-            and 0 <= memory.disp - one.offset < one.size
+            held
+            for held in self._from_base(memory, address)
+            if held.variable.where == "memory" and 0 <= held.offset < held.variable.size
         )
 
     def behind(self, memory: Mem, address: int) -> Held | None:
         """The pointer through which an operand reads, and how far behind it."""
-        number = self._numbers.get(memory.base or "")
-        if number is None or memory.at or memory.segment:
-            return None
         return _best(
-            Held(one, memory.disp - one.offset)
-            for one in self._at(address)
-            if one.pointers and one.where in ("register", "sum") and one.register == number
+            held
+            for held in self._from_base(memory, address)
+            if held.variable.where in ("register", "sum") and held.variable.pointers
         )
+
+    def _from_base(self, memory: Mem, address: int) -> Iterator[Held]:
+        """The variables whose place is counted from an operand's base, and how far it is there."""
+        number = self._numbers.get(memory.base or "")
+        if number is not None and not memory.at and not memory.segment:
+            for one in self._at(address):
+                if one.register == number:
+                    yield Held(one, memory.disp - one.offset)
 
 
 def _best(found: Iterable[Held]) -> Held | None:
