@@ -384,7 +384,10 @@ class _Reader:
             own = explain_operation(line)
             if own is not None and own.id == id_ and _ATTACHES.search(self._told_line):
                 return True  # that it failed, without why
-        if told & _CAUSED_BY.get(id_, set()) and (not errno_in(line) or _SUMMARY.search(line)):
+        causes = _OF_MAPS if _WITHOUT_MAP.search(line) else set()
+        if told & (causes | _CAUSED_BY.get(id_, set())) and (
+            not errno_in(line) or _SUMMARY.search(line)
+        ):
             return True
         if id_ in _TARGETS and (id_ == "kprobe-target" or not errno_in(line)):
             others = {"tracefs", "attach-busy", "kprobes-missing"}
@@ -612,6 +615,11 @@ _CAUSED_BY = {
     "kernel-btf": {"attach-target-missing"},
     "map-refused": {"map-definition", "map-size", "map-type-unsupported", "map-flags", "rights"},
 }
+#: Why bcc's compiler, which creates maps, could not; and what it says then of where they are used.
+_OF_MAPS = {"rights", "map-refused", "map-too-large", "map-size", "map-flags", "map-definition"}
+_WITHOUT_MAP = re.compile(
+    r"expected initialized handle for bpf_table|[Ff]ailed to compile BPF (?:module|program|text)"
+)
 #: What is not there (ENOENT) where loaders look first: whether that matters shows what fails then.
 _LOOKED_FOR = ("pin", "file-missing")
 #: As much tc says where a loader takes away what it may have left: there is nothing.

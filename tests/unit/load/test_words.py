@@ -631,3 +631,24 @@ def test_a_call_in_a_line_of_its_own_has_the_errno_of_a_line_below() -> None:
     )
     assert why.explanation.id == "too-large"
     assert why.errno == "E2BIG"
+
+
+@pytest.mark.parametrize("cause", ["Cannot allocate memory", "Operation not permitted"])
+def test_that_bcc_does_not_compile_without_its_map_is_not_told(cause: str) -> None:
+    line = f"could not open bpf map: seen, error: {cause}"
+    found = only(
+        f"{line}\n/src/a.c:12:5: error: expected initialized handle for bpf_table\n"
+        "Traceback (most recent call last):\nException: Failed to compile BPF module a.c\n"
+    )
+    assert found.explanation.words == (line,)
+
+
+def test_a_source_that_is_wrong_is_told_beside_a_map_that_failed() -> None:
+    ids = [
+        one.explanation.id
+        for one in explained(
+            "could not open bpf map: seen, error: Cannot allocate memory\n"
+            "/src/a.c:12:5: error: use of undeclared identifier 'frob'\n"
+        )
+    ]
+    assert ids == ["map-too-large", "compile"]
