@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from retsnoop_py.load import since
-from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, explain_errno
+from retsnoop_py.load.errno_rules import EPERM_STEP, EPERM_TEXT, RIGHTS_TITLE, explain_errno
 from retsnoop_py.load.model import Explanation, about_line
 from retsnoop_py.value import Value
 
@@ -134,6 +134,16 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         _DEFINITION,
         "{map} is an LRU map, which is always allocated at once: it takes no BPF_F_NO_PREALLOC.",
         "Leave that flag out.",
+    ),
+    (
+        "EAGAIN",
+        _always,
+        "rights",
+        RIGHTS_TITLE,
+        "The kernel itself does not answer EAGAIN where a map is created: something in front of bpf(2) did, a filter of system calls"
+        " (seccomp) of a container, a snap or a unit (SystemCallFilter=) that gives this errno.",
+        "Let bpf(2) through: a seccomp profile that allows bpf, a snap in classic or developer mode, a unit without the filter;"
+        " grep Seccomp /proc/self/status there says whether there is one (2).",
     ),
     (
         "ENOMEM",

@@ -652,3 +652,11 @@ def test_a_source_that_is_wrong_is_told_beside_a_map_that_failed() -> None:
         )
     ]
     assert ids == ["map-too-large", "compile"]
+
+
+def test_a_map_is_refused_with_eagain_by_a_filter_of_system_calls_alone() -> None:
+    why = only("Error creating map: '@x': Resource temporarily unavailable\n").explanation
+    assert why.id == "rights"
+    assert "seccomp" in why.reason
+    load = only("libbpf: prog 'f': BPF program load failed: Resource temporarily unavailable\n")
+    assert "signal" in load.explanation.reason
