@@ -129,14 +129,33 @@ def _scalar(case: Case) -> dict[str, str]:
             " NULL is meant, pass what this takes.",
         }
     why = f"; it is {origin_of(made)}" if made is not None else ""
+    step = ""
+    if made is not None and _OF_STACK.search(made.text) and _of_packets(case):
+        step = (
+            " A pointer into the packet that was kept on the stack is a number once a helper may"
+            " have changed the packet (bpf_skb_store_bytes(), ..._pull_data(), ..._adjust_*()):"
+            " read ctx->data and ctx->data_end again after it, and compare them again."
+        )
     if case.history.changed is not None:
         why += f", changed by '{case.history.changed.text}'"
     return {
         "why_number": why,
         "number_suggestion": "If it is an address of the kernel, read it by BPF_CORE_READ() or"
         " bpf_probe_read_kernel(), one of user memory by bpf_probe_read_user(). If it was a"
-        " pointer: a cast to a small integer, arithmetic, or two ways that meet made it a number.",
+        " pointer: a cast to a small integer, arithmetic, or two ways that meet made it a number."
+        + step,
     }
+
+
+#: A value that was kept on the stack of the function.
+_OF_STACK = re.compile(r"= \*\(u64 \*\)\(r10 ")
+#: Helpers of the programs that have a packet.
+_PACKET_HELPER = re.compile(r"bpf_(?:skb|xdp|l[34]_csum)_")
+
+
+def _of_packets(case: Case) -> bool:
+    """Whether calls of the log, which may begin late, are of a program that has a packet."""
+    return any(_PACKET_HELPER.match(name) for name in case.log.path.acquired)
 
 
 _NULL_TESTED = re.compile(r"if r\d+ [!=]= 0x0 goto")
@@ -322,7 +341,11 @@ def _keeps_pointer(case: Case) -> bool:
 def _stack_bounds(case: Case) -> dict[str, str]:
     size, offset = case.first("size", "size2"), case.first("off", "off2")
     last = case.last.text if case.last else ""
-    if "(r10 " in last and re.fullmatch(r"-\d+", offset) and int(offset) < -_MOST_STACK:
+    if (
+        ("(r10 " in last or not last)
+        and re.fullmatch(r"-\d+", offset)
+        and int(offset) < -_MOST_STACK
+    ):
         return {
             "stack_reach": f"The variables of this function take more than the {_MOST_STACK} bytes"
             f" of stack that it has: {in_bytes(size or '8')} at {offset} would be used.",

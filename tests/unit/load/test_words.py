@@ -660,3 +660,19 @@ def test_a_map_is_refused_with_eagain_by_a_filter_of_system_calls_alone() -> Non
     assert "seccomp" in why.reason
     load = only("libbpf: prog 'f': BPF program load failed: Resource temporarily unavailable\n")
     assert "signal" in load.explanation.reason
+
+
+@pytest.mark.parametrize(("call", "said"), [("skb_load_bytes#26", True), ("probe_read#4", False)])
+def test_a_number_from_the_stack_may_have_been_a_packet_pointer(call: str, said: bool) -> None:
+    why = only(
+        f"40: (85) call bpf_{call}\n41: (79) r2 = *(u64 *)(r10 -24)\n"
+        "42: (61) r1 = *(u32 *)(r2 +26)\nR2 invalid mem access 'inv'\nprocessed 40 insns\n"
+    ).explanation
+    assert why.id == "not-a-pointer"
+    assert ("ctx->data_end again" in why.suggestion) is said
+
+
+def test_a_place_beyond_the_stack_is_told_where_the_log_begins_there() -> None:
+    why = only("invalid stack off=-520 size=8\n\nHINT: the stack is small\n").explanation
+    assert why.id == "stack-bounds"
+    assert "more than the 512 bytes of stack" in why.reason
