@@ -147,11 +147,12 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
         "unsupported",
         "Kernel Support: Not supported",
         "The kernel, its JIT or the driver does not support this (ENOTSUPP, 524). Of a program that the verifier has passed, it"
-        " is the JIT, without which nothing runs here (CONFIG_BPF_JIT_ALWAYS_ON): a call or an instruction that this"
-        " machine's has not, a program that is too long once its constants are hidden (net.core.bpf_jit_harden), or no"
+        " is the JIT, without which nothing runs here (CONFIG_BPF_JIT_ALWAYS_ON), or none that calls kfuncs or is of a table of"
+        " functions (struct_ops): it is switched off (net.core.bpf_jit_enable=0), or there is a call or an instruction that"
+        " this machine's has not, a program that is too long once its constants are hidden (net.core.bpf_jit_harden), or no"
         " memory for it (net.core.bpf_jit_limit).",
-        "Look at which part it is: retsnoop-py doctor says what this kernel can do; sysctl net.core.bpf_jit_harden=0 and a"
-        " larger net.core.bpf_jit_limit show whether it is the JIT, as does a shorter program.",
+        "Look at which part it is: retsnoop-py doctor says what this kernel can do; sysctl net.core.bpf_jit_enable=1,"
+        " net.core.bpf_jit_harden=0 and a larger net.core.bpf_jit_limit show whether it is the JIT, as does a shorter program.",
     ),
     "EOPNOTSUPP": (
         "unsupported",

@@ -676,3 +676,8 @@ def test_a_place_beyond_the_stack_is_told_where_the_log_begins_there() -> None:
     why = only("invalid stack off=-520 size=8\n\nHINT: the stack is small\n").explanation
     assert why.id == "stack-bounds"
     assert "more than the 512 bytes of stack" in why.reason
+
+
+def test_a_jit_that_is_switched_off_is_among_what_is_not_supported() -> None:
+    log = "Error: Failed to load BPF program\n\nCaused by:\n    Unknown error 524 (os error 524)\n"
+    assert "bpf_jit_enable=0" in only(log).explanation.reason
