@@ -223,7 +223,8 @@ def explain_line(line: str) -> Explanation | None:
         _extend(id_, facts)
         why, step = reason.format_map(facts), suggestion.format_map(facts)
         if "name" not in facts:
-            why, step = why.replace(" ?", ""), step.replace("*?*", "*NAME*")
+            why = why.replace("function ? that", "function of that name that").replace(" ?", "")
+            step = step.replace("*?*", "*NAME*")
         step = step.replace("*a function*", "*NAME*")
         return about_line(id_, title, why, step, line)
     if made := _MAP_MADE.search(line):

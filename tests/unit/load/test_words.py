@@ -681,3 +681,8 @@ def test_a_place_beyond_the_stack_is_told_where_the_log_begins_there() -> None:
 def test_a_jit_that_is_switched_off_is_among_what_is_not_supported() -> None:
     log = "Error: Failed to load BPF program\n\nCaused by:\n    Unknown error 524 (os error 524)\n"
     assert "bpf_jit_enable=0" in only(log).explanation.reason
+
+
+def test_a_kprobe_whose_function_is_not_named_says_no_more_than_that() -> None:
+    why = only("bcc: Failed to attach BPF to kprobe\n").explanation
+    assert why.reason.startswith("The kernel has no function of that name that a kprobe")
