@@ -105,6 +105,16 @@ OWN_RULES: tuple[LineRule, ...] = (
     ),
     (
         "kernel-btf",
+        f"{_ENVIRONMENT}: BTF of the kernel, which the tool cannot read",
+        r"(?:CO-RE|BTF|kernel spec|vmlinux)\b.*bad magic number '\[159 235 .*in record at byte 0x0\b",
+        "The tool takes the file that it found for the kernel's BTF for an ELF file such as a vmlinux, and it is BTF alone, whose"
+        " first bytes (0xeb9f) are those in the line: a release of cilium/ebpf that is too old for it, or a place where a"
+        " vmlinux is looked for and somebody put BTF.",
+        "Take a later release of the tool, or of cilium/ebpf in it; BTF is found by itself at /sys/kernel/btf/vmlinux, and an ELF"
+        " file with it at /boot/vmlinux-$(uname -r) and in /lib/modules and /usr/lib/debug.",
+    ),
+    (
+        "kernel-btf",
         f"{_ENVIRONMENT}: BTF that was given to the loader",
         r"failed to parse (?:target|custom|kernel) BTF\W+(?:-5|-21|-13|-EIO|-EISDIR|-EACCES)\b",
         "The file that the loader is to take for the kernel's BTF cannot be read: the path that it was given names a directory, or"
@@ -289,8 +299,8 @@ OWN_RULES: tuple[LineRule, ...] = (
     (
         "core-relocation",
         f"{_SUPPORT}: CO-RE relocation",
-        r"(?:prog '(?P<prog>[^']+)': )?relo #\d+: target candidate search failed for \[\d+\] (?P<name>struct|union|enum) ?:",
-        "The program reads a member by a {name} that has no name: one that is declared inside of another type, or for a variable"
+        r"(?:prog '(?P<prog>[^']+)': )?relo #\d+: target candidate search failed for \[\d+\] (?P<kind>struct|union|enum) ?:",
+        "The program reads a member by a {kind} that has no name: one that is declared inside of another type, or for a variable"
         " alone. libbpf looks types up in the kernel by their names, and cannot look for this one.",
         "Read the member through the type with a name around it (BPF_CORE_READ(attr, insn_cnt) of a pointer to that type), or"
         " declare the inner one without preserve_access_index.",
@@ -371,6 +381,16 @@ OWN_RULES: tuple[LineRule, ...] = (
         " or link) take maps that are global, by their names.",
         "Take static away from the map; of C++ or a build tool that hides symbols (-fvisibility=hidden) compile the object"
         " without it.",
+    ),
+    (
+        "elf",
+        f"{_OBJECT}: Object in a form that the loader does not know",
+        r"(?:[Pp]rogram '(?P<name>[^']+)'|\b[Pp]rog\w* \S+)? ?contains non-map related relo data pointing to section (?P<section>\d+)",
+        "This libbpf relocates references to maps alone, and the program has one to section {section}: a text or an array with"
+        " a value, which the compiler keeps in .rodata (as it does of a variable in the function without -O2), a global"
+        " variable, or a function that is called. Global data came with libbpf 0.0.3 and Linux 5.2.",
+        "Take a later bpftool or libbpf; on a kernel before 5.2 compile with -O2, and keep texts in arrays of the function (char"
+        " text[] = ...) and settings in a map. llvm-objdump -h OBJECT says which section it is.",
     ),
     (
         "elf",

@@ -84,6 +84,16 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "ld-abs",
         POLICY,
         "Operation is not allowed",
+        r"LD_ABS is only allowed in functions that return 'int'",
+        "A function that the program calls reads the packet by LD_ABS or LD_IND (load_byte(), load_half() and load_word() make"
+        " them), which ends that function with 0 where the packet is too short; and by its BTF the function returns nothing"
+        " (void), or what is no number.",
+        "Let that function return int, make it static __always_inline, or read by bpf_skb_load_bytes().",
+    ),
+    define(
+        "ld-abs",
+        POLICY,
+        "Operation is not allowed",
         r"BPF_LD_\[?ABS\|IND|LD_ABS is only",
         "The old instructions that read a packet (LD_ABS, LD_IND) are not used as they must be: {words}.",
         "They are for socket filters and tc, with the context in R6, nothing acquired at that time and"

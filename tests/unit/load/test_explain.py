@@ -32,12 +32,13 @@ MESSAGES = [
         "1 byte",
     ),
     ("invalid stack off=-520 size=8", "stack-bounds", "8 bytes at -520"),
+    ("invalid stack off=8 size=8", "stack-bounds", "beyond the buffer"),
     ("bpf_spin_lock cannot be accessed directly by load/store", "special-field", "bpf_spin_lock"),
     ("insn 6910 cannot be patched due to 16-bit range", "jump-too-far", "16 bits"),
     ("div by zero", "operand", "constant 0"),
     ("frame pointer is read only", "operand", "frame"),
     ("cannot return stack pointer to the caller", "operand", "returns the frame's address"),
-    ("LD_ABS is only allowed in functions that return 'int'.", "ld-abs", "LD_ABS"),
+    ("LD_ABS is only allowed in functions that return 'int'.", "ld-abs", "(void)"),
     (
         "At program exit the register R0 has value (0x7b; 0x0) should have been 0 or 1",
         "result-range",
@@ -1344,7 +1345,7 @@ def test_a_cgroup_of_version_1_is_no_programs() -> None:
 
 def test_a_type_without_a_name_is_not_called_by_its_errno() -> None:
     found = only("libbpf: prog 'f': relo #3: target candidate search failed for [8] struct : -22\n")
-    assert "a struct without a name" in found.explanation.reason
+    assert "by a struct that has no name" in found.explanation.reason
     assert "-22" not in found.explanation.reason
 
 

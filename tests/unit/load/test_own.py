@@ -22,6 +22,11 @@ def only(text: str) -> Explained:
     [
         ("ERROR: kfunc/kretfunc not available for your kernel version.", "no-trampoline", "BTF"),
         (
+            "apply CO-RE relocations: bad magic number '[159 235 1 0]' in record at byte 0x0",
+            "kernel-btf",
+            "ELF file",
+        ),
+        (
             "x.bt:1:1-9: ERROR: iter:frobs not available for your kernel version.",
             "unsupported",
             "iter:frobs",
@@ -392,3 +397,12 @@ def test_a_context_that_the_kernel_has_no_btf_for_is_no_matter_of_its_release() 
     assert why.id == "kernel-btf"
     assert "Arg#0" in why.words[0]
     assert only(text.replace("btf_vmlinux is malformed\n", "")).explanation.id == "global-argument"
+
+
+def test_a_reference_to_data_that_an_old_libbpf_does_not_relocate_is_told() -> None:
+    line = "Program 'kprobe/f' contains non-map related relo data pointing to section 7"
+    why = only(f"libbpf: {line}\nError: failed to open object file\n").explanation
+    assert why.id == "elf"
+    assert why.words == (line,)
+    assert "section 7" in why.reason
+    assert ".rodata" in why.reason
