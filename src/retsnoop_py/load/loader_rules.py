@@ -274,7 +274,8 @@ def _explain_call(call: re.Match[str], line: str) -> Explanation | None:
             max(_number(fields.get("map_flags", "")), 0),
             *sizes,
         )
-        return explain_map(it, call["errno"], line=line)
+        told = explain_map(it, call["errno"], line=line)
+        return _with_a_name(told) if it.name and told.id == "map-definition" else told
     if call["command"] == "BPF_PROG_LOAD":
         told = explain_errno(call["errno"], "a program", line)
         version = _KPROBE_FOR.search(call["fields"])
@@ -282,6 +283,15 @@ def _explain_call(call: re.Match[str], line: str) -> Explanation | None:
     if call["command"] == "BPF_BTF_LOAD" and call["errno"] not in ("EPERM", "ENOMEM", "ENOSYS"):
         return explain_line(f"Error loading BTF: {call['errno']}")
     return None
+
+
+def _with_a_name(told: Explanation) -> Explanation:
+    """What is told of a map whose definition may be right, and which is given a name."""
+    return structs.replace(
+        told,
+        reason=f"{told.reason} Or it is older than 4.15: the call gives the map a name (map_name), which"
+        " kernels before that do not know.",
+    )
 
 
 def _for_another(told: Explanation, version: re.Match[str]) -> Explanation:

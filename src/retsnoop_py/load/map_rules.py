@@ -238,7 +238,8 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         "map-refused",
         "Kernel Support: Map that this kernel does not take",
         "The kernel does not take {map}: most often its type is younger than the kernel - a ring"
-        " buffer takes Linux 5.8 - or else sizes, entries or flags are not what its type takes.",
+        " buffer takes Linux 5.8 - or else sizes, entries or flags are not what its type takes, or - of a"
+        " loader that does not ask first, before Linux 4.15 - it has a name.",
         "Compare its type with `uname -r`; retsnoop-py load OBJECT says which it is. Before 5.8 a"
         " BPF_MAP_TYPE_PERF_EVENT_ARRAY does what a ring buffer does.",
     ),

@@ -686,3 +686,10 @@ def test_a_jit_that_is_switched_off_is_among_what_is_not_supported() -> None:
 def test_a_kprobe_whose_function_is_not_named_says_no_more_than_that() -> None:
     why = only("bcc: Failed to attach BPF to kprobe\n").explanation
     assert why.reason.startswith("The kernel has no function of that name that a kprobe")
+
+
+def test_a_map_with_a_name_may_be_one_for_a_later_kernel() -> None:
+    call = "map_type=BPF_MAP_TYPE_HASH, key_size=4, value_size=8, max_entries=16, map_flags=0"
+    log = "bpf(BPF_MAP_CREATE, {%s, map_name=%s}, 72) = -1 EINVAL (Invalid argument)\n"
+    assert "older than 4.15" in only(log % (call, '"seen"')).explanation.reason
+    assert "4.15" not in only(log % (call, '""')).explanation.reason
