@@ -112,10 +112,16 @@ _LONGEST_WORD = 600
 _LONG_WORD = re.compile(rf"\w{{{_LONGEST_WORD + 1},}}")
 
 
+#: Quotes as word processors and chats set them.
+_TYPESET = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+
+
 def clean(line: str) -> str:
     """``line`` without colours, time stamps and the like; its indentation stays."""
     if "\x1b" in line or "\r" in line:
         line = _ANSI.sub("", line)
+    if not line.isascii():
+        line = line.translate(_TYPESET)
     if "msg=" in line:
         told = _LOGFMT.findall(line)
         if told:
@@ -254,12 +260,30 @@ def _varying(found: re.Match[str]) -> str:
     return r"\d+" if found[1] else r"\s+" if found[2] else r"\w+"
 
 
+#: cilium/ebpf's summary of a verifier's log, which is one line, and what that ends with.
+_SUMMARY = re.compile(r"load program: [\w ]+: \S")
+_SUMMARY_ENDS = "line(s) omitted)"
+_WRAPPED_LINES = 3
+
+
+def _unwrapped(lines: list[str]) -> list[str]:
+    """``lines``, the summary they end with put together where a terminal or a person broke it."""
+    if not lines or _SUMMARY_ENDS not in lines[-1] or _SUMMARY.search(lines[-1]):
+        return lines
+    for at in range(len(lines) - 2, max(len(lines) - 2 - _WRAPPED_LINES, -1), -1):
+        if _SUMMARY.search(lines[at]):
+            whole = " ".join(part.strip() for part in lines[at + 1 :])
+            return [*lines[:at], f"{lines[at].rstrip()} {whole}", *("" for _ in lines[at + 1 :])]
+    return lines
+
+
 def _segment(lines: Iterable[bytes], first: int, dropped: int, size: int) -> Segment:
     told = [
         line[:_MAX_TEXT]
         for raw in lines
         for line in _unquoted(raw.decode(errors="replace").rstrip("\n"))
     ]
+    told = _unwrapped(told)
     cleaned = [clean(line) for line in told]
     # what stands as it was written has no level
     light = frozenset(

@@ -693,3 +693,21 @@ def test_a_map_with_a_name_may_be_one_for_a_later_kernel() -> None:
     log = "bpf(BPF_MAP_CREATE, {%s, map_name=%s}, 72) = -1 EINVAL (Invalid argument)\n"
     assert "older than 4.15" in only(log % (call, '"seen"')).explanation.reason
     assert "4.15" not in only(log % (call, '""')).explanation.reason
+
+
+def test_a_summary_that_was_broken_into_lines_is_one() -> None:
+    found = only(
+        'error: starting operator "x": program f: load program: invalid argument: Unreleased \n'
+        "reference id=5 alloc_insn=12 (30 line(s) omitted) \n"
+    )
+    assert found.explanation.id == "reference-leak"
+    assert (found.line, found.program) == (1, "f")
+
+
+def test_quotes_that_were_set_by_a_chat_are_quotes() -> None:
+    found = only(
+        "level=warning msg=\u201cProg section \u2018out6\u2019 rejected:"
+        " Unknown error 524 (524)!\u201d\n"
+    )
+    assert found.explanation.id == "unsupported"
+    assert "JIT" in found.explanation.reason
