@@ -618,7 +618,8 @@ _CAUSED_BY = {
 #: Why bcc's compiler, which creates maps, could not; and what it says then of where they are used.
 _OF_MAPS = {"rights", "map-refused", "map-too-large", "map-size", "map-flags", "map-definition"}
 _WITHOUT_MAP = re.compile(
-    r"expected initialized handle for bpf_table|[Ff]ailed to compile BPF (?:module|program|text)"
+    r"expected initialized handle for bpf_table|error: bpf_table \w+ failed to open"
+    r"|[Ff]ailed to compile BPF (?:module|program|text)"
 )
 #: What is not there (ENOENT) where loaders look first: whether that matters shows what fails then.
 _LOOKED_FOR = ("pin", "file-missing")

@@ -633,11 +633,16 @@ def test_a_call_in_a_line_of_its_own_has_the_errno_of_a_line_below() -> None:
     assert why.errno == "E2BIG"
 
 
-@pytest.mark.parametrize("cause", ["Cannot allocate memory", "Operation not permitted"])
-def test_that_bcc_does_not_compile_without_its_map_is_not_told(cause: str) -> None:
+@pytest.mark.parametrize(
+    "use", ["expected initialized handle for bpf_table", "bpf_table seen failed to open"]
+)
+@pytest.mark.parametrize(
+    "cause", ["Cannot allocate memory", "Operation not permitted", "Invalid argument"]
+)
+def test_that_bcc_does_not_compile_without_its_map_is_not_told(cause: str, use: str) -> None:
     line = f"could not open bpf map: seen, error: {cause}"
     found = only(
-        f"{line}\n/src/a.c:12:5: error: expected initialized handle for bpf_table\n"
+        f"{line}\n/src/a.c:12:5: error: {use}\n"
         "Traceback (most recent call last):\nException: Failed to compile BPF module a.c\n"
     )
     assert found.explanation.words == (line,)
