@@ -468,7 +468,10 @@ class Inquiry:
             return f"no call that failed is one of {names}"
         if failed:
             but = " but such as programs try at any time" if len(failing) else ""
-            return f"no system call of it failed{but}: it is its own logic that says no"
+            return (
+                f"no system call of it failed{but}: it is its own logic that says no, or a system "
+                "call that this kernel does not have (ENOSYS), which only strace(1) sees"
+            )
         return (
             "it succeeded, and no system call failed but what programs try in their ordinary work"
         )
