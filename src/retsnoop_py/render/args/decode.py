@@ -164,7 +164,8 @@ class Decoder:
         captured = data[start : start + kind.size]
         if not captured.strip(b"\0") and (len(captured) == kind.size):
             return None
-        return self._node(field.type, captured, field.name, depth + 1, meant)
+        found = self._node(field.type, captured, field.name, depth + 1, meant)
+        return None if len(captured) == kind.size and _is_zero(found) else found
 
     def _array(self, kind: DataType, data: bytes, name: str, depth: int) -> Node:
         element = self.type(kind.element)
@@ -188,7 +189,14 @@ class Decoder:
         ]
         if is_cut and members and members[-1][1] == _CUT_LEAF:
             members.pop()
+        while not is_cut and members and _is_zero(members[-1][1]):
+            members.pop()
         return Group(tuple(members), is_array=True, is_cut=is_cut)
+
+
+def _is_zero(node: Node) -> bool:
+    """Whether a struct has nothing but zeros, whatever is between its members."""
+    return isinstance(node, Group) and not (node.members or node.is_cut or node.label)
 
 
 def _steps_for(data: bytes) -> int:

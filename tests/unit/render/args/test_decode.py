@@ -120,6 +120,21 @@ def test_whatever_means_something_is_shown(
     assert "…" not in texts[1]
 
 
+def test_what_is_between_members_makes_none_of_a_struct() -> None:
+    btf = BtfWriter()
+    word, byte = btf.int("unsigned int", 4), btf.int("int1", 1)
+    bit = btf.struct("bit", 1, [("set", word, 1 << 24 | 1)], kflag=True)
+    whole = btf.struct(
+        "whole", 4, [("one", bit, 0), ("two", btf.array(bit, 2), 8), ("last", byte, 24)], kflag=True
+    )
+    table = TypeTable()
+    number = table.add(Btf(btf.bytes()), whole, 4)
+    decoder = Decoder(table.types)
+    assert inline(decoder.node(number, bytes(4))) == "{}"
+    assert inline(decoder.node(number, b"\1\1\1\0")) == "{}"
+    assert inline(decoder.node(number, b"\1\3\1\7")) == "{.two=[{.set=1}],.last=7}"
+
+
 @given(subjects(), st.data())
 def test_what_is_cut_is_marked_and_every_form_can_be_written(
     subject: tuple[Decoder, int, int, int], data: st.DataObject
