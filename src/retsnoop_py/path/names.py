@@ -485,8 +485,9 @@ class Namer:
         """Ask DWARF what a comparison reads of which nothing else is known."""
         if self._places is None:
             return
+        self._read.clear()  # a run that goes on has many
         for node, operand in zip((flags.left, flags.right), flags.insn.compared, strict=False):
-            if node.kind == "const" or node in self._read or self._name(node) is not None:
+            if node.kind == "const" or self._name(node) is not None:
                 continue
             held = self._held_by(operand, flags.insn.address)
             if held is not None and self._fits(held, flags):
