@@ -7,11 +7,14 @@ KERNELS := 5.10 6.1 6.12 7.2 7.3
 FOREIGN := $(addprefix $(if $(filter aarch64,$(shell uname -m)),x86_64,arm64)/,5.10 6.1 6.12 7.3)
 KERNEL ?= $(KERNELS)
 BIN := .venv/bin
+# what wheel, deb and standalone are built for
+MACHINES ?= $(shell uname -m)
+ALL_MACHINES := x86_64 aarch64
 C_FILES = $(wildcard release/*.c src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-release lint format clean distclean
+.PHONY: help build demo test test-unit test-golden test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-install test-release lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -20,19 +23,29 @@ help: ## list the targets
 	@echo
 	@echo "Kernels for test-live, bench and soak: KERNEL=\"$(KERNELS)\", or some of them;"
 	@echo "of several, all tests run on the oldest and the newest, fewer between them."
+	@echo "wheel, deb and standalone are for this machine; MACHINES=\"$(ALL_MACHINES)\": for both."
 	@echo "PYTHON=... chooses another Python, BENCH=... adds options to bench (BENCH=--help)"
 	@echo "and SOAK=... to soak."
 
-build: ## everything up to a working .venv/bin/retsnoop-py
-	@command -v $(PYTHON) >/dev/null || test "$$(id -u)" != 0 \
-		|| { echo "  deps     installing python3"; apt-get -qq update \
-			&& DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends python3 >/dev/null; }
+build: have-python ## everything up to a working .venv/bin/retsnoop-py
 	@$(PYTHON) build.py all
+
+# what `make` runs everything else with
+.PHONY: have-python
+have-python:
+	@if ! command -v $(PYTHON) >/dev/null; then \
+		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+			echo "$(PYTHON) is not installed. Install it (Debian: sudo apt-get install python3), then try again." >&2; \
+			exit 1; \
+		fi; \
+		echo "  deps     installing python3 (22 packages, 7 MB to download, 27 MB on disk)" >&2; apt-get -qq update; \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends python3 >/dev/null; \
+	fi
 
 demo: build ## errors of failing bpf() calls, and why, here or in a VM
 	@$(BIN)/python tests/demo.py
 
-test: lint site test-unit test-golden test-python ## build, lint, the site, all tests on all kernels and Pythons
+test: lint site test-unit test-golden test-python test-install ## build, lint, the site, all tests on all kernels and Pythons
 	@$(MAKE) --no-print-directory test-live KERNEL="$(KERNELS) $(FOREIGN)"
 
 test-unit: build ## tests of the parts; no privileges, no network
@@ -45,7 +58,8 @@ test-python: build ## unit and golden tests on the oldest and the newest Python,
 	@$(BIN)/python -m tests.pythons
 
 test-live: build ## tests that boot kernels: make test-live KERNEL=6.1
-	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q -n auto --maxprocesses=4 --dist=loadgroup \
+	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q -n auto --maxprocesses=4 \
+		--dist=loadgroup --no-loadscope-reorder \
 		tests/live
 
 test-foreign: build ## the core of the live tests on the kernels of arm64, of x86-64 there
@@ -73,34 +87,43 @@ test-site: site ## the site in Chromium: links, search, a narrow screen, a dark 
 	@$(PYTHON) build.py browser
 	@build/site-venv/bin/python -m pytest -q tests/site
 
-wheel: build ## wheels for x86_64 and aarch64, and the source distribution: dist/
-	@$(BIN)/python -m release.wheel
+wheel: have-python ## a wheel and the source distribution: dist/
+	@$(PYTHON) build.py all --for wheel
+	@$(BIN)/python -m release.wheel $(MACHINES)
 
-test-wheel: wheel ## what is in dist/, in an empty venv, and traces with it: make test-wheel KERNEL=6.12
+test-wheel test-deb test-standalone: MACHINES = $(ALL_MACHINES)
+test-wheel: build wheel ## what is in dist/, in an empty venv, and traces with it: make test-wheel KERNEL=6.12
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_wheel.py
 
-deb: wheel ## packages for Debian 12, 13 and sid, amd64 and arm64: dist/
-	@$(BIN)/python -m release.deb
+deb: have-python ## a package for Debian 12, 13 and sid: dist/
+	@$(PYTHON) build.py all --for deb
+	@$(BIN)/python -m release.wheel $(MACHINES)
+	@$(BIN)/python -m release.deb $(MACHINES)
 
-test-deb: deb ## the packages in Debian 12, 13 and sid, a guest, images: make test-deb KERNEL=6.12
+test-deb: build deb ## the packages in Debian 12, 13 and sid, a guest, images: make test-deb KERNEL=6.12
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_deb.py \
 		tests/release/test_containerfile.py
 
-standalone: build ## one executable for any Linux, x86_64 and aarch64: dist/
-	@$(BIN)/python -m release.one_file
+standalone: have-python ## one executable for any Linux: dist/
+	@$(PYTHON) build.py all --for wheel
+	@$(BIN)/python -m release.one_file $(MACHINES)
 
-test-standalone: standalone ## the executables, without anything beside them: make test-standalone KERNEL=6.12
+test-standalone: build standalone ## the executables, without anything beside them: make test-standalone KERNEL=6.12
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q tests/release/test_one_file.py
 
-test-live-standalone: standalone ## the live tests with the executable as retsnoop-py: ... KERNEL=6.12
+test-live-standalone: build standalone ## the live tests with the executable as retsnoop-py: ... KERNEL=6.12
 	@install -D dist/retsnoop-py-$$(uname -m) build/standalone/retsnoop-py
 	@RETSNOOP_TOOL="$(CURDIR)/build/standalone/retsnoop-py" RETSNOOP_KERNELS="$(KERNEL)" \
 		$(BIN)/pytest -q tests/live
 
-release: build ## all that is handed out, with sums, an SBOM and notes: dist/
+release: have-python ## all that is handed out, with sums, an SBOM and notes: dist/
+	@$(PYTHON) build.py all --for deb
 	@$(BIN)/python -m release.assemble --tag "$(TAG)"
 
-test-release: release ## the same bytes again from another directory, and what the SBOM says
+test-install: build ## each way to install of README and docs/install.md, in a bare Debian 12 and 13
+	@$(BIN)/pytest -q tests/release/test_install.py
+
+test-release: build release ## the same bytes again from another directory, and what the SBOM says
 	@$(BIN)/pytest -q tests/release/test_assemble.py
 
 lint: build ## ruff, mypy --strict, import contracts, clang-format; BPF for x86_64 and arm64

@@ -16,13 +16,14 @@ import io
 import json
 import os
 import platform
+import re
 import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -62,8 +63,18 @@ DEBIAN_PACKAGES = (
     ("crun", "starts the container of a live test"),
     ("zsh", "a test presses TAB in it"),
     ("fish", "a test presses TAB in it"),
+    ("locales", "a test makes a German locale"),
     ("jq", "examples of the pages read JSON with it"),
 )
+_WHEEL = (
+    *("ca-certificates", "clang", "llvm", "gcc", "libc6-dev", "make", "pkg-config"),
+    *("libelf-dev", "libdw-dev", "zlib1g-dev", "python3-dev", "python3-venv"),
+    # tar(1) unpacks the sources of libraries with these
+    *("bzip2", "xz-utils"),
+)
+#: What there may be besides work on the project, and the packages that are enough for it:
+#: `make wheel` and `make standalone`, and `make deb`.
+LESS = {"wheel": _WHEEL, "deb": (*_WHEEL, "debhelper", "dpkg-dev", "lintian")}
 
 #: The compiler for guests of the other architecture, by this machine's.
 CROSS_COMPILERS = {"x86_64": "gcc-aarch64-linux-gnu", "aarch64": "gcc-x86-64-linux-gnu"}
@@ -152,19 +163,24 @@ def missing_packages(wanted: Sequence[str], dpkg_query: str) -> list[str]:
     return [name for name in wanted if name not in installed]
 
 
-def install_deps() -> None:
-    """Install what the system lacks, where we may; otherwise say what to type."""
+def install_deps(purpose: str = "") -> None:
+    """Install what the system lacks for ``purpose``, one of :data:`LESS` or all that there is.
+
+    Where we may not, say what to type.
+    """
     if not shutil.which("dpkg-query"):
-        tools = ("clang", "llvm-strip", "gcc", "make", "qemu-system-x86_64", "busybox")
+        tools = ["clang", "llvm-strip", "gcc", "make"]
+        tools += [] if purpose else ["qemu-system-x86_64", "busybox"]
         lacking = [tool for tool in tools if not shutil.which(tool)]
         if lacking:
-            names = " ".join(name for name, _ in DEBIAN_PACKAGES)
+            names = " ".join(LESS.get(purpose) or (name for name, _ in DEBIAN_PACKAGES))
             raise BuildError(
                 f"missing: {' '.join(lacking)}\nThis is not Debian; install what your "
                 f"distribution calls these Debian packages, then try again:\n  {names}"
             )
         return
-    install_packages(wanted_packages(Path("/etc/os-release").read_text(), platform.machine()))
+    everything = wanted_packages(Path("/etc/os-release").read_text(), platform.machine())
+    install_packages(LESS.get(purpose, everything))
 
 
 def install_packages(wanted: Sequence[str]) -> None:
@@ -183,10 +199,24 @@ def install_packages(wanted: Sequence[str]) -> None:
             f"the system lacks {len(missing)} packages; install them and try again:\n"
             f"  sudo apt-get update && sudo {' '.join(install)}"
         )
-    say("deps", f"installing {' '.join(missing)}")
-    env = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    env = dict(os.environ, DEBIAN_FRONTEND="noninteractive", LC_ALL="C")
     run(["apt-get", "update"], env=env)
+    ask = [word for word in install if word != "-y"] + ["--assume-no"]
+    # its status is 1, for the answer is no
+    told = subprocess.run(ask, env=env, capture_output=True, text=True, check=False).stdout
+    say("deps", f"installing {' '.join(missing)}{cost(told)}")
     run(install, env=env)
+
+
+def cost(apt: str) -> str:
+    """What apt-get would do by its own words, ``apt``, in a few: packages, megabytes."""
+    packages = re.search(r"(\d+) newly installed", apt)
+    fetched = re.search(r"Need to get ([\d,.]+ [kMG]?B)", apt)
+    kept = re.search(r"([\d,.]+ [kMG]?B) of additional disk space", apt)
+    parts = [f"{packages[1]} package{'s' * (packages[1] != '1')}"] if packages else []
+    parts += [f"{fetched[1]} to download"] if fetched else []
+    parts += [f"{kept[1]} on disk"] if kept else []
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 # --- libbpf: a static archive and its headers ---------------------------------------------------
@@ -422,8 +452,11 @@ def ffi_sources() -> list[str]:
     return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "src/native").glob("ffi_*.py"))]
 
 
-def build_venv() -> None:
-    """Make .venv with the command installed in it in place, and compile the extensions."""
+def build_venv(tools: bool = True) -> None:
+    """Make .venv with the command installed in it in place, and compile the extensions.
+
+    Without ``tools`` it does not get what checks and tests the code; one that has them keeps them.
+    """
     python, command = VENV / "bin" / "python", VENV / "bin" / "retsnoop-py"
     native = [path for path in (ROOT / "src" / "native").iterdir() if path.is_file()]
     wanted = {
@@ -432,15 +465,16 @@ def build_venv() -> None:
     }
     stamp = VENV / "retsnoop-stamp.json"
     made = json.loads(stamp.read_text()) if stamp.is_file() and command.exists() else {}
+    wanted["tools"] = "dev" if tools or made.get("tools") == "dev" else ""
     extensions = len(list(PACKAGE.glob("_*.abi3.so")))
     if made == wanted and extensions == len(ffi_sources()):
         return
     if not python.exists():
         say("venv", ".venv")
         run([sys.executable, "-m", "venv", *(["--clear"] if VENV.exists() else []), VENV])
-    installed = made.get("metadata") == wanted["metadata"]
+    installed = all(made.get(part) == wanted[part] for part in ("metadata", "tools"))
     if not installed:
-        _pip_install(python)
+        _pip_install(python, bool(wanted["tools"]))
     if installed or (extensions and made.get("native") != wanted["native"]):
         # installing compiled only what was not there
         say("native", " ".join(ffi_sources()))
@@ -448,14 +482,14 @@ def build_venv() -> None:
     stamp.write_text(json.dumps(wanted))
 
 
-def _pip_install(python: Path) -> None:
+def _pip_install(python: Path, tools: bool) -> None:
     import tomllib
 
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())
     pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    say("pip", "what the build, the program and its tests need")
     project = told["project"]
-    dev = project["optional-dependencies"]["dev"]
+    dev = project["optional-dependencies"]["dev"] if tools else []
+    say("pip", f"what the build and the program {'and its tests ' if tools else ''}need")
     run([*pip, *told["build-system"]["requires"], *project["dependencies"], *dev])
     say("pip", "retsnoop-py and its extensions, in place")
     # without isolation, so that the build needs no second copy of cffi and setuptools
@@ -508,13 +542,13 @@ def locked() -> Iterator[None]:
         yield
 
 
-def build_all() -> None:
-    """Every step."""
+def build_all(purpose: str = "") -> None:
+    """Every step; for a ``purpose`` of :data:`LESS` without what checks and tests the code."""
     started = time.monotonic()
-    install_deps()
+    install_deps(purpose)
     libbpf_paths()
     build_bpf()
-    build_venv()
+    build_venv(tools=not purpose)
     say("done", f".venv/bin/retsnoop-py, {time.monotonic() - started:.1f} s")
 
 
@@ -528,8 +562,15 @@ def parser() -> argparse.ArgumentParser:
         "RETSNOOP_LIBBPF=system to link the libbpf (1.5 or later) that pkg-config finds.",
     )
     steps = top.add_subparsers(dest="step", metavar="STEP", required=True)
-    steps.add_parser("all", help="everything below, in this order; leaves .venv/bin/retsnoop-py")
-    steps.add_parser("deps", help="install the Debian packages that are missing (see the top)")
+    everything = steps.add_parser(
+        "all", help="everything below, in this order; leaves .venv/bin/retsnoop-py"
+    )
+    deps = steps.add_parser(
+        "deps", help="install the Debian packages that are missing (see the top)"
+    )
+    for step in (everything, deps):
+        what = "only what this takes; by default also what checks, tests and guests take"
+        step.add_argument("--for", dest="purpose", choices=LESS, default="", help=what)
     steps.add_parser("libbpf", help=f"libbpf {LIBBPF_VERSION} from Debian's source: build/libbpf")
     bpf = steps.add_parser("bpf", help="compile src/bpf/*.bpf.c into src/retsnoop_py/bpf")
     bpf.add_argument("--arch", help="x86_64 or arm64; another than this machine's: build/bpf only")
@@ -555,9 +596,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 1
     options = parser().parse_args(argv)
-    steps = {
-        "all": build_all,
-        "deps": install_deps,
+    steps: dict[str, Callable[[], object]] = {
         "libbpf": libbpf_paths,
         "venv": build_venv,
         "site": build_site,
@@ -567,6 +606,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with locked():
             if options.step == "bpf":
                 build_bpf(options.arch)
+            elif options.step == "all":
+                build_all(options.purpose)
+            elif options.step == "deps":
+                install_deps(options.purpose)
             elif options.step == "native":
                 print(build_native(options.arch, options.sysroot.resolve()))
             else:

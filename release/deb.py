@@ -30,8 +30,6 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 #: a Python has its version in its name.
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 BUNDLED = build.ROOT / "release" / "bundled.txt"
-#: Beside those that build.py needs, and at no other time.
-PACKAGES = ("debhelper", "dpkg-dev", "lintian")
 
 _HOME = PurePosixPath("usr/lib/retsnoop-py")
 _SITE = _HOME / "lib/python3/site-packages"
@@ -184,8 +182,8 @@ def build_deb(machine: str) -> Path:
     for path in source.rglob("*"):
         if path.is_file() and not path.is_symlink():
             os.utime(path, (epoch, epoch))
-    # the compiler of the other machine that it warns about is not needed
-    words = ["dpkg-buildpackage", "-b", "-us", "-uc", f"-a{architecture}"]
+    # -d: nothing is compiled here, so neither build-essential nor another compiler is needed
+    words = ["dpkg-buildpackage", "-d", "-b", "-us", "-uc", f"-a{architecture}"]
     build.run(["env", "-C", str(source), *words], env=env)
     DIST.mkdir(exist_ok=True)
     return Path(shutil.copyfile(home / deb_name(machine), DIST / deb_name(machine)))
@@ -206,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         machines = [build.machine_of(name) for name in options.machines or MACHINES]
         with build.locked():
-            build.install_packages(PACKAGES)
+            build.install_deps("deb")
             install_tools()
             for machine in machines:
                 made = build_deb(machine)

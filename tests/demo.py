@@ -53,7 +53,7 @@ def can_trace() -> bool:
 def in_a_vm() -> list[str]:
     """What has a command run on a kernel in a VM, with its debug information if that is quick."""
     print(f"This kernel cannot trace functions: Linux {KERNEL} does, in a VM.", flush=True)
-    options = ["--kernel", KERNEL, *(["--debug-info"] if have_debug_info() else [])]
+    options = ["--on", KERNEL, *(["--debug-info"] if have_debug_info() else [])]
     return [TOOL, "vm", "run", *options, "--"]
 
 

@@ -59,6 +59,11 @@ _MOVED = (
 PRINTED_ON = "6.12.117"
 #: What stands around the output of every run, and is left out on most pages.
 _FRAME = re.compile(r"(?:Receiving data\.\.\.|Detaching\.\.\.|DONE\.?)?")
+#: The closing line of a trace or replay: a page may leave it out, or show it where it likes.
+_CLOSING = re.compile(
+    r"[\d,]+ calls? (?:of entry functions|of an entry function|failed)\b.*|No call .*"
+    r"|0 of [\d,]+ failed calls? pass .*"
+)
 
 
 class Shown(NamedTuple):
@@ -122,6 +127,13 @@ def _alone(block: str, page: str) -> Iterator[Shown]:
         yield Shown(line.strip().removeprefix("sudo "), None, page)
 
 
+def script(page: str, words: str) -> list[str]:
+    """The commands of the ``sh`` block of a page that has ``words``, without sudo(8)."""
+    blocks = [block for kind, block in _COMMANDS.findall((ROOT / page).read_text()) if kind == "sh"]
+    [found] = [block for block in blocks if words in block]
+    return [one.command for one in _alone(found, page)]
+
+
 @cache
 def shown_on(kernel: str) -> tuple[Shown, ...]:
     """Those of all pages that are run on ``kernel``.
@@ -151,6 +163,11 @@ def masked(text: str, *, moved: bool = False) -> list[str]:
 
 def difference(expected: str, output: str, *, moved: bool = False) -> str:
     """Where an output is not what a page says; nothing if it is. ``moved`` as of :func:`masked`."""
+    closing = [line for line in expected.splitlines() if _CLOSING.fullmatch(line)]
+    found = [line for line in output.splitlines() if _CLOSING.fullmatch(line)]
+    missing = [line for line in closing if line not in found]
+    if missing:
+        return f"the closing line is not: {missing[0]}\nbut: {found}"
     wanted, got = _unframed(expected, moved), _unframed(output, moved)
     pattern = "".join(
         r"(?:.*\n)*?" if line.strip() == "..." else f"{_any_rest(line)}\n" for line in wanted
@@ -161,7 +178,8 @@ def difference(expected: str, output: str, *, moved: bool = False) -> str:
 
 
 def _unframed(text: str, moved: bool) -> list[str]:
-    return [line for line in masked(text, moved=moved) if not _FRAME.fullmatch(line)]
+    lines = masked(text, moved=moved)
+    return [one for one in lines if not (_FRAME.fullmatch(one) or _CLOSING.fullmatch(one))]
 
 
 def _any_rest(line: str) -> str:

@@ -18,6 +18,7 @@ import termios
 from collections.abc import Iterator
 from fcntl import ioctl
 from pathlib import Path
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from rich.cells import cell_len
@@ -28,14 +29,26 @@ from rich.text import Text
 CONSOLE = Console(color_system="standard", force_terminal=True)
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-#: Columns of the window; what is longer goes on below, behind the blanks that part its columns.
+#: Columns of the terminal. Longer lines are wrapped where blanks separate their columns.
 WIDTH = 128
-#: By the picture's name: what stands behind the prompt, and where its files are.
+#: Columns of README's first picture: 400 pixels, the width of a phone, leave 6 for a character.
+NARROW = 60
+
+
+class Picture(NamedTuple):
+    """What a picture shows: arguments of retsnoop-py, the folder of its files, columns."""
+
+    command: str
+    folder: Path
+    columns: int = WIDTH
+
+
+#: By file name.
 PICTURES = {
-    "why": ("why mount.rsn", HERE),
-    "calls": ("replay deadline.rsn", HERE),
-    "stack": ("replay 6.12.rsn -E -x ENOMEM --count 1", ROOT / "tests/golden"),
-    "diff": ("diff -x E2BIG 5.10.rsn 6.12.rsn", ROOT / "tests/golden"),
+    "why": Picture("why mount.rsn", HERE, NARROW),
+    "calls": Picture("replay deadline.rsn", HERE),
+    "stack": Picture("replay 6.12.rsn -E -x ENOMEM --count 1", ROOT / "tests/golden"),
+    "diff": Picture("diff -x E2BIG 5.10.rsn 6.12.rsn", ROOT / "tests/golden"),
 }
 #: Pixels: a character, a row, what is left free around all of them.
 CELL, ROW, MARGIN = 8.4, 19, 14
@@ -53,10 +66,10 @@ fill="{ink}">
 """
 
 
-def written(words: list[str], folder: Path) -> str:
-    """What the command writes to a terminal."""
+def written(words: list[str], folder: Path, columns: int) -> str:
+    """Return what the command writes to a terminal of so many columns."""
     ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8"}
     program = Path(sys.executable).parent / "retsnoop-py"
     running = subprocess.Popen(
@@ -78,15 +91,15 @@ def written(words: list[str], folder: Path) -> str:
     return found.decode().replace("\r\n", "\n")
 
 
-def fitted(line: Text) -> list[Text]:
-    """The line in rows of the window, broken where blanks part its columns."""
+def fitted(line: Text, width: int) -> list[Text]:
+    """Return rows of at most ``width`` columns, wrapped where blanks separate the columns."""
     rows = []
     start = re.match(r"[ !↔→←·]*", line.plain)
     indent = len(start[0]) if start else 0
-    while line.cell_len > WIDTH:
-        breaks = [match for match in re.finditer(r" {2,}", line.plain[:WIDTH]) if match.start()]
+    while line.cell_len > width:
+        breaks = [match for match in re.finditer(r" {2,}", line.plain[:width]) if match.start()]
         breaks = [match for match in breaks if match.start() > indent]
-        breaks = breaks or list(re.finditer(r" ", line.plain[:WIDTH]))[-1:]
+        breaks = breaks or list(re.finditer(r" ", line.plain[:width]))[-1:]
         at = breaks[-1]
         row, rest = line.divide([at.end()])
         row.rstrip()
@@ -115,13 +128,13 @@ def drawn(text: Text, y: int) -> Iterator[str]:
 
 
 def picture(name: str) -> str:
-    """The picture as SVG, the same whenever the output is the same."""
-    command, folder = PICTURES[name]
+    """Return the picture as SVG; the same output gives the same bytes."""
+    command, folder, columns = PICTURES[name]
     rows = [Text.assemble(("$ ", "green"), (f"retsnoop-py {command}", "bold"))]
-    for line in written(shlex.split(command), folder).rstrip("\n").split("\n"):
-        rows += fitted(Text.from_ansi(line))
+    for line in written(shlex.split(command), folder, columns).rstrip("\n").split("\n"):
+        rows += fitted(Text.from_ansi(line), columns)
     words = [word for at, row in enumerate(rows) for word in drawn(row, MARGIN * 2 + ROW * at)]
-    width, height = round(2 * MARGIN + CELL * WIDTH), 2 * MARGIN + ROW * len(rows)
+    width, height = round(2 * MARGIN + CELL * columns), 2 * MARGIN + ROW * len(rows)
     return FORM.format(width=width, height=height, ink=INK, paper=PAPER, words="\n".join(words))
 
 

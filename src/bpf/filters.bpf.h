@@ -35,6 +35,22 @@ struct {
 	__type(value, __u64);
 } tree SEC(".maps");
 
+enum { RSN_OWN_PROCESSES = 4 };
+
+/*
+ * Processes of the tool itself. Each record that it reads would make it call traced functions again.
+ * 0: none; the idle threads, which have that id, are not meant.
+ */
+__u32 own_tgids[RSN_OWN_PROCESSES];
+
+static __always_inline bool is_own(__u32 tgid)
+{
+	for (__u32 i = 0; i < RSN_OWN_PROCESSES; i++)
+		if (tgid && own_tgids[i] == tgid)
+			return true;
+	return false;
+}
+
 /* Who is not listed passes unless somebody is explicitly allowed. */
 static __always_inline bool passes(const __u8 *verdict, __u32 allow_cnt)
 {
@@ -58,9 +74,10 @@ static __always_inline bool comm_passes(void)
 	return passes(bpf_map_lookup_elem(&comm_filter, comm), comm_allow_cnt);
 }
 
+/* Whether process tgid is one of the followed tree; without such a tree, all are but ours. */
 static __always_inline bool in_tree(__u32 tgid)
 {
-	return !follow_tree || bpf_map_lookup_elem(&tree, &tgid);
+	return follow_tree ? bpf_map_lookup_elem(&tree, &tgid) != NULL : !is_own(tgid);
 }
 
 /* Whether the running thread, of process tgid, may start a session. */

@@ -373,9 +373,13 @@ static __always_inline int session_return(void *ctx, struct session *s, __u64 ta
 		if (!s->depth) {
 			if (emit_interim)
 				interim_at_end(ctx, s);
-			if (worth_reporting(s, s->slots[0].latency))
+			if (worth_reporting(s, s->slots[0].latency)) {
 				submit(ctx, s, now, 0);
-			else if (s->rec.parts)
+				goto over;
+			}
+			if (s->is_err)
+				count(&failed_short);
+			if (s->rec.parts)
 				disown(ctx, s, now);
 			goto over;
 		}

@@ -60,6 +60,9 @@ bool ready;
 
 struct rsn_stats stats;
 
+/* Calls of entry functions that failed in less than duration_ns. No loss: so it was asked for. */
+__u64 failed_short;
+
 /* Puts the types of records.h into the object's BTF, where user space finds their layouts. */
 struct rsn_types {
 	enum rsn_record_type record_type;

@@ -27,6 +27,8 @@ struct bucket {
 	 */
 	__u64 places[BUCKET_SIZE];
 	__u32 claims[BUCKET_SIZE];
+	/* Sessions that each place has had: the owner of the place adds, so that nobody has to wait. */
+	__u32 runs[BUCKET_SIZE];
 	__u32 spilled; /* running sessions that found this bucket full and went on */
 	__u32 unused;
 };
@@ -133,6 +135,7 @@ __noinline __u64 table_claim_in(__u64 task, __u32 index, __u64 behind)
 			continue;
 		__sync_fetch_and_add(&bucket->claims[i], 1);
 		if (*claims == 1) {
+			bucket->runs[i]++;
 			bucket->places[i] = place + i;
 			bucket->tasks[i] = task;
 			return place + i;

@@ -118,6 +118,24 @@ int rsn_try_fetch(void)
 	return 0;
 }
 
+int rsn_try_kfunc(uint32_t btf_id)
+{
+	const struct bpf_insn insns[] = {
+		{ .code = BPF_JMP | BPF_CALL,
+		  .src_reg = 2 /* BPF_PSEUDO_KFUNC_CALL, 5.13 */,
+		  .imm = (int32_t)btf_id },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	int prog_fd = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "rsn_try", "GPL", insns,
+				    sizeof(insns) / sizeof(insns[0]), NULL);
+
+	if (prog_fd < 0)
+		return prog_fd;
+	close(prog_fd);
+	return 0;
+}
+
 int rsn_try_kprobe_multi(int is_session)
 {
 	int attach_type = is_session ? attach_kprobe_session : attach_kprobe_multi;

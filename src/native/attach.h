@@ -22,10 +22,13 @@ int rsn_tracing_multi_link(int prog_fd, int attach_type, const uint32_t *btf_ids
  * given addresses that cannot be read, which the kernel notices last of all, so that no function is
  * hooked for it: a tenth of a start of ours. fsession.multi and fentry are attached for an instant
  * to btf_id. rsn_try_fetch() loads a program with an atomic addition that gives what was there
- * before (5.12, arm64: 5.18). 0 or a negative errno: of the load, or of the link.
+ * before (5.12, arm64: 5.18). rsn_try_kfunc() loads a program that calls the kernel function
+ * btf_id: -ENOTSUPP (524) where no program may call any. 0 or a negative errno: of the load, or of
+ * the link.
  */
 int rsn_try_load(void);
 int rsn_try_fetch(void);
+int rsn_try_kfunc(uint32_t btf_id);
 int rsn_try_kprobe_multi(int is_session);
 int rsn_try_fsession_multi(uint32_t btf_id);
 int rsn_try_fentry(uint32_t btf_id);

@@ -12,6 +12,17 @@
 
 static const char setting[] = "/sys/kernel/rcu_expedited";
 
+/* flock(2) that a signal does not end; 0, or -1 with errno. */
+static int lock(int fd, int operation)
+{
+	int result;
+
+	do
+		result = flock(fd, operation);
+	while (result && errno == EINTR);
+	return result;
+}
+
 /* Locked while users come and go. Its file descriptor, or a negative errno. */
 static int enter(const char *home)
 {
@@ -22,11 +33,11 @@ static int enter(const char *home)
 	fd = open(home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	while (flock(fd, LOCK_EX)) {
-		if (errno == EINTR)
-			continue;
+	if (lock(fd, LOCK_EX)) {
+		int error = -errno;
+
 		close(fd);
-		return -errno;
+		return error;
 	}
 	return fd;
 }
@@ -91,8 +102,10 @@ int rsn_expedite_begin(const char *home)
 		close(gate);
 		return saved;
 	}
-	flock(saved, LOCK_SH);
-	if (fstat(saved, &status))
+	/* without the lock another user would put the value back while we need the new one */
+	if (lock(saved, LOCK_SH))
+		error = -errno;
+	else if (fstat(saved, &status))
 		error = -errno;
 	else if (!status.st_size)
 		error = hurry(saved);

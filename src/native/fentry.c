@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -15,6 +14,7 @@
 #include <bpf/bpf.h>
 
 #include "attach.h"
+#include "stop.h"
 #include "template.h"
 
 /* enum bpf_attach_type */
@@ -100,16 +100,13 @@ static void close_others(const int *fds, size_t cnt)
 
 /*
  * The orphan that waits for the kernel, once nobody else has the descriptors: whoever closes them last
- * does. No signal meant for the caller is to end it.
+ * does. No signal meant for the caller is to end it: it has all of them blocked.
  */
 static void run_child(const int *fds, size_t cnt, const int *until_closed)
 {
 	char none;
 
 	setsid();
-	signal(SIGINT, SIG_IGN);
-	signal(SIGTERM, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
 	close(until_closed[1]);
 	while (read(until_closed[0], &none, 1) < 0 && errno == EINTR)
 		;
@@ -126,7 +123,7 @@ int rsn_close_in_child(const int *fds, size_t cnt)
 	if (sorted && !pipe2(until_closed, O_CLOEXEC)) {
 		memcpy(sorted, fds, cnt * sizeof(*fds));
 		qsort(sorted, cnt, sizeof(*sorted), by_value);
-		pid = fork();
+		pid = rsn_fork_blocked();
 	}
 	if (!pid) {
 		/* a grandchild, so that init and not the caller has to wait for it */

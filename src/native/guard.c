@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "probe_events.h"
+#include "stop.h"
 
 enum {
 	RETRY_MS = 20,
@@ -200,7 +201,7 @@ int rsn_guard_start(const char *home, const char *tracefs, const char *owner, in
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
 		return -errno;
-	*pid = fork();
+	*pid = rsn_fork_blocked();
 	if (!*pid) {
 		leave_parent(sockets[1]);
 		if (send(0, &ready, sizeof(ready), MSG_NOSIGNAL) == sizeof(ready))

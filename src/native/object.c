@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +20,22 @@ enum { log_limit = 1 << 20 };
  * and it cannot be told another. */
 enum { large_memory = 128 << 10 };
 
-static char *log_text;
-static size_t log_used;
-static int log_level;
+/* What libbpf reported in one thread. A call and its messages are in the same thread, and other
+ * threads may call libbpf meanwhile. */
+struct log {
+	char *text;
+	size_t used;
+	int level;
+};
+
+static _Thread_local struct log thread_log;
+static pthread_key_t log_key; /* frees the text when its thread ends */
+static pthread_once_t log_once = PTHREAD_ONCE_INIT;
+
+static void make_log_key(void)
+{
+	pthread_key_create(&log_key, free);
+}
 
 void rsn_return_large_memory(void)
 {
@@ -32,21 +46,24 @@ void rsn_return_large_memory(void)
 
 static void log_append(const char *text, size_t length)
 {
+	struct log *log = &thread_log;
 	char *grown;
 
 	if (length >= log_limit) {
 		text += length - log_limit + 1;
 		length = log_limit - 1;
 	}
-	if (log_used + length >= log_limit)
-		log_used = 0;
-	grown = realloc(log_text, log_used + length + 1);
+	if (log->used + length >= log_limit)
+		log->used = 0;
+	grown = realloc(log->text, log->used + length + 1);
 	if (!grown)
 		return;
-	log_text = grown;
-	memcpy(log_text + log_used, text, length);
-	log_used += length;
-	log_text[log_used] = '\0';
+	if (grown != log->text)
+		pthread_setspecific(log_key, grown);
+	log->text = grown;
+	memcpy(log->text + log->used, text, length);
+	log->used += length;
+	log->text[log->used] = '\0';
 }
 
 static int on_libbpf_print(enum libbpf_print_level level, const char *format, va_list args)
@@ -54,7 +71,7 @@ static int on_libbpf_print(enum libbpf_print_level level, const char *format, va
 	char *line = NULL;
 	int length;
 
-	if ((int)level > log_level)
+	if ((int)level > thread_log.level)
 		return 0;
 	length = vasprintf(&line, format, args);
 	if (length >= 0)
@@ -65,20 +82,21 @@ static int on_libbpf_print(enum libbpf_print_level level, const char *format, va
 
 void rsn_log_start(int level)
 {
-	log_level = level;
+	pthread_once(&log_once, make_log_key);
+	thread_log.level = level;
 	libbpf_set_print(on_libbpf_print);
 }
 
 const char *rsn_log_text(void)
 {
-	return log_text ? log_text : "";
+	return thread_log.text ? thread_log.text : "";
 }
 
 void rsn_log_clear(void)
 {
-	log_used = 0;
-	if (log_text)
-		log_text[0] = '\0';
+	thread_log.used = 0;
+	if (thread_log.text)
+		thread_log.text[0] = '\0';
 }
 
 int rsn_find_global(const struct btf *btf, const char *section, const char *name, uint32_t *offset,

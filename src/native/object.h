@@ -13,6 +13,7 @@ struct btf;
 void rsn_return_large_memory(void);
 
 /* libbpf's messages since the last call, at or above the level given at start (0 warn .. 2 debug) */
+/* The log is the calling thread's own. */
 void rsn_log_start(int level);
 const char *rsn_log_text(void);
 void rsn_log_clear(void);

@@ -135,8 +135,8 @@ static void consume(struct rsn_reader *reader)
 {
 	if (reader->perf)
 		perf_buffer__consume(reader->perf);
-	else
-		ring_consume(&reader->ring, on_ring_record, reader);
+	else if (ring_consume(&reader->ring, on_ring_record, reader))
+		__atomic_fetch_add(&reader->lost_kernel, 1, __ATOMIC_RELAXED); /* at least one */
 	if (rsn_queue_publish(reader->queue))
 		tell(reader);
 }

@@ -16,7 +16,7 @@ struct rsn_reader;
 
 struct rsn_reader_stats {
 	struct rsn_queue_stats queue;
-	uint64_t lost_kernel; /* records the kernel had no room for (perf buffer only) */
+	uint64_t lost_kernel; /* perf buffer: records the kernel had no room for; ring buffer: damaged records */
 };
 
 struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, size_t limit_bytes,

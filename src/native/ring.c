@@ -59,21 +59,30 @@ static struct ring_record record_at(const struct ring *ring, size_t at, size_t s
 	return (struct ring_record){ ring->data + at, first, ring->data, size - first };
 }
 
-/* Hands each record to take(), up to the end or to one that is still being written. */
-void ring_consume(struct ring *ring, void (*take)(void *ctx, const struct ring_record *record),
-		  void *ctx)
+/*
+ * Hands each record to take(), up to the end or to one that is still being written. 0, or -EBADMSG
+ * if a record claims to reach beyond what was produced: all records up to there are skipped,
+ * because nothing else shows where the next one begins.
+ */
+int ring_consume(struct ring *ring, void (*take)(void *ctx, const struct ring_record *record),
+		 void *ctx)
 {
 	const size_t mask = ring->size - 1;
 	unsigned long position = *ring->consumed;
 
-	while (position < __atomic_load_n(ring->produced, __ATOMIC_ACQUIRE)) {
+	for (;;) {
+		unsigned long end = __atomic_load_n(ring->produced, __ATOMIC_ACQUIRE);
 		const char *header = ring->data + (position & mask);
 		uint32_t word = __atomic_load_n((const uint32_t *)header, __ATOMIC_ACQUIRE);
 		size_t size = word & ~(busy_bit | discard_bit);
 		struct ring_record record;
 
-		if (word & busy_bit)
-			return;
+		if (position >= end || word & busy_bit)
+			return 0;
+		if (header_size + size > end - position) {
+			__atomic_store_n(ring->consumed, end, __ATOMIC_RELEASE);
+			return -EBADMSG;
+		}
 		record = record_at(ring, (position + header_size) & mask, size);
 		if (!(word & discard_bit))
 			take(ctx, &record);

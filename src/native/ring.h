@@ -27,7 +27,7 @@ struct ring_record {
 
 int ring_open(struct ring *ring, int map_fd, size_t size);
 void ring_close(struct ring *ring);
-void ring_consume(struct ring *ring, void (*take)(void *ctx, const struct ring_record *record),
-		  void *ctx);
+int ring_consume(struct ring *ring, void (*take)(void *ctx, const struct ring_record *record),
+		 void *ctx);
 
 #endif

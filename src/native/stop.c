@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Who sends the third one wants no more patience. */
 static const int deadly = 3;
@@ -89,4 +90,21 @@ void rsn_stop_unwatch(void)
 int rsn_stop_count(void)
 {
 	return __atomic_load_n(&count, __ATOMIC_RELAXED);
+}
+
+/* fork(2), with all signals blocked in the child: none of our handlers runs there. */
+pid_t rsn_fork_blocked(void)
+{
+	sigset_t all, old;
+	pid_t pid;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pid = fork();
+	error = errno;
+	if (pid)
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	errno = error;
+	return pid;
 }

@@ -6,6 +6,10 @@
 #ifndef RSN_STOP_H
 #define RSN_STOP_H
 
+#include <sys/types.h>
+
+pid_t rsn_fork_blocked(void);
+
 /* cdef begin */
 void rsn_stop_watch(const int *numbers, int cnt);
 void rsn_stop_unwatch(void);

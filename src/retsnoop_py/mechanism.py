@@ -27,6 +27,7 @@ class Row(Value):
     * ``by_btf``: it finds functions by their BTF and calls from a trampoline, which may miss the
       return of a call unnoticed; ``by_address``: it is made of kprobes, whose program knows a
       function by nothing but its address; ``by_symbol``: the kernel is told functions by symbols
+    * ``by_kfuncs``: its programs call kernel functions, which needs the BPF JIT
     * ``in_modules``: it takes functions of modules
     * ``all_or_none``: it may refuse a function that nothing spoke against, so that a rung below
       is kept ready
@@ -48,6 +49,7 @@ class Row(Value):
     by_btf: bool = False
     by_address: bool = False
     by_symbol: bool = False
+    by_kfuncs: bool = False
     in_modules: bool = True
     all_or_none: bool = False
     share: int = 0
@@ -96,6 +98,7 @@ class Mechanism(Enum):
         kind=(26, 61),
         rung=2,
         by_btf=True,
+        by_kfuncs=True,
         in_modules=False,
         all_or_none=True,
         quick=20_000,
@@ -109,6 +112,7 @@ class Mechanism(Enum):
         programs=("rsn_session",),
         counted="rsn_session",
         rung=1,
+        by_kfuncs=True,
         quick=40_000,
         quick_with_ibt=20_000,
     )

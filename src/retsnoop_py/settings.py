@@ -135,6 +135,9 @@ class BpfSettings(Value):
     queue_size: int = 64 << 20
     #: Further ones wait in a file of so many bytes at most; None: a quarter of what is free there.
     spool_size: int | None = None
+    #: How long after a signal or ``--for`` records that wait are still shown, in seconds; 0: until
+    #: all are.
+    drain_seconds: int = 8
 
 
 class ResultSettings(Value):
@@ -184,6 +187,11 @@ class Settings(Value):
     #: Stop after so many reported sessions, and after so many ns of tracing; 0 for neither.
     stop_count: int = 0
     stop_after_ns: int = 0
+    #: End with a line that says what became of the calls; on a terminal, print identical chains a
+    #: few times and then count them, unless ``each`` is to be printed. For who reads the output of
+    #: a command; a run of ours inside another one has neither.
+    counts: bool = False
+    each: bool = False
     #: Let the programs log to the kernel's trace_pipe, and find by halving what does not attach.
     debug_bpf: bool = False
     debug_multi_kprobe: bool = False
@@ -197,6 +205,8 @@ class Settings(Value):
     quiet_command: bool = False
     #: Whom the command runs as, by name or number; None: as we do.
     user: str | None = None
+    #: Trace the tool's own processes, too.
+    trace_self: bool = False
     output: Path | None = None
     dry_run: bool = False
     verbose: int = 0

@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def display_width(text: str) -> int:
     """How many terminal columns ``text`` takes."""
     if text.isascii():
         return len(text)
-    return sum(map(_char_width, text))
+    # a row of a call trace has one or two such characters: an arrow, an ellipsis
+    return len(text) + sum(map(_wider, _NOT_ASCII.findall(text)))
 
 
 def pad(text: str, width: int) -> str:
@@ -38,12 +43,14 @@ def printable_lines(text: str) -> str:
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
 
 
-def _char_width(char: str) -> int:
+@lru_cache(1 << 12)
+def _wider(char: str) -> int:
+    """How many columns more than one ``char`` takes: 1, 0 or -1."""
     import unicodedata
 
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        return -1
+    return int(unicodedata.east_asian_width(char) in ("W", "F"))
 
 
 def counted(number: int, noun: str) -> str:
@@ -55,6 +62,13 @@ def counted(number: int, noun: str) -> str:
 _ALIKE = 0.1
 #: The length from which half of a word's letters are too few to know it by.
 _SHORT = 3
+
+
+def named(names: Sequence[str], most: int = 3) -> str:
+    """``'a', 'b', 'c' and 7 more``: the first of ``names``, and how many there are besides."""
+    shown = ", ".join(f"'{name}'" for name in names[:most])
+    more = len(names) - most
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:

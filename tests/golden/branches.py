@@ -58,7 +58,7 @@ def with_branches(source: Path, target: Path) -> None:
                 batch = b"".join(_records(header, collector, frame.payload, known))
                 writer.write([(False, resolved) for resolved in known.values()], batch)
             elif frame.kind == FrameKind.END:
-                writer.end(decode_end(frame.payload).stats)
+                writer.end(decode_end(frame.payload).stats, {})
 
 
 def _records(

@@ -39,8 +39,10 @@ def _session(value: _Object) -> Iterator[str]:
         yield from _trace(value["trace"])
     if value.get("branches"):
         yield from _branches(value["branches"])
-    for row in value.get("stack", ()):
-        yield from _stack_row(row)
+    stack = value.get("stack", ())
+    own = [row for row in stack if row.get("call") and not row["call"].get("interrupt")]
+    for row in stack:
+        yield from _stack_row(row, is_innermost=bool(own) and row is own[-1])
     if value.get("user_stack"):
         yield "User stack:"
         for frame in value["user_stack"]:
@@ -124,11 +126,11 @@ def _arguments(event: _Object) -> str:
     return "".join(f" {' '.join(text.split())}" for text in texts)
 
 
-def _stack_row(row: _Object) -> Iterator[str]:
+def _stack_row(row: _Object, *, is_innermost: bool) -> Iterator[str]:
     call, frame = row.get("call"), row.get("frame")
     words = []
     if call:
-        mark = ("" if frame else "!") + ("⌇" if call.get("stitched") else "")
+        mark = ("!" if is_innermost and not frame else "") + ("⌇" if call.get("stitched") else "")
         words.append(mark)
         if "result" in call:
             words.append(f"{call['duration_ns'] // 1000}us [{call['result']['text']}]")

@@ -4,7 +4,7 @@
 Each is a part of the workload, or another program, on a real kernel, recorded while it ran live;
 the text of the same name is what that run printed. The other texts are replays of it with options,
 to be read before they are committed. Without names of recordings all are made; ``all`` is that of
-the whole workload.
+the whole workload. ``texts`` keeps the recordings and writes all their texts anew, by replays.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from tests.golden.views import (  # noqa: E402
     KERNELS,
     RECORDINGS,
     VIEWS,
+    recordings,
     replay_text,
     stem,
 )
 from tests.live.support import PROGRAMS, PYTHON, compiled, trace  # noqa: E402
 
 from retsnoop_py.recording.format import FrameKind, file_header, pack_frame  # noqa: E402
+from retsnoop_py.recording.overrides import ReplayOverrides  # noqa: E402
 from retsnoop_py.recording.reader import read_frames  # noqa: E402
 from retsnoop_py.vm.machine import Machine  # noqa: E402
 
@@ -62,9 +64,24 @@ def record(machine: Machine, kernel: str, name: str) -> None:
     (HERE / f"{stem(kernel, name)}.txt").write_bytes(live.stdout)
 
 
+def write_texts() -> None:
+    """Render the recordings that are there: for a change of what is written."""
+    views = [(kernel, *key, options) for key, options in VIEWS.items() for kernel in KERNELS]
+    shown = [(name, name, ReplayOverrides()) for name in recordings()]
+    shown += [
+        (stem(kernel, name), stem(kernel, name, view), options)
+        for kernel, name, view, options in views
+    ]
+    for recording, text, options in shown:
+        (HERE / f"{text}.txt").write_text(replay_text(HERE / f"{recording}.rsn", options))
+
+
 def main() -> None:
     """Record and render."""
     os.environ["TZ"] = "UTC"
+    if sys.argv[1:] == ["texts"]:
+        write_texts()
+        return
     words = ["" if word == "all" else word for word in sys.argv[1:]]
     names = [word for word in words if word in RECORDINGS] or list(RECORDINGS)
     for kernel in [word for word in words if word not in RECORDINGS] or KERNELS:

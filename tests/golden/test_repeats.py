@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.golden.views import VIEWS, recordings, replay_text, stem
 
+from retsnoop_py.cli.replay import show
 from retsnoop_py.recording.format import FILE_HEADER, FRAME_HEADER, FrameKind
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.session import pipeline, repeats
@@ -79,3 +82,34 @@ def test_what_repeats_looks_as_it_did(
         assert sum(written) >= expected.count("TID/PID" if is_text else '"type":"session"') // 8
     if name.endswith(("-args", "-probes")):
         assert not written
+
+
+def test_what_a_filter_keeps_out_is_known_without_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, shown = tmp_path / "repeated.rsn", ReplayOverrides(allow_errors=frozenset({errno.EXDEV}))
+    repeated(HERE / "6.12-calls.rsn", path)
+
+    def closing() -> str:
+        out, err = io.StringIO(), io.StringIO()
+        assert show(path, shown, out, err) == 0
+        assert not out.getvalue()
+        return err.getvalue()
+
+    expected = closing()
+    hidden: list[int] = []
+    split = repeats.Repeats.split
+
+    def spied(self: repeats.Repeats, part: memoryview) -> Iterator[Written | tuple[int, int]]:
+        for piece in split(self, part):
+            if isinstance(piece, Written):
+                assert not piece.text
+                hidden.append(sum(times for _, times in piece.hidden))
+            yield piece
+
+    monkeypatch.setattr(repeats.Repeats, "split", spied)
+    monkeypatch.setattr(repeats, "_PAUSE", 0)
+    monkeypatch.setattr(pipeline, "_MANY", 1)
+
+    assert closing() == expected
+    assert sum(hidden) > 0

@@ -68,6 +68,21 @@ def test_no_line_ends_in_blanks(path: Path) -> None:
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
 
 
+def test_identical_stacks_are_counted_on_a_terminal_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+    path, key = HERE / "6.12.rsn", "Identical stacks, "
+
+    def text(out: io.StringIO | None = None, **changes: bool) -> str:
+        return replay_text(path, ReplayOverrides(counts=True, success=False, **changes), out)
+
+    assert text() == (HERE / "6.12-errors.txt").read_text()
+    assert text(Window(), each=True).count(" TID/PID ") == 21
+    assert key not in text(Window())  # no stack comes more than three times
+
+
 class Window(io.StringIO):
     """A terminal of so many columns as COLUMNS says."""
 
@@ -86,7 +101,7 @@ def test_stacks_and_trees_fit_the_window(
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
     path = HERE / f"{name}.rsn"
-    fitted = replay_text(path, ReplayOverrides(), Window())
+    fitted = replay_text(path, ReplayOverrides(counts=True, each=True), Window())
     whole = replay_text(path, ReplayOverrides())
     without_rules = [_DASHES.sub("---", text).split() for text in (fitted, whole)]
     assert without_rules[0] == without_rules[1], "each word is there, in its order"

@@ -5,17 +5,15 @@ Which kernels: ``--kernel 6.1`` (may be repeated), or the variable RETSNOOP_KERN
 names in it, or all of :data:`ALL`. A kernel that cannot be fetched or booted fails its tests; none
 is skipped.
 
-What is run on which: everything on each kernel, but for these rules. A test marked ``one_kernel``
-runs on 6.12, or the first of those chosen. One marked ``only_on("5.10")`` is about that kernel,
-and is left out where it is not chosen. One marked ``oldest_and_newest`` asks what does not change
-between the ends (the same programs filter, the same Python lists): it runs on the first
-and the last of this machine's architecture. Where 7.3 is among the chosen, 7.2 runs :data:`CORE`
-only: it has the same mechanisms, and both take twice the time.
+What is run on which: the oldest and the newest kernel run everything, those between them
+:data:`CORE`, where the mechanisms differ. A test marked ``one_kernel`` runs on 6.12, or the first
+of those chosen. One marked ``only_on("5.10")`` is about that kernel, and is left out where it is
+not chosen. One marked ``oldest_and_newest`` is the same on another architecture.
 
-Of another architecture's kernels beside this machine's, the newest runs everything, whichever
-kernels of this machine's a marker names, but for ``only_on`` and what is in :data:`SAME_ABROAD`;
-those before it run :data:`OLDER_ABROAD`. Where none of this machine's is chosen, the rules for
-these hold for the others. A kernel chosen alone runs everything, or with ``--core`` that.
+Of another architecture's kernels beside this machine's, the newest runs :data:`CORE` and
+:data:`ABROAD`, those before it run :data:`OLDER_ABROAD`. Where none of this machine's is chosen,
+the rules for these hold for the others. A kernel chosen alone runs everything, or with ``--core``
+that.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ from retsnoop_py.vm.architecture import split
 from retsnoop_py.vm.machine import Machine
 
 ALL = ("5.10", "6.1", "6.12", "7.2", "7.3")
-#: A kernel that runs less where one of those behind it is tested as well.
-STANDS_FOR = {"7.2": ("7.3",)}
-#: What it then runs, by the beginnings of test ids below this folder: what each mechanism takes,
+#: Kernels that run less where one of those behind them is tested as well.
+STANDS_FOR = dict.fromkeys(("6.1", "6.12", "7.2"), ("7.3",))
+#: What they then run, by the beginnings of test ids below this folder: what each mechanism takes,
 #: sees and gives back, arguments, calls, each failure of the workload, what decided, and its log.
 CORE = (
     "test_arguments.py::test_arguments_are_what",
@@ -56,14 +54,32 @@ OLDER_ABROAD = (
     "test_vm.py::test_the_kernel_log_is_clean",
     "test_workload.py",
 )
-#: What the newest kernel of another architecture does not run beside those of this machine, by the
-#: beginnings of test ids, below why it would tell nothing of that architecture.
-SAME_ABROAD = {
-    "the table is of x86-64's 6.12, which it boots": ("test_line.py::test_the_line_that_decided",),
-    "it boots the kernels that stand on the page": ("test_load.py::test_the_page",),
+#: What the newest one runs beside the core, below what is different there.
+ABROAD = {
+    "the machine code that is read, and where it keeps what": (
+        "test_injected.py",
+        "test_line.py::test_without_debug",
+        "test_paths.py",
+        "test_pinpoint.py::test_a_command_is_run_again",
+        "test_symbolize.py",
+        "test_why.py::test_a_failing_bpf_call",
+        "test_why.py::test_a_failure_below",
+        "test_why.py::test_an_error_that_a_function_was_handed",
+        "test_why.py::test_what_was_called_through_a_pointer",
+        "test_why.py::test_with_debug_information",
+    ),
+    "stacks, and what interrupts them": (
+        "test_debug.py",
+        "test_interrupts.py",
+        "test_user_stack.py",
+    ),
+    "how functions are hooked, and let go": (
+        "test_rounds.py",
+        "test_settings.py::test_programs_are_interpreted",
+    ),
+    "the machine that is emulated, and how a guest of it is made": ("test_vm.py",),
 }
-#: All of its rows.
-_SAME_ABROAD = tuple(start for rows in SAME_ABROAD.values() for start in rows)
+_ABROAD = tuple(start for rows in ABROAD.values() for start in rows)
 _GUEST = pytest.StashKey[tuple[str, Machine]]()
 #: Properties of a report, which travel from a worker to who counts.
 _KERNEL, _RELEASE = "kernel", "release"
@@ -88,7 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "one_kernel: what is tested does not depend on the kernel; run on one of them",
         "only_on(kernel): what is tested is about this kernel",
-        "oldest_and_newest: what is tested is the same on the kernels between the two",
+        "oldest_and_newest: what is tested is the same on other architectures",
     ):
         config.addinivalue_line("markers", marker)
 
@@ -128,17 +144,16 @@ def kernels_of(test: pytest.Item | pytest.Function, chosen: Sequence[str]) -> li
     own, beside = of_both_machines(chosen)
     if only := test.get_closest_marker("only_on"):
         return list(only.args)
+    abroad = beside[-1:] if is_core(test) or _id(test).startswith(_ABROAD) else []
     if test.get_closest_marker("one_kernel"):
-        names = ["6.12"] if "6.12" in own else own[:1]
-    elif test.get_closest_marker("oldest_and_newest"):
-        names = list(dict.fromkeys((own[0], own[-1])))
-    elif is_core(test):
-        names = own
-        if _id(test).startswith(OLDER_ABROAD):
-            return [*own, *beside]
-    else:
-        names = [name for name in own if not runs_the_core_only(name, own)]
-    return names if _id(test).startswith(_SAME_ABROAD) else [*names, *beside[-1:]]
+        return [*(["6.12"] if "6.12" in own else own[:1]), *abroad]
+    if test.get_closest_marker("oldest_and_newest"):
+        return [*dict.fromkeys((own[0], own[-1])), *abroad]
+    if _id(test).startswith(OLDER_ABROAD):
+        return [*own, *beside]
+    if is_core(test):
+        return [*own, *abroad]
+    return [*(name for name in own if not runs_the_core_only(name, own)), *abroad]
 
 
 def _id(test: pytest.Item) -> str:
@@ -153,15 +168,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep the tests of one kernel in one worker."""
+    """Keep the tests of one file on one kernel in one worker: they share what they set up."""
     kernel = _kernel_of(item)
     if kernel:
-        item.add_marker(pytest.mark.xdist_group(kernel))
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} on {kernel}"))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests of one kernel together, so that one VM is up at a time."""
+    """Put the tests of one kernel together, so that a worker has one VM up at a time."""
     here = Path(__file__).parent
     order = selected(config)
     if config.getoption("--core"):
@@ -241,9 +256,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         said = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()) or "none run"
         release = releases.get(kernel) or "not booted"
         if runs_the_core_only(kernel, chosen):
-            said += ", the core only"
+            said += ", the core and what one kernel is enough for"
         elif kernel in beside[:-1]:
             said += ", a part of the core only"
         terminalreporter.line(
             f"Linux {kernel:10} {release:32} {sum(outcomes.values()):4} cases: {said}"
         )
+
+
+@pytest.fixture
+def parked(machine: Machine, request: pytest.FixtureRequest) -> str:
+    """The kernel's name, its shared guest being down so that one VM is up at a time."""
+    machine.close()
+    return str(request.node.callspec.params["machine"])

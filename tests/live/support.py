@@ -99,6 +99,11 @@ def call_of_rmdir(machine: Machine) -> str:
     return "rmdir" if machine.arch.name == "x86_64" else "unlinkat"
 
 
+def call_of_mkdir(machine: Machine) -> str:
+    """The system call of mkdir(3); see :func:`call_of_rmdir`."""
+    return "mkdir" if machine.arch.name == "x86_64" else "mkdirat"
+
+
 def trace(machine: Machine, *args: str, timeout: float = 180) -> Result:
     """Run the tool in the guest to its end."""
     return machine.run([TOOL, *args], timeout=timeout)

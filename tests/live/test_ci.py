@@ -142,7 +142,7 @@ def test_the_script_for_anything_else(parked: str, project: Path) -> None:
     load, trace = block("sh", "OBJECTS=").splitlines()
     run("make objects", project, parked)
     words = load.replace(".ci/action", str(ROOT / ".ci/action")).replace(
-        "load.xml", "load.xml --expect known.txt"
+        "load.xml", "load.xml --known-failures known.txt"
     )
     run(words, project, parked)
     assert (project / "load.xml").exists()

@@ -22,7 +22,7 @@ from tests.live.support import (
 
 from retsnoop_py.vm.machine import Machine
 
-pytestmark = pytest.mark.oldest_and_newest
+pytestmark = pytest.mark.one_kernel
 
 CASES = ("bpf-map-bad-flags", "bpf-map-value-size-array", "bpf-prog-accepted")
 

@@ -14,7 +14,7 @@ from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.kernels import ensure
 from retsnoop_py.vm.machine import Machine
 
-pytestmark = pytest.mark.oldest_and_newest
+pytestmark = pytest.mark.one_kernel
 
 ATTACHED = re.compile(r"^Attached to function #\d+ '(.+)'\.$", re.MULTILINE)
 #: Functions of the kernel and of a module, some denied by us, some without a trace point.

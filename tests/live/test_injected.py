@@ -143,5 +143,5 @@ def test_probes_that_nobody_would_see_are_warned_of(machine: Machine) -> None:
     path = machine.share / "unseen.rsn"
     options = ("-e", "*_sys_bpf", "-J", "kprobe:array_map_alloc_check", "-o", str(path))
     result = trace(machine, *options, "--", *FAILING)
-    assert result.err.count("WARNING: injected probes (-J) are shown in call traces (-T)") == 1
+    assert result.err.count("WARNING: only call traces (-T) and interim stacks (-I) show") == 1
     assert len(read_recording(path).sessions) == TIMES

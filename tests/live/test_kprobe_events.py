@@ -34,6 +34,8 @@ SINGLE = ("-K", "-e", "*_sys_bpf", "-a", "array_map_*", "-a", "bpf_map_*")
 EVENTS = "/sys/kernel/tracing/kprobe_events"
 EXPEDITED = "/sys/kernel/rcu_expedited"
 
+pytestmark = pytest.mark.oldest_and_newest
+
 
 def shell(machine: Machine, script: str) -> str:
     result = machine.run(["sh", "-c", script])
@@ -135,7 +137,7 @@ def test_the_next_run_deletes_what_the_guard_could_not(machine: Machine) -> None
     assert left
     shell(machine, f"echo 'p:kprobes/rsnoop_not_ours vfs_read' >>{EVENTS}")
     result = trace(machine, "-v", *FEW, "--", "true")
-    assert "Deleted kprobe events that process" in result.err
+    assert "Deleted kprobe events of the killed process" in result.err
     assert [line.split()[0] for line in events(machine)] == ["p:kprobes/rsnoop_not_ours"]
     shell(machine, f"echo '-:kprobes/rsnoop_not_ours' >>{EVENTS}")
 
@@ -215,7 +217,7 @@ def test_the_next_run_puts_back_what_the_guard_could_not(machine: Machine) -> No
     kill_all(machine, command)
     assert expedited(machine) == "1"
     result = trace(machine, "-v", *FEW, "--", "true")
-    assert "Put back rcu_expedited" in result.err
+    assert "Restored rcu_expedited" in result.err
     assert expedited(machine) == "0"
 
 

@@ -101,7 +101,7 @@ def test_a_function_of_too_many_blocks_is_traced_but_not_followed(machine: Machi
     result = trace(machine, *options)
     assert result.status == 0, result.err
     assert f"{CHECK} has " in result.err
-    assert "more than 3: --max-blocks " in result.err
+    assert "more than 3; use --max-blocks " in result.err
     assert CHECK in result.out
     assert "because" not in result.out
 

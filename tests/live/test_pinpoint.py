@@ -62,7 +62,7 @@ def test_what_does_not_fail_again_is_said(machine: Machine) -> None:
     script = f"[ -e {flag} ] && exit 0; touch {flag}; {failing}"
     result = trace(machine, "--pinpoint", *FEW, "--", "sh", "-c", script, timeout=300)
     assert result.err.count("of the command, for the lines.") == 2
-    assert "did not fail again in the same way" in result.err
+    assert "failures without a source line did not repeat" in result.err
     assert LINE not in result.out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import time
 
@@ -22,7 +23,7 @@ def test_the_first_signal_detaches_and_the_second_drops_what_nobody_reads(
 ) -> None:
     workload = f"{compiled(machine, 'burst')} 2 {CALLS // 2}"
     script = [PYTHON, str(PROGRAMS / "stuck_reader.py"), str(int(signal.SIGTERM)), workload]
-    result = machine.run([*script, TOOL, *FEW], timeout=180)
+    result = machine.run([*script, TOOL, *FEW, "-C", "bpf.drain-seconds=0"], timeout=180)
     assert result.status == 0, result.err
     done = json.loads(result.out)
     assert (done["detached"], done["ended"], done["status"]) == (1, 2, 0), done
@@ -35,6 +36,27 @@ def test_the_first_signal_detaches_and_the_second_drops_what_nobody_reads(
     assert discarded <= CALLS <= shown + discarded
 
 
+@pytest.mark.oldest_and_newest
+@pytest.mark.parametrize("end", ["--for 3s", "kill -TERM"])
+def test_a_trace_ends_although_nobody_reads_what_waits(machine: Machine, end: str) -> None:
+    """The pipe is full: only the time limit ends the write, and what waits is counted."""
+    options, kill = (end, "") if end.startswith("--for") else ("", f"{end} $tracer")
+    script = f"""
+        mkfifo /tmp/unread; exec 3<>/tmp/unread
+        {shlex.join([TOOL, *FEW])} -C bpf.drain-seconds=1 {options} >/tmp/unread 2>/tmp/said &
+        tracer=$!
+        until grep -q 'Receiving data' /tmp/said; do sleep 0.1; done
+        {compiled(machine, "burst")} 2 {CALLS // 2} >/dev/null
+        {kill}
+        wait $tracer; echo $?; cat /tmp/said >&2; rm /tmp/unread"""
+    result = machine.run(["bash", "-c", script], timeout=180)
+    assert result.out == "0\n", result.err
+    told = re.search(r"^DISCARDED RECORDS: +(\d+) +they waited for over 1 s", result.err, re.M)
+    assert told is not None, result.err
+    assert 0 < int(told[1]) <= CALLS
+    assert re.search(r"^DONE in \d+ ms\.$", result.err, re.M)
+
+
 @pytest.mark.one_kernel
 def test_a_command_that_ignores_signals_is_left_alone_by_the_second(machine: Machine) -> None:
     script = "trap '' TERM; echo ready >&2; while :; do sleep 1; done"
@@ -45,7 +67,7 @@ def test_a_command_that_ignores_signals_is_left_alone_by_the_second(machine: Mac
         time.sleep(1)
     result = tracer.wait(60)
     assert result.status == 128 + signal.SIGTERM
-    told = re.search(r"the command \(process (\d+)\) goes on .*: kill -9 \1", result.err)
+    told = re.search(r"the command \(process (\d+)\) still runs after .*: kill -9 \1", result.err)
     assert told is not None, result.err
     machine.run(["kill", "-9", told[1]])
 
@@ -68,7 +90,8 @@ def test_what_ctrl_c_looks_like_on_a_terminal(machine: Machine) -> None:
     begin = shown.index("Receiving data...")
     took = re.search(r"DONE in \d+ ms\.", shown)
     assert took is not None, shown
-    assert shown[begin:] == f"Receiving data...\n^C\nDetaching...\n{took[0]}\nstatus 0\n"
+    seen = "No call of an entry function was seen."
+    assert shown[begin:] == f"Receiving data...\n^C\nDetaching...\n{seen}\n{took[0]}\nstatus 0\n"
 
 
 @pytest.mark.one_kernel

@@ -187,6 +187,18 @@ def test_a_source_path_traces_what_was_compiled_from_it(machine: Machine, vmlinu
     ]
 
 
+def test_a_source_path_takes_a_file_that_another_one_includes(
+    machine: Machine, vmlinux: Path
+) -> None:
+    """kernel/sched/build_policy.c is the compile unit of deadline.c and rt.c; lines have these."""
+    asked = ("functions", ":kernel/sched/deadline.c", "-k", str(vmlinux))
+    listed = trace(machine, *asked)
+    assert listed.status == 0, listed.err
+    names = {line.split("\t")[1] for line in listed.out.splitlines()}
+    assert "enqueue_task_dl" in names
+    assert not {"enqueue_task_rt", "sched_rr_get_interval"} & names
+
+
 def test_a_probe_on_a_source_line_is_hit_as_often_as_that_runs(
     machine: Machine, vmlinux: Path
 ) -> None:

@@ -80,7 +80,7 @@ def test_tracepoints_of_a_module_are_hit_and_tell(machine: Machine) -> None:
         if label.startswith("tp:") or has_btf:
             assert {**told, **REQUEST} == told, label
         else:  # before Linux 5.11 modules have no BTF
-            assert told[""] == "(its first argument: no BTF tells of others)"
+            assert told[""] == "(its first argument: no BTF describes the others)"
             assert told["arg0"] == HERE
 
 

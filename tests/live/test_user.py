@@ -59,7 +59,7 @@ def test_a_program_is_searched_with_the_users_rights(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("wrapper", "name", "status", "told"),
     [
-        ((), "no-such-user", 66, "there is no such user"),
+        ((), "no-such-user", 66, "no such user"),
         (("setpriv", "--bounding-set", "-setuid,-setgid"), NAME, 77, "Operation not permitted"),
     ],
 )

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.examples import difference, shown
 from tests.live.support import TOOL
 
 from retsnoop_py import __version__
@@ -278,13 +279,6 @@ def test_a_panic_is_told_and_a_new_boot_helps(machine: Machine) -> None:
     assert machine.run(["true"]).status == 0
 
 
-@pytest.fixture
-def parked(machine: Machine, name: str) -> str:
-    """The kernel's name, its shared guest being down so that one VM is up at a time."""
-    machine.close()
-    return name
-
-
 def vm_run(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     argv = [TOOL, "vm", "run", *words]
     return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, **options)
@@ -304,7 +298,7 @@ def test_vm_run_boots_an_image_and_writes_where_allowed(parked: str, tmp_path: P
     kernel = kernels.ensure(parked)
     results = tmp_path / "results"
     results.mkdir()
-    words = ["--kernel", str(kernel.image), "--modules", str(without_description(kernel, tmp_path))]
+    words = ["--on", str(kernel.image), "--modules", str(without_description(kernel, tmp_path))]
     script = f"uname -r | tee {results}/release; grep -c ' virtiofs ' /proc/mounts"
     done = vm_run(*words, "--rw", str(results), "--", "sh", "-c", script)
     assert done.returncode == 0, done.stderr
@@ -322,7 +316,7 @@ def test_the_library_reports_a_guest_that_is_not_up_in_time(parked: str) -> None
 def test_vm_run_streams_both_ways_and_passes_ctrl_c_and_the_status_on(parked: str) -> None:
     script = "cat; trap 'echo caught; exit 5' INT; echo waiting; echo wrong >&2"
     script += "; while :; do sleep 0.1; done"
-    argv = [TOOL, "vm", "run", "--kernel", parked, "--", "sh", "-c", script]
+    argv = [TOOL, "vm", "run", "--on", parked, "--", "sh", "-c", script]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(argv, text=True, **pipes) as process:
         assert process.stdin is not None
@@ -340,8 +334,27 @@ def test_vm_run_streams_both_ways_and_passes_ctrl_c_and_the_status_on(parked: st
 
 
 @pytest.mark.one_kernel
+@pytest.mark.usefixtures("parked")
+def test_readme_shows_what_a_command_prints_on_another_kernel(tmp_path: Path) -> None:
+    page = [one for one in shown("README.md") if one.command.startswith("retsnoop-py vm run")]
+    assert page
+    env = {"PATH": f"{Path(TOOL).parent}:{os.environ['PATH']}", "HOME": os.environ["HOME"]}
+    for one in page:
+        done = subprocess.run(
+            ["sh", "-c", f"exec 2>&1; {one.command}"],
+            cwd=tmp_path,
+            env=env,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        # the release of 5.10 moves on, too
+        assert not difference(one.output or "", done.stdout, moved=True), done.stdout
+
+
+@pytest.mark.one_kernel
 def test_vm_run_ends_with_124_when_time_is_up(parked: str) -> None:
-    done = vm_run("--kernel", parked, "--timeout", "1", "--", "sh", "-c", "echo before; sleep 60")
+    done = vm_run("--on", parked, "--timeout", "1", "--", "sh", "-c", "echo before; sleep 60")
     assert done.returncode == 124
     assert done.stdout == "before\n"
     assert "did not end within 1 s" in done.stderr
@@ -349,7 +362,7 @@ def test_vm_run_ends_with_124_when_time_is_up(parked: str) -> None:
 
 @pytest.mark.one_kernel
 def test_vm_run_ends_with_122_when_the_kernel_panics(parked: str) -> None:
-    done = vm_run("--kernel", parked, "--", "sh", "-c", "echo c > /proc/sysrq-trigger")
+    done = vm_run("--on", parked, "--", "sh", "-c", "echo c > /proc/sysrq-trigger")
     assert done.returncode == 122
     assert "Kernel panic - not syncing: sysrq triggered crash" in done.stderr
 
@@ -358,7 +371,7 @@ def test_vm_run_ends_with_122_when_the_kernel_panics(parked: str) -> None:
 def test_vm_run_ends_with_121_when_the_kernel_does_not_boot(parked: str, tmp_path: Path) -> None:
     image = tmp_path / "bzImage"
     image.write_bytes(kernels.ensure(parked).image.read_bytes())
-    done = vm_run("--kernel", str(image), "--", "true")
+    done = vm_run("--on", str(image), "--", "true")
     assert done.returncode == 121
     assert "did not boot: cannot mount" in done.stderr
     assert "neither built in nor among the modules it was given" in done.stderr
@@ -378,7 +391,7 @@ def await_the_end_of(pids: list[int]) -> None:
 
 @pytest.mark.one_kernel
 def test_a_killed_run_leaves_no_process(parked: str) -> None:
-    argv = [TOOL, "vm", "run", "--kernel", parked, "--", "sh", "-c", "echo up; sleep 60"]
+    argv = [TOOL, "vm", "run", "--on", parked, "--", "sh", "-c", "echo up; sleep 60"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
@@ -390,7 +403,7 @@ def test_a_killed_run_leaves_no_process(parked: str) -> None:
 
 @pytest.mark.one_kernel
 def test_the_first_signal_ends_a_boot(parked: str, tmp_path: Path) -> None:
-    argv = [TOOL, "vm", "run", "--kernel", parked, "--", "true"]
+    argv = [TOOL, "vm", "run", "--on", parked, "--", "true"]
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(argv, stderr=subprocess.PIPE, env=env, text=True) as process:
         while len(children := children_of(process)) < 3:  # two daemons and QEMU

@@ -22,6 +22,8 @@ from elftools.elf.elffile import ELFFile
 from release.libraries import Target
 from release.one_file import build_one_file
 from release.wheel import DIST, MACHINES
+from tests.examples import script
+from tests.release.reader import PAGE, Reader
 from tests.release.system import (
     BARE,
     System,
@@ -122,6 +124,15 @@ def inside(root: Path, *words: str) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, env=HOSTILE, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
+
+
+def test_the_command_of_the_page_puts_it_where_sudo_finds_it() -> None:
+    reader = Reader("bookworm", "one-file-reader")
+    shutil.copytree(DIST, reader.checkout / "dist")
+    build_it, *rest = script(PAGE, "make standalone")
+    assert build_it == "make standalone"
+    reader.type(*rest)
+    reader.assert_sudo_finds_it()
 
 
 def test_it_is_static_small_and_of_its_machine(program: Path) -> None:
@@ -388,7 +399,7 @@ def test_in_a_user_land_of_musl_it_traces_a_program_linked_to_that(tmp_path: Pat
 
 def test_it_boots_a_guest_itself_and_runs_there() -> None:
     script = "import os; print(os.uname().release, os.getuid())"
-    words = [one_file(), "vm", "run", "--kernel", KERNEL, "--", one_file(), "--python", "-c"]
+    words = [one_file(), "vm", "run", "--on", KERNEL, "--", one_file(), "--python", "-c"]
     said = subprocess.check_output([*words, script], text=True, timeout=300)
     assert said.startswith(f"{KERNEL}.")
     assert said.endswith(" 0\n")

@@ -42,7 +42,7 @@ def test_a_newcomer_comes_from_nothing_to_the_line() -> None:
     home = system.home / "upper" / CHECKOUT.lstrip("/")
     run("git", "clone", "-q", build.ROOT, home)
     (home / "tutorial.sh").write_text(in_one_script(then))
-    on_it = "retsnoop-py vm run --kernel 6.12 --debug-info -- sh tutorial.sh"
+    on_it = "retsnoop-py vm run --on 6.12 --debug-info -- sh tutorial.sh"
     lines = ["set -e", f"cd {CHECKOUT}", "{", _BEFORE, *first, "} >&2", on_it]
     done = system.call("bash", "-c", "\n".join(lines), env=env)
     assert not done.returncode, done.stdout[-5000:] + done.stderr[-5000:]

@@ -179,7 +179,7 @@ def test_pip_refuses_it_where_it_cannot_run(venv: Path, tmp_path: Path, platform
 def test_in_an_empty_venv_it_traces(venv: Path) -> None:
     """bpf-map-too-large in a guest, by the wheel's own tool: down to the function that refused."""
     tool, python = venv / "bin/retsnoop-py", venv / "bin/python"
-    words = [tool, "vm", "run", "--kernel", KERNEL, "--"]
+    words = [tool, "vm", "run", "--on", KERNEL, "--"]
     [case] = [one for one in CASES if one.name == "bpf-map-too-large"]
     words += [tool, "-e", "*_sys_bpf"]
     words += [word for one in case.outcomes for name in one.deepest for word in ("-a", name)]
@@ -234,7 +234,7 @@ def test_a_c_library_that_is_too_old_is_told(venv: Path, tmp_path: Path) -> None
     error, hint = done.stderr.splitlines()
     assert "a later C library than this machine has" in error
     assert "GLIBC_9." in error
-    assert f"retsnoop-py-{HOST}, takes no C library" in hint
+    assert f"retsnoop-py-{HOST} needs none" in hint
 
 
 def site_of(venv: Path) -> Path:

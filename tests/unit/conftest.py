@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,11 @@ from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 # a machine with other work to do is no failure
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# Under nohup SIGHUP is ignored, and what the tests start would inherit that. exec resets a handler
+# to the default action, and this process still survives the signal.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 RELEASE = "6.12.0-test"
 TEXT = 0xFFFFFFFF81000000

@@ -90,6 +90,48 @@ def test_without_root_the_exact_command_is_named(
     assert "sudo" in str(caught.value)
 
 
+def test_a_package_of_ours_takes_neither_guests_nor_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_program(tmp_path, "dpkg-query", "exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    named = {}
+    for purpose in build.LESS:
+        with pytest.raises(build.BuildError) as caught:
+            build.install_deps(purpose)
+        named[purpose] = set(str(caught.value).split())
+    assert "clang" in named["wheel"]
+    assert not {"qemu-system-x86", "clang-format", "mmdebstrap", "lintian"} & named["wheel"]
+    assert {"debhelper", "lintian"} <= named["deb"]
+
+
+@pytest.mark.parametrize(
+    ("apt", "said"),
+    [
+        (
+            (
+                "0 upgraded, 238 newly installed, 0 to remove and 9 not upgraded.\n"
+                "Need to get 162 MB of archives.\n"
+                "After this operation, 703 MB of additional disk space will be used.\n"
+            ),
+            " (238 packages, 162 MB to download, 703 MB on disk)",
+        ),
+        (
+            (
+                "0 upgraded, 1 newly installed, 0 to remove and 0 not upgraded.\n"
+                "Need to get 0 B/12.5 MB of archives.\n"
+                "After this operation, 1,024 kB of additional disk space will be used.\n"
+            ),
+            " (1 package, 0 B to download, 1,024 kB on disk)",
+        ),
+        ("E: Unable to locate package clang\n", ""),
+    ],
+)
+def test_what_apt_is_about_to_do_is_said_in_a_few_words(apt: str, said: str) -> None:
+    assert build.cost(apt) == said
+
+
 def test_on_another_distribution_missing_tools_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,8 +25,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 FOLDERS = [ROOT / name for name in ("src", "tests", "docs", "vmlinux", "release")]
 PROGRAM = "retsnoop-py"
 COMMANDS = list(commands().values())
-#: Long options of docker, of bpfsnoop, and of our benchmarks' and soak's own programs.
-FOREIGN = {"--filter-arg", "--cap-add", "--privileged", "--icount", "--write-docs", "--scale"}
+#: Long options of docker, pip and apt, of bpfsnoop, and of our benchmarks' and soak's own programs.
+FOREIGN = {
+    *("--cap-add", "--privileged"),
+    *("--no-build-isolation", "--no-index", "--no-deps", "--no-install-recommends"),
+    *("--filter-arg", "--icount", "--write-docs", "--scale"),
+}
 _FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?:^(?: {4,}).*\n)+", re.MULTILINE)
 _SPAN = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
@@ -177,7 +181,7 @@ def test_commands_are_found_in_blocks_and_sentences() -> None:
         "retsnoop-py -c bpf --nonsense",
         "retsnoop-py -e x -C fmt.nothing=y",
         "retsnoop-py functoins GLOB",
-        "retsnoop-py vm run --kernels 6.12 -- true",
+        "retsnoop-py vm run --onn 6.12 -- true",
         "retsnoop-py vm run -- retsnoop-py --nonsense",
         "retsnoop-py -c bpf -x EFOO -- ./loader",
     ],

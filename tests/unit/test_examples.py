@@ -54,6 +54,13 @@ def test_the_tutorial_has_commands_with_outputs() -> None:
     assert any("because path->dentry" in text for text in outputs)
 
 
+def test_the_closing_line_may_be_left_out_and_must_be_right() -> None:
+    told = "3 calls of entry functions, 1 failed; 1 printed.\nx\n"
+    assert not difference("x\n", told)
+    assert not difference("x\n3 calls of entry functions, 1 failed; 1 printed.\n", told)
+    assert difference("x\n4 calls of entry functions, 1 failed; 1 printed.\n", told)
+
+
 def test_a_gap_of_a_page_is_any_lines_and_any_words() -> None:
     told = "b: failed\nReceiving data...\n12:00:00.000001 -> x\n  f   a=1 b=2\n  g\nDONE in 3 ms.\n"
     assert not difference("b: failed\n...\n  f   a=1 ...\n  g\n", told)

@@ -27,27 +27,29 @@ def a_test(name: str, **markers: tuple[str, ...]) -> Any:
     return SimpleNamespace(path=LIVE / file, name=rest, get_closest_marker=found.get)
 
 
-PLAIN = a_test("test_debug.py::test_anything")
+PLAIN = a_test("test_losses.py::test_anything")
 CORE = a_test("test_rungs.py::test_anything")
 OLDER = a_test("test_workload.py::test_anything")
 ONE = a_test("test_user.py::test_anything", one_kernel=())
 ENDS = a_test("test_filters.py::test_anything", oldest_and_newest=())
 ABOUT = a_test("test_examples.py::test_anything", only_on=("6.12",))
-SAME = a_test("test_load.py::test_the_page")
+STACKS = a_test("test_interrupts.py::test_anything")
+OTHER = a_test("test_symbolize.py::test_anything", one_kernel=())
 
 
 @pytest.mark.parametrize(
     ("test", "own", "beside"),
     [
-        (PLAIN, ["5.10", "6.1", "6.12", "7.3"], ["arm64/7.3"]),
+        (PLAIN, ["5.10", "7.3"], []),
         (CORE, list(OWN), ["arm64/7.3"]),
         (OLDER, list(OWN), ["arm64/6.1", "arm64/7.3"]),
-        (ONE, ["6.12"], ["arm64/7.3"]),
-        (ENDS, ["5.10", "7.3"], ["arm64/7.3"]),
+        (ONE, ["6.12"], []),
+        (OTHER, ["6.12"], ["arm64/7.3"]),
+        (ENDS, ["5.10", "7.3"], []),
         (ABOUT, ["6.12"], []),
-        (SAME, ["5.10", "6.1", "6.12", "7.3"], []),
+        (STACKS, ["5.10", "7.3"], ["arm64/7.3"]),
     ],
-    ids=["plain", "core", "older", "one", "ends", "about", "same"],
+    ids=["plain", "core", "older", "one", "other", "ends", "about", "stacks"],
 )
 def test_the_newest_of_another_architecture_runs_what_could_differ_there(
     test: Any, own: list[str], beside: list[str]
@@ -56,7 +58,7 @@ def test_the_newest_of_another_architecture_runs_what_could_differ_there(
 
 
 def test_a_kernel_chosen_alone_runs_everything_but_what_is_about_another() -> None:
-    for test in (PLAIN, CORE, ONE, ENDS, SAME):
+    for test in (PLAIN, CORE, ONE, ENDS, STACKS):
         for alone in ("7.2", "arm64/7.2"):
             assert rules.kernels_of(test, [alone]) == [alone]
     assert rules.kernels_of(ABOUT, ["arm64/7.2"]) == ["6.12"]
@@ -78,7 +80,7 @@ def test_each_row_of_the_tables_has_a_test() -> None:
     rows = [
         *rules.CORE,
         *rules.OLDER_ABROAD,
-        *(row for rows in rules.SAME_ABROAD.values() for row in rows),
+        *(row for rows in rules.ABROAD.values() for row in rows),
     ]
     assert not [row for row in rows if not any(name.startswith(row) for name in names)]
     assert all(row.startswith(rules.CORE) for row in rules.OLDER_ABROAD)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -30,6 +31,13 @@ def test_a_picture_is_what_is_written(name: str) -> None:
     assert MAKE.picture(name) == drawn, "make it anew: .venv/bin/python docs/pictures/make.py"
     assert "http" not in drawn.replace("http://www.w3.org/2000/svg", ""), "it fetches nothing"
     assert len(drawn) < 16 << 10
+
+
+def test_the_first_picture_is_legible_at_400_pixels() -> None:
+    """A character is 6 pixels wide or more, which is a font of 10 pixels."""
+    drawn = (FOLDER / "why.svg").read_text()
+    width = int(re.search(r'width="(\d+)">', drawn)[1])  # type: ignore[index]
+    assert MAKE.CELL * 400 / width >= 6
 
 
 def test_there_is_no_picture_that_nothing_makes_or_shows() -> None:

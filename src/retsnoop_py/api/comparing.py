@@ -308,7 +308,7 @@ def _notes(a: Replay, b: Replay) -> Iterator[str]:
         yield f"call trees are not compared: {lacking} was recorded without -T"
     for option, name in (("-x", "allow_errors"), ("-X", "deny_errors"), ("-L", "longer_ns")):
         if getattr(one.filters, name) != getattr(other.filters, name):
-            yield f"they were recorded with other {option}: what one left out, it does not have"
+            yield f"recorded with different {option}: each lacks the calls that its filter removed"
     if a.header.machine != b.header.machine:
         told = f"A is of {a.header.machine}, B of {b.header.machine}"
-        yield f"{told}: entry functions have other names"
+        yield f"{told}: the entry functions have different names"

@@ -213,14 +213,25 @@ def _up_to(
 ) -> Iterator[told.FailingChainCall]:
     """The chain to the function that made the error; what failed below it was of no consequence.
 
-    Of the ``origins`` the first is in the chain, the others are further in.
+    Of the ``origins`` the first is in the chain, the others are further in. Without any, it is not
+    observed which function made the error: the chain ends above trailing calls that returned -1
+    where no caller returned EPERM, for -1 is then a comparison's result.
     """
+    if not origins:
+        chain = chain[: len(chain) - _comparisons(chain)]
     for one in chain:
         yield one
         if origins and one.function == origins[0].function:
             break
     for origin in origins[1:]:
         yield told.FailingChainCall(origin.function, origin.result)
+
+
+def _comparisons(chain: Sequence[told.FailingChainCall]) -> int:
+    """How many calls at the end of ``chain`` returned a -1 that no caller returned."""
+    is_eperm = [one.result is not None and one.result.error == "EPERM" for one in chain]
+    count = next((n for n, own in enumerate(reversed(is_eperm)) if not own), 0)
+    return 0 if any(is_eperm[: len(chain) - count]) else count
 
 
 def _user_place(stack: Sequence[to.UserFrame]) -> to.Source | None:

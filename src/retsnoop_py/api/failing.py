@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from retsnoop_py.cause.complaint import Evidence
+from retsnoop_py.cause.events import SystemCall
+from retsnoop_py.cause.operation import object_of
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -21,8 +25,9 @@ __all__ = [
     "Failing",
     "FailingCalls",
     "chain_of",
-    "is_asked_at_any_time",
     "is_looked_for",
+    "kernel_name",
+    "ordinary",
     "presets_for",
     "syscall_globs",
     "syscall_name",
@@ -52,15 +57,12 @@ def syscall_name(function: str) -> str:
     return _PREFIX.sub("", function, count=1)
 
 
-#: What the dynamic loader begins with: it asks for /etc/ld.so.preload.
-_LOADER_BEGINS = (("access", "faccessat", "faccessat2"), "ENOENT")
-
-
 class _Probing(Value):
     calls: tuple[str, ...]
     errors: tuple[str, ...]
     reason: str
     never: bool
+    may_matter: bool
     inside: str | None
 
 
@@ -83,6 +85,7 @@ def _rules() -> _Rules:
                 tuple(row["errors"]),
                 row["reason"],
                 row.get("never", False),
+                row.get("may-matter", False),
                 row.get("inside"),
             )
             for row in found["probing"]
@@ -100,7 +103,11 @@ def _probing(syscall: str, error: str, chain: Sequence[str]) -> _Probing | None:
     """What is known of such failing calls as mostly belong to a program's ordinary work."""
     for rule in _rules().probing:
         is_there = rule.inside is None or rule.inside in chain
-        if error in rule.errors and is_there and any(fnmatchcase(syscall, x) for x in rule.calls):
+        if (
+            error in rule.errors
+            and is_there
+            and any(fnmatchcase(syscall, kernel_name(x)) for x in rule.calls)
+        ):
             return rule
     return None
 
@@ -108,16 +115,6 @@ def _probing(syscall: str, error: str, chain: Sequence[str]) -> _Probing | None:
 def is_looked_for(path: str) -> bool:
     """Whether a file is one that libraries look for, and not the program itself."""
     return any(fnmatchcase(path, one) for one in _rules().looked_for)
-
-
-def is_asked_at_any_time(session: Session) -> bool:
-    """Whether a call asks what programs and libraries ask at any time, by its arguments."""
-    asked, call = _rules().asked, session.calls[0]
-    name = syscall_name(call.function.name)
-    return any(
-        isinstance(one.value, int) and (name, one.name, one.value) in asked
-        for one in call.arguments or ()
-    )
 
 
 def presets_for(function: str, error: str) -> list[Preset]:
@@ -157,16 +154,57 @@ class Failing:
         self.last: Session | None = None
 
 
+def ordinary(call: SystemCall, chain: Sequence[str] = ()) -> Evidence | None:
+    """What is known of such calls: that programs try them anyway, or may; None: nothing.
+
+    ``chain``: the kernel's functions that failed in it, where they are known.
+    """
+    name = kernel_name(call.name)
+    if is_looked_for(object_of(call)) or _asks_at_any_time(call):
+        return Evidence.ORDINARY
+    rule = _probing(name, errno_name(call.error), chain)
+    if rule is None:
+        return None
+    if rule.never:
+        return Evidence.NEVER
+    return Evidence.LOOKS if rule.may_matter else Evidence.ORDINARY
+
+
+def _asks_at_any_time(call: SystemCall) -> bool:
+    """Whether the call asks what programs ask at any time, by its second argument or its first."""
+    number = {"ioctl": 1, "prctl": 0}.get(call.name)
+    if number is None:
+        return False
+    value = call.arguments[number] & 0xFFFFFFFF
+    return any(name == call.name and value == asked for name, _, asked in _rules().asked)
+
+
+#: System calls whose function in the kernel has another name than asm/unistd.h gives them.
+_KERNEL_NAMES = {
+    "stat": "newstat",
+    "lstat": "newlstat",
+    "fstat": "newfstat",
+    "uname": "newuname",
+    "umount2": "umount",
+    "sendfile": "sendfile64",
+}
+
+
+def kernel_name(name: str) -> str:
+    """What the kernel's function of a system call is called: ``newstat`` for ``stat``."""
+    return _KERNEL_NAMES.get(name, name)
+
+
 class FailingCalls:
     """The system calls that failed, while they come."""
 
     def __init__(self, syscalls: Sequence[str] = (), errors: Sequence[str] = ()) -> None:
-        self._syscalls = syscalls
+        self._syscalls = tuple(map(kernel_name, syscalls))
         self._errors = errors
+        #: By thread: when each ended, in ns, and what it was.
+        self._seen: dict[int, list[tuple[int, Failing]]] = {}
         self._found: dict[tuple[str, str, tuple[str, ...]], Failing] = {}
         self._order = 0
-        self._programs: dict[int, str] = {}
-        self._executed: dict[int, int] = {}
 
     def add(self, session: Session) -> Failing | None:
         """Count one; None if it is no failure that a program sees."""
@@ -180,15 +218,36 @@ class FailingCalls:
         if found is None:
             found = self._found[key] = Failing(*key)
         self._order += 1
-        before = self._programs.get(session.pid, session.process)
-        self._programs[session.pid] = session.process
-        calls, error = _LOADER_BEGINS
-        if before != session.process and found.syscall in calls and found.error == error:
-            self._executed[session.pid] = self._order
         found.count += 1
         found.order = self._order
         found.last = session
+        self._seen.setdefault(session.tid, []).append((session.end_ns, found))
         return found
+
+    def of_calls(self, calls: Iterable[SystemCall]) -> dict[SystemCall, Failing]:
+        """Which failure each call is, by its thread and time.
+
+        Calls that no function of the kernel was seen to fail in are left out: a seccomp filter
+        refused them, or the kernel has no such call.
+        """
+        found = {}
+        places = dict.fromkeys(self._seen, 0)
+        ordered = {tid: sorted(seen, key=lambda one: one[0]) for tid, seen in self._seen.items()}
+        for call in sorted(calls, key=lambda one: one.time):
+            seen, at = ordered.get(call.tid, []), places.get(call.tid, 0)
+            last: Failing | None = None
+            while at < len(seen) and seen[at][0] <= call.time:
+                last, at = seen[at][1], at + 1
+            places[call.tid] = at
+            if last is not None and last.error == errno_name(call.error):
+                found[call] = last
+        return found
+
+    def is_wanted(self, call: SystemCall) -> bool:
+        """Whether a call is one that the user named, where he named any."""
+        if self._syscalls and kernel_name(call.name) not in self._syscalls:
+            return False
+        return not self._errors or errno_name(call.error) in self._errors
 
     def __iter__(self) -> Iterator[Failing]:
         """All of them, that whose last one came last at the end."""
@@ -207,15 +266,12 @@ class FailingCalls:
         """The one that the program complains of: the last that is no probing.
 
         Of a program that ``failed``, also the last of those that mostly are probing, for want of
-        another; so too where the user named what he means. What he did not name is none of these
-        where the process went on to execute another program, as a shell does.
+        another; so too where the user named what he means. It is asked where nothing watched the
+        program's own words: of recordings, and of requests that netlink answers.
         """
         is_named = bool(self._syscalls or self._errors)
         asked = [
-            one
-            for one in self
-            if self.is_asked_for(one)
-            and (is_named or not (one.is_never_meant or self._is_behind_an_execve(one)))
+            one for one in self if self.is_asked_for(one) and (is_named or not one.is_never_meant)
         ]
         plain = [one for one in asked if one.probing is None]
         if plain:
@@ -223,10 +279,6 @@ class FailingCalls:
         if asked and (failed or is_named):
             return asked[-1]
         return None
-
-    def _is_behind_an_execve(self, one: Failing) -> bool:
-        """Whether its process, whose program had another name then, began a new one since."""
-        return one.last is not None and one.order < self._executed.get(one.last.pid, 0)
 
 
 def chain_of(session: Session) -> tuple[str, ...]:

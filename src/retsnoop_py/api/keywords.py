@@ -120,6 +120,7 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
     * ``max_functions``: refuse more (10,000)
     * ``no_messages``: leave out what the kernel says in words meanwhile (``session.said``)
     * ``no_system_changes``: leave /sys/kernel/rcu_expedited alone
+    * ``trace_self``: trace this process as well, which is left out unless ``pid`` names it
     * ``verbose``: how much ``on_message`` is told
     """
 
@@ -134,6 +135,7 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
     reruns: int
     output: str | PathLike[str]
     max_functions: int
+    trace_self: bool
     no_messages: bool
     no_system_changes: bool
     verbose: int

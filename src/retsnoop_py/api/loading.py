@@ -121,7 +121,7 @@ class Loading(Value):
         words += [word for name in self.programs for word in ("--prog", name)]
         words += [word for name in self.maps for word in ("--map", name)]
         words += [word for each in self.variables for word in ("--set", each)]
-        words += ["--attach"] if self.attach else []
+        words += ["--try-attach"] if self.attach else []
         words += ["--keep-logs"] if self.keep_logs else []
         words += [] if self.traces else ["--no-trace"]
         return words
@@ -298,8 +298,8 @@ def _with_chains(
         made = TemporaryDirectory(prefix="retsnoop-load-")
     except OSError as error:
         current().warn(
-            f"what was refused without a word is not traced: {error.strerror}; "
-            "set TMPDIR to a folder that can be written"
+            f"retsnoop-py cannot trace loads that fail without a message: {error.strerror}; "
+            "set TMPDIR to a writable folder"
         )
         return
     with made as name:

@@ -19,7 +19,9 @@ from retsnoop_py.options.settings import replay_overrides, trace_settings
 
 if TYPE_CHECKING:
     from retsnoop_py.capture.run import Ended
+    from retsnoop_py.capture.witness import Witness
     from retsnoop_py.recording.replay import Replay
+    from retsnoop_py.session.counts import Counts
     from retsnoop_py.session.report import Report
     from retsnoop_py.session.stream_header import StreamHeader
     from retsnoop_py.settings import Settings
@@ -88,6 +90,12 @@ class _Collected:
         """Keep what is missing."""
         self.lost = lost_of(lost)
 
+    def conclude(self, counts: Counts) -> None:
+        """Hand on the line that the command ends with."""
+        assert self.stream is not None
+        if self.stream.settings.counts:
+            self.say(counts.line())
+
     def abandon(self) -> None:
         """Forget what nobody took."""
         self._waiting = []
@@ -138,8 +146,10 @@ class Run:
         *,
         on_message: OnMessage | None = None,
         handle_signals: bool = False,
+        witness: Witness | None = None,
     ) -> None:
         self._settings = settings
+        self._witness = witness
         self._told = _Told(on_message)
         self._sink = _Collected(self._told.say)
         self._signals = StopSignals()
@@ -196,7 +206,7 @@ class Run:
             raise UsageError("this run has been entered before", "call trace() for another one")
         if self._handles_signals:
             self._signals.__enter__()
-        self._steps = run(self._settings, self._sink.begin, self._signals)
+        self._steps = run(self._settings, self._sink.begin, self._signals, self._witness)
         try:
             self._advance()
         except BaseException:

@@ -24,6 +24,7 @@ from retsnoop_py.session.caches import BoundedCache
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.replay import Replay
+    from retsnoop_py.session.counts import Counts
     from retsnoop_py.session.report import Report
     from retsnoop_py.session.stream_header import StreamHeader
     from retsnoop_py.settings import Settings
@@ -272,6 +273,9 @@ class Tally:
 
     def end(self, lost: Mapping[str, int]) -> None:
         """Nothing more: losses are among the warnings."""
+
+    def conclude(self, counts: Counts) -> None:
+        """Nothing more: what is compared was counted here."""
 
     def abandon(self) -> None:
         """Nothing is waiting."""

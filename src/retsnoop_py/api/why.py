@@ -19,19 +19,27 @@ from typing import TYPE_CHECKING, Unpack
 from msgspec import structs
 
 from retsnoop_py.api.asked import Asked, WhyOptions
+from retsnoop_py.api.choosing import (
+    Chosen,
+    Survey,
+    counterpart,
+    session_of,
+    with_reason,
+    without_functions,
+)
 from retsnoop_py.api.deducing import callees, deduced
 from retsnoop_py.api.explanation import Explanation
 from retsnoop_py.api.failing import (
     Failing,
     FailingCalls,
     chain_of,
-    is_asked_at_any_time,
-    is_looked_for,
     presets_for,
     syscall_globs,
 )
 from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.runs import Run, replay
+from retsnoop_py.capture.witness import Witness
+from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.options.settings import trace_settings
@@ -108,6 +116,7 @@ def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.
         _told(failing, chosen),
         Explanation.of(chosen.last).call() if chosen and chosen.last else None,
         unknown,
+        None,
         tuple(recorded.warnings),
     )
 
@@ -142,6 +151,8 @@ class Inquiry:
         self._everything = False
         self._warnings: list[str] = []
         self._kernel = ("", "")
+        #: What was seen of the processes of the last run.
+        self._witnessed = Witnessed()
         #: The functions of the last run.
         self._traced: frozenset[str] = frozenset()
 
@@ -150,20 +161,35 @@ class Inquiry:
 
         Raises what a live run raises.
         """
-        survey = self._survey()
-        failing, failed = list(survey), self._exit_status != 0
-        chosen = survey.complained_of(failed=failed)
-        if failed and (chosen is None or chosen.probing) and self._may_ask_netlink():
-            requests = self._survey(netlink=True)
-            failing += requests
-            chosen = requests.complained_of(failed=True) or chosen
-        explained = self._explain(chosen) if chosen is not None else None
-        if explained is None:
-            return self._whole(failing, None, None, self._nothing(failing, failed=failed))
-        return self._whole(failing, chosen, explained, None)
+        failing, first = self._survey()
+        failed = self._exit_status != 0
+        is_named = bool(self._asked.syscalls or self._asked.errors)
+        survey = Survey(failing, self._witnessed, is_named=is_named)
+        chosen = survey.of(first) if first is not None else survey.chosen(failed=failed)
+        rows = survey.failures(chosen)
+        if failed and not is_named:
+            killed = survey.end_reason(chosen, self._exit_status)
+            if killed is not None:
+                return self._whole(survey.failures(None), None, None, killed)
+        if failed and not (chosen and chosen.is_hinted_at) and self._may_ask_netlink():
+            requests, _ = self._survey(netlink=True)
+            refused = requests.complained_of(failed=True)
+            rows += _told(requests, refused)
+            chosen = Chosen(refused) if refused is not None else chosen
+        if chosen is None:
+            return self._whole(rows, None, self._nothing(survey, failed=failed))
+        explained = self._explained(chosen)
+        return self._whole(rows, with_reason(explained, chosen, survey.witnessed), None)
 
-    def _explain(self, chosen: Failing) -> told.ExplainedCall | None:
-        """The condition, as far as further runs get; None for what libraries ask anyway."""
+    def _explained(self, chosen: Chosen) -> told.ExplainedCall:
+        """What the kernel's functions tell of it."""
+        if chosen.failing is not None:
+            return self._explain(chosen.failing, chosen)
+        assert chosen.call is not None
+        return without_functions(chosen.call)
+
+    def _explain(self, chosen: Failing, choice: Chosen) -> told.ExplainedCall:
+        """The condition, as far as further runs get."""
         assert chosen.last is not None
         explanation = Explanation.of(chosen.last)
         inner: to.Origin | None = None
@@ -175,11 +201,9 @@ class Inquiry:
             inside, follow = self._inside(chosen)
             chain = tuple(dict.fromkeys([*chain, *inside]))
         while self._again and follow:
-            found, unknown = self._follow(chosen, chain, follow)
+            found, unknown = self._follow(chosen, chain, follow, choice)
             if found is None:
                 break
-            if chosen.probing and not self._asked.syscalls and _is_asked_anyway(found):
-                return None
             explanation = Explanation.of(found)
             inner = deduced(
                 self._facts, found, explanation.origin(), self._asked.kernel, self._traced
@@ -312,8 +336,11 @@ class Inquiry:
             follow.append(f"{symbol.name}[{symbol.module}]" if symbol.module else symbol.name)
         return follow
 
-    def _survey(self, *, netlink: bool = False) -> FailingCalls:
-        """A run that finds what fails: system calls, or ``netlink`` requests."""
+    def _survey(self, *, netlink: bool = False) -> tuple[FailingCalls, Failing | None]:
+        """A run that finds what fails: system calls, or ``netlink`` requests.
+
+        Of a process that runs already also the failure that ended the run.
+        """
         failing = FailingCalls(self._asked.syscalls, self._asked.errors)
         everything = self._everything = self._hooks_all()
         options: TraceOptions = {
@@ -336,23 +363,32 @@ class Inquiry:
             if one is None or self._asked.command:
                 continue
             if failing.is_asked_for(one) and (one.probing is None or self._asked.errors):
-                break
-        return failing
+                return failing, one
+        return failing, None
 
     def _hooks_all(self) -> bool:
-        """Whether a mechanism is there that hooks all functions at once."""
+        """Whether a mechanism is there that hooks all functions at once.
+
+        Not where the kernel interprets BPF programs: with all functions hooked, 7.3 then needed
+        more than 400 s to attach. Raises PrivilegeError or UnavailableError where nothing can be
+        traced.
+        """
         from retsnoop_py.attach.features import Features
         from retsnoop_py.capture.rights import raise_memlock, require_rights
+        from retsnoop_py.kernel.switches import JIT
         from retsnoop_py.mechanism import Mechanism
 
         require_rights()
         raise_memlock()
         features = Features()
         many = (Mechanism.KPROBE_SESSION, Mechanism.KPROBE_MULTI)
-        return any(features.verdict(one).works for one in many)
+        if any(features.verdict(one).works for one in many):
+            return not JIT.is_off(self._facts.root)
+        features.require_any()
+        return False
 
     def _follow(
-        self, chosen: Failing, chain: tuple[str, ...], follow: Sequence[str]
+        self, chosen: Failing, chain: tuple[str, ...], follow: Sequence[str], choice: Chosen
     ) -> tuple[Session | None, str | None]:
         """Another run, in which functions are followed block by block; its failure, or why not."""
         names = ", ".join(follow)
@@ -375,12 +411,23 @@ class Inquiry:
                 kept = [*kept[1 - _KEPT :], session]
                 if self._asked.pids and session.paths:
                     break
-        except (InputError, UnavailableError) as error:
+        except InputError as error:
             return None, error.message
-        found = _best(kept, chain)
+        except UnavailableError as error:
+            return None, f"{error.message}; {error.hint}" if error.hint else error.message
+        found = self._same(kept, choice) or _best(kept, chain)
         if found is None:
             return None, "it did not fail again"
+        if not found.paths:
+            return found, "no probe in the blocks of the followed functions fired"
         return found, None
+
+    def _same(self, kept: Sequence[Session], choice: Chosen) -> Session | None:
+        """Of the failures of a further run the one that is the chosen call again."""
+        if choice.call is None:
+            return None
+        call = counterpart(self._witnessed, choice.call)
+        return session_of(kept, call) if call is not None else None
 
     def _beside(self, chosen: Failing) -> list[str]:
         """What is traced besides, for what is called tells of a function that cannot be followed.
@@ -414,12 +461,21 @@ class Inquiry:
             options["source"] = asked.source
         settings = trace_settings(words(options, TraceOptions.__optional_keys__))
         settings = replace(settings, quiet_command=quiet)
-        run = Run(settings, on_message=self._hear, handle_signals=self._handle_signals)
-        with run:
-            self._runs += 1
-            self._kernel = run.kernel
-            self._traced = frozenset(one.name for one in run.functions)
-            yield from run
+        witness = Witness(self._facts.machine)
+        run = Run(
+            settings,
+            on_message=self._hear,
+            handle_signals=self._handle_signals,
+            witness=witness,
+        )
+        try:
+            with run:
+                self._runs += 1
+                self._kernel = run.kernel
+                self._traced = frozenset(one.name for one in run.functions)
+                yield from run
+        finally:
+            self._witnessed = witness.found
         self._interrupted = run.interrupted
         if self._exit_status is None and asked.command:
             self._exit_status = run.exit_status
@@ -458,23 +514,14 @@ class Inquiry:
         except RetsnoopError:
             return name
 
-    def _nothing(self, failing: Sequence[Failing], *, failed: bool) -> str:
+    def _nothing(self, survey: Survey, *, failed: bool) -> str:
         """Why nothing is explained."""
         if self._asked.pids:
             return "no system call failed until it was ended"
-        asked = self._asked.syscalls or self._asked.errors
-        if asked and len(failing):
-            names = ", ".join((*self._asked.syscalls, *self._asked.errors))
+        names = ", ".join((*self._asked.syscalls, *self._asked.errors))
+        if names:
             return f"no call that failed is one of {names}"
-        if failed:
-            but = " but such as programs try at any time" if len(failing) else ""
-            return (
-                f"no system call of it failed{but}: it is its own logic that says no, or a system "
-                "call that this kernel does not have (ENOSYS), which only strace(1) sees"
-            )
-        return (
-            "it succeeded, and no system call failed but what programs try in their ordinary work"
-        )
+        return survey.nothing(failed=failed, status=self._exit_status)
 
     def _why_no_line(self) -> str | None:
         if self._interrupted:
@@ -485,10 +532,10 @@ class Inquiry:
 
     def _whole(
         self,
-        failing: Sequence[Failing],
-        chosen: Failing | None,
+        rows: tuple[told.FailedCall, ...],
         call: told.ExplainedCall | None,
         unknown: str | None,
+        reason: told.Reason | None = None,
     ) -> told.Why:
         release, machine = self._kernel
         return told.Why(
@@ -498,9 +545,10 @@ class Inquiry:
             self._runs,
             self._asked.command,
             self._exit_status,
-            _told(failing, chosen),
+            rows,
             call,
             unknown,
+            reason,
             tuple(self._warnings),
         )
 
@@ -552,25 +600,10 @@ def _told(failing: Iterable[Failing], chosen: Failing | None) -> tuple[told.Fail
 
 
 def _best(sessions: Sequence[Session], chain: tuple[str, ...]) -> Session | None:
-    """The one that is meant: by the same functions as before, not of what libraries look for.
+    """The last one by the same functions as before, else to the same end, else any.
 
-    Another way to the same error, of the program's own, is meant sooner than what these look for:
-    which functions fail where a file is missing depends on what the kernel remembers of names.
-    And sooner than what is asked at any time, as for a terminal.
+    Which functions fail where a file is missing depends on what the kernel remembers of names.
     """
     same = [one for one in sessions if chain_of(one) == chain]
     alike = [one for one in sessions if chain_of(one)[-1] == chain[-1]]
-    for among in (same, alike, sessions):
-        if own := [one for one in among if not _is_asked_anyway(one)]:
-            return own[-1]
     return next((among[-1] for among in (same, alike, sessions) if among), None)
-
-
-def _is_asked_anyway(session: Session) -> bool:
-    """Whether a call is about a file that libraries look for, or asks for a terminal."""
-    if is_asked_at_any_time(session):
-        return True
-    for argument in session.calls[0].arguments or ():
-        if isinstance(argument.value, str) and is_looked_for(argument.value):
-            return True
-    return False

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from retsnoop_py.attach.guard import Guard, hurried, this_owner
 from retsnoop_py.attach.plan import AttachContext
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.switches import KPROBES
 from retsnoop_py.kernel.tracefs import folder_with
 from retsnoop_py.libbpf.links import PerfProbes
 from retsnoop_py.libbpf.object import BpfMap
@@ -36,14 +37,16 @@ _HEAD = struct.Struct("=IIII")
 class BlockEvents:
     """The probes of a run in blocks of functions; more can be added while it goes on.
 
-    Making one raises UnavailableError where tracefs has no kprobe_events.
+    Making one raises UnavailableError where tracefs has no kprobe_events, and where kprobes are
+    switched off: the probes could be attached and would never fire.
     """
 
     def __init__(self, context: AttachContext) -> None:
+        KPROBES.require(context.facts.root, "cannot record executed paths (--path)")
         folder = folder_with(context.facts.root, "kprobe_events")
         if folder is None:
             raise UnavailableError(
-                "the way of a call cannot be followed here: there is no kprobe_events in tracefs",
+                "cannot record executed paths: tracefs has no kprobe_events",
                 "mount tracefs",
             )
         self._folder = folder
@@ -76,7 +79,7 @@ class BlockEvents:
             except OSError as error:
                 raise UnavailableError(
                     f"{self._folder}/kprobe_events cannot be written: {error.strerror}",
-                    "`dmesg` may name a lockdown",
+                    "`dmesg` may report a lockdown",
                 ) from error
             try:
                 defined = 0

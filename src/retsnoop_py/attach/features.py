@@ -10,21 +10,27 @@ from typing import Any
 
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.errno import errno_name
-from retsnoop_py.kernel.tracefs import lacks_kprobes, no_kprobes
-from retsnoop_py.mechanism import Mechanism, Row
+from retsnoop_py.kernel.switches import FTRACE, JIT, KPROBES, Switch
+from retsnoop_py.kernel.tracefs import (
+    MOUNT_SYSFS,
+    NO_SYSFS,
+    has_sysfs,
+    lacks_kprobes,
+    no_kprobes,
+)
+from retsnoop_py.mechanism import LADDER, Mechanism, Row
 from retsnoop_py.value import Value
 
-#: Switches that leave hooks in place and uncalled: all of ftrace, and kprobes alone. Letting go of
-#: a kprobe.multi link made while the first was off makes 6.12 and 7.2 give up ftrace until reboot.
-_FTRACE_SWITCH = Path("proc/sys/kernel/ftrace_enabled")
-_KPROBES_SWITCH = Path("sys/kernel/debug/kprobes/enabled")
+#: What the verifier returns for a call of a kernel function where programs are interpreted.
+_ENOTSUPP = 524
 
 
 class Verdict(Value):
-    """Whether something works here, and the reason if not."""
+    """Whether something works here; if not the reason, and where one is known a remedy."""
 
     works: bool
     reason: str | None = None
+    next_step: str | None = None
 
 
 def attachment_of(mechanism: Mechanism) -> type[Any]:
@@ -88,6 +94,13 @@ class Features:
         return links.atomic_result() == 0
 
     @cached_property
+    def kfuncs(self) -> bool:
+        """Calls of kernel functions, if the kernel has any to call: they need the BPF JIT."""
+        from retsnoop_py.libbpf import links
+
+        return self.btf_id is None or links.kfunc(self.btf_id) != _ENOTSUPP
+
+    @cached_property
     def branch_snapshot(self) -> bool:
         """``bpf_get_branch_snapshot()`` (5.16)."""
         from retsnoop_py.libbpf import links
@@ -108,27 +121,38 @@ class Features:
         if not verdict.works:
             raise UnavailableError(
                 f"{mechanism.value} does not work here: {verdict.reason}",
-                "leave the mechanism to retsnoop-py, or see `retsnoop-py doctor`",
+                _run(verdict.next_step) or "leave out --attach, or see `retsnoop-py doctor`",
             )
+
+    def require_any(self) -> None:
+        """Raise UnavailableError unless some rung of the ladder works here."""
+        verdicts = {one: self.verdict(one) for one in LADDER}
+        if any(verdict.works for verdict in verdicts.values()):
+            return
+        if lacks_kprobes(self.root):
+            raise no_kprobes()
+        FTRACE.require(self.root, "tracing does not work here")
+        last = verdicts[LADDER[-1]]
+        raise UnavailableError(
+            f"no attach mechanism works here; {LADDER[-1].value}: {last.reason}",
+            _run(last.next_step) or "`retsnoop-py doctor` shows the reason of each mechanism",
+        )
 
     def _try(self, mechanism: Mechanism) -> Verdict:
         row = mechanism.row
-        if self._is_off(_FTRACE_SWITCH):
-            return Verdict(False, "kernel.ftrace_enabled is 0, so that no hook is ever called")
-        if row.by_address and self._is_off(_KPROBES_SWITCH):
-            return Verdict(False, f"/{_KPROBES_SWITCH} is 0, so that no kprobe is ever hit")
+        for switch, concerned in ((FTRACE, True), (KPROBES, row.by_address)):
+            if concerned and switch.is_off(self.root):
+                return _off(switch)
+        if row.by_btf and self.btf_id is None and not has_sysfs(self.root):
+            return Verdict(False, f"the kernel's BTF cannot be read: {NO_SYSFS}", MOUNT_SYSFS)
         if row.by_btf and self.btf_id is None:
             return Verdict(False, "this kernel has no BTF")
         found: int | str = attachment_of(mechanism).trial(self)
+        if not found and row.by_kfuncs and not self.kfuncs:
+            return _off(JIT)
         if not found:
             return Verdict(True)
         return Verdict(False, found if isinstance(found, str) else _refusal(row, found))
-
-    def _is_off(self, switch: Path) -> bool:
-        try:
-            return (self.root / switch).read_text().strip() == "0"
-        except OSError:
-            return False
 
     def lines(self) -> list[tuple[str, bool]]:
         """(description, verdict) pairs for a person."""
@@ -142,8 +166,16 @@ class Features:
         ]
 
 
+def _off(switch: Switch) -> Verdict:
+    return Verdict(False, switch.off, switch.command)
+
+
+def _run(command: str | None) -> str | None:
+    return f"run `{command}`" if command else None
+
+
 def _refusal(row: Row, error: int) -> str:
     name = errno_name(error)
     if error in (errno.EPERM, errno.EACCES):
-        return f"the kernel forbids it (-{name}): rights are missing, or it is locked down"
-    return f"the kernel refuses it (-{name}); it takes {row.takes}"
+        return f"the kernel forbids it (-{name}): missing privileges, or the kernel is locked down"
+    return f"the kernel rejects it (-{name}); it requires {row.takes}"

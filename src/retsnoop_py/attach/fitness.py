@@ -32,10 +32,10 @@ class KernelFitness:
         """Why ``mechanism`` cannot take ``function``; None if nothing speaks against it."""
         if mechanism.row.by_symbol:
             named = self._facts.kallsyms.probe_places([function.address]) != [None]
-            return None if named else f"{mechanism.value} finds no symbol of its own to name it by"
+            return None if named else f"{mechanism.value} has no unique symbol for it"
         if not mechanism.row.by_btf:
             return None
         if function.module and not mechanism.row.in_modules:
-            return f"{mechanism.value} takes functions of one BTF: the kernel's, not a module's"
+            return f"{mechanism.value} cannot trace functions of modules"
         flaw = self._trampolines.flaw(function)
         return f"{mechanism.value} {flaw}" if flaw else None

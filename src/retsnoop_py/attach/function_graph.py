@@ -52,7 +52,7 @@ class FunctionGraph:
         if used_by != "nop" or "all functions enabled" not in self._read("set_graph_function"):
             raise UnavailableError(
                 f"the kernel's function tracer is in use ({used_by})",
-                "end that, or name functions with -e and -a",
+                "stop it, or select functions with -e and -a",
             )
         self._guard = Guard(system_changes=False)
         try:
@@ -114,5 +114,5 @@ class FunctionGraph:
         except OSError as error:
             raise UnavailableError(
                 f"{self._folder}/{name} cannot be written: {error.strerror}",
-                "`dmesg` may name a lockdown",
+                "`dmesg` may report a lockdown",
             ) from error

@@ -55,8 +55,8 @@ class Guard:
         self._fd, self._pid = process.start_guard(home, tracefs, owner, patience_ms)
         if self._fd < 0:
             raise UnavailableError(
-                f"no process can be started to clean up behind this run: {os.strerror(-self._fd)}",
-                "make room for one more process, or use --attach=kprobe with --no-system-changes",
+                f"cannot start the process that cleans up after this run: {os.strerror(-self._fd)}",
+                "allow more processes (ulimit -u), or use --attach=kprobe with --no-system-changes",
             )
 
     def announce(self, pairs: int) -> None:
@@ -66,7 +66,7 @@ class Guard:
         """
         if not process.tell_guard(self._fd, pairs):
             raise UnavailableError(
-                "retsnoop-guard, which is to clean up behind this run, was killed",
+                "retsnoop-guard, the process that cleans up after this run, was killed",
                 "leave that process alone",
             )
 
@@ -77,7 +77,7 @@ class Guard:
         """
         if not process.have_restored(self._fd, path, text):
             raise UnavailableError(
-                f"nobody is there to put {path} back behind this run", "leave retsnoop-guard alone"
+                f"no process is left to restore {path} after this run", "leave retsnoop-guard alone"
             )
 
     def finish(self, patience_ms: int = _PATIENCE_MS, *, orderly: bool = True) -> bool:
@@ -170,9 +170,9 @@ def sweep(root: Path, *, system_changes: bool) -> list[str]:
             _delete(folder, owner, pairs, system_changes=system_changes)
         gone = left.keys() - _left(folder).keys() if left else ()
         pids = sorted(int(owner.partition("_")[0]) for owner in gone)
-        told += [f"Deleted kprobe events that process {pid} had left." for pid in pids]
+        told += [f"Deleted kprobe events of the killed process {pid}." for pid in pids]
     if system_changes and repair_settings():
-        told.append("Put back rcu_expedited, which a run that was killed had left changed.")
+        told.append("Restored rcu_expedited, which a killed run had changed.")
     return told
 
 

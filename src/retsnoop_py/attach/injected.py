@@ -186,7 +186,7 @@ def _missed(count: int, probes: Sequence[Probe]) -> Iterator[str]:
         yield f"{counted(count, 'hit')} of '{probes[0].label}'{more} not seen: {_BUSY}"
 
 
-_BUSY = "another probe or a BPF program was at work on that CPU"
+_BUSY = "another probe or a BPF program was running on that CPU"
 
 
 def _event_of(probe: Probe) -> tuple[int, int]:
@@ -212,11 +212,11 @@ def refused(probe: Probe, error: int) -> RetsnoopError:
         )
     if error in (errno.EMFILE, errno.ENFILE):
         return UnavailableError(
-            f"{what}: no file descriptor is left {name}", "allow more open files: `ulimit -n`"
+            f"{what}: no file descriptors are left {name}", "allow more open files: `ulimit -n`"
         )
     if probe.tracepoint:
         return UnavailableError(
-            f"{what}: the kernel lets no BPF program attach to '{place}' {name}",
+            f"{what}: the kernel does not allow BPF programs on '{place}' {name}",
             "choose another tracepoint, or a function: kprobe:NAME",
         )
     if error == errno.EILSEQ or (error == errno.EINVAL and _is_unaligned(probe)):
@@ -225,5 +225,5 @@ def refused(probe: Probe, error: int) -> RetsnoopError:
             f"give the offset of an instruction; `objdump -d` shows those of {probe.function}",
         )
     return InputError(
-        f"{what}: the kernel refuses a probe at {place} {name}", "choose another place"
+        f"{what}: the kernel rejects a probe at {place} {name}", "choose another place"
     )

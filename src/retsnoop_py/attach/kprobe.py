@@ -16,8 +16,8 @@ from retsnoop_py.mechanism import Mechanism
 
 PMU = Path("/sys/bus/event_source/devices/kprobe")
 
-_NESTED = "they came while another probe was being handled"
-_NO_HOOK = "too many were running at a time for the kernel to hook their returns"
+_NESTED = "another probe was being handled on that CPU"
+_NO_HOOK = "too many calls were running at the same time to hook their returns"
 
 #: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
 _CHUNK = 8
@@ -49,7 +49,7 @@ class KprobeAttachment:
     def trial(cls, features: Features) -> int | str:
         """Looks whether the kernel has kprobes."""
         missing = lacks_kprobes(features.root)
-        return f"it takes {Mechanism.KPROBE.row.takes}" if missing else 0
+        return f"it requires {Mechanism.KPROBE.row.takes}" if missing else 0
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
         kind = pmu_type()

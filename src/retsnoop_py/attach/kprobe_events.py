@@ -59,14 +59,14 @@ class KprobeEventsAttachment:
             except OSError as error:
                 return f"/{tracefs}/kprobe_events: {error.strerror}"
             return 0
-        return f"it takes {Mechanism.KPROBE_EVENTS.row.takes}"
+        return f"it requires {Mechanism.KPROBE_EVENTS.row.takes}"
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
         folder = folder_with(context.facts.root, "kprobe_events")
         if folder is None:
             raise UnavailableError(
-                "kprobe_events does not work here: there is no kprobe_events in tracefs",
-                "leave the mechanism to retsnoop-py, or see `retsnoop-py doctor`",
+                "kprobe_events does not work here: tracefs has no kprobe_events",
+                "leave out --attach, or see `retsnoop-py doctor`",
             )
         self._folder = folder
         self._plan = plan
@@ -91,7 +91,7 @@ class KprobeEventsAttachment:
         except OSError as error:
             raise UnavailableError(
                 f"{self._folder}/kprobe_events cannot be written: {error.strerror}",
-                "`dmesg` may name a lockdown; --attach=kprobe does without tracefs",
+                "`dmesg` may report a lockdown; --attach=kprobe needs no tracefs",
             ) from error
         try:
             self._attach_all(order, definitions)

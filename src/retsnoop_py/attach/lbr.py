@@ -16,7 +16,7 @@ from retsnoop_py.libbpf import links
 _KERNEL = 1 << 1
 ANY_IN_KERNEL = _KERNEL | 1 << 3
 _ONLINE = Path("sys/devices/system/cpu/online")
-_NO_HELPER = "this kernel has no bpf_get_branch_snapshot() (Linux 5.16 and later have it)"
+_NO_HELPER = "this kernel has no bpf_get_branch_snapshot(), which requires Linux 5.16"
 _DENIED = frozenset({errno.EPERM, errno.EACCES})
 
 
@@ -82,11 +82,11 @@ def online_cpus(root: Path = Path("/")) -> list[int]:
 def _reason(error: int, flags: int, *, any_works: bool) -> str:
     name = errno_name(error)
     if any_works:
-        return f"the CPU cannot choose branches by {flags:#x} (-{name}); -Bany shows all kinds"
+        return f"the CPU cannot filter branches by {flags:#x} (-{name}); -Bany records all kinds"
     if error in _DENIED:
         return f"perf events are forbidden (-{name}); run as root"
     if error == errno.ENOENT:
         return f"the kernel sees no PMU of the CPU (-{name}), as in most VMs"
     if error == errno.EBUSY:
-        return f"somebody else uses the CPU's branch records (-{name})"
-    return f"the CPU keeps no branch records (-{name})"
+        return f"another process uses the CPU's branch records (-{name})"
+    return f"the CPU does not support branch records (-{name})"

@@ -27,9 +27,9 @@ _POOL_USER = "fprobe_exit_handler"
 _HOOKS = 4096
 
 #: Why calls are missed.
-TRAMPOLINE_BUSY = "our program was already running on that CPU"
-KPROBE_BUSY = "a BPF program or a change of a BPF map was already under way on that CPU"
-NO_HOOK = "the kernel had no hook left for their returns, or was handling another probe"
+TRAMPOLINE_BUSY = "retsnoop-py's BPF program was already running on that CPU"
+KPROBE_BUSY = "a BPF program was running, or a BPF map was being changed, on that CPU"
+NO_HOOK = "the kernel could not hook more returns, or another probe was being handled"
 
 #: The whole mechanism is missing, not one function unfit.
 _ABSENT = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES})
@@ -75,7 +75,7 @@ class MultiAttachment(ABC):
             if error in _ABSENT and not self._links:
                 raise UnavailableError(
                     f"{self.mechanism.value} does not work here ({errno.errorcode[error]})",
-                    "leave the mechanism to retsnoop-py, or see `retsnoop-py doctor`",
+                    "leave out --attach, or see `retsnoop-py doctor`",
                 )
             if error and len(ids) > 1:
                 middle = len(ids) // 2

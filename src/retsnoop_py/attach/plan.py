@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _REASONS = {
     errnos.EPERM: "the kernel forbids it",
     errnos.EACCES: "the kernel forbids it",
-    errnos.EMFILE: "no file descriptor is left",
-    errnos.ENOENT: "the kernel does not know an instruction at this address",
+    errnos.EMFILE: "no file descriptors are left",
+    errnos.ENOENT: "the kernel cannot decode the instruction at this address",
     errnos.ENOMEM: "the kernel is out of memory",
-    errnos.EBUSY: "another user of this function is in the way",
-    errnos.EINVAL: "the kernel refuses to probe this function",
+    errnos.EBUSY: "another tracer uses this function",
+    errnos.EINVAL: "the kernel rejects probes on this function",
     errnos.EILSEQ: "the address is not at an instruction boundary",
     errnos.EOPNOTSUPP: "the kernel cannot probe this function",
     errnos.EADDRNOTAVAIL: "the address is not in a function that can be probed",
@@ -179,6 +179,10 @@ class Verdicts(Protocol):
         """Raise UnavailableError unless it does."""
         ...
 
+    def require_any(self) -> None:
+        """Raise UnavailableError unless some mechanism of the ladder works."""
+        ...
+
 
 def make_plan(
     functions: Sequence[Function], mechanism: Mechanism, features: Verdicts, fitness: Fitness
@@ -207,7 +211,7 @@ def make_plan(
         rungs.append(RungPlan(one, tuple(i for i, reason in reasons.items() if reason is None)))
         left = {i: reason for i, reason in reasons.items() if reason}
     if not rungs:
-        features.require(ladder[-1])
+        features.require_any()
     unfit = tuple(Refusal(functions[i], reason) for i, reason in left.items())
     return AttachPlan(tuple(functions), tuple(rungs), unfit, tuple(passed_over))
 

@@ -64,7 +64,7 @@ _FLAWS = (
     (SignatureFlags.VARIADIC, "takes a variable number of arguments"),
     (SignatureFlags.STRUCT_RESULT, "returns a struct"),
     (SignatureFlags.LARGE_PARAM, "takes a struct of more than 16 bytes by value"),
-    (SignatureFlags.ODD_TYPE, "has a parameter or a result of a type that BTF cannot describe"),
+    (SignatureFlags.ODD_TYPE, "has a parameter or a result whose type is missing in BTF"),
 )
 
 #: Kernels without this function free a trampoline while threads sleep in the function that it
@@ -99,7 +99,7 @@ class Trampolines:
         """Why no trampoline can call ``function``; None if nothing speaks against it."""
         signature = self._signatures.get(function.address)
         if signature is None:
-            return "finds functions by BTF, which does not know this one"
+            return "finds functions by BTF, and BTF does not contain this one"
         return self._flaw_of(signature) or self._danger(function)
 
     def _flaw_of(self, signature: Signature) -> str | None:
@@ -107,7 +107,7 @@ class Trampolines:
         if signature.namesakes != 1:
             return f"cannot tell apart the {signature.namesakes} symbols of this name"
         if signature.params > _MOST_PARAMS:
-            return f"takes functions of up to {_MOST_PARAMS} arguments"
+            return f"supports functions of up to {_MOST_PARAMS} arguments"
         for flag, words in _FLAWS:
             if signature.flags & flag:
                 return f"cannot call a function that {words}"
@@ -116,4 +116,4 @@ class Trampolines:
     def _danger(self, function: Function) -> str | None:
         if self._bears_sleepers or not any(fnmatchcase(function.name, g) for g in _SLEEPERS):
             return None
-        return "would crash this kernel when threads asleep in this function wake up"
+        return "would crash this kernel when a thread that sleeps in this function wakes up"

@@ -4,7 +4,7 @@
 The child is forked before any kernel fact is read, so it is small; it waits in read(2) on a
 pipe. Only when its process id is in the tree filter and all probes are attached does it
 exec, so nothing it does escapes and nothing of ours is taken for its work. What it inherits is
-what we were given: limits are raised after the fork, signals are put back, and with ``--user``
+what we were given, in every run of it (:mod:`retsnoop_py.capture.inherited`), and with ``--user``
 the rights are given up before it waits.
 """
 
@@ -16,10 +16,17 @@ import pwd
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
-from retsnoop_py.capture.inherited import environment, inherited
+from retsnoop_py.capture.inherited import (
+    Inherited,
+    environment,
+    hand_down_limits,
+    inherited,
+    signals_blocked,
+)
 from retsnoop_py.errors import (
     CommandNotExecutable,
     CommandNotFound,
@@ -29,6 +36,9 @@ from retsnoop_py.errors import (
 )
 from retsnoop_py.listener import current
 from retsnoop_py.value import Value
+
+if TYPE_CHECKING:
+    from retsnoop_py.cause.reasons import Reason
 
 
 class User(Value):
@@ -79,7 +89,7 @@ def _by_number(text: str) -> pwd.struct_passwd:
         return pwd.getpwuid(int(text) if text.isascii() and text.isdecimal() else -1)
     except (KeyError, OverflowError):
         raise InputError(
-            f"--user {text}: there is no such user", "`getent passwd` lists those there are"
+            f"--user {text}: no such user", "`getent passwd` lists the users"
         ) from None
 
 
@@ -103,8 +113,8 @@ def resolve(command: Sequence[str]) -> str:
         return path
     if os.sep in program and _out_of_reach(program):
         raise CommandNotExecutable(
-            f"cannot run {program}: this user may not enter a folder on the way there",
-            "allow it (chmod +x), or put the program elsewhere",
+            f"cannot run {program}: this user has no permission to enter one of its folders",
+            "allow it (chmod +x FOLDER), or move the program",
         )
     if os.sep in program and Path(program).is_dir():
         raise CommandNotExecutable(
@@ -115,10 +125,20 @@ def resolve(command: Sequence[str]) -> str:
             f"cannot run {program}: it is not an executable file",
             f"make it executable (chmod +x {program}) or name its interpreter",
         )
-    raise CommandNotFound(
-        f"cannot run {program}: no such command",
-        "check the spelling, or give its path after --",
-    )
+    from retsnoop_py.cause.reasons import not_in_folders, reason_of_start
+
+    if os.sep in program:
+        found = reason_of_start(program, errno.ENOENT, os.geteuid(), os.getegid())
+    else:
+        found = not_in_folders(program, os.get_exec_path())
+    raise CommandNotFound(f"cannot run {program}: no such command", *_advice(found))
+
+
+def _advice(found: Reason | None) -> tuple[str]:
+    """The hint for an error: what was found, and what to change."""
+    if found is None:
+        return ("check the spelling, or give its path after --",)
+    return ("; ".join([found.text, *found.advice]).replace(".;", ".").removesuffix("."),)
 
 
 def _out_of_reach(path: str) -> bool:
@@ -136,23 +156,19 @@ def _resolve_as(user: User, command: Sequence[str]) -> str:
 
     Raises what that raises, and PrivilegeError where we may not become the user.
     """
-    import shutil  # noqa: F401 - the user may not be able to read our modules
+    # the user may not be able to read our modules
+    import shutil  # noqa: F401
 
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        answer: tuple[str, ...] = ("", "the search failed", "")
-        try:
-            user.become()
-            answer = ("found", resolve(command), "")
-        except RetsnoopError as error:
-            answer = (type(error).__name__, error.message, error.hint or "")
-        except OSError as error:
-            why = f"cannot run {command[0]} as {user.name}: {os.strerror(error.errno or 0)}"
-            answer = ("PrivilegeError", why, "run as root, or without --user")
-        finally:
-            os.write(writer, os.fsencode("\0".join(answer)))
-            os._exit(0)
+    import retsnoop_py.cause.reasons  # noqa: F401
+
+    given = inherited()
+    with ExitStack() as stack:
+        reader, writer = _pipe(stack)
+        with signals_blocked():
+            pid = os.fork()
+            if pid == 0:
+                _search_as(user, command, given, writer)
+        stack.pop_all()
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         said = os.fsdecode(pipe.read())
@@ -162,6 +178,31 @@ def _resolve_as(user: User, command: Sequence[str]) -> str:
         return text
     known = (CommandNotFound, CommandNotExecutable, PrivilegeError)
     raise next((one for one in known if one.__name__ == kind), RetsnoopError)(text, hint or None)
+
+
+def _search_as(user: User, command: Sequence[str], given: Inherited, writer: int) -> NoReturn:
+    """In the child: write what :func:`resolve` found or raised."""
+    answer: tuple[str, ...] = ("", "the search failed", "")
+    try:
+        given.hand_down()
+        user.become()
+        answer = ("found", resolve(command), "")
+    except RetsnoopError as error:
+        answer = (type(error).__name__, error.message, error.hint or "")
+    except OSError as error:
+        why = f"cannot run {command[0]} as {user.name}: {os.strerror(error.errno or 0)}"
+        answer = ("PrivilegeError", why, "run as root, or without --user")
+    finally:
+        os.write(writer, os.fsencode("\0".join(answer)))
+        os._exit(0)
+
+
+def _pipe(stack: ExitStack) -> tuple[int, int]:
+    """A pipe that ``stack`` closes, as where fork(2) fails."""
+    ends = os.pipe()
+    for one in ends:
+        stack.callback(os.close, one)
+    return ends
 
 
 class Command:
@@ -186,13 +227,18 @@ class Command:
         self._quiet = quiet
         self._user = user
         path = _resolve_as(user, command) if user else resolve(command)
+        self._path = path
         self.program = os.path.realpath(path)
-        go_read, self._go = os.pipe()
-        self._failure, failure_write = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self._go)
-            self._child(path, go_read, failure_write)
+        given = inherited()
+        with ExitStack() as stack:
+            go_read, self._go = _pipe(stack)
+            self._failure, failure_write = _pipe(stack)
+            with signals_blocked():
+                self.pid = os.fork()
+                if self.pid == 0:
+                    os.close(self._go)
+                    self._child(path, given, go_read, failure_write)
+            stack.pop_all()
         os.close(go_read)
         os.close(failure_write)
         #: Whether it was let go.
@@ -208,9 +254,10 @@ class Command:
             self._reap(0)
         os.close(self._failure)
 
-    def _child(self, path: str, go: int, failure: int) -> NoReturn:
+    def _child(self, path: str, given: Inherited, go: int, failure: int) -> NoReturn:
         """In the child: wait for the word, then become the command."""
         try:
+            given.hand_down()
             variables = environment()
             if self._aside:
                 os.dup2(2, 1)
@@ -222,9 +269,9 @@ class Command:
             if self._user:
                 self._user.become()
                 variables.update(self._user.environment)
-            inherited().hand_down()
             if not os.read(go, 1):
                 os._exit(0)
+            hand_down_limits()
             os.execve(path, self._argv, variables)
         except OSError as error:
             os.write(failure, str(error.errno).encode())
@@ -245,9 +292,16 @@ class Command:
             self._reap(0)
             code = int(failed)
             message = f"cannot run {self._argv[0]}: {os.strerror(code)}"
+            from retsnoop_py.cause.reasons import reason_of_start
+
+            who = self._user
+            uid, gid = (who.uid, who.gid) if who else (os.geteuid(), os.getegid())
+            found = reason_of_start(self._path, code, uid, gid)
             if code == errno.ENOENT:
-                raise CommandNotFound(message, "its interpreter (#! line) may be missing")
-            raise CommandNotExecutable(message, "check that it is a program for this machine")
+                hint = _advice(found) if found else ("its interpreter (#! line) may be missing",)
+                raise CommandNotFound(message, *hint)
+            hint = _advice(found) if found else ("check that it is a program for this machine",)
+            raise CommandNotExecutable(message, *hint)
 
     def _reap(self, options: int) -> bool:
         if self._status is None:

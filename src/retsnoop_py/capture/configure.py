@@ -23,6 +23,7 @@ from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.btf_struct import BtfStruct, constants
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import Function, ResultKind
+from retsnoop_py.kernel.switches import JIT
 from retsnoop_py.libbpf.object import BpfObject, MapType
 from retsnoop_py.settings import ArgSettings, FilterSettings, Settings
 from retsnoop_py.value import Value
@@ -86,6 +87,11 @@ class Asked(Value):
         return self.facts.machine not in _FETCHING or self.features.atomic_result
 
     @property
+    def has_kfuncs(self) -> bool:
+        """Whether programs may call kernel functions."""
+        return self.features.kfuncs
+
+    @property
     def by_address(self) -> bool:
         """Whether a mechanism tells functions by their addresses."""
         return any(mechanism.row.by_address for mechanism in self.plan.mechanisms)
@@ -107,8 +113,11 @@ class Asked(Value):
 
     @property
     def counted(self) -> list[str]:
-        """The programs whose missed calls sessions are told of."""
-        if not self.facts.program_counts:
+        """The programs whose missed calls sessions are told of.
+
+        None without the BPF JIT: Linux 7.x does not interpret the program that finds the counts.
+        """
+        if not self.facts.program_counts or JIT.is_off(self.facts.root):
             return []
         # it came with 6.10; the counter in struct bpf_prog with 6.7 (dd8657894c11)
         knows_perf = self.features.raw_cookie

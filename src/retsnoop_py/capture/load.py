@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from errno import ENOENT
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.features import Features
@@ -25,6 +26,7 @@ from retsnoop_py.errors import BpfError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.switches import JIT
 from retsnoop_py.libbpf.links import unrun
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.settings import FilterSettings, Settings, TransportKind
@@ -36,15 +38,19 @@ if TYPE_CHECKING:
     from retsnoop_py.session.layouts import Layout
 
 
-__all__ = ["LoadedObject", "load", "without_fetch"]
+__all__ = ["LoadedObject", "load", "without_fetch", "without_kfuncs"]
 
 _OBJECT = "trace.bpf.o"
 #: struct bpf_insn: code, registers, offset, immediate.
 _INSN = struct.Struct("<BBhi")
 #: ``BPF_STX | BPF_ATOMIC`` of 4 and of 8 bytes, the immediate of such an addition, of a plain one.
 _ATOMIC, _ADD_FETCH, _ADD = (0xC3, 0xDB), 1, 0
+#: BUCKET_SIZE of table.bpf.h.
+_BUCKET_SIZE = 8
 #: ``SHF_EXECINSTR``
 _IS_CODE = 4
+#: The kernel functions that the object calls.
+_KFUNCS = (b"bpf_rdonly_cast", b"bpf_session_is_return", b"bpf_session_is_return___ctx")
 
 
 def without_fetch(original: bytes) -> bytes:
@@ -63,6 +69,18 @@ def without_fetch(original: bytes) -> bytes:
             if number in _ATOMIC and operation == _ADD_FETCH:
                 _INSN.pack_into(image, at, number, registers, offset, _ADD)
     return bytes(image)
+
+
+def without_kfuncs(original: bytes) -> bytes:
+    """The BPF object ``original`` with names of kernel functions that no kernel has.
+
+    libbpf finds none of them then, and the object does without, as on kernels that lack them. A
+    kernel without the BPF JIT refuses a program that calls one anywhere.
+    """
+    image = original
+    for name in _KFUNCS:
+        image = image.replace(b"\0%s\0" % name, b"\0nil%s\0" % name[3:])
+    return image
 
 
 class ObjectTypes:
@@ -113,9 +131,33 @@ class LoadedObject(Value):
             raise UnavailableError(
                 "the kernel does not tell its own id of the command's process, which is in a PID "
                 "namespace",
-                "run retsnoop-py outside of the container, or in one with --pid=host",
+                "run retsnoop-py outside the container, or in a container with --pid=host",
             )
         self.obj.map("tree").update(struct.pack("=I", kernel_id), bytes(8))
+
+    def spare(self, pid: int) -> None:
+        """Start no session for process ``pid``, one of the tool's own."""
+        kernel_id = self.ids.kernel_id(pid)
+        if kernel_id is None:  # it is younger than what is known of this PID namespace
+            kernel_id = process_ids(self.obj).kernel_id(pid)
+        own = memoryview(self.obj.global_bytes(".bss", "own_tgids")).cast("B").cast("I")
+        free = [place for place, known in enumerate(own) if known in (0, kernel_id)]
+        if kernel_id and free:
+            own[free[0]] = kernel_id
+
+    def failed_short(self) -> int:
+        """How many calls of entry functions failed and were too short for ``-L``."""
+        return int.from_bytes(self.obj.global_bytes(".bss", "failed_short")[:], sys.byteorder)
+
+    def calls(self) -> int:
+        """How many calls of entry functions were followed, as far as the kernel side is done."""
+        members = {member.name: member for member in self.types.btf.struct("bucket") or ()}
+        start = members["runs"].bit_offset // 8
+        buckets = self.obj.map("buckets")
+        data, size = buckets.read_all(), buckets.value_size
+        end = start + _BUCKET_SIZE * 4
+        found = (data[at + start : at + end] for at in range(0, len(data), size))
+        return sum(map(sum, map(struct.Struct(f"={_BUCKET_SIZE}I").unpack, found)))
 
     def stats(self) -> bytes:
         """``struct rsn_stats``, raw."""
@@ -144,12 +186,17 @@ class LoadedObject(Value):
         self.obj.close()
 
 
-def blame_age(error: BpfError, facts: KernelFacts) -> None:
-    """Say what to do about a kernel older than all that are tested, if that may be the reason.
+def advise(error: BpfError, facts: KernelFacts) -> None:
+    """Give a refused load the hint that fits this kernel: enable its JIT, or that it is too old.
 
-    Linux 5.4 may have BTF, and has a verifier that refuses what later ones take.
+    Linux 5.4 may have BTF, and has a verifier that refuses what later ones take. With the JIT off,
+    7.3 on arm64 refuses the programs of kprobe.multi.
     """
-    if error.exit_status == UnavailableError.exit_status:
+    if error.exit_status != UnavailableError.exit_status:
+        return
+    if JIT.is_off(facts.root) and "JIT" in error.log:
+        error.hint = f"the kernel does not interpret this BPF program: run `{JIT.command}`"
+    else:
         error.hint = facts.too_old or error.hint
 
 
@@ -183,7 +230,8 @@ def load(
     if settings.messages:
         sources = message_sources(facts, features, plan.functions)
     asked = Asked(plan, settings, features, facts, tuple(probes), captures, sources)
-    obj = _opened(None if asked.has_fetch else without_fetch)
+    is_as_built = asked.has_fetch and asked.has_kfuncs
+    obj = _opened(None if is_as_built else partial(_for_this_kernel, asked))
     try:
         configure(obj, asked, is_perf=is_perf)
         obj.load()
@@ -194,19 +242,30 @@ def load(
             *(obj.program(name).attach() for name in asked.task_programs),
             *sources.attached(obj, settings),
         )
+        follows = bool(settings.command)
+        loaded = LoadedObject(obj, ObjectTypes(obj), is_perf, links, ids, filters, follows)
+        if not (settings.trace_self or os.getpid() in settings.filters.pids):
+            loaded.spare(os.getpid())
+        return loaded
     except BaseException as error:
         if isinstance(error, BpfError):
-            blame_age(error, facts)
+            advise(error, facts)
         obj.close()
         raise
-    return LoadedObject(obj, ObjectTypes(obj), is_perf, links, ids, filters, bool(settings.command))
+
+
+def _for_this_kernel(asked: Asked, image: bytes) -> bytes:
+    """The BPF object ``image`` without what the kernel would refuse it for."""
+    if not asked.has_fetch:
+        image = without_fetch(image)
+    return image if asked.has_kfuncs else without_kfuncs(image)
 
 
 def _choose_perf_buffer(settings: Settings, features: Features) -> bool:
     wanted = settings.bpf.transport
     if wanted is TransportKind.RINGBUF and not features.ringbuf:
         raise UnavailableError(
-            "this kernel has no BPF ring buffer (Linux 5.8 and later have it)",
-            "leave out -C bpf.transport=ringbuf: the perf buffer is taken instead",
+            "this kernel has no BPF ring buffer, which requires Linux 5.8",
+            "leave out -C bpf.transport=ringbuf; retsnoop-py then uses the perf buffer",
         )
     return wanted is TransportKind.PERFBUF or not features.ringbuf

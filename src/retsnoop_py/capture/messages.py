@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.mass_attacher import Attached
 from retsnoop_py.attach.plan import AttachPlan, Miss
-from retsnoop_py.kernel.functions import FuncFlags
+from retsnoop_py.kernel.functions import FuncFlags, Function
 from retsnoop_py.listener import current
 from retsnoop_py.selection.explain import report, warnings
 from retsnoop_py.selection.model import Selection
 from retsnoop_py.settings import Settings
-from retsnoop_py.text import counted
+from retsnoop_py.text import counted, named
 
 if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes
@@ -52,7 +52,7 @@ def receiving(settings: Settings) -> None:
 
 def left_alone(pid: int) -> None:
     """The command does not end by signals, and we do."""
-    warn(f"the command (process {pid}) goes on in spite of the signals; to end it: kill -9 {pid}")
+    warn(f"the command (process {pid}) still runs after the signals; to end it: kill -9 {pid}")
 
 
 def warn(text: str | None) -> None:
@@ -73,13 +73,45 @@ def selection(settings: Settings, chosen: Selection) -> None:
         say(line)
     for line in warnings(chosen):
         warn(line)
-    for function in chosen.functions:
-        cannot_fail = function.is_entry and function.flags & FuncFlags.CANT_FAIL
-        if cannot_fail and not settings.filters.success:
-            warn(
-                f"entry function '{function.label}' cannot fail by its return type: it reports "
-                "only what fails inside it; -S shows its successes"
+    if not settings.filters.success:
+        warn(
+            _cannot_fail(
+                [function.label for function in chosen.functions if _has_no_failure(function)]
             )
+        )
+
+
+def _has_no_failure(function: Function) -> bool:
+    """Whether it is an entry function whose return type has no failure."""
+    return function.is_entry and bool(function.flags & FuncFlags.CANT_FAIL)
+
+
+def _cannot_fail(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    if len(names) == 1:
+        return (
+            f"entry function '{names[0]}' cannot fail by its return type: it reports "
+            "only what fails inside it; -S shows its successes"
+        )
+    return (
+        f"{len(names):,} entry functions cannot fail by their return types: {named(names)}. They "
+        "report only what fails inside them; -S shows their successes"
+    )
+
+
+def not_followed(settings: Settings, option: str, texts: Sequence[str]) -> None:
+    """One warning about all functions that ``option`` asked for and that cannot be followed.
+
+    ``texts`` are the functions and the reasons; ``-v`` shows all of them.
+    """
+    if len(texts) == 1:
+        warn(f"{option}: {texts[0]}")
+    elif texts:
+        each = "" if settings.verbose else "; -v lists all"
+        warn(f"{option}: {len(texts):,} functions are not followed, the first: {texts[0]}{each}")
+        for text in texts:
+            note(settings, f"{option}: {text}")
 
 
 def ordinary(settings: Settings, reasons: Mapping[str, str]) -> None:
@@ -95,8 +127,8 @@ def probes(settings: Settings, chosen: Sequence[Probe]) -> None:
     note(settings, f"Found {counted(len(chosen), 'probe')} to inject.")
     if not (settings.views.call_trace or settings.views.interim):
         warn(
-            "injected probes (-J) are shown in call traces (-T) and interim stacks (-I), and "
-            "neither is asked for"
+            "only call traces (-T) and interim stacks (-I) show injected probes (-J), and both "
+            "are off"
         )
 
 
@@ -125,11 +157,11 @@ def attached(settings: Settings, done: Attached, plan: AttachPlan, seconds: floa
         say(f"Function '{refusal.function.label}' left out: {refusal.reason}")
     if done.refusals and not name_each:
         what = counted(len(done.refusals), "function")
-        warn(f"{what} could not be attached, -v tells which and why")
+        warn(f"{what} could not be attached; -v lists them with the reason")
     for rung in done.rungs:
         count = rung.attachment.attached
         if count and len(done.rungs) > 1:
-            note(settings, f"Attached {count} of them by {rung.mechanism.value}.")
+            note(settings, f"Attached {count} functions by {rung.mechanism.value}.")
     note(
         settings,
         f"Total {done.count} kernel functions attached by {done.by} in {seconds * 1000:.0f} ms.",
@@ -144,7 +176,8 @@ def injected(settings: Settings, done: InjectedProbes) -> None:
         note(settings, f"Probe '{probe.label}' left out: {reason}")
     if done.refusals and not settings.verbose:
         warn(
-            f"{counted(len(done.refusals), 'probe')} could not be injected, -v tells which and why"
+            f"{counted(len(done.refusals), 'probe')} could not be injected;"
+            " -v lists them with the reason"
         )
 
 
@@ -154,7 +187,7 @@ def missed(misses: Sequence[Miss]) -> Iterator[str]:
     for miss in ordered[:_MISSES_SHOWN]:
         whose = f" of '{miss.function.label}'" if miss.function else ""
         calls = counted(miss.count, "call")
-        unknown = "" if miss.told else "; whether of a thread that was followed is not known"
+        unknown = "" if miss.told else "; it is unknown whether they belong to traced threads"
         yield f"{calls}{whose} not seen: {miss.what}{unknown}"
     rest = ordered[_MISSES_SHOWN:]
     if rest:

@@ -75,7 +75,7 @@ class PathProbes:
         for text in globs:
             glob = parse(text)
             if not isinstance(glob, NameGlob):
-                raise InputError(f"--path {text}: a way is followed by function names only")
+                raise InputError(f"--path {text}: expected a function name")
             own = [
                 number
                 for number, function in enumerate(self._functions)
@@ -108,7 +108,7 @@ class PathProbes:
             if len(paths.graph.blocks) > max_blocks:
                 self.said.append(
                     f"{function.label} has {len(paths.graph.blocks)} blocks, more than "
-                    f"{max_blocks}: --max-blocks {len(paths.graph.blocks)} follows it"
+                    f"{max_blocks}; use --max-blocks {len(paths.graph.blocks)}"
                 )
                 continue
             self._followed[number] = paths
@@ -151,10 +151,10 @@ class PathProbes:
         refused = [number for number, paths in self._followed.items() if not paths.probed]
         for number in refused:
             self.said.append(
-                f"the kernel takes no probe in {self._followed.pop(number).function.label}"
+                f"the kernel accepts no probe in {self._followed.pop(number).function.label}"
             )
         if refused and not self._followed:
-            raise UnavailableError(self.said.pop(), "choose another function")
+            raise UnavailableError(self.said.pop())
 
     @property
     def count(self) -> int:

@@ -105,7 +105,7 @@ class Pinpoint:
         for number in new:
             if not self._paths.follows(number):
                 self._give_up(number)
-        self.said += [f"--pinpoint: {text}" for text in self._paths.said]
+        self.said += self._paths.said
         self._paths.said.clear()
 
     def _is_new(self, number: int) -> bool:

@@ -8,7 +8,10 @@ thread of our namespace is called in both, and in the namespace that our /proc s
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from retsnoop_py.errors import InputError, UnavailableError
@@ -57,12 +60,53 @@ class ProcessIds(Value):
         known = tuple((pid, self.kernel_id(pid)) for pid in pids)
         for pid, kernel_id in known:
             if kernel_id is None:
-                raise InputError(
-                    f"{option} {pid}: there is no process {pid} in this PID namespace",
-                    "an id is one of the container that retsnoop-py runs in: see `ps -e`; "
-                    "processes outside of it are found by -n NAME",
-                )
+                raise _no_process(option, pid, is_inside=True)
         return tuple(kernel_id for _, kernel_id in known if kernel_id is not None)
+
+
+def require_processes(filters: FilterSettings) -> None:
+    """Check the ids of ``-p`` and ``-P``. Raises InputError for one that is no process's."""
+    for option, pids in (("-p", filters.pids), ("-P", filters.deny_pids)):
+        for pid in pids:
+            _require_process(option, pid)
+
+
+def _require_process(option: str, pid: int) -> None:
+    if not pid:  # the idle threads
+        return
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        pass
+    except (ProcessLookupError, OverflowError):
+        raise _no_process(option, pid, is_inside=not in_first("pid")) from None
+    if levels_above():  # /proc has other ids
+        return
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:  # it has ended since, or /proc hides it
+        return
+    found = re.search(r"^Tgid:\s+(\d+)$", status, re.MULTILINE)
+    if found and int(found[1]) != pid:
+        raise InputError(
+            f"{option} {pid}: {pid} is a thread of process {found[1]}",
+            f"{option} {found[1]} selects the whole process, -n NAME threads by their name",
+        )
+
+
+def _no_process(option: str, pid: int, *, is_inside: bool) -> InputError:
+    """The error; ``is_inside``: we are in a PID namespace of our own."""
+    if not is_inside:
+        return InputError(
+            f"{option} {pid}: there is no process {pid}",
+            "`ps -e` lists the processes; -n NAME selects threads by their name, also of processes "
+            "that do not exist yet",
+        )
+    return InputError(
+        f"{option} {pid}: there is no process {pid} in this PID namespace",
+        "-p expects an id of the container that retsnoop-py runs in (see `ps -e`); "
+        "-n NAME selects processes outside the container",
+    )
 
 
 def choose_program(obj: BpfObject) -> str | None:
@@ -85,7 +129,7 @@ def process_ids(obj: BpfObject) -> ProcessIds:
     found = {row["own"]: (row["kernel"], row["proc"]) for row in rows if row["leads"]}
     if not found:
         raise UnavailableError(
-            "this process is in a PID namespace, and the kernel does not tell its own process ids",
-            "run retsnoop-py outside of the container, or in one with --pid=host",
+            "this process is in a PID namespace, and the kernel does not report global process IDs",
+            "run retsnoop-py outside the container, or in a container with --pid=host",
         )
     return ProcessIds(found, {row["kernel"]: row["proc"] for row in rows if row["proc"]})

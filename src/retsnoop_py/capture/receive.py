@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.mass_attacher import Attached, since
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from retsnoop_py.capture.pinpoint import Pinpoint
     from retsnoop_py.capture.running import RunningCalls
     from retsnoop_py.capture.stream import Stream
+    from retsnoop_py.capture.witness import Witness
 
 #: How long to wait for records before looking at signals and the command, in ms.
 _WAIT_MS = 100
@@ -64,6 +66,7 @@ class Hooks(Value):
     functions: tuple[Function, ...]
     paths: PathProbes | None = None
     pinpoint: Pinpoint | None = None
+    witness: Witness | None = None
 
     def misses(self, before: Sequence[Miss]) -> Misses:
         """Calls that no program saw, but for those of ``before``; to be had before detaching."""
@@ -94,6 +97,8 @@ class Hooks(Value):
             if self.injected:
                 self.injected.detach()
         self.loaded.detach()
+        if self.witness:
+            self.witness.close()
 
     def close(self) -> None:
         """Detach everything and free it. Idempotent."""
@@ -129,6 +134,8 @@ class Reception:
         self._before: Sequence[Miss] = ()
         self._misses = Misses()
         self._gate_closed = False
+        #: The first function that cannot be followed is reported at once, the others at the end.
+        self._warned_of_pinpoint = False
         #: When tracing is over, by time.monotonic().
         self._deadline = math.inf
         #: Records of the calls that still ran when the gate was closed.
@@ -181,6 +188,7 @@ class Reception:
         self._reader.start()
         if command is not None:
             loaded.add_to_tree(command.pid)
+        self._watch(command)
         self._before = self._hooks.attached.misses()  # of calls that nobody asked for
         loaded.set_ready(True)
         messages.receiving(self._settings)
@@ -192,11 +200,24 @@ class Reception:
         except Dropped:
             count = self._reader.drop()
             raise Interrupted(
-                f"interrupted while loading symbols; {count} records that waited for them dropped"
+                f"interrupted while loading symbols; {count} waiting records were dropped"
             ) from None
         if command is not None and self._signals.stopping():
-            raise Interrupted("interrupted before the command was let go; nothing was traced")
+            raise Interrupted("interrupted before the command started; nothing was traced")
         return stream
+
+    def _watch(self, command: Command | None) -> None:
+        """Have the witness watch the command, or the processes that were asked for."""
+        witness, ids = self._hooks.witness, self._hooks.loaded.ids
+        if witness is None:
+            return
+        if command is not None:
+            kernel_id = ids.kernel_id(command.pid)
+            if kernel_id is not None:
+                witness.watch(kernel_id, str(Path.cwd()))
+            return
+        for kernel_id in self._hooks.loaded.filters.pids:
+            witness.watch(kernel_id, None)
 
     def _read(self, stream: Stream) -> Iterator[None]:
         """Show what comes until it is enough, and then what has come until then."""
@@ -208,11 +229,16 @@ class Reception:
             yield from self._rest()
             if self._settings.stop_after_ns:
                 self._deadline = time.monotonic() + self._settings.stop_after_ns / 1e9
+                self._limit()
             yield from self._read_until_stopped(stream, self._command)
             yield from self._run_again(stream)
         finally:
             with self._signals.held():
                 self._end()
+        if self._signals.stopping() or time.monotonic() >= self._deadline:
+            self._limit()
+        else:  # what a command caused until its end is all shown
+            self._signals.drop_never()
         if self._reader.stats().waiting_bytes > _LITTLE:
             with self._signals.held():
                 self._detach()
@@ -222,6 +248,13 @@ class Reception:
                 yield from self._rest()
         with self._signals.held():
             self._detach()
+
+    def _limit(self) -> None:
+        """Have what waits shown no longer than the settings allow, after a signal or ``--for``."""
+        seconds = self._settings.bpf.drain_seconds
+        end = min(self._signals.requested_at or math.inf, self._deadline)
+        if seconds and end < math.inf:
+            self._signals.drop_after(end + seconds - time.monotonic())
 
     def _run_again(self, stream: Stream) -> Iterator[None]:
         """Run the command again while there are failures of which more can be had that way."""
@@ -244,7 +277,7 @@ class Reception:
                     self._end_again(command)
         yield from self._settle(stream)
         if pinpoint.is_waiting and not self._is_enough(stream):
-            messages.say("--pinpoint: what has no line did not fail again in the same way.")
+            messages.say("--pinpoint: failures without a source line did not repeat.")
 
     def _end_again(self, command: Command) -> None:
         """Have a further run of the command end, where nobody needs more of it."""
@@ -276,8 +309,12 @@ class Reception:
             return
         with self._signals.postponed():
             pinpoint.follow()
-        for text in pinpoint.said:
-            messages.warn(text)
+        if pinpoint.said and not self._warned_of_pinpoint:
+            self._warned_of_pinpoint = True
+            self._warn_of_pinpoint(pinpoint)
+
+    def _warn_of_pinpoint(self, pinpoint: Pinpoint) -> None:
+        messages.not_followed(self._settings, "--pinpoint", pinpoint.said)
         pinpoint.said.clear()
 
     def _read_until_stopped(self, stream: Stream, command: Command | None) -> Iterator[None]:
@@ -286,6 +323,9 @@ class Reception:
         while not stopping() and (left := self._deadline - time.monotonic()) > 0:
             data = self._reader.take(int(min(wait_ms, left * 1000 + 1)))
             for _ in stream.parts(data or b""):
+                if time.monotonic() >= self._deadline:
+                    with self._signals.held():
+                        self._end()
                 yield from self._rest()
             self._pinpoint()
             if stream.done or (command is not None and command.ended()):
@@ -327,11 +367,14 @@ class Reception:
         self._close_gate()
         self._detach()
         self._end()
+        self._limit()
         waiting = self._reader.stats().waiting_bytes
         if waiting > _LITTLE:
+            seconds = self._settings.bpf.drain_seconds
+            limit = f" for {seconds} s at most" if seconds else ""
             current().say_aside(
-                f"Detached. What waits is printed now, {waiting >> 20} MiB of records; "
-                "another signal drops it.\n"
+                f"Detached. Printing the {waiting >> 20} MiB of records that wait{limit}; "
+                "another signal drops them.\n"
             )
 
     def _tell(self, stream: Stream, discarded: int) -> None:
@@ -340,8 +383,10 @@ class Reception:
             stream.feed_running(self._running)
         for text in self._misses.warnings:
             stream.warn(text)
+        if self._hooks.pinpoint is not None:
+            self._warn_of_pinpoint(self._hooks.pinpoint)
         for text in self._misses.notes:
             messages.note(self._settings, text)
         stats = self._reader.stats()
         messages.waited(self._settings, stats)
-        stream.finish(self._hooks.loaded, stats, discarded)
+        stream.finish(self._hooks.loaded, stats, discarded, is_late=self._signals.is_late)

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from retsnoop_py.capture.inherited import raise_limit
 from retsnoop_py.errors import PrivilegeError, UnavailableError
+from retsnoop_py.kernel.kallsyms import require_addresses
 from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.libbpf import process
 
@@ -18,9 +20,10 @@ _NEEDED = {"CAP_BPF": 39, "CAP_PERFMON": 38}
 
 
 def require_rights(status: Path = Path("/proc/self/status")) -> None:
-    """Raise PrivilegeError unless this process may load and attach BPF programs.
+    """Raise PrivilegeError unless this process may trace.
 
-    Where ``status`` does not tell, the kernel's own refusal will.
+    That takes loading and attaching BPF programs, and the addresses of functions. Where ``status``
+    does not tell, the kernel's own refusal will.
     """
     try:
         lines = status.read_text().splitlines()
@@ -29,22 +32,20 @@ def require_rights(status: Path = Path("/proc/self/status")) -> None:
         return
     if not in_first("user", status.parent):
         raise PrivilegeError(
-            "tracing the kernel is not for a user namespace: what root may there does not count",
+            "tracing does not work in a user namespace: its root has no privileges over the kernel",
             "run it outside, or in a container without one (started as root, --userns=host)",
         )
-    # it implies the two that were split off from it in 5.8
-    if held >> _CAP_SYS_ADMIN & 1:
-        return
-    missing = [name for name, bit in _NEEDED.items() if not held >> bit & 1]
+    # CAP_SYS_ADMIN implies the two that were split off from it in 5.8
+    is_admin = held >> _CAP_SYS_ADMIN & 1
+    missing = [name for name, bit in _NEEDED.items() if not (is_admin or held >> bit & 1)]
     if not missing:
+        require_addresses(status.parent.parent / "kallsyms")
         return
     if os.geteuid():
-        raise PrivilegeError(
-            "tracing the kernel needs more rights than this user has", "run it as root"
-        )
+        raise PrivilegeError("this user has no permission to trace the kernel", "run it as root")
     raise PrivilegeError(
         f"tracing the kernel needs {' and '.join(missing)}, which this root does not have",
-        "a container can be given them (--cap-add), or run outside of it",
+        "give them to the container (--cap-add), or run outside it",
     )
 
 
@@ -72,7 +73,7 @@ def raise_memlock() -> None:
     A refusal is not warned of: since 5.11 BPF memory is accounted to the cgroup, before that
     the map that does not fit says so itself.
     """
-    _try(resource.RLIMIT_MEMLOCK, resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    raise_limit(resource.RLIMIT_MEMLOCK, resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 
 def raise_files(probes: int) -> str | None:
@@ -81,9 +82,9 @@ def raise_files(probes: int) -> str | None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= needed:
         return None
-    if _try(resource.RLIMIT_NOFILE, max(needed, soft), max(needed, hard)):
+    if raise_limit(resource.RLIMIT_NOFILE, max(needed, soft), max(needed, hard)):
         return None
-    _try(resource.RLIMIT_NOFILE, hard, hard)
+    raise_limit(resource.RLIMIT_NOFILE, hard, hard)
     if hard >= needed:
         return None
     return (
@@ -106,7 +107,7 @@ def reserved_files() -> Iterator[None]:
                 held.append(os.dup(held[0]))
         except OSError as error:
             raise UnavailableError(
-                f"too few open files are allowed to load the programs: {error.strerror}",
+                f"the limit of open files is too low to load the BPF programs: {error.strerror}",
                 "allow more open files: `ulimit -n`",
             ) from error
         for fd in held[_LATER_FILES:]:
@@ -116,11 +117,3 @@ def reserved_files() -> Iterator[None]:
     finally:
         for fd in held:
             os.close(fd)
-
-
-def _try(limit: int, soft: int, hard: int) -> bool:
-    try:
-        resource.setrlimit(limit, (soft, hard))
-    except (OSError, ValueError):
-        return False
-    return True

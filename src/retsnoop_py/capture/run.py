@@ -21,6 +21,7 @@ from retsnoop_py.attach.plan import AttachContext, AttachPlan, make_plan, slow_a
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.command import Command
 from retsnoop_py.capture.load import load
+from retsnoop_py.capture.process_ids import require_processes
 from retsnoop_py.capture.receive import Hooks, Reception
 from retsnoop_py.capture.rights import (
     raise_files,
@@ -32,6 +33,7 @@ from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import Interrupted, UsageError
 from retsnoop_py.kernel.btf import Kind
+from retsnoop_py.kernel.switches import KPROBES
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.listener import current
 from retsnoop_py.settings import OutputFormat, Settings
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes
     from retsnoop_py.capture.paths import PathProbes
     from retsnoop_py.capture.stream import Stream
+    from retsnoop_py.capture.witness import Witness
     from retsnoop_py.probes.spec import Probe
     from retsnoop_py.recording.writer import RecordingWriter
     from retsnoop_py.session.pipeline import SinkMaker
@@ -64,6 +67,7 @@ class _Run(Value):
     make_sink: SinkMaker
     #: What is told once tracing has begun, and at every replay.
     warnings: tuple[str, ...] = ()
+    witness: Witness | None = None
 
 
 class Ended(Value):
@@ -83,15 +87,18 @@ class Ended(Value):
 
 
 def run(
-    settings: Settings, make_sink: SinkMaker, signals: StopSignals
+    settings: Settings,
+    make_sink: SinkMaker,
+    signals: StopSignals,
+    witness: Witness | None = None,
 ) -> Generator[None, None, Ended]:
     """Trace as ``settings`` say until they are met, the command ends or somebody says stop.
 
     Rests when tracing has begun and whenever the sink was given something. Gives how it ended. A
     command that outlives the tracing (``--count``, ``--for``) is waited for; one whose run is
     closed is told to end. ``signals`` may be entered already, or be left alone by who handles
-    signals himself. Raises the errors of :mod:`retsnoop_py.errors`; whatever was attached is
-    detached on every way out.
+    signals himself. ``witness`` watches the processes. Raises the errors of
+    :mod:`retsnoop_py.errors`; whatever was attached is detached on every way out.
     """
     require_rights()
     with ExitStack() as stack:
@@ -101,7 +108,7 @@ def run(
             target = choose(settings, loading=True)
         try:
             status = yield from _trace(
-                _Run(settings, signals, command, target, recorder, make_sink)
+                _Run(settings, signals, command, target, recorder, make_sink, (), witness)
             )
         except GeneratorExit:
             if command is not None and command.is_released:
@@ -153,6 +160,7 @@ def choose(settings: Settings, *, loading: bool = False) -> Target:
 
     ``loading``: it is about to be traced, so that a BPF program may be loaded already.
     """
+    require_processes(settings.filters)
     target = choose_target(settings, loading=loading)
     messages.images(settings, target.image_report)
     messages.selection(settings, target.selection)
@@ -250,8 +258,8 @@ def _with_branches(run: _Run, features: Features, stack: ExitStack) -> _Run:
 def _check_number(settings: Settings, count: int) -> None:
     if count > settings.max_functions:
         raise UsageError(
-            f"{count} functions match, and no more than {settings.max_functions} are attached",
-            f"choose fewer with -a, -e or -d, or allow them: --max-functions {count}",
+            f"{count} functions match; the limit is {settings.max_functions}",
+            f"select fewer with -a, -e or -d, or use --max-functions {count}",
         )
 
 
@@ -283,7 +291,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
             attached = attach(plan, context)
             if paths:
                 paths.attach(context)
-                _tell(paths)
+                _tell(settings, paths)
             pinpoint = None
             if paths and settings.pinpoint:
                 from retsnoop_py.capture.pinpoint import Pinpoint
@@ -295,7 +303,13 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
                     settings.max_blocks,
                     every=settings.every_condition,
                 )
-            return Hooks(loaded, attached, context, injected, plan.functions, paths, pinpoint)
+            hooks = Hooks(
+                *(loaded, attached, context, injected, plan.functions, paths, pinpoint),
+                witness=run.witness,
+            )
+            if run.witness is not None:
+                run.witness.open()
+            return hooks
         except BaseException:
             if paths:
                 paths.close()
@@ -316,20 +330,22 @@ def _read_paths(run: _Run, plan: AttachPlan) -> PathProbes:
     except BaseException:
         paths.close()
         raise
-    _tell(paths)
+    _tell(settings, paths)
     return paths
 
 
-def _tell(paths: PathProbes) -> None:
+def _tell(settings: Settings, paths: PathProbes) -> None:
     """What could not be followed."""
-    for text in paths.said:
-        messages.warn(f"--path: {text}")
+    messages.not_followed(settings, "--path", paths.said)
     paths.said.clear()
 
 
 def _inject(probes: Sequence[Probe], context: AttachContext) -> InjectedProbes:
-    from retsnoop_py.attach.injected import InjectedProbes
+    from retsnoop_py.attach.injected import WAYS, InjectedProbes
+    from retsnoop_py.libbpf.links import PROG_KPROBE
 
+    if any(WAYS[probe.kind].prog_type == PROG_KPROBE for probe in probes):
+        KPROBES.require(context.facts.root, "-J cannot inject kprobes")
     injected = InjectedProbes(probes, context)
     injected.attach()
     return injected

@@ -10,22 +10,30 @@ second  drops what is still to be printed, and tells how much that was
 third   kills us, as it would have without a handler
 ======= ===========================================================================
 
+A time limit (:meth:`StopSignals.drop_after`) does what a second signal does.
+
 The third works even where Python does not get to run: the signals are counted in C.
 """
 
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
+from retsnoop_py.capture import inherited
 from retsnoop_py.errors import Interrupted
 from retsnoop_py.libbpf import process
 from retsnoop_py.listener import current
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+#: A limit that has passed already leaves this long, in seconds, to show something.
+_LEAST_S = 1.0
 
 
 class Dropped(BaseException):
@@ -49,13 +57,20 @@ class StopSignals:
         #: What to say to who asks again while that has to be waited for.
         self.patience = ""
         self._old: dict[signal.Signals, Any] = {}
+        #: Whether what we were started with is known only while this is entered.
+        self._remembers = False
         self._gives_up = False
         self._action: Callable[[], None] | None = None
         self._drops = False
         self._held = 0
         self._asked = self._asked_to_drop = False
+        #: Whether a time limit asked to drop what waits.
+        self.is_late = False
+        #: When the signal came, by time.monotonic(); 0.0: none did.
+        self.requested_at = 0.0
 
     def __enter__(self) -> Self:
+        self._remembers = inherited.remember()
         for number in _SIGNALS:
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 self._old[number] = signal.signal(number, self._on_signal)
@@ -63,9 +78,12 @@ class StopSignals:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.drop_never()
         process.unwatch_signals()
         for number, handler in self._old.items():
             signal.signal(number, handler)
+        if self._remembers:
+            inherited.forget()
 
     @property
     def count(self) -> int:
@@ -80,6 +98,31 @@ class StopSignals:
         """Ask to stop, from any thread; ``drop``: what waits is not to be shown any more."""
         self._asked = True
         self._asked_to_drop = self._asked_to_drop or drop
+
+    def drop_after(self, seconds: float) -> None:
+        """Have what waits dropped ``seconds`` from now, as a second signal would.
+
+        A write that nobody reads ends too. Of several limits the first counts. Nothing happens
+        where signals are the caller's.
+        """
+        if not self._old:
+            return
+        if signal.SIGALRM not in self._old:
+            self._old[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_limit)
+        before, _ = signal.setitimer(signal.ITIMER_REAL, max(seconds, _LEAST_S))
+        if 0 < before < seconds:
+            signal.setitimer(signal.ITIMER_REAL, before)
+
+    def drop_never(self) -> None:
+        """Take the time limit back."""
+        if signal.SIGALRM in self._old:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._old.pop(signal.SIGALRM))
+
+    def _on_limit(self, _number: int, _frame: FrameType | None) -> None:
+        if self._drops:
+            self.is_late = self._asked_to_drop = True
+            self.drop_if_asked()
 
     @contextmanager
     def giving_up(self, doing: str) -> Iterator[None]:
@@ -112,6 +155,7 @@ class StopSignals:
             yield
         finally:
             self._action, self._drops = None, False
+            self.drop_never()
 
     @contextmanager
     def postponed(self) -> Iterator[None]:
@@ -145,6 +189,7 @@ class StopSignals:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self.requested = number
+        self.requested_at = self.requested_at or time.monotonic()
         if self._gives_up:
             self._gives_up = False
             raise KeyboardInterrupt

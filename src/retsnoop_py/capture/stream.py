@@ -12,6 +12,7 @@ from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.capture.target import Target
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf.reader import ReaderStats
+from retsnoop_py.session.counts import CALLS, SHORT
 from retsnoop_py.session.layouts import layout_named
 from retsnoop_py.session.pipeline import Pipeline, SinkMaker
 from retsnoop_py.session.stream_header import (
@@ -61,10 +62,10 @@ class WholeRecorder:
         with self._held():
             self._writer.warn(text)
 
-    def end(self, stats: Mapping[str, int]) -> None:
+    def end(self, stats: Mapping[str, int], counts: Mapping[str, int]) -> None:
         """The counters; nothing follows."""
         with self._held():
-            self._writer.end(stats)
+            self._writer.end(stats, counts)
 
 
 class Stream:
@@ -106,9 +107,20 @@ class Stream:
         if self._users is not None:
             self._users.see(pid)
 
-    def finish(self, loaded: LoadedObject, reader: ReaderStats, discarded: int = 0) -> None:
-        """Tell what was lost, ``discarded`` records on demand, and end the recording."""
+    def finish(
+        self,
+        loaded: LoadedObject,
+        reader: ReaderStats,
+        discarded: int = 0,
+        *,
+        is_late: bool = False,
+    ) -> None:
+        """Report what was lost, and end the recording.
+
+        ``discarded`` records were dropped on demand, or by a time limit if ``is_late``.
+        """
         stats = self._stats_layout.unpack(loaded.stats())
+        counts = {CALLS: loaded.calls(), SHORT: loaded.failed_short()}
         # a record the perf buffer had no room for is seen from both ends
         lost = max(reader.lost_kernel - stats["sessions_dropped"], 0)
         if reader.why_lost:
@@ -122,9 +134,9 @@ class Stream:
             "forks_unseen": loaded.unseen_forks(),
             "lost_kernel": lost,
             "lost_memory": reader.lost_memory,
-            "discarded": discarded,
+            "discarded_late" if is_late else "discarded": discarded,
         }
-        self._pipeline.finish({**stats, **mine}, self._warnings)
+        self._pipeline.finish({**stats, **mine}, self._warnings, counts)
 
     def _warnings(self) -> list[str]:
         """What was wrong with files that symbols came from."""
@@ -150,6 +162,8 @@ def open_stream(  # noqa: PLR0913 - all that a run has comes together here
         if recorder is not None:
             recorder.start(header)
         users = stack.enter_context(_users(settings)) if settings.views.user_stack else None
+        if users is not None and users.child is not None and not settings.trace_self:
+            loaded.spare(users.child)
         sink = make_sink(header, settings)
         pipeline = Pipeline(header, settings, symbolizer, sink, recorder, users, origins, accept)
         yield Stream(header, pipeline, target, users)

@@ -132,7 +132,7 @@ def _settle(mode: SymbolizeMode, images: KernelImages) -> SymbolizeMode:
         return SymbolizeMode.INLINES if mode is SymbolizeMode.AUTO else mode
     if mode in (SymbolizeMode.LINES, SymbolizeMode.INLINES):
         raise InputError(
-            "source lines were asked for and no kernel image with DWARF was found",
+            "source lines were requested (-s), but no kernel image with DWARF was found",
             "install the kernel's debug package, set DEBUGINFOD_URLS, or name one with -k; "
             "-v shows every place that was tried",
         )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The command line brought into one form, before typer sees it.
+"""Bring a command line into one form.
 
-retsnoop's command line is GNU argp's, and typer's parser cannot express it: values that are
-optional but only glued (``-Sn``, ``-ss``), bundles (``-vS``), abbreviated long options
-(``--ent``). :func:`normalise` rewrites all of it to ``--long`` and ``--long=value``, keeps
-everything behind ``--`` as it is, and is pure: it looks at nothing but the words it is given.
+retsnoop's command line is GNU argp's: values that are optional but only glued (``-Sn``, ``-ss``),
+bundles (``-vS``), abbreviated long options (``--ent``). :func:`normalise` rewrites all of it to
+``--long`` and ``--long=value``, keeps everything behind ``--`` as it is, and is pure: it reads only
+the words it is given.
 
 Of words that a trace has no use for it says what they probably were meant to be.
 """
@@ -34,6 +34,7 @@ class Spec(Value):
 
     ``dashed``: a separate value may start with ``-`` (``-x -EINVAL``, ``-n -bash``).
     ``means``: an old spelling of these options, ``{}`` in their values stands for its own value.
+    ``is_renamed``: an old spelling that works, and adds a notice to the command line.
     """
 
     long: str
@@ -43,6 +44,7 @@ class Spec(Value):
     implied: str = ""
     dashed: bool = False
     means: tuple[tuple[str, str | None], ...] = ()
+    is_renamed: bool = False
 
     @property
     def label(self) -> str:
@@ -70,8 +72,8 @@ SEE_HELP = "'retsnoop-py --help' lists the options"
 class Table:
     """The options of one command, by their names.
 
-    ``takes_words``: the command has positional words of its own. ``old`` are spellings of earlier
-    retsnoops, which are not abbreviated. ``see_help`` is the hint where none is nearer.
+    ``takes_words``: the command has positional words of its own. ``old`` are earlier spellings,
+    which are not abbreviated. ``see_help`` is the hint where none is nearer.
     """
 
     def __init__(
@@ -89,7 +91,9 @@ class Table:
         self.foreign = tuple(foreign)
         self.long: dict[str, Spec | Foreign] = {}
         self.short: dict[str, Spec | Foreign] = {}
+        old = tuple(old)
         self._old = {spec.long for spec in old}
+        self._renamed = {spec.long: spec.means[0][0] for spec in old if spec.is_renamed}
         known: list[Spec | Foreign] = [*self.specs, *self.foreign, *old]
         for entry in known:
             self.long.setdefault(entry.long, entry)
@@ -112,10 +116,13 @@ class Table:
                 f"--{name} is ambiguous: {', '.join(f'--{known}' for known in sorted(names))}",
                 "write one of them out",
             )
-        from retsnoop_py.text import did_you_mean, near_names
+        raise UsageError(f"unknown option --{name}", self._nearest(name) or self.see_help)
 
-        near = [f"--{known}" for known in near_names(name, [spec.long for spec in self.specs])]
-        raise UsageError(f"unknown option --{name}", did_you_mean(near) or self.see_help)
+    def _nearest(self, name: str) -> str | None:
+        """The options that ``name`` resembles, in their present spelling."""
+        known = [*(spec.long for spec in self.specs), *self._renamed]
+        near = [self._renamed.get(one, one) for one in near_names(name, known)]
+        return did_you_mean([f"--{one}" for one in dict.fromkeys(near)])
 
     def find_short(self, letter: str, word: str) -> Spec:
         """The option ``-letter``, met in ``word``. Raises :class:`UsageError`."""
@@ -140,10 +147,12 @@ class Normalised:
         self.options: list[tuple[str, str | None]] = []
         self.words: list[Word] = []
         self.command: tuple[str, ...] | None = None
+        #: A sentence for each old spelling.
+        self.notices: list[str] = []
 
     @property
     def argv(self) -> list[str]:
-        """The words for typer: options, then positional words, then ``--`` and the command."""
+        """The whole line: options, then positional words, then ``--`` and the command."""
         tail = [] if self.command is None else ["--", *self.command]
         return [*self.option_argv, *(word.text for word in self.words), *tail]
 
@@ -279,6 +288,11 @@ class _Scanner:
         self._out.options += [("verbose", None)] * level
 
     def _add(self, spec: Spec, value: str | None) -> None:
+        if spec.is_renamed:
+            new = spec.means[0][0]
+            notice = f"--{spec.long} is now --{new}; the old spelling still works"
+            if notice not in self._out.notices:
+                self._out.notices.append(notice)
         for name, meant in spec.means or ((spec.long, "{}"),):
             given = value if meant == "{}" else meant and meant.format(value)
             self._out.options.append((name, given))

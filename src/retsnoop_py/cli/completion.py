@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import Command, command_of
-from retsnoop_py.errors import OutputError, UnavailableError
+from retsnoop_py.errors import OutputError, UnavailableError, UsageError
 from retsnoop_py.options.table import Option, Takes
 from retsnoop_py.package import home
 from retsnoop_py.value import Value
@@ -101,7 +102,9 @@ def _values(option: Option, begun: str, words: Sequence[str]) -> Sequence[str]:
 
 def _of_vm(args: Sequence[str], incomplete: str) -> Iterator[Candidate] | None:
     """Kernels, which are what is asked for most; None: typer knows."""
-    if args[-1] == "--kernel" or (args[1:2] == ["fetch"] and not incomplete.startswith("-")):
+    if args[-1] in ("--on", "--kernel") or (
+        args[1:2] == ["fetch"] and not incomplete.startswith("-")
+    ):
         from retsnoop_py.options.table import HOST, complete_kernels
 
         return (Candidate(one) for one in complete_kernels(incomplete) if one != HOST)
@@ -168,8 +171,6 @@ def _options(command: Command, incomplete: str) -> Iterator[Candidate]:
             for spelling in option.spellings:
                 if spelling.startswith(incomplete):
                     yield Candidate(spelling, option.help)
-    if command.completion_panel and "--install-completion".startswith(incomplete):
-        yield Candidate("--install-completion", "Install completion for the current shell.")
 
 
 # --- the shells ------------------------------------------------------------------------------
@@ -279,9 +280,23 @@ def _by_typer() -> int:
 # --- the scripts -----------------------------------------------------------------------------
 
 
-def hand_out(wanted: str) -> int:
-    """Do what ``install-completion`` or ``show-completion`` says. Raises OutputError."""
+#: The files that an installation changes, by shell.
+_CHANGED = {
+    "bash": "~/.bashrc and ~/.bash_completions/retsnoop-py.sh",
+    "zsh": "~/.zshrc and ~/.zfunc/_retsnoop-py",
+    "fish": "~/.config/fish/completions/retsnoop-py.fish",
+}
+
+
+def hand_out(wanted: str, *, agreed: bool) -> int:
+    """Do what ``install-completion`` or ``show-completion`` says; ``agreed``: do not ask before.
+
+    Raises OutputError, and UsageError where nobody can be asked.
+    """
     shell = _shell()
+    if wanted == "install-completion" and not agreed and not _may_install(shell):
+        print("Nothing was changed.")
+        return 0
     if shell == "fish":
         if wanted == "show-completion":
             print(_FISH_SCRIPT)
@@ -308,6 +323,19 @@ def hand_out(wanted: str) -> int:
     except RuntimeError:  # of who has no home
         raise OutputError("this user has no home to install it in", "set HOME") from None
     return 0
+
+
+def _may_install(shell: str | None) -> bool:
+    """Ask whether to change the files of ``shell``."""
+    if shell not in _CHANGED:
+        return True  # the error about this shell comes next
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise UsageError(
+            f"--install-completion changes {_CHANGED[shell]}, and there is no terminal to ask on",
+            "add --yes, or use --show-completion",
+        )
+    print(f"This changes {_CHANGED[shell]}. Continue? [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _unwritable(script: Path, error: OSError) -> OutputError:

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What a command is, and what a normalised command line says to it.
 
-Two readers make use of the rows of options. :func:`words_of` is all a run needs;
-:mod:`retsnoop_py.cli.typed` makes typer's objects of them, for help and completion. A unit test
-holds both to the same values.
-
-The normaliser's table of a command is made of the rows, too, old spellings included.
+Both are made of the rows of options: the values of a run, and the normaliser's table of a command,
+old spellings included.
 """
 
 from __future__ import annotations
@@ -34,10 +31,13 @@ class Argument(Value):
 class Command(Value):
     """One command: its name, its options, and what its help says.
 
-    ``request`` makes of the words of options, and those that belong to none, what is to be done;
-    it raises UsageError or InputError. ``synopsis`` stands behind the name in the help's first
-    line, ``usage`` is all that ``--usage`` prints. ``completion_panel`` names the group of typer's
-    completion option.
+    * ``request``: makes of the words of options, and of those that belong to none, what is to be
+      done; it raises UsageError or InputError
+    * ``synopsis``: stands behind the name in the help's first line
+    * ``text``: the help before the options; paragraphs that begin with a backspace keep their lines
+    * ``usage``: all that ``--usage`` prints
+    * ``first``: the options of the short help, in its order
+    * ``old``: earlier spellings of its options
     """
 
     request: Callable[[Words, list[str]], Any]
@@ -47,7 +47,8 @@ class Command(Value):
     synopsis: str
     text: str
     usage: str
-    completion_panel: str | None = None
+    first: tuple[str, ...] = ()
+    old: tuple[Spec, ...] = ()
 
     def call(self, line: Normalised) -> Any:
         """What ``line`` asks for."""
@@ -94,9 +95,6 @@ def words_of(options: tuple[Option, ...], line: Normalised) -> Words:
     return Words(said, tuple(line.command or ()))
 
 
-#: Made by typer, not by a signature.
-COMPLETION = (Spec("install-completion"), Spec("show-completion"))
-
 #: What earlier retsnoops called it, as old notes and blog posts still do.
 OLD = (
     Spec("lbr", "R", Kind.OPTIONAL, implied="any_return"),
@@ -114,7 +112,7 @@ OLD = (
 
 def trace_table() -> Table:
     """The option table of tracing."""
-    return Table([*map(spec_of, options_of("trace")), *COMPLETION], old=OLD)
+    return Table(map(spec_of, options_of("trace")), old=OLD)
 
 
 def command_table(command: Command, *, is_replay: bool = False) -> Table:
@@ -126,7 +124,7 @@ def command_table(command: Command, *, is_replay: bool = False) -> Table:
     names = {spec.long for spec in own}
     old = [
         spec
-        for spec in OLD
+        for spec in (*command.old, *OLD)
         if names.issuperset(name for name, _ in spec.means or ((spec.long, None),))
     ]
     names.update(spec.long for spec in old)
@@ -139,4 +137,10 @@ def command_table(command: Command, *, is_replay: bool = False) -> Table:
         for spec in (*map(spec_of, options_of("trace")), *OLD)
         if spec.long not in names
     ]
-    return Table(own, foreign, old=old, takes_words=True, see_help=hint)
+    return Table(
+        own,
+        foreign,
+        old=old,
+        takes_words=True,
+        see_help=hint,
+    )

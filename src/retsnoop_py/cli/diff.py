@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 DIFFERENT = 3
 
 _TEXT = """
-Say what fails in recording B and not in A, and the other way round.
+Compare two recordings: what fails only in A, and what fails only in B.
 
 Record the same program twice (-o FILE), on a kernel where it works and on one where it does not, \
-or before and after a change: what differs is shown by entry function, error and chain of failing \
-calls. Addresses, times and the compiler's suffixes (.isra.0) do not matter. Functions that only \
-one of the two traces are left out of the comparison, and named.
+or before and after a change. The failures are compared by entry function, error and chain of \
+failing calls. Addresses, times and suffixes of the compiler (.isra.0) do not count. retsnoop-py \
+ignores and names functions that only one recording traces.
 
-With -T in both recordings (or --path) it is shown where a failing call first goes another way \
-than the nearest call of the other recording, be it one that succeeded.
+If both recordings have call traces (-T or --path), retsnoop-py also prints where a failing call \
+first differs from the most similar call in the other recording.
 
 \b
 Examples:
   retsnoop-py -T -c bpf -o good.rsn -- ./test      on the good kernel
-  retsnoop-py -T -c bpf -o bad.rsn -- ./test       on the bad one
+  retsnoop-py -T -c bpf -o bad.rsn -- ./test       on the bad kernel
   retsnoop-py diff good.rsn bad.rsn
-  retsnoop-py diff -x EINVAL good.rsn bad.rsn      this error only
-  retsnoop-py diff -v good.rsn bad.rsn             what fails in both as well
+  retsnoop-py diff -x EINVAL good.rsn bad.rsn      only this error
+  retsnoop-py diff -v good.rsn bad.rsn             also what fails in both
   retsnoop-py diff --format json good.rsn bad.rsn | jq '.only_b[].entry'
 
-Exit status: 0 for no difference, 3 for any; 64 and more for errors, as 65 for a damaged \
-recording, which is compared up to the damage.
+Exit status: 0 without a difference, 3 with one; 64 and more for errors. A damaged recording \
+(65) is compared up to the damage.
 """
 
 _USAGE = """Usage: retsnoop-py diff A.rsn B.rsn [-x ERROR]* [-X ERROR]* [-n NAME]* [-v] ...
@@ -68,7 +68,7 @@ def request(words: Words, files: list[str]) -> DiffRequest:
     if len(files) != 2:
         raise UsageError(
             f"diff needs two recordings, not {len(files)}",
-            "the one without the failure first: retsnoop-py diff A.rsn B.rsn",
+            "name the recording without the failure first: retsnoop-py diff A.rsn B.rsn",
         )
     return DiffRequest(
         Path(files[0]),
@@ -125,4 +125,10 @@ COMMAND = Command(
     synopsis="A.rsn B.rsn [OPTIONS]",
     text=_TEXT,
     usage=_USAGE,
+    first=(
+        "allow-errors",
+        "comm",
+        "verbose",
+        "format",
+    ),
 )

@@ -13,22 +13,22 @@ from retsnoop_py.options.table import Words, file_path, options_of
 from retsnoop_py.value import Value
 
 _TEXT = """
-Say what this kernel, this CPU and this user can do.
+Check this kernel, this CPU and this user.
 
-Every attach mechanism, what BPF has, where symbols, types and source lines come from, rights \
-and limits: yes or no, with the reason and the next step. What can be tried is tried, on a \
-function every kernel has; nothing of it stays. "unknown" is what rights are missing for. The \
-last lines say whether tracing works, by which mechanism, and what it goes without.
+doctor checks every attach mechanism, the BPF features, the sources of symbols, types and lines, \
+the rights and the limits. Each answer is yes or no, with the reason and the next step. doctor \
+tries features on a function that every kernel has, and leaves nothing attached. "unknown" means \
+that the rights for the check are missing. The last lines report whether tracing works, with which \
+mechanism, and what is missing.
 
 \b
 Examples:
-  sudo retsnoop-py doctor                  before a first trace
-  sudo retsnoop-py doctor -v               also every file looked at
+  sudo retsnoop-py doctor                  before the first trace
+  sudo retsnoop-py doctor -v               also print every file that was read
   retsnoop-py doctor --json | jq .mechanisms
-  retsnoop-py vm run --kernel 6.1 -- retsnoop-py doctor
+  retsnoop-py vm run --on 6.1 -- retsnoop-py doctor
 
-Exit status: 0 if tracing works, 77 if only rights are missing,
-69 if the kernel lacks something.
+Exit status: 0 if tracing works, 77 if only rights are missing, 69 if the kernel lacks something.
 """
 
 _USAGE = """Usage: retsnoop-py doctor [-v] [--json] [-k VMLINUX]
@@ -81,4 +81,8 @@ COMMAND = Command(
     synopsis="[OPTIONS]",
     text=_TEXT,
     usage=_USAGE,
+    first=(
+        "verbose",
+        "json",
+    ),
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import DataError, InputError, UsageError
-from retsnoop_py.options.table import RUN_MODE, Option, Takes, Words, options_of
+from retsnoop_py.options.table import OBJECTS, Option, Takes, Words, options_of
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
     from retsnoop_py.terminal import Bar
 
 _TEXT = """
-Say why BPF programs and maps were refused, from the log a loader left.
+Explain why BPF programs and maps were rejected, from the log of a loader.
 
-FILE is what libbpf, bpftool, cilium/ebpf, aya, bcc or a kernel wrote, - is standard input; \
-time stamps, colours and what else is around the verifier's own lines do not matter, and \
-there may be several failures. Neither root nor a kernel is needed. Each failure is told in \
-the form Linux 7.3 uses, and what 7.3 wrote itself is shown as it is.
+FILE is the output of libbpf, bpftool, cilium/ebpf, aya, bcc or a kernel; - is standard input. \
+The log may contain time stamps, colours, other lines and several failures. explain needs neither \
+root nor a kernel. It explains each failure in the form that Linux 7.3 uses.
 
 \b
 Examples:
   retsnoop-py explain build.log
   journalctl -u my-agent | retsnoop-py explain -
-  retsnoop-py explain --object prog.bpf.o log.txt     with its source lines
+  retsnoop-py explain --object prog.bpf.o log.txt     with source lines
   retsnoop-py explain --format json log.txt | jq .explanation.id
 
-Exit status: 0 if failures were found and explained, 65 if the log tells of none.
+Exit status: 0 if failures were found and explained, 65 if the log contains no failure.
 """
 
 _USAGE = """Usage: retsnoop-py explain FILE|- [--object FILE] [--format json]
@@ -45,8 +44,8 @@ _USAGE = """Usage: retsnoop-py explain FILE|- [--object FILE] [--format json]
 _OBJECT = Option(
     ("--object",),
     Takes.ONE,
-    "The BPF object the log is about: for source lines and CO-RE relocations.",
-    panel=RUN_MODE,
+    "Read source lines and CO-RE relocations from this BPF object.",
+    panel=OBJECTS,
     metavar="FILE",
     commands=("explain",),
 )
@@ -161,4 +160,8 @@ COMMAND = Command(
     synopsis="FILE|- [OPTIONS]",
     text=_TEXT,
     usage=_USAGE,
+    first=(
+        "object",
+        "format",
+    ),
 )

@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from retsnoop_py.listing import Listing
 
 _TEXT = """
-List the functions that a trace with these options would trace, and by which mechanism; and \
-those that match and would not be traced, with the reason.
+List the functions that a trace with these options would trace, with the mechanism of each. Also \
+list matching functions that it would not trace, with the reason.
 
-A GLOB is one of -e: NAME, NAME[MODULE], :SOURCE/PATH*.c or @FILE. Prototypes come from the \
-kernel's BTF, source files from its debug information where that is found. Which mechanism \
-takes a function is tried on a function every kernel has; nothing else is attached.
+A GLOB is the same as for -e: NAME, NAME[MODULE], :SOURCE/PATH*.c or @FILE. Prototypes come from \
+the kernel's BTF, source files from its debug information. retsnoop-py tries each mechanism on a \
+function that every kernel has, and attaches nothing else.
 
 \b
 Examples:
   retsnoop-py functions '*_sys_bpf'
-  retsnoop-py functions -c bpf --attach=fentry      what can fentry not take?
+  retsnoop-py functions -c bpf --attach=fentry      what can fentry not trace?
   retsnoop-py functions ':kernel/bpf/arraymap.c' | cut -f2
   retsnoop-py functions 'nft_*[nf_tables]' --json | jq '.left_out[].text'
 
 \b
-In a pipe: a line per function, columns separated by tabs:
+In a pipe, each function is one line, with columns separated by tabs:
   entry, traced or left-out; name; module; mechanism; source file;
-  prototype, or the reason. - stands for nothing.
+  prototype or reason. - marks an empty column.
 """
 
 _USAGE = """Usage: retsnoop-py functions [GLOB...] [-c PRESET]* [-a GLOB]* [-d GLOB]* [--json]
@@ -63,7 +63,7 @@ def request(words: Words, globs: list[str]) -> FunctionsRequest:
     if not (globs or words.has("entry") or words.has("case")):
         raise UsageError(
             "no functions to list",
-            "give a GLOB (retsnoop-py functions '*_sys_bpf') or a preset (-c bpf)",
+            "name a GLOB (retsnoop-py functions '*_sys_bpf') or a preset (-c bpf)",
         )
     words = Words({**words.said, "entry": [*globs, *words.texts("entry")]})
     return FunctionsRequest(listing_settings(words), words.has("json"))
@@ -114,4 +114,12 @@ COMMAND = Command(
     synopsis="[GLOB...] [OPTIONS]",
     text=_TEXT,
     usage=_USAGE,
+    first=(
+        "case",
+        "entry",
+        "allow",
+        "deny",
+        "attach",
+        "json",
+    ),
 )

@@ -22,7 +22,7 @@ _WIDEST = 100
 _PIPE = 80
 
 _TEXT = """
-Show a page about a topic, or the help of a command; without a word, list them.
+Print a page about a topic, or the help of a command. Without TOPIC, list them.
 
 \b
 Examples:
@@ -47,8 +47,8 @@ class Topic(Value):
 
 TOPICS: tuple[Topic, ...] = (
     Topic("globs", "how functions are named", "topics/globs.md"),
-    Topic("sessions", "what is followed, and what is shown of it", "topics/sessions.md"),
-    Topic("filters", "which sessions are shown", "topics/filters.md"),
+    Topic("sessions", "which calls are followed, and what is printed", "topics/sessions.md"),
+    Topic("filters", "which sessions are printed", "topics/filters.md"),
     Topic("args", "the arguments of calls (-A)", "arguments.md"),
     Topic("why", "why a command failed: the call, the functions, the condition", "why.md"),
     Topic("path", "from the function to the line (--path)", "line.md"),
@@ -60,10 +60,10 @@ TOPICS: tuple[Topic, ...] = (
         "load",
         "on which kernels a BPF object loads",
         "load.md",
-        ("load", "Which Linux has what", "What has been seen, and what has not"),
+        ("load", "Which Linux has what", "How it is tested"),
     ),
     Topic("explain", "why a BPF program was refused", "load.md", ("explain", "Reasons")),
-    Topic("exit-status", "what the exit status means, and signals", "exit-status.md"),
+    Topic("exit-status", "exit statuses and signals", "exit-status.md"),
     Topic("architectures", "guests of another architecture (vm, --on)", "howto/architectures.md"),
     Topic("api", "the Python interface", "api.md"),
 )
@@ -160,7 +160,7 @@ def complete(incomplete: str) -> list[str]:
 
 COMMAND = Command(
     request=request,
-    options=tuple(option for option in OPTIONS if option.name in ("help", "usage")),
+    options=tuple(option for option in OPTIONS if option.name in ("short-help", "help", "usage")),
     argument=Argument("[TOPIC]", help="A topic or a command.", many=True, complete=complete),
     name="retsnoop-py help",
     synopsis="[TOPIC]",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from retsnoop_py.cli.declare import Argument, Command
@@ -14,19 +14,18 @@ from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.value import Value
 
 _TEXT = """
-List what there is to trace on the running kernel: functions (-e, -a), tracepoints (-J) and \
-presets (-c).
+List what can be traced on the running kernel: functions (-e, -a), tracepoints (-J) and presets \
+(-c).
 
-A GLOB is one of names, where * is any text and ? any one character; tracepoints are \
-CATEGORY:NAME, functions of a module NAME[MODULE]. Without a GLOB all are listed, without WHAT \
-how many there are. With -v functions have their prototypes, tracepoints their fields and \
-presets their globs. 'retsnoop-py functions' says more about a few functions: by which mechanism \
-each would be traced, and why not.
+In a GLOB, * matches any text and ? one character. A tracepoint is CATEGORY:NAME, a function of a \
+module NAME[MODULE]. Without GLOB, everything is listed; without WHAT, only the numbers are \
+printed. -v adds prototypes of functions, fields of tracepoints and globs of presets. \
+'retsnoop-py functions' prints more about a few functions.
 
 \b
 Examples:
   retsnoop-py list
-  retsnoop-py list tracepoints 'sched:*switch' -v      its fields
+  retsnoop-py list tracepoints 'sched:*switch' -v      with its fields
   retsnoop-py list functions '*[nf_tables]'
   retsnoop-py list presets -v
   retsnoop-py list tracepoints 'nfs:*' --json | jq -r '.tracepoints[].name'
@@ -106,7 +105,7 @@ def _show_counts(asked: ListRequest) -> int:
     counts: dict[str, int | str] = {}
     for kind in _KINDS:
         try:
-            counts[kind] = len(_LISTS[kind]((), verbose=False))
+            counts[kind] = len(_NAMES[kind](()))
         except RetsnoopError as error:
             counts[kind] = error.message
     if asked.json:
@@ -135,13 +134,20 @@ def _matches(globs: Sequence[str], name: str) -> bool:
     return not globs or any(glob_match(glob, name) for glob in globs)
 
 
-def _functions(globs: Sequence[str], *, verbose: bool) -> list[Item]:
+def _function_names(globs: Sequence[str]) -> list[str]:
     from retsnoop_py.options.live import can_tell_traceable, functions
 
-    names = [name for name in functions() if _matches(globs, name)]
+    names = functions()
+    if globs:
+        names = [name for name in names if _matches(globs, name)]
     if not can_tell_traceable():
         why = "shown where tracefs is mounted" if os.geteuid() == 0 else "shown to root only"
         print(f"NOTE: which of the functions can be traced is {why}", file=sys.stderr)
+    return names
+
+
+def _functions(globs: Sequence[str], *, verbose: bool) -> list[Item]:
+    names = _function_names(globs)
     told = _prototypes(names) if verbose else {}
     return [
         Item(name, (told[name],) if name in told else (), {"prototype": told.get(name)})
@@ -167,37 +173,49 @@ def _prototypes(names: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def _tracepoint_names(globs: Sequence[str]) -> list[str]:
+    """Their names as CATEGORY:NAME."""
+    from retsnoop_py.kernel.tracefs import Tracepoints
+
+    known = Tracepoints()
+    wanted = [glob.removeprefix("tp:") for glob in globs]
+    names = (f"{one}:{name}" for one in known.categories() for name in known.names(one))
+    return [name for name in names if _matches(wanted, name)]
+
+
 def _tracepoints(globs: Sequence[str], *, verbose: bool) -> list[Item]:
     from retsnoop_py.errors import UnavailableError
     from retsnoop_py.kernel.tracefs import Tracepoint, Tracepoints, parse_format
 
     known = Tracepoints()
-    wanted = [glob.removeprefix("tp:") for glob in globs]
     found = []
-    for category in known.categories():
-        for name in known.names(category):
-            if not _matches(wanted, f"{category}:{name}"):
-                continue
-            fields = []
-            if verbose:
-                try:
-                    fields = list(parse_format(known.format_of(Tracepoint(category, name))))
-                except UnavailableError:
-                    continue  # its module was unloaded meanwhile
-            rows = [
-                {"name": one.name, "type": one.type + ("[]" if one.is_array else "")}
-                for one in fields
-            ]
-            lines = tuple(f"{row['type']} {row['name']}".strip() for row in rows)
-            found.append(Item(f"tp:{category}:{name}", lines, {"fields": rows}))
+    for label in _tracepoint_names(globs):
+        category, _, name = label.partition(":")
+        fields = []
+        if verbose:
+            try:
+                fields = list(parse_format(known.format_of(Tracepoint(category, name))))
+            except UnavailableError:
+                continue  # its module was unloaded meanwhile
+        rows = [
+            {"name": one.name, "type": one.type + ("[]" if one.is_array else "")} for one in fields
+        ]
+        lines = tuple(f"{row['type']} {row['name']}".strip() for row in rows)
+        found.append(Item(f"tp:{label}", lines, {"fields": rows}))
     return found
 
 
+def _preset_names(globs: Sequence[str]) -> list[str]:
+    from retsnoop_py.selection.globs import preset_names
+
+    return [name for name in preset_names() if _matches(globs, name)]
+
+
 def _presets(globs: Sequence[str], *, verbose: bool) -> list[Item]:
-    from retsnoop_py.selection.globs import load_preset, preset_names
+    from retsnoop_py.selection.globs import load_preset
 
     found = []
-    for name in filter(lambda one: _matches(globs, one), preset_names()):
+    for name in _preset_names(globs):
         preset = load_preset(name)
         parts = {"-e": preset.entry, "-a": preset.allow, "-d": preset.deny}
         lines = tuple(f"{option} {' '.join(each)}" for option, each in parts.items() if each)
@@ -207,6 +225,11 @@ def _presets(globs: Sequence[str], *, verbose: bool) -> list[Item]:
     return found
 
 
+_NAMES: dict[str, Callable[[Sequence[str]], list[str]]] = {
+    "functions": _function_names,
+    "tracepoints": _tracepoint_names,
+    "presets": _preset_names,
+}
 _LISTS = {"functions": _functions, "tracepoints": _tracepoints, "presets": _presets}
 
 
@@ -220,7 +243,7 @@ COMMAND = Command(
     options=options_of("list"),
     argument=Argument(
         "[WHAT] [GLOB...]",
-        help="functions, tracepoints or presets; of these, those that match.",
+        help="functions, tracepoints or presets, and names to match.",
         many=True,
         complete=lambda incomplete: list(complete(incomplete)),
     ),
@@ -228,4 +251,8 @@ COMMAND = Command(
     synopsis="[WHAT] [GLOB...] [OPTIONS]",
     text=_TEXT,
     usage=_USAGE,
+    first=(
+        "verbose",
+        "json",
+    ),
 )

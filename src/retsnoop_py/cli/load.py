@@ -10,15 +10,16 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from retsnoop_py.cli.argv import Kind, Spec
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import OutputError, UsageError
 from retsnoop_py.options import values
 from retsnoop_py.options.table import (
-    EXTRA,
-    FILTERING,
     HOST,
-    RUN_MODE,
-    TARGETING,
+    OBJECTS,
+    OUTPUT,
+    STATUS,
+    WHERE,
     Option,
     Takes,
     Words,
@@ -32,26 +33,26 @@ if TYPE_CHECKING:
     from retsnoop_py.load.outcome import Expectation, Reason
 
 _TEXT = """
-Say on which kernels BPF objects load, and why not on the others.
+Find out on which kernels BPF objects load, and explain each failure.
 
-Each map, extern and program of each OBJECT is tried by itself, so one failure hides no other; \
-nothing stays behind. Without --on, on the kernel that runs here (as root); with --on each \
-KERNEL - a name that 'vm list' knows, a bzImage, or host - boots in a guest, which can break \
-nothing. The matrix is followed by one explanation for each distinct reason.
+retsnoop-py loads each map, extern and program of each OBJECT separately. One failure therefore \
+hides no other, and nothing stays loaded. Without --on it uses the running kernel and needs root. \
+With --on it boots each KERNEL in a virtual machine. The table of results is followed by one \
+explanation for each distinct reason.
 
 \b
 Examples:
   sudo retsnoop-py load prog.bpf.o
   retsnoop-py load *.bpf.o --on 5.10,6.1,6.12,7.2
   retsnoop-py load prog.bpf.o --set small:slots=16 --set large:slots=4096
-  retsnoop-py load prog.bpf.o --on 5.10,7.2 --expect known.txt --junit a.xml
+  retsnoop-py load prog.bpf.o --on 5.10,7.2 --known-failures known.txt --junit a.xml
   retsnoop-py load prog.bpf.o --format json | jq 'select(.verdict != "ok")'
 
-Exit status: 0 if all of it loads, 2 if something was refused somewhere or a kernel
-did not come to the end, 3 if it is not as --expect or --baseline say.
+Exit status: 0 if everything loads, 2 if something was rejected or a kernel did not finish, 3 if \
+--known-failures or --baseline expect another result.
 """
 
-_USAGE = """Usage: retsnoop-py load OBJECT... [--on KERNEL,...] [--attach] [--prog NAME]* ...
+_USAGE = """Usage: retsnoop-py load OBJECT... [--on KERNEL,...] [--try-attach] [--prog NAME]* ...
 
 'retsnoop-py load --help' explains all options."""
 
@@ -87,94 +88,94 @@ _FIRST = (
     Option(
         ("--prog",),
         Takes.MANY,
-        "Only this program.",
+        "Load only this program.",
         metavar="NAME",
-        panel=TARGETING,
+        panel=OBJECTS,
         commands=("load",),
         complete_among=complete_program,
     ),
     Option(
         ("--map",),
         Takes.MANY,
-        "Only this map.",
+        "Create only this map.",
         metavar="NAME",
-        panel=TARGETING,
+        panel=OBJECTS,
         commands=("load",),
         complete_among=complete_map,
     ),
     Option(
         ("--set",),
         Takes.MANY,
-        "Set a read-only variable (const volatile) before loading. With names, each NAME is a "
-        "shape, and everything is loaded in each shape.",
+        "Set a read-only variable (const volatile) before loading. NAME is a variant of the "
+        "object: every program is loaded once per NAME.",
         metavar="[NAME:]VAR=VALUE",
-        panel=TARGETING,
+        panel=OBJECTS,
         commands=("load",),
     ),
     Option(
-        ("--attach",),
+        ("--try-attach",),
         Takes.FLAG,
-        "Also attach each program, and register each table of functions (struct_ops), for an"
-        " instant.",
-        panel=RUN_MODE,
+        "Also attach each program for an instant, and register each struct_ops map.",
+        panel=OBJECTS,
         commands=("load",),
     ),
 )
 _THEN = (
     Option(
-        ("--expect",),
+        ("--known-failures",),
         Takes.ONE,
-        "Failures that are no surprise, a line each: KERNEL OBJECT NAME REASON, where * is "
-        "any. What is not in it, or in it and did not come, is exit status 3.",
+        "Exit with 3 if the failures differ from FILE. Each line of FILE is one failure: KERNEL "
+        "OBJECT NAME REASON, where * matches anything.",
         metavar="FILE",
-        panel=FILTERING,
+        panel=STATUS,
         commands=("load",),
     ),
     Option(
         ("--baseline",),
         Takes.ONE,
-        "An earlier --format json: a program that takes more instructions is exit status 3.",
+        "Exit with 3 if the verifier processes more instructions for a program than in FILE, the "
+        "output of an earlier --format json.",
         metavar="FILE",
-        panel=FILTERING,
+        panel=STATUS,
         commands=("load",),
     ),
     Option(
         ("--growth",),
         Takes.ONE,
-        "How many more (10).",
+        "Allow so many more instructions than in the baseline (default 10).",
         metavar="PERCENT",
-        panel=FILTERING,
+        panel=STATUS,
         commands=("load",),
     ),
     Option(
         ("--junit",),
         Takes.ONE,
-        "Write JUnit's XML as well.",
+        "Also write JUnit XML to FILE.",
         metavar="FILE",
-        panel=EXTRA,
+        panel=OUTPUT,
         commands=("load",),
     ),
     Option(
         ("--github",),
         Takes.FLAG,
-        "Write GitHub's annotations, and the table into the step summary.",
-        panel=EXTRA,
+        "Write GitHub annotations, and the table to the step summary.",
+        panel=OUTPUT,
         commands=("load",),
     ),
     Option(
         ("--logs",),
         Takes.ONE,
-        "Write each refused program's log to DIR/KERNEL/OBJECT.PROGRAM.log.",
+        "Write the verifier log of each rejected program to DIR/KERNEL/OBJECT.PROGRAM.log.",
         metavar="DIR",
-        panel=EXTRA,
+        panel=OUTPUT,
         commands=("load",),
     ),
     Option(
         ("--no-trace",),
         Takes.FLAG,
-        "Do not trace the kernel where it refuses something without a word; that takes a second "
-        "load, and some seconds.",
-        panel=EXTRA,
+        "Do not trace the kernel when it rejects something without a message. Tracing needs a "
+        "second load and a few seconds.",
+        panel=OBJECTS,
         commands=("load",),
     ),
     Option(
@@ -192,9 +193,9 @@ _THEN = (
     Option(
         ("--shard",),
         Takes.ONE,
-        "Do part I of N: every N-th kernel, counted from 1.",
+        "Use only every N-th kernel, beginning with the I-th.",
         metavar="I/N",
-        panel=EXTRA,
+        panel=WHERE,
         commands=("load",),
     ),
 )
@@ -236,7 +237,7 @@ def request(words: Words, objects: list[str]) -> LoadRequest:
         tuple(words.texts("prog")),
         tuple(words.texts("map")),
         tuple(words.texts("set")),
-        words.has("attach"),
+        words.has("try-attach"),
         values.jobs(words.text("jobs")),
         values.timeout(words.text("timeout")),
         words.has("keep-logs") or logs is not None,
@@ -246,7 +247,7 @@ def request(words: Words, objects: list[str]) -> LoadRequest:
     return LoadRequest(
         loading,
         form == "json",
-        _path(words, "expect"),
+        _path(words, "known-failures"),
         _path(words, "baseline"),
         values.positive("--growth", words.text("growth"), _GROWTH),
         _path(words, "junit"),
@@ -414,4 +415,24 @@ COMMAND = Command(
     synopsis="OBJECT... [OPTIONS]",
     text=_TEXT,
     usage=_USAGE,
+    old=(
+        Spec("attach", means=(("try-attach", None),), is_renamed=True),
+        Spec(
+            "expect",
+            kind=Kind.VALUE,
+            metavar="FILE",
+            means=(("known-failures", "{}"),),
+            is_renamed=True,
+        ),
+    ),
+    first=(
+        "on",
+        "prog",
+        "map",
+        "set",
+        "try-attach",
+        "known-failures",
+        "junit",
+        "format",
+    ),
 )

@@ -96,10 +96,14 @@ def _trace(words: list[str]) -> Job:
     from retsnoop_py.cli import argv, declare, trace
     from retsnoop_py.cli.argv import SEE_HELP, normalise
 
+    if not words:
+        return Job(lambda: _print(trace.WELCOME), is_brief=True)
     line = normalise(words, declare.trace_table())
     if line.words and line.words[0].text == "replay":
         at = line.words[0].position
         return _replay(words[:at] + words[at + 1 :])
+    if line.command and not line.words and _names_no_functions(line):
+        return _run_of("why", words)
     if line.has("install-completion") or line.has("show-completion"):
         return Job(lambda: _completion_option(line))
     said = _said(line, trace.COMMAND)
@@ -116,8 +120,16 @@ def _trace(words: list[str]) -> Job:
         return Job(lambda: on.run(asked), settings.verbose)
     for name in ("jobs", "timeout"):
         if line.has(name):
-            raise UsageError(f"--{name} is of guests, and there are none without --on", SEE_HELP)
+            raise UsageError(f"--{name} requires --on KERNEL", SEE_HELP)
     return Job(lambda: _run_trace(settings), settings.verbose)
+
+
+def _names_no_functions(line: Normalised) -> bool:
+    """Whether ``retsnoop-py -- CMD`` is meant: every option is one that ``why`` has, too."""
+    from retsnoop_py.options.table import options_of
+
+    known = {option.name for option in options_of("why")}
+    return all(name in known for name, _ in line.options)
 
 
 def _replay(words: list[str]) -> Job:
@@ -135,6 +147,8 @@ def _asked(command: Command, words: list[str], *, is_replay: bool = False) -> An
     from retsnoop_py.cli.argv import normalise
 
     line = normalise(words, declare.command_table(command, is_replay=is_replay))
+    for notice in line.notices:
+        print(f"NOTE: {notice}", file=sys.stderr)
     said = _said(line, command)
     return command.call(line) if said is None else said
 
@@ -150,6 +164,8 @@ def _said(line: Normalised, command: Command) -> Job | None:
     """The job of an option that only prints something, if there is one."""
     if line.has("help"):
         return Job(lambda: _help(command), is_brief=True)
+    if line.has("short-help"):
+        return Job(lambda: _short_help(command), is_brief=True)
     if line.has("usage"):
         return Job(lambda: _print(command.usage), is_brief=True)
     if line.has("version"):
@@ -180,6 +196,9 @@ def _vm(words: list[str]) -> int:
 
     from retsnoop_py.cli import typed, vm
 
+    short = vm.short_help(words)
+    if short is not None:
+        return _print(short)
     return int(typed.call(get_command(vm.app), words, f"{PROGRAM} vm") or 0)
 
 
@@ -190,11 +209,18 @@ def _help(command: Command) -> int:
     return 0
 
 
+def _short_help(command: Command) -> int:
+    from retsnoop_py.cli.plain_help import show_short_help
+
+    show_short_help(command)
+    return 0
+
+
 def _completion_option(line: Normalised) -> int:
     from retsnoop_py.cli import completion
 
     wanted = next(name for name in ("install-completion", "show-completion") if line.has(name))
-    return completion.hand_out(wanted)
+    return completion.hand_out(wanted, agreed=line.has("yes"))
 
 
 def _version(verbose: int) -> int:
@@ -213,7 +239,7 @@ def _version(verbose: int) -> int:
         # To one who may not ask, every answer is no.
         if os.geteuid() and not features.ringbuf:
             raise PrivilegeError(
-                "what this kernel can do cannot be tried without privileges", "run it as root"
+                "the features of this kernel can be checked only with privileges", "run it as root"
             )
         print("Feature detection:")
         for label, value in features.lines():

@@ -136,7 +136,8 @@ def _runs(text: str) -> Iterator[tuple[str, str]]:
 def plain(blocks: Sequence[Block], width: int, *, bold: bool = False) -> list[str]:
     """The lines of ``blocks``, at most ``width`` columns where words and code allow it.
 
-    ``bold``: headings and code are, by the escape sequences of a terminal.
+    ``bold``: headings and code are, by the escape sequences of a terminal. Otherwise code in a
+    sentence keeps its backquotes.
     """
     writer = _Plain(width, bold)
     lines: list[str] = []
@@ -172,11 +173,18 @@ class _Plain:
         return f"{_BOLD[0]}{word}{_BOLD[1]}" if self._bold and style == "code" else word
 
     def _words(self, text: str) -> Iterator[tuple[str, int]]:
-        """The words of a line as they are written, and their columns."""
+        """The words of a line as they are written, and their columns.
+
+        Without bold, code in a sentence keeps its backquotes: ``why`` is a word otherwise.
+        """
         from retsnoop_py.text import display_width
 
         word, columns = "", 0
-        for style, part in _runs(text):
+        runs = list(_runs(text))
+        is_sentence = any(run.strip() for style, run in runs if style != "code")
+        marks = "`" if is_sentence and not self._bold else ""
+        for style, run in runs:
+            part = f"{marks}{run}{marks}" if style == "code" and marks else run
             for piece in re.split(r"(\s+)", part):
                 if not piece:
                     continue

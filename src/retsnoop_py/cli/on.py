@@ -101,17 +101,17 @@ def request(line: Normalised, settings: Settings) -> OnRequest:
     kernels = values.kernels(said["on"])
     if HOST in kernels:
         raise UsageError(
-            "--on host: the kernel that runs here is traced without a guest",
-            "leave out --on for it: retsnoop-py ... -- CMD",
+            "--on host: tracing the running kernel needs no guest",
+            "leave out --on: retsnoop-py ... -- CMD",
         )
     for name in _NOT_THERE:
         if name in said:
             raise UsageError(
-                f"--{name} says something about this machine, and --on traces in guests",
+                f"--{name} is about this machine, but --on traces in guests",
                 "leave one of them out; in a guest CMD runs as root",
             )
     if not settings.command and not settings.dry_run:
-        raise UsageError("--on without a command: nothing would run in the guests", "... -- CMD")
+        raise UsageError("--on needs a command to run in the guests", "... -- CMD")
     kept = [one for one in line.options if one[0] not in _OURS]
     words = [f"--{name}" if text is None else f"--{name}={text}" for name, text in kept]
     last = {name: texts[-1] for name, texts in said.items()}

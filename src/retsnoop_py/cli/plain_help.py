@@ -11,10 +11,13 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from retsnoop_py.cli.declare import Command
-from retsnoop_py.options.table import Option
+from retsnoop_py.options.table import PANELS, Option
 
-__all__ = ["help_text", "show_help"]
+__all__ = ["help_text", "short_text", "show_help", "show_short_help"]
 
+#: Lines of the short help at the most: it fits a terminal of 24 with its prompt.
+_SHORT = 23
+_MOST_EXAMPLES = 3
 #: SGR parameters.
 _BORDER, _NAMES = "2", "1;36"
 #: Columns of help at the most, and at least.
@@ -24,8 +27,6 @@ _IN_A_PIPE = 80
 _MOST_NAMES = 30
 #: Columns that this text has at least.
 _LEAST_TEXT = 10
-#: The option that typer brings along.
-_INSTALL = ("--install-completion", "Install completion for the current shell.")
 
 
 def show_help(command: Command) -> None:
@@ -35,6 +36,36 @@ def show_help(command: Command) -> None:
         print(panels(command, max(_columns(), _NARROWEST)))
     else:
         print(help_text(command, max(min(_columns(), _WIDEST) - 2, _NARROWEST)))
+
+
+def show_short_help(command: Command) -> None:
+    """Print the short help of ``command``: what it does, examples and its first options."""
+    print(short_text(command, max(min(_columns(), _WIDEST) - 2, _NARROWEST)))
+
+
+def short_text(command: Command, width: int) -> str:
+    """The short help as plain text of so many columns: no more than a screen of 80 by 24."""
+    paragraphs = command.text.strip("\n").split("\n\n")
+    about = " ".join(paragraphs[0].split("\n"))
+    lines = [*_wrapped(f"Usage: {command.name} ", command.synopsis, width), ""]
+    lines += _wrapped("", about, width)
+    for paragraph in paragraphs:
+        mark, title, *rest = [*paragraph.split("\n"), ""]
+        if (mark, title) == ("\b", "Examples:"):
+            shown = [one for one in rest if one and len(one) <= width][:_MOST_EXAMPLES]
+            lines += ["", title, *shown]
+    known = {option.name: option for option in command.options}
+    first = [known[name] for name in command.first]
+    rows = [(_spelled(one), one.help.partition(". ")[0].rstrip(".") + ".") for one in first]
+    number = sum(not option.hidden for option in command.options)
+    last = f"'{command.name} --help' explains all {number} options."
+    table = [f"  {names}{text}".rstrip() for names, text in _table(rows, width - 2)] if rows else []
+    room = _SHORT - len(lines) - 3
+    # whole options, as many as there is room for
+    while len(table) > room:
+        rows.pop()
+        table = [f"  {names}{text}".rstrip() for names, text in _table(rows, width - 2)]
+    return "\n".join([*lines, *(["", *table] if table else []), "", last])
 
 
 def _columns() -> int:
@@ -52,7 +83,7 @@ def help_text(command: Command, width: int) -> str:
     """The help of ``command`` as plain text of so many columns, its options in groups."""
     lines = _prose(command, width)
     for title, rows in _groups(command).items():
-        lines += ["", f"{title}:"]
+        lines += ["", title if title.endswith("?") else f"{title}:"]
         lines += [f"  {names}{text}".rstrip() for names, text in _table(rows, width - 2)]
     return "\n".join(lines)
 
@@ -93,11 +124,14 @@ def _groups(command: Command) -> dict[str, list[tuple[str, str]]]:
     if words is not None and not words.hidden and words.help:
         needed = "" if words.many else "  [required]"
         groups["ARGUMENTS"] = [(words.metavar, words.help + needed)]
-    for option in command.options:
-        if not option.hidden:
-            groups.setdefault(option.panel, []).append((_spelled(option), option.help))
-    if command.completion_panel is not None:
-        groups[command.completion_panel].append(_INSTALL)
+    for panel in PANELS:
+        rows = [
+            (_spelled(option), option.help)
+            for option in command.options
+            if option.panel == panel and not option.hidden
+        ]
+        if rows:
+            groups[panel] = rows
     return groups
 
 

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
 
 _TEXT = """
-Show a recording (-o FILE) again, as it was shown live.
+Print a recording (-o FILE) again, as the live run did.
 
-Nothing but FILE is needed: no privileges, no kernel of that version. The options change what \
-is shown of what was recorded.
+replay needs only FILE: no privileges, and not the same kernel. The options select and format the \
+recorded calls.
 
 \b
 Examples:
-  retsnoop-py replay bpf.rsn               exactly what the live run showed
-  retsnoop-py replay bpf.rsn -x EINVAL     only the stacks with this error
-  retsnoop-py replay bpf.rsn -T            the calls inside, of a run with -T
+  retsnoop-py replay bpf.rsn               the output of the live run
+  retsnoop-py replay bpf.rsn -x EINVAL     only stacks with this error
+  retsnoop-py replay bpf.rsn -T            call trees, if recorded with -T
   retsnoop-py replay bpf.rsn --format json
 """
 
@@ -89,4 +89,12 @@ COMMAND = Command(
     synopsis="FILE [OPTIONS]",
     text=_TEXT,
     usage=_USAGE,
+    first=(
+        "allow-errors",
+        "trace",
+        "pid",
+        "comm",
+        "format",
+        "verbose",
+    ),
 )

@@ -21,51 +21,71 @@ if TYPE_CHECKING:
     from retsnoop_py.session.stream_header import StreamHeader
 
 _TEXT = """
-Find out which function of the Linux kernel returned that error.
+Find out which function of the Linux kernel returned an error.
 
-Each call of an entry function (-e) is followed; when it fails, the deepest chain of functions \
-that failed is shown, with results, durations and source lines. With -- CMD, CMD is run once \
-everything is attached, it alone and the processes it starts are traced, and its exit status \
-is ours. Without, tracing goes on until Ctrl-C.
+retsnoop-py follows each call of an entry function (-e). If the call fails, it prints the deepest \
+chain of functions that failed, with results, durations and source lines. With -- CMD it starts \
+CMD after everything is attached, traces only CMD and its child processes, and exits with CMD's \
+exit status. Without CMD it traces until Ctrl-C. If no option names functions, 'retsnoop-py -- \
+CMD' is 'retsnoop-py why -- CMD'.
 
 \b
 Examples:
   retsnoop-py -c bpf -- ./loader           why does bpf() fail in ./loader?
   retsnoop-py -e '*sys_mount' -a ':fs/*.c' -- mount /dev/x /mnt
-  sudo retsnoop-py --user "$USER" -c bpf -- ./loader      ./loader is not root
+  sudo retsnoop-py --user "$USER" -c bpf -- ./loader      run ./loader as you
   retsnoop-py -e '*sys_bpf' -a '*bpf*' -n systemd -x ENOMEM
-  retsnoop-py -e tcp_connect -S -L 10      calls over 10 ms, good or bad
-  retsnoop-py --on 5.10,7.2 -c bpf -- ./test.sh     on two kernels, in guests
-  retsnoop-py -c bpf --expect-none -- ./test.sh     status 3 if anything fails
-  retsnoop-py functions -c bpf             what would be traced, and how?
-  retsnoop-py -c bpf -o bpf.rsn -- CMD     record; to show it again:
-  retsnoop-py replay bpf.rsn
+  retsnoop-py -e tcp_connect -S -L 10      all calls longer than 10 ms
+  retsnoop-py --on 5.10,7.2 -c bpf -- ./test.sh     on two other kernels
+  retsnoop-py -c bpf --expect-none -- ./test.sh     status 3 if a call fails
+  retsnoop-py functions -c bpf             list what -c bpf traces
+  retsnoop-py -c bpf -o bpf.rsn -- CMD     record
+  retsnoop-py replay bpf.rsn               print the recording
 
 \b
 A first session, as root:
   1. retsnoop-py -e '*sys_bpf' -- CMD      does the call fail, and how?
-  2. add -a '*bpf*' or -a ':kernel/bpf/*.c'    who failed first?
-  3. narrow with -x, -n and -d, widen with more -a, until the stack
-     tells the story
+  2. add -a '*bpf*' or -a ':kernel/bpf/*.c'    which function failed first?
+  3. select less with -x, -n and -d, or more with -a
 
 \b
 A GLOB is NAME, NAME[MODULE] or :SOURCE/PATH*.c (needs DWARF), with * and ?.
-Quote it, or the shell expands it. -e, -a, -d, -n and -N also take @FILE.
-Most options can be repeated. A PID is a process, a NAME that of a thread.
+Quote it, or the shell expands it. -e, -a, -d, -n and -N also accept @FILE.
+Most options can be repeated. A PID selects a process, a NAME a thread.
 
 \b
 Other commands, each with its own --help:
-  retsnoop-py why -- CMD                   why a command fails, nothing named
-  retsnoop-py list [WHAT]                  what there is to trace
-  retsnoop-py replay FILE                  show a recording again
-  retsnoop-py functions GLOB...            what would be traced, or why not
-  retsnoop-py doctor                       what this kernel and user can do
-  retsnoop-py explain FILE                 why a BPF program was refused
-  retsnoop-py load OBJECT...               which kernels an object loads on
-  retsnoop-py diff A.rsn B.rsn             what fails on one kernel only
-  retsnoop-py vm run|fetch|list            kernels in virtual machines
+  retsnoop-py why -- CMD                   explain why CMD fails
+  retsnoop-py list [WHAT]                  list functions, presets, ...
+  retsnoop-py replay FILE                  print a recording
+  retsnoop-py functions GLOB...            list what would be traced, and how
+  retsnoop-py doctor                       check this kernel and this user
+  retsnoop-py explain FILE                 explain the log of a BPF loader
+  retsnoop-py load OBJECT...               load BPF objects on several kernels
+  retsnoop-py diff A.rsn B.rsn             compare two recordings
+  retsnoop-py vm run|shell|fetch|list      run commands on other kernels
   retsnoop-py help TOPIC                   globs, sessions, filters, ...
 """
+
+#: What a bare call prints.
+WELCOME = """retsnoop-py finds out why the Linux kernel returned an error.
+
+  sudo retsnoop-py why -- CMD               explain why CMD fails
+  sudo retsnoop-py -e GLOB -- CMD           print the kernel functions that fail
+  retsnoop-py explain LOG                   explain the log of a BPF loader
+  retsnoop-py load OBJECT... --on KERNEL    load BPF objects on other kernels
+  retsnoop-py vm run --on KERNEL -- CMD     run CMD on another kernel
+
+Examples:
+  sudo retsnoop-py why -- mount -t tmpfs -o size=large none /mnt
+  sudo retsnoop-py -c bpf -- ./loader
+  retsnoop-py load prog.bpf.o --on 5.10,6.12
+
+Read on:
+  retsnoop-py -h            the most important options
+  retsnoop-py --help        all options and commands
+  retsnoop-py help          pages about globs, filters, recordings, ...
+  sudo retsnoop-py doctor   can this machine trace?"""
 
 _USAGE = """retsnoop-py: find out which function of the Linux kernel returned that error
 
@@ -78,7 +98,7 @@ Usage: retsnoop-py [-v] [-c PRESET]* [-e GLOB]* [-a GLOB]* [-d GLOB]* [-o FILE] 
        retsnoop-py explain FILE|-
        retsnoop-py load OBJECT...
        retsnoop-py diff A.rsn B.rsn
-       retsnoop-py vm run|fetch|list
+       retsnoop-py vm run|shell|fetch|list
        retsnoop-py help [TOPIC]
 
 'retsnoop-py --help' explains all options, 'retsnoop-py --config-help' the settings of -C."""
@@ -152,5 +172,16 @@ COMMAND = Command(
     synopsis="[OPTIONS] [-- CMD ARG...]",
     text=_TEXT,
     usage=_USAGE,
-    completion_panel=table.USAGE,
+    first=(
+        "case",
+        "entry",
+        "allow",
+        "deny",
+        "allow-errors",
+        "comm",
+        "pid",
+        "trace",
+        "user",
+        "output",
+    ),
 )

@@ -58,7 +58,11 @@ def _for_typer(command: Command) -> Callable[..., Any]:
     def called(**values: Any) -> Any:
         return values
 
-    parameters = [_parameter(_name_of(option), *_option(option)) for option in command.options]
+    parameters = [
+        _parameter(_name_of(option), *_option(option))
+        for option in command.options
+        if option.name not in COMPLETION
+    ]
     if command.argument is not None:
         at = 0 if command.argument.help else len(parameters)
         parameters.insert(at, _parameter("words", *_argument(command.argument)))
@@ -98,6 +102,8 @@ def _option(option: Option) -> tuple[Any, Any, Any]:
     return kind, told, default
 
 
+#: Options that typer brings along.
+COMPLETION = ("install-completion", "show-completion")
 #: Types of parameters, and their defaults.
 _TYPES: dict[Takes, tuple[Any, Any]] = {
     Takes.FLAG: (bool, False),

@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retsnoop_py.cli.guest_signals import ended_by_signals, heeded
+from retsnoop_py.cli.guest_terminal import is_terminal, run_on_terminal
 from retsnoop_py.errors import Interrupted, UsageError
 from retsnoop_py.package import expanded
+from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.vm.command import Command
@@ -32,25 +34,25 @@ app = typer.Typer(
     invoke_without_command=True,
     help="""Run commands on other kernels, in a QEMU guest that shares this machine's files.
 
-    The guest sees everything this machine has, under the same paths, through a layer that is
-    thrown away at the end: nothing it does can change a file here. It boots in a few seconds,
-    without KVM too, needs no network and no root file system of its own, and its kernels come
-    from Debian's mirror (or are given as a file). Needed: qemu-system-x86, busybox-static and,
-    for the small "cloud" kernels, virtiofsd; for kernels of arm64 qemu-system-arm.
+    The guest has all files of this machine, under the same paths. What it writes is discarded at
+    the end: nothing it does can change a file here. It boots in a few seconds, also without KVM,
+    and needs no network and no root file system of its own. The kernels are Debian packages, or a
+    file that you give. Required packages: qemu-system-x86, busybox-static and, for the small
+    "cloud" kernels, virtiofsd; for arm64 kernels qemu-system-arm.
     """,
 )
 
-_RUN_HELP = """Boot a kernel, run CMD in it as root, and end with CMD's exit status.
+_RUN_HELP = """Boot a kernel, run CMD in it as root, and exit with CMD's exit status.
 
-Output streams as it comes, standard output and standard error kept apart. Signals sent here
-(Ctrl-C too) go on to CMD. A kernel that is not in the cache yet is fetched first.
+The output appears at once, standard output and standard error separately. Signals, also Ctrl-C,
+are passed on to CMD. A kernel that is not in the cache is fetched first.
 
 \b
 Examples:
   retsnoop-py vm run -- uname -r
-  retsnoop-py vm run --kernel 6.1 -- retsnoop-py -c bpf -- ./loader
-  retsnoop-py vm run --kernel arm64/7.2 -- retsnoop-py doctor
-  retsnoop-py vm run --kernel path/to/bzImage --modules ./mods -- ./test.sh
+  retsnoop-py vm run --on 6.1 -- retsnoop-py -c bpf -- ./loader
+  retsnoop-py vm run --on arm64/7.2 -- retsnoop-py doctor
+  retsnoop-py vm run --on path/to/bzImage --modules ./mods -- ./test.sh
   retsnoop-py vm run --rw ./results -- sh -c 'dmesg > results/dmesg'
 
 \b
@@ -58,9 +60,73 @@ Exit status: that of CMD (128+N if signal N ended it), or
   121  the kernel did not boot
   122  the kernel panicked or oopsed
   124  the time ran out
-
-Other errors of our own end as everywhere: 64 usage, 66 no such kernel, 69 QEMU is missing.
+  64   wrong usage
+  66   unknown kernel
+  69   QEMU is missing
 """
+
+
+_SHORT = {
+    "": """Usage: retsnoop-py vm COMMAND [OPTIONS]
+
+Run commands on other kernels, in virtual machines that share this machine's files.
+
+  retsnoop-py vm run --on 6.1 -- uname -r    run a command on Linux 6.1
+  retsnoop-py vm shell --on 6.1              open a shell on Linux 6.1
+  retsnoop-py vm list                        list the kernels
+  retsnoop-py vm fetch 5.10 7.2              fetch kernels into the cache
+
+'retsnoop-py vm --help' explains more.""",
+    "run": """Usage: retsnoop-py vm run [OPTIONS] -- CMD...
+
+Boot a kernel, run CMD in it as root, and exit with CMD's exit status.
+
+Examples:
+  retsnoop-py vm run -- uname -r
+  retsnoop-py vm run --on 6.1 -- retsnoop-py -c bpf -- ./loader
+  retsnoop-py vm run --rw ./results -- sh -c 'dmesg > results/dmesg'
+
+  --on KERNEL        A name that 'vm list' prints, or the path of a bzImage.
+  --rw DIR           Let the guest write DIR of this machine.
+  --memory SIZE      Memory of the guest (default 3G).
+  --cpus N           Number of CPUs (default 2).
+  --timeout SECONDS  End CMD after this time.
+  -v, --verbose      Print which kernel booted, and how long that took.
+
+'retsnoop-py vm run --help' explains all options.""",
+    "shell": """Usage: retsnoop-py vm shell [OPTIONS]
+
+Boot a kernel and open a shell in it, as root. exit or Ctrl-D ends it.
+
+  --on KERNEL        A name that 'vm list' prints, or the path of a bzImage.
+  --rw DIR           Let the guest write DIR of this machine.
+  --memory SIZE      Memory of the guest (default 3G).
+  --cpus N           Number of CPUs (default 2).
+
+'retsnoop-py vm shell --help' explains all options.""",
+    "fetch": """Usage: retsnoop-py vm fetch KERNEL... [OPTIONS]
+
+Fetch the newest version of each KERNEL into the cache.
+
+  --arch NAME   x86_64 or arm64.
+  --debug-info  Also fetch the kernel's debug files.
+
+'retsnoop-py vm fetch --help' explains all options.""",
+    "list": """Usage: retsnoop-py vm list
+
+List the known kernels, and the version of each in the cache.""",
+}
+
+
+def short_help(words: Sequence[str]) -> str | None:
+    """The text for ``-h``, if it is among the options of ``words``; None otherwise."""
+    name = words[0] if words and words[0] in _SHORT else ""
+    for word in words[1 if name else 0 :]:
+        if word == "-h":
+            return _SHORT[name]
+        if not word.startswith("-") or word == "--":
+            break
+    return None
 
 
 def _kernel_names(incomplete: str) -> list[str]:
@@ -79,12 +145,58 @@ def _architectures(incomplete: str) -> list[str]:
     return [name for name in ARCHITECTURES if name.startswith(incomplete)]
 
 
+On = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        metavar="KERNEL",
+        help="A name that `vm list` prints, such as 5.10, 7.3 or newest (in sid), or the path of a "
+        "bzImage or of an arm64 Image. 7.2-full is the ordinary kernel instead of the small cloud "
+        "kernel, arm64/7.2 that of another architecture.",
+        autocompletion=_kernel_names,
+    ),
+]
+
+
+Modules = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Modules for a kernel given by path: DIR, DIR/RELEASE or DIR/lib/modules/RELEASE. "
+        "Default: beside the image.",
+    ),
+]
+
+
+Writable = Annotated[
+    list[Path],
+    typer.Option(
+        metavar="DIR",
+        help="Let the guest, which is root, write DIR of this machine. Can be repeated.",
+    ),
+]
+
+
+Memory = Annotated[
+    str, typer.Option(metavar="SIZE", help="Memory of the guest, for example 2G or 1500M.")
+]
+
+
+Cpus = Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Number of CPUs.")]
+
+
+Verbose = Annotated[
+    bool,
+    typer.Option("-v", "--verbose", help="Print which kernel booted, and how long that took."),
+]
+
+
 DebugInfo = Annotated[
     bool,
     typer.Option(
         "--debug-info",
-        help="Also fetch the kernel's debug files (300 MB, 2 GB unpacked); in the guest they lie "
-        "in /usr/lib/debug, where they are found without -k.",
+        help="Also fetch the kernel's debug files (300 MB, 2 GB unpacked). The guest has them in "
+        "/usr/lib/debug, where retsnoop-py finds them without -k.",
     ),
 ]
 
@@ -93,8 +205,8 @@ Arch = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="x86_64 or arm64; this machine's by default. --arch arm64 --kernel 7.2 is "
-        "--kernel arm64/7.2.",
+        help="x86_64 or arm64; this machine's by default. --arch arm64 with 7.2 is the same as "
+        "arm64/7.2.",
         autocompletion=_architectures,
     ),
 ]
@@ -114,57 +226,95 @@ def _group(context: typer.Context) -> int:
 )
 def run(  # noqa: PLR0913 - one parameter per option
     command: Annotated[list[str], typer.Argument(metavar="CMD...", show_default=False)],
-    kernel: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|PATH",
-            help="A name that `vm list` knows, such as 5.10, 7.3, newest (the newest in sid), with "
-            "-full for the ordinary flavour instead of the small cloud one, and with an "
-            "architecture before it: arm64/7.2; or the path of a bzImage, or of an arm64 Image.",
-            autocompletion=_kernel_names,
-        ),
-    ] = "6.12",
+    kernel: On = "6.12",
+    old_kernel: Annotated[str | None, typer.Option("--kernel", hidden=True)] = None,
     arch: Arch = None,
-    modules: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Modules for a kernel given by path: DIR, DIR/RELEASE or "
-            "DIR/lib/modules/RELEASE. Default: beside the image.",
-        ),
-    ] = None,
-    rw: Annotated[
-        list[Path],
-        typer.Option(
-            metavar="DIR",
-            help="Let the guest, which is root, write DIR here for good. May be repeated.",
-        ),
-    ] = [],  # noqa: B006 - typer makes a new one
-    memory: Annotated[str, typer.Option(metavar="SIZE", help="Such as 2G or 1500M.")] = "3G",
-    cpus: Annotated[int, typer.Option(metavar="N", min=1, max=64)] = 2,
+    modules: Modules = None,
+    rw: Writable = [],  # noqa: B006 - typer makes a new one
+    memory: Memory = "3G",
+    cpus: Cpus = 2,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="For CMD; 0 is for ever.")
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="End CMD after this time; 0 means never."),
     ] = 0,
     debug_info: DebugInfo = False,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Tell which kernel booted, and how fast.")
-    ] = False,
+    verbose: Verbose = False,
 ) -> int:
     """Boot a kernel and run CMD in it; gives CMD's exit status."""
+    if old_kernel is not None:
+        print("NOTE: --kernel is now --on; the old spelling still works", file=sys.stderr)
+        kernel = old_kernel
+    wanted = _Guest(kernel, arch, modules, tuple(rw), memory, cpus, debug_info, verbose)
+    return _run_in(wanted, command, timeout or None)
+
+
+_SHELL_HELP = """Boot a kernel and open a shell in it, as root.
+
+The shell has a terminal of its own: job control, Ctrl-C and the size of the window work as usual.
+exit or Ctrl-D ends it and the guest. Ctrl-] twice ends a guest that hangs. What the shell writes
+is discarded at the end, except below --rw.
+
+\b
+Examples:
+  retsnoop-py vm shell
+  retsnoop-py vm shell --on 6.1
+  retsnoop-py vm shell --on 5.10 --rw ./results
+
+Exit status: that of the shell; 121, 122 and the others as for `vm run`.
+"""
+
+
+@app.command(help=_SHELL_HELP)
+def shell(  # noqa: PLR0913 - one parameter per option
+    kernel: On = "6.12",
+    arch: Arch = None,
+    modules: Modules = None,
+    rw: Writable = [],  # noqa: B006 - typer makes a new one
+    memory: Memory = "3G",
+    cpus: Cpus = 2,
+    debug_info: DebugInfo = False,
+    verbose: Verbose = False,
+) -> int:
+    """Boot a kernel and open a shell in it; gives the shell's exit status."""
+    if not is_terminal():
+        raise UsageError(
+            "vm shell needs a terminal for input and output", "run a command: vm run -- CMD"
+        )
+    wanted = _Guest(kernel, arch, modules, tuple(rw), memory, cpus, debug_info, verbose)
+    found = "command -v bash >/dev/null && exec bash; exec sh"
+    return _run_in(wanted, ["sh", "-c", found], None)
+
+
+class _Guest(Value):
+    """The guest that a command line asks for."""
+
+    kernel: str
+    arch: str | None
+    modules: Path | None
+    rw: tuple[Path, ...]
+    memory: str
+    cpus: int
+    debug_info: bool
+    verbose: bool
+
+
+def _run_in(wanted: _Guest, command: list[str], timeout: float | None) -> int:
     from retsnoop_py.vm.machine import Machine
 
-    size = parse_memory(memory)
-    for folder in rw:
+    size = parse_memory(wanted.memory)
+    for folder in wanted.rw:
         if not folder.is_dir():
             raise UsageError(f"--rw {folder}: not a directory", "create it first")
-    chosen = _choose(kernel, arch, modules, debug_info)
+    chosen = _choose(wanted.kernel, wanted.arch, wanted.modules, wanted.debug_info)
     with ended_by_signals():
-        machine = Machine(chosen, memory=size, cpus=cpus, shares=rw, debug=debug_info)
+        machine = Machine(
+            chosen, memory=size, cpus=wanted.cpus, shares=wanted.rw, debug=wanted.debug_info
+        )
         with machine:
-            if verbose:
+            if wanted.verbose:
                 words = f"Linux {machine.release} booted in {machine.boot_seconds:.1f} s"
                 print(words, file=sys.stderr)
-            return _attend(machine, command, timeout or None)
+            return _attend(machine, command, timeout)
 
 
 @app.command()
@@ -176,12 +326,11 @@ def fetch(
     arch: Arch = None,
     debug_info: DebugInfo = False,
 ) -> int:
-    """Bring the newest version of each KERNEL that `vm list` knows into the cache.
+    """Fetch the newest version of each KERNEL into the cache.
 
-    The packages come through the Debian mirror this machine's apt is configured with, into a
-    cache of our own; nothing is installed. What was found is printed. A kernel that is the
-    newest already is left alone. What guests of another architecture run on is brought up to date
-    with its kernels.
+    The packages come from the Debian mirror that apt uses on this machine. Nothing is installed.
+    fetch prints what it found, and keeps a kernel that is already the newest. For kernels of
+    another architecture it also fetches the programs that their guests need.
     """
     from retsnoop_py.vm import kernels as known
     from retsnoop_py.vm import userland
@@ -202,7 +351,7 @@ def fetch(
 
 @app.command(name="list")
 def list_kernels() -> int:
-    """List the kernels that are known, and which version of each is in the cache."""
+    """List the known kernels, and the version of each in the cache."""
     from textwrap import wrap
 
     from retsnoop_py.terminal import terminal_width
@@ -269,7 +418,7 @@ def parse_memory(text: str) -> int:
         raise UsageError(f"--memory {text}: not a size", "give it like 2G or 1500M")
     size = int(found[1]) * (1024 if found[2] in ("G", "g") else 1)
     if size < 256:
-        raise UsageError(f"--memory {text}: too little for a kernel", "give at least 256M")
+        raise UsageError(f"--memory {text}: too small for a kernel", "give at least 256M")
     return size
 
 
@@ -280,14 +429,14 @@ def _choose(kernel: str, arch: str | None, modules: Path | None, debug_info: boo
     if is_name(kernel):
         if modules is not None:
             raise UsageError(
-                f"--modules goes with the path of an image, and {kernel} is a name",
-                "Debian's kernels bring their modules along",
+                f"--modules requires the path of a kernel image; {kernel} is a name",
+                "leave it out: Debian's kernels include their modules",
             )
         return known(of_architecture(kernel, arch) if arch else kernel).name
     if debug_info:
         raise UsageError(
-            "--debug-info fetches Debian's debug files, which an image of your own does not have",
-            "pass its vmlinux to the command itself: retsnoop-py -k PATH",
+            "--debug-info supports Debian's kernels only, not the path of an image",
+            "give its vmlinux to the command in the guest: retsnoop-py -k PATH",
         )
     return from_path(expanded(kernel), modules, arch)
 
@@ -296,11 +445,13 @@ def _attend(machine: Machine, argv: list[str], timeout: float | None) -> int:
     """Run ``argv``, pass its output, input and signals on; gives its exit status."""
     from retsnoop_py.vm.machine import BASE_ENV
 
-    feed = not sys.stdin.isatty() if sys.stdin else False
-    passed = ("TERM", "COLUMNS", "LINES", "NO_COLOR", "LC_ALL", "TZ")
+    passed = ("TERM", "COLUMNS", "LINES", "NO_COLOR", "LANG", "LC_ALL", "TZ")
     env = {name: os.environ[name] for name in passed if name in os.environ}
     # so that `retsnoop-py` is found in the guest where it is not installed for everybody
     env["PATH"] = f"{BASE_ENV['PATH']}:{Path(sys.argv[0]).resolve().parent}"
+    if is_terminal():
+        return run_on_terminal(machine, argv, env, timeout)
+    feed = not sys.stdin.isatty() if sys.stdin else False
     command = machine.start(argv, env=env, live_stdin=feed)
     if feed:
         threading.Thread(target=_feed, args=(machine,), daemon=True).start()

@@ -27,28 +27,29 @@ if TYPE_CHECKING:
     from retsnoop_py.render.why_types import Why
 
 _TEXT = """
-Say why a command failed: which system call, and which condition in the kernel said no.
+Explain why a command failed: what it tried, why that did not work, what to change, and which \
+condition in the kernel decided it.
 
-CMD is run up to three times, with its output shown once: to find the system call that fails and \
-the functions that failed inside it, and then to follow the innermost of these block by block, to \
-the line and the values. --reruns 0 runs it once and says what can be said from that. So CMD must \
-be something that may run again.
+retsnoop-py runs CMD up to three times and shows its output once. The first run finds the failing \
+system call and the kernel functions that failed inside it. The next runs follow the innermost \
+functions to the line and the values. CMD must therefore be safe to run again. --reruns 0 runs it \
+once, and the explanation is shorter.
 
-What is explained is the last failing call that is not what programs try in their ordinary work, \
-such as looking for a file along a path; --syscall and -x choose another one. -p waits for the \
-next failure of a running process, and then for the same one again.
+The explained call is the one that CMD's error message matches: by the error, and by the file or \
+address that it names. --syscall and -x choose another call. -p explains the next failure of a \
+running process.
 
 \b
 Examples:
   retsnoop-py why -- ./loader               why does it fail?
-  retsnoop-py why -x EPERM -- ./loader      who said EPERM?
-  retsnoop-py why --syscall bpf -- ./loader which condition in bpf()?
+  retsnoop-py why -x EPERM -- ./loader      where does EPERM come from?
+  retsnoop-py why --syscall bpf -- ./loader why does bpf() fail?
   sudo retsnoop-py why --user "$USER" -- ./test
   retsnoop-py why -p 4711                   the next failure of a process
-  retsnoop-py why failure.rsn               of a recording made with --path
+  retsnoop-py why failure.rsn               a recording made with --path
   retsnoop-py why --format json -- ./loader | jq .explained.origin.decided
 
-Exit status: that of CMD's first run; 64 and more for errors of ours.
+Exit status: that of CMD's first run; 64 and more for errors of retsnoop-py.
 """
 
 _USAGE = """Usage: retsnoop-py why [--syscall NAME] [-x ERROR] [--reruns N] -- CMD ARG...
@@ -149,4 +150,14 @@ COMMAND = Command(
     synopsis="[OPTIONS] [-- CMD ARG...]",
     text=_TEXT,
     usage=_USAGE,
+    first=(
+        "syscall",
+        "allow-errors",
+        "pid",
+        "reruns",
+        "user",
+        "format",
+        "kernel",
+        "verbose",
+    ),
 )

@@ -10,6 +10,8 @@ from retsnoop_py.diagnosis.model import Answer, Check, Group, Host
 from retsnoop_py.diagnosis.rights import may_load
 from retsnoop_py.errors import PrivilegeError, UnavailableError
 from retsnoop_py.kernel.errno import errno_name
+from retsnoop_py.kernel.switches import JIT
+from retsnoop_py.kernel.tracefs import MOUNT_SYSFS, NO_SYSFS, has_sysfs
 from retsnoop_py.mechanism import Mechanism
 
 __all__ = ["bpf", "mechanisms"]
@@ -26,29 +28,30 @@ def bpf(host: Host) -> list[Check]:
         _feature(
             host,
             *("ringbuf", "ring buffer", tried.ringbuf),
-            detail="it takes Linux 5.8; perf buffers are used instead",
+            detail="requires Linux 5.8; perf buffers are used instead",
         ),
         _feature(
             host,
             *("func_ip", "bpf_get_func_ip", tried.func_ip),
-            detail="it takes Linux 5.15; functions are found by other means",
+            detail="requires Linux 5.15; functions are found by other means",
         ),
         _feature(
             host,
             *("cookie", "attach cookies", tried.cookie),
-            detail="they take Linux 5.15; functions are looked up by address instead",
+            detail="requires Linux 5.15; functions are looked up by address instead",
             loses="frames of functions that are not traced, between those that are",
         ),
         _feature(
             host,
             *("raw_cookie", "attach cookies of raw tracepoints", tried.raw_cookie),
-            detail="they take Linux 6.10; each injected raw tracepoint gets a program of its own",
+            detail="requires Linux 6.10; each injected raw tracepoint gets its own BPF program",
         ),
         _feature(
             host,
             *("branch_snapshot", "bpf_get_branch_snapshot", tried.branch_snapshot),
             detail="it takes Linux 5.16",
         ),
+        _jit(host),
     ]
 
 
@@ -58,14 +61,14 @@ def _loads(host: Host) -> Check:
     if error is None:
         answer, detail = Answer.UNKNOWN, "not tried on this machine"
     elif error in _DENIED and not may_load(host):
-        answer, detail = Answer.UNKNOWN, "trying takes CAP_BPF and CAP_PERFMON"
+        answer, detail = Answer.UNKNOWN, "the test requires CAP_BPF and CAP_PERFMON"
         next_step, ends_with = "run as root", PrivilegeError.exit_status
     elif error in _DENIED:
-        answer, detail = Answer.NO, f"the kernel refuses every program (-{errno_name(error)})"
-        next_step = "`dmesg` may name a lockdown; a container may forbid it by seccomp"
+        answer, detail = Answer.NO, f"the kernel rejects every program (-{errno_name(error)})"
+        next_step = "`dmesg` may report a lockdown; a container may forbid it by seccomp"
         ends_with = PrivilegeError.exit_status
     elif error:
-        answer, detail = Answer.NO, f"the kernel refuses every program (-{errno_name(error)})"
+        answer, detail = Answer.NO, f"the kernel rejects every program (-{errno_name(error)})"
         # EINVAL: programs of other types may be loaded
         lacking = "CONFIG_BPF_EVENTS" if error == errno.EINVAL else "CONFIG_BPF_SYSCALL"
         next_step = host.facts.too_old or f"use a kernel with {lacking}"
@@ -81,6 +84,30 @@ def _loads(host: Host) -> Check:
     )
 
 
+def _jit(host: Host) -> Check:
+    """Whether programs are compiled: by the switch, and by calling a kernel function.
+
+    The switch is only in the first network namespace.
+    """
+    answer, detail, next_step, loses = Answer.YES, "", "", ""
+    if JIT.is_off(host.root) or host.tried.kfuncs is False:
+        answer, next_step = Answer.NO, JIT.command
+        detail = JIT.off if JIT.is_off(host.root) else "BPF programs are interpreted"
+        loses = (
+            "speed, the counts of missed calls, and on some kernels all tracing: the kernel "
+            "interprets the BPF programs (net.core.bpf_jit_enable is 0)"
+        )
+    return Check(
+        key="bpf_jit",
+        title="BPF JIT",
+        group=Group.BPF,
+        answer=answer,
+        detail=detail,
+        next_step=next_step,
+        loses=loses,
+    )
+
+
 def _feature(
     host: Host, key: str, title: str, has: bool | None, *, detail: str, loses: str = ""
 ) -> Check:
@@ -90,7 +117,7 @@ def _feature(
     elif has is None or not may_load(host):
         # To one who may not ask, the kernel says no to everything.
         answer, loses = Answer.UNKNOWN, ""
-        detail = "it cannot be tried while no program can be loaded"
+        detail = "cannot be tried, because no BPF program can be loaded"
         if not may_load(host):
             detail, next_step = "trying takes CAP_BPF", "run as root"
     return Check(
@@ -125,17 +152,19 @@ def _mechanisms(host: Host) -> Iterator[Check]:
 
 def _verdict(host: Host, mechanism: Mechanism) -> tuple[Answer, str, str]:
     if not may_load(host):
-        return Answer.UNKNOWN, "trying takes CAP_BPF and CAP_PERFMON", "run as root"
+        return Answer.UNKNOWN, "the test requires CAP_BPF and CAP_PERFMON", "run as root"
     if mechanism not in host.tried.reasons:
         return Answer.UNKNOWN, "not tried", ""
     reason = host.tried.reasons[mechanism]
     if reason is not None:
-        return Answer.NO, reason, ""
+        return Answer.NO, reason, host.tried.next_steps.get(mechanism, "")
     error = _event_error(host, mechanism)
     if error is None:
-        return Answer.UNKNOWN, "/sys does not tell how to open a kprobe, so it was not tried", ""
+        if not has_sysfs(host.root):
+            return Answer.UNKNOWN, f"not tried: {NO_SYSFS}", MOUNT_SYSFS
+        return Answer.UNKNOWN, "not tried: /sys does not report how to open a kprobe", ""
     if error:
-        detail = f"the kernel refuses its perf events (-{errno_name(error)})"
+        detail = f"the kernel rejects its perf events (-{errno_name(error)})"
         return Answer.NO, detail, _ALLOW_EVENTS if error in _DENIED else ""
     if host.tried.load_error:
         return Answer.NO, "no BPF program can be loaded", ""

@@ -25,6 +25,7 @@ from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.debuginfod import Debuginfod
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.images import ImageSearch, find_image
+from retsnoop_py.kernel.switches import FTRACE
 from retsnoop_py.libbpf import links
 from retsnoop_py.mechanism import LADDER, Mechanism
 
@@ -86,7 +87,7 @@ def _cached(host: Host, servers: Debuginfod) -> ImageSearch:
     file = servers.cache / str(host.facts.build_id) / "debuginfo"
     try:
         if not file.stat().st_size:
-            return ImageSearch("", None, ((str(file), "no server had it when last asked"),))
+            return ImageSearch("", None, ((str(file), "no server had it at the last request"),))
         return find_image(host.facts, file, root=host.root)
     except OSError as error:
         return ImageSearch("", None, ((str(file), error.strerror or str(error)),))
@@ -159,7 +160,7 @@ def diagnose(checks: Sequence[Check], *, privileged: bool) -> Diagnosis:
     if not privileged:
         return Diagnosis(
             checks=tuple(checks),
-            reason="this user has not the rights",
+            reason="this user has no permission",
             next_step="run as root",
             exit_status=PrivilegeError.exit_status,
         )
@@ -184,15 +185,21 @@ def _fails(checks: Sequence[Check], blocking: Check | None) -> Diagnosis:
         return Diagnosis(
             checks=tuple(checks),
             reason="no attach mechanism works",
-            next_step="the reasons are above; retsnoop-py vm run --kernel 6.12 -- ... has them",
+            next_step="the reasons are above; retsnoop-py vm run --on 6.12 -- ... has them",
             exit_status=UnavailableError.exit_status,
         )
     return Diagnosis(
         checks=tuple(checks),
-        reason=f"{blocking.title}: {blocking.detail}",
+        reason=_reason(blocking),
         next_step=blocking.next_step,
         exit_status=blocking.ends_with or UnavailableError.exit_status,
     )
+
+
+def _reason(blocking: Check) -> str:
+    if blocking.detail.startswith(blocking.title):
+        return blocking.detail
+    return f"{blocking.title}: {blocking.detail}"
 
 
 # --- what only trying shows ---------------------------------------------------------------------
@@ -205,8 +212,7 @@ def attempt(facts: KernelFacts) -> Tried:
     """Try everything on the running kernel."""
     load_error = links.load()
     # Hooks made while ftrace is off can spoil it for good.
-    hooks = read_text(facts.root / "proc/sys/kernel/ftrace_enabled") != "0"
-    kprobe_error = _open_kprobe() if hooks else None
+    kprobe_error = None if FTRACE.is_off(facts.root) else _open_kprobe()
     branch_error = links.branches(0, ANY_IN_KERNEL)
     btf = facts.btf
     features = Features(btf.find(_EVERYWHERE, Kind.FUNC) if btf else None, facts.root)
@@ -221,7 +227,9 @@ def attempt(facts: KernelFacts) -> Tried:
         cookie=features.cookie if loads else None,
         raw_cookie=features.raw_cookie if loads else None,
         branch_snapshot=features.branch_snapshot if loads else None,
+        kfuncs=features.kfuncs if loads else None,
         reasons={m: None if v.works else v.reason or "" for m, v in verdicts.items()},
+        next_steps={m: v.next_step for m, v in verdicts.items() if v.next_step},
     )
 
 

@@ -12,16 +12,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, read_text
-from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.kernel.namespaces import in_first
-from retsnoop_py.kernel.tracefs import TRACEFS, lacks_kprobes
+from retsnoop_py.kernel.switches import FTRACE, KPROBES
+from retsnoop_py.kernel.tracefs import (
+    MOUNT_SYSFS,
+    NO_SYSFS,
+    TRACEFS,
+    has_sysfs,
+    lacks_kprobes,
+    mount_command,
+)
 
 #: As /proc/mounts names them.
 _MOUNTS = tuple(f"/{place}" for place in TRACEFS)
 #: Since 6.5 (83f74441bcb1): which of several functions of one name is meant.
 _ADDRESSES = "available_filter_functions_addrs"
-_MOUNT_DEBUGFS = "mount -t debugfs debugfs /sys/kernel/debug"
 #: Loaded modules named where their types are missing.
 _NAMED = 4
 
@@ -95,11 +102,13 @@ def _module_btf(host: Host) -> Check:
     answer, detail, more = Answer.YES, f"for all loaded modules: {len(names)}", ""
     if not names:
         answer, detail = Answer.UNKNOWN, "no module is loaded"
+    elif not has_sysfs(host.root):
+        answer, detail, more = Answer.UNKNOWN, NO_SYSFS, MOUNT_SYSFS
     elif without:
         answer = Answer.NO
         shown = ", ".join(without[:_NAMED]) + (", ..." if len(without) > _NAMED else "")
         detail = f"{len(without)} of {len(names)} loaded modules have none: {shown}"
-        more = "their functions are taken to return int; CONFIG_DEBUG_INFO_BTF_MODULES=y has it"
+        more = "their functions are assumed to return int; CONFIG_DEBUG_INFO_BTF_MODULES=y adds BTF"
     return _check("module_btf", "BTF of modules", answer, detail, more=more)
 
 
@@ -114,10 +123,10 @@ def _tracefs(host: Host) -> Check:
     if filesystems is not None and "tracefs" not in filesystems.split():
         detail, more = "this kernel has none", "use a kernel with CONFIG_FTRACE"
     elif found:
-        detail = f"mounted on {found[0]}, where nobody looks for it"
-        more = f"mount -t tracefs tracefs {_MOUNTS[0]}"
+        detail = f"mounted on {found[0]}, where it is not searched"
+        more = mount_command(host.root, "tracefs", _MOUNTS[0])
     else:
-        detail, more = "not mounted", f"mount -t tracefs tracefs {_MOUNTS[0]}"
+        detail, more = "not mounted", mount_command(host.root, "tracefs", _MOUNTS[0])
         if not in_first("pid", host.root / "proc/self"):
             more += f"; or start the container with -v {_MOUNTS[0]}:{_MOUNTS[0]}"
     return _check("tracefs", "tracefs", Answer.NO, detail, more=more)
@@ -140,10 +149,13 @@ def _kprobes(host: Host) -> Check:
             "kprobes",
             Answer.NO,
             "this kernel has none (CONFIG_KPROBES or CONFIG_KPROBE_EVENTS is off)",
-            more="run on a kernel that has them: retsnoop-py vm run --kernel 6.12 -- ...",
+            more="run on a kernel that has them: retsnoop-py vm run --on 6.12 -- ...",
         )
     if not (host.root / "sys/bus/event_source/devices").is_dir():
-        return _check("kprobes", "kprobes", Answer.UNKNOWN, "/sys does not tell: is it mounted?")
+        detail, more = "/sys/bus/event_source is missing", ""
+        if not has_sysfs(host.root):
+            detail, more = NO_SYSFS, MOUNT_SYSFS
+        return _check("kprobes", "kprobes", Answer.UNKNOWN, detail, more=more)
     return _check("kprobes", "kprobes", Answer.YES, "")
 
 
@@ -152,35 +164,42 @@ def _kprobes_enabled(host: Host) -> Check:
     key, title = "kprobes_enabled", "kprobes switched on"
     if lacks_kprobes(host.root):
         return _check(key, title, Answer.NO, "there are none")
-    text = read_text(host.root / "sys/kernel/debug/kprobes/enabled")
-    if text is None:
+    if read_text(host.root / KPROBES.path) is None:
         return _check(key, title, Answer.UNKNOWN, "debugfs cannot be read", more=_debugfs(host))
-    if text == "0":
-        more = "echo 1 > /sys/kernel/debug/kprobes/enabled"
-        return _check(key, title, Answer.NO, "no kprobe is ever hit", more=more)
-    return _check(key, title, Answer.YES, "")
-
-
-def _debugfs(host: Host) -> str:
-    return _MOUNT_DEBUGFS if host.is_root else "run as root"
-
-
-def _ftrace_enabled(host: Host) -> Check:
-    """All mechanisms hook functions through ftrace, kprobes at their first instruction too."""
-    key, title = "ftrace_enabled", "ftrace switched on"
-    text = read_text(host.root / "proc/sys/kernel/ftrace_enabled")
-    if text is None:
-        return _check(key, title, Answer.UNKNOWN, "this kernel has no kernel.ftrace_enabled")
-    if text == "0":
-        detail = "kernel.ftrace_enabled is 0: functions can be hooked and are never seen"
+    if KPROBES.is_off(host.root):
+        loses = "conditions: why, --path and --pinpoint need kprobes"
         return Check(
             key=key,
             title=title,
             group=Group.KERNEL,
             answer=Answer.NO,
-            detail=detail,
-            next_step="sysctl kernel.ftrace_enabled=1",
-            ends_with=69,
+            detail=KPROBES.off,
+            next_step=KPROBES.command,
+            loses=loses,
+        )
+    return _check(key, title, Answer.YES, "")
+
+
+def _debugfs(host: Host) -> str:
+    if not host.is_root:
+        return "run as root"
+    return mount_command(host.root, "debugfs", "/sys/kernel/debug")
+
+
+def _ftrace_enabled(host: Host) -> Check:
+    """All mechanisms hook functions through ftrace, kprobes at their first instruction too."""
+    key, title = "ftrace_enabled", "ftrace switched on"
+    if not (host.root / FTRACE.path).exists():
+        return _check(key, title, Answer.UNKNOWN, "this kernel has no kernel.ftrace_enabled")
+    if FTRACE.is_off(host.root):
+        return Check(
+            key=key,
+            title=title,
+            group=Group.KERNEL,
+            answer=Answer.NO,
+            detail=FTRACE.off,
+            next_step=FTRACE.command,
+            ends_with=UnavailableError.exit_status,
         )
     return _check(key, title, Answer.YES, "")
 
@@ -191,7 +210,7 @@ def _blacklist(host: Host) -> Check:
         return _check(key, title, Answer.NO, "there are no kprobes")
     text = read_text(host.root / "sys/kernel/debug/kprobes/blacklist")
     if text is None:
-        detail = "debugfs cannot be read: what the kernel refuses shows while attaching"
+        detail = "debugfs cannot be read: rejected functions show up only while attaching"
         return _check(key, title, Answer.UNKNOWN, detail, more=_debugfs(host))
     return _check(key, title, Answer.YES, f"{len(text.splitlines())} ranges")
 
@@ -199,13 +218,18 @@ def _blacklist(host: Host) -> Check:
 def _rcu_expedited(host: Host) -> Check:
     path = host.root / "sys/kernel/rcu_expedited"
     writable = os.access(path, os.W_OK)
+    detail, more = "no permission to change /sys/kernel/rcu_expedited for a moment", ""
+    if not has_sysfs(host.root):
+        detail, more = NO_SYSFS, MOUNT_SYSFS
+    elif not host.is_root:
+        more = "run as root"
     return Check(
         key="rcu_expedited",
         title="rcu_expedited writable",
         group=Group.KERNEL,
         answer=Answer.YES if writable else Answer.NO,
-        detail="" if writable else "/sys/kernel/rcu_expedited may not be changed for a moment",
-        next_step="" if writable or host.is_root else "run as root",
+        detail="" if writable else detail,
+        next_step="" if writable else more,
         loses="" if writable else "attaching and detaching single kprobes at full speed",
     )
 
@@ -235,11 +259,13 @@ def _branches(host: Host) -> Check:
     elif error in _DENIED:
         answer, detail = Answer.UNKNOWN, f"perf events are forbidden (-{errno_name(error)})"
         next_step = "run as root"
+    elif not has_sysfs(host.root):
+        answer, detail, next_step = Answer.UNKNOWN, NO_SYSFS, MOUNT_SYSFS
     elif not list(devices.glob("cpu*")) and not list(devices.glob("arm*")):
         detail = f"the kernel sees no PMU of the CPU (-{errno_name(error)}), as in most VMs"
         next_step = "use real hardware, or give the VM a PMU"
     else:
-        detail = f"the CPU records no branches (-{errno_name(error)})"
+        detail = f"the CPU does not support branch records (-{errno_name(error)})"
     return Check(
         key="lbr",
         title="branch records (LBR)",
@@ -309,7 +335,7 @@ def config(host: Host) -> list[Check]:
             title="configuration",
             group=Group.KERNEL,
             answer=Answer.UNKNOWN,
-            detail="this kernel does not tell how it was configured",
+            detail="this kernel does not report its configuration",
             tried=tuple(tried),
         )
     ]
@@ -340,7 +366,7 @@ def _found(path: Path, text: str, tried: tuple[tuple[str, str], ...]) -> Check:
         group=Group.KERNEL,
         answer=Answer.NO if missing else Answer.YES,
         detail=detail,
-        next_step="use a kernel that has them, where something above is missing" if missing else "",
+        next_step="if something above is missing, use a kernel with these" if missing else "",
         tried=(*tried, (str(path), "used")),
         config=options,
     )

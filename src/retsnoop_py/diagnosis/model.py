@@ -67,7 +67,8 @@ class Tried:
 
     The ``*_error`` are errno values, positive, 0 where it worked: loading a BPF program,
     opening a kprobe as a perf event, opening one that samples branches. ``reasons`` has, for
-    each mechanism tried, why it does not work, None where it does.
+    each mechanism tried, why it does not work, None where it does; ``next_steps`` the remedies
+    that are known.
     """
 
     load_error: int | None = None
@@ -78,7 +79,9 @@ class Tried:
     cookie: bool | None = None
     raw_cookie: bool | None = None
     branch_snapshot: bool | None = None
+    kfuncs: bool | None = None
     reasons: Mapping[Mechanism, str | None] = field(default_factory=dict)
+    next_steps: Mapping[Mechanism, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

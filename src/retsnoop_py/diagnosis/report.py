@@ -149,7 +149,7 @@ def _check(check: Check, column: int, style: Style) -> Iterator[str]:
 def _summary(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
     if diagnosis.works:
         first, *others = diagnosis.mechanisms
-        then = f", and {others[0]} for what that cannot take" if others else ""
+        then = f", and {others[0]} for functions that it cannot trace" if others else ""
         yield from _wrap(f"Tracing works here: by {first}{then}.", 0, style)
         if diagnosis.loses:
             yield "It goes without:"

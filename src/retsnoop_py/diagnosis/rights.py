@@ -10,6 +10,7 @@ from pathlib import Path
 from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, read_text
 from retsnoop_py.errors import PrivilegeError
 from retsnoop_py.kernel.namespaces import in_first
+from retsnoop_py.kernel.tracefs import mount_command
 
 __all__ = [
     "BPF",
@@ -35,11 +36,11 @@ _EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 #: Name, bit, and what goes without it. CAP_SYS_ADMIN implies those that were split off from it.
 _CAPABILITIES = (
     ("CAP_BPF", BPF, "no BPF program can be loaded"),
-    ("CAP_PERFMON", PERFMON, "no program may trace the kernel"),
-    ("CAP_SYS_ADMIN", SYS_ADMIN, "not needed where CAP_BPF and CAP_PERFMON are held"),
+    ("CAP_PERFMON", PERFMON, "BPF programs cannot trace the kernel"),
+    ("CAP_SYS_ADMIN", SYS_ADMIN, "not needed with CAP_BPF and CAP_PERFMON"),
     ("CAP_SYS_RESOURCE", SYS_RESOURCE, "limits stay as they are"),
     ("CAP_SYSLOG", SYSLOG, "/proc/kallsyms may hide the addresses"),
-    ("CAP_DAC_READ_SEARCH", DAC_READ_SEARCH, "tracefs is for root's eyes"),
+    ("CAP_DAC_READ_SEARCH", DAC_READ_SEARCH, "only root can read tracefs"),
 )
 _ESSENTIAL = (BPF, PERFMON)
 
@@ -93,7 +94,7 @@ def _capability(host: Host, name: str, bit: int, without: str) -> Check:
         return check(Answer.NO, without)
     next_step = "run as root"
     if host.is_root:
-        next_step = f"give it to the container (--cap-add {name[4:]}), or run outside of it"
+        next_step = f"give it to the container (--cap-add {name[4:]}), or run outside it"
     return check(
         Answer.NO, without, next_step, PrivilegeError.exit_status if bit in _ESSENTIAL else 0
     )
@@ -102,7 +103,7 @@ def _capability(host: Host, name: str, bit: int, without: str) -> Check:
 def _open_files(host: Host) -> Check:
     soft, hard = host.files
     if host.may(SYS_RESOURCE) and host.capabilities is not None:
-        answer, detail = Answer.YES, f"{soft}, and more where they are needed"
+        answer, detail = Answer.YES, f"{soft}, raised when needed"
     else:
         most = max(hard - _FILES_SPARE, 0) // _FILES_EACH
         answer = Answer.YES if most >= _USUAL else Answer.NO
@@ -149,7 +150,7 @@ def _unprivileged(host: Host) -> Check:
     detail = "kernel.unprivileged_bpf_disabled cannot be read"
     if text is not None:
         answer = Answer.YES if text == "0" else Answer.NO
-        detail = f"kernel.unprivileged_bpf_disabled is {text}; tracing takes CAP_BPF anyway"
+        detail = f"kernel.unprivileged_bpf_disabled is {text}; tracing requires CAP_BPF in any case"
     return Check(
         key="unprivileged_bpf",
         title="bpf() without rights",
@@ -164,12 +165,12 @@ def _lockdown(host: Host) -> Check:
     text = read_text(host.root / "sys/kernel/security/lockdown")
     answer, detail, next_step, ends_with = Answer.YES, "", "", 0
     if text is None:
-        mounted = " securityfs " in (read_text(host.root / "proc/mounts") or "")
-        if mounted:
+        mounts = read_text(host.root / "proc/mounts") or ""
+        if " /sys/kernel/security securityfs " in mounts:
             detail = "this kernel has none"
         else:
             answer, detail = Answer.UNKNOWN, "securityfs cannot be read"
-            next_step = "mount -t securityfs securityfs /sys/kernel/security"
+            next_step = mount_command(host.root, "securityfs", "/sys/kernel/security")
             if not host.is_root:
                 next_step = "run as root"
     else:
@@ -178,7 +179,7 @@ def _lockdown(host: Host) -> Check:
         detail = f"level {level}"
         if level == "confidentiality":
             answer, ends_with = Answer.NO, PrivilegeError.exit_status
-            detail += ": the kernel refuses kprobes, tracefs and BPF programs that read its memory"
+            detail += ": the kernel rejects kprobes, tracefs and BPF programs that read its memory"
             next_step = "boot without Secure Boot, or with lockdown=integrity"
         elif level == "integrity":
             detail += ", which allows tracing"
@@ -214,7 +215,7 @@ def _pid_namespace(host: Host) -> Check:
         answer=Answer.YES if is_first else Answer.NO,
         detail=""
         if is_first
-        else "this PID namespace has ids of its own: -p and -P take them, sessions show both",
+        else "this PID namespace has its own process IDs: -p and -P use them, sessions show both",
     )
 
 
@@ -223,7 +224,7 @@ def _user_namespace(host: Host) -> Check:
     if not in_first("user", host.root / "proc/self"):
         answer, ends_with = Answer.NO, PrivilegeError.exit_status
         detail = "capabilities held in a user namespace do not count for BPF and perf events"
-        next_step = "run outside of it, or start the container without one (as root, --userns=host)"
+        next_step = "run outside it, or start the container without one (as root, --userns=host)"
     return Check(
         key="user_namespace",
         title="the kernel's users",
@@ -240,11 +241,11 @@ def _seccomp(host: Host) -> Check:
     error = host.tried.load_error
     answer, detail, next_step = Answer.YES, "", ""
     if found and found[1] != "0":
-        detail = "there is a seccomp filter, which lets bpf() through"
+        detail = "a seccomp filter is active, and it allows bpf()"
         if error is None:
-            answer, detail = Answer.UNKNOWN, "there is a seccomp filter; bpf() was not tried"
+            answer, detail = Answer.UNKNOWN, "a seccomp filter is active; bpf() was not tried"
         elif error in _DENIED:
-            answer, detail = Answer.NO, "there is a seccomp filter, which may forbid bpf()"
+            answer, detail = Answer.NO, "a seccomp filter is active, which may forbid bpf()"
             next_step = "start the container with --security-opt seccomp=unconfined"
     return Check(
         key="seccomp",

@@ -14,7 +14,14 @@ from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.kallsyms import Kallsyms, Module, read_modules
 from retsnoop_py.kernel.kcore import Kcore
 from retsnoop_py.kernel.trace_points import read_trace_points
-from retsnoop_py.kernel.tracefs import KprobeBlacklist, Traceable, can_list
+from retsnoop_py.kernel.tracefs import (
+    MOUNT_SYSFS,
+    NO_SYSFS,
+    KprobeBlacklist,
+    Traceable,
+    can_list,
+    has_sysfs,
+)
 from retsnoop_py.libbpf.facts import Functions
 from retsnoop_py.text import parse_release
 
@@ -73,7 +80,7 @@ class KernelFacts:
             return None
         return (
             f"Linux {self.release} is older than 5.10, the oldest that is tested: use a later one, "
-            "or boot one: retsnoop-py vm run --kernel 6.12 -- ..."
+            "or boot one: retsnoop-py vm run --on 6.12 -- ..."
         )
 
     def _sysctl(self, name: str) -> str | None:
@@ -191,11 +198,8 @@ class KernelFacts:
     def require_btf(self) -> Btf:
         """The types of vmlinux, for what cannot do without them."""
         if self.btf is None:
-            if not (self.root / "sys/kernel").is_dir():
-                raise UnavailableError(
-                    f"the kernel's BTF cannot be read: nothing is mounted on {self.root / 'sys'}",
-                    "mount -t sysfs sysfs /sys",
-                )
+            if not has_sysfs(self.root):
+                raise UnavailableError(f"the kernel's BTF cannot be read: {NO_SYSFS}", MOUNT_SYSFS)
             raise UnavailableError(
                 f"this kernel has no BTF: {self._btf_path('vmlinux')} is missing",
                 self.too_old or "use a kernel with CONFIG_DEBUG_INFO_BTF=y",

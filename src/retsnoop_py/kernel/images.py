@@ -55,7 +55,8 @@ class ImageSearch(Value):
         because = f" ({present[0][0]}: {present[0][1]})" if present else ""
         return (
             f"no debug information of {self.what} found{because}; stacks show no source lines. "
-            "Install the kernel's debug package, set DEBUGINFOD_URLS, or use -k; -v tells more."
+            "Install the kernel's debug package, set DEBUGINFOD_URLS, or use -k;"
+            " -v lists the paths that were tried."
         )
 
     @property
@@ -129,18 +130,18 @@ class _Search:
             raise _RejectedError(reason, hint, unreadable=True) from error
         except DataError as error:
             reason = error.message.removeprefix(f"{path} ")
-            raise _RejectedError(reason, f"vmlinuz and bzImage hold no DWARF; {_GET}") from error
+            raise _RejectedError(reason, f"vmlinuz and bzImage contain no DWARF; {_GET}") from error
 
     def _check_elf(self, elf: ElfFile) -> None:
         found = elf.build_id
         if self.build_id is None:
             raise _RejectedError(
-                "the kernel does not tell its build id to compare with",
+                "the kernel does not report its build ID, so the file cannot be checked",
                 "use -sn; source lines need /sys/kernel/notes",
             )
         if found != self.build_id:
             reason = f"wrong build id {found or '(none)'} != {self.build_id}"
-            raise _RejectedError(reason, f"it is of another kernel; {_GET}")
+            raise _RejectedError(reason, f"it belongs to another kernel; {_GET}")
         if not elf.has_dwarf:
             by_id = _by_build_id(self.root, self.build_id)
             raise _RejectedError("it has no DWARF", _GET, (*_debug_links(elf, self.root), *by_id))

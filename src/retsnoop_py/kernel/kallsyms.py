@@ -21,7 +21,7 @@ from retsnoop_py.kernel.tracefs import Traceable
 from retsnoop_py.libbpf.facts import Functions, IteratedSymbols, ListFormat, SymbolTable
 from retsnoop_py.value import Value
 
-__all__ = ["Kallsyms", "Module", "Symbol", "read_modules"]
+__all__ = ["Kallsyms", "Module", "Symbol", "read_modules", "require_addresses"]
 
 #: Bytes a symbol may cover where nothing else ends it: the last [bpf] image, for one.
 _UNBOUNDED = 64 << 10
@@ -33,6 +33,8 @@ _MEMBERS = ("value", "type", "name", "module_name", "exported", "show_value")
 #: Where vmlinux begins. ``_text`` lies before ``_stext`` and so outside of what a kernel without
 #: CONFIG_KALLSYMS_ALL lists, unless both are one place, as on x86-64.
 _BEGINNINGS = ("_text", "_stext")
+#: What the compiler appends to the name of a function's static variable, or nothing.
+_NUMBERED = re.compile(rb"(?:\.\d+)?")
 
 
 class Module(Value):
@@ -56,6 +58,36 @@ def read_modules(path: Path) -> tuple[Module, ...]:
         if len(fields) >= 6:
             modules.append(Module(fields[0], int(fields[5], 16), int(fields[1])))
     return tuple(modules)
+
+
+def require_addresses(path: Path) -> None:
+    """Raise PrivilegeError where ``path``, /proc/kallsyms, shows no addresses to this process.
+
+    Reads up to the first symbol of the text; those before it are per-CPU offsets, from 0 on.
+    """
+    try:
+        with path.open("rb") as lines:
+            first = next((line for line in lines if line[16:19].lower() == b" t "), b"")
+    except OSError:
+        return  # who reads all of it says why
+    if first and not int(first[:16], 16):
+        raise _hidden(path)
+
+
+def _hidden(path: Path) -> PrivilegeError:
+    """The error that says why addresses are hidden, by the rules of kallsyms_show_value()."""
+    try:
+        value = (path.parent / "sys/kernel/kptr_restrict").read_text().strip()
+    except OSError:
+        value = "unknown"
+    hides = f"{path} hides the addresses of the kernel's functions"
+    as_root = "run as root, or with CAP_SYSLOG and CAP_DAC_READ_SEARCH as well"
+    allow = "run `sysctl kernel.kptr_restrict=1` as root, then retsnoop-py as root"
+    if value in {"0", "1"}:
+        return PrivilegeError(f"{hides}: this process lacks CAP_SYSLOG", as_root)
+    if value == "2":
+        return PrivilegeError(f"{hides}: kernel.kptr_restrict is 2, which applies to root", allow)
+    return PrivilegeError(hides, f"{as_root}; if you are: {allow}")
 
 
 class Symbol(Value):
@@ -98,6 +130,11 @@ class Kallsyms:
         self._own_names: dict[str | None, Counter[str]] = {}
 
     @cached_property
+    def _text(self) -> bytes:
+        """The whole file: some megabytes, whose generation takes the kernel a while."""
+        return self._path.read_bytes() + b"\n"
+
+    @cached_property
     def _beginning(self) -> tuple[tuple[str, int], ...]:
         """The symbol at which vmlinux begins and its address; empty if none is listed."""
         found = ((name, self.address_of(name)) for name in _BEGINNINGS)
@@ -121,7 +158,7 @@ class Kallsyms:
         if not len(table):
             raise UnavailableError(f"{self._path} lists no symbols")
         if not table.address(len(table) - 1):
-            raise self._hidden()
+            raise _hidden(self._path)
         return table
 
     def _iterated(self) -> SymbolTable | None:
@@ -138,19 +175,6 @@ class Kallsyms:
             self.table = self._read()
         except RetsnoopError:
             pass  # what was known at the start of a run is better than to end it
-
-    def _hidden(self) -> PrivilegeError:
-        sysctl = self._path.parent / "sys/kernel/kptr_restrict"
-        try:
-            value = sysctl.read_text().strip()
-        except OSError:
-            value = "unknown"
-        hint = "run as root (in a container: with CAP_SYSLOG)"
-        if value not in {"0", "1"}:
-            hint = "run as root after `sysctl kernel.kptr_restrict=1`"
-        return PrivilegeError(
-            f"{self._path} shows every address as zero: kernel.kptr_restrict is {value}", hint
-        )
 
     # -- by address --
 
@@ -277,12 +301,12 @@ class Kallsyms:
 
         The compiler may have numbered it, as it does what is static in a function: ``name.4``.
         """
-        found = re.search(
-            rb"^([0-9a-f]+) . " + re.escape(name.encode()) + rb"(\.\d+)?$",
-            self._path.read_bytes(),
-            re.MULTILINE,
-        )
-        return int(found[1], 16) if found else None
+        needle, at = b" " + name.encode(), -1
+        while (at := self._text.find(needle, at + 1)) >= 0:
+            end = self._text.find(b"\n", at)
+            if _NUMBERED.fullmatch(self._text[at + len(needle) : end]):
+                return int(self._text[self._text.rfind(b"\n", 0, at) + 1 : at].split()[0], 16)
+        return None
 
     def lists(self, name: str, module: str | None) -> bool:
         """Whether ``name`` of ``module`` (None: vmlinux) is a symbol at all, of data as well."""

@@ -30,7 +30,7 @@ class Kcore:
         except PermissionError as error:
             raise PrivilegeError(
                 f"{path} cannot be read: {error.strerror}",
-                "run as root; where root may not either, `dmesg` tells of a lockdown",
+                "run as root; if root has no permission, `dmesg` may report a lockdown",
             ) from error
         except OSError as error:
             raise UnavailableError(f"{path} cannot be read: {error.strerror}") from error

@@ -28,6 +28,21 @@ _ADDRS = "available_filter_functions_addrs"
 _INVALID = "__ftrace_invalid_address___"
 
 
+#: What to say, and to do, where nothing is mounted on /sys.
+NO_SYSFS, MOUNT_SYSFS = "nothing is mounted on /sys", "mount -t sysfs sysfs /sys"
+
+
+def has_sysfs(root: Path) -> bool:
+    """Whether sysfs is mounted below ``root``."""
+    return (root / "sys/kernel").is_dir()
+
+
+def mount_command(root: Path, kind: str, place: str) -> str:
+    """The command that mounts a file system ``kind`` on ``place``, which may be below /sys."""
+    command = f"mount -t {kind} {kind} {place}"
+    return command if has_sysfs(root) else f"{MOUNT_SYSFS} && {command}"
+
+
 def folder_with(root: Path, name: str) -> Path | None:
     """Where tracefs is mounted below ``root`` and has ``name``; None where it is not."""
     folders = (root / place for place in TRACEFS)
@@ -44,7 +59,7 @@ def no_kprobes() -> UnavailableError:
     """The error that says so."""
     return UnavailableError(
         "this kernel has no kprobes (CONFIG_KPROBES or CONFIG_KPROBE_EVENTS is off)",
-        "run on a kernel that has them, or boot one: retsnoop-py vm run --kernel 6.12 -- ...",
+        "run on a kernel that has them, or boot one: retsnoop-py vm run --on 6.12 -- ...",
     )
 
 
@@ -105,15 +120,15 @@ def _read_list(root: Path, addresses: bool) -> tuple[Path, SymbolTable]:
     if denied:
         raise PrivilegeError(
             f"cannot read {denied}: permission denied",
-            "run as root; where root may not either, `dmesg` tells of a lockdown",
+            "run as root; if root has no permission, `dmesg` may report a lockdown",
         )
     raise _no_list(root)
 
 
 def _given_up() -> UnavailableError:
     return UnavailableError(
-        "this kernel has given up function tracing after an error of its own",
-        "`dmesg` shows it, at a warning in kernel/trace/ftrace.c; a reboot helps",
+        "this kernel has disabled function tracing after an internal error",
+        "`dmesg` shows a warning in kernel/trace/ftrace.c; reboot the machine",
     )
 
 
@@ -130,7 +145,7 @@ def _no_list(root: Path) -> UnavailableError:
             "this kernel has no tracefs, so it cannot trace functions",
             "use a kernel with CONFIG_FTRACE",
         )
-    hint = f"run `mount -t tracefs tracefs {tracefs}`"
+    hint = f"run `{mount_command(root, 'tracefs', str(tracefs))}`"
     if not in_first("pid", root / "proc/self"):
         hint += f", or start the container with -v {tracefs}:{tracefs}"
     return UnavailableError(f"tracefs is not mounted on {tracefs}", hint)
@@ -287,5 +302,5 @@ class Tracepoints:
             return path.read_text()
         except OSError as error:
             raise UnavailableError(
-                f"cannot read {path}: {error.strerror}", "was its module unloaded meanwhile?"
+                f"cannot read {path}: {error.strerror}", "its module may have been unloaded"
             ) from error

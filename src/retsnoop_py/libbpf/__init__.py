@@ -32,8 +32,8 @@ def unloadable(error: ImportError) -> UnavailableError:
         )
     if _NEWER_GLIBC.search(str(error)):
         return UnavailableError(
-            f"this retsnoop-py takes a later C library than this machine has: {error}",
-            f"the wheel takes glibc 2.28; the executable, retsnoop-py-{here}, takes no C library",
+            f"this retsnoop-py requires a later C library than this machine has: {error}",
+            f"the wheel requires glibc 2.28; the executable retsnoop-py-{here} needs none",
         )
     return UnavailableError(
         f"the native part of retsnoop-py cannot be loaded: {error}",

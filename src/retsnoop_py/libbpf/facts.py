@@ -316,7 +316,7 @@ def btf_index(types: memoryview, layout: bytes) -> array[int]:
         if kind > _LAST_KIND:
             raise DataError(
                 f"BTF has a type of kind {kind}, at byte {4 * at} of its types, which is newer "
-                "than this retsnoop-py, and does not say how long it is"
+                "than this retsnoop-py, and has no length"
             )
         raise DataError(f"BTF is damaged at byte {4 * at} of its types")
     offsets = array("I", bytes(4 * count))
@@ -366,7 +366,7 @@ def _parts(blobs: Sequence[Part]) -> tuple[CData, object]:
 def btf_returns(blobs: Sequence[Part], functions: Sequence[int]) -> list[int]:
     """The ids of the types that ``functions`` (ids) return.
 
-    Raises :class:`DataError` for an id that is no function with a prototype.
+    Raises :class:`DataError` for an id that is not a function prototype.
     """
     ffi, lib = _native()
     table, _keep = _parts(blobs)
@@ -374,7 +374,7 @@ def btf_returns(blobs: Sequence[Part], functions: Sequence[int]) -> list[int]:
     ids = ffi.new("uint32_t[]", functions)
     done = lib.rsn_btf_returns(table, len(table), ids, len(functions), out)
     if done < len(functions):
-        raise DataError(f"BTF is damaged: type {functions[done]} is no function with a prototype")
+        raise DataError(f"BTF is damaged: type {functions[done]} is not a function prototype")
     return list(out[0:done])
 
 

@@ -68,6 +68,12 @@ def atomic_result() -> int:
         return -lib.rsn_try_fetch()
 
 
+def kfunc(btf_id: int) -> int:
+    """Load a program that calls the kernel function ``btf_id``, which need not be callable."""
+    with _silence():
+        return -lib.rsn_try_kfunc(btf_id)
+
+
 def kprobe_multi(*, session: bool) -> int:
     """Attach by kprobe.multi, or by kprobe.session, to what the kernel notices last is nothing."""
     with _silence():

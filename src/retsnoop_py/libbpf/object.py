@@ -41,12 +41,12 @@ class MapType(IntEnum):
 
 
 def start_log(level: int) -> None:
-    """Collect libbpf's messages: 0 warnings, 1 information, 2 everything."""
+    """Collect libbpf's messages of this thread: 0 warnings, 1 information, 2 everything."""
     lib.rsn_log_start(level)
 
 
 def take_log() -> str:
-    """What libbpf said since the last call."""
+    """Return what libbpf reported in this thread since the last call, and forget it."""
     text: str = ffi.string(lib.rsn_log_text()).decode(errors="replace")
     lib.rsn_log_clear()
     return text
@@ -59,7 +59,7 @@ def fail(call: str, err: int) -> NoReturn:
     if -err in (errno.EMFILE, errno.ENFILE):
         hint = "allow more open files: `ulimit -n`"
     elif _VERIFIER_LOG in log:
-        hint = "the kernel's verifier refused a program: report this, with `uname -r` and -v"
+        hint = "the verifier rejected a program of retsnoop-py: report this, with `uname -r` and -v"
     elif _KERNEL_BTF in log:
         # we have read it: a kind of type that libbpf does not know ends its reading
         hint = (
@@ -67,7 +67,7 @@ def fail(call: str, err: int) -> NoReturn:
             "later libbpf of the system's, RETSNOOP_LIBBPF=system make build"
         )
     elif -err in _DENIED:
-        hint = "run as root, or with CAP_BPF and CAP_PERFMON; `dmesg` may name a lockdown"
+        hint = "run as root, or with CAP_BPF and CAP_PERFMON; `dmesg` may report a lockdown"
         if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY:
             # the caller raises it where CAP_SYS_RESOURCE lets it
             hint += "; before Linux 5.11, raise `ulimit -l` too"

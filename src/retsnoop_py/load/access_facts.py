@@ -80,11 +80,11 @@ def _packet(case: Case) -> dict[str, str]:
     reach = case.first("range")
     span = f": {in_bytes(size)} at offset {offset}" if offset else ""
     if reach and int(reach) > 0:
-        proven = f"only {reach} bytes are proven to be there"
+        proven = f"only {reach} bytes are proven to exist"
     elif case.history.checked is not None:
-        proven = "the check on the way does not cover this pointer"
+        proven = "the check on this path does not cover this pointer"
     else:
-        proven = "nothing on this way proves that so much of it is there"
+        proven = "no check on this path proves that the packet is long enough"
     return {"span": span, "proven": proven}
 
 
@@ -103,7 +103,7 @@ def _scalar(case: Case) -> dict[str, str]:
         return {
             "why_number": f": {callee(made)}() gave it, and {callee(taken)}(){at_insn(taken)} has"
             " taken it back",
-            "number_suggestion": f"Use it before {callee(taken)}() only.",
+            "number_suggestion": f"Use it only before {callee(taken)}().",
         }
     passed = case.history.passed
     if passed is not None:
@@ -125,8 +125,8 @@ def _scalar(case: Case) -> dict[str, str]:
         given = f"what {origin_of(made)} gave may be NULL" if "call" in made.text else "it is NULL"
         return {
             "why_number": f", and 0 on this way: {given}",
-            "number_suggestion": "Check the pointer before it is used: if (!ptr) return 0; where"
-            " NULL is meant, pass what this takes.",
+            "number_suggestion": "Check the pointer before the use: if (!ptr) return 0; where"
+            " NULL is intended, pass an argument that may be NULL.",
         }
     why = f"; it is {origin_of(made)}" if made is not None else ""
     step = ""
@@ -200,17 +200,17 @@ def _or_null_subject(case: Case) -> dict[str, str]:
 
 def _or_null(case: Case) -> dict[str, str]:
     facts = _or_null_subject(case)
-    facts["unchecked"] = "nothing on this way has checked it"
-    facts["check_step"] = "Check the pointer before it is used: if (!ptr) return 0;"
+    facts["unchecked"] = "The program does not check it on this path"
+    facts["check_step"] = "Check the pointer before using it: if (!ptr) return 0;"
     tested = case.history.checked
     if tested is not None and _NULL_TESTED.match(tested.text):
         facts["unchecked"] = (
-            f"the check on this way ('{tested.text}') was of a copy: this kernel does not see that"
-            " both are the same"
+            f"The program checks a copy of it ('{tested.text}'), and this kernel does not know that"
+            " the copy has the same value"
         )
         facts["check_step"] = (
-            "Check and use one variable, and keep the compiler from making two of it (volatile, or"
-            " barrier_var()); kernels before 4.10 follow no copies."
+            "Check and use the same variable. Keep the compiler from copying it: volatile, or"
+            " barrier_var(). Kernels before 4.10 do not track copies."
         )
     return facts
 
@@ -219,25 +219,25 @@ def _unset(case: Case) -> dict[str, str]:
     number, last = case.register, case.last
     if number == 0 and last is not None and last.text.startswith("exit"):
         return {
-            "unset": "The program ends, and on this way nothing has set its result.",
-            "unset_suggestion": "Return a value on every way; a function that returns void has"
+            "unset": "The program ends on this path without a return value (R0 is not set).",
+            "unset_suggestion": "Return a value on every path; a function that returns void has"
             " none.",
         }
     calls = [insn for insn in case.log.path.acquired.values() if last and insn.index <= last.index]
     if 1 <= number <= 5 and calls:
         call = max(calls, key=lambda insn: insn.index)
         text = (
-            f"R{number} is read, and nothing has set it on this way since {callee(call)}()"
-            f"{at_insn(call)}: a call leaves nothing in R1 to R5."
+            f"R{number} is read, but it is not set on this path after {callee(call)}()"
+            f"{at_insn(call)}: a call clears R1 to R5."
         )
     else:
-        text = f"R{number} is read, and nothing has set it on this way."
+        text = f"The program reads R{number}, which is not set on this path."
     if last is not None and last.text.startswith("call"):
-        text = f"{callee(last)}() takes an argument in R{number}, and nothing has set it."
+        text = f"{callee(last)}() expects an argument in R{number}, which is not set."
     return {
         "unset": text,
-        "unset_suggestion": "Set the variable on every way that leads here: one that is not"
-        " initialised, or a call with an argument too few.",
+        "unset_suggestion": "Set the variable on every path to this point. Usual causes: a"
+        " variable without initial value, or a call with too few arguments.",
     }
 
 
@@ -246,10 +246,11 @@ def _no_size(case: Case) -> dict[str, str]:
     return {
         "bounds": f"R{case.register} is passed to {callee(case.last)}() with a size that may be 0,"
         " which this kernel does not take beside a value of a map.",
-        "bound_step": "Test that the size is not 0 right before the call (if (!size) return 0;), in"
-        " the variable that is passed: the compiler may take the test away or make it of a copy"
-        " (barrier_var(size)). A size that is missing - of the format, for bpf_trace_printk() - is"
-        " what the register held by chance.",
+        "bound_step": "Test that the size is not 0 right before the call (if (!size) return 0;),"
+        " in the variable that is passed. The compiler may remove the test or apply"
+        " it to a copy; barrier_var(size) prevents that. If the call has no size"
+        " argument (the format's size for bpf_trace_printk()), the register holds a"
+        " random value.",
     }
 
 
@@ -265,7 +266,7 @@ def _bounds(case: Case) -> dict[str, str]:
     side = "both sides"
     if "max value" in joined or "unbounded" in joined:
         side = "its upper side"
-        text = text or "the index may be larger than what is there"
+        text = text or "the index may be too large"
         if re.search(r"smin(?:_value)?=-", case.state) and "unbounded" in joined:
             side = "both sides"
             text = "the index may be negative, which as an unsigned number is anything"
@@ -275,10 +276,10 @@ def _bounds(case: Case) -> dict[str, str]:
         side = "its upper side" if is_above else "its lower side"
         if not is_above:
             text = "the index may be negative" + (f" ({text})" if text else "")
-    known = f" The verifier knows of R{case.register}: {case.state}." if case.state else ""
+    known = f" The verifier's state of R{case.register}: {case.state}." if case.state else ""
     return {
         "bounds": f"{text[:1].upper()}{text[1:] or 'The index has no bound'}.{known}",
-        "bound_step": f"Bound the index on {side} before it is used: if (i >= COUNT) return 0; for"
+        "bound_step": f"Limit the index on {side} before you use it: if (i >= COUNT) return 0; for"
         " an unsigned i, or i &= COUNT - 1 where COUNT is a power of two. The compiler may bound a"
         " copy: keep the check by barrier_var(i).",
     }
@@ -292,7 +293,7 @@ def _size(case: Case) -> dict[str, str]:
         "that it may be negative" if "negative" in case.words else "that it may be anything"
     )
     step = (
-        "Make it unsigned and bound it before the call: if (size > sizeof(buffer)) size ="
+        "Make it unsigned and limit it before the call: if (size > sizeof(buffer)) size ="
         " sizeof(buffer); or size &= MASK."
     )
     if zero := re.search(r"zero-sized read(?:: u64=\[(\S+),(\S+)\])?", case.words):
@@ -301,10 +302,10 @@ def _size(case: Case) -> dict[str, str]:
         )
         state += ", and 0 is not allowed here"
     if re.search(r"not a (?:known )?const", case.words) or called == "bpf_ringbuf_reserve":
-        state += ", and it has to be a constant"
+        state += ", and it must be a constant"
         step = (
-            "Pass a number that the compiler knows, the largest that is needed; of a ring buffer,"
-            " bpf_ringbuf_output() and bpf_ringbuf_reserve_dynptr() (5.19) take sizes that vary."
+            "Pass a compile-time constant, the largest size that you need. For a ring buffer,"
+            " bpf_ringbuf_output() and bpf_ringbuf_reserve_dynptr() (5.19) accept variable sizes."
         )
     return {"argument": what, "state": state, "size_step": step}
 
@@ -313,8 +314,8 @@ def _stack_read(case: Case) -> dict[str, str]:
     size, at = case.first("size2", "size"), case.first("at")
     called = f"{callee(case.last)}()" if case.last and "call" in case.last.text else "This"
     step = (
-        "Set all of it: struct key k = {}; sets members, __builtin_memset(&k, 0, sizeof(k)) sets"
-        " the padding too."
+        "Set all bytes: struct key k = {}; sets members, __builtin_memset(&k, 0, sizeof(k)) also"
+        " sets the padding."
     )
     part = f", of which byte {at} was never written" if at else " that nobody wrote"
     why = "padding, or a member that is not set. (With CAP_PERFMON kernels since 6.3 let it.)"
@@ -322,8 +323,8 @@ def _stack_read(case: Case) -> dict[str, str]:
         part = f", of which byte {at} is of a pointer that was put there"
         why = "this kernel lets no helper read one. (Later ones do, with CAP_PERFMON.)"
         step = (
-            "Copy what the pointer leads to instead of the pointer; an address that is meant as a"
-            " number is read into a variable by bpf_probe_read_kernel()."
+            "Copy the data behind the pointer instead of the pointer. To use an address as a"
+            " number, read it into a variable with bpf_probe_read_kernel()."
         )
     text = f"{called} reads {size or 'some'} bytes of the stack{part}: {why}"
     text = "This" + text[4:] if text.startswith("this") else text
@@ -347,17 +348,17 @@ def _stack_bounds(case: Case) -> dict[str, str]:
         and int(offset) < -_MOST_STACK
     ):
         return {
-            "stack_reach": f"The variables of this function take more than the {_MOST_STACK} bytes"
-            f" of stack that it has: {in_bytes(size or '8')} at {offset} would be used.",
-            "stack_step": "Put large structs and buffers into a per-CPU array map, and have fewer"
-            " of them alive at once.",
+            "stack_reach": f"The variables of this function need more than the {_MOST_STACK} bytes"
+            f" of stack: it would use {in_bytes(size or '8')} at {offset}.",
+            "stack_step": "Put large structs and buffers into a per-CPU array map, and use fewer"
+            " at the same time.",
         }
     at = offset if re.fullmatch(r"-?\d+", offset) else "an offset that is not known"
     span = f", with {in_bytes(size)} at {at}," if size and offset else ""
     return {
         "stack_reach": f"This reaches{span} beyond the buffer on the stack it was meant for.",
-        "stack_step": "Pass a size that is no larger than the buffer (sizeof(buffer)), and index it"
-        " by bounded numbers; unknown indexes into the stack are refused: use a map's value.",
+        "stack_step": "Pass a size of at most sizeof(buffer), and index it with bounded numbers."
+        " An unknown index into the stack is refused: use a map value.",
     }
 
 
@@ -384,7 +385,7 @@ def _argument(case: Case) -> dict[str, str]:
         which = f"The {place} argument (R{case.register}) of {called}()"
         text = f"{which} is {kind}, and it takes {wanted}."
     else:
-        text = f"An argument of {called}() is not what it takes: {case.words}."
+        text = f"{called}() does not accept one of its arguments: {case.words}."
     step = (
         f"Pass what {called}() takes. A pointer that was cast, computed with or kept in a map loses"
         " its type."
@@ -407,9 +408,10 @@ def _object(case: Case) -> dict[str, str]:
         return {
             "object_reason": f"R{base[1]} is a map itself, not a value in it, and the instruction"
             " reads or writes the kernel's own struct",
-            "object_step": "Look a value up (bpf_map_lookup_elem()). If it is a global variable in"
-            " the source, the loader put its map there, not its memory: an older one does so for"
-            " .bss, or for what is not initialised.",
+            "object_step": "Look up a value (bpf_map_lookup_elem()). If the source has a global"
+            " variable here, the loader inserted its map instead of its memory:"
+            " older loaders do so for .bss, or for variables without an initial"
+            " value.",
         }
     return {
         "object_reason": "The program uses a kernel object as its BTF does not allow",

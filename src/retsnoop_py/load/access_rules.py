@@ -26,8 +26,8 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"Unreleased reference id=(?P<id>\d+) alloc_insn=(?P<insn>\d+)"
         r"|BPF_EXIT instruction.* would lead to reference leak|reference.* has not been released"
         r"|reference leak|[Ll]eaking reference",
-        "What was acquired{acquired} is not given back on this way to the end.",
-        "Release it on every way out: {release}.",
+        "The program ends on this path without releasing the reference{acquired}.",
+        "Release it on every path to the exit: {release}.",
     ),
     define(
         "result-range",
@@ -37,8 +37,8 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r" R(?P<r>\d+) (?:has|is) (?P<has>.*?) should have been (?:in )?(?P<range>.*)"
         r"|At [a-z ]+ (?:exit|return) the register R\d+ (?:is not a (?:known|scalar) value|has unknown)"
         r"|R0 not a scalar value|R0 is not a known value",
-        "{who} may return {range} only, and here it returns {has}.",
-        "Return one of those values on every way; a value from elsewhere takes a comparison first.",
+        "{who} may return only {range}, but it returns {has} here.",
+        "Return an allowed value on every path. Compare a computed value with the limits first.",
     ),
     # -- packets --
     define(
@@ -46,7 +46,7 @@ ACCESS_RULES: tuple[Rule, ...] = (
         CALL,
         "Invalid call argument",
         r"helper access to the packet is not allowed",
-        "A helper is given memory of the packet, which programs of this type may not do.",
+        "The program passes packet memory to a helper. Programs of this type must not do that.",
         "Copy it to the stack first, by bpf_skb_load_bytes(), bpf_xdp_load_bytes() (5.18) or by reading it.",
     ),
     define(
@@ -57,10 +57,10 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"\((?:[^()]*?r=(?P<range>\d+))?|invalid access to packet"
         r"|R(?P<r2>\d+) offset is outside of the packet"
         r"|R(?P<r3>\d+) min value is outside of the (?:allowed )?packet",
-        "This reads or writes the packet{span}, and {proven}.",
-        "Compare the same pointer with data_end on every way to here, for all bytes that are used:"
-        " if (ptr + n > data_end) return ...; and do it again after whatever changes the packet"
-        " or the pointer.",
+        "The program reads or writes the packet{span}, but {proven}.",
+        "Compare the same pointer with data_end on every path to here, for all bytes in use: if"
+        " (ptr + n > data_end) return ...; and check again after each change of the packet or the"
+        " pointer.",
     ),
     define(
         "pointer-or-null",
@@ -71,7 +71,7 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"|Possibly NULL pointer passed to (?:(?:helper|kfunc|trusted) arg\d*|trusted R(?P<r4>\d+))"
         r"|R(?P<r3>\d+) pointer arithmetic on (?P<kind3>\S*_or_null\S*) prohibited"
         r"|Possibly NULL pointer passed",
-        "{subject} is what {made} gave, which may be NULL, and {unchecked}.",
+        "{subject} comes from {made} and may be NULL. {unchecked}.",
         "{check_step}",
     ),
     define(
@@ -80,7 +80,7 @@ ACCESS_RULES: tuple[Rule, ...] = (
         "Invalid dereference",
         rf"R(?P<r>\d+) invalid mem access '(?P<kind>{SCALAR}\w*)'"
         rf"|R(?P<r2>\d+) type=(?P<kind2>{SCALAR}) expected=(?P<wanted>fp|.*ptr.*|.*map_.*|.*sock.*)",
-        "R{r} is a number for the verifier, no pointer that it knows{why_number}.",
+        "The verifier treats R{r} as a number, not as a pointer{why_number}.",
         "{number_suggestion}",
     ),
     define(
@@ -88,7 +88,7 @@ ACCESS_RULES: tuple[Rule, ...] = (
         REGISTER,
         "Invalid dereference",
         r"R(?P<r>\d+) invalid mem access '(?P<kind>[^']+)'",
-        "R{r} is a {kind}, which cannot be read or written like this.",
+        "R{r} is a {kind}. The program cannot read or write through it directly.",
         "Read kernel memory by BPF_CORE_READ() or bpf_probe_read_kernel(), and write only to the"
         " stack, to map values and to the context.",
     ),
@@ -105,8 +105,8 @@ ACCESS_RULES: tuple[Rule, ...] = (
         REGISTER,
         "Pointers of two kinds at one place",
         r"same insn cannot be used with (?:different pointers|and without arena)",
-        "Two ways come together at this read or write with pointers of different kinds, and the kernel"
-        " would have to make different code of it: {words}.",
+        "Two paths reach this read or write with pointers of different kinds, and the kernel"
+        " would need different code for each: {words}.",
         "Keep the ways apart, each with its own read, and the compiler from merging them:"
         " barrier_var(pointer) in front of each.",
     ),
@@ -133,7 +133,7 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"|R(?P<r2>\d+) min value is negative, either use unsigned"
         r"|(?:R(?P<r3>\d+) )?invalid zero-sized read|R(?P<r4>\d+) is not a (?:known constant'?|const\b)"
         r"|R(?P<r5>\d+) (?P<state2>min value is negative)",
-        "R{r} is a size{argument}, and the verifier knows of it only {state}.",
+        "R{r} is a size{argument}. The verifier knows only {state}.",
         "{size_step}",
     ),
     define(
@@ -143,8 +143,8 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"math between (?P<kind>\S+) pointer and (?:register with unbounded|\S+ is not)"
         r"|R(?P<r>\d+) unbounded memory access|value -?\d+ makes (?P<kind2>\S+) pointer be out of bounds"
         r"|makes pkt pointer be out of bounds|(?P<kind3>\S+) pointer offset -?\d+ is not allowed",
-        "A number without bounds, or one beyond 2^29, is added to a {kind} pointer.",
-        "Bound the number first, on both sides: keep it unsigned and compare it with a constant, or"
+        "The program adds an unbounded number, or one above 2^29, to a {kind} pointer.",
+        "Limit the number first, above and below: keep it unsigned and compare it with a constant, or"
         " mask it.",
     ),
     define(
@@ -158,9 +158,9 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"|addition of negative constant to packet|cannot add integer value with \d+ upper zero bits"
         r"|negative offset (?P<kind4>\S+) ptr|dereference requires the original"
         r"|R(?P<r5>\d+) (?:subtraction from stack pointer|tried to subtract pointer from scalar)",
-        "This computes with a pointer{of_kind} in a way that makes it none.",
-        "Compute the index first and add it to the pointer once, in 64 bits; members of the context"
-        " are read by their fixed offsets (the compiler may have merged two of them: barrier()).",
+        "This arithmetic on a pointer{of_kind} is not allowed.",
+        "Compute the index first and add it to the pointer once, in 64 bits. Read members of the"
+        " context by their fixed offsets (the compiler may have merged two reads: barrier()).",
     ),
     define(
         "stack-uninitialised",
@@ -180,8 +180,8 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"|cannot spill pointers to stack",
         "A pointer that was put on the stack is read or overwritten in part, or by another function:"
         " {words}.",
-        "Read and write all 8 bytes of it; keep pointers and other data at places of their own (no union"
-        " of both), and let each function keep its own.",
+        "Read and write all 8 bytes. Keep pointers and other data in separate places (no union of"
+        " both), and keep each function's pointers in its own frame.",
     ),
     define(
         "stack-bounds",
@@ -208,8 +208,8 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"|invalid bpf_context access|invalid access to flow keys"
         r"|variable \S+ access var_off=.* disallowed",
         "{context}",
-        "Read a field that programs of this type have, with its own size; an argument that is no"
-        " pointer is read by BPF_PROG() or as a number.",
+        "Read a field that exists for programs of this type, with the field's size. Read an"
+        " argument that is not a pointer with BPF_PROG() or as a number.",
     ),
     define(
         "btf-access",
@@ -260,17 +260,18 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"tail_calls? (?:are|is) (?:only|not) .*|mixing of tail_calls and bpf-to-bpf calls.*"
         r"|cannot do bpf_tail_call with.*|tail_calls are not allowed.*|cannot tail call.*"
         r"|tail_call.*(?:cannot|not allowed|abusing).*",
-        "Tail calls do not go together with this: {words}.",
-        "Inline the functions of programs that make tail calls; x86-64 takes both since 5.10.",
+        "Tail calls are not allowed here: {words}.",
+        "Inline the functions of programs with tail calls. x86-64 supports both since Linux 5.10.",
     ),
     define(
         "attach-target",
         SUPPORT,
         "Attach target",
         r"Extension program (?P<what>.*), while (?:the )?original does(?: not|n't)",
-        "The program is to replace a function of another one (freplace), which it may not: it {what}, and that function does"
-        " not, so that who calls it would keep pointers that no longer hold. libxdp loads programs so, and the functions of"
-        " its dispatcher are such until a release that knows of this check (kernels since end of 2024, Linux 6.13).",
+        "The program cannot replace this function of another program (freplace): it {what}, and"
+        " that function does not, so its callers would keep invalid pointers. libxdp loads"
+        " programs this way. Its dispatcher's functions do not fit until a release that handles"
+        " this check (kernels since end of 2024, Linux 6.13).",
         "Take a later libxdp, which brings its own xdp-dispatcher.o, or load the program alone: ip link set dev DEV xdp obj"
         " FILE sec SECTION, LIBXDP_SKIP_DISPATCHER=1. An own function that is replaced has to do the same itself.",
     ),
@@ -292,7 +293,7 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"|struct_ops module \S+ is not found|Subprog \S+ doesn't exist|The function \w+ (?:has|with) .*"
         r"|\S+\(\) is not a global function|arg\d+ in \S+\(\) (?:is|has) .*|arg\d+ \S+\(struct .* doesn't match"
         r"|ret type \S+ not allowed for fmod_ret|non-faultable tracepoint",
-        "The program cannot be attached to what it names: {words}.",
+        "The program cannot be attached to its target: {words}.",
         "{target_step}",
     ),
 )

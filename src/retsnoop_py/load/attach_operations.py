@@ -92,10 +92,11 @@ ATTACH_OPERATIONS = (
                 "EINVAL",
                 (
                     "attach-refused",
-                    "the kernel does not open the event, or does not take the program for it: it is older than"
-                    " programs on tracepoints (4.7) or on counters (4.9), the program's type is not the event's, or"
-                    " the attributes ask for what this PMU does not have.",
-                    "Compare the kernel's release with what the loader needs; dmesg may say more.",
+                    "the kernel cannot open the event, or refuses the program for it. It is older"
+                    " than programs on tracepoints (4.7) or on counters (4.9), the program's type"
+                    " does not match the event, or this PMU does not support the attributes.",
+                    "Compare the kernel's release with the loader's requirements; dmesg may have"
+                    " more.",
                 ),
             ),
             **each(
@@ -112,8 +113,8 @@ ATTACH_OPERATIONS = (
             "perf-event",
             "the event cannot be opened: most virtual machines have no hardware counters, or the rights are missing"
             " (kernel.perf_event_paranoid, CAP_PERFMON).",
-            "Run as root; perf stat -e cycles true says whether there are counters; take a software event"
-            " (cpu-clock) where there are none.",
+            "Run as root. `perf stat -e cycles true` shows if there are hardware counters."
+            " Without them, use a software event (cpu-clock).",
         ),
         is_general=True,
     ),
@@ -155,10 +156,11 @@ ATTACH_OPERATIONS = (
                 "ENOMEM",
                 (
                     "memory",
-                    "the driver cannot set up what XDP takes: it has too few queues for it (virtio and some others want"
-                    " one more for each CPU), or there is no memory for its rings.",
-                    "dmesg says which; ethtool -l DEV has the queues: give the virtual machine twice as many as it has"
-                    " CPUs, use fewer (ethtool -L), or try generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE).",
+                    "the driver lacks resources for XDP: it has too few queues (virtio and some"
+                    " others need one more for each CPU), or not enough memory for its rings.",
+                    "Look in dmesg for the cause. `ethtool -l DEV` shows the queues: give the"
+                    " virtual machine twice as many as CPUs, use fewer (ethtool -L), or try"
+                    " generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE).",
                 ),
             ),
             **each("ENODEV ENXIO ENOENT", NO_DEVICE),
@@ -167,8 +169,8 @@ ATTACH_OPERATIONS = (
                 "EACCES",
                 (
                     "refused",
-                    "attaching gives no EACCES: it is that of the load before it, where the verifier refused the"
-                    " program, and what it said is not here.",
+                    "attaching does not return EACCES. The error comes from the earlier load: the"
+                    " verifier refused the program, and its log is not here.",
                     "Load with a log (xdp-loader -vv; retsnoop-py load).",
                 ),
             ),
@@ -176,11 +178,13 @@ ATTACH_OPERATIONS = (
                 "EINVAL ERANGE EMSGSIZE",
                 (
                     "attach-refused",
-                    "the kernel does not take the XDP program there: as a link that takes Linux 5.9; the"
-                    " program is of another type, or loaded for another attach type or device; a flag or mode is"
-                    " not known (offload to a NIC that has none); or the driver refuses this MTU, number of queues or LRO.",
-                    "dmesg and the kernel's own message (ip -d, libbpf's debug output) may say which; try"
-                    " generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE), which asks nothing of a driver.",
+                    "the kernel refuses the XDP program: a BPF link needs Linux 5.9; the program"
+                    " has another type, or was loaded for another attach type or device; a flag"
+                    " or mode is not supported (offload on a NIC without it); or the driver"
+                    " refuses this MTU, number of queues or LRO.",
+                    "Look in dmesg and in the kernel's message (`ip -d`, libbpf's debug output)"
+                    " for the cause. Generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE) needs no"
+                    " driver support.",
                 ),
             ),
         },
@@ -211,8 +215,8 @@ ATTACH_OPERATIONS = (
                 "E2BIG",
                 (
                     "attach-busy",
-                    "64 programs of this kind are attached to the cgroup already, which is the most that it takes:"
-                    " mostly one more was added each time, and none removed.",
+                    "the cgroup already has 64 programs of this type, the maximum. Usually one is"
+                    " added at each run and none is removed.",
                     "bpftool cgroup show DIR lists them; detach the old ones, or replace one (BPF_F_REPLACE, 5.6).",
                 ),
             ),
@@ -223,8 +227,8 @@ ATTACH_OPERATIONS = (
                     "the kernel does not take the program for a cgroup: an attach type that it does not know"
                     " or that is not the program's, a flag of a later kernel (BPF_F_REPLACE came with 5.6,"
                     " links with 5.7), or flags that are not those of the programs there already.",
-                    "bpftool cgroup tree lists what is attached, with its flags; compare the kernel's"
-                    " release with what the loader needs.",
+                    "`bpftool cgroup tree` lists the attached programs with their flags. Compare"
+                    " the kernel's release with the loader's requirements.",
                 ),
             ),
             **each(
@@ -233,7 +237,7 @@ ATTACH_OPERATIONS = (
                     "rights",
                     f"{EPERM_TEXT} Of a cgroup it is also said where a program is attached further up that"
                     " lets none be added below (without BPF_F_ALLOW_MULTI or BPF_F_ALLOW_OVERRIDE).",
-                    f"{EPERM_STEP} bpftool cgroup tree lists what is attached.",
+                    f"{EPERM_STEP} `bpftool cgroup tree` lists the attached programs.",
                 ),
             ),
         },
@@ -255,7 +259,8 @@ DETACHING = of(
                 "attach-target-missing",
                 "nothing of the sort is attached there, or not any more, or by another way: a link goes with its"
                 " descriptor or pin, an XDP program in the mode it was attached in.",
-                "bpftool net, bpftool link and bpftool cgroup tree list what is attached.",
+                "`bpftool net`, `bpftool link` and `bpftool cgroup tree` list the attached"
+                " programs.",
             ),
         ),
         **each("EBUSY EEXIST", TAKEN),

@@ -22,20 +22,24 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"|sched_ext: (?P<why3>(?:\S+: )?(?:ops\.\w+\(\) failed|scx_bpf_error|invalid |runtime error|init failed|.*not allowed).*)"
         r"|EXIT: (?P<why4>(?!unregistered from)[\w ]*(?:error|fail|stall|unregistered from the main kernel|SysRq)\w*.*)"
         r"|(?P<why5>(?:\S+ )?triggered exit kind (?!(?:0|1|64|65):)\d+)",
-        "The scheduler (sched_ext) was loaded, and the kernel put it out again, so that all tasks are back with the kernel's own"
-        "{why}. A stall is a task that could run and was not for longer than the scheduler's timeout (30 s at most); an error"
-        " is a wrong request of the scheduler's, or what a function of its own returned.",
-        "What stands around it is the kernel's dump: which task, which CPU, which queue (dmesg; the tool's own output after EXIT)."
-        " Take a release of the scheduler that is for this kernel; report it to it with that dump.",
+        "The scheduler (sched_ext) was loaded, and the kernel disabled it again; all tasks use"
+        " the kernel's own scheduler now{why}. A stall means that a runnable task did not run for"
+        " longer than the scheduler's timeout (30 s at most). An error means an invalid request"
+        " of the scheduler, or an error from one of its functions.",
+        "The text around it is the kernel's dump: the task, the CPU, the queue (dmesg; the tool's"
+        " own output after EXIT). Use a release of the scheduler that supports this kernel."
+        " Report the problem with that dump.",
     ),
     (
         "xdp-dispatcher",
         "Kernel Support: Dispatcher of libxdp",
         r"libxdp: Failed to load program '?(?P<name>[\w.-]+)'?: (?:Argument list too long|Invalid argument)",
-        "The kernel does not take program '{name}' as libxdp loads it: as an extension of its dispatcher (freplace), which"
-        " takes Linux 5.6, and 5.10 for more than one on an interface; an older one does not know the fields (E2BIG).",
-        "Compare with uname -r, or load it without libxdp (ip link set dev DEV xdp obj FILE sec SECTION); LIBXDP_SKIP_DISPATCHER=1"
-        " has later releases of libxdp do without. On a later kernel see what the verifier said (-vv).",
+        "libxdp loads program '{name}' as an extension of its dispatcher (freplace), and the"
+        " kernel refuses that. It needs Linux 5.6, and 5.10 for more than one program on an"
+        " interface; an older kernel does not know the fields (E2BIG).",
+        "Compare with `uname -r`, or load it without libxdp (ip link set dev DEV xdp obj FILE sec"
+        " SECTION). Later releases of libxdp skip the dispatcher with LIBXDP_SKIP_DISPATCHER=1."
+        " On a later kernel, read the verifier's log (-vv).",
     ),
     (
         "xdp-dispatcher",
@@ -48,9 +52,9 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         "libxdp cannot use its dispatcher, which lets several programs share an interface{why}: that takes"
         " freplace (Linux 5.10, CONFIG_DEBUG_INFO_BTF, and trampolines: arm64 since 6.0), and its file"
         " xdp-dispatcher.o.",
-        "Where libxdp goes on without it, one program is loaded alone, and what libbpf says of xdp_pass,"
-        " xdp_dispatcher or xdp-dispatcher.o is of that trial. Install libxdp's own files (LIBXDP_OBJECT_PATH),"
-        " or set LIBXDP_SKIP_DISPATCHER=1.",
+        "If libxdp continues without it, it loads one program alone; libbpf's messages about"
+        " xdp_pass, xdp_dispatcher or xdp-dispatcher.o come from this attempt. Install libxdp's"
+        " own files (LIBXDP_OBJECT_PATH), or set LIBXDP_SKIP_DISPATCHER=1.",
     ),
     (
         "struct-ops-refused",
@@ -61,8 +65,8 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         "The kernel has this table of functions (struct_ops) and does not register it{why}: another one is in"
         " its place (EBUSY, EEXIST), a value in it is not allowed (E2BIG, EINVAL, as a timeout too long), or a"
         " function that it must have is missing.",
-        "dmesg says which, for sched_ext; cat /sys/kernel/sched_ext/root/ops and bpftool struct_ops list what"
-        " is registered.",
+        "Look in dmesg for the reason, for sched_ext. `cat /sys/kernel/sched_ext/root/ops` and"
+        " `bpftool struct_ops` list the registered ones.",
     ),
     (
         "interface-missing",
@@ -70,7 +74,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"unknown network interface (?P<name>\S+)|Cannot find device \"?(?P<name2>[\w.-]+)"
         r"|\b(?:network )?(?:interface|iface|device|link) \W?(?P<name3>[\w.@-]+)\W?:? (?:.*: )?(?:(?:was |is )?not found|(?:does not|doesn't) exist|no such (?:network )?(?:interface|device))"
         r"|\b(?:link|(?:network )?interface) (?:was |is )?not found(?:: (?P<name4>\S+))?|no such network interface|(?:invalid|unknown|no such) (?:network )?(?:interface|ifindex)(?: name)?:? \W?(?P<name5>[\w.-]+)",
-        "There is no network interface {name} in this network namespace.",
+        "This network namespace has no interface {name}.",
         "ip link lists them; a container has its own.",
     ),
     (
@@ -79,16 +83,18 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"Failed to attach BPF function with attach_type (?P<name>\d+)",
         "The kernel does not attach the program (attach type {name}). The errno is not to be relied on: bcc says"
         " EPERM for each failure (-1) with some versions of libbpf.",
-        "Of a cgroup: name a directory of cgroup v2 (stat -fc %T DIR says cgroup2fs), and run as root.",
+        "For a cgroup, name a directory of cgroup v2 (`stat -fc %T DIR` prints cgroup2fs), and"
+        " run as root.",
     ),
     (
         "perf-event",
         f"{_ENVIRONMENT}: Performance event",
         r"invalid perf event FD (?P<name>-?\d+)",
-        "What the program is to be attached to is no performance event: perf_event_open(2) failed before that, and its"
-        " result ({name}) was passed on. Most virtual machines have no hardware counters; or the rights are missing"
-        " (kernel.perf_event_paranoid), or the CPU is offline.",
-        "Look at what perf_event_open() returned; take a software event (PERF_COUNT_SW_CPU_CLOCK) where there is no PMU.",
+        "The attach target is not a performance event: perf_event_open(2) failed before, and its"
+        " result ({name}) was passed on. Most virtual machines have no hardware counters; or"
+        " privileges are missing (kernel.perf_event_paranoid), or the CPU is offline.",
+        "Check the result of perf_event_open(). Without a PMU, use a software event"
+        " (PERF_COUNT_SW_CPU_CLOCK).",
     ),
     (
         "perf-event",
@@ -125,8 +131,8 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found|(?<!kernel )(?:function|func|hook|symbol) \W?(?P<name7>\w+)\W? (?:is |was )?not found in (?:\S+ )?BTF"
         r"|attach (?:Tracing|LSM)/\w+: (?:\w+ )?(?P<name6>\w+) not supported",
         "The program is to be attached to {name}, and this kernel's BTF has no such function.",
-        "Look for what it is called here: retsnoop-py functions '*{name}*'. Functions are renamed"
-        " and inlined; a kprobe may take one that BTF does not have.",
+        "Look for its name on this kernel: retsnoop-py functions '*{name}*'. Functions are"
+        " renamed and inlined. A kprobe can also use a function that BTF does not have.",
     ),
     (
         "attach-target-missing",
@@ -146,8 +152,9 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         "uprobe-target",
         f"{_ENVIRONMENT}: Attach target in a program's file",
         r"failed to (?:create|attach to) u(?:ret)?probe '(?P<name>[^']+)'.*(?:-524|error 524|ENOTSUPP)",
-        "The kernel puts no uprobe on {name}: what is there is no instruction that it can step over (ENOTSUPP) -"
-        " most often the offset is in the middle of one, or is an address and no offset in the file.",
+        "The kernel refuses the uprobe on {name}: it cannot single-step the instruction there"
+        " (ENOTSUPP). Usually the offset is in the middle of an instruction, or is an address"
+        " instead of a file offset.",
         "Name the function instead of an address, or take the address less that of its segment, plus the segment's"
         " place in the file (readelf -lW).",
     ),
@@ -180,9 +187,10 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         "attach-target-missing",
         f"{_ENVIRONMENT}: Probe event that is gone",
         r"trace_[ku]probe: Event (?P<name>\S+) doesn't exist",
-        "Somebody takes the probe event {name} out of tracefs, where it is not, or not any more: mostly a tool cleans up"
-        " after an attachment that failed before.",
-        "Look at what the tool says of attaching; cat /sys/kernel/tracing/kprobe_events lists what is there.",
+        "A tool removes the probe event {name} from tracefs, and it does not exist there (any"
+        " more). Usually a tool cleans up after a failed attachment.",
+        "Read the tool's messages about attaching. `cat /sys/kernel/tracing/kprobe_events` lists"
+        " the present events.",
     ),
     (
         "kprobes-missing",
@@ -215,14 +223,22 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         "retsnoop-py functions '*{name}*' lists what can be traced, and why others cannot.",
     ),
     (
+        "attach-hook",
+        f"{_SUPPORT}: Attach target",
+        r"\b(?i:lsm)\b.*\bnot supported",
+        "The kernel cannot attach LSM programs. They need CONFIG_BPF_LSM, bpf in the list of active"
+        " security modules (lsm=), and BPF trampolines (arm64: Linux 6.4).",
+        "`cat /sys/kernel/security/lsm` lists the active modules. Without trampolines, use kprobes.",
+    ),
+    (
         "attach-section",
         f"{_OBJECT}: Section without a target",
         r"prog '(?P<prog>[^']+)': invalid format of section definition '(?P<section>[^']+)'"
         r"|prog '(?P<prog2>[^']+)': section '(?P<section2>[^']+)' missing '",
         "libbpf attaches a program of section '{section}' by nothing but itself only if it names"
         " all of its target.",
-        "Name it in full - uprobe/BINARY:FUNCTION, usdt/BINARY:PROVIDER:NAME - or attach it by a call"
-        " that is told (bpf_program__attach_uprobe_opts()).",
+        "Name it in full (uprobe/BINARY:FUNCTION, usdt/BINARY:PROVIDER:NAME), or attach it with a"
+        " call that takes the target (bpf_program__attach_uprobe_opts()).",
     ),
     (
         "tracepoint-arguments",
@@ -230,8 +246,8 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"failed to attach to raw tracepoint '(?P<name>[^']+)': (?:Invalid argument|-EINVAL)",
         "The program reads more arguments than raw tracepoint {name} has on this kernel: EINVAL at"
         " attaching.",
-        "Compare with the tracepoint's TP_PROTO; arguments come and go with kernels:"
-        " bpf_core_type_exists() of a type that came with them tells which it is.",
+        "Compare with the tracepoint's TP_PROTO. Arguments differ between kernels: check for a"
+        " type of the same release with bpf_core_type_exists().",
     ),
     (
         "tracepoint-arguments",
@@ -280,11 +296,12 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         f"{_SUPPORT}: Attach target",
         r"prog '(?P<name>[^']+)': failed to attach: (?:Device or resource busy|Resource busy|-?EBUSY)"
         r"|(?:attach|attaching) probe:? '?(?:kfunc|kretfunc|fentry|fexit):\S+|[Ff]ailed to attach BPF to (?:entry|exit|fmod_ret) kernel func",
-        "The kernel cannot put the program's trampoline into the function it is for (fentry, fexit,"
-        " fmod_ret): at its start is no hook of ftrace, or one that is somebody else's (a livepatch)."
-        " The function's BTF says nothing of that. Or the machine has no trampolines (arm64 before 6.4).",
-        "retsnoop-py functions NAME says whether it can be traced; trace its caller, or use a kprobe. A"
-        " kernel without CONFIG_FUNCTION_TRACER has such hooks nowhere.",
+        "The kernel cannot put the program's trampoline into the target function (fentry, fexit,"
+        " fmod_ret). The function has no ftrace hook at its start, or another user has it (a"
+        " livepatch); BTF does not show this. Or the machine has no trampolines (arm64 before"
+        " 6.4).",
+        "`retsnoop-py functions NAME` shows if it can be traced. Trace its caller, or use a"
+        " kprobe. A kernel without CONFIG_FUNCTION_TRACER has no such hooks.",
     ),
     (
         "no-trampoline",
@@ -303,16 +320,17 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"|Exclusivity flag|already attached|EBUSY|EEXIST|os error 1[67]\b)|XDP program already attached"
         r"|Exclusivity flag on",
         "Another program is attached there already, or one in another mode of XDP.",
-        "bpftool net and bpftool link list what is attached; detach it (ip link set dev DEV xdp off), say"
-        " that it is to be replaced, or let several share the place (libxdp, tcx of Linux 6.6).",
+        "`bpftool net` and `bpftool link` list the attached programs. Detach the present one (ip"
+        " link set dev DEV xdp off), request its replacement, or share the hook (libxdp, tcx of"
+        " Linux 6.6).",
     ),
     (
         "attach-unsupported",
         f"{_SUPPORT}: Attach target",
         r"(?:RTNETLINK|[Nn]etlink|nlmsg|netdev|xdp|XDP).*(?:[Oo]peration not supported|EOPNOTSUPP|os error 95)"
         r"|(?:MTU|mtu) (?:is )?too (?:large|big).*(?:XDP|xdp)|(?:XDP|xdp).*(?:MTU|mtu) (?:is )?too (?:large|big)",
-        "The interface's driver takes no program like this: it has no native XDP, or not at this MTU,"
-        " number of queues or with LRO, or none in several buffers.",
+        "The interface's driver refuses this program: it has no native XDP, or not with this MTU,"
+        " number of queues or LRO, or it does not support multi-buffer packets.",
         "Attach in generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE), lower the MTU, or declare the section"
         " xdp.frags (5.18).",
     ),
@@ -331,8 +349,8 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"|^(?:Error: )?(?P<name2>.*(?:XDP expects|[Nn]ative XDP|Native and generic XDP|XDP in native mode|Underlying driver|Can't set XDP"
         r"|(?:to set|for|with|enable) XDP\b(?! (?:program|prog|socket|failsafe|filter|file|map|link|hook|mode|state|object|code))|XDP (?:is )?not supported|can not be attached to a device).*)",
         "The kernel does not attach the program, and says: {name}.",
-        "That is the interface's driver, or the network stack; dmesg(1) may have more. Generic mode"
-        " (xdpgeneric, XDP_FLAGS_SKB_MODE) asks nothing of a driver.",
+        "The refusal comes from the interface's driver or the network stack; dmesg(1) may have"
+        " more. Generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE) needs no driver support.",
     ),
     (
         "attach-unsupported",
@@ -345,7 +363,8 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         + r"(?!.*(?:AF_XDP|xsk|umem|socket|perf|ringbuf)).*)"
         r"|(?P<name2>.*\bfree TX rings\b.*)",
         "The interface's driver does not take XDP as the interface is set up, and says: {name}.",
-        "ethtool -k DEV (large-receive-offload off), ethtool -L DEV (fewer queues, half of what there is with some drivers) and"
-        " ip link set DEV mtu 1500 change that; generic mode (xdpgeneric, XDP_FLAGS_SKB_MODE) asks nothing of a driver.",
+        "Change that with `ethtool -K DEV lro off`, `ethtool -L DEV` (fewer queues; some drivers"
+        " need half of them free) and `ip link set dev DEV mtu 1500`. Generic mode (xdpgeneric,"
+        " XDP_FLAGS_SKB_MODE) needs no driver support.",
     ),
 )

@@ -146,7 +146,7 @@ def why_no_kprobe(function: str, root: Path = Path("/")) -> str:
             )
         if len(there) > 1:
             return (
-                f"{len(there)} functions are called {function}, and since Linux 6.7 the kernel"
+                f"{len(there)} functions have the name {function}, and since Linux 6.7 the kernel"
                 " refuses to choose (EADDRNOTAVAIL)."
             )
         if not facts.traceable.contains(function):
@@ -169,7 +169,9 @@ def why_no_trampoline(function: str, root: Path = Path("/")) -> str:
         if not facts.traceable.contains(function):
             return f"{function} is there, and ftrace has no hook in it."
         if len(there) > 1:
-            return f"{len(there)} functions are called {function}, and the kernel took one of them."
+            return (
+                f"{len(there)} functions have the name {function}, and the kernel used one of them."
+            )
     except RetsnoopError:
         pass
     return ""
@@ -184,8 +186,10 @@ def _missing(function: str, root: Path) -> str:
         return ""
     copies = list(dict.fromkeys(found))[:_MOST_COPIES]
     if copies:
-        return f"This kernel has {' and '.join(copies)}, which the compiler made of it."
-    return f"This kernel has nothing that is called {function}: no symbol, and no copy of one."
+        return (
+            f"This kernel has {' and '.join(copies)}, variants that the compiler created from it."
+        )
+    return f"This kernel has no symbol {function}, and no variant of it."
 
 
 #: What is attached to by BTF and is no function: by the section, and where the kernel lists it.
@@ -275,8 +279,7 @@ def explain_attachment(said: str, error: int, name: str, section: str) -> Explan
         return about_line(
             "kprobe-target",
             _TITLE,
-            f"A kprobe is put on the beginning of an instruction, and at {rest} there is none"
-            " (EILSEQ).",
+            f"A kprobe must be at the start of an instruction, and {rest} is not one (EILSEQ).",
             "Attach to the function, or look for instructions' offsets in its disassembly; they"
             " differ"
             " between kernels.",
@@ -286,7 +289,7 @@ def explain_attachment(said: str, error: int, name: str, section: str) -> Explan
         return about_line(
             "kprobe-target",
             _TITLE,
-            f"This kernel has no function that can be traced whose name matches {rest}.",
+            f"No function of this kernel that can be traced matches {rest}.",
             f"retsnoop-py functions '{rest}' lists what can be traced, and why others cannot.",
             line,
         )
@@ -296,7 +299,8 @@ def explain_attachment(said: str, error: int, name: str, section: str) -> Explan
             _TITLE,
             "This kernel is built without CONFIG_FPROBE, by which one program is attached to many"
             " functions at once.",
-            "Attach a kprobe to each function there; retsnoop-py doctor says what a kernel has.",
+            "Attach a kprobe to each of these functions. `retsnoop-py doctor` reports what a"
+            " kernel supports.",
             line,
         )
     if kind.startswith(("uprobe", "uretprobe")) and error == errno.ENOENT:
@@ -310,7 +314,7 @@ def _half(name: str, section: str, whole: str, line: str) -> Explanation:
         "attach-section",
         "Object File: Section without a target",
         f"Program '{name}' is in section '{section}', which does not name all of its target.",
-        f'Name it in full - SEC("{whole}") - or attach it by a call that is told.',
+        f'Name it in full - SEC("{whole}") - or attach it with a call that takes the target.',
         line,
     )
 
@@ -322,7 +326,7 @@ def explain_table(refused: str) -> Explanation:
         "Object File: Table of functions",
         f"Program '{refused}' of this table of functions (struct_ops) does not load, and the"
         " kernel registers a table as a whole.",
-        f"Look at what is said of '{refused}'.",
+        f"Read the message about '{refused}'.",
     )
 
 
@@ -349,7 +353,7 @@ def explain_registering(table: str, error: int, said: str = "") -> Explanation:
     )
     if said:
         told = "; ".join(said.splitlines())
-        suggestion = "Set in the table what the kernel's message asks for."
+        suggestion = "Set the field of the table that the kernel's message names."
         return Explanation(known.id, known.title, f"{reason}. Its log says: {told}", suggestion)
     reason += ": a function that it must have is missing, or a value in it is not allowed."
     return Explanation(known.id, known.title, reason, known.suggestion)

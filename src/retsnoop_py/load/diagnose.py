@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from retsnoop_py.load.access_facts import ACCESS_FACTS, ACCESS_MEANT
@@ -31,6 +32,15 @@ _WORDS = 4
 _OMITTED = re.compile(r" \((?:truncated, )?\d+ line\(s\) omitted\)")
 
 
+@lru_cache(maxsize=1024)
+def _rule_of(text: str) -> tuple[Rule, re.Match[str]] | None:
+    """The first rule that matches in ``text``."""
+    for rule in RULES:
+        if found := rule.pattern.search(text):
+            return rule, found
+    return None
+
+
 def find_rule(said: tuple[str, ...]) -> tuple[Rule, re.Match[str]] | None:
     """The rule that the last words of a log belong to, and where it matches.
 
@@ -38,10 +48,8 @@ def find_rule(said: tuple[str, ...]) -> tuple[Rule, re.Match[str]] | None:
     """
     for size in (2, 8, len(said)):
         text = _OMITTED.sub("", "\n".join(said[-size:]))
-        for rule in RULES:
-            found = rule.pattern.search(text)
-            if found:
-                return rule, found
+        if (found := _rule_of(text)) is not None:
+            return found
         if size >= len(said):
             break
     return None

@@ -34,8 +34,8 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",
         r"(?:requires?|needs?) (?:to be )?(?:run (?:as|by) )?(?:the )?(?:real|host|global|initial|actual) root\b(?P<why>.*)",
-        "It takes root of the host, of the first user name space, and this process is none: root of a container, or of an"
-        " unprivileged one, does not do{why}.",
+        "This needs root in the initial user namespace, and this process does not have it. Root"
+        " in a container or in an unprivileged user namespace is not enough{why}.",
         "Run it on the host or in a privileged container, or switch the feature off that asks for it.",
     ),
     (
@@ -45,8 +45,8 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
             r"perf_event_paranoid",
             r"fail|cannot|can't|could not|unable|denied|not |too |\bis [2-4]\b|lower|prevent|restrict",
         ),
-        "Performance events are closed to this process: kernel.perf_event_paranoid is too high for who lacks CAP_PERFMON"
-        " (CAP_SYS_ADMIN before 5.8).",
+        "This process may not use performance events: kernel.perf_event_paranoid is too high for"
+        " a process without CAP_PERFMON (CAP_SYS_ADMIN before 5.8).",
         "Run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=1 or lower.",
     ),
     (
@@ -63,21 +63,30 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "memory",
         "Limit: Memory",
+        r"optmem_max",
+        "The socket filter is larger than the memory that a socket may use for options"
+        " (net.core.optmem_max).",
+        "Raise the limit above the size of the compiled filter: sysctl net.core.optmem_max=...",
+    ),
+    (
+        "memory",
+        "Limit: Memory",
         about(
             r"bpf_jit_limit|jit_alloc_exec|\bjit\b.*\b(?:memory|limit)",
             r"fail|exceed|reached|limit|allocat|too",
         ),
         "The memory for compiled programs is used up: net.core.bpf_jit_limit is for all programs of who lacks CAP_BPF or"
         " CAP_SYS_ADMIN, classic filters and those of seccomp among them.",
-        "sysctl net.core.bpf_jit_limit=... makes it larger; look for who loads more and more (bpftool prog).",
+        "`sysctl net.core.bpf_jit_limit=...` raises the limit. Find the process that keeps"
+        " loading programs (bpftool prog).",
     ),
     (
         "module-missing",
         f"{_ENVIRONMENT}: Kernel module that is not there",
         r"/sys/module/(?P<name>\w+)/\S*.*(?:no such file|errno:? 2\b|not found|does not exist)",
         "Kernel module {name} is not loaded, which the loader works with.",
-        "modprobe {name}; dkms status says whether it is built for this kernel. Tools that can do without it have an option for"
-        " BPF.",
+        "Run `modprobe {name}`; `dkms status` shows if it is built for this kernel. Tools that"
+        " work without the module have an option for BPF.",
     ),
     (
         "module-missing",
@@ -85,14 +94,15 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         r"Module (?P<name>(?!kheaders)\S+) not found in directory|[Mm]odule '?\"?(?P<name2>(?!kheaders)[\w-]+)\"?'? (?:is |was )?not (?:loaded|inserted)|(?:load|insert|find)\w* (?:the )?kernel module '?\"?(?P<name3>[\w-]+)",
         "The kernel module {name} is wanted, and is not there, or not loaded: the kernel was built without it, another kernel"
         " was installed since the machine was started, or /lib/modules is not in the container.",
-        "uname -r and ls /lib/modules say whether it is there; modprobe it on the host.",
+        "`uname -r` and `ls /lib/modules` show if it is installed. Run modprobe on the host.",
     ),
     (
         "pin",
         f"{_ENVIRONMENT}: Pinning",
         r"mkdir /sys/fs/bpf\W*: (?:operation not permitted|permission denied|no such file)",
-        "There is no /sys/fs/bpf, and nobody but the kernel makes directories in sysfs: it has this one from Linux 4.4"
-        " on with CONFIG_BPF_SYSCALL, and a container where sysfs is mounted.",
+        "/sys/fs/bpf does not exist. Only the kernel creates directories in sysfs: it creates"
+        " this one since Linux 4.4 with CONFIG_BPF_SYSCALL. A container has it where sysfs is"
+        " mounted.",
         "Look whether the kernel has bpf(2) at all (retsnoop-py doctor); mount the BPF file system elsewhere, or take the"
         " host's into the container.",
     ),
@@ -103,8 +113,9 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         r"|failed to create perf ring for CPU \d+: (?P<why3>.*)|page count should be power of two(?P<why4>.*)|(?P<why7>(?:ring|perf) ?(?:buf\w*|ring)\b.*power of (?:two|2)\b.*)|invalid page count (?P<why5>.*)"
         r"|[Cc]ould not open perf buffer(?P<why6>.*)|map '?\S+'? should be BPF_MAP_TYPE_PERF_EVENT_ARRAY|map fd=\d+ is not BPF_MAP_TYPE\w*RINGBUF",
         "The buffer that events are read from cannot be set up{why}.",
-        "Its pages are a power of two and count as locked memory (ulimit -l, kernel.perf_event_mlock_kb, times"
-        " the number of CPUs); a map is opened as what it is, ring buffer or perf event array.",
+        "The buffer's page count must be a power of two, and its pages count as locked memory"
+        " (ulimit -l, kernel.perf_event_mlock_kb, times the number of CPUs). Open a map as its"
+        " own type, ring buffer or perf event array.",
     ),
     (
         "cgroup-missing",
@@ -117,9 +128,10 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "unsupported",
         "Kernel Support: Not supported",
         r"mkdir(?:at)?\W+(?P<name>/sys/(?:kernel/(?:debug|tracing|debug/tracing|security|btf)|fs/cgroup))\W*: (?:operation not permitted|permission denied|no such file or directory|read-only file system|invalid argument)",
-        "There is no directory {name}, and nobody makes one there but the kernel: it is built without what it is for (tracing:"
-        " CONFIG_FTRACE; debug: CONFIG_DEBUG_FS; security: CONFIG_SECURITYFS; cgroup: CONFIG_CGROUPS; btf:"
-        " CONFIG_DEBUG_INFO_BTF), or is none of Linux's own (gVisor, a container that passes for a machine).",
+        "The directory {name} does not exist, and only the kernel can create it. Either the"
+        " kernel was built without the feature (tracing: CONFIG_FTRACE; debug: CONFIG_DEBUG_FS;"
+        " security: CONFIG_SECURITYFS; cgroup: CONFIG_CGROUPS; btf: CONFIG_DEBUG_INFO_BTF), or it"
+        " is not a Linux kernel (gVisor, or another sandbox).",
         "Look for it on the host, and do not mount it into a container where the host has none; boot a kernel that has it.",
     ),
     (
@@ -153,10 +165,12 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",
         r"Lockdown: (?P<name>\S+): (?P<why>.*) is restricted|kernel (?:is in )?lockdown(?P<why2>.*)|locked down(?P<why3>.*)",
-        "The kernel is locked down{why}: in mode integrity it takes no kernel memory written by BPF, in mode"
-        " confidentiality none read (bpf_probe_read_kernel() and the like), and no kprobes or tracefs.",
-        "cat /sys/kernel/security/lockdown says which mode; boot without lockdown=..., which Secure Boot sets on some"
-        " distributions. Programs that read user memory (bpf_probe_read_user()) or their context alone go on.",
+        "The kernel is locked down{why}. In mode integrity, BPF cannot write kernel memory. In"
+        " mode confidentiality, BPF cannot read it either (bpf_probe_read_kernel() and the like),"
+        " and kprobes and tracefs are off.",
+        "`cat /sys/kernel/security/lockdown` shows the mode. Boot without lockdown=..., which"
+        " Secure Boot sets on some distributions. Programs that read only user memory"
+        " (bpf_probe_read_user()) or their context still work.",
     ),
     (
         "kernel-btf",
@@ -186,8 +200,9 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "kernel-btf",
         f"{_ENVIRONMENT}: Kernel module with BTF that cannot be read",
         r"load BTF for kmod (?P<name>[\w-]+): (?P<why>.*)|parse types for module (?P<name2>[\w-]+): (?P<why2>.*)",
-        "The BTF of kernel module {name} cannot be read{why}. The loader reads that of all modules for CO-RE and"
-        " to find what is attached to, whether the program is about them or not.",
+        "The BTF of kernel module {name} cannot be read{why}. The loader reads the BTF of all"
+        " modules, for CO-RE and to find attach targets, even if the program does not use the"
+        " module.",
         "Look at the size of /sys/kernel/btf/{name}: the module was built without its BTF. Unload it,"
         " or use a loader that goes on without (a later cilium/ebpf).",
     ),
@@ -195,9 +210,9 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "kernel-btf",
         f"{_ENVIRONMENT}: Kernel without BTF",
         r"load(?:ing)? (?:and \w+ )?(?:e?BPF )?(?:object|skeleton|program|collection)s?\b.*(?:No such process|-3\b|ESRCH)",
-        "libbpf says ESRCH where it finds no BTF of the kernel, or nothing in it that a CO-RE"
-        " relocation of the object fits, or no function that a program is for (fentry, fexit, lsm, tp_btf); its own warnings"
-        " say which.",
+        "libbpf returns ESRCH if it finds no BTF of the kernel, no match in it for a CO-RE"
+        " relocation of the object, or no function that a program names (fentry, fexit, lsm,"
+        " tp_btf). Its warnings show which.",
         "ls -l /sys/kernel/btf/vmlinux: without it the kernel was built without CONFIG_DEBUG_INFO_BTF,"
         " or pahole failed then.",
     ),
@@ -208,8 +223,9 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
             r"\bBTF\b.*(?:/vmlinux\S*|\bbtf-?hub)|(?:/vmlinux\S*|\bbtf-?hub).*\bBTF\b",
             r"no such file|\b404\b|not found|unreachable|no route|timed? ?out|lookup",
         ),
-        "The kernel has no BTF of its own, or none that the loader finds, and there is none for this release where it looks for"
-        " one from others: collections of BTF (BTFHub) have it for kernels of distributions that were built without.",
+        "The kernel has no BTF, or the loader does not find it, and the loader's other sources"
+        " have none for this release. Collections (BTFHub) have BTF for distribution kernels that"
+        " were built without it.",
         "ls -l /sys/kernel/btf/vmlinux; use a kernel with CONFIG_DEBUG_INFO_BTF=y, or make BTF of its debug information (pahole"
         " --btf_encode_detached) and give it to the loader.",
     ),
@@ -278,15 +294,16 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "unsupported",
         f"{_SUPPORT}: Not supported",
         r"(?:^|: )(?:(?P<what2>[^:]*\be?BPF\b(?: is)? not (?:supported|available|enabled)[^:]*)|(?P<what>[^:]*\bBPF\b[^:]*\bnot supported (?:by|on|in) (?:the|this|your) kernel))",
-        "The loader asked the kernel for what it needs, and found that it is not all there: {what}.",
-        "retsnoop-py doctor says what this kernel can do; the loader's documents which Linux it needs.",
+        "The loader probed the kernel and did not find all required features: {what}.",
+        "`retsnoop-py doctor` reports what this kernel supports. The loader's documentation names"
+        " the required Linux version.",
     ),
     (
         "unsupported",
         f"{_SUPPORT}: Not supported",
         r"(?:chained programs|native multi-uprobe links|program ids|attach cookies?|cookies) (?:are|is) not supported(?P<why>.*)"
         r"|providing an attach cookie is not supported",
-        "This kernel does not have what the loader was asked for{why}.",
+        "This kernel does not have a feature that the loader needs{why}.",
         "Require a later kernel (cookies came with 5.15, links of many kprobes with 5.18, of uprobes with 6.6).",
     ),
     (
@@ -295,7 +312,8 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         r"failed to open system Kconfig|cannot find a kconfig file"
         r"|extern \(kcfg\) '(?P<name>\w+)'.*(?:implies|isn't|doesn't fit|invalid|failed|not found|unre)"
         r"|config option \"?(?P<name2>\w+)\"? does not exist|kconfig (?P<name3>\w+) not found",
-        "The object asks how the kernel is configured ({name}), which cannot be read, or is no such value.",
+        "The object reads a setting of the kernel's configuration ({name}). The configuration"
+        " cannot be read, or has no such setting.",
         "CONFIG_IKCONFIG_PROC gives /proc/config.gz, distributions /boot/config-$(uname -r), which a"
         " container may lack; declare the extern __weak, and of the option's type.",
     ),
@@ -311,8 +329,9 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "no-cgroup-bpf",
         f"{_ENVIRONMENT}: Kernel without BPF programs for cgroups",
         r"[Dd]etach\w* .*\bfrom cgroup\b.*(?:Invalid argument|EINVAL)",
-        "The kernel takes no programs of this kind at cgroups, so it takes none away: CONFIG_CGROUP_BPF is off, or it is"
-        " older than the kind. Of one that is merely not attached it says ENOENT.",
+        "The kernel does not support programs of this type at cgroups, so it cannot detach one:"
+        " CONFIG_CGROUP_BPF is off, or the kernel is too old for the type. For a program that is"
+        " not attached the error would be ENOENT.",
         "Nothing is lost but the filter itself; grep CGROUP_BPF /boot/config-$(uname -r) tells, and a later systemd"
         " asks first.",
     ),
@@ -328,8 +347,9 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         f"{_ENVIRONMENT}: Pinning",
         r"map (?P<name>[\w.-]+): pin by name: (?:missing|no) .*[Pp]in ?[Pp]ath|pin by name: missing .*|[Pp]in ?[Pp]ath\W+(?:is )?(?:missing|empty|not set)",
         "The object wants map {name} pinned by its name (LIBBPF_PIN_BY_NAME), and the loader gives no directory to pin it in.",
-        "The loader sets one (PinPath of cilium/ebpf, pin_root_path of libbpf) where it finds the BPF file system: see whether"
-        " /sys/fs/bpf is mounted in its name space, and what else of it failed before.",
+        "The loader sets one (PinPath of cilium/ebpf, pin_root_path of libbpf) if it finds the"
+        " BPF file system. Check that /sys/fs/bpf is mounted in its mount namespace, and look for"
+        " earlier failures.",
     ),
     (
         "tracefs",
@@ -337,8 +357,8 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         r"(?:fail|error|cannot|can't|could not).*\W-:(?P<name>[ku]probes/[\w.-]+)",
         "The loader cannot take its probe {name} away: none of that name is there (making it failed, or another run has removed"
         " it), a program still uses it, or the files of tracefs may not be written.",
-        "cat /sys/kernel/tracing/kprobe_events lists those that are there; what matters is what failed before, where it was"
-        " to be made.",
+        "`cat /sys/kernel/tracing/kprobe_events` lists the present ones. Look for the earlier"
+        " failure to create this one.",
     ),
     (
         "pin",
@@ -355,8 +375,16 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         r"|unable to get object (?P<name>/\S+?):|(?:open|get|load)\w* (?:program|map|link|object)?\W*(?P<name2>/\S*/bpf/\S+?)\W*: (?:no such|denied|permission|invalid)",
         "{name} cannot be opened as something pinned: nothing is pinned there, or not in this mount name space (a"
         " container has its own /sys/fs/bpf), it is of another kind, or may not be read.",
-        "ls -l and bpftool -f prog show, map show say what is pinned where; have it pinned first, or take the host's"
-        " /sys/fs/bpf into the container.",
+        "`ls -l`, `bpftool -f prog show` and `bpftool -f map show` list the pins. Pin it first,"
+        " or mount the host's /sys/fs/bpf into the container.",
+    ),
+    (
+        "pin",
+        f"{_ENVIRONMENT}: Pinning",
+        r"(?:\bpin|[Oo]bj_?[Pp]in)\w*\b.*(?:[Ff]ile exists|\bEEXIST\b)|\balready pinned",
+        "A pin with this name already exists.",
+        "Remove it (rm PATH) if no program needs it, or open the pinned object instead of creating"
+        " a new one. `bpftool -f prog show` and `bpftool -f map show` list the pins.",
     ),
     (
         "pin",
@@ -366,9 +394,9 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         r"|(?:[Cc]ouldn't|[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Ee]rror) (?:\w+ )?(?:un)?pin\b|pin directory|working bpffs"
         r"|(?:mount|create) .*(?:bpffs|BPF file ?system|-t bpf)\b(?!.*(?:denied|permitted)).*(?:fail|to pin)?|can't create dir '[^']*' to pin|without mounted eBPF fs"
         r"|[Ee]rror pinning|(?:pin|pinning) (?:map|program|prog|object|link)\b.*(?:[Ff]ile exists|permitted|denied|[Ii]nvalid|[Nn]o such)",
-        "What is to be pinned cannot be: the path is on no BPF file system, exists already, or may not be"
-        " written.",
-        "mount -t bpf bpf /sys/fs/bpf; remove what an earlier run left there.",
+        "The object cannot be pinned: the path is not on a BPF file system, exists already, or is"
+        " not writable.",
+        "Run `mount -t bpf bpf /sys/fs/bpf`. Remove pins that an earlier run left there.",
     ),
     (
         "no-cgroup-bpf",
@@ -420,8 +448,8 @@ VAGUE_RULES: tuple[LineRule, ...] = (
             r"\buser ?ns\b|user name ?space|rootless|unprivileged (?:container|lxc|lxd|pod|user)",
             r"denied|not (?:permitted|allowed|supported|possible)|cannot|can't|could not|unable|fail|require",
         ),
-        "bpf(2) asks for capabilities in the first user name space, and what runs in another one - a rootless container, an"
-        " unprivileged one of LXC - has none there, even as root.",
+        "bpf(2) checks capabilities in the initial user namespace. A process in another one (a"
+        " rootless container, an unprivileged LXC container) has none there, even as root.",
         "Run it on the host or in a privileged container; since Linux 6.9 a BPF token can be handed in.",
     ),
     (
@@ -431,6 +459,7 @@ VAGUE_RULES: tuple[LineRule, ...] = (
         r"|(?:minimum|oldest|lowest|required) (?:supported |required )?(?:linux |kernel )*(?:version )?\W{0,3}(?:is |of )?\W{0,2}v?(?P<since3>\d+\.\d+)|(?:kernel|running)\W{0,3}(?:version )?[<>]=? ?v?(?P<since4>\d+\.\d+)|kernel (?:does not|doesn't|cannot) support|kernel is (?:too old|not supported)|(?:in|not )compatible with (?:this|your|the) kernel"
         r"|(?<![\w/-])(?:linux|kernel)(?: version)?\W{1,4}(?:\S+ ){0,2}?(?:is )?(?:not supported|too old|unsupported|older than)\W*v?(?P<since2>\d+\.\d+)?",
         "The loader does not go on with this kernel{since}.",
-        "Compare with uname -r, and look in the loader's documents for what it needs the later kernel for.",
+        "Compare with `uname -r`, and read in the loader's documentation why it needs the later"
+        " kernel.",
     ),
 )

@@ -79,7 +79,7 @@ _LIBBPF_ERRORS = dict(
 )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)
 def errno_in(text: str) -> str:
     """The errno a line ends with, by name: of ``-22``, ``Invalid argument`` or ``os error 22``."""
     if said := _SAID.findall(text.lower()):
@@ -96,6 +96,7 @@ def is_errno(text: str) -> bool:
     return text.lower() in _STRERROR
 
 
+@lru_cache(maxsize=4096)
 def says_errno(text: str) -> bool:
     """Whether ``text`` has the words of an errno."""
     return _SAID.search(text.lower()) is not None
@@ -125,10 +126,10 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
     "E2BIG": (
         "attributes-newer",
         "Kernel Support: Attributes of a later kernel",
-        "Without a verifier's log E2BIG means that the loader passes attributes that this kernel does"
-        " not know and that are not zero (bpf_check_uarg_tail_zero); or, of a program, that it has"
-        " more than 1,000,000 instructions - 4,096 without CAP_BPF, and before Linux 5.2.",
-        "Use a loader that asks the kernel what it takes, as libbpf does, or an older one.",
+        "E2BIG without a verifier log has two causes. The loader passes non-zero attributes that"
+        " this kernel does not know (bpf_check_uarg_tail_zero). Or a program has more than"
+        " 1,000,000 instructions (4,096 without CAP_BPF, and before Linux 5.2).",
+        "Use a loader that probes the kernel's features, as libbpf does, or an older loader.",
     ),
     "ENOMEM": (
         "memory",
@@ -146,20 +147,22 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
     "ENOTSUPP": (
         "unsupported",
         "Kernel Support: Not supported",
-        "The kernel, its JIT or the driver does not support this (ENOTSUPP, 524). Of a program that the verifier has passed, it"
-        " is the JIT, without which nothing runs here (CONFIG_BPF_JIT_ALWAYS_ON), or none that calls kfuncs or is of a table of"
-        " functions (struct_ops): it is switched off (net.core.bpf_jit_enable=0), or there is a call or an instruction that"
-        " this machine's has not, a program that is too long once its constants are hidden (net.core.bpf_jit_harden), or no"
-        " memory for it (net.core.bpf_jit_limit).",
-        "Look at which part it is: retsnoop-py doctor says what this kernel can do; sysctl net.core.bpf_jit_enable=1,"
-        " net.core.bpf_jit_harden=0 and a larger net.core.bpf_jit_limit show whether it is the JIT, as does a shorter program.",
+        "The kernel, its JIT or the driver does not support this (ENOTSUPP, 524). For a program"
+        " that passed the verifier, the cause is the JIT, which is required if"
+        " CONFIG_BPF_JIT_ALWAYS_ON is set, for kfuncs and for struct_ops. The JIT is off"
+        " (net.core.bpf_jit_enable=0), or lacks a call or an instruction on this architecture, or"
+        " the program is too long with hidden constants (net.core.bpf_jit_harden), or JIT memory"
+        " ran out (net.core.bpf_jit_limit).",
+        "Find the part: `retsnoop-py doctor` reports what this kernel supports. Try sysctl"
+        " net.core.bpf_jit_enable=1, net.core.bpf_jit_harden=0, a larger net.core.bpf_jit_limit"
+        " and a shorter program; if one helps, it is the JIT.",
     ),
     "EOPNOTSUPP": (
         "unsupported",
         "Kernel Support: Not supported",
-        "The kernel, as it is configured, or the driver does not support this (EOPNOTSUPP, 95); of a"
-        " table of functions (struct_ops), the kernel knows it and something it sets is not for it.",
-        "Look at which part it is: retsnoop-py doctor says what this kernel can do.",
+        "The kernel's configuration or the driver does not support this (EOPNOTSUPP, 95). For"
+        " struct_ops, the kernel knows the table but does not support a member that it sets.",
+        "Find the part: `retsnoop-py doctor` reports what this kernel supports.",
     ),
     "ENOSYS": (
         "no-bpf",
@@ -170,33 +173,35 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
     "EFAULT": (
         "fault",
         "Loader: Bad address",
-        "The kernel could not read or write what the loader gave it; a log that is longer than its"
-        " buffer is one way to that.",
+        "The kernel could not read or write the loader's memory. A log that is longer than its"
+        " buffer can cause this.",
         "Load with a larger log buffer.",
     ),
     "EBADF": (
         "descriptor",
         "Loader: Bad descriptor",
         "The program refers to a map that was not created, or is closed already.",
-        "Look at what is said of the maps.",
+        "Read the messages about the maps.",
     ),
     "EINVAL": (
         "invalid",
         "Kernel Support: Refused without a word",
-        "The kernel returned EINVAL and wrote no log: an attribute, program type, attach type or"
-        " flag that it does not know, or a combination it does not take; of a loader that asks for no log (libbpf and"
-        " cilium/ebpf do), the verifier may have said it. Types are missing where the kernel is too old or was"
-        " built without them (tracing takes CONFIG_BPF_EVENTS, cgroups CONFIG_CGROUP_BPF, LSM CONFIG_BPF_LSM); before Linux 5.0 a"
-        " kprobe's program has to say the very version of the kernel that runs.",
-        "Compare with uname -r and /boot/config-$(uname -r). Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
+        "The kernel returned EINVAL and wrote no log. The kernel does not know an attribute,"
+        " program type, attach type or flag, or does not allow the combination. If the loader"
+        " requests no log at first (libbpf and cilium/ebpf), the verifier can be the cause too. A"
+        " type is missing if the kernel is too old or was built without it (tracing needs"
+        " CONFIG_BPF_EVENTS, cgroups CONFIG_CGROUP_BPF, LSM CONFIG_BPF_LSM). Before Linux 5.0 a"
+        " kprobe program must name the exact version of the running kernel.",
+        "Compare with `uname -r` and /boot/config-$(uname -r). To find the kernel function and"
+        " line: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
     ),
     "ENOENT": (
         "errno",
         "Kernel: Refused without a word",
-        "The loader got ENOENT: there is no such object file, or - said by the kernel - what the program names"
-        " is not there: a function or type of BTF, a program or map it refers to.",
-        "Look at the path first, which may be relative, or one of another mount namespace; then at what the"
-        " loader says with all it can say (-v, -d, %+v).",
+        "The loader got ENOENT. Either the object file does not exist, or the kernel did not find"
+        " an object that the program names: a function or type in BTF, a program or a map.",
+        "Check the path first: it may be relative, or of another mount namespace. Then read the"
+        " loader's full log (-v, -d, %+v).",
     ),
     **dict.fromkeys(
         ("EAGAIN", "EINTR"),
@@ -210,7 +215,7 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
     "EACCES": (
         "refused",
         "Verifier: Refused, and the log is missing",
-        "The verifier refused the program, and what it said is not in this log.",
+        "The verifier refused the program, and its reason is not in this log.",
         "Load with a log: log_level 1 and a buffer of some MiB; retsnoop-py load does.",
     ),
 }
@@ -226,9 +231,8 @@ _HAD_A_LOG = re.compile(rf"{_BEGAN_A_LOG.pattern}|[Pp]rog section '[^']*' reject
 _TOO_LARGE = (
     "too-large",
     "Verifier Limit: Program is too large to follow",
-    "The verifier followed the program, which is what its log tells of, and gave up: the ways through"
-    " it, with all rounds of its loops, come to more than 1,000,000 instructions (131,072 before Linux"
-    " 5.2).",
+    "The verifier gave up while it followed the program: the explored paths, with all loop"
+    " iterations, exceed 1,000,000 instructions (131,072 before Linux 5.2).",
     "Let loops do fewer rounds, or use bpf_loop() (5.17); unrolled conditions multiply the ways. The"
     " whole log ends with the numbers (%+v of cilium/ebpf, verb of tc).",
 )
@@ -237,10 +241,10 @@ _OF_LIBBPF = re.compile(r"prog '[^']+': ")
 _TOO_LARGE_OR_NEWER = (
     "too-large",
     "Verifier Limit: Program is too large",
-    "E2BIG of a load, without a log: mostly the ways through the program, with all rounds of its loops, come to"
-    " more than the 1,000,000 instructions that the verifier follows (131,072 before Linux 5.2); or it has more"
-    " instructions itself than are read (1,000,000; 4,096 without CAP_BPF, and before 5.2); or the loader passes"
-    " attributes that this kernel does not know.",
+    "E2BIG from a load, without a log. Usually the explored paths, with all loop iterations,"
+    " exceed the verifier's limit of 1,000,000 instructions (131,072 before Linux 5.2). Other"
+    " causes: the program itself is longer than the limit (1,000,000; 4,096 without CAP_BPF, and"
+    " before 5.2), or the loader passes attributes that this kernel does not know.",
     "Load with a log, which ends with the numbers if it was the verifier (retsnoop-py load does); then let loops"
     " do fewer rounds, or use bpf_loop() (5.17).",
 )
@@ -249,7 +253,8 @@ _TOO_LARGE_OR_NEWER = (
 _CUT = (
     "log-cut",
     "Loader: The log is cut",
-    "The verifier refused the program, and its reason is not in what the loader shows of the log.",
+    "The verifier refused the program. The loader's excerpt of the log does not include the"
+    " reason.",
     "Have the whole log printed (%+v of cilium/ebpf's VerifierError, verb of tc, a larger buffer), and look"
     " at its last lines.",
 )
@@ -271,7 +276,8 @@ def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
         "errno",
         "Kernel: Refused without a word",
         f"The kernel returned {errno or 'an error'} for {label}, and there is no log.",
-        "Which function and line said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD",
+        "To find the kernel function and line: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' --"
+        " CMD",
         line,
     )
 
@@ -300,7 +306,7 @@ _MOST_INSTRUCTIONS = 1_000_000
 def explain_size(name: str, count: int) -> Explanation:
     """Of a program of ``count`` instructions, which the kernel refuses by E2BIG unread."""
     if count > _MOST_INSTRUCTIONS:
-        most = f"{_MOST_INSTRUCTIONS:,} (4,096 for who lacks CAP_BPF, and for all before Linux 5.2)"
+        most = f"{_MOST_INSTRUCTIONS:,} (4,096 without CAP_BPF, and for all before Linux 5.2)"
     else:
         most = "4,096 of who lacks CAP_BPF (CAP_SYS_ADMIN before 5.8), and of all before Linux 5.2"
     return about_line(
@@ -308,8 +314,8 @@ def explain_size(name: str, count: int) -> Explanation:
         "Verifier Limit: Program has too many instructions",
         f"Program '{name}' has {count:,} instructions with the functions it calls. The kernel takes"
         f" {most}, and reads no further.",
-        "Make loops of what is unrolled (bpf_loop(), or #pragma unroll away), functions of what is"
-        " inlined (__noinline), and programs of parts, joined by tail calls.",
+        "Turn unrolled code into loops (bpf_loop(), or no #pragma unroll), inlined code into"
+        " functions (__noinline), and parts into programs joined by tail calls.",
     )
 
 

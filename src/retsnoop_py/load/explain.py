@@ -126,7 +126,7 @@ _OF_BPF = re.compile(
     r"|kallsyms|trace_?fs|debugfs|trace_pipe"
     r"|sockmap|sk_lookup|sk_msg|flow_dissector|\bf(?:entry|exit)\b|CO-RE|vmlinux|tracing link"
     r"|\b[ku](?:ret)?probe|tracepoint|\bxdp\b|struct_ops|verifier|libxdp|\bUSDT\b|clsact"
-    r"|(?:load|attach)_progs?\b|available_filter_functions"
+    r"|(?:load|attach)_progs?\b|available_filter_functions|socket filter"
     r"|program/map|load\w* (?:the )?prog(?:ram)?s?\b|attaching \d+ probe",
     re.IGNORECASE,
 )
@@ -159,7 +159,7 @@ _OF_NETWORK = (
 )
 #: What the kernel writes of itself in its own log.
 _LOCKED_DOWN = re.compile(r"Lockdown: .* is restricted")
-_READS = re.compile(r"\bbpf_probe_\w+\(\) is there, but not for")
+_READS = re.compile(r"The kernel has bpf_probe_\w+\(\).* and refuses it here")
 #: What a loader itself takes for no error.
 _MEANT_LIGHTLY = re.compile(r"(?<![\w/])(?:INFO|DEBUG|TRACE)(?![\w/])|level=(?:info|debug)\b")
 #: What is said of a failure that the loader goes on after.
@@ -186,16 +186,58 @@ _ENDED = re.compile(
 )
 
 
+#: A page or a manual, which tells what may fail and not what did: HTML, and advice to a reader.
+_PROSE = re.compile(
+    r"<(?:!DOCTYPE|/?(?:html|head|body|p|li|ul|ol|h\d|div|t[dr]|footer|header|a|br)\b)[^>]*>"
+    r"|(?:^|[.!] )[^\w(]*(?:If|When|Unless)\b[^:=]*,"
+    r" (?:you|please|run|use|try|set|add|send|raise|check)\b"
+    r"|\b(?:may|might|would|will) (?:also )?fail\b"
+)
+#: What any program may lack: in a log that is about BPF, and in no other, it is told.
+_OF_ANYTHING = {"rights", "memory", "files", "file-missing", "unsupported", "compile"}
+_OF_MAP = re.compile(
+    r"(?:creat|load|updat)\w*(?: \S+){0,2} maps?\b|\bmaps? (?:creat|load)|for program\b",
+    re.IGNORECASE,
+)
+_OBJECT = re.compile(r"\.o\b")
+#: Names of packages, which are installed where nothing is loaded, and what installs them.
+_PACKAGES = re.compile(
+    r"\blib(?:bpf|xdp|bcc)[\d.]*-dev(?:el)?\b|\blib(?:bpf|xdp|bcc)\d[\d.]*\b"
+    r"|^\W*(?:Setting up|Unpacking|Selecting|Preparing to unpack|Get:\d+|Err:\d+|dpkg) .*"
+)
+#: Lines of which is kept what patterns say of them: a loader that tries again repeats its log.
+_RECENT = 4096
+
+
+#: Any but what counts too many instructions: names and addresses differ from line to line.
+_NUMBER = re.compile(r"(?!1000001 )\d{2,}")
+
+
+@lru_cache(maxsize=_RECENT)
+def _is_loud(line: str) -> bool:
+    """Whether ``line`` may tell of a failure, by its words."""
+    return _LOUD.search(line) is not None
+
+
+@lru_cache(maxsize=_RECENT)
+def _is_survived(line: str) -> bool:
+    """Whether it tells of none, whatever its words."""
+    return any(
+        found is not None
+        for found in (_TRACEBACK.match(line), _SURVIVED.search(line), _PROSE.search(line))
+    )
+
+
 def _is_heard(segment: Segment, offset: int) -> bool:
     """Whether that line may tell of a failure that nobody went on after."""
     line = segment.lines[offset]
-    if not (_LOUD.search(line) or offset in segment.loud):
-        return False
-    if _TRACEBACK.match(line) or _SURVIVED.search(line):
+    alike = _NUMBER.sub("00", line)
+    if not (_is_loud(alike) or offset in segment.loud) or _is_survived(alike):
         return False
     return not ("bpf(BPF_" in line and was_tried_again(segment.lines, offset))
 
 
+@lru_cache(maxsize=_RECENT)
 def _weight(line: str) -> int:
     """Of a line that failed, how much it says: in plain words, and with an errno."""
     if _SUMMARY.search(line):
@@ -210,8 +252,40 @@ def _is_telling(line: str) -> bool:
     return bool(errno_in(line)) or is_understood(line)
 
 
+@lru_cache(maxsize=_RECENT)
+def _names_bpf(line: str) -> bool:
+    """Whether ``line`` is about BPF, and not about the packages of its libraries."""
+    return _OF_BPF.search(_PACKAGES.sub("", line)) is not None
+
+
 def _is_of_bpf(told: Explained) -> bool:
     return _OF_BPF.search(told.explanation.words[0]) is not None
+
+
+class _Told:
+    """The failures that were told: a program, the id of the reason, the verifier's line."""
+
+    def __init__(self) -> None:
+        self._keys: set[tuple[str, str, str]] = set()
+        self.programs: set[str] = set()
+        self.ids: set[str] = set()
+        #: Those of no program with a name.
+        self.nameless_ids: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def add(self, program: str, id_: str, line: str) -> bool:
+        """Whether that is told for the first time."""
+        key = (program, id_, line)
+        if key in self._keys:
+            return False
+        self._keys.add(key)
+        self.programs.add(program)
+        self.ids.add(id_)
+        if not program:
+            self.nameless_ids.add(id_)
+        return True
 
 
 class _Reader:
@@ -225,7 +299,7 @@ class _Reader:
         self._verified = False
         #: Programs that failed to load, with the line that says so, until a reason is found.
         self._waiting: dict[str, tuple[int, str, str]] = {}
-        self._told: set[tuple[str, str, str]] = set()
+        self._told = _Told()
         #: Lines that no rule knows, without their long numbers.
         self._nothing: set[str] = set()
         #: An errno in a line of its own, as bcc writes it.
@@ -367,7 +441,7 @@ class _Reader:
 
     def _is_repeated(self, id_: str, line: str, number: int) -> bool:
         """Whether a loader's line only says once more that what was told has failed."""
-        told = {one for _, one, _ in self._told}
+        told = self._told.ids
         if id_ == "xdp-dispatcher" and self._verified:
             return "'xdp_pass'" in line  # libxdp's own trial, of which more would stand there
         if id_ == "rights" and _LOCKED_DOWN.search(line):
@@ -437,20 +511,21 @@ class _Reader:
 
         ``is_loud``: whether it has the level of an error.
         """
-        if not self._of_bpf and (_OF_BPF.search(line) or _OF_BPF.search("\n".join(self._lines))):
-            self._of_bpf = True
-        self._lines = ()
-        return self._of_bpf and bool(
+        return self._is_of_bpf() and bool(
             (is_loud or _FAILS.search(line) or says_errno(line) or _COMPLAINS.search(line))
-            and (_OF_BPF.search(line) or _MAY_BE.search(line))
+            and (_names_bpf(line) or _MAY_BE.search(line))
         )
+
+    def _is_of_bpf(self) -> bool:
+        """Whether anything in the log so far is of BPF, in this segment as well."""
+        self._of_bpf = self._of_bpf or any(map(_names_bpf, self._lines))
+        self._lines = ()
+        return self._of_bpf
 
     def _is_summary(self, segment: Segment, found: Explanation) -> bool:
         """Whether it repeats in one line what was explained from the whole log (cilium/ebpf)."""
         line = segment.lines[-1] if segment.lines else ""
-        return "line(s) omitted" in line and any(
-            id_ == found.id and not program for program, id_, _ in self._told
-        )
+        return "line(s) omitted" in line and found.id in self._told.nameless_ids
 
     def _loader_lines(self, segment: Segment) -> Iterator[tuple[int, Explanation]]:
         self._lines = segment.lines
@@ -465,8 +540,7 @@ class _Reader:
                 self._bare = (segment.first + segment.dropped + offset, line)
             if failed := _LOAD_FAILED.search(line):
                 name = next(filter(None, failed.groups()), "")
-                is_told = any(name == program for program, _, _ in self._told)
-                self._program = "" if is_told else name or self._program
+                self._program = "" if name in self._told.programs else name or self._program
                 below = errno_in(with_cause(segment.lines, offset))
                 self._errno = errno_in(line) or below or self._errno
                 number = segment.first + segment.dropped + offset
@@ -487,10 +561,15 @@ class _Reader:
                 or self._explain(line)
                 or self._explain(with_cause(segment.lines, offset))
             )
-            if explanation is not None:
+            if explanation is not None and (
+                explanation.id not in _OF_ANYTHING
+                or _OF_MAP.search(line)
+                or _OBJECT.search(line)
+                or self._is_of_bpf()
+            ):
                 rest = segment.lines[offset + 1 :]
                 yield segment.first + segment.dropped + offset, with_btf(explanation, rest)
-            else:
+            elif explanation is None:
                 self._note_own(segment, offset)
 
     def _note_own(self, segment: Segment, offset: int) -> None:
@@ -526,9 +605,8 @@ class _Reader:
         self, number: int, found: Explanation, program: str, errno: str, processed: int | None
     ) -> Iterator[Explained]:
         # a loader says the same in several lines, the verifier once for each program
-        key = (program, found.id, found.words[-1] if found.instruction and found.words else "")
-        if key not in self._told:
-            self._told.add(key)
+        line = found.words[-1] if found.instruction and found.words else ""
+        if self._told.add(program, found.id, line):
             self._told_at, self._told_of, self._told_id = number, program, found.id
             self._told_line = found.words[0] if found.words else ""
             self._told_with_errno = self._told_with_errno or bool(errno)
@@ -552,7 +630,7 @@ class _Reader:
         """What failed and is not explained by anything that was said."""
         yield from self._tell_read()
         yield from self._tell_held(is_known=False)
-        if self._btf is not None and all("map" in id_ for _, id_, _ in self._told):
+        if self._btf is not None and all("map" in id_ for id_ in self._told.ids):
             yield self._btf
             return
         if self._told:

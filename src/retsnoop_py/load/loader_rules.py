@@ -9,6 +9,7 @@ operation in ``operation_rules``, and what it means alone in ``errno_rules``.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from msgspec import structs
 
@@ -184,6 +185,7 @@ class _Found(dict[str, str]):
         return "?" if key == "name" else ""
 
 
+@lru_cache(maxsize=4096)
 def is_of_map(line: str) -> bool:
     """Whether it says that a map could not be created."""
     return _MAP.search(line) is not None
@@ -255,8 +257,8 @@ def _explain_made(name: str, line: str) -> Explanation | None:
     return about_line(
         "map-refused",
         f"{_SUPPORT}: Map that cannot be created",
-        f"{label} cannot be created, and the errno is not told: mostly it is that of locked memory (ulimit -l, before"
-        " Linux 5.11), of missing rights, or of a type that is younger than the kernel.",
+        f"{label} cannot be created, and the loader prints no errno. Usual causes: the limit of locked memory (ulimit -l,"
+        " before Linux 5.11), missing privileges, or a map type that the kernel does not have.",
         "strace -f -e bpf COMMAND shows the errno and the map's type; run as root with ulimit -l unlimited.",
         line,
     )
@@ -410,10 +412,7 @@ def _near_section(section: str) -> str:
 
     head, slash, rest = section.partition("/")
     if known := since.attach_type_of(section):
-        return (
-            f" It is one that later releases of libbpf know; what it stands for came with Linux"
-            f" {known.since}."
-        )
+        return f" Later releases of libbpf know it. The feature needs Linux {known.since}."
     near = get_close_matches(section.lower(), _SECTIONS, 1) or get_close_matches(
         head.lower(), _SECTIONS, 1
     )

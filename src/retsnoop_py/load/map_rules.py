@@ -98,7 +98,7 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         _DEFINITION,
         "{map} has keys of {key_size:,} bytes: a key is put together on the stack of a program, which"
         " has 512.",
-        "Take a shorter key, or a hash of it.",
+        "Use a shorter key, or a hash of the key.",
     ),
     *(
         (
@@ -132,7 +132,7 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         lambda it: it.type.startswith("LRU") and it.flags & _NO_PREALLOC,
         "map-flags",
         _DEFINITION,
-        "{map} is an LRU map, which is always allocated at once: it takes no BPF_F_NO_PREALLOC.",
+        "{map} is an LRU map, which is always preallocated: BPF_F_NO_PREALLOC is not allowed.",
         "Leave that flag out.",
     ),
     (
@@ -142,8 +142,9 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         RIGHTS_TITLE,
         "The kernel itself does not answer EAGAIN where a map is created: something in front of bpf(2) did, a filter of system calls"
         " (seccomp) of a container, a snap or a unit (SystemCallFilter=) that gives this errno.",
-        "Let bpf(2) through: a seccomp profile that allows bpf, a snap in classic or developer mode, a unit without the filter;"
-        " grep Seccomp /proc/self/status there says whether there is one (2).",
+        "Allow bpf(2): a seccomp profile that permits bpf, a snap in classic or developer mode, a"
+        " unit without the filter. `grep Seccomp /proc/self/status` there prints 2 if there is a"
+        " filter.",
     ),
     (
         "ENOMEM",
@@ -184,7 +185,7 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         lambda it: it.type in _STORAGES and (it.entries > 0 or not it.flags & _NO_PREALLOC),
         "map-definition",
         _DEFINITION,
-        "{map} keeps a value beside each {owner}: it takes no max_entries, keys of type int, and"
+        "{map} stores a value with each {owner}: it needs max_entries 0, keys of type int, and"
         " BPF_F_NO_PREALLOC in map_flags.",
         "Define it so: __uint(map_flags, BPF_F_NO_PREALLOC); __type(key, int); __type(value, ...);",
     ),
@@ -193,9 +194,9 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         lambda it: it.type in ("HASH_OF_MAPS", "ARRAY_OF_MAPS"),
         "map-definition",
         _DEFINITION,
-        "{map} holds maps, and its definition does not say which, or the kernel does not take that"
-        " one.",
-        "Say what they are like: __array(values, struct { ... });",
+        "{map} contains maps. Its definition does not describe the inner map, or the kernel does"
+        " not allow that type.",
+        "Describe the inner map: __array(values, struct { ... });",
     ),
     (
         "EINVAL",
@@ -227,8 +228,8 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         lambda it: it.type,
         "map-definition",
         _DEFINITION,
-        "The kernel does not take {map}: {since}sizes of key and value, number"
-        " of entries or flags are not what a {type} map takes{key}.{sizes}",
+        "The kernel refuses {map}: {since}the sizes of key and value, the number of entries or"
+        " the flags are not valid for a {type} map{key}.{sizes}",
         "Compare the definition with https://docs.kernel.org/bpf/maps.html; flags are as"
         " young as kernels: one that this kernel does not know is EINVAL as well.",
     ),
@@ -237,11 +238,11 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
         lambda it: not it.kind,
         "map-refused",
         "Kernel Support: Map that this kernel does not take",
-        "The kernel does not take {map}: most often its type is younger than the kernel - a ring"
-        " buffer takes Linux 5.8 - or else sizes, entries or flags are not what its type takes, or - of a"
-        " loader that does not ask first, before Linux 4.15 - it has a name.",
-        "Compare its type with `uname -r`; retsnoop-py load OBJECT says which it is. Before 5.8 a"
-        " BPF_MAP_TYPE_PERF_EVENT_ARRAY does what a ring buffer does.",
+        "The kernel refuses {map}. Usually the kernel is too old for the map type (a ring buffer"
+        " needs Linux 5.8). Otherwise sizes, entries or flags are not valid for the type, or the"
+        " map has a name and the kernel is older than 4.15 (with a loader that does not probe).",
+        "Compare its type with `uname -r`; `retsnoop-py load OBJECT` shows the cause. Before 5.8,"
+        " use a BPF_MAP_TYPE_PERF_EVENT_ARRAY instead of a ring buffer.",
     ),
 )
 
@@ -249,10 +250,10 @@ _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...]
 _MEMBERS = (
     "unsupported",
     "Kernel Support: Map with members that this kernel does not take there",
-    "The kernel knows what {map} is, and not with what is in its values: a lock, timer, list or kernel pointer"
-    " (bpf_spin_lock, bpf_timer, __kptr) is not for every type of map - none of them for LRU maps - nor for"
-    " every kernel; or it is a table of functions (struct_ops) with something that this kernel does not know"
-    " of, or the map is for a device that does not take it.",
+    "The kernel supports the type of {map}, but not with this content. A lock, timer, list or"
+    " kernel pointer (bpf_spin_lock, bpf_timer, __kptr) is not allowed in every map type (LRU"
+    " maps allow none), nor in every kernel. Or a table of functions (struct_ops) has a member"
+    " that this kernel does not know, or a device does not accept the map.",
     "Use a hash or array map for values with such a member, or keep the member in a map of its own.",
 )
 _RULES += tuple((error, _always, *_MEMBERS) for error in ("EOPNOTSUPP", "ENOTSUPP"))
@@ -310,8 +311,8 @@ def _by_line(it: MapFacts, errno: str, line: str) -> Explanation | None:
         return about_line(
             "global-data",
             "Kernel Support: Global data",
-            f"{it.label[0].upper()}{it.label[1:]} is one that the loader makes of global variables or constants, and this"
-            f" kernel does not have what it takes for them ({newer[1]}): that came with Linux {newer[2]}.",
+            f"{it.label[0].upper()}{it.label[1:]} is a map that the loader creates for global variables or constants. This kernel does"
+            f" not support them ({newer[1]}); they need Linux {newer[2]}.",
             "Require that kernel, or keep settings in a map that is declared, and texts in arrays of the function.",
             line,
         )

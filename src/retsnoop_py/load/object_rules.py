@@ -18,8 +18,8 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "Loader: Library of another version",
         r"version \W?(?P<name>(?:GLIBC|GLIBCXX|LIBBPF|LIBXDP|ELFUTILS|LIBELF|ZLIB|CXXABI)_[\w.]+)\W? not found|undefined symbol: (?P<name2>\w+)|undefined reference to \W?(?P<name3>(?:libbpf|bpf|btf|xdp|xsk|libxdp|perf_buffer|ring_buffer|user_ring_buffer|elf|gelf)_\w+)",
         "The loader was built with another version of a library than the one that is here, which lacks {name}.",
-        "Install that version of the library (libbpf, libxdp, libelf, libc), or build the loader on this system, or statically;"
-        " ldd says which file it finds.",
+        "Install that version of the library (libbpf, libxdp, libelf, libc), or build the loader"
+        " on this system or statically. `ldd` shows the file that it finds.",
     ),
     (
         "library",
@@ -27,14 +27,15 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"(?P<name>\w+) has non-zero extra bytes",
         "The loader was compiled with headers of a later libbpf than the one that it runs with, which does not know all fields of"
         " {name}.",
-        "Install the libbpf that it was compiled for, or build it with its own (vendored, static) one; ldd says which it finds.",
+        "Install the libbpf that it was compiled for, or build it with its own (vendored, static)"
+        " one. `ldd` shows the present one.",
     ),
     (
         "global-data",
         f"{_SUPPORT}: Global data",
         r"[Mm]ap \W?(?P<name>[\w.]+)\W? (?:mmap|initial value) pointer is NULL|(?:mmap|map into memory).*\b(?P<name2>\.(?:rodata|bss|data))\b.*(?:fail|NULL|invalid)",
-        "The variables of the program (map '{name}') cannot be mapped into the loader's memory: that takes Linux 5.5"
-        " (BPF_F_MMAPABLE), and a load that was done.",
+        "The program's variables (map '{name}') cannot be mapped into the loader's memory. This"
+        " needs Linux 5.5 (BPF_F_MMAPABLE), and a completed load.",
         "Use a later kernel, or a release of the loader's library that writes them by bpf(2) where the kernel cannot map them;"
         " settings in a map of their own need neither.",
     ),
@@ -43,14 +44,15 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "Loader: Library that is missing",
         r"\bld: (?:cannot find|unable to find library) -l(?P<name>[\w.+-]+)|Package '?(?P<name2>lib\w+)'?,? .*(?:not found|required by)|(?:could not|cannot|can't) find (?:the )?(?:library|package) \W?(?P<name3>lib(?:bpf|xdp|elf)\w*)",
         "The loader is built on this machine, and library {name} is not here to link with.",
-        "Install the package that it is developed with (Debian: libbpf-dev, libxdp-dev, libelf-dev, zlib1g-dev).",
+        "Install the development package (Debian: libbpf-dev, libxdp-dev, libelf-dev, zlib1g-dev).",
     ),
     (
         "compile",
         "Loader: The program does not compile",
         r"(?:[Nn]o available targets are compatible with triple|unknown target(?: triple)?|target|triple) \W{0,3}(?:name |triple )?\W{0,3}bpf(?:el|eb)?\b",
         "The compiler on this machine makes no code for BPF: its LLVM was built without that target.",
-        "llc --version lists what it can; install a clang that has bpf among them (clang 10 and later for CO-RE).",
+        "`llc --version` lists the targets. Install a clang with the bpf target (clang 10 or"
+        " later for CO-RE).",
     ),
     (
         "compile",
@@ -65,26 +67,28 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "map-type-unsupported",
         f"{_SUPPORT}: Map type",
         r"error: unsupported map type: (?:maps/)?(?P<name>\w+)",
-        "bcc makes no map of kind '{name}' here: the kernel that it compiles for, or bcc itself, is older than it (perf_output"
-        " takes Linux 4.4, ringbuf 5.8 and bcc 0.16).",
+        "bcc cannot create a map of type '{name}': the kernel or bcc is too old (perf_output"
+        " needs Linux 4.4, ringbuf needs 5.8 and bcc 0.16).",
         "Compare with uname -r and the version of bcc, which comes with the tools: take both from one release, and a later kernel.",
     ),
     (
         "compile",
         "Loader: The program does not compile",
         r"error: (?:no member named \W|\W?struct \w+\W has no member named \W)(?P<name>rodata|bss|data|kconfig|maps|progs|links|struct_ops)\b",
-        "The skeleton that the loader is compiled with has no member {name}: the object that it was made of has nothing of that"
-        " kind (const volatile variables make .rodata, others .bss or .data), or an old bpftool made it.",
-        "Make it anew of the object as it is now (bpftool gen skeleton OBJECT), and look whether a variable that is set"
-        " is declared, and used, in the program.",
+        "The skeleton in the loader has no member {name}. Either its object has nothing of that"
+        " kind (const volatile variables create .rodata, others .bss or .data), or an old bpftool"
+        " generated it.",
+        "Generate it again from the present object (bpftool gen skeleton OBJECT), and check that"
+        " the program declares and uses the variable.",
     ),
     (
         "compile",
         "Loader: The program does not compile",
         r"LLVM ERROR: (?P<why2>.*)|(?:clang|llc|llvm\S*|cc1)?:? ?error: (?P<why>(?:unknown (?:target CPU|argument|attribute|builtin|type name)|unsupported (?:option|argument)|use of undeclared|no member named|incomplete (?:type|definition)|implicit declaration|redefinition of|invalid (?:application|operands)|error in backend|cannot select)\b.*)",
         "The program is compiled on this machine, and that fails{why}.",
-        "Of an option or a CPU that the compiler does not know: take a later clang. Of a name or a member: the headers are to be"
-        " those of the kernel that runs, or the source is of another release than they are.",
+        "If the compiler does not know an option or a CPU, use a later clang. If a name or a"
+        " member is unknown, use the headers of the running kernel, or a source release that fits"
+        " them.",
     ),
     (
         "section-unknown",
@@ -102,7 +106,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"prog '(?P<name>[^']+)': can't attach (?:BPF program without FD|before loaded)",
         "Program '{name}' is to be attached and was not loaded: it is left out (autoload is off, or its section begins"
         " with ?), or its load failed.",
-        "Load it (bpf_program__set_autoload()), or leave out its attachment as well; attach what was loaded alone.",
+        "Load it (bpf_program__set_autoload()), or do not attach it. Attach only loaded programs.",
     ),
     (
         "file-missing",
@@ -114,7 +118,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"|exec: \W?(?P<name8>clang|llc|bpftool|tc|ip|mount|nsenter|modprobe)\W?: executable file not found|\b(?P<name9>clang|llc|bpftool|perf|tc|pahole|llvm-strip)(?: is|:)? (?:command )?not found"
         r"|(?:open|load)\w* (?:the )?(?:e?BPF )?(?:object|obj|module|collection|bytecode)\b(?: file)?(?:: [^:]*)?: no such file"
         r"|failed to open (?:BPF )?object (?:file )?'?(?P<name6>\S+\.o)'?: [Nn]o such file",
-        "There is no file {name}.",
+        "The file {name} does not exist.",
         "Look at where the loader searches: a relative path counts from the directory it was started in, and a"
         " container has files of its own.",
     ),
@@ -129,8 +133,9 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"|(?:couldn't|could not|failed to|unable to|can't) find (?:the )?(?:BPF |bpf |eBPF )?(?:map|program|prog|programSpec)\b(?! (?:symbol|on interface|with id|\(FD|headers?\b))(?: fd)?(?: (?:in|at|for func|named|for))? ?'?(?P<name11>[\w./-]+)"
         r"|[Uu]nknown program (?P<name7>\w+)|(?:map|program) (?P<name8>[\w-]+) not found in (?:object|collection|file)",
         "The loader looks for {name}, and the object has no program or map that is called so.",
-        "bpftool btf dump file OBJECT and llvm-objdump -h OBJECT list what is in it; a program goes by its"
-        " function's name, with older loaders by its section's. Compile it anew if the sources moved on.",
+        "`bpftool btf dump file OBJECT` and `llvm-objdump -h OBJECT` list the contents. A program"
+        " has its function's name; older loaders use its section's name. Compile again if the"
+        " sources have changed.",
     ),
     (
         "compile",
@@ -153,7 +158,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "stack-size",
         "Verifier Limit: Stack is too deep",
         r"Stack size is too large|Looks like (?:you exceeded )?the BPF stack limit",
-        "The variables of the program take more than the 512 bytes of stack that it has.",
+        "The program's variables need more than the 512 bytes of stack.",
         "Keep large ones in maps; bpftrace takes a lower on_stack_limit, BPFTRACE_MAX_STRLEN and"
         " fewer scratch variables.",
     ),
@@ -169,8 +174,8 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "map-use",
         f"{_SUPPORT}: Map that this program cannot use",
         r"Tail call map (?P<why>owned by .*?)!?$",
-        "A map of programs for tail calls takes programs of one type and kind only, that of the first one"
-        " that uses it{why}.",
+        "A program array for tail calls accepts programs of one type only, the type of the first"
+        " program that uses it{why}.",
         "Have one such map for each program type; a pinned one from an earlier run is removed first.",
     ),
     (
@@ -221,8 +226,8 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"|kernel is missing symbol: (?P<name8>\w+)|resolve required ksyms: (?P<name9>\w+)",
         "The object refers to {name}, which this kernel does not have, or does not list: variables are in its list of"
         " symbols with CONFIG_KALLSYMS_ALL alone.",
-        "grep -w {name} /proc/kallsyms says whether it is listed. Declare it __weak and compare its address with NULL before"
-        " it is used.",
+        "`grep -w {name} /proc/kallsyms` shows if the kernel exports it. Declare it __weak and"
+        " compare its address with NULL before the use.",
     ),
     (
         "file-missing",
@@ -230,8 +235,8 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"error while loading shared libraries: (?P<name>[^:\s]+)",
         "The loader itself does not start: the library {name} is not where the dynamic linker looks, or does"
         " not fit it.",
-        "ldd on the loader lists what it lacks; install the package that has that very version of the library,"
-        " or set LD_LIBRARY_PATH.",
+        "`ldd` on the loader lists missing libraries. Install the package with exactly that"
+        " version, or set LD_LIBRARY_PATH.",
     ),
     (
         "too-large",
@@ -245,9 +250,9 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "too-large",
         "Verifier Limit: Program is too large to follow",
         r"Program\s+(?:\S+ )?too large \((?P<count>\d+) insns\), at most (?P<most>\d+) insns",
-        "bcc says so of each E2BIG. The program itself has {count} instructions; one below the limit"
-        " of {most} was refused since the ways through it, with all rounds of its loops, come to more"
-        " than 1,000,000 (131,072 before Linux 5.2).",
+        "bcc prints this for each E2BIG. The program itself has {count} instructions. One below"
+        " the limit of {most} is refused when its explored paths, with all loop iterations,"
+        " exceed 1,000,000 instructions (131,072 before Linux 5.2).",
         "Let loops do fewer rounds, or use bpf_loop() (5.17); unrolled conditions multiply the ways.",
     ),
     (
@@ -261,9 +266,9 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"|relo #\d+: (?:error matching candidate|parsing .* failed|target candidate search failed|can't be)(?P<name5>.*)"
         r"|relo (?:#\d+ |\d+ )?at insn #\d+ can't|[Bb]ad CO-RE relocation"
         r"|failed to perform CO-RE relocations",
-        "The program uses {name}, which this kernel does not have as the program knows it.",
+        "The program uses {name}, which this kernel does not have in this form.",
         "Guard it with bpf_core_field_exists(), bpf_core_type_exists() or"
-        " bpf_core_enum_value_exists(); retsnoop-py load names what the kernel has instead.",
+        " bpf_core_enum_value_exists(). `retsnoop-py load` names the kernel's variant.",
     ),
     (
         "object-btf",
@@ -277,9 +282,10 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "object-btf",
         f"{_OBJECT}: BTF that the loader cannot use",
         r"Error finalizing \.BTF(?P<why>.*)|(?:No|Invalid) offset found in symbol table for VAR (?P<name>\S+)",
-        "The object's own BTF names a variable or section that its symbols do not have, as this libbpf understands"
-        " them{why}. What is said of the file after that means the same.",
-        "Use a libbpf (a bpftool) no older than the headers and the clang the object was compiled with, and compile anew.",
+        "The object's BTF names a variable or section that this libbpf does not find among its"
+        " symbols{why}. Later messages about the file have the same cause.",
+        "Use a libbpf (a bpftool) at least as recent as the headers and the clang of the object,"
+        " and compile again.",
     ),
     (
         "btf-refused",
@@ -297,7 +303,8 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "refused",
         "Verifier: Refused, and the log is missing",
         r"Kernel verifier blocks program loading|-4007\b",
-        "The verifier refused the program, and what it said is not in this log: libbpf's error 4007 stands for that.",
+        "The verifier refused the program, and its reason is not in this log: libbpf's error 4007"
+        " means that.",
         "Have libbpf's warnings printed (-vv, libbpf_set_print()), which have the log; retsnoop-py load does.",
     ),
     (
@@ -320,11 +327,11 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "relocation",
         f"{_OBJECT}: Reference to a map that was not made",
         r"section `(?P<name>\d+)` not found, referenced by symbol|failed relocating map by section index (?P<name2>\d+)",
-        "The program refers to section {name}, of which the loader made no map. aya makes none of .rodata, .data and"
-        " .bss where its trials say that the kernel has no global data: before Linux 5.2, or where rights are missing"
-        " for the trials themselves.",
-        "Run as root (CAP_BPF); RUST_LOG=debug lists what aya found (bpf_global_data). If rights are there,"
-        " llvm-readelf -S OBJECT says which section it is.",
+        "The program refers to section {name}, and the loader created no map for it. aya creates"
+        " none for .rodata, .data and .bss if its probes find no support for global data: before"
+        " Linux 5.2, or without the privileges for the probes.",
+        "Run as root (CAP_BPF). RUST_LOG=debug prints the probes' results (bpf_global_data). With"
+        " privileges, `llvm-readelf -S OBJECT` shows the section.",
     ),
     (
         "relocation",
@@ -360,7 +367,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         r"|sec '[^']+': (?:corrupted |program at|symbol #|failed to (?:get|find)|invalid |no )"
         r"|failed to get (?:EHDR|ELF class|section names|e_shstrndx)|error parsing BPF object|symbol strings section missing"
         r"|BPF object format invalid|Something wrong in libelf|Endian mismatch|\b(?:big|little)[ -]endian\b.*\b(?:big|little)[ -]endian\b|(?<!\w)EM_BPF\b|(?:ELF|e_)? ?machine (?:type )?mismatch|invalid (?:license|kver) section|unexpected machine type for BPF ELF",
-        "The file is no BPF object that the loader can read{why}.",
+        "The file is not a BPF object that the loader can read{why}.",
         "Compile it with clang -target bpf -g -O2.",
     ),
     (

@@ -86,8 +86,8 @@ TITLES = {
 ATTACH_TITLE = "Kernel Support: Attach target"
 
 LISTED = (
-    "retsnoop-py functions NAME says what is called so and whether it can be traced; ls"
-    " /sys/kernel/tracing/events lists tracepoints."
+    "`retsnoop-py functions NAME` shows if the function exists and can be traced; `ls"
+    " /sys/kernel/tracing/events` lists tracepoints."
 )
 RIGHTS: Row = ("rights", EPERM_TEXT, EPERM_STEP)
 NO_MEMORY: Row = (
@@ -104,51 +104,56 @@ TOO_MANY: Row = (
 TOO_OLD: Row = (
     "unsupported",
     "this kernel, as it is configured, or this machine cannot do that.",
-    "retsnoop-py doctor says what this kernel can do; look up since when there is what was asked for.",
+    "`retsnoop-py doctor` reports what this kernel supports. Look up the release that added the"
+    " requested feature.",
 )
 NO_CALL: Row = (
     "no-bpf",
-    "the kernel was built without that system call or that part of it (CONFIG_BPF_SYSCALL), or seccomp hides it.",
+    "the kernel was built without this system call or a part of it (CONFIG_BPF_SYSCALL), or"
+    " seccomp hides it.",
     "Use a kernel with CONFIG_BPF_SYSCALL=y, or a container profile that allows bpf and perf_event_open.",
 )
 GONE: Row = (
     "attach-target-missing",
-    "what the program is to be attached to is not there.",
-    "Look at what it is called on this kernel (retsnoop-py functions, ls /sys/kernel/tracing/events,"
-    " ip link), and whether the program sees the same name spaces.",
+    "the attach target does not exist.",
+    "Check its name on this kernel (`retsnoop-py functions`, `ls /sys/kernel/tracing/events`, `ip"
+    " link`), and that the program runs in the right namespaces.",
 )
 FULL_DISPATCHER: Row = (
     "attach-busy",
-    "there is no room for one more program: libxdp's dispatcher takes ten on an interface, or a driver has no resources left"
-    " for another.",
-    "xdp-loader status DEV and bpftool net list what is attached; unload what is not needed.",
+    "there is no room for another program: libxdp's dispatcher allows ten on an interface, and a"
+    " driver may have no resources left.",
+    "`xdp-loader status DEV` and `bpftool net` list the attached programs. Unload those that you"
+    " do not need.",
 )
 TAKEN: Row = (
     "attach-busy",
-    "something is attached there already. Of a program on a function of the kernel (fentry, fexit, lsm) EBUSY"
-    " says as well that there is no hook of ftrace at its start, or one of somebody else's.",
-    "bpftool net and bpftool link list what is attached; detach it, or replace it. retsnoop-py functions NAME says"
-    " whether a function can be traced; a kernel without CONFIG_FUNCTION_TRACER has such hooks nowhere.",
+    "another program is attached there. For a program on a kernel function (fentry, fexit, lsm),"
+    " EBUSY can also mean that the function has no ftrace hook at its start, or that another tool"
+    " uses the hook.",
+    "`bpftool net` and `bpftool link` list the attached programs. Detach or replace the present"
+    " one. `retsnoop-py functions NAME` shows if a function can be traced; a kernel without"
+    " CONFIG_FUNCTION_TRACER has no such hooks.",
 )
 CANNOT: Row = (
     "attach-unsupported",
     "the kernel, this machine or the driver cannot do that.",
-    "retsnoop-py doctor says what this kernel can do; fentry takes trampolines (arm64 since 6.4),"
-    " native XDP a driver that has it.",
+    "`retsnoop-py doctor` reports what this kernel supports. fentry needs trampolines (arm64:"
+    " Linux 6.4), native XDP needs driver support.",
 )
 REFUSED: Row = (
     "attach-refused",
-    "the kernel does not take the program there: another type of program or attachment, a flag or"
-    " mode that it is too young for, or a driver that refuses this MTU or number of queues.",
-    "dmesg and the kernel's own message (ip -d, libbpf's debug output) may say which; try generic"
-    " mode for XDP, and the section's name for the type.",
+    "the kernel does not accept the program there: wrong program or attach type, a flag or mode"
+    " that this kernel does not have, or a driver that refuses this MTU or number of queues.",
+    "Look in dmesg and in the kernel's message (`ip -d`, libbpf's debug output) for the reason."
+    " Try generic mode for XDP, and check the section's name for the type.",
 )
 CLOSED: Row = (
     "descriptor",
-    "the program, or what it is to be attached to, is no open descriptor of the right kind: closed"
-    " already, never opened, or, for a cgroup, a directory that is none of cgroup v2.",
-    "Keep the cgroup, the link's or the map's descriptor open until the attachment is made, and look"
-    " at what the call that opened it returned.",
+    "the program or the target is not a valid file descriptor of the right kind. It was closed,"
+    " never opened, or (for a cgroup) is a directory outside cgroup v2.",
+    "Keep the descriptor of the cgroup, link or map open until the program is attached, and check"
+    " the result of the call that opened it.",
 )
 BUSY_PROBE: Row = (
     "attach-busy",
@@ -167,8 +172,8 @@ SEVERAL_FUNCTIONS: Row = (
     "kprobe-target",
     "several functions of the kernel have that name, and a kprobe by such a name alone is not taken (since Linux 6.6,"
     " and in older ones that this was carried back to).",
-    "grep -w NAME /proc/kallsyms lists them: give the address of one (retsnoop-py functions NAME), or take kprobe.multi,"
-    " which attaches to all.",
+    "`grep -w NAME /proc/kallsyms` lists them. Give the address of one (`retsnoop-py functions"
+    " NAME`), or use kprobe.multi, which attaches to all.",
 )
 NO_FUNCTIONS: Row = (
     "kprobe-target",
@@ -182,7 +187,7 @@ KPROBE_REFUSED: Row = (
     " code is not in memory (__init and __exit, or inlined everywhere),"
     " the offset is not the start of an instruction, a return probe is not at the start of a function,"
     " or the program was made for another kernel (before 5.0 its section 'version' counts).",
-    f"/sys/kernel/debug/kprobes/blacklist lists what is closed. {LISTED}",
+    f"/sys/kernel/debug/kprobes/blacklist lists the functions that cannot be probed. {LISTED}",
 )
 MULTI_REFUSED: Row = (
     "kprobe-target",
@@ -198,15 +203,15 @@ UPROBE_STEP = (
 )
 NO_SYMBOL: Row = (
     "uprobe-target",
-    "what the uprobe is to be put on is not there as it is named: the file is not at that path in this"
-    " mount namespace, or has no such symbol (or no symbols that can be read).",
+    "the uprobe's target does not exist under this name: the file is not at that path in this"
+    " mount namespace, or it has no such symbol (or is stripped).",
     UPROBE_STEP,
 )
 UPROBE_REFUSED: Row = (
     "uprobe-target",
-    "the kernel puts no uprobe there: the offset is not one of code in that file (an address instead of"
-    " an offset, or the middle of an instruction), what stands there is an instruction that it cannot"
-    " step over, or the file lies where it cannot be mapped.",
+    "the kernel cannot put a uprobe there. The offset is not one of code in that file (an address"
+    " instead of an offset, or the middle of an instruction), the instruction cannot be"
+    " single-stepped, or the file is on a file system that cannot be mapped.",
     "Name the function instead of an address, or take the address less that of its segment, plus the"
     " segment's place in the file (readelf -lW).",
 )
@@ -232,30 +237,31 @@ NO_COUNTER: Row = (
 )
 XSK_REFUSED: Row = (
     "attach-refused",
-    "the kernel does not take the AF_XDP socket: a queue that the interface does not have,"
-    " rings whose sizes are no powers of two, a umem that is not aligned to pages or whose"
-    " frames are of another size than 2,048 to a page, or an XDP program there that the"
-    " loader does not know how to use.",
-    "ethtool -l DEV says how many queues there are; try copy mode (XDP_COPY) and generic"
-    " XDP, and load the program yourself (XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD).",
+    "the kernel refuses the AF_XDP socket. Possible causes: the interface does not have that"
+    " queue, a ring size is not a power of two, the umem is not page-aligned or its frame size"
+    " does not divide a page, or the interface has an XDP program that the loader cannot use.",
+    "`ethtool -l DEV` shows the number of queues. Try copy mode (XDP_COPY) and generic XDP, or"
+    " load the program yourself (XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD).",
 )
 XSK_NO_MEMORY: Row = (
     "memory",
     "there is not enough memory for the AF_XDP socket's umem and rings, or the limit on locked memory is reached (ulimit -l);"
     " or the rings are not where the library looks: it is older or newer than the kernel's AF_XDP (before Linux 5.3), or the"
     " interface has no such queue.",
-    "ulimit -l unlimited; use a later libxdp (libbpf) and kernel; ethtool -l DEV says how many queues there are.",
+    "Run `ulimit -l unlimited`. Use a later libxdp (libbpf) and kernel. `ethtool -l DEV` shows"
+    " the number of queues.",
 )
 XSK_DOWN: Row = (
     "attach-refused",
-    "the AF_XDP socket cannot send or be woken: its interface is down, or the driver has not set up that queue for"
-    " it - it restarted, has fewer queues, or cannot do what the socket was bound for.",
-    "ip link says whether it is up, ethtool -l DEV how many queues there are; try copy mode (XDP_COPY) and generic XDP.",
+    "the AF_XDP socket cannot send or be woken. The interface is down, or the driver has not set"
+    " up that queue: it restarted, has fewer queues, or does not support the socket's bind mode.",
+    "`ip link` shows if it is up, `ethtool -l DEV` shows the number of queues. Try copy mode"
+    " (XDP_COPY) and generic XDP.",
 )
 NO_CGROUP: Row = (
     "cgroup-missing",
-    "the program is attached to a cgroup of version 2, and what was named is none: it is gone, of"
-    " version 1, or not in this mount namespace.",
+    "the program needs a cgroup v2 directory, and the named one is not: it was removed, belongs"
+    " to cgroup v1, or is not in this mount namespace.",
     "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with systemd.unified_cgroup_hierarchy=1;"
     " a container takes it from its host.",
 )
@@ -267,11 +273,13 @@ NO_QDISC: Row = (
 )
 TC_REFUSED: Row = (
     "attach-refused",
-    "the kernel does not take the filter of tc: cls_bpf (act_bpf) is not built in or not loaded, or is older than what is asked"
-    " for (direct-action 4.4, tcx 6.6); the interface has no clsact, or another filter has that priority and handle; or the"
-    " program is of another type than classifier or action.",
-    "tc qdisc show dev DEV and tc filter show dev DEV egress list what is there; modprobe cls_bpf sch_ingress (packages such as"
-    " kmod-sched-bpf have them); the kernel's own message says more where the loader shows it.",
+    "the kernel refuses the tc filter. Possible causes: cls_bpf (act_bpf) is not built in or not"
+    " loaded, or too old for the request (direct-action 4.4, tcx 6.6); the interface has no"
+    " clsact; another filter has that priority and handle; the program's type is neither"
+    " classifier nor action.",
+    "`tc qdisc show dev DEV` and `tc filter show dev DEV egress` list the present ones. Run"
+    " `modprobe cls_bpf sch_ingress` (in packages such as kmod-sched-bpf). The kernel's message"
+    " has more, if the loader shows it.",
 )
 NO_BTF: Row = (
     "kernel-btf",
@@ -282,14 +290,14 @@ NO_BTF: Row = (
 )
 NO_DEVICE: Row = (
     "interface-missing",
-    "there is no such network interface in this network namespace.",
+    "this network namespace has no interface of that name.",
     "ip link lists them; a container has its own.",
 )
 
 
 NO_FILE: Row = (
     "file-missing",
-    "there is no such file, or not in this mount name space.",
+    "the file does not exist in this mount namespace.",
     "Look at where the loader searches: a relative path counts from the directory it was started in, and a"
     " container has files of its own.",
 )
@@ -297,7 +305,7 @@ CLOSED_FILE: Row = (
     "rights",
     "that file may not be opened or written by this process: its owner and mode, an LSM (SELinux, AppArmor), or a"
     " file system that is mounted read-only.",
-    "ls -lZ says whose it is; run as its owner or root, or mount it for writing.",
+    "`ls -lZ` shows the owner. Run as the owner or root, or mount it for writing.",
 )
 
 #: Characters of a line that are quoted in a sentence.

@@ -22,10 +22,11 @@ PINNED = of(
             "ENOENT EROFS EEXIST ENOTDIR EINVAL EBUSY ENODEV",
             (
                 "pin",
-                "what is pinned there is not, or cannot be: the path is on no BPF file system, is taken already,"
-                " may not be written, or is missing - a container has its own /sys/fs/bpf.",
-                "mount -t bpf bpf /sys/fs/bpf, or take the host's into the container, for writing; bpftool -f prog"
-                " show and map show say what is pinned where.",
+                "the loader cannot pin or find the pin. The path is not on a BPF file system, is"
+                " in use, is not writable, or does not exist; a container has its own"
+                " /sys/fs/bpf.",
+                "Run `mount -t bpf bpf /sys/fs/bpf`, or mount the host's one into the container,"
+                " writable. `bpftool -f prog show` and `bpftool -f map show` list the pins.",
             ),
         ),
     },
@@ -51,9 +52,10 @@ OTHER_OPERATIONS = (
                 "ENOENT",
                 (
                     "map-entry",
-                    "there is no entry with this key, or the map, a file descriptor or program that was to be"
-                    " stored there is gone.",
-                    "bpftool map dump name MAP shows what is in it; an array takes keys below max_entries.",
+                    "the map has no entry with this key; or the map, or the descriptor or program"
+                    " for the value, is gone.",
+                    "`bpftool map dump name MAP` shows the contents. An array accepts keys below"
+                    " max_entries.",
                 ),
             ),
             **each(
@@ -76,11 +78,12 @@ OTHER_OPERATIONS = (
                 "EINVAL",
                 (
                     "map-entry",
-                    "the kernel does not take that for this map: a flag or key that its type does not know, a"
-                    " program of another type than the map's others (tail calls), a value that is no"
-                    " descriptor of the right kind, or a call (a batch) that this kernel does not have.",
-                    "Compare sizes of key and value with bpftool map show; programs for tail calls are all of"
-                    " one type, and loaded before they are stored.",
+                    "the kernel refuses this operation on this map: a flag or key that the map"
+                    " type does not allow, a program of another type than the map's others (tail"
+                    " calls), a value that is not a valid descriptor, or a command (a batch) that"
+                    " this kernel does not have.",
+                    "Compare the sizes of key and value with `bpftool map show`. Programs for"
+                    " tail calls have one type, and must be loaded before they are stored.",
                 ),
             ),
             **each(
@@ -89,7 +92,8 @@ OTHER_OPERATIONS = (
                     "map-entry",
                     "this type of map has no such operation, or not on this kernel: maps of programs cannot be"
                     " read, batches came with Linux 5.6 and type by type.",
-                    "Do it entry by entry, and without what the type does not have.",
+                    "Process the entries one by one, and use only operations that the type"
+                    " supports.",
                 ),
             ),
             **each(
@@ -105,9 +109,9 @@ OTHER_OPERATIONS = (
                 "EBADF",
                 (
                     "descriptor",
-                    "the map, or what is to be stored in it, is no open descriptor: never created, or closed"
-                    " already.",
-                    "Look at what is said of the map's creation, further up.",
+                    "the map, or the value for it, is not an open descriptor: never created, or"
+                    " already closed.",
+                    "Read the message about the map's creation, further up.",
                 ),
             ),
             **each("ENOMEM", NO_MEMORY),
@@ -145,9 +149,9 @@ OTHER_OPERATIONS = (
                 "EINVAL ENOENT EBADF EOPNOTSUPP ENODEV",
                 (
                     "buffer",
-                    "the buffer that events are read from cannot be set up: the map is not of that type, a number"
-                    " of pages is no power of two, or a CPU is not online.",
-                    "A map is opened as what it is, ring buffer (Linux 5.8) or perf event array.",
+                    "the event buffer cannot be set up: the map has another type, the number of"
+                    " pages is not a power of two, or a CPU is offline.",
+                    "Open a map as its own type, ring buffer (Linux 5.8) or perf event array.",
                 ),
             ),
         },
@@ -167,8 +171,8 @@ OTHER_OPERATIONS = (
                 "ENOENT ENODEV",
                 (
                     "tracefs",
-                    "there is no such file in debugfs or tracefs: it is not mounted there, or the kernel was built"
-                    " without what the file is of.",
+                    "this file does not exist in debugfs or tracefs: the file system is not"
+                    " mounted, or the kernel was built without the feature.",
                     "mount -t tracefs nodev /sys/kernel/tracing, mount -t debugfs nodev /sys/kernel/debug; a container"
                     " takes them from its host.",
                 ),
@@ -227,8 +231,8 @@ OTHER_OPERATIONS = (
                 "perf-event",
                 "that CPU is not there or offline: a loader that opens something for each possible CPU meets those"
                 " that are not online.",
-                "/sys/devices/system/cpu/online and possible say which; bring it online, or use a later loader,"
-                " which leaves such out.",
+                "/sys/devices/system/cpu/online and possible list the CPUs. Bring the CPU online,"
+                " or use a later loader, which skips offline ones.",
             ),
         ),
         is_general=True,
@@ -244,8 +248,9 @@ OTHER_OPERATIONS = (
                     "the kernel does not run the program on demand like this: its type cannot be run so on this"
                     " kernel, the input is shorter than a packet's header (14 bytes), a context or flag is not for"
                     " this type, or the output buffer is too small.",
-                    "Give 14 bytes and more as data, no context where the type takes none; which types can be run"
-                    " came kernel by kernel (XDP and tc with 4.12).",
+                    "Give at least 14 bytes of data, and no context if the type has none. Support"
+                    " for test runs depends on the program type and the kernel (XDP and tc since"
+                    " 4.12).",
                 ),
             ),
         },
@@ -259,7 +264,7 @@ OTHER_OPERATIONS = (
                 "ENOENT EBADF",
                 (
                     "descriptor",
-                    "there is no program, map or link of that number: it is gone, or was never loaded.",
+                    "no program, map or link has that ID: it was removed, or never loaded.",
                     "bpftool prog, bpftool map and bpftool link list what there is.",
                 ),
             ),
@@ -272,8 +277,9 @@ OTHER_OPERATIONS = (
                 "EPERM EACCES EROFS EINVAL",
                 (
                     "rights",
-                    "a file system cannot be mounted here: that takes CAP_SYS_ADMIN in the name space that owns it,"
-                    " and a container mostly has neither.",
+                    "a file system cannot be mounted here. This needs CAP_SYS_ADMIN in the user"
+                    " namespace that owns the mount namespace; a container usually does not have"
+                    " it.",
                     "Mount it on the host and hand it in (-v /sys/fs/bpf, -v /sys/kernel/tracing).",
                 ),
             ),

@@ -23,15 +23,19 @@ OWN_RULES: tuple[LineRule, ...] = (
         r"|.*?(?P<name>(?:Type|KeySize|ValueSize|MaxEntries|Flags): \S+ changed to \S+)|.*?(?P<name2>(?:Type|Size key|Size value|Max elems|Flags):\s+\S+ \(obj\) != \S+ \(pin\)))",
         "A map is pinned at the path that this object's is to have, and it has another type, size or flag ({name}): an earlier"
         " release of the tool, or another tool, left it there.",
-        "bpftool map show pinned PATH tells what it is; remove the pin once nobody uses it, or give the map the same definition.",
+        "`bpftool map show pinned PATH` shows the pinned map. Remove the pin when no program uses"
+        " it, or give the map the same definition.",
     ),
     (
         "program-size",
         "Verifier Limit: Program has too many instructions",
         r"Instructions:\s+(?P<count>\d+) \((?P<over>[1-9]\d*) over limit\)",
-        "The program has {count} instructions, {over} more than tc counts as the kernel's limit: 4,096 before Linux 5.2, and of"
-        " who lacks CAP_BPF since. A tc of that time says so on later kernels too, where the ways through the program count.",
-        "Use Linux 5.2 or later, as root; split the program by tail calls, or make loops and functions of what is unrolled.",
+        "The program has {count} instructions, {over} more than the limit that tc assumes. The"
+        " limit of 4,096 applied to all programs before Linux 5.2, and still applies without"
+        " CAP_BPF. An old tc prints this on later kernels too, where the verifier limits the"
+        " explored paths instead.",
+        "Use Linux 5.2 or later, as root. Split the program by tail calls, or turn unrolled code"
+        " into loops and functions.",
     ),
     (
         "map-definition",
@@ -39,23 +43,27 @@ OWN_RULES: tuple[LineRule, ...] = (
         r"BPF map symbols are not multiple|incompatible struct bpf_elf_map|[Dd]ifferent struct bpf_elf_map|struct bpf_elf_map (?:not supported|too small)|[Tt]oo many BPF maps in ELF",
         "tc reads the object's section maps by its own struct bpf_elf_map, and what is there has another size: libbpf's"
         " struct bpf_map_def, or one of another release.",
-        'Define maps as structs in SEC(".maps") and use a tc with libbpf (tc -V says so), or by struct bpf_elf_map of this tc.',
+        'Define maps as structs in SEC(".maps") and use a tc that is linked with libbpf (see `tc'
+        " -V`), or use the struct bpf_elf_map of this tc.",
     ),
     (
         "unsupported",
-        "Loader: Built without what it takes",
+        "Loader: A library is missing in the build",
         r"No ELF library support compiled in|No bpf syscall, kernel headers too old|compiled (?:without|against an old version of) (?:libbpf|libelf|libxdp|libbpf)"
         r"|(?:built|compiled) without (?P<name>\S+ support)",
-        "The tool was built without what it takes to load objects{why}: libelf, libbpf, or headers that know bpf(2).",
-        "Install a package of it that has them (tc -V and ip -V name libbpf), or build it where the -dev packages are.",
+        "The tool was built without a library or header that it needs to load objects{why}:"
+        " libelf, libbpf, or headers with bpf(2).",
+        "Install a package of the tool that was built with them (`tc -V` and `ip -V` name"
+        " libbpf), or install the -dev packages and build it.",
     ),
     (
         "compile",
         "Loader: The program does not compile",
         r"^(?!.*(?:load|attach)\w*[^:]*: error loading BPF program: )(?:.*?)(?:fail\w*|error|unable|cannot)\b.*\boptions?\W{1,3}-D\w+",
-        "The program is compiled on this machine by bcc, with the options that the line shows, and that or what follows of it"
-        " fails: mostly the headers of the kernel that runs are not here (bcc says so on its standard error), else the kernel"
-        " does not take the program, or a target is missing.",
+        "bcc compiles the program on this machine, with the options in the line. That or a later"
+        " step failed. The most frequent cause is that the headers of the running kernel are not"
+        " installed (bcc reports it on standard error). Otherwise the kernel refused the program,"
+        " or a target is missing.",
         "Install linux-headers-$(uname -r) and give /lib/modules and /usr/src to the container, or use a CO-RE (libbpf) build of"
         " the tool, which compiles nothing here.",
     ),
@@ -70,9 +78,10 @@ OWN_RULES: tuple[LineRule, ...] = (
         "attach-busy",
         f"{_ENVIRONMENT}: Attach target is taken",
         r"XDP dispatcher attached in mode (?P<mode>\d+), requested (?P<asked>\d+)",
-        "XDP programs are attached to the interface in another mode (native, generic, offload) than is asked for now, and one"
-        " interface has one mode.",
-        "Ask for the same mode (xdp-loader -m), or unload what is there first (xdp-loader unload DEV --all).",
+        "The interface already has XDP programs in another mode (native, generic, offload). An"
+        " interface can use one mode only.",
+        "Request the same mode (xdp-loader -m), or unload the present programs first (xdp-loader"
+        " unload DEV --all).",
     ),
     (
         "xdp-dispatcher",
@@ -86,7 +95,7 @@ OWN_RULES: tuple[LineRule, ...] = (
         f"{_ENVIRONMENT}: Nothing of the sort is attached",
         r"No XDP (?:program|dispatcher) (?:loaded|found) on (?P<name>[\w. -]+)|Program (?:with ID )?\d+ not loaded(?: on (?P<name2>\S+))?|Asked to unload prog \d+ but",
         "What is to be unloaded is not attached there, or not any more: nothing, or another program, is on that interface.",
-        "xdp-loader status and bpftool net list what is attached, on which interface and in which mode.",
+        "`xdp-loader status` and `bpftool net` list the attached programs with interface and mode.",
     ),
     (
         "attach-refused",
@@ -107,9 +116,9 @@ OWN_RULES: tuple[LineRule, ...] = (
         "kernel-btf",
         f"{_ENVIRONMENT}: BTF of the kernel, which the tool cannot read",
         r"(?:CO-RE|BTF|kernel spec|vmlinux)\b.*bad magic number '\[159 235 .*in record at byte 0x0\b",
-        "The tool takes the file that it found for the kernel's BTF for an ELF file such as a vmlinux, and it is BTF alone, whose"
-        " first bytes (0xeb9f) are those in the line: a release of cilium/ebpf that is too old for it, or a place where a"
-        " vmlinux is looked for and somebody put BTF.",
+        "The tool expects an ELF file such as a vmlinux for the kernel's BTF, and found raw BTF"
+        " (it starts with 0xeb9f, the bytes in the line). Either the release of cilium/ebpf is"
+        " too old, or a BTF file is at a path for vmlinux files.",
         "Take a later release of the tool, or of cilium/ebpf in it; BTF is found by itself at /sys/kernel/btf/vmlinux, and an ELF"
         " file with it at /boot/vmlinux-$(uname -r) and in /lib/modules and /usr/lib/debug.",
     ),
@@ -117,24 +126,25 @@ OWN_RULES: tuple[LineRule, ...] = (
         "kernel-btf",
         f"{_ENVIRONMENT}: BTF that was given to the loader",
         r"failed to parse (?:target|custom|kernel) BTF\W+(?:-5|-21|-13|-EIO|-EISDIR|-EACCES)\b",
-        "The file that the loader is to take for the kernel's BTF cannot be read: the path that it was given names a directory, or"
-        " a file that is no BTF or ELF file with it, or may not be read.",
-        "Look at the path (a variable or option of the loader names it); bpftool btf dump file FILE says whether it is BTF. Without"
-        " the option it takes /sys/kernel/btf/vmlinux.",
+        "The loader cannot read the file with the kernel's BTF. The given path is a directory, or"
+        " a file without BTF, or reading it is not permitted.",
+        "Check the path (a variable or option of the loader sets it); `bpftool btf dump file"
+        " FILE` shows if it is BTF. Without the option the loader reads /sys/kernel/btf/vmlinux.",
     ),
     (
         "uprobe-target",
         f"{_ENVIRONMENT}: Attach target in a program's file",
         r"(?:file )?(?P<name>/\S+) is not executable",
-        "The loader puts uprobes on files alone whose mode lets them be executed, and {name} is not such a file: libraries mostly are"
-        " not (mode 0644), and cilium/ebpf looks at it since 0.21.",
+        "The loader attaches uprobes only to files with the execute permission, and {name} does"
+        " not have it. Libraries often have mode 0644; cilium/ebpf checks this since 0.21.",
         "Take another release of the loader, or let the file be executed (chmod +x), which a library does not mind.",
     ),
     (
         "kernel-btf",
         f"{_ENVIRONMENT}: Debug information of the kernel is missing",
         r"[Cc]ould ?n[o']t find type die of (?P<name>\w+)|\bdebug_?info\w*\b[^:]{0,20} failed|no (?:kernel )?debug ?info(?:rmation)? (?:for|of|found)",
-        "The tool finds where members are by the kernel's debug information (DWARF or BTF), and there is none here.",
+        "The tool needs the kernel's debug information (DWARF or BTF) to find struct members."
+        " This machine has none.",
         "Install the kernel's debug package (kernel-debuginfo, linux-image-...-dbg), or use a kernel with BTF"
         " (/sys/kernel/btf/vmlinux) and a tool that reads it.",
     ),
@@ -142,18 +152,20 @@ OWN_RULES: tuple[LineRule, ...] = (
         "name-missing",
         f"{_OBJECT}: Skeleton of another object",
         r"failed to (?:find skeleton|populate skeleton|find sub-?skeleton) (?P<name>(?:map|program|maps|progs|var\w*)\b.*)",
-        "The skeleton that the loader is compiled with names {name}, which libbpf does not find in the object inside of it: the"
-        " bpftool that made it and the libbpf that is linked are of different times (.rodata.str* are maps for some), or it was"
-        " made of another object.",
-        "Make the skeleton anew (bpftool gen skeleton OBJECT) by a bpftool of the same time as libbpf, and compile the loader.",
+        "The skeleton in the loader names {name}, and libbpf does not find it in the embedded"
+        " object. Either bpftool and libbpf are of different versions (some of them treat"
+        " .rodata.str* as maps), or the skeleton was generated from another object.",
+        "Generate the skeleton again (bpftool gen skeleton OBJECT) with a bpftool that matches"
+        " libbpf, and compile the loader.",
     ),
     (
         "log-buffer",
         "Loader: Log buffer too small",
         r"Log buffer too small to dump verifier log (?P<size>\d+) bytes",
-        "The kernel refused the program, and the verifier's log is longer than the {size} bytes that tc gives it, so that its"
-        " reason is not here. A log of that length is one of very many instructions: mostly the program is too complex to follow"
-        " (131,072 instructions before Linux 5.2, 1,000,000 since).",
+        "The kernel refused the program. The verifier's log is longer than tc's buffer of {size}"
+        " bytes, so the reason is not shown. Such a long log has very many instructions: the"
+        " program is probably too complex (limit: 131,072 instructions before Linux 5.2,"
+        " 1,000,000 since).",
         "Load it by something that keeps the end of a log (retsnoop-py load, bpftool -d prog load, a tc with libbpf).",
     ),
     (
@@ -194,7 +206,8 @@ OWN_RULES: tuple[LineRule, ...] = (
         r"token insufficiently privileged",
         "The BPF token that was given does not allow this command, type of map or program, or type of attachment: it is made"
         " of a BPF file system that was mounted without it.",
-        "Mount that with delegate_cmds, delegate_maps, delegate_progs and delegate_attachs that have what is loaded.",
+        "Mount the BPF file system with delegate_cmds, delegate_maps, delegate_progs and"
+        " delegate_attachs that include the object's types.",
     ),
     (
         "core-relocation",
@@ -210,15 +223,17 @@ OWN_RULES: tuple[LineRule, ...] = (
         r"invalid program type (?P<name>\w+), expected (?P<expected>[\w ,]+)|can't attach (?P<name2>[A-Z]\w+) to (?P<expected2>network namespace)|(?P<expected3>\w+) program required, got (?P<name3>\w+)",
         "The loader attaches programs of type {expected} by this call, and gives it one of type {name}: the section's name is of"
         " another type than the call, or another program was taken.",
-        "Name the section for what the program is attached to, and look which program of the collection is passed.",
+        "Name the section after the attach target, and check which program of the collection is"
+        " passed.",
     ),
     (
         "uprobe-target",
         f"{_ENVIRONMENT}: Attach target in a program's file",
         r"given file is not an executable or a shared object|offset \d+ is out of range of symbol (?P<name>\S+)",
-        "A uprobe goes into a program or shared library (ELF of type EXEC or DYN), at an offset inside of a symbol; this file or"
-        " offset is none.",
-        "file PATH says what it is: a script or a wrapper starts another program, which is to be named.",
+        "A uprobe needs a program or shared library (ELF type EXEC or DYN) and an offset inside a"
+        " symbol. This file or offset is not valid.",
+        "`file PATH` shows the file's type. A script or wrapper starts another program: name that"
+        " one.",
     ),
     (
         "map-definition",
@@ -251,7 +266,8 @@ OWN_RULES: tuple[LineRule, ...] = (
         r"type id \d+: unknown kind|(?P<why>unknown kind: .*|(?:no valid BTF header|not enough bytes to unmarshal btf|BTF header length|(?:string table|types section) is out of bounds|incorrect magic value|header contains non-zero trailer).*)",
         "The loader does not understand BTF that it reads, the object's or the kernel's{why}: it is of a later clang, pahole or"
         " kernel than the loader (enum64 came with 5.19 and 6.0, decl_tag with 5.16), or the file is damaged.",
-        "Take a later release of the loader; bpftool btf dump file FILE says whether the BTF is whole.",
+        "Use a later release of the loader. `bpftool btf dump file FILE` shows if the BTF is"
+        " complete.",
     ),
     (
         "map-entry",
@@ -265,16 +281,17 @@ OWN_RULES: tuple[LineRule, ...] = (
         "loader-words",
         "Loader: Calls in an order that its library does not take",
         r"the program (?:is (?P<why>already loaded|not loaded|not attached)|was (?P<why2>already attached))$|(?P<why3>load|prepare loading) can't be attempted twice|(?P<why4>object not yet loaded|unexpected program type|invalid map type \S+)",
-        "The loader uses its library otherwise than that takes{why}: it loads or attaches twice, or attaches before the load;"
-        " or what it takes for a program or map of one type is of another.",
-        "Load each program once, then attach it; the type in the loader is that of the section's name or macro.",
+        "The loader uses its library incorrectly{why}: it loads or attaches twice, attaches"
+        " before the load, or treats a program or map of one type as another.",
+        "Load each program once, then attach it. In the loader, use the type that the section's"
+        " name or macro sets.",
     ),
     (
         "elf",
         f"{_OBJECT}: Object in a form that the loader does not know",
         r"error parsing (?:e?BPF )(?:object|program)(?!s?:)",
-        "The loader (aya) does not understand the object, and the line does not say at what: a section's name that this release"
-        " of it does not know, the definition of a map, a relocation, or BTF of a later clang.",
+        "The loader (aya) cannot parse the object. The line does not say where: an unknown"
+        " section name, a map definition, a relocation, or BTF of a later clang.",
         "Have it print the error with its causes (its Debug form, RUST_LOG=debug); llvm-objdump -h OBJECT lists the sections, which aya"
         " takes as it documents them for that release.",
     ),
@@ -282,10 +299,10 @@ OWN_RULES: tuple[LineRule, ...] = (
         "elf",
         f"{_OBJECT}: No program in it",
         r"(?:object file|object|ELF) (?:\S+ )?(?:doesn't|does not) contain any (?:e?bpf )?prog\w*|no (?:e?bpf )?programs? (?:found )?in (?:the )?(?:object|ELF)",
-        "The object holds no program that this tool knows: nothing stands in a section that is named for one, or the file was not"
-        " compiled for BPF.",
-        'llvm-objdump -h OBJECT lists the sections: a function in .text is none until SEC("xdp") or the like is written before'
-        " it. Compile with clang -target bpf -O2 -g -c.",
+        "The tool finds no program in the object. No section has the name of a program type, or"
+        " the file was not compiled for BPF.",
+        "`llvm-objdump -h OBJECT` lists the sections. A function in .text becomes a program with"
+        ' SEC("xdp") or the like in front of it. Compile with clang -target bpf -O2 -g -c.',
     ),
     (
         "relocation",
@@ -318,16 +335,16 @@ OWN_RULES: tuple[LineRule, ...] = (
         "pin",
         f"{_ENVIRONMENT}: Pinning",
         r"(?:invalid|not a(?: valid)?) (?:BPF file ?system|bpffs)(?: path)?(?P<why>:? ?/\S+)?|BPF root is not a BPF file ?system",
-        "No BPF file system is mounted where the loader pins what it loads, or looks for what is pinned{why}. An empty"
-        " directory of sysfs is there, or a container's own.",
+        "The loader pins objects, or looks for pinned ones, at a path where no BPF file system is"
+        " mounted{why}. The directory is an empty one of sysfs, or the container's own.",
         "mount -t bpf bpf /sys/fs/bpf; a container takes the host's (-v /sys/fs/bpf:/sys/fs/bpf).",
     ),
     (
         "pin",
         f"{_ENVIRONMENT}: Pinning",
         r"error: map not found: (?P<name>/\S+)",
-        "The program takes over a map that is pinned at {name}, and there is none: nothing is pinned there, not in this mount"
-        " namespace, or it may not be opened. It is not made by that.",
+        "The program uses a map that should be pinned at {name}. No such pin exists in this mount"
+        " namespace, or opening it is not permitted. The program does not create this map.",
         "ls -l {name}; have the program that makes the map pin it first (bpftool map pin, bcc's BPF_TABLE_PUBLIC and pin()).",
     ),
     (
@@ -341,7 +358,7 @@ OWN_RULES: tuple[LineRule, ...] = (
     ),
     (
         "unsupported",
-        "Loader: Built without what it takes",
+        "Loader: A library is missing in the build",
         r"^(?:Error: )?(?:OCI runtime error: )?(?:crun: )?eBPF not supported\b",
         "crun was built without BPF (its build found no headers that know it), which keeps a container's devices by a program"
         " of its cgroup where cgroups are of version 2. It has not asked the kernel.",
@@ -353,25 +370,27 @@ OWN_RULES: tuple[LineRule, ...] = (
         r"\bbpf create ``: (?:Invalid argument|EINVAL)",
         "The kernel does not take the program that decides of a container's devices, of type cgroup_device: CONFIG_CGROUP_BPF is"
         " off, or it is older than 4.15.",
-        "zgrep -E 'CGROUP_BPF|BPF_SYSCALL' /proc/config.gz /boot/config-$(uname -r): both are to be y. cgroups of version 1 take"
-        " no such program.",
+        "`zgrep -E 'CGROUP_BPF|BPF_SYSCALL' /proc/config.gz /boot/config-$(uname -r)`: both must"
+        " be y. cgroup v1 does not support such programs.",
     ),
     (
         "fault",
         "Loader: Bad address",
         r"\bbpf create ``: (?:Bad address|EFAULT)",
-        "The kernel could not read what the container's runtime points to: a runtime of 32 bits on a kernel of 64 passes"
-        " pointers in another form, or its log buffer is no memory of its own.",
+        "The kernel could not read memory that the container runtime passed. Either a 32-bit"
+        " runtime on a 64-bit kernel passes pointers in another layout, or the log buffer is"
+        " invalid.",
         "file $(command -v crun runc) against uname -m: take the runtime, and the whole user space, of 64 bits, or a later one.",
     ),
     (
         "file-missing",
         f"{_ENVIRONMENT}: No such file",
         r"(?:couldn't|could not|cannot|failed to) find asset (?:open )?(?P<name>[^\s:]+)",
-        "The tool carries its objects in itself, and {name} is none of them: it chose a name for this kernel, BTF or library"
-        " that it found nothing out about, or was built without that one.",
-        "See the lines above for what it did not detect (a version, BTF, a container) and name that by its options (-b of"
-        " ecapture, --ssl_version), or take a release that has it.",
+        "The tool contains its objects, and {name} is not among them. It chose a name for this"
+        " kernel, BTF or library without enough information, or was built without that object.",
+        "Read the lines above: they show which detection failed (a version, BTF, a container)."
+        " Set it by option (-b of ecapture, --ssl_version), or use a release that contains the"
+        " object.",
     ),
     (
         "map-definition",
@@ -389,8 +408,9 @@ OWN_RULES: tuple[LineRule, ...] = (
         "This libbpf relocates references to maps alone, and the program has one to section {section}: a text or an array with"
         " a value, which the compiler keeps in .rodata (as it does of a variable in the function without -O2), a global"
         " variable, or a function that is called. Global data came with libbpf 0.0.3 and Linux 5.2.",
-        "Take a later bpftool or libbpf; on a kernel before 5.2 compile with -O2, and keep texts in arrays of the function (char"
-        " text[] = ...) and settings in a map. llvm-objdump -h OBJECT says which section it is.",
+        "Use a later bpftool or libbpf. On a kernel before 5.2, compile with -O2, keep strings in"
+        " arrays of the function (char text[] = ...) and settings in a map. `llvm-objdump -h"
+        " OBJECT` shows the section.",
     ),
     (
         "elf",
@@ -405,10 +425,11 @@ OWN_RULES: tuple[LineRule, ...] = (
         "pin",
         f"{_ENVIRONMENT}: Pinning",
         r"failed to pin (?:program|link) '?(?P<name>(?:k|u)(?:ret)?(?:probe|syscall)\S*|usdt\S*|perf_event\S*|(?:tp|tracepoint)/\S+)",
-        "{name} is attached and its link to be pinned: before Linux 5.15 an attachment by a perf event is no BPF link, and cannot"
-        " be; else the path is on no BPF file system, exists already, or may not be written.",
-        "Load it without autoattach, by a loader that stays and holds the attachment; findmnt -t bpf and ls -l say what of the"
-        " others it is.",
+        "{name} is attached, but its link cannot be pinned. Before Linux 5.15 an attachment by a"
+        " perf event is not a BPF link. On later kernels the path is not on a BPF file system,"
+        " exists already, or is not writable.",
+        "Load it without autoattach, with a loader that keeps running and holds the attachment."
+        " `findmnt -t bpf` and `ls -l` show which of the other causes applies.",
     ),
     (
         "file-missing",
@@ -416,7 +437,7 @@ OWN_RULES: tuple[LineRule, ...] = (
         r"\b(?P<name>bpftool|perf) not found for kernel (?P<why>\S+)",
         "/usr/sbin/{name} is Ubuntu's script, which starts the {name} made for the very kernel that runs{why}, and no package of"
         " that is installed; a kernel from elsewhere (WSL, a cloud's own) has none.",
-        "Install linux-tools-$(uname -r), or start another release's: ls /usr/lib/linux-tools/*/{name}. {name} of another kernel"
-        " mostly does.",
+        "Install linux-tools-$(uname -r), or run the tool of another release: ls"
+        " /usr/lib/linux-tools/*/{name}. {name} of another kernel usually works.",
     ),
 )

@@ -20,13 +20,6 @@ _VISITED = 3
 _CALL_OPCODE = b"\x85"
 
 
-def _locked(label: str) -> str:
-    """What else may keep a helper away that reads or writes memory of others."""
-    if not label.startswith("bpf_probe_"):
-        return ""
-    return ", or the kernel is locked down (/sys/kernel/security/lockdown, as by Secure Boot)"
-
-
 def _helper(case: Case) -> dict[str, str]:
     number = case.first("number", "number2", "number3")
     name = case.first("name", "name2", "name3")
@@ -46,8 +39,9 @@ def _helper(case: Case) -> dict[str, str]:
         last = since.table("helpers")[-1].number
         return {
             "helper_reason": f"No kernel has a helper of number {number}: the last one is {last}.",
-            "helper_suggestion": "Look at what the loader put there: a call that was poisoned, an"
-            " extern it did not resolve, or an object it did not relocate.",
+            "helper_suggestion": "Check the loader's changes to this instruction: a poisoned"
+            " call, an unresolved extern, or an object that was not"
+            " relocated.",
         }
     if not (name or number) and "not allowed" in case.words:
         return {
@@ -64,10 +58,17 @@ def _helper(case: Case) -> dict[str, str]:
             " bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_"
             f"{known.name}).",
         }
-    first = f" (the helper itself came with Linux {known.since})" if known else ""
+    first = f" (since Linux {known.since})" if known else ""
+    if label.startswith("bpf_probe_"):
+        return {
+            "helper_reason": f"The kernel has {label}{first} and refuses it here. For a tracing"
+            " program this means that the kernel is locked down (by Secure Boot, for example)."
+            " Programs of other types do not have this helper.",
+            "helper_suggestion": "`cat /sys/kernel/security/lockdown` shows the mode: it must not"
+            " be confidentiality. In another program type, do without the helper.",
+        }
     return {
-        "helper_reason": f"{label} is there, but not for programs of this type{first}"
-        f"{_locked(label)}.",
+        "helper_reason": f"The kernel has {label}{first}, but not for programs of this type.",
         "helper_suggestion": "Do without it, or use a program type that has it; some helpers came"
         " to a type later than to others, and some need CAP_PERFMON.",
     }
@@ -103,9 +104,9 @@ def _instruction(case: Case) -> dict[str, str]:
             return {"instruction": known, "instruction_step": _OLDER_CODE}
     return {
         "instruction_step": _OLDER_CODE,
-        "instruction": "The object has an instruction that this kernel does not know: atomics take"
-        " Linux 5.12, 32-bit compares (-mcpu=v3) 5.1, sign extension and long jumps (-mcpu=v4) 6.6."
-        " Or the loader wrote into a field of it that must be 0.",
+        "instruction": "The program has an instruction that this kernel does not support. Atomic"
+        " operations require Linux 5.12, 32-bit comparisons (-mcpu=v3) 5.1, sign extension and"
+        " long jumps (-mcpu=v4) 6.6. Or the loader set a field of the instruction that must be 0.",
     }
 
 
@@ -174,8 +175,8 @@ def _target(case: Case) -> dict[str, str]:
         step = "A function that never returns has no end to attach to: use fentry."
     else:
         step = (
-            "Name a function that is in the kernel's BTF and can be traced: retsnoop-py functions"
-            " NAME says so."
+            "Name a function that is in the kernel's BTF and can be traced; `retsnoop-py"
+            " functions NAME` shows that."
         )
     return {"target_step": step}
 
@@ -245,13 +246,12 @@ def _stack_size(case: Case) -> dict[str, str]:
             "stack": f"Functions are called one inside of the other, {frames} deep, or one calls"
             " itself;"
             " 8 are allowed, the program's own among them.",
-            "stack_step": "Inline some of them (__always_inline), or make a loop of them.",
+            "stack_step": "Inline some functions (__always_inline), or turn them into a loop.",
         }
     return {
-        "stack": f"The functions of one chain of calls use {size or 'too many'} bytes of stack"
-        " together; 512 are allowed (each function's share is rounded up), in at most 8 calls.",
-        "stack_step": "Put large buffers into a per-CPU array map, or have fewer of them alive at"
-        " once.",
+        "stack": f"One call chain uses {size or 'too many'} bytes of stack in all its functions;"
+        " the limit is 512 bytes (each function's part is rounded up) and 8 calls.",
+        "stack_step": "Put large buffers into a per-CPU array map, or use fewer at the same time.",
     }
 
 
@@ -276,7 +276,7 @@ def _loop(case: Case) -> dict[str, str]:
     if case.first("from"):
         text = (
             f"Instruction {case.first('from')} jumps back to {case.first('to')}. Kernels before 5.3"
-            " take no loops; later ones follow a loop as long as each round changes something."
+            " do not allow loops; later ones follow a loop if each iteration changes the state."
         )
     else:
         text = (
@@ -311,9 +311,8 @@ def _map_use(case: Case) -> dict[str, str]:
     if callee(case.last) == "bpf_tail_call":
         return {"map_step": "Pass a map of type BPF_MAP_TYPE_PROG_ARRAY."}
     return {
-        "map_step": "Use a map of another type (hash and array maps, preallocated, go with all"
-        " programs); what a value's struct must tell - locks, timers - takes a map that is declared"
-        " with its types."
+        "map_step": "Use a map of another type: preallocated hash and array maps work with all"
+        " programs. A value with locks or timers needs a map definition with types."
     }
 
 
@@ -322,10 +321,10 @@ def _map(case: Case) -> dict[str, str]:
     name = found[1] if found else case.first("name")
     if not name and "is not pointing to valid bpf_map" in case.words:
         return {
-            "map_reason": "An instruction refers to a map by a descriptor that is none"
-            f" ({AROUND.sub('', case.words)}): the loader did not create that map, or did not"
-            " relocate this - a constant in .rodata, say, with a loader that knows no global"
-            " data."
+            "map_reason": "An instruction refers to a map by an invalid descriptor"
+            f" ({AROUND.sub('', case.words)}). The loader did not create that map, or did not"
+            " relocate this instruction (for example a constant in .rodata, with a loader that"
+            " does not support global data)."
         }
     label = f"'{name}'" if name else "(its name is not in the log)"
     return {"map_reason": f"The program uses map {label}, which could not be created."}

@@ -26,8 +26,8 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "CO-RE relocation without a match",
         r"invalid CO-RE relocation|[Bb]ad CO-RE relocation|(?:invalid func |call )unknown#195896080"
         r"|unknown func unknown#195896080|call 195896080|invalid func 195896080",
-        "The program uses {relocation}, which this kernel does not have: the loader put a call that"
-        " nobody can make (195896080, 0xbad2310) in its place.",
+        "The program uses {relocation}, which this kernel does not have. The loader replaced it"
+        " by an invalid call (195896080, 0xbad2310).",
         "Guard it with {guard}, or read what took its place{near}.",
     ),
     define(
@@ -37,7 +37,7 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         r"BPF map '(?P<name>[^']+)' is referenced but wasn't created|<invalid BPF map reference>"
         r"|(?:invalid func unknown|call unknown)#2001\d{6}|fd \d+ is not pointing to valid bpf_map",
         "{map_reason}",
-        "Look at what is said of that map.",
+        "Read the message about that map.",
     ),
     define(
         "kfunc-missing",
@@ -85,9 +85,9 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         POLICY,
         "Operation is not allowed",
         r"LD_ABS is only allowed in functions that return 'int'",
-        "A function that the program calls reads the packet by LD_ABS or LD_IND (load_byte(), load_half() and load_word() make"
-        " them), which ends that function with 0 where the packet is too short; and by its BTF the function returns nothing"
-        " (void), or what is no number.",
+        "The program calls a function that reads the packet by LD_ABS or LD_IND (from"
+        " load_byte(), load_half() and load_word()). These end the function with 0 if the packet"
+        " is too short, but by its BTF the function returns nothing (void) or no number.",
         "Let that function return int, make it static __always_inline, or read by bpf_skb_load_bytes().",
     ),
     define(
@@ -102,7 +102,7 @@ PROGRAM_RULES: tuple[Rule, ...] = (
     define(
         "instruction-unknown",
         SUPPORT,
-        "Instruction that this kernel does not know",
+        "Instruction not supported by this kernel",
         r"unknown opcode (?P<code>[0-9a-f]+)|invalid BPF_LD_IMM64 insn|unrecognized bpf_ld_imm64"
         r"|invalid bpf_ld_imm64|BPF_ATOMIC.*not supported|invalid (?:atomic operand|ALU op)|BPF_\w+(?:/\w+)? uses reserved"
         r"|BPF_ATOMIC uses invalid|invalid BPF_(?:ALU|JMP|LD)\S* (?:opcode|mode|insn)"
@@ -142,8 +142,8 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         r"[Tt]he sequence of (?P<count>\d+) jumps is too complex",
         "{count} branches were waiting to be followed at one time, more than the verifier keeps"
         " (8192). It often comes from an unrolled loop with a condition in it.{visited}",
-        "Make a real loop of it (bpf_loop() since 5.17, bpf_for() since 6.4), or move the body into"
-        " a global function, which is verified once.",
+        "Write a real loop (bpf_loop() since 5.17, bpf_for() since 6.4), or move the body into a"
+        " global function, which is verified once.",
     ),
     define(
         "too-large",
@@ -185,8 +185,8 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "Unreachable instruction",
         r"unreachable insn (?P<at>\d+)",
         "No way through the program leads to instruction {at}.",
-        "Look for what the compiler took for undefined: __builtin_unreachable(), a missing return,"
-        " a division by zero; or for assembly behind a jump.",
+        "Look for undefined behaviour: __builtin_unreachable(), a missing return, a division by"
+        " zero. Or look for assembly behind a jump.",
     ),
     define(
         "operand",
@@ -194,8 +194,8 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "Operand that an instruction cannot have",
         r"^div by zero|invalid shift -?\d+|frame pointer is read only|^R\d+ is invalid$|invalid insn idx"
         r"|cannot return stack pointer to the caller",
-        "An instruction is wrong whatever comes before it - it divides by a constant 0, shifts by as many bits"
-        " as there are, writes or returns the frame's address: {words}.",
+        "An instruction is invalid by itself (for example: division by the constant 0, a shift by"
+        " the register's width, or the frame's address written or returned): {words}.",
         "Look for a division or shift by what inlining made a constant, for a function that returns the"
         " address of its own variable, or for assembly.",
     ),
@@ -250,12 +250,20 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "jit",
         SUPPORT,
         "JIT compiler",
-        r"JIT does(?: not|n't) support|JIT is required|[Jj][Ii][Tt]ed progs?|should be JITed|supported by jit"
+        r"JIT does(?: not|n't) support",
+        "The JIT compiler of this kernel and architecture lacks a feature: {words}.",
+        "Use a later kernel, or another architecture: x86-64 usually gets such features first (calls"
+        " of kernel functions: 5.13; arm64: 5.18).",
+    ),
+    define(
+        "jit",
+        SUPPORT,
+        "JIT compiler",
+        r"JIT is required|[Jj][Ii][Tt]ed progs?|should be JITed|supported by jit"
         r"|requires BPF JIT|BPF JIT compiler|in non-JITed",
-        "This takes the kernel's JIT compiler, which is off here or cannot do it on this machine:"
-        " {words}.",
-        "sysctl net.core.bpf_jit_enable=1 (CONFIG_BPF_JIT); some of it came to some architectures"
-        " later than to x86-64.",
+        "The program needs the kernel's JIT compiler, which is off or cannot compile it: {words}.",
+        "Run `sysctl net.core.bpf_jit_enable=1` (CONFIG_BPF_JIT). Some architectures got some"
+        " features later than x86-64.",
     ),
     define(
         "sleepable",
@@ -265,7 +273,7 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         r"|sleepable (?:helper|kfunc|kernel).*(?:in|within|from) .*|global functions? that may sleep"
         r"|Only (?:fentry/fexit|lsm).*sleepable|is (?:not )?sleepable(?: within .*)?$|may sleep\b"
         r"|must be sleepable|(?:cannot|can only) be sleepable",
-        "What sleeps is called where nothing may sleep, or the other way round: {words}.",
+        "A call that may sleep is made where sleeping is not allowed, or the reverse: {words}.",
         'Use a sleepable section (SEC("fentry.s/..."), "lsm.s/...", "syscall"), outside of RCU and'
         " locks; or do without.",
     ),
@@ -275,8 +283,8 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "Missing rights",
         r"R(?P<r>\d+) leaks addr|prohibited for !root|R(?P<r2>\d+) pointer comparison prohibited"
         r"|leaking pointer from stack|requires? CAP_\w+|CAP_\w+ are required|allowed (?:only )?(?:for|to) CAP_",
-        "Who lacks CAP_PERFMON (CAP_SYS_ADMIN before 5.8) may not let addresses of the kernel out, and"
-        " has less: {words}.",
+        "Without CAP_PERFMON (CAP_SYS_ADMIN before 5.8) a program must not leak kernel addresses,"
+        " and fewer operations are allowed: {words}.",
         "Load as root, or with CAP_BPF and CAP_PERFMON; in a container they are to be given to it.",
     ),
     define(
@@ -284,7 +292,7 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         RESOURCE,
         "Dynptr in another state",
         r"(?<!\w)(?:struct )?(?:bpf_)?[Dd]ynptrs?(?!\w)|bpf_dynptr_from_mem data",
-        "A dynptr is not what this call takes: {words}.",
+        "The call does not accept this dynptr: {words}.",
         "Let it be a struct bpf_dynptr on the stack, made on every way to here by one call"
         " (bpf_dynptr_from_mem(), bpf_ringbuf_reserve_dynptr() ...); pass its own address, and neither"
         " copy nor overwrite it. One of a ring buffer is submitted or discarded on every way out,"
@@ -315,17 +323,18 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         MEMORY,
         "Member that only the kernel touches",
         r"(?P<name>(?!kptr\b)\S+) cannot be accessed (?:in)?directly(?: by (?P<by>\S+))?|(?P<name2>bpf_\w+) access .*cannot have variable",
-        "The value has a member {name} - a lock, timer, list or pointer of the kernel's - and this reads,"
-        " writes or passes on memory that it is in: {words}.",
+        "The value contains the kernel's own member {name} (a lock, timer, list or kptr), and"
+        " this instruction reads, writes or passes memory that includes it: {words}.",
         "Copy the other members one by one rather than the whole value, or put them into a struct of their"
         " own beside it; that member goes to its own helpers only.",
     ),
     define(
         "map-use",
         SUPPORT,
-        "Map whose types the kernel does not know",
+        "Map value without type information",
         r"map '(?P<name>[^']*)' (?:has to have BTF in order to use|has no valid) (?P<what>\w+)",
-        "Map '{name}' has a {what} in its values, and the kernel got no types of it by which to find that.",
+        "Map '{name}' has a {what} in its values, and the loader gave the kernel no BTF types to"
+        " find it.",
         "Define the map by types (__type(key, ...), __type(value, struct ...)), not by sizes, in .maps; compile with -g;"
         " look above for BTF of the object that the kernel refused, and load by a libbpf that passes it on.",
     ),
@@ -338,10 +347,11 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         r"|bpf_(?:res_)?spin_lock-ed|cannot use bpf_(?:res_)?spin_lock|to use bpf_(?:res_)?spin_lock"
         r"|cannot use bpf_\{list|spin_lock.*missing unlock|one bpf_spin_lock|spin_\{lock|held lock and object",
         "The rules of bpf_spin_lock are not kept: {words}.",
-        "Take one lock at a time, of the map value or object that it protects, and release it on every"
-        " way out; nothing is called in between but what works on lists and trees. Programs that run"
-        " anywhere (kprobe, tracepoint, perf_event) and socket filters may take none: use atomics or"
-        " per-CPU maps there, or bpf_res_spin_lock() (6.15) where a kernel lets them.",
+        "Hold one lock at a time, that of the map value or object that it protects, and release"
+        " it on every path. While holding it, call only functions on lists and trees. Programs"
+        " that run in any context (kprobe, tracepoint, perf_event) and socket filters cannot use"
+        " locks: use atomics or per-CPU maps, or bpf_res_spin_lock() (6.15) if the kernel allows"
+        " it.",
     ),
     define(
         "region",
@@ -349,8 +359,8 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "RCU, preemption or interrupts",
         r"rcu[_ ]read[_ ](?:(?:un)?lock|\{lock)|RCU (?:read|critical|CS)|attempt to enable preemption|bpf_preempt_(?:en|dis)able|preempt_\w+-ed"
         r"|non-preemptible|with preemption disabled|irq (?:flag|state)|IRQ[- ](?:flag|disabled)|local_irq_\w+-ed",
-        "A region of RCU, of no preemption or of no interrupts is not begun and ended as it must be, or"
-        " this may not stand in one (or outside of one): {words}.",
+        "A region without RCU grace periods, preemption or interrupts does not begin or end"
+        " correctly, or this call is not allowed inside (or outside) one: {words}.",
         "Pair bpf_rcu_read_lock() and _unlock(), bpf_preempt_disable() and _enable(),"
         " bpf_local_irq_save() and _restore() on every way, without sleeping or leaving the program in"
         " between. Pointers that RCU protects are good inside of the region only.",
@@ -361,8 +371,9 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "Kernel pointer in a map",
         r"(?<!\w)kptrs?(?!_)\b|bpf_kptr_xchg(?!#)",
         "A pointer to a kernel object that a map keeps (kptr) is not used as one: {words}.",
-        "Declare it with __kptr (__kptr_ref before 6.4) and its own type in the value's struct; put it in"
-        " and take it out by bpf_kptr_xchg() only, and give back what that returns.",
+        "Declare it with __kptr (__kptr_ref before 6.4) and its own type in the value's struct."
+        " Store and remove it only with bpf_kptr_xchg(), and release the pointer that this"
+        " returns.",
     ),
     define(
         "collection",
@@ -373,9 +384,9 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         r"|expected for bpf_(?:percpu_)?obj_drop|operation on \w+ expects arg",
         "An object of bpf_obj_new(), or the list or tree for it, is not used as the verifier can follow:"
         " {words}.",
-        "Keep the root beside the bpf_spin_lock that protects it and hold that around each call on it."
-        " What is put in is no longer ours; what is taken out is checked for NULL, then dropped"
-        " (bpf_obj_drop()) or put in again.",
+        "Keep the root beside the bpf_spin_lock that protects it, and hold the lock around each"
+        " call on it. After insertion the object belongs to the collection. Check a removed"
+        " object for NULL, then drop it (bpf_obj_drop()) or insert it again.",
     ),
     define(
         "trusted-pointer",
@@ -386,9 +397,10 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         r"|release (?:helper|kernel function|kfunc) \S+ expects|reference has not been acquired before",
         "This takes a pointer to an object that is sure to live on - an argument of the program, or one"
         " it has acquired - and this one was read from memory, moved, or given back before: {words}.",
-        "Acquire the object first (bpf_task_acquire(), bpf_task_from_pid() ...; bpf_get_current_task_btf()"
-        " gives one to be trusted), check for NULL, and pass the pointer as it is. What is reached by"
-        " a->b->c is not trusted, but for members that the kernel marks.",
+        "Acquire the object first (bpf_task_acquire(), bpf_task_from_pid() ...;"
+        " bpf_get_current_task_btf() returns a trusted one), check for NULL, and pass the pointer"
+        " unchanged. A pointer read by a->b->c is not trusted, except for members that the kernel"
+        " marks.",
     ),
     define(
         "arena",
@@ -426,7 +438,7 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "Function that calls itself",
         r"recursive call|call graph recursive",
         "Functions call each other in a circle: {words}.",
-        "Make a loop of it: the verifier must know how deep the stack gets.",
+        "Write it as a loop: the verifier must know the maximum stack depth.",
     ),
     define(
         "map-use",
@@ -447,8 +459,8 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         r"|does not allow writes to packet|(?:into|from) map\b.*forbidden"
         r"|BPF_(?:ST|XADD|ATOMIC) \w+ (?:into|from) R\d+|may write into memory pointed by",
         "This memory may not be written (or read) by this program: {words}.",
-        "Copy it to the stack first. Constants are in .rodata, which is frozen when the program is"
-        " loaded; maps with BPF_F_RDONLY_PROG or _WRONLY_PROG say so themselves.",
+        "Copy it to the stack first. Constants are in .rodata, which the loader freezes. Maps"
+        " with BPF_F_RDONLY_PROG or _WRONLY_PROG have the restriction in their definition.",
     ),
     define(
         "function-table",
@@ -456,7 +468,7 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "Table of lines or functions",
         r"line_info|func[_ ]info|core_relo|point to KIND_FUNC|in subprogs without BTF|Invalid type of function"
         r"|[Gg]lobal functions need valid BTF|requires prog BTF",
-        "What .BTF.ext says of the program's functions and lines is not what the kernel takes: {words}.",
+        "The kernel refuses the information about functions and lines in .BTF.ext: {words}.",
         "The object was changed after it was compiled, or the loader put it together wrongly: compile"
         " with -g, strip with llvm-strip -g only, and use a later loader.",
     ),
@@ -492,8 +504,8 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         SUPPORT,
         "Program of one device",
         r"metadata kfuncs (?:require|can't)",
-        "What a driver knows of a packet (bpf_xdp_metadata_*) is for programs that are loaded for one device:"
-        " {words}.",
+        "Packet metadata from a driver (bpf_xdp_metadata_*) is only for programs that are loaded"
+        " for one device: {words}.",
         "Load it with BPF_F_XDP_DEV_BOUND_ONLY and the interface's number (bpf_program__set_ifindex()).",
     ),
     define(
@@ -517,15 +529,16 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         r"|Section overlap found|Total section length too long|Exceeded max num of types|Max chain length or cycle"
         r"|Type tags don't precede|Unaligned type_off|No type found|Unable to find .*in BTF",
         "The kernel refuses the object's own BTF: {words}.",
-        "Compile with a clang and load with a libbpf that know this kernel (libbpf leaves out what a kernel does"
-        " not know); pahole -J and bpf-linker of other versions make BTF that some kernels refuse.",
+        "Use a clang and a libbpf that support this kernel (libbpf removes parts that a kernel"
+        " does not support). Other versions of pahole -J and bpf-linker produce BTF that some"
+        " kernels refuse.",
     ),
     define(
         "signature",
         POLICY,
         "Signed program",
         r"signed program|excl_prog_hash",
-        "The program's signature does not go with what it is loaded with: {words}.",
+        "The program's signature does not match the loaded data: {words}.",
         "Sign the program together with its maps (bpftool prog load -S), and load it by its loader"
         " program as it is.",
     ),

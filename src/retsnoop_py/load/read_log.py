@@ -16,6 +16,7 @@ import re
 from codecs import getincrementaldecoder
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Protocol
 
 from retsnoop_py.value import Value, replace
@@ -277,11 +278,23 @@ def _unwrapped(lines: list[str]) -> list[str]:
     return lines
 
 
+#: Segments of which is kept how they read: a loader that tries again repeats its log.
+_RECENT = 64
+#: Bytes of such a segment at the most.
+_SHORT = 16 << 10
+
+
 def _segment(lines: Iterable[bytes], first: int, dropped: int, size: int) -> Segment:
+    raw = tuple(lines)
+    cleaned = _cleaned_again(raw) if size <= _SHORT else _cleaned(raw)
+    return replace(cleaned, first=first, dropped=dropped, bytes=size)
+
+
+def _cleaned(raw: tuple[bytes, ...]) -> Segment:
     told = [
         line[:_MAX_TEXT]
-        for raw in lines
-        for line in _unquoted(raw.decode(errors="replace").rstrip("\n"))
+        for one in raw
+        for line in _unquoted(one.decode(errors="replace").rstrip("\n"))
     ]
     told = _unwrapped(told)
     cleaned = [clean(line) for line in told]
@@ -303,9 +316,12 @@ def _segment(lines: Iterable[bytes], first: int, dropped: int, size: int) -> Seg
             prefix.sub("", line, count=1) if prefix.match(line) else line for line in cleaned
         ]
     names_bpf = any(
-        "bpf" in line and len(text) != len(line) for line, text in zip(told, cleaned, strict=True)
+        "bpf" in line and "bpf" not in text for line, text in zip(told, cleaned, strict=True)
     )
-    return Segment(first, tuple(cleaned), dropped, size, light, names_bpf, loud)
+    return Segment(1, tuple(cleaned), 0, 0, light, names_bpf, loud)
+
+
+_cleaned_again = lru_cache(maxsize=_RECENT)(_cleaned)
 
 
 #: Branches remembered; those that are gone back to are recent ones mostly.
@@ -541,12 +557,17 @@ class ProgramLog(Value):
 
 def read_log(segment: Segment) -> ProgramLog:
     """Follow the log once, from its first line to its last."""
+    follow = _follow_again if segment.bytes <= _SHORT else _follow
+    return replace(follow(segment.lines), segment=segment)
+
+
+def _follow(lines: tuple[str, ...]) -> ProgramLog:
     path = PathState()
     said: list[str] = []
     explained: list[str] = []
     source: SourceLine | None = None
     program, before, processed, followed, within = "", "", None, False, False
-    for line in segment.lines:
+    for line in lines:
         text = line.strip()
         if within and not text.startswith(("processed ", "-- END", "prog '")):
             explained.append(line)
@@ -578,7 +599,11 @@ def read_log(segment: Segment) -> ProgramLog:
     while explained and not explained[-1].strip():
         explained.pop()
     program = program or ("" if followed else before)
+    segment = Segment(1, lines, 0, 0)
     return ProgramLog(segment, program, tuple(said), tuple(explained), path, processed, followed)
+
+
+_follow_again = lru_cache(maxsize=_RECENT)(_follow)
 
 
 def _instruction(text: str) -> re.Match[str] | None:

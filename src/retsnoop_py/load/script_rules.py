@@ -24,7 +24,7 @@ SCRIPT_RULES: tuple[LineRule, ...] = (
         r"(?:fentry|fexit|kfunc|kretfunc)\S* (?:probes? )?(?:is |are )?not available for your kernel",
         "bpftrace finds that this kernel has no programs of type fentry and fexit: they take BPF trampolines (Linux 5.5 on"
         " x86-64; 6.0 on arm64, and 6.4 for the kernel's functions) and the kernel's BTF, and a bpftrace that was built for both.",
-        "bpftrace --info lists what it found (btf, fentry); use a kprobe where they are not there.",
+        "`bpftrace --info` lists the supported features (btf, fentry). Without them, use a kprobe.",
     ),
     (
         "unsupported",
@@ -32,8 +32,8 @@ SCRIPT_RULES: tuple[LineRule, ...] = (
         r"(?P<name>\S+)(?: function| helper| builtin)? (?:is )?not available for your kernel|[Mm]issing required kernel feature:? (?P<name2>\S+)",
         "The script takes {name} from the kernel, which does not have it: it is older, was built without, or hides it from"
         " this user.",
-        "bpftrace --info lists the helpers, types of programs and iterators that it found; run it as root, and look since"
-        " which Linux there is what the script needs.",
+        "`bpftrace --info`, as root, lists the supported helpers, program types and iterators."
+        " Look up the Linux release that added the feature of the script.",
     ),
     (
         "core-relocation",
@@ -49,15 +49,15 @@ SCRIPT_RULES: tuple[LineRule, ...] = (
         r"(?:[Uu]nknown struct(?:/union)?:?|[Cc]annot resolve unknown type|[Uu]nknown (?:type|typedef|enum):?|[Uu]nable to find (?:struct|type)) \W?(?P<name>(?:struct |union |enum )?\w+)",
         "The script names {name}, which bpftrace does not know: it takes types from the kernel's BTF, that of the modules that the"
         " probes name, and from headers that the script includes.",
-        "ls /sys/kernel/btf/vmlinux says whether there is BTF; a module's types take that module in a probe's name, or its"
-        " header by #include (and the kernel's headers installed).",
+        "`ls /sys/kernel/btf/vmlinux` shows if there is BTF. For a module's types, name the"
+        " module in a probe, or #include its header (with the kernel's headers installed).",
     ),
     (
         "compile",
         _COMPILE,
         r"(?:[Uu]nknown|[Uu]ndefined or undeclared|[Uu]ndefined) (?:identifier|variable|function|macro|builtin|function call):? \W?(?P<name>[$@]?\w+)",
-        "The script names {name}, which is no variable or function of bpftrace of this version, nor a constant that it knows:"
-        " macros of C are not in the kernel's BTF, enumerators are.",
+        "The script names {name}, which is not a variable, function or constant of this bpftrace."
+        " C macros are not in the kernel's BTF; enumerators are.",
         "Include the header that defines it (#include <linux/...>, with the kernel's headers installed), write its number, or take"
         " a bpftrace that is as new as the script.",
     ),
@@ -67,14 +67,17 @@ SCRIPT_RULES: tuple[LineRule, ...] = (
         r"in the middle of (?:the|an) instruction|[Oo]ffset outside the function bounds|[Cc]ould not determine (?:instruction )?boundary",
         "bpftrace itself puts no probe there: the offset is not the start of an instruction of that function, or it cannot tell"
         " since the file has no symbols.",
-        "objdump -d FILE shows where instructions begin; --unsafe leaves the check out, and may crash what is probed.",
+        "`objdump -d FILE` shows the start of each instruction. --unsafe skips the check, and may"
+        " crash the probed program.",
     ),
     (
         "loader-words",
         "Loader: A limit of its own",
         r"[Cc]an't attach to (?P<count>\d+) probes because it exceeds the current limit of (?P<most>\d+)",
-        "The script names {count} probes, by patterns mostly, and bpftrace attaches no more than {most} unless it is told to.",
-        "Make the pattern narrower, or set BPFTRACE_MAX_PROBES; bpftrace -l 'PATTERN' lists what it fits.",
+        "The script names {count} probes, usually by patterns. bpftrace attaches at most {most}"
+        " by default.",
+        "Use a narrower pattern, or set BPFTRACE_MAX_PROBES. `bpftrace -l 'PATTERN'` lists the"
+        " matches.",
     ),
     (
         "module-missing",
@@ -95,7 +98,7 @@ SCRIPT_RULES: tuple[LineRule, ...] = (
         _COMPILE,
         r"Build hash mismatch",
         "The script was compiled ahead of time by another bpftrace than the one that runs it.",
-        "Make it anew (--aot) by the bpftrace that is here.",
+        "Build it again (--aot) with the installed bpftrace.",
     ),
 )
 LAST_SCRIPT_RULES: tuple[LineRule, ...] = (
@@ -104,7 +107,7 @@ LAST_SCRIPT_RULES: tuple[LineRule, ...] = (
         _COMPILE,
         rf"{_AT}(?P<why>(?:syntax|lexer|parser) error.*|.*(?:can (?:not|only) be used|builtin|\bexpects?\b|only supports?|should be attached|must (?:have|be)|should (?:have|be|not)|mismatch|redefin|invalid|unsupported|not supported|not allowed|too large|requires?|cannot|does not|needs).*)"
         r"|\bERROR: (?P<why2>(?:syntax|lexer|parser) error, .*)",
-        "bpftrace refuses the script, before the kernel is asked{why}.",
+        "bpftrace rejects the script before it calls the kernel{why}.",
         "Read the line that it points at, in the documents of this release (bpftrace --version): words of the language change,"
         " and which builtins a probe has.",
     ),

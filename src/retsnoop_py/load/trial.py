@@ -88,14 +88,13 @@ _NOTHING = Explanation(
     "nothing-in-it",
     "Object File: Nothing to load",
     "libbpf finds no program and no map in the object.",
-    'A function is a program in a section that libbpf knows, as SEC("xdp"); what is in .text is'
-    ' called only. Maps are in SEC(".maps").',
+    'A function is a program if it is in a section that libbpf knows, such as SEC("xdp").'
+    ' Functions in .text are only called. Maps are in SEC(".maps").',
 )
 
 _DAMAGED = (
-    "Give a whole file that clang -target bpf -g -O2 has written; one that a copy or a"
-    " build cut short"
-    " is to be made anew."
+    "Give a complete file from clang -target bpf -g -O2. If a copy or a build was cut short,"
+    " build it again."
 )
 
 Kind = Literal["object", "btf", "map", "extern", "program", "attach", "kernel"]

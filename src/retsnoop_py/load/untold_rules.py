@@ -14,10 +14,13 @@ from retsnoop_py.load.operation_rows import quoted
 
 __all__ = ["explain_end", "explain_untold"]
 
-_UNTOLD = "Loader: It fails, and does not say why"
-_ENDED = "Loader: It ended"
-_ASK = "Run it with all it can say (-v, -d; libbpf_set_print(), LogLevel of cilium/ebpf), and explain that."
-_LOAD = f"{_ASK} retsnoop-py load OBJECT, as root, tells which of them it is."
+_UNTOLD = "Loader: Failed without a reason"
+_ENDED = "Loader: The process ended"
+_ASK = (
+    "Run it again with full logging (-v, -d; libbpf_set_print(), LogLevel of cilium/ebpf), and give that"
+    " log to explain."
+)
+_LOAD = f"{_ASK} `retsnoop-py load OBJECT`, as root, shows the cause."
 
 #: How a process ends: a pattern, an id, what it means, what to do.
 _ENDS: tuple[tuple[str, str, str, str], ...] = (
@@ -30,37 +33,38 @@ _ENDS: tuple[tuple[str, str, str, str], ...] = (
     (
         r"exec format error|ENOEXEC|cannot execute binary file|exit (?:status|code):? 126\b",
         "elf",
-        "A program cannot be run here: it is built for another processor (an image of amd64 on arm64), it is not executable,"
-        " or it is no program.",
+        "A program cannot run on this machine: it is built for another processor (an amd64 image"
+        " on arm64), it is not executable, or it is not a program.",
         "Compare file PROGRAM with uname -m; take the image or package for this machine.",
     ),
     (
         r"signal: killed|\bSIGKILL\b|\bOOM[ -]?[Kk]ill|out of memory: kill|exit (?:status|code):? 137\b|^Killed$|\b(?:command|clang\S*|llc|cc1)\W{0,3} (?:\w+ )?Killed\b",
         "memory",
-        "Somebody killed it: mostly the kernel, since memory was short or its cgroup's limit reached (verifying and compiling"
-        " take hundreds of MiB), or a supervisor that waited too long.",
+        "The loader was killed. Usually the kernel does this when memory is short or the cgroup's"
+        " limit is reached (verifying and compiling need hundreds of MiB); a supervisor may also"
+        " have timed out.",
         "dmesg has a line of the OOM killer if it was that; raise memory.max (resources.limits.memory), or the probe's time.",
     ),
     (
         r"SIGSEGV|[Ss]egmentation fault|\bsegfault\b|core dumped|terminate called after|SIGABRT|SIGBUS|nil pointer dereference|index out of range|[Aa]ssertion\b.*\bfailed|double free|stack smashing",
         "crashed",
-        "The loader itself crashed, which is a bug of its own or of a library's; what the kernel had said before, if"
-        " anything, stands above.",
-        "Take a later release of it; report it with the whole output.",
+        "The loader crashed. This is a bug in the loader or in one of its libraries. An earlier"
+        " message of the kernel, if there was one, is above.",
+        "Use a later release of the loader. Report the crash with the whole output.",
     ),
     (
         r"\bpanicked at\b",
         "loader-words",
-        "It gave up (a panic) where it counts on no failure: the words of the panic are all that it says of it, and the line"
-        " of its source names what it was about to do.",
+        "The loader panicked at a step that it expects to succeed. The panic's text is the only"
+        " information; its source line names the step.",
         "RUST_BACKTRACE=1 shows the way there; look for a first failure above.",
     ),
     (
         r"deadline exceeded|context canceled|timed? ?out\b|\btimeout\b|no response",
         "loader-words",
-        "It was given up, since it took longer than somebody waited: the verifier may follow a large program for many"
-        " seconds, a compiler too, or what it waits for does not answer.",
-        "Give it more time and processor, and see what it does meanwhile (its log above).",
+        "The operation timed out. The verifier can need many seconds for a large program, a"
+        " compiler can too, or the other side does not answer.",
+        "Give it more time and CPU, and read its log above.",
     ),
 )
 _BY_END = [(re.compile(row[0]), row) for row in _ENDS]
@@ -90,20 +94,22 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"\b(?:could not|couldn't|cannot|can't|failed to|unable to|error)\b[^:]{0,40}\boffsets?\b|\bguessing\b|\badapt\w*\b[^:]*\bkernel|\bkernel (?:offsets?|adapt)|\b(?:version|offsets?)\b[^:]{0,40}\b(?:not (?:found|known|supported|detected)|unknown|unsupported)|(?:unknown|unsupported|detect|determin)\w* (?:\w+ ){0,3}(?:version|offsets?)",
-        "The loader does not know this version of what it looks at (a library, a runtime, a kernel), of which it has to know where"
-        " members are.",
-        "Take a later release of it, or tell it the version; look whether it looks at the right file (a static binary has no"
-        " such library).",
+        "The loader needs the offsets of struct members, and does not have them for this version"
+        " of the library, runtime or kernel.",
+        "Use a later release of the loader, or set the version by option. Check that it reads the"
+        " right file (a static binary has no such library).",
     ),
 )
 _CAUSES = (
     *_CAUSES,
     (
         r"\bkernel\b[^:]{0,60}\b(?:might|may|could|seems?)\b[^:]{0,12}\b(?:not (?:be )?|in|un)(?:compatible|supported)|\b(?:incompatible|unsupported) kernel",
-        "The loader has tried, and lays it on the kernel: it is older than what the programs use, was built without what they take"
-        " (CONFIG_BPF_EVENTS, CONFIG_KPROBES, CONFIG_FTRACE_SYSCALLS, BTF), tracefs or debugfs is not mounted or locked down, or the"
-        " object is of another release than the loader.",
-        "retsnoop-py doctor says what this kernel can do; retsnoop-py load OBJECT, as root, says what it refuses.",
+        "The loader failed and blames the kernel. Possible causes: the kernel is older than the"
+        " features in use, or was built without them (CONFIG_BPF_EVENTS, CONFIG_KPROBES,"
+        " CONFIG_FTRACE_SYSCALLS, BTF); tracefs or debugfs is not mounted or is locked down; the"
+        " object is from another release than the loader.",
+        "`retsnoop-py doctor` reports what this kernel supports; `retsnoop-py load OBJECT`, as"
+        " root, shows what it refuses.",
     ),
 )
 #: What is tried, and why that may fail.
@@ -112,33 +118,37 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
         _of(r"(?:detach|unload|clos|destroy|clean|unpin|remov|delet|unregist|stop)", r"[\w.-]+"),
         "What is to be taken away is not there (any more), or was attached by another way; nothing that still runs is lost by"
         " that.",
-        "bpftool net, bpftool link and bpftool prog list what is left; look above for what failed first.",
+        "`bpftool net`, `bpftool link` and `bpftool prog` list the rest. Find the first failure"
+        " above.",
     ),
     (
         _of(
             r"(?:creat|open|init|new|set ?up|start|instantiat|read|build|mmap|map)",
             r"(?:(?:ring|perf) ?(?:buf\w*|rings?|readers?)|ringbuf\w*)",
         ),
-        "A buffer for events fails mostly for locked memory (ulimit -l, kernel.perf_event_mlock_kb, before Linux 5.11), for files"
-        " that are open (one for each CPU), a size that is no power of two, a kernel that has none of that kind (ring buffers"
-        " came with 5.8), or a map of another kind.",
-        "ulimit -l unlimited, ulimit -n 65536; bpftool map show says of which kind a map is.",
+        "Usual causes for an event buffer: the limit of locked memory (ulimit -l,"
+        " kernel.perf_event_mlock_kb, before Linux 5.11), the limit of open files (one per CPU),"
+        " a size that is not a power of two, a kernel without this kind (ring buffers need 5.8),"
+        " or a map of another type.",
+        "Try `ulimit -l unlimited` and `ulimit -n 65536`. `bpftool map show` shows a map's type.",
     ),
     (
         _of("alloc", r"[\w.-]+"),
-        "There was no memory for it, of the process, of its cgroup or of the kernel; or a size is not set, and a wild number.",
-        "free -m and memory.max say how much there is; make maps and buffers smaller.",
+        "Memory ran out in the process, its cgroup or the kernel; or a size was never set and has"
+        " a random value.",
+        "`free -m` and memory.max show the available memory. Make maps and buffers smaller.",
     ),
     (
         _of("compil", r"[\w.-]+"),
         "The program is compiled on this machine: the compiler (clang, llc) is not there or too old, headers are missing (the"
         " kernel's, libbpf's), or do not fit the source.",
-        "The compiler's own words above say which; a CO-RE build compiles nothing here.",
+        "Read the compiler's messages above. A CO-RE build compiles nothing on the target.",
     ),
     (
         _of(r"(?:creat|(?<!un)load|init|set ?up|prepar)", r"maps?"),
-        "A map is refused mostly for locked memory (ulimit -l, before Linux 5.11), missing rights, a type that is younger than the"
-        " kernel, or a size or flag that its type does not take.",
+        "Usual causes for a refused map: the limit of locked memory (ulimit -l, before Linux"
+        " 5.11), missing privileges, a map type that the kernel does not have, or a size or flag"
+        " that the type does not allow.",
         "strace -f -e bpf COMMAND shows the errno and the map's type; run as root with ulimit -l unlimited.",
     ),
     (
@@ -146,17 +156,18 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
             r"(?:open|updat|lookup|look up|delet|insert|populat|freez|writ|read|iterat|add|put|set|get|fetch|access)",
             r"(?:maps?|elem(?:ent)?s?|map entr\w+)",
         ),
-        "An entry of a map fails mostly since the map is full, the key is not there, the map is not the one that was meant (not"
-        " loaded, or by another run), or is read-only.",
-        "bpftool map show and bpftool map dump name MAP say what is there.",
+        "Usual causes for a map entry: the map is full, the key does not exist, it is another map"
+        " (not loaded, or from another run), or the map is read-only.",
+        "`bpftool map show` and `bpftool map dump name MAP` show the contents.",
     ),
     (
         _of(
             r"(?:get|find|open|join|creat|resolv|validat|mount|read|look ?up|add|insert)",
             r"cgroups?(?:v2|_?path)?",
         ),
-        "A cgroup is not found mostly since the file system of version 2 is not mounted where the loader looks (/sys/fs/cgroup,"
-        " or below it in a mixed setup), the container sees a name space of its own, or the process or container has ended.",
+        "Usual causes for a missing cgroup: cgroup v2 is not mounted where the loader looks"
+        " (/sys/fs/cgroup, or below it in a hybrid setup), the container has its own namespace,"
+        " or the process or container has ended.",
         "stat -fc %T /sys/fs/cgroup says cgroup2fs of version 2; give the loader the host's, or the path (--cgroup-path or the"
         " like).",
     ),
@@ -165,23 +176,26 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
             r"(?:get|duplicat|dup|retriev|obtain|fetch|read)",
             r"(?:(?:prog(?:ram)?|map|link|btf)s?[ _]?(?:file descriptors?|fds?|ids?|info\w*))",
         ),
-        "What is asked of a program, map or link fails mostly since it is gone or was never loaded (what failed first stands"
-        " above), rights are missing (CAP_SYS_ADMIN to open one by its number), or files are used up (ulimit -n).",
-        "bpftool prog show and bpftool map show, as root, list what is there.",
+        "Usual causes for a program, map or link: it was removed or never loaded (see the first"
+        " failure above), privileges are missing (CAP_SYS_ADMIN to open one by ID), or the limit"
+        " of open files is reached (ulimit -n).",
+        "`bpftool prog show` and `bpftool map show`, as root, list the present ones.",
     ),
     (
         _of(r"(?:attach|link|hook|enabl|install|instrument)", r"[\w.-]+")
         + rf"|{_FAILS}[^:]{{0,30}}?(?:set|apply|add)\w*(?: \w+){{0,2}} (?:e?bpf |socket )?filters?\b|PERF_EVENT_IOC_(?:SET_BPF|ENABLE)\W+failed",
-        "Attaching fails mostly since the target is not there as it is named (a function that is inlined or renamed, a tracepoint"
-        " of another kernel, an interface of another name space), another program is there, rights are missing (CAP_PERFMON"
-        " and kernel.perf_event_paranoid for tracing, CAP_NET_ADMIN for networking), or the kernel cannot attach so.",
+        "Usual causes for an attachment: the target does not exist under that name (an inlined or"
+        " renamed function, a tracepoint of another kernel, an interface of another namespace),"
+        " another program is attached, privileges are missing (CAP_PERFMON and"
+        " kernel.perf_event_paranoid for tracing, CAP_NET_ADMIN for networking), or the kernel"
+        " does not support this attach type.",
         f"{_ASK} strace -f -e bpf,perf_event_open,openat COMMAND shows the errno.",
     ),
     (
         _of(r"(?:open|pars|read|find|locat|extract|unpack)", rf"{_PROGRAM}"),
-        "An object cannot be opened mostly since the file is not there, is no BPF object, or is of another time than the loader"
-        " (maps in section maps with libbpf 1.0, BTF that it does not know).",
-        "file OBJECT, llvm-readelf -S OBJECT and retsnoop-py load OBJECT say which.",
+        "Usual causes for an object: the file does not exist, is not a BPF object, or does not"
+        " fit the loader's version (section maps with libbpf 1.0, BTF of a later compiler).",
+        "Check with `file OBJECT`, `llvm-readelf -S OBJECT` and `retsnoop-py load OBJECT`.",
     ),
     (
         _of(r"(?:pars|load|get|read|find|dump|init|create|generat)", r"(?:BTF|btf|types?)"),
@@ -191,10 +205,11 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
     ),
     (
         _of(r"(?:(?:re)?load|instantiat|creat|verif|inject)", rf"{_PROGRAM}"),
-        "A load fails mostly since the verifier refuses a program (its log is not here), rights are missing (root, CAP_BPF, a"
-        " container's seccomp profile, a locked-down kernel), the kernel is older than what the program uses or was built"
-        " without it, or without BTF, or the object file is not there, not for this kernel, or in a form that the loader itself"
-        " does not take.",
+        "Usual causes for a load: the verifier refuses a program (the log is missing here),"
+        " privileges are missing (root, CAP_BPF, a container's seccomp profile, kernel lockdown),"
+        " the kernel is too old for the program or was built without a feature or BTF, or the"
+        " object file is missing, for another kernel, or in a format that the loader does not"
+        " support.",
         _LOAD,
     ),
     (

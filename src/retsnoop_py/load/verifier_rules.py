@@ -20,10 +20,13 @@ NO_CONTEXT_TYPE = define(
     "Environment",
     "Kernel without BTF",
     r"Arg#\d+ type \w+ in \S+ is not supported yet",
-    "A function that is verified by itself (a global one, or a program below libxdp's dispatcher) takes the context, whose"
-    " type the kernel looks up in its own BTF, and that is missing here or cannot be read.",
-    "Use a kernel with CONFIG_DEBUG_INFO_BTF=y and a pahole that fits it (ls -l /sys/kernel/btf/vmlinux; dmesg names what"
-    " it could not read); LIBXDP_SKIP_DISPATCHER=1 has libxdp do without, a static function is none of these.",
+    "A function that is verified by itself (a global function, or a program below libxdp's"
+    " dispatcher) has the context as argument. The kernel looks up its type in its own BTF, which"
+    " is missing here or cannot be read.",
+    "Use a kernel with CONFIG_DEBUG_INFO_BTF=y and a matching pahole (ls -l"
+    " /sys/kernel/btf/vmlinux; dmesg names the part that it could not read)."
+    " LIBXDP_SKIP_DISPATCHER=1 makes libxdp skip the dispatcher. Static functions are not"
+    " affected.",
 )
 
 

@@ -36,37 +36,44 @@ _NO_ACCESS = ("rights", RIGHTS_TITLE, EPERM_TEXT, EPERM_STEP)
 _NO_ACCESS_TO_LOAD = (
     "refused",
     "Verifier: Refused, and the log is missing",
-    "Of a load EACCES is mostly the verifier's word, and what it said is not here; else a file may not be read.",
+    "EACCES from a load usually comes from the verifier, and its log is not here. It can also"
+    " mean that a file may not be read.",
     "Load with a log: log_level 1 and a buffer of some MiB; retsnoop-py load does.",
 )
 _ASK = (
-    "Run it with all it can say (-v, -d; libbpf_set_print(), LogLevel of cilium/ebpf), and explain that; retsnoop-py doctor"
-    " says what this kernel and this user can do."
+    "Run it again with full logging (-v, -d; libbpf_set_print(), LogLevel of cilium/ebpf), and"
+    " give that log to explain. `retsnoop-py doctor` reports what this kernel and this user can"
+    " do."
 )
 _TRACE = (
-    "Which function of the kernel said so: retsnoop-py -e '*_sys_bpf' -a ':kernel/bpf/*.c' -- CMD"
+    "To find the kernel function that returned it: retsnoop-py -e '*_sys_bpf' -a"
+    " ':kernel/bpf/*.c' -- CMD"
 )
-_TRACE_PERF = "Which function of the kernel said so: retsnoop-py -e '*_sys_perf_event_open' -a ':kernel/events/*.c' -- CMD"
+_TRACE_PERF = (
+    "To find the kernel function that returned it: retsnoop-py -e '*_sys_perf_event_open' -a"
+    " ':kernel/events/*.c' -- CMD"
+)
 
-_UNKNOWN = "Loader: words that are not known here"
+_UNKNOWN = "Loader: Unknown message"
 #: Where not even what was tried is known.
 _MOSTLY = (
-    " What that means is not known here. What keeps such tools from starting is mostly one of these: rights (root, CAP_BPF, a"
-    " container's profile, a locked-down kernel), a kernel that is too old, or was built without BTF or what is traced, a file"
-    " system that is not mounted (tracefs, bpffs, cgroup2), or the verifier."
+    " The meaning of this message is unknown. Usual causes: missing privileges (root, CAP_BPF, a"
+    " container's profile, kernel lockdown), a kernel that is too old or was built without BTF or"
+    " the traced feature, a file system that is not mounted (tracefs, bpffs, cgroup2), or the"
+    " verifier."
 )
 #: What an errno means of whatever it was that failed.
 _MEANS = {
     "E2BIG": "more was passed than the kernel takes: a list that is full, attributes of a later kernel, a program"
     " that is too long",
     "EACCES": "it is not allowed: by the mode of a file, by an LSM, or - of a load - by the verifier",
-    "EADDRINUSE": "the address is taken, mostly by another run of the same program",
+    "EADDRINUSE": "the address is in use, usually by another run of the same program",
     "EAGAIN": "it cannot be done at this moment, or a limit of this user is reached",
     "EBADF": "a file descriptor is closed, or of another kind than the call takes",
     "EBUSY": "something else has it, or is using it at this moment",
-    "ECONNREFUSED": "nobody listens there: the daemon that is talked to does not run",
+    "ECONNREFUSED": "no process listens there: the daemon does not run",
     "EEXIST": "there is one already",
-    "EFAULT": "the kernel could not read or write memory that it was pointed to",
+    "EFAULT": "the kernel could not read or write the memory behind a pointer",
     "EINTR": "a signal interrupted it, and tried again it may go on",
     "EINVAL": "the kernel does not take an argument, a flag or a type, or not these together; an older one may not"
     " know it",
@@ -76,22 +83,22 @@ _MEANS = {
     "ENETDOWN": "the interface is down",
     "ENODATA": "there is nothing to read",
     "ENODEV": "a device, an interface or a counter is not there",
-    "ENOENT": "what was named is not there: a file, a function, a tracepoint, an entry of a map",
+    "ENOENT": "a named object does not exist: a file, a function, a tracepoint, an entry of a map",
     "ENOEXEC": "a file is not of the format that was expected",
     "ENOPROTOOPT": "the kernel does not know that option of a socket",
-    "ENOTDIR": "a part of the path is no directory",
+    "ENOTDIR": "a part of the path is not a directory",
     "ENOTSUPP": "the kernel, its JIT or the driver cannot do that",
     "ENOTTY": "the kernel does not know that request for such a file",
-    "ENXIO": "the device is not there, or what was asked of it is not",
-    "ENOMEM": "there is not enough memory, or a limit of it is reached",
-    "ENOSPC": "there is no room left: on a disk, or in a table",
+    "ENXIO": "the device does not exist, or does not support the request",
+    "ENOMEM": "memory is short, or a limit of memory is reached",
+    "ENOSPC": "a disk or a table is full",
     "ENOSYS": "the kernel does not have that system call, or seccomp hides it",
     "EOPNOTSUPP": "the kernel, as it is configured, or the driver cannot do that",
     "EPERM": "it is not allowed: rights are missing, or an LSM or seccomp objects",
     "EPIPE": "the other side is gone",
-    "ERANGE": "a number is outside of what is allowed, or a buffer is too small",
+    "ERANGE": "a number is out of range, or a buffer is too small",
     "EROFS": "the file system is mounted read-only",
-    "ESRCH": "there is no such process; of libbpf: nothing in the kernel's BTF that fits",
+    "ESRCH": "the process does not exist; from libbpf: nothing in the kernel's BTF matches",
     "ETIMEDOUT": "nothing answered in time",
 }
 
@@ -116,11 +123,12 @@ _COMPLAINT = re.compile(
 )
 _NOT_HERE: Row = (
     "unsupported",
-    "what is asked for is not there: in this kernel, as it is configured, on this machine, or in the loader, as it was"
-    " built; or the loader knows no such thing at all (a value in its settings).",
-    "Compare the kernel's release and configuration (uname -r, /boot/config-$(uname -r)), and settings, with what the"
-    " loader's documents ask for; retsnoop-py doctor says what this kernel can do. A loader lists what is built in"
-    " (--version).",
+    "the requested feature is missing: in this kernel or its configuration, on this machine, or"
+    " in this build of the loader. Or the loader does not know the requested value (a wrong"
+    " setting).",
+    "Compare the kernel's release and configuration (uname -r, /boot/config-$(uname -r)) and the"
+    " settings with the loader's documentation. `retsnoop-py doctor` reports what this kernel"
+    " supports. A loader lists its built-in features (--version).",
 )
 _NO_TRACEFS: Row = (
     "tracefs",
@@ -140,8 +148,8 @@ _NO_HEADERS: Row = (
 _NO_NAME: Row = (
     "name-missing",
     "the object has no program, map or section that is called so.",
-    "bpftool btf dump file OBJECT and llvm-objdump -h OBJECT list what is in it. Compile it anew if the sources"
-    " moved on.",
+    "`bpftool btf dump file OBJECT` and `llvm-objdump -h OBJECT` list the contents. Compile again"
+    " if the sources have changed.",
 )
 #: What a program is attached to: of these "already" means that the place is taken.
 _HOOK = re.compile(
@@ -159,15 +167,16 @@ _ALREADY: Row = (
     "loader-words",
     "it is there already, or it is done a second time: another instance of the tool runs, an earlier run left it, or two"
     " settings name the same.",
-    "Look for another instance (ps, bpftool prog show names its programs), end it or remove what was left; compare the names in"
-    " the settings.",
+    "Look for another instance (ps; `bpftool prog show` names its programs). End it, or remove"
+    " its remains. Compare the names in the settings.",
 )
 _TO_CGROUP = re.compile(r"\battach\w*\b.*\bcgroup", re.IGNORECASE)
 _NOT_ATTACHED: Row = (
     "attach-refused",
     "the program is not attached to that cgroup, and the loader does not say why.",
-    "stat -fc %T DIR says cgroup2fs of a cgroup of version 2, which it must be; attaching takes CAP_NET_ADMIN beside"
-    " CAP_BPF, and CONFIG_CGROUP_BPF. bpftool cgroup tree lists what is there.",
+    "It must be a cgroup v2 directory (`stat -fc %T DIR` prints cgroup2fs). Attaching needs"
+    " CAP_NET_ADMIN and CAP_BPF, and CONFIG_CGROUP_BPF. `bpftool cgroup tree` lists the attached"
+    " programs.",
 )
 #: What is missing, by the noun beside it.
 _NOUNS: tuple[tuple[str, Row], ...] = (
@@ -201,7 +210,8 @@ _FORMS: tuple[tuple[str, Row], ...] = (
             "loader-words",
             "the loader does not understand a file of settings, an argument, or a package that comes with an object: it is of"
             " another release of the tool, or a field is missing or misspelt.",
-            "Compare it with what this release documents; make packages anew by the compiler of the same release.",
+            "Compare it with the documentation of this release. Build packages again with the"
+            " compiler of the same release.",
         ),
     ),
     (
@@ -209,7 +219,8 @@ _FORMS: tuple[tuple[str, Row], ...] = (
         (
             "object-btf",
             "the object's own BTF is not as the loader expects it.",
-            "Compile anew with -g, by a clang that the loader knows; strip with llvm-strip -g.",
+            "Compile again with -g and a clang version that the loader supports. Strip with"
+            " llvm-strip -g.",
         ),
     ),
     (
@@ -217,7 +228,8 @@ _FORMS: tuple[tuple[str, Row], ...] = (
         (
             "map-definition",
             "the loader does not understand the definition of a map.",
-            "Compare it with what this loader knows: structs in .maps, or its own struct in section maps.",
+            "Compare it with the formats that this loader supports: structs in .maps, or its own"
+            " struct in section maps.",
         ),
     ),
     (

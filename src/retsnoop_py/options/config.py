@@ -197,6 +197,13 @@ KEYS: tuple[Key, ...] = (
         lambda text: _integer(text, 0, 1 << 63),
     ),
     Key(
+        "bpf.drain-seconds",
+        "seconds after a signal or --for in which waiting records are still shown;\n"
+        "what is left then is dropped and counted, 0 to show all (default 8)",
+        "bpf.drain_seconds",
+        lambda text: _integer(text, 0, 1 << 31),
+    ),
+    Key(
         "results.ordinary",
         "results that look like failures and are none, such as the NULL of a search\n"
         "that found nothing, count as none: by a list that is shipped, and your own\n"

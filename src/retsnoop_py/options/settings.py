@@ -24,7 +24,8 @@ __all__ = ["diff_overrides", "listing_settings", "replay_overrides", "trace_sett
 
 def trace_settings(words: Words) -> Settings:
     """What a live run is to do. Raises :class:`UsageError` or :class:`InputError`."""
-    pids, errors = words.texts("pid"), words.texts("allow-errors")
+    pids = words.texts("pid")
+    errors = words.texts("allow-errors") or _preset_errors(words)
     fine = config.parse(words.texts("config"))
     if pids and words.command:
         raise UsageError(
@@ -55,6 +56,7 @@ def trace_settings(words: Words) -> Settings:
             "debug_multi_kprobe": "multi-kprobe" in features,
             "mechanism": _mechanism(words),
             "messages": not words.has("no-messages"),
+            "counts": not words.has("no-counts"),
             "system_changes": not words.has("no-system-changes"),
             "command": tuple(words.command),
             "user": values.user(words.text("user"), words.command),
@@ -88,6 +90,7 @@ def replay_overrides(words: Words) -> ReplayOverrides:
         "filters.allow_errors": _allowed_again(errors),
         "views.lbr_full": _full_lbr(words.texts("debug")) or None,
         "verdict": _verdict(words),
+        "counts": not words.has("no-counts"),
     }
     return ReplayOverrides(**{place.rpartition(".")[2]: value for place, value in placed.items()})
 
@@ -156,6 +159,19 @@ def _check_preset(name: str) -> None:
         raise UsageError(
             f"-c {name}: no such preset", f"there are {', '.join(globs.preset_names())}"
         )
+
+
+def _preset_errors(words: Words) -> Sequence[str]:
+    """The errors of the presets, if each has some. None with ``-S``, which asks for successes."""
+    from retsnoop_py.selection import globs
+
+    names = words.texts("case")
+    if not names or "y" in words.texts("success-stacks"):
+        return ()
+    for name in names:
+        _check_preset(name)
+    found = [globs.load_preset(name).errors for name in names]
+    return list(dict.fromkeys(error for errors in found for error in errors)) if all(found) else ()
 
 
 def _mechanism(words: Words) -> Mechanism:

@@ -15,20 +15,29 @@ from typing import Any
 
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options import values
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
 
 __all__ = ["OPTIONS", "Option", "Takes", "Words", "file_path", "options_of"]
 
-TARGETING = "TARGETING"
-RUN_MODE = "RUN MODE"
-FILTERING = "FILTERING"
-ADVANCED = "ADVANCED"
-EXTRA = "EXTRA CONFIGURATION"
-USAGE = "HELP AND VERSION"
+CALLS = "Which calls?"
+PRINT = "What to print?"
+CONDITION = "Which condition failed?"
+LINES = "Where do source lines come from?"
+OUTPUT = "Where does the output go?"
+WHERE = "Where to run, and how long?"
+STATUS = "Which exit status?"
+#: Of `load` alone.
+OBJECTS = "What to load?"
+ATTACH = "How to attach?"
+GENERAL = "Settings and help"
+#: The groups of options in the order of the help.
+PANELS = (CALLS, PRINT, CONDITION, LINES, OUTPUT, WHERE, OBJECTS, STATUS, ATTACH, GENERAL)
 #: The kernel that runs here, among those of --on.
 HOST = "host"
 #: The commands that have options of this table.
-EVERY = ("trace", "replay", "functions", "list", "doctor", "why", "explain", "load", "diff")
+EVERY = (
+    *("trace", "replay", "functions", "list", "doctor", "why", "explain", "load", "diff", "help"),
+)
 
 
 class Takes(Enum):
@@ -47,6 +56,7 @@ class Takes(Enum):
 class Option(Value):
     """One option: ``spellings`` with dashes, what it takes, what its help says.
 
+    * ``help_in``: commands of which ``help`` would not be true, and what it is there
     * ``panel``: its group in the help; ``metavar``: what its text is called there; ``hidden``: it
       is left out there
     * ``place``: where in :class:`~retsnoop_py.settings.Settings` its value goes, and in what a
@@ -74,11 +84,14 @@ class Option(Value):
     implied: str | None = None
     dashed: bool = False
     hidden: bool = False
+    help_in: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
-        """The long name, without dashes."""
-        return next(one[2:] for one in self.spellings if one.startswith("--"))
+        """The long name without dashes; of an option that has none, its letter."""
+        return next(
+            (one[2:] for one in self.spellings if one.startswith("--")), self.spellings[0][1:]
+        )
 
     @property
     def short(self) -> str | None:
@@ -233,9 +246,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-c", "--case"),
         Takes.MANY,
-        "Ready-made -e, -a and -d for a subject: bpf, mount, open, socket, lsm (who said EPERM?) "
-        "...; docs/reference.md lists them. More may be added to it.",
-        panel=TARGETING,
+        "Use the functions of this preset: bpf, mount, open, lsm. 'retsnoop-py list presets' "
+        "prints all presets. lsm also selects -x EPERM and -x EACCES; -x any shows every error.",
+        panel=CALLS,
         metavar="PRESET",
         commands=("trace", "functions"),
         keyword="preset",
@@ -244,8 +257,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-e", "--entry"),
         Takes.MANY,
-        "Entry functions: each call of one is followed until it returns.",
-        panel=TARGETING,
+        "Follow each call of these functions until it returns.",
+        panel=CALLS,
         metavar="GLOB",
         commands=("trace", "functions"),
         complete=complete_function,
@@ -253,8 +266,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-a", "--allow"),
         Takes.MANY,
-        "Further functions to see inside those calls.",
-        panel=TARGETING,
+        "Also record these functions inside such calls.",
+        panel=CALLS,
         metavar="GLOB",
         commands=("trace", "functions"),
         complete=complete_function,
@@ -262,8 +275,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-d", "--deny"),
         Takes.MANY,
-        "Functions to leave alone; wins over -e and -a.",
-        panel=TARGETING,
+        "Never trace these functions. -d wins over -e and -a.",
+        panel=CALLS,
         metavar="GLOB",
         commands=("trace", "functions"),
         complete=complete_function,
@@ -271,9 +284,19 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--on",),
         Takes.MANY,
-        "Do it on each of these kernels, in a guest of its own, and end with one table: names of "
-        "'vm list', bzImages; of load also host, the kernel that runs here. May be repeated.",
-        panel=TARGETING,
+        "Run CMD on each of these kernels, in virtual machines. A KERNEL is a name that "
+        "'retsnoop-py vm list' prints, or the path of a bzImage.",
+        help_in=(
+            (
+                "load",
+                (
+                    "Load on each of these kernels, in virtual machines. A KERNEL is a name that "
+                    "'retsnoop-py vm list' prints, the path of a bzImage, or host for the running "
+                    "kernel."
+                ),
+            ),
+        ),
+        panel=WHERE,
         metavar="KERNEL,...",
         commands=("trace", "load"),
         keyword="",
@@ -282,8 +305,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-o", "--output"),
         Takes.ONE,
-        "Record what is seen as well; 'retsnoop-py replay FILE' shows it again.",
-        panel=RUN_MODE,
+        "Also record to FILE, for 'retsnoop-py replay FILE'.",
+        panel=OUTPUT,
         metavar="FILE",
         place="output",
         read=partial(file_path, "-o"),
@@ -291,18 +314,27 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--dry-run",),
         Takes.FLAG,
-        "Say what would be traced, and touch nothing in the kernel.",
-        panel=RUN_MODE,
+        "Print what would be traced, and attach nothing.",
+        panel=ATTACH,
         place="dry_run",
         keyword="",
     ),
     Option(
         ("--attach",),
         Takes.ONE,
-        "Attach by this mechanism alone: fsession.multi, kprobe.session, kprobe.multi, "
-        "fentry, kprobe_events or kprobe. Without it: the best that works here, and the "
-        "next best for functions it cannot take.",
-        panel=RUN_MODE,
+        "Attach only with this mechanism: fsession.multi, kprobe.session, kprobe.multi, fentry, "
+        "kprobe_events or kprobe. By default, each function gets the best mechanism that works.",
+        help_in=(
+            (
+                "functions",
+                (
+                    "List what this mechanism can attach to: fsession.multi, kprobe.session, "
+                    "kprobe.multi, fentry, kprobe_events or kprobe. By default, each function gets "
+                    "the best mechanism that works."
+                ),
+            ),
+        ),
+        panel=ATTACH,
         metavar="MECHANISM",
         commands=("trace", "functions"),
         complete=complete_mechanism,
@@ -310,32 +342,32 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-F", "--fentries"),
         Takes.FLAG,
-        "The same as --attach=fentry: cheap calls, slow to attach and detach.",
-        panel=RUN_MODE,
+        "Same as --attach=fentry. Calls cost little, but attaching and detaching are slow.",
+        panel=ATTACH,
         commands=("trace", "functions"),
         keyword="",
     ),
     Option(
         ("-M", "--kprobes-multi"),
         Takes.FLAG,
-        "The same as --attach=kprobe.multi.",
-        panel=RUN_MODE,
+        "Same as --attach=kprobe.multi.",
+        panel=ATTACH,
         commands=("trace", "functions"),
         keyword="",
     ),
     Option(
         ("-K", "--kprobes"),
         Takes.FLAG,
-        "The same as --attach=kprobe: function by function, slow, works anywhere.",
-        panel=RUN_MODE,
+        "Same as --attach=kprobe. It works on every kernel, but attaches functions one by one.",
+        panel=ATTACH,
         commands=("trace", "functions"),
         keyword="",
     ),
     Option(
         ("--max-functions",),
         Takes.ONE,
-        "Refuse to attach to more functions than this (10000).",
-        panel=RUN_MODE,
+        "Fail if more than N functions match (default 10000).",
+        panel=ATTACH,
         metavar="N",
         place="max_functions",
         read=values.max_functions,
@@ -343,39 +375,66 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--no-messages",),
         Takes.FLAG,
-        "Do not show what the kernel itself says in words while a call runs: lines for its log, "
-        "and answers to who sent a netlink message.",
-        panel=RUN_MODE,
+        "Do not print the kernel messages of a call. These are lines for the kernel log, and "
+        "error texts in netlink answers.",
+        panel=PRINT,
     ),
     Option(
         ("--no-system-changes",),
         Takes.FLAG,
-        "Leave /sys/kernel/rcu_expedited alone: where functions are attached one by one it "
-        "is set meanwhile, which makes that faster, and put back.",
-        panel=RUN_MODE,
+        "Do not change /sys/kernel/rcu_expedited while attaching. Attaching functions one by one "
+        "is slower then.",
+        panel=ATTACH,
     ),
     Option(
         ("-E", "--call-stack"),
         Takes.FLAG,
-        "Show the call stack; the default, unless -T is given.",
-        panel=RUN_MODE,
+        "Print the call stack of each failing call. This is the default without -T.",
+        help_in=(
+            (
+                "replay",
+                (
+                    "Print the call stack of each failing call. This is the default for a "
+                    "recording made without -T."
+                ),
+            ),
+        ),
+        panel=PRINT,
         place="views.call_stack",
         commands=("trace", "replay"),
     ),
     Option(
         ("-T", "--trace"),
         Takes.FLAG,
-        "Show every traced call inside an entry function's, as a tree. Of successful ones "
-        "as well, unless -E, -x or -Sn is given.",
-        panel=RUN_MODE,
+        "Print every traced call inside an entry call, as a tree. Without -E, -x and -Sn, this "
+        "includes calls that succeeded.",
+        help_in=(
+            (
+                "replay",
+                (
+                    "Print every traced call inside an entry call, as a tree. The recording needs "
+                    "-T, too."
+                ),
+            ),
+        ),
+        panel=PRINT,
         place="views.call_trace",
         commands=("trace", "replay"),
     ),
     Option(
         ("-A", "--capture-args"),
         Takes.FLAG,
-        "Show the arguments of calls and what injected probes were hit with.",
-        panel=RUN_MODE,
+        "Print the arguments of calls, and the data of -J probes.",
+        help_in=(
+            (
+                "replay",
+                (
+                    "Print the arguments of calls, and the data of -J probes. The recording needs "
+                    "-A, too."
+                ),
+            ),
+        ),
+        panel=PRINT,
         place="args.capture",
         commands=("trace", "replay"),
         keyword="arguments",
@@ -383,9 +442,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-J", "--inject-probe"),
         Takes.MANY,
-        "Show hits of this probe inside followed calls: kprobe:NAME+OFF, kprobe:FILE:LINE, "
-        "kretprobe:NAME, tp:CATEGORY:NAME or rawtp:NAME, names with * and ?.",
-        panel=RUN_MODE,
+        "Print each hit of this probe inside a followed call. PROBE is kprobe:NAME+OFF, "
+        "kprobe:FILE:LINE, kretprobe:NAME, tp:CATEGORY:NAME or rawtp:NAME; a NAME may contain * "
+        "and ?.",
+        panel=PRINT,
         metavar="PROBE",
         place="probes",
         read=values.probes,
@@ -395,10 +455,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--path",),
         Takes.MANY,
-        "Follow each call of these functions block by block: show the way it took (-T), "
-        "where its error was made and which condition decided, with the values. Such "
-        "functions are traced, as with -a.",
-        panel=RUN_MODE,
+        "Trace these functions block by block, and print the condition that made a call fail. "
+        "With -T, print the whole executed path.",
+        panel=CONDITION,
         metavar="GLOB",
         place="paths",
         read=values.globs,
@@ -407,17 +466,16 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--pinpoint",),
         Takes.FLAG,
-        "Say by which condition each distinct chain failed: the innermost function of a chain is "
-        "followed once it has failed, so its next failure tells. With -- CMD, CMD IS RUN AGAIN, at "
-        "most --reruns times, and only what is new of that is shown.",
-        panel=RUN_MODE,
+        "Find the condition that made each chain of calls fail, when the chain fails again. With "
+        "-- CMD, CMD RUNS AGAIN, at most --reruns times.",
+        panel=CONDITION,
         place="pinpoint",
     ),
     Option(
         ("--max-blocks",),
         Takes.ONE,
-        "Do not follow functions of more blocks than this (1000).",
-        panel=RUN_MODE,
+        "Do not follow functions with more than N basic blocks (default 1000).",
+        panel=CONDITION,
         metavar="N",
         place="max_blocks",
         read=values.max_blocks,
@@ -425,17 +483,26 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--syscall",),
         Takes.MANY,
-        "Explain a call of this system call, by the kernel's name for it: bpf, openat.",
-        panel=FILTERING,
+        "Explain a failing call of this system call. NAME is the kernel's name, for example bpf "
+        "or openat.",
+        panel=CALLS,
         metavar="NAME",
         commands=("why",),
     ),
     Option(
         ("--reruns",),
         Takes.ONE,
-        "For why and --pinpoint: run CMD again this often at most (2); 0: run it once, and say "
-        "what can be said from that.",
-        panel=RUN_MODE,
+        "Run CMD again at most N times for --pinpoint (default 2).",
+        help_in=(
+            (
+                "why",
+                (
+                    "Run CMD again at most N times (default 2). With 0, CMD runs once, and the "
+                    "explanation is shorter."
+                ),
+            ),
+        ),
+        panel=CONDITION,
         metavar="N",
         place="reruns",
         read=values.reruns,
@@ -444,10 +511,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-B", "--lbr"),
         Takes.MANY,
-        "Show the last branches the CPU took (LBR): any, any_call, any_return (the "
-        "default), cond, call, ind_call, ind_jump, call_stack, abort_tx, in_tx, no_tx or a "
-        "number.",
-        panel=RUN_MODE,
+        "Print the last branches that the CPU took (LBR). FLAG is any, any_call, any_return (the "
+        "default), cond, call, ind_call, ind_jump, call_stack, abort_tx, in_tx, no_tx or a number.",
+        help_in=(
+            (
+                "replay",
+                "Print the last branches that the CPU took (LBR). The recording needs -B, too.",
+            ),
+        ),
+        panel=PRINT,
         metavar="[=FLAG]",
         place="views.lbr",
         read=values.lbr,
@@ -458,26 +530,36 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-I", "--interim-stacks"),
         Takes.FLAG,
-        "Show stacks of calls that still run: chains of failures about to be overwritten, "
-        "and where injected probes are hit.",
-        panel=RUN_MODE,
+        "Also print stacks of calls that still run. They show failures that a later call would "
+        "overwrite, and hits of -J probes.",
+        panel=PRINT,
         place="views.interim",
         commands=("trace", "replay"),
     ),
     Option(
         ("--user-stack",),
         Takes.FLAG,
-        "Show the program's own stack under the kernel's.",
-        panel=RUN_MODE,
+        "Also print the program's own stack.",
+        panel=PRINT,
         place="views.user_stack",
         commands=("trace", "replay"),
     ),
     Option(
         ("--format",),
         Takes.ONE,
-        "text, or json: one object for each session and line (docs/json.md); CMD's output "
-        "goes to standard error then.",
-        panel=RUN_MODE,
+        "Print text, or json: one object per line (docs/json.md). With json, CMD's standard "
+        "output goes to standard error.",
+        help_in=(
+            ("replay", "Print text, or json: one object per session (docs/json.md)."),
+            ("why", "Print text, or json: one object (docs/json.md)."),
+            ("explain", "Print text, or json: one object per failure (docs/json.md)."),
+            (
+                "load",
+                "Print text, or json: one object per map or program and kernel (docs/json.md).",
+            ),
+            ("diff", "Print text, or json: one object for the comparison (docs/json.md)."),
+        ),
+        panel=OUTPUT,
         metavar="FORMAT",
         place="views.format",
         read=values.output_format,
@@ -488,17 +570,36 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--ascii",),
         Takes.FLAG,
-        "Draw with ASCII only.",
-        panel=RUN_MODE,
+        "Draw with ASCII characters only.",
+        panel=OUTPUT,
         place="views.ascii",
         commands=("trace", "replay", "diff"),
         keyword="",
     ),
     Option(
+        ("--all",),
+        Takes.FLAG,
+        "On a terminal, print every stack. Without it, a stack that a process repeats is printed "
+        "three times and then counted.",
+        panel=PRINT,
+        place="each",
+        commands=("trace", "replay"),
+        keyword="",
+    ),
+    Option(
+        ("--no-counts",),
+        Takes.FLAG,
+        "Print every stack, as --all does, and no closing line with the numbers of calls.",
+        panel=PRINT,
+        commands=("trace", "replay"),
+        keyword="",
+    ),
+    Option(
         ("--count",),
         Takes.ONE,
-        "Stop after N sessions were shown; CMD goes on untraced.",
-        panel=RUN_MODE,
+        "Stop after printing N sessions. CMD continues untraced.",
+        help_in=(("replay", "Stop after printing N sessions."),),
+        panel=WHERE,
         metavar="N",
         place="stop_count",
         read=values.count,
@@ -507,8 +608,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--for",),
         Takes.ONE,
-        "Stop after so long: 500ms, 10s, 5min; CMD goes on untraced.",
-        panel=RUN_MODE,
+        "Stop tracing after this time: 500ms, 10s, 5min. CMD continues untraced.",
+        panel=WHERE,
         metavar="TIME",
         place="stop_after_ns",
         read=_duration("--for", "s"),
@@ -518,18 +619,25 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--user",),
         Takes.ONE,
-        'Run CMD as this user, with its groups and HOME, and trace as root: --user "$USER" '
-        'behind sudo, --user "$SUDO_USER" in a shell that sudo started.',
-        panel=RUN_MODE,
+        'Run CMD as this user, but trace as root. With sudo, write --user "$USER"; in a root '
+        'shell that sudo started, write --user "$SUDO_USER".',
+        panel=WHERE,
         metavar="NAME",
         commands=("trace", "why"),
         complete=complete_user,
     ),
     Option(
+        ("--trace-self",),
+        Takes.FLAG,
+        "Also trace retsnoop-py's own calls.",
+        panel=CALLS,
+        place="trace_self",
+    ),
+    Option(
         ("--jobs",),
         Takes.ONE,
-        "Guests of --on at a time (one per core).",
-        panel=RUN_MODE,
+        "Run at most N virtual machines at a time (default: one per CPU).",
+        panel=WHERE,
         metavar="N",
         commands=("trace", "load"),
         keyword="",
@@ -537,8 +645,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--timeout",),
         Takes.ONE,
-        "For everything on one kernel of --on (600); a guest that takes longer is given up.",
-        panel=RUN_MODE,
+        "Give up a kernel of --on after this time (default 600).",
+        panel=WHERE,
         metavar="SECONDS",
         commands=("trace", "load"),
         keyword="",
@@ -546,9 +654,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--summary",),
         Takes.ONE,
-        "Also write what came of the run to FILE: failing sessions by error, losses, CMD's exit "
-        "status, the verdict, as one JSON object (docs/json.md).",
-        panel=RUN_MODE,
+        "Also write the result of the run to FILE, as one JSON object: errors, losses, exit "
+        "status and verdict (docs/json.md).",
+        panel=OUTPUT,
         metavar="FILE",
         place="summary",
         read=partial(file_path, "--summary"),
@@ -557,8 +665,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-p", "--pid"),
         Takes.MANY,
-        "Only these processes.",
-        panel=FILTERING,
+        "Trace only these processes.",
+        help_in=(
+            ("replay", "Print only calls of these processes."),
+            ("why", "Explain the next failing call of this running process."),
+        ),
+        panel=CALLS,
         metavar="PID",
         place="filters.pids",
         read=partial(values.pids, "-p"),
@@ -569,8 +681,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-P", "--no-pid"),
         Takes.MANY,
-        "Not these processes.",
-        panel=FILTERING,
+        "Do not trace these processes.",
+        help_in=(("replay", "Do not print calls of these processes."),),
+        panel=CALLS,
         metavar="PID",
         place="filters.deny_pids",
         read=partial(values.pids, "-P"),
@@ -581,8 +694,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-n", "--comm"),
         Takes.MANY,
-        "Only threads of this name; its first 15 bytes count, as in the kernel.",
-        panel=FILTERING,
+        "Trace only threads with this name. The kernel keeps the first 15 bytes of a name.",
+        help_in=(
+            ("replay", "Print only calls of threads with this name."),
+            ("diff", "Compare only calls of threads with this name."),
+        ),
+        panel=CALLS,
         metavar="NAME",
         place="filters.comms",
         read=partial(values.comms, "-n"),
@@ -593,8 +710,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-N", "--no-comm"),
         Takes.MANY,
-        "Not threads of this name.",
-        panel=FILTERING,
+        "Do not trace threads with this name.",
+        help_in=(
+            ("replay", "Do not print calls of threads with this name."),
+            ("diff", "Do not compare calls of threads with this name."),
+        ),
+        panel=CALLS,
         metavar="NAME",
         place="filters.deny_comms",
         read=partial(values.comms, "-N"),
@@ -605,9 +726,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-L", "--longer"),
         Takes.ONE,
-        "Only calls of an entry function that took at least so long: 500us, 2ms, 1s; a bare"
-        " number is milliseconds.",
-        panel=FILTERING,
+        "Print only entry calls that took at least this long: 500us, 2ms, 1s. A bare number "
+        "counts milliseconds.",
+        panel=CALLS,
         metavar="TIME",
         place="filters.longer_ns",
         read=_duration("-L", "ms"),
@@ -617,8 +738,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-S", "--success-stacks"),
         Takes.MANY,
-        "Show calls that succeeded as well (-S, -Sy), or failures only (-Sn, the default).",
-        panel=FILTERING,
+        "Also print calls that succeeded (-S or -Sy). -Sn prints only failures.",
+        panel=CALLS,
         metavar="[=y|n]",
         commands=("trace", "replay"),
         implied="y",
@@ -626,8 +747,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-x", "--allow-errors"),
         Takes.MANY,
-        "Only stacks with this error in them, such as ENOMEM or NULL; any is every error.",
-        panel=FILTERING,
+        "Print only stacks with this error: ENOMEM, NULL, any. any stands for every error.",
+        help_in=(
+            ("why", "Explain a failing call with this error, for example EPERM."),
+            ("diff", "Compare only stacks with this error: ENOMEM, NULL, any."),
+        ),
+        panel=CALLS,
         metavar="ERROR",
         commands=("trace", "replay", "why", "diff"),
         complete=complete_error,
@@ -636,8 +761,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-X", "--deny-errors"),
         Takes.MANY,
-        "No stacks with this error in them.",
-        panel=FILTERING,
+        "Do not print stacks with this error.",
+        help_in=(("diff", "Do not compare stacks with this error."),),
+        panel=CALLS,
         metavar="ERROR",
         place="filters.deny_errors",
         read=values.denied_errors,
@@ -648,9 +774,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--fail-on",),
         Takes.MANY,
-        "Exit status 3 if a session with this error in it is shown; any is every error, but for "
-        "those of --expect. Otherwise the status is CMD's.",
-        panel=FILTERING,
+        "Exit with 3 if a stack with this error is printed. any stands for every error that "
+        "--expect does not name.",
+        panel=STATUS,
         metavar="ERROR",
         commands=("trace", "replay"),
         keyword="",
@@ -660,9 +786,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--expect",),
         Takes.MANY,
-        "Exit status 3 unless a session with this error in it is shown; 0 if so, also where CMD "
-        "fails.",
-        panel=FILTERING,
+        "Exit with 3 unless a stack with this error is printed. Otherwise exit with 0, even if "
+        "CMD fails.",
+        help_in=(("replay", "Exit with 3 unless a stack with this error is printed."),),
+        panel=STATUS,
         metavar="ERROR",
         commands=("trace", "replay"),
         keyword="",
@@ -672,25 +799,25 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--expect-none",),
         Takes.FLAG,
-        "Exit status 3 if a failing session is shown, or if anything was lost, so that there may "
-        "have been one. Otherwise the status is CMD's.",
-        panel=FILTERING,
+        "Exit with 3 if a failing session is printed, or if sessions were lost.",
+        panel=STATUS,
         commands=("trace", "replay"),
         keyword="",
     ),
     Option(
         ("--json",),
         Takes.FLAG,
-        "Write one JSON document.",
-        panel=RUN_MODE,
+        "Print one JSON document.",
+        panel=OUTPUT,
         commands=("functions", "list", "doctor"),
         keyword="",
     ),
     Option(
         ("-k", "--kernel"),
         Takes.ONE,
-        "The kernel's vmlinux with DWARF, where it is not found by itself.",
-        panel=ADVANCED,
+        "Read debug information from this vmlinux (with DWARF). By default, retsnoop-py looks for "
+        "one.",
+        panel=LINES,
         metavar="PATH",
         place="kernel_image",
         read=partial(file_path, "-k"),
@@ -699,9 +826,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--source",),
         Takes.ONE,
-        "The kernel's source tree: below the place that returned an error its line is shown. "
-        "Without this, /lib/modules/RELEASE/source where that is there.",
-        panel=ADVANCED,
+        "Print source lines from this kernel source tree. The default is "
+        "/lib/modules/RELEASE/source.",
+        panel=LINES,
         metavar="DIR",
         place="source",
         read=values.source_tree,
@@ -710,9 +837,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-s", "--symbolize"),
         Takes.ONE,
-        "Show source lines (-s), and inlined functions (-ss), or neither (-sn). By default "
-        "-ss where there is DWARF.",
-        panel=ADVANCED,
+        "Print file and line of each frame (-s), also of inlined functions (-ss), or neither "
+        "(-sn). The default is -ss if there is DWARF.",
+        panel=LINES,
         metavar="[=s|n]",
         place="symbolize",
         read=values.symbolize,
@@ -722,8 +849,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-C", "--config"),
         Takes.MANY,
-        "Change a finer setting.",
-        panel=EXTRA,
+        "Change a setting. --config-help lists the settings.",
+        panel=GENERAL,
         metavar="GROUP.KEY=VALUE",
         commands=("trace", "replay"),
         complete=complete_setting,
@@ -731,17 +858,23 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--config-help",),
         Takes.FLAG,
-        "List those settings.",
-        panel=EXTRA,
+        "List all settings for -C.",
+        panel=GENERAL,
         commands=("trace", "replay"),
         keyword="",
     ),
     Option(
         ("--debug",),
         Takes.MANY,
-        "bpf: log to the kernel's trace_pipe. multi-kprobe: name each function that cannot "
-        "be attached. full-lbr: show all branches, tracing's own as well.",
-        panel=EXTRA,
+        "Print more about tracing itself. FEATURE is bpf (log to the kernel's trace_pipe), "
+        "multi-kprobe (name functions that cannot be attached) or full-lbr (print all branches).",
+        help_in=(
+            (
+                "replay",
+                "Print more about tracing itself. FEATURE is full-lbr (print all branches).",
+            ),
+        ),
+        panel=GENERAL,
         metavar="FEATURE",
         commands=("trace", "replay"),
         complete=_one_of(values.DEBUG_FEATURES),
@@ -749,26 +882,61 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-v", "--verbose"),
         Takes.COUNT,
-        "Say more; -vv more still.",
-        panel=USAGE,
+        "Print more details. -vv prints even more.",
+        help_in=(
+            ("why", "Also list the other failing calls."),
+            ("diff", "Also print what fails in both recordings."),
+            ("doctor", "Also print every file that was looked at."),
+            ("list", "Also print prototypes, fields of tracepoints and globs of presets."),
+        ),
+        panel=GENERAL,
         place="verbose",
         commands=EVERY,
     ),
     Option(
         ("-V", "--version"),
         Takes.FLAG,
-        "Print the version; with -v also what this kernel can do.",
-        panel=USAGE,
+        "Print the version. With -v, also print the features of this kernel.",
+        panel=GENERAL,
         commands=EVERY,
         keyword="",
     ),
     Option(
-        ("-h", "--help"),
+        ("-h", "--short-help"),
         Takes.FLAG,
-        "Show this help.",
-        panel=USAGE,
+        "Print a short help.",
+        panel=GENERAL,
         commands=EVERY,
         keyword="",
+    ),
+    Option(
+        ("--help",),
+        Takes.FLAG,
+        "Print all options.",
+        panel=GENERAL,
+        commands=EVERY,
+        keyword="",
+    ),
+    Option(
+        ("--install-completion",),
+        Takes.FLAG,
+        "Install completion with TAB for bash, zsh or fish. It asks before it changes a file. "
+        "--yes answers yes.",
+        panel=GENERAL,
+        keyword="",
+    ),
+    Option(
+        ("--show-completion",),
+        Takes.FLAG,
+        "Print the script that --install-completion installs.",
+        panel=GENERAL,
+        keyword="",
+    ),
+    Option(
+        ("--yes",),
+        Takes.FLAG,
+        keyword="",
+        hidden=True,
     ),
     Option(
         ("--usage",),
@@ -783,4 +951,12 @@ OPTIONS: tuple[Option, ...] = (
 
 def options_of(command: str) -> tuple[Option, ...]:
     """Those that ``command`` takes, in the order of its help."""
-    return tuple([option for option in OPTIONS if command in option.commands])
+    return tuple([_in(command, option) for option in OPTIONS if command in option.commands])
+
+
+def _in(command: str, option: Option) -> Option:
+    """``option`` with the help that is true of ``command``."""
+    for name, text in option.help_in:
+        if name == command:
+            return replace(option, help=text)
+    return option

@@ -112,7 +112,10 @@ class Namer:
         self._data: dict[int, str | None] = {}
         self._graph: Graph | None = None
         self._members: Members | None = None
-        self._returns: dict[str, int] = {}
+        #: BTF type ids by name: of what functions return, of DWARF's types, of pointers to structs.
+        self._returned_types: dict[str, int] = {}
+        self._dwarf_types: dict[tuple[str, str], int] = {}
+        self._pointer_types: dict[str, int] = {}
         self._places = VariablePlaces(variables, machine) if variables is not None else None
         #: What DWARF calls what a comparison at hand reads.
         self._read: dict[Node, _Named] = {}
@@ -389,11 +392,11 @@ class Namer:
         btf = self._btf()
         if btf is None:
             return 0
-        if name not in self._returns:
+        if name not in self._returned_types:
             function = btf.find(name, Kind.FUNC)
             proto = btf.type(btf.type(function).arg) if function is not None else None
-            self._returns[name] = proto.arg if proto is not None else 0
-        return self._returns[name]
+            self._returned_types[name] = proto.arg if proto is not None else 0
+        return self._returned_types[name]
 
     def _param(self, register: str) -> _Named | None:
         if self._params is None:
@@ -568,13 +571,13 @@ class Namer:
         kinds = _KINDS.get(kind)
         if btf is None or kinds is None or not name:
             return 0
-        key = f"{kind} {name}"
-        if key not in self._returns:
+        key = (kind, name)
+        if key not in self._dwarf_types:
             found = btf.find(name, *kinds)
             if found is None and kind != "number":
                 found = btf.find(name, Kind.TYPEDEF)
-            self._returns[key] = btf.resolve(found).id if found is not None else 0
-        return self._returns[key]
+            self._dwarf_types[key] = btf.resolve(found).id if found is not None else 0
+        return self._dwarf_types[key]
 
     # -- types --
 
@@ -616,9 +619,9 @@ class Namer:
         btf = self._btf()
         if btf is None:
             return 0
-        if name not in self._returns:
-            self._returns[name] = _find_pointer(btf, name)
-        return self._returns[name]
+        if name not in self._pointer_types:
+            self._pointer_types[name] = _find_pointer(btf, name)
+        return self._pointer_types[name]
 
 
 def _find_pointer(btf: Btf, name: str) -> int:

@@ -67,7 +67,7 @@ class SourceLines:
             raise UnavailableError(
                 f"-J kprobe:{path}:{line} needs a kernel image with DWARF, and none was found",
                 "install the kernel's debug package, set DEBUGINFOD_URLS, or give -k VMLINUX; "
-                "-v shows where it was looked for",
+                "-v lists the paths that were tried",
             )
         units = list(_units(images, "", vmlinux))
         chosen = [unit for unit in units if unit.path == path]
@@ -150,7 +150,7 @@ def _nothing(path: str, line: int, near: list[int], sources: Iterable[str]) -> I
     if near:
         return InputError(
             f"-J kprobe:{path}:{line}: this line has no code",
-            f"the nearest that has is {' or '.join(map(str, near))}",
+            f"the nearest line with code is {' or '.join(map(str, near))}",
         )
     known = {basename(source): source for source in sources}
     names = near_names(basename(path), known)
@@ -208,8 +208,7 @@ def choose_probes(
             chosen.setdefault((probe.label, probe.address), probe)
         if len(chosen) > MOST_PROBES:
             raise UsageError(
-                f"-J {spec.text} makes it {len(chosen)} probes, and no more than {MOST_PROBES} "
-                "are injected",
+                f"-J {spec.text}: {len(chosen)} probes are too many, the limit is {MOST_PROBES}",
                 "write a narrower glob",
             )
     return tuple(chosen.values())
@@ -262,7 +261,7 @@ class _Chooser:
             if reason:
                 raise InputError(
                     f"-J {spec.text}: '{spec.name}' cannot be probed: {reason}",
-                    "choose another function, such as one that calls it",
+                    "choose another function, for example its caller",
                 )
         return [self._at(spec, symbol, spec.offset) for symbol in inside]
 
@@ -321,12 +320,12 @@ class _Chooser:
         from retsnoop_py.selection.explain import near_names
         from retsnoop_py.selection.globs import NameGlob
 
-        message = f"-J {spec.text}: no kernel function is called '{spec.name}'"
+        message = f"-J {spec.text}: no kernel function has the name '{spec.name}'"
         if spec.is_glob:
-            message = f"-J {spec.text} matches no kernel function that can be traced"
+            message = f"-J {spec.text} matches no traceable kernel function"
         elif self._kallsyms.named(spec.name) or self._kallsyms.lists(spec.name, None):
             return InputError(
-                f"-J {spec.text}: '{spec.name}' is data, or code that is gone after boot"
+                f"-J {spec.text}: '{spec.name}' is data, or code that is freed after boot"
             )
         return InputError(
             message, did_you_mean(near_names(self._facts, NameGlob(spec.name), self._functions))
@@ -361,7 +360,7 @@ class _Chooser:
         if len(probes) > MOST_PROBES:
             raise _too_many(spec, len(probes), "places")
         if not probes:
-            why = f": {objections[0]}" if objections else ": its code is gone after boot"
+            why = f": {objections[0]}" if objections else ": the kernel frees its code after boot"
             raise InputError(f"-J {spec.text}: this line cannot be probed{why}")
         return probes
 
@@ -398,7 +397,7 @@ class _Chooser:
         near = [f"tp:{one.category}:{one.name}" for one in same[:_SHOWN]]
         near = near or _near(spec.category, categories, "tp:", ":...")
         return InputError(
-            f"-J {spec.text}: there are no tracepoints of category '{spec.category}'",
+            f"-J {spec.text}: no tracepoints in category '{spec.category}'",
             did_you_mean(near) or "its module may not be loaded",
         )
 
@@ -432,8 +431,7 @@ _AT_TRACEPOINTS = "/sys/kernel/tracing/available_events lists them; a module's n
 
 def _too_many(spec: ProbeSpec, count: int, what: str) -> UsageError:
     return UsageError(
-        f"-J {spec.text} matches {count} {what}, and no more than {MOST_PROBES} probes are "
-        "injected",
+        f"-J {spec.text} matches {count} {what}, the limit is {MOST_PROBES} probes",
         "write a narrower glob",
     )
 

@@ -47,7 +47,9 @@ _SYSCALLS, _SYSCALL_NUMBER = "syscalls", "__syscall_nr"
 _OWN = 1
 #: What is captured of a raw tracepoint whose parameters are not known: there is one at the least.
 _FIRST_WORD = Capture(
-    CallArguments((Argument("arg0", Role.REGISTER),), "its first argument: no BTF tells of others"),
+    CallArguments(
+        (Argument("arg0", Role.REGISTER),), "its first argument: no BTF describes the others"
+    ),
     (Spec(0),),
     (Spec(0),),
 )

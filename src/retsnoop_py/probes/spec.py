@@ -89,7 +89,7 @@ def parse(text: str) -> ProbeSpec:
         kind = ProbeKind(word)
     except ValueError:
         raise UsageError(
-            f"-J {text}: " + (f"'{word}' is no kind of probe" if colon else "not a probe"),
+            f"-J {text}: " + (f"unknown kind of probe '{word}'" if colon else "not a probe"),
             f"there are {FORMATS}",
         ) from None
     if kind is ProbeKind.TP:
@@ -139,7 +139,7 @@ def _function(text: str, kind: ProbeKind, rest: str) -> ProbeSpec:
         )
     if spec.offset and kind is ProbeKind.KRETPROBE:
         raise UsageError(
-            f"-J {text}: a function returns as a whole, so a kretprobe takes no offset",
+            f"-J {text}: a kretprobe has no offset: it fires when the whole function returns",
             f"write kretprobe:{spec.name}, or kprobe:{rest}",
         )
     if spec.offset and spec.is_glob:

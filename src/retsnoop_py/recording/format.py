@@ -85,9 +85,14 @@ class FrameKind(IntEnum):
 
 
 class RunEnd(msgspec.Struct, frozen=True):
-    """The counters of a finished run, by name."""
+    """The counters of a finished run, by name.
+
+    ``stats`` are those of losses. ``counts``: how many calls there were (``session/counts.py``);
+    empty in recordings before 2026-11-26.
+    """
 
     stats: dict[str, int]
+    counts: dict[str, int] = {}
 
 
 def file_header(version: int = VERSION) -> bytes:
@@ -154,9 +159,9 @@ def encode_origins(origins: Sequence[tuple[OriginKey, Origin]]) -> bytes:
     return msgspec.msgpack.encode(origins)
 
 
-def encode_end(stats: Mapping[str, int]) -> bytes:
+def encode_end(stats: Mapping[str, int], counts: Mapping[str, int]) -> bytes:
     """The payload of an END frame."""
-    return msgspec.json.encode(RunEnd(dict(stats)))
+    return msgspec.json.encode(RunEnd(dict(stats), dict(counts)))
 
 
 def _fields(value: object) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class ReplayOverrides(Value):
     width: int | None = None
     raw_pointers: bool | None = None
     stop_count: int = 0
+    counts: bool = False
+    each: bool = False
     symbolize: SymbolizeMode | None = None
     kernel_image: Path | None = None
     source: Path | None = None
@@ -73,6 +75,9 @@ class ReplayOverrides(Value):
             args=self._args(header.args),
             bpf=header.bpf,
             stop_count=self.stop_count,
+            counts=self.counts,
+            each=self.each,
+            command=header.command,
             symbolize=self._symbolize(header.symbolize),
             kernel_image=self.kernel_image,
             source=self.source,
@@ -86,14 +91,14 @@ class ReplayOverrides(Value):
         wanted = self.apply(header)
         said = []
         if wanted.filters.success and not live.success:
-            said.append("the recording holds failing sessions only: it was made without -S")
+            said.append("the recording contains only failing sessions: it was recorded without -S")
         if wanted.filters.longer_ns < live.longer_ns:
             said.append(
                 f"the recording holds no session shorter than {live.longer_ns // 1_000_000} ms:"
-                " it was made with -L"
+                " it was recorded with -L"
             )
         if _wider(self.pids, live.pids) or _wider(self.comms, live.comms):
-            said.append("the recording holds only the processes its own -p and -n let through")
+            said.append("the recording contains only the processes that its -p and -n selected")
         said += self._missing_views(header)
         if wanted.kernel_image is None and _richer(wanted.symbolize, header.symbolize):
             said.append(
@@ -117,9 +122,9 @@ class ReplayOverrides(Value):
         }
         for (what, option), is_missing in lacks.items():
             if is_missing:
-                yield f"the recording holds {what}: it was made without {option}"
+                yield f"the recording contains {what}: it was recorded without {option}"
         if self.lbr is not None and live.lbr is not None and self.lbr & ~live.lbr:
-            yield "the recording holds only branches of the kinds its own -B asked for"
+            yield "the recording contains only the kinds of branches that its -B selected"
 
     def _views(self, live: ViewSettings) -> ViewSettings:
         changed = self._given(

@@ -129,7 +129,7 @@ def _frames(file: BinaryIO, path: Path) -> Iterator[Frame]:
         head = file.read(FRAME_HEADER.size)
         if not head:
             raise damaged(
-                path, offset, "it ends there; the run was killed, its disk was full or it was cut"
+                path, offset, "it ends here: the run was killed, the disk was full, or it was cut"
             )
         if len(head) < FRAME_HEADER.size:
             raise damaged(path, offset, "it ends in the middle of a frame")
@@ -152,7 +152,7 @@ def _frames(file: BinaryIO, path: Path) -> Iterator[Frame]:
         if frame.kind == FrameKind.END:
             break
     if file.read(1):
-        raise damaged(path, offset, "there is something behind its end")
+        raise damaged(path, offset, "there is data after its end")
 
 
 def _read(file: BinaryIO, length: int) -> bytes:
@@ -167,7 +167,7 @@ def _read(file: BinaryIO, length: int) -> bytes:
 def _check_header(file: BinaryIO, path: Path) -> None:
     head = file.read(FILE_HEADER.size)
     if not head.startswith(MAGIC):
-        _foreign(path, "it is empty" if not head else "it does not start like one")
+        _foreign(path, "it is empty" if not head else "its first bytes are different")
     if len(head) < FILE_HEADER.size:
         raise damaged(path, len(head), "it ends in its header")
     _, version, _, checksum = FILE_HEADER.unpack(head)
@@ -176,8 +176,8 @@ def _check_header(file: BinaryIO, path: Path) -> None:
     if version > VERSION:
         raise DataError(
             f"{path} is a recording of format version {version};"
-            f" this retsnoop-py knows versions up to {VERSION}",
-            "replay it with the retsnoop-py that made it, or a later one",
+            f" this retsnoop-py reads versions up to {VERSION}",
+            "replay it with the retsnoop-py version that recorded it, or a later one",
         )
 
 

@@ -73,14 +73,21 @@ class Replay:
             pipeline = Pipeline(
                 self.header, self.settings, symbolizer, sink, users=symbols, origins=symbols
             )
-            for frame in self._frames:
-                try:
-                    yield from _play(frame, pipeline, symbols)
-                except DataError as error:
-                    raise damaged(self._path, frame.offset, error.message) from None
-                if pipeline.done:
-                    pipeline.finish({})
-                    break
+            try:
+                yield from self._play(pipeline, symbols)
+            except DataError:
+                pipeline.conclude()
+                raise
+
+    def _play(self, pipeline: Pipeline, symbols: RecordedSymbolizer) -> Iterator[None]:
+        for frame in self._frames:
+            try:
+                yield from _play(frame, pipeline, symbols)
+            except DataError as error:
+                raise damaged(self._path, frame.offset, error.message) from None
+            if pipeline.done:
+                pipeline.finish({})
+                break
 
 
 @contextmanager
@@ -94,7 +101,7 @@ def memory_limit(path: Path) -> Iterator[None]:
             yield
     except MemoryError:
         raise DataError(
-            f"{path} takes too much memory to be shown: over"
+            f"{path} needs too much memory: over"
             f" {_MEMORY >> 20} MiB and {_MEMORY_PER_BYTE} times its size",
             "everything before that has been shown; recordings of retsnoop-py take less",
         ) from None
@@ -157,7 +164,8 @@ def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> Iter
     elif frame.kind == FrameKind.WARNING:
         pipeline.warn(decode_warning(frame.payload))
     elif frame.kind == FrameKind.END:
-        pipeline.finish(decode_end(frame.payload).stats)
+        end = decode_end(frame.payload)
+        pipeline.finish(end.stats, counts=end.counts)
         yield
 
 

@@ -96,9 +96,9 @@ class RecordingWriter:
         """Append a warning the user has seen; errors as in :meth:`write`."""
         self._append(pack_frame(FrameKind.WARNING, text.encode("utf-8", "backslashreplace")))
 
-    def end(self, stats: Mapping[str, int]) -> None:
+    def end(self, stats: Mapping[str, int], counts: Mapping[str, int]) -> None:
         """Append the counters of the run, the last frame; errors as in :meth:`write`."""
-        self._append(pack_frame(FrameKind.END, encode_end(stats)))
+        self._append(pack_frame(FrameKind.END, encode_end(stats, counts)))
 
     def close(self) -> None:
         """Close the file, more than once if need be."""
@@ -159,7 +159,7 @@ def _open(folder: int, path: Path) -> tuple[int, bool]:
         except FileExistsError:
             pass
         if not mine and stat.S_ISLNK(os.lstat(path.name, dir_fd=folder).st_mode):
-            raise _refused(path, "it is a link, in a directory where others may put one")
+            raise _refused(path, "it is a link, in a directory where all users can create one")
         follow = 0 if mine else os.O_NOFOLLOW
         # looked at before it is opened for writing: opening a device may do something
         seen = os.open(path.name, os.O_PATH | os.O_CLOEXEC | follow, dir_fd=folder)
@@ -187,9 +187,9 @@ def _check(file: os.stat_result, path: Path, *, mine: bool) -> None:
     if mine:
         return
     if file.st_nlink > 1:
-        raise _refused(path, "it has another name too, and others may have linked it there")
+        raise _refused(path, "it has a second hard link, which another user may have created")
     if file.st_uid != os.geteuid() and not _is_for_sudo(file):
-        raise _refused(path, "it is another user's, in a directory where others may put files")
+        raise _refused(path, "it belongs to another user, in a directory that all users can write")
 
 
 def _is_for_sudo(file: os.stat_result) -> bool:
@@ -204,7 +204,7 @@ def _refused(path: Path, why: str) -> OutputError:
 def _unwritable(path: Path, err: OSError) -> OutputError:
     return OutputError(
         f"cannot record to {path}: {err.strerror}",
-        "give -o a file in a directory you may write to",
+        "use -o with a file in a writable directory",
     )
 
 

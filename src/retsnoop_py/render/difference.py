@@ -197,7 +197,7 @@ class DifferencePage:
                 if told:
                     yield paint(f"   {printable(told)}", self._palette.warning)
             if side.damage:
-                yield "   what is before that byte is compared"
+                yield "   only the part before that byte is compared"
         for note in found.notes:
             yield f"NOTE: {printable(note)}"
         if found.uncounted:
@@ -207,7 +207,9 @@ class DifferencePage:
             )
         if not found.found:
             yield ""
-            yield paint("No difference in what both of them trace.", self._palette.good)
+            yield paint(
+                "No difference in the functions that both recordings trace.", self._palette.good
+            )
 
     def _failure(self, failure: Failure, side: str, *, has_other: bool) -> Iterator[str]:
         error, other = _returned(failure.error), "A" if side == "B" else "B"
@@ -280,7 +282,7 @@ class DifferencePage:
         uneven = sum(one.a != one.b for one in failures)
         what = f"{counted(len(failures), 'chain')} of failures in both"
         if uneven:
-            what += f", {uneven} of them not equally often"
+            what += f", {uneven} with different counts"
         yield ""
         if not self._verbose:
             yield f"{what}; -v lists them."

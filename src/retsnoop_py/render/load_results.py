@@ -100,6 +100,12 @@ def matrix_lines(rows: Sequence[Row], kernels: Sequence[str], palette: Palette) 
             for cell, width in zip(cells, widths, strict=True)
         ]
         yield f"{pad(told, first)}  {pad(part, second)}  {'  '.join(texts)}".rstrip()
+    if any(cell.startswith("ok ") for _, _, cells in shown for cell in cells):
+        yield _LEGEND
+
+
+#: What the number in a cell is.
+_LEGEND = "(ok N: it loads, and the verifier processed N instructions)"
 
 
 def _colour(cell: str, palette: Palette) -> str:

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from retsnoop_py.errors import OutputError
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render.formats import format_result, message_lines, user_mode
+from retsnoop_py.render.identical import IdenticalStacks
 from retsnoop_py.render.palette import Glyphs, Palette, paint
+from retsnoop_py.session.counts import Counts
 from retsnoop_py.session.losses import may_warn, session_warnings
 from retsnoop_py.session.model import Session
 from retsnoop_py.session.report import Report, TextWriter, Written
@@ -223,18 +225,27 @@ class Printer:
         self._out = out
         self._err = err
         self._renderer = renderer(header, settings, out)
+        self._counts = settings.counts
+        self._identical = IdenticalStacks.of(header, settings, out)
         self._said: list[str] = []
         #: Whether a text is being written: it may be cut where that was interrupted.
         self._is_writing = False
 
     def show(self, reports: Sequence[Report]) -> None:
         """Write them in one piece."""
-        self._write_out("".join([self._renderer.session(report) for report in reports]))
+        write = self._renderer.session if self._identical is None else self._unless_identical
+        self._write_out("".join([write(report) for report in reports]))
+
+    def _unless_identical(self, report: Report) -> str:
+        assert self._identical is not None
+        if self._identical.admits(report):
+            return self._renderer.session(report)
+        return self._identical.notice()
 
     @property
-    def writer(self) -> TextWriter:
+    def writer(self) -> TextWriter | None:
         """What can write sessions by templates; what it writes is for :meth:`show_text`."""
-        return self._renderer
+        return self._renderer if self._identical is None else None
 
     def show_text(self, written: Written) -> None:
         """Write sessions that are a text already."""
@@ -248,8 +259,18 @@ class Printer:
         self._err.flush()
 
     def end(self, lost: Mapping[str, int]) -> None:
-        """Write the last line of JSON."""
+        """Write which stacks were counted, or the last line of JSON."""
+        if self._identical is not None:
+            self._write_out("".join(self._identical.summary()))
         self._write_out(self._renderer.summary(lost, self._said))
+
+    def conclude(self, counts: Counts) -> None:
+        """Write what became of the calls."""
+        if self._identical is not None:
+            counts.repeated = self._identical.repeated
+        if self._counts:
+            _write(self._err, printable(counts.line()) + "\n")
+            self._err.flush()
 
     def abandon(self) -> None:
         """Where writing was cut short, or nobody reads what we write, write nothing more."""

@@ -6,8 +6,9 @@ A row of the call stack is marks, duration, result, symbol and source::
        73us [-ENOMEM]  __x64_sys_bpf+0x1a  (kernel/bpf/syscall.c:5067)
     !⌇  2us [NULL]     bpf_map_alloc_percpu
 
-``!`` marks a call without a kernel frame, ``⌇`` one stitched from an earlier chain of failures,
-``↯`` one that an interrupt made.
+``!`` marks the innermost call if it has no kernel frame: it had returned its error already, which
+is where to look. ``⌇`` marks a call stitched from an earlier chain of failures, ``↯`` one that an
+interrupt made.
 
 The program's own stack goes down to the call into the kernel::
 
@@ -261,7 +262,12 @@ class StackSection:
     def _table(self, shape: StackShape) -> _StackTable:
         known = self._tables.get(shape)
         if known is None:
-            rows = [cells for row in shape.rows for cells in self._cells(shape, row)]
+            innermost = _innermost(shape)
+            rows = [
+                cells
+                for number, row in enumerate(shape.rows)
+                for cells in self._cells(shape, row, is_innermost=number == innermost)
+            ]
             padded = self._arguments is not None and self._arguments.on_row
             known = _StackTable(shape, rows, self._palette, padded=padded, columns=self._columns)
             self._tables.keep(shape, known, len(rows))
@@ -276,11 +282,11 @@ class StackSection:
             text = self._results[key] = format_result(call.function, call.result)
         return text
 
-    def _cells(self, shape: StackShape, row: ShapeRow) -> Iterator[_Row]:
+    def _cells(self, shape: StackShape, row: ShapeRow, *, is_innermost: bool) -> Iterator[_Row]:
         """A row's cells and those of a row for each function inlined in it."""
         marks, call = "  ", None if row.call is None else shape.calls[row.call]
         if call is not None:
-            marks = ("!" if row.frame is None else " ") + (
+            marks = ("!" if is_innermost and row.frame is None else " ") + (
                 self._glyphs.stitched
                 if call.stitched
                 else self._glyphs.interrupt
@@ -295,6 +301,16 @@ class StackSection:
         yield _Row(marks, symbol, source, row.call)
         for symbol, source in inlined:
             yield _Row("  ", symbol, source)
+
+
+def _innermost(shape: StackShape) -> int:
+    """The row of the innermost call that the thread itself made; -1 if there is none."""
+    own = [
+        number
+        for number, row in enumerate(shape.rows)
+        if row.call is not None and not shape.calls[row.call].interrupt
+    ]
+    return own[-1] if own else -1
 
 
 _TITLE = "User stack:"

@@ -15,16 +15,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
+from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.formats import message_lines
 from retsnoop_py.render.origin import origin_lines
 from retsnoop_py.render.palette import Palette, paint
-from retsnoop_py.render.why_types import ExplainedCall, FailedCall, FailingChainCall, Why
-from retsnoop_py.text import counted, display_width, pad, printable, wrapped
+from retsnoop_py.render.why_types import (
+    ExplainedCall,
+    FailedCall,
+    FailingChainCall,
+    Reason,
+    Why,
+)
+from retsnoop_py.text import display_width, pad, printable, wrapped
 
 __all__ = ["WhyPage"]
 
@@ -46,10 +54,61 @@ class WhyPage:
     def lines(self, found: Why) -> Iterator[str]:
         """The lines of the page; none ends in blanks."""
         if found.explained is not None:
+            yield from self._answer(found.explained)
             yield from self._explained(found.explained)
+        elif found.reason is not None:
+            yield from self._paragraph(f"{_subject(found)}: {found.reason.text}", 0)
+            yield from self._advice(found.reason)
         elif found.unknown:
-            yield printable(f"{_subject(found)}: {found.unknown}")
+            yield from self._paragraph(f"{_subject(found)}: {found.unknown}", 0)
         yield from self._failures(found)
+
+    def _answer(self, call: ExplainedCall) -> Iterator[str]:
+        """What failed and why, in the user's terms; the kernel's part follows it."""
+        if call.what is None:
+            return
+        text = f"{call.process}: {call.what} failed with {call.error}"
+        meaning = _meaning(call.error)
+        yield from self._paragraph(f"{text} ({meaning})." if meaning else f"{text}.", 0)
+        if call.reason is not None:
+            yield from self._paragraph(call.reason.text, 2)
+            yield from self._advice(call.reason)
+        yield from self._doubt(call)
+        if self._verbose and call.reported is not None:
+            yield from self._paragraph("Chosen because " + "; ".join(call.reported.evidence), 2)
+        yield ""
+
+    def _doubt(self, call: ExplainedCall) -> Iterator[str]:
+        """Why another call may be meant."""
+        reported = call.reported
+        if reported is None:
+            return
+        if not reported.sure and reported.line is not None:
+            yield from self._paragraph(
+                "The command's text names no error. Its words fit this call best; --syscall and -x "
+                "choose another call.",
+                2,
+            )
+        elif not reported.sure:
+            yield from self._paragraph(
+                "The command wrote no text about this error. This call is the most likely one, "
+                "because it failed last. --syscall and -x choose another call.",
+                2,
+            )
+        elif reported.alike:
+            others = " or ".join(reported.alike)
+            yield from self._paragraph(f"The command may also mean {others}.", 2)
+
+    def _advice(self, reason: Reason) -> Iterator[str]:
+        for number, one in enumerate(reason.advice):
+            yield from self._paragraph(one, 13, "  To change: " if not number else "")
+
+    def _paragraph(self, text: str, indent: int, lead: str = "") -> Iterator[str]:
+        """``text`` in lines; the first one begins with ``lead`` instead of blanks."""
+        lines = list(wrapped(printable(text), indent, self._width))
+        if lead and lines:
+            lines[0] = lead + lines[0][len(lead) :]
+        yield from lines
 
     def _explained(self, call: ExplainedCall) -> Iterator[str]:
         palette = self._palette
@@ -75,7 +134,7 @@ class WhyPage:
             yield from message_lines(call.said, 4, self._width)
         if call.origin is None and call.unknown:
             yield ""
-            unknown = printable(f"which condition it was is not known: {call.unknown}")
+            unknown = printable(f"The deciding condition is not known: {call.unknown}")
             yield from wrapped(unknown, 4, self._width)
 
     def _chain(self, call: ExplainedCall) -> Iterator[str]:
@@ -111,19 +170,14 @@ class WhyPage:
         shown = [
             one for one in found.failures if self._verbose or one.chosen or one.probing is None
         ]
-        hidden = [one for one in found.failures if one not in shown]
         if len(shown) > 1 or (shown and found.explained is None):
             yield ""
-            yield "System calls that failed:"
+            yield (
+                "System calls that failed:"
+                if self._verbose
+                else "System calls that failed (-v lists all):"
+            )
             yield from self._table(shown)
-        if hidden:
-            number = sum(one.count for one in hidden)
-            kinds = ", ".join(f"{one.syscall} {one.error}" for one in hidden[:6])
-            more = ", ..." if len(hidden) > 6 else ""
-            yield ""
-            calls = counted(number, "more call")
-            told = f"{calls} failed as in ordinary work ({kinds}{more}); -v lists them"
-            yield from wrapped(told, 0, self._width)
 
     def _table(self, rows: Sequence[FailedCall]) -> Iterator[str]:
         name = max(display_width(one.syscall) for one in rows)
@@ -135,6 +189,13 @@ class WhyPage:
                 f"  {mark} {pad(one.syscall, name)}  {pad(one.error, error)}  {one.count:>{count}}"
             )
             yield f"{kept}  {one.probing or ''}".rstrip()
+
+
+def _meaning(error: str) -> str:
+    """The C library's text of an error."""
+    number = next((one for one, name in ERRNO_NAMES.items() if name == error), 0)
+    text = os.strerror(number) if number else ""
+    return "" if text.startswith("Unknown") else text
 
 
 def _subject(found: Why) -> str:

@@ -15,7 +15,15 @@ from retsnoop_py.render.json_types import (
     Source,
 )
 
-__all__ = ["VERSION", "ExplainedCall", "FailedCall", "FailingChainCall", "Why"]
+__all__ = [
+    "VERSION",
+    "ExplainedCall",
+    "FailedCall",
+    "FailingChainCall",
+    "Reason",
+    "Reported",
+    "Why",
+]
 
 #: Grows when a field changes its meaning or goes away; new fields may come without that.
 VERSION = 1
@@ -45,6 +53,32 @@ class FailingChainCall(Struct, omit_defaults=True, frozen=True):
     frame: Frame | None = None
 
 
+class Reason(Struct, omit_defaults=True, frozen=True):
+    """Why it failed, in the user's terms.
+
+    ``kind`` is a word of docs/json.md. ``advice``: what to change, in order. ``later``: it was read
+    after the command ended, so that it may have changed meanwhile.
+    """
+
+    kind: str
+    text: str
+    advice: tuple[str, ...] = ()
+    later: bool = False
+
+
+class Reported(Struct, omit_defaults=True, frozen=True):
+    """Why this call was chosen among those that failed.
+
+    ``sure``: the command's own words are about it. ``evidence``: what speaks for it, and against.
+    ``line``: what the command wrote. ``alike``: other failures for which as much speaks.
+    """
+
+    sure: bool
+    evidence: tuple[str, ...] = ()
+    line: str | None = None
+    alike: tuple[str, ...] = ()
+
+
 class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     """The call that is explained.
 
@@ -55,7 +89,8 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     that condition tested why they gave them, from the outer one to the inner. ``deduced``: why the
     function gave its error that ``origin`` has it from, which nothing can follow; told from its
     code, where its arguments alone decide.
-    ``said``: messages of the kernel meanwhile.
+    ``said``: messages of the kernel meanwhile. ``what``: what the call was to do, in words;
+    ``reason``: why it could not; ``reported``: why it is this call that is explained.
     """
 
     syscall: str
@@ -73,6 +108,9 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     deduced: Origin | None = None
     said: tuple[KernelMessage, ...] = ()
     unknown: str | None = None
+    what: str | None = None
+    reason: Reason | None = None
+    reported: Reported | None = None
 
 
 class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
@@ -81,7 +119,8 @@ class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
     ``runs``: so often the command was run. ``exit_status`` is that of its first run, 128+N if
     signal N ended it; null for a process that was not started here. ``failures``: all system calls
     that failed in the first run, in the order in which their last ones came. ``unknown`` says why
-    nothing is explained. ``warnings`` are those of the runs.
+    nothing is explained. ``reason``: why the command ended, where no call of it is explained.
+    ``warnings`` are those of the runs.
     """
 
     version: int
@@ -93,4 +132,5 @@ class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
     failures: tuple[FailedCall, ...] = ()
     explained: ExplainedCall | None = None
     unknown: str | None = None
+    reason: Reason | None = None
     warnings: tuple[str, ...] = ()

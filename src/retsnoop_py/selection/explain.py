@@ -14,7 +14,7 @@ from retsnoop_py.libbpf.facts import Functions, glob_match
 from retsnoop_py.selection import deny_list
 from retsnoop_py.selection.globs import NameGlob
 from retsnoop_py.selection.model import Reason, Rejection, Role, Selection
-from retsnoop_py.text import did_you_mean
+from retsnoop_py.text import did_you_mean, named
 
 #: More names than this are not compared one by one.
 _MAX_CANDIDATES = 3000
@@ -41,7 +41,7 @@ def no_match(
         shown = "; ".join(f"{r.label}: {r.text}" for r in refused[:_SHOWN])
         more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
         return NoMatch(
-            f"{what} matches no function that can be traced: {shown}{more}",
+            f"{what} matches no traceable function: {shown}{more}",
             did_you_mean(near_names(facts, glob, functions, only_variants=True)),
             refused,
         )
@@ -56,7 +56,7 @@ def no_match(
             f"'{glob.name}' is a file here: did the shell expand a glob? Quote it: -e 'ovl_*'",
         )
     if glob.is_exact and facts.kallsyms.lists(glob.name, module):
-        return NoMatch(f"{message}: '{glob.name}' is data, or code that is gone after boot")
+        return NoMatch(f"{message}: '{glob.name}' is data, or code that is freed after boot")
     return NoMatch(message, did_you_mean(near_names(facts, glob, functions)))
 
 
@@ -107,13 +107,28 @@ class _Finder:
 
 
 def warnings(selection: Selection) -> Iterator[str]:
-    """What a user must hear unasked: a function named and not traced, a glob without effect."""
+    """The warnings: functions that were named and are not traced, globs without effect.
+
+    One for each kind, however many there are: a file of names (``@FILE``) may have thousands.
+    """
+    refused: dict[str, list[str]] = {}
     for rejection in selection.rejections:
         if rejection.named and rejection.reason is not Reason.DENIED:
-            yield f"function '{rejection.label}' is not traced: {rejection.text}"
-    for glob in selection.globs:
-        if glob.origin == "-a" and not glob.matched and not glob.untraceable:
-            yield f"-a '{glob.spec}' matches no kernel function"
+            refused.setdefault(rejection.text, []).append(rejection.label)
+    for reason, labels in refused.items():
+        if len(labels) == 1:
+            yield f"function '{labels[0]}' is not traced: {reason}"
+        else:
+            yield f"{len(labels):,} functions are not traced ({named(labels)}): {reason}"
+    useless = [
+        glob.spec
+        for glob in selection.globs
+        if glob.origin == "-a" and not glob.matched and not glob.untraceable
+    ]
+    if len(useless) == 1:
+        yield f"-a '{useless[0]}' matches no kernel function"
+    elif useless:
+        yield f"{len(useless):,} globs of -a match no kernel function: {named(useless)}"
 
 
 def report(selection: Selection, verbose: int) -> Iterator[str]:
@@ -131,7 +146,7 @@ def report(selection: Selection, verbose: int) -> Iterator[str]:
         if source.found:
             yield f"Loaded BTF for {where}."
         else:
-            yield f"No BTF for {where}: its functions are taken to return int."
+            yield f"No BTF for {where}: its functions are assumed to return int."
     hidden = 0
     for rejection in selection.rejections:
         # A glob such as *bpf* matches hundreds of these: tracepoint glue, .cold parts.

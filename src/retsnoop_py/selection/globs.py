@@ -65,7 +65,7 @@ def parse(spec: str) -> NameGlob | PathGlob:
     match = re.fullmatch(_WITH_MODULE, spec) if "[" in spec else None
     glob = NameGlob(match["name"], match["module"]) if match else NameGlob(spec)
     if "**" in (glob.name, glob.module):
-        raise UsageError(f"unsupported glob '{spec}'", "'*' alone already means any name")
+        raise UsageError(f"unsupported glob '{spec}'", "use '*' for any name")
     return glob
 
 
@@ -90,7 +90,7 @@ def _read_globs(path: Path) -> list[str]:
     except OSError as err:
         raise InputError(
             f"cannot read the globs in '{path}': {err.strerror}",
-            "@FILE names a file of globs separated by white space",
+            "@FILE is a file of globs separated by white space",
         ) from err
     except UnicodeDecodeError as err:
         raise InputError(f"cannot read the globs in '{path}': it is not text") from err
@@ -98,7 +98,7 @@ def _read_globs(path: Path) -> list[str]:
         if token[0] in "@:":
             raise UsageError(
                 f"'{token}' in '{path}' is not a function glob",
-                "source paths and further files go on the command line",
+                "pass source paths and further files on the command line",
             )
     return tokens
 
@@ -112,7 +112,8 @@ def _presets() -> Traversable:
 class Preset(Value):
     """A set of globs for a part of the kernel.
 
-    ``entry_otherwise`` is for kernels that can trace nothing that ``entry`` matches.
+    ``entry_otherwise`` is for kernels that can trace nothing that ``entry`` matches. ``errors``:
+    the names of the errors that this preset is about; empty: all.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Preset(Value):
     allow: tuple[str, ...]
     deny: tuple[str, ...]
     entry_otherwise: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
 
 def preset_names() -> list[str]:
@@ -135,5 +137,5 @@ def load_preset(name: str) -> Preset:
     import tomllib
 
     data = tomllib.loads(_presets().joinpath(f"{name}.toml").read_text(encoding="utf-8"))
-    lists = ("entry", "allow", "deny", "entry_otherwise")
+    lists = ("entry", "allow", "deny", "entry_otherwise", "errors")
     return Preset(name, data["about"], *(tuple(data.get(key, ())) for key in lists))

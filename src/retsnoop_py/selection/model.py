@@ -4,6 +4,7 @@
 Annotations are types here, for the sake of the named tuples: see ``kernel/btf.py``.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -29,7 +30,9 @@ class Reason(Enum):
     DENIED_INTERNALLY = "retsnoop-py never traces it"
     NOT_TRACEABLE = "the kernel has no trace point in it"
     BLACKLISTED = "in the kernel's kprobe blacklist"
-    AMBIGUOUS = "several functions have this name and the kernel does not say which it can trace"
+    AMBIGUOUS = (
+        "several functions have this name; the kernel does not report which one it can trace"
+    )
 
 
 class Rejection(NamedTuple):
@@ -98,4 +101,8 @@ class UnitSource(Protocol):
 
     def functions_in(self, pattern: str) -> list[tuple[int, int]]:
         """Run-time address ranges ``(first, beyond)`` of the units whose path matches."""
+        ...
+
+    def included_in(self, pattern: str, addresses: Sequence[int]) -> list[int]:
+        """Those of the functions at ``addresses``, ascending, whose line is in such a file."""
         ...

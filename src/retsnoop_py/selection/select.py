@@ -98,7 +98,7 @@ def make_plan(settings: SelectionSettings) -> Plan:
     if not entry:
         raise UsageError(
             "no entry functions given",
-            "say where to start: -e GLOB, such as -e '*sys_bpf', or a preset such as -c bpf",
+            "name an entry function, such as -e '*sys_bpf', or a preset, such as -c bpf",
         )
     internal = [
         Asked(NameGlob(entry.glob), "internal", False, Reason.DENIED_INTERNALLY, entry.reason)
@@ -323,10 +323,16 @@ class Selector:
         if self._units is None:
             raise UnavailableError(
                 f"'{glob.spec}' needs a kernel image with debug information",
-                "install the kernel's debug package, or name its vmlinux with -k",
+                "install the kernel's debug package, or use -k VMLINUX",
             )
         if glob.pattern not in self._ranges:
-            self._ranges[glob.pattern] = merge_ranges(self._units.functions_in(glob.pattern))
+            ranges = self._units.functions_in(glob.pattern)
+            if not ranges:
+                known = array("I", sorted((*self.functions.listed, *self.functions.others)))
+                addresses = [line[0] for line in self.kallsyms.table.lines(known)]
+                included = self._units.included_in(glob.pattern, addresses)
+                ranges = [(address, address + 1) for address in included]
+            self._ranges[glob.pattern] = merge_ranges(ranges)
         above = self.kallsyms.table.above
         found: list[int] = []
         for first, beyond in self._ranges[glob.pattern]:
@@ -376,8 +382,8 @@ class Selector:
         if not traced:
             specs = ", ".join(f"'{asked.glob.spec}'" for asked in self.plan.entry)
             raise NoMatch(
-                f"no function that can be traced comes from {specs}",
-                "paths are relative to the kernel's source, such as ':kernel/bpf/*.c'",
+                f"no traceable function comes from {specs}",
+                "use a path relative to the kernel's source, such as ':kernel/bpf/*.c'",
                 rejections,
             )
 

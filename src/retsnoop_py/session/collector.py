@@ -398,7 +398,7 @@ class Collector:
                 calls,
                 kstack(view, stack),
                 last_seq,
-                dropped,
+                dropped + parts.forgotten,
                 too_deep,
                 lost_exits,
                 lost_entries,

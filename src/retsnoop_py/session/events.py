@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
@@ -213,7 +214,7 @@ def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNMENT) * _ALIGNMENT
 
 
-#: Parts of so many sessions are kept; of those that are not heard of again the oldest go first.
+#: Parts of so many sessions are kept; beyond that the longest silent session goes.
 _MAX_OPEN = 1 << 16
 #: So many messages of the kernel are kept of a session.
 _MAX_MESSAGES = 32
@@ -241,7 +242,7 @@ class SessionParts:
 
     __slots__ = (
         *("_events", "_is_cut", "_messages", "args", "arrived", "branches", "earlier"),
-        *("event_bytes", "paths", "user_stack"),
+        *("event_bytes", "forgotten", "paths", "user_stack"),
     )
 
     def __init__(self) -> None:
@@ -252,6 +253,8 @@ class SessionParts:
         self._is_cut = False
         #: How many bytes of events there are or, for what was captured at them, were.
         self.event_bytes = 0
+        #: How many parts with events were forgotten, because others needed the memory.
+        self.forgotten = 0
         self.args: dict[int, Captured] = {}
         self.paths: dict[int, Path] = {}
         self.earlier: Earlier | None = None
@@ -290,6 +293,15 @@ class SessionParts:
         self._events.append(data)
         self.event_bytes += len(data)
 
+    def forget_events(self) -> int:
+        """Free the events and what was captured at them; return how many parts that were."""
+        count = len(self._events)
+        self._events = []
+        self.args, self.paths = {}, {}
+        self.event_bytes = 0
+        self.forgotten += count
+        return count
+
 
 def _is_short(message: KernelMessage) -> bool:
     return len(message.text) < _LONGEST_LINE
@@ -302,23 +314,38 @@ NO_PARTS = SessionParts()
 class PartStore:
     """The parts of sessions whose record has not come yet.
 
-    ``dropped`` counts parts with events for which there was no room.
+    Events take no more than ``max_bytes``, and no more than ``max_open`` sessions are kept. Where
+    there would be more, the session that was silent for the longest time loses its events, or all
+    its parts: the record of a session may be lost, and then nothing else ends it. ``dropped``
+    counts the parts with events that were lost in this way, ``SessionParts.forgotten`` those of one
+    session.
     """
 
-    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
-        self._open: dict[Key, SessionParts] = {}
+    def __init__(self, max_bytes: int = _MAX_BYTES, max_open: int = _MAX_OPEN) -> None:
+        #: The session that was silent for the longest time first.
+        self._open: OrderedDict[Key, SessionParts] = OrderedDict()
+        #: Those that have events, the one that was silent for the longest time first.
+        self._holding: OrderedDict[Key, SessionParts] = OrderedDict()
         self._max_bytes = max_bytes
+        self._max_open = max_open
         self._bytes = 0
         self.dropped = 0
 
     def add_events(self, key: Key, data: bytes) -> None:
         """Append events."""
         parts = self._arrived(key)
-        if self._bytes + len(data) > self._max_bytes:
+        if parts.event_bytes + len(data) > self._max_bytes:
+            parts.forgotten += 1
             self.dropped += 1
             return
+        self._holding[key] = parts
+        self._holding.move_to_end(key)
         self._bytes += len(data)
         parts.add_events(data)
+        while self._bytes > self._max_bytes:
+            _, oldest = self._holding.popitem(last=False)
+            self._bytes -= oldest.event_bytes
+            self.dropped += oldest.forget_events()
 
     def set_branches(self, key: Key, branches: Branches) -> None:
         """The last branches before what the next record of the session tells."""
@@ -346,6 +373,7 @@ class PartStore:
     def take(self, key: Key) -> SessionParts:
         """What has come for a session that has ended; forgotten here."""
         parts = self._open.pop(key, NO_PARTS)
+        self._holding.pop(key, None)
         self.release(parts, parts.event_bytes)
         return parts
 
@@ -358,9 +386,12 @@ class PartStore:
     def _arrived(self, key: Key) -> SessionParts:
         parts = self._open.get(key)
         if parts is None:
-            if len(self._open) >= _MAX_OPEN:
-                self.take(next(iter(self._open)))
+            if len(self._open) >= self._max_open:
+                oldest = self.take(next(iter(self._open)))
+                self.dropped += oldest.forget_events()
             parts = self._open[key] = SessionParts()
+        else:
+            self._open.move_to_end(key)
         parts.arrived += 1
         return parts
 

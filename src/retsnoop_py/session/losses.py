@@ -147,22 +147,29 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
             "DROPPED REPORTS",
             f"of calls that went on (-I), the buffer was full: try {larger}",
         ),
-        "lost_kernel": ("DROPPED RECORDS", f"the perf buffer was full: try {larger}"),
+        "lost_kernel": (
+            "DROPPED RECORDS",
+            f"the perf buffer was full, or a record was damaged: try {larger}",
+        ),
         "lost_memory": (
             "UNREAD RECORDS",
-            "they came faster than they could be shown or kept: trace less (-d, -L, -p)",
+            "they came faster than retsnoop-py could print or store them: trace less (-d, -L, -p)",
         ),
         "discarded": (
             "DISCARDED RECORDS",
-            "a second signal came while they waited to be shown",
+            "a second signal came while they waited to be printed",
+        ),
+        "discarded_late": (
+            "DISCARDED RECORDS",
+            f"they waited for over {bpf.drain_seconds} s after the end: trace less (-d, -p, -n)",
         ),
         "sessions_unstarted": (
             "MISSED SAMPLES",
-            f"too many at a time: try -C bpf.sessions-size={bpf.sessions_size * 2}",
+            f"too many at the same time: try -C bpf.sessions-size={bpf.sessions_size * 2}",
         ),
         "sessions_unfollowed": (
             "UNFOLLOWED SAMPLES",
-            "without their ways, too many at a time: trace fewer threads (-p, -n)",
+            "without executed paths, too many calls at the same time: trace fewer threads (-p, -n)",
         ),
         "sessions_incomplete": (
             "INCOMPLETE SAMPLES",
@@ -174,15 +181,15 @@ def _advice(bpf: BpfSettings) -> dict[str, tuple[str, str]]:
         ),
         "tree_overflow": (
             "UNTRACED PROCESSES",
-            "too many children at a time: trace with -p or -n instead of a command",
+            "too many child processes at the same time: trace with -p or -n instead of a command",
         ),
         "parts_dropped": (
             "DROPPED PARTS",
-            "calls that go on fill the memory: trace fewer functions (-a, -d)",
+            "calls that are still running fill the memory: trace fewer functions (-a, -d)",
         ),
         "records_unknown": (
             "UNKNOWN RECORDS",
-            "a newer version made them: replay with that one",
+            "a newer version recorded them: replay with that version",
         ),
     }
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from retsnoop_py.errors import DataError, OutputError
 from retsnoop_py.session.caches import Symbol, SymbolCache, UserSymbol, UserSymbolCache
 from retsnoop_py.session.collector import Batch, Collector, comm_text
+from retsnoop_py.session.counts import Counts, errors_label, longer_label, option_label
 from retsnoop_py.session.losses import loss_summary, may_warn, running_note
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.paths import KnownOrigins, Origin, OriginKey, Origins
@@ -60,6 +62,13 @@ class SessionFilter:
             settings.pids or settings.deny_pids or self._comms or self._deny_comms
         )
         self._longer_ns = settings.longer_ns
+        self._allow_label = errors_label("-x", settings.allow_errors or frozenset())
+        self._deny_label = errors_label("-X", settings.deny_errors)
+        self._only_allows_errors = (
+            settings.allow_errors is not None
+            and not (settings.deny_errors or settings.longer_ns)
+            and not (settings.pids or settings.deny_pids or self._comms or self._deny_comms)
+        )
 
     def accepts(self, session: Session) -> bool:
         """Whether to report ``session``."""
@@ -85,6 +94,28 @@ class SessionFilter:
         """Whether ``session`` is a call that still runs, and nobody asks for such."""
         is_running = session.kind is SessionKind.RUNNING
         return is_running and not self._wants_running and self._is_followed(session)
+
+    def rejected_by(self, session: Session) -> str:
+        """Return the option that filters out a failing session that :meth:`accepts` rejects."""
+        settings = self._settings
+        if self._only_allows_errors:
+            return self._allow_label
+        tests: tuple[tuple[str, object, Any, Any], ...] = (
+            ("p", session.tgid, settings.pids, settings.deny_pids),
+            ("n", session.task_comm, self._comms, self._deny_comms),
+        )
+        for option, value, allow, deny in tests:
+            if value in deny:
+                return option_label(f"-{option.upper()}", [value])
+            if not _passes(value, allow, deny):
+                return option_label(f"-{option}", sorted(allow))
+        if settings.longer_ns and _duration_ns(session) < settings.longer_ns:
+            return longer_label(settings.longer_ns)
+        errors = {
+            error_of(call.function, call.result) for call in session.calls if call.finished
+        } & settings.deny_errors
+        is_denied = errors or settings.allow_errors is None
+        return self._deny_label if is_denied else self._allow_label
 
     def _is_followed(self, session: Session) -> bool:
         settings = self._settings
@@ -145,6 +176,9 @@ class Sink(Protocol):
     def end(self, lost: Mapping[str, int]) -> None:
         """Nothing but further lines follows; ``lost`` are the counters of losses, by name."""
 
+    def conclude(self, counts: Counts) -> None:
+        """The last of all: what became of the calls. Nothing follows."""
+
     def abandon(self) -> None:
         """No session is shown any more, also not the rest of one that was being written."""
 
@@ -180,8 +214,8 @@ class Recorder(Protocol):
     def warn(self, text: str) -> None:
         """Add a warning the user has seen."""
 
-    def end(self, stats: Mapping[str, int]) -> None:
-        """Add the counters; nothing follows."""
+    def end(self, stats: Mapping[str, int], counts: Mapping[str, int]) -> None:
+        """Add the counters of losses and of calls; nothing follows."""
 
 
 class Pipeline:
@@ -215,6 +249,7 @@ class Pipeline:
         self._exited: Counter[bool] = Counter()
         self._running: Counter[str] = Counter()
         self._missing_calls = 0
+        self._counts = Counts(settings)
         self._settings = settings
         #: Is told of each session that is to be shown, and has the last word.
         self._accept = accept
@@ -222,6 +257,7 @@ class Pipeline:
         self._sink = sink
         #: 74 once the recording could not be written, else 0: for a run that ends well otherwise.
         self.exit_status = 0
+        self._is_concluded = False
         self._left = settings.stop_count
         self.done = False
         #: What :meth:`feed` has in its hands, and how many bytes of it have been shown.
@@ -279,13 +315,17 @@ class Pipeline:
                 self._stop_recording(err)
 
     def finish(
-        self, stats: Mapping[str, int], warnings: Callable[[], Iterable[str]] = tuple
+        self,
+        stats: Mapping[str, int],
+        warnings: Callable[[], Iterable[str]] = tuple,
+        counts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Tell what was lost and end the recording.
+        """Report losses, end the recording, and report what became of the calls.
 
         ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name; ``warnings``
-        gives what is to be told once all sessions have been shown. Raises DataError after that if a
-        session that waited for the end is malformed.
+        gives what is to be told once all sessions have been shown; ``counts`` are the numbers of
+        calls by the names in :mod:`.counts`, empty if they are not known. Raises DataError after
+        that if a session that waited for the end is malformed.
         """
         damage = None if self.done else self._show_rest()
         for text in warnings():  # nothing follows the recording's end
@@ -306,11 +346,24 @@ class Pipeline:
         self._sink.end({**stats, **known_here})
         if self._recorder is not None:
             try:
-                self._recorder.end(stats)
+                self._recorder.end(stats, counts)
             except OutputError as err:
                 self._stop_recording(err)
+        self.conclude(counts, {**stats, **known_here})
         if damage is not None:
             raise damage
+
+    def conclude(
+        self,
+        counts: Mapping[str, int] = MappingProxyType({}),
+        lost: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Report what became of the calls, once; also where the rest of a recording is missing."""
+        if not self._is_concluded:
+            self._is_concluded = True
+            self._counts.is_cut = bool(self._settings.stop_count) and not self._left
+            self._counts.end(counts, lost)
+            self._sink.conclude(self._counts)
 
     def _show_rest(self) -> DataError | None:
         """Show and record the sessions that waited for more; what is wrong with one of them."""
@@ -346,7 +399,11 @@ class Pipeline:
         for place, text in texts:
             self._show(sessions[shown:place])
             assert isinstance(self._sink, TextSink)
-            self._sink.show_text(text)
+            for session, times in text.hidden:
+                self._hide(session, times)
+            if text.used:
+                self._counts.show_repeated(text.used)
+                self._sink.show_text(text)
             shown = place
         self._show(sessions[shown:])
         if damage is not None:
@@ -375,8 +432,12 @@ class Pipeline:
         except DataError:  # of another time, or machine
             return
 
-    def _example(self, unit: memoryview) -> Report | None:
-        """The report of a single session, if there is nothing to it but what it shows."""
+    def _example(self, unit: memoryview) -> Report | Session | None:
+        """The report of a single session, if there is nothing to it but what it shows.
+
+        The session itself if a filter keeps it out: by its results, names and process, which all
+        sessions like it share.
+        """
         sessions = self._examples.feed(unit)
         if len(sessions) != 1:
             return None
@@ -385,8 +446,10 @@ class Pipeline:
             *(session.args, session.paths, session.branches, session.user_stack),
             *(session.said, session.earlier, session.ns_tid, session.exiting, may_warn(session)),
         )
-        if any(extras) or not self._is_shown(session):
+        if any(extras):
             return None
+        if not self._is_shown(session):
+            return session
         report = self._reporter.report(session)
         if report.trace is not None and report.trace.events is not session.events:
             return None
@@ -422,7 +485,10 @@ class Pipeline:
         for session in sessions:
             if session.exiting or session.missed or session.kind is not SessionKind.FINAL:
                 self._count(session)
-            if not self._is_shown(session) or (self._accept and not self._accept(session)):
+            if not self._is_shown(session):
+                self._hide(session)
+                continue
+            if self._accept and not self._accept(session):
                 self._reporter.pass_over(session)
                 continue
             report = self._reporter.report(session)
@@ -430,7 +496,16 @@ class Pipeline:
                 self._bare_stacks += report.stack.shape.is_bare
             reports.append(report)
         if reports:
+            self._counts.show(reports)
             self._sink.show(reports)
+
+    def _hide(self, session: Session, times: int = 1) -> None:
+        """Pass over a session that a filter keeps out, or that is none; it came ``times`` times."""
+        self._reporter.pass_over(session)
+        if session.kind is not SessionKind.FINAL or not session.is_error or session.ignored:
+            return
+        if not session.exiting or is_inside(session, self._symbols):
+            self._counts.hide(session, self._filter.rejected_by(session), times)
 
     def _is_shown(self, session: Session) -> bool:
         if session.ignored or (session.exiting and not is_inside(session, self._symbols)):

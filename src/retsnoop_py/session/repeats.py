@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from retsnoop_py.errors import DataError
 from retsnoop_py.libbpf.repeat import EVENT, SESSION, SLOT, Kind, Piece, RecordLayout, Writer
 from retsnoop_py.session.layouts import Layout, layout_named
-from retsnoop_py.session.model import Trace
+from retsnoop_py.session.model import Session, Trace
 from retsnoop_py.session.report import Report, TextWriter, Written
 from retsnoop_py.session.stacks import Stack
 
@@ -132,6 +132,9 @@ class Template(NamedTuple):
         return made._replace(texts=bytes(texts))
 
 
+#: A template that writes nothing: of sessions that are not shown.
+_NOTHING = Template([Piece(Kind.TEXT, -1, False, 0, 0)], [], b"")
+
 #: Where learning has not paid for so many sessions, it may after as many as this have been written.
 _FREE_LESSONS, _LESSON = 64, 16
 #: Parts that are not looked at where one held nothing that is known.
@@ -141,23 +144,24 @@ _PAUSE = 15
 class Repeats:
     """Writes what is like a session that came twice before.
 
-    ``example`` gives the report of a session, from its record and parts; None if that is nothing
-    for a template. ``by_process``: it depends on the process whether a session is shown. Raises
-    DataError if the records are not laid out as C takes them.
+    ``example`` gives the report of a session, from its record and parts, or the session itself if
+    a filter keeps it and all like it out; None if that is nothing for a template. ``by_process``:
+    it depends on the process whether a session is shown. Raises DataError if the records are not
+    laid out as C takes them.
     """
 
     def __init__(
         self,
         layouts: Sequence[Layout],
         writer: TextWriter,
-        example: Callable[[memoryview], Report | None],
+        example: Callable[[memoryview], Report | Session | None],
         *,
         by_process: bool,
     ) -> None:
         self._writer = writer
         self._example = example
         self._native = Writer(record_layout(layouts, by_process=by_process), writer.clock_ns)
-        self._reports: list[Report | None] = []
+        self._examples: list[Report | Session | None] = []
         self._lessons = _FREE_LESSONS * _LESSON
         self._pause = 0
 
@@ -171,13 +175,13 @@ class Repeats:
         while at < len(part):
             found = self._native.run(part[at:], self._lessons // _LESSON)
             if found.written:
-                used = [(self._reports[number], times) for number, times in found.used]
-                shown = [(report, times) for report, times in used if report is not None]
-                count = sum(times for _, times in used)
-                self._lessons += count
-                self._writer.repeated(count)
+                used = [(self._examples[number], times) for number, times in found.used]
+                shown = [(one, times) for one, times in used if isinstance(one, Report)]
+                hidden = [(one, times) for one, times in used if isinstance(one, Session)]
+                self._lessons += sum(times for _, times in used)
+                self._writer.repeated(sum(times for _, times in shown))
                 is_useful = True
-                yield Written(found.text.decode(), shown)
+                yield Written(found.text.decode(), shown, hidden)
             if found.word is not None:
                 text = self._writer.word(*found.word)
                 self._native.learn_word(*found.word, text.encode(), len(text))
@@ -191,14 +195,17 @@ class Repeats:
         self._pause = 0 if is_useful else _PAUSE
 
     def _learn(self, unit: memoryview) -> None:
-        report = self._example(unit)
-        text = None if report is None else self._writer.template(report)
-        made = Template([], [], b"") if text is None else Template.of(text)
+        example = self._example(unit)
+        made = Template([], [], b"")
+        if isinstance(example, Session):
+            made = _NOTHING
+        elif example is not None and (text := self._writer.template(example)) is not None:
+            made = Template.of(text)
         number = self._native.learn(bytes(unit), *made)
         if number == 0:
-            self._reports = []
+            self._examples = []
         if number >= 0:
-            self._reports.append(report)
+            self._examples.append(example)
 
 
 #: The numbers of a session, of a slot and of an event, in C's order.

@@ -129,10 +129,14 @@ class TextWriter(Protocol):
 
 
 class Written(NamedTuple):
-    """A text of sessions, and the reports they are like, with how many there are of each."""
+    """A text of sessions, and the reports they are like, with how many there are of each.
+
+    ``hidden`` are sessions between them that a filter keeps out, in the same way.
+    """
 
     text: str
     used: list[tuple[Report, int]]
+    hidden: list[tuple[Session, int]] = []  # noqa: RUF012 - of a tuple, and never changed
 
 
 class Reporter:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from retsnoop_py.kernel.errno import error_name
+from retsnoop_py.session.counts import Counts
 from retsnoop_py.session.losses import losses_of
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.pipeline import Sink, SinkMaker, TextSink
@@ -109,6 +110,9 @@ class _Counting:
         for report in reports:
             self._caught.add(report.session)
         self._sink.show(reports)
+
+    def conclude(self, counts: Counts) -> None:
+        self._sink.conclude(counts)
 
     def end(self, lost: Mapping[str, int]) -> None:
         self._caught.lost = losses_of(lost)

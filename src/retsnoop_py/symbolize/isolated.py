@@ -286,9 +286,14 @@ class ProgramReader:
             except OSError as error:
                 ours.close()
                 self._patience = 0
-                self.warnings.append(f"no symbols of programs: no process for them: {error}")
+                self.warnings.append(f"no symbols of programs: no process to read them: {error}")
                 return
         self._socket = ours
+
+    @property
+    def child(self) -> int | None:
+        """The process id of the child; None if there is none."""
+        return None if self._child is None else self._child.pid
 
     def close(self) -> None:
         """End the child and close the files."""
@@ -345,14 +350,14 @@ class ProgramReader:
             self._give_up(name, f"it takes longer than {_REQUEST_S:.0f} s")
         except (OSError, ValueError):  # msgspec's errors are ValueErrors
             self._patience -= 1
-            self._give_up(name, "it is damaged, and what reads it crashed")
+            self._give_up(name, "it is damaged, and the process that reads it crashed")
         return None
 
     def _give_up(self, name: str, why: str) -> None:
         self._stop()
         self.warnings.append(f"no symbols of {name}: {why}")
         if self._patience <= 0:
-            self.warnings.append("no more symbols of programs: too many cannot be read")
+            self.warnings.append("no more symbols of programs: too many files cannot be read")
 
     def _stop(self) -> None:
         self._sent.clear()
@@ -384,7 +389,7 @@ def _exactly(source: socket.socket, size: int) -> bytes:
     while len(data) < size:
         part = source.recv(size - len(data))
         if not part:
-            raise ConnectionError("the other side is gone")
+            raise ConnectionError("the other process has ended")
         data += part
     return bytes(data)
 

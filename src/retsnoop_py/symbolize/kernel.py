@@ -9,7 +9,8 @@ functions of the same name in other files.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError
@@ -20,6 +21,9 @@ from retsnoop_py.symbolize.sources import KernelImages, PlacedImage, SourceFacts
 
 if TYPE_CHECKING:
     from retsnoop_py.libbpf.dwarf import Location
+
+
+_WILDCARD = re.compile(r"\[[^]]*\]|[*?]")
 
 
 class CompileUnits:
@@ -38,21 +42,54 @@ class CompileUnits:
         """
         pattern = pattern.removeprefix(":")
         matcher = compile_pattern(pattern)
+        literal = max(re.split(_WILDCARD, pattern), key=len)
+        return sorted(
+            span
+            for name, image in self._images_with(pattern, literal)
+            for span in self._matching(name, image, matcher)
+        )
+
+    def included_in(self, pattern: str, addresses: Sequence[int]) -> list[int]:
+        """Those of the functions at ``addresses`` whose line is in a file that matches ``pattern``.
+
+        For files that are no compile unit, but included by one of the same folder, as
+        kernel/sched/deadline.c is by build_policy.c. ``addresses`` are ascending and of this run.
+        Raises as :meth:`functions_in` does.
+        """
+        pattern = pattern.removeprefix(":")
+        matcher = compile_pattern(pattern)
+        folder = re.split(_WILDCARD, pattern)[0].rpartition("/")[0]
+        if not folder:
+            return []
+        beside = re.compile(re.escape(folder) + r"/[^/]*")
+        relative = self._images.paths.relative
+        found = []
+        for name, image in self._images_with(pattern, f"{folder}/"):
+            for low, high in self._matching(name, image, beside):
+                first = bisect_left(addresses, low)
+                for address in addresses[first : bisect_left(addresses, high, first)]:
+                    place = _looked_up(self._images, image, address)
+                    file = place.frames[-1].file if place else None
+                    if place and file and matcher.fullmatch(relative(file, place.comp_dir)):
+                        found.append(address)
+        return sorted(found)
+
+    def _images_with(self, pattern: str, literal: str) -> Iterator[tuple[str, PlacedImage]]:
+        """vmlinux, and the modules in whose files ``literal`` is somewhere, by their names."""
         vmlinux = self._images.vmlinux()
         if vmlinux is None:
             raise UnavailableError(
                 f"source path :{pattern} needs a kernel image with DWARF, and none was found",
                 "install the kernel's debug package, set DEBUGINFOD_URLS, or give -k VMLINUX; "
-                "-v shows where it was looked for",
+                "-v lists the paths that were tried",
             )
-        ranges = self._matching("", vmlinux, matcher)
-        literal = max(re.split(r"\[[^]]*\]|[*?]", pattern), key=len).encode()
+        yield "", vmlinux
         for module in self._images.loaded_modules():
             # a name with /../ in it, as kvm's have, changes when it is normalised
-            if self._images.module_mentions(module, literal, b"/../"):
+            if self._images.module_mentions(module, literal.encode(), b"/../"):
                 image = self._images.module(module)
-                ranges += self._matching(module, image, matcher) if image else []
-        return sorted(ranges)
+                if image:
+                    yield module, image
 
     def _matching(
         self, name: str, image: PlacedImage, matcher: re.Pattern[str]
@@ -96,8 +133,8 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
             end = pattern.find("]", at + 3 if pattern.startswith("[!", at) else at + 2)
             if end < 0:
                 raise InputError(
-                    f"source path :{pattern} has a [ without its ]",
-                    "write [[] for a bracket itself",
+                    f"source path :{pattern} has a [ without a ]",
+                    "write [[] for a literal bracket",
                 )
             out.append(_character_class(pattern[at + 1 : end]))
             at = end
@@ -290,13 +327,16 @@ def _location(images: KernelImages, symbol: Symbol, address: int) -> Location | 
     trampoline behind some other function.
     """
     image = images.vmlinux() if symbol.module is None else images.module(symbol.module)
-    if image is None:
-        return None
-    try:
-        location = image.dwarf.lookup(address - image.bias)
-    except RetsnoopError as error:
-        images.warn(f"some source lines are missing: {error.message}")
-        return None
+    location = _looked_up(images, image, address) if image else None
     if location and location.frames[0].function is None and not location.is_assembly:
         return None
     return location
+
+
+def _looked_up(images: KernelImages, image: PlacedImage, address: int) -> Location | None:
+    """What the DWARF of ``image`` says of a run-time address; damage is told once."""
+    try:
+        return image.dwarf.lookup(address - image.bias)
+    except RetsnoopError as error:
+        images.warn(f"some source lines are missing: {error.message}")
+        return None

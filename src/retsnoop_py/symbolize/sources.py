@@ -143,7 +143,9 @@ class KernelImages:
             text = elf.sections.get(".text")
         stext = self._facts.kallsyms.address_of("_stext")
         if text is None or stext is None:
-            self.warn(f"no source lines: {path} cannot be placed without .text and _stext")
+            self.warn(
+                f"no source lines: {path} cannot be located: no .text section or no _stext symbol"
+            )
             return
         dwarf = self._opened.enter_context(_open_image(path))
         self._vmlinux = PlacedImage(dwarf, stext - text.address)

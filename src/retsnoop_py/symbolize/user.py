@@ -87,6 +87,11 @@ class ProcessSymbolizer:
         self._search_left = _SEARCH_S
         self._warnings: list[str] = []
 
+    @property
+    def child(self) -> int | None:
+        """The process id of the child that reads programs; None if there is none."""
+        return self._reader.child
+
     def __enter__(self) -> Self:
         self._reader.start()
         # not by our process id: where /proc belongs to another PID namespace that is somebody else

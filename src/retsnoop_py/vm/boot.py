@@ -68,10 +68,10 @@ def plan_modules(
 def _no_way(kernel: kernels.Kernel, has_virtiofs: bool, obstacle: str) -> UnavailableError:
     if has_virtiofs:
         return UnavailableError(
-            f"Linux {kernel.release} has no 9p, and its virtiofs is of no use: {obstacle}",
+            f"Linux {kernel.release} has no 9p, and its virtiofs cannot be used: {obstacle}",
             "as root, with CAP_SYS_ADMIN, install virtiofsd (in Debian 12 it comes with "
             "qemu-system-common), or take the ordinary flavour of the kernel, such as "
-            "--kernel 6.12-full",
+            "--on 6.12-full",
         )
     return UnavailableError(
         f"Linux {kernel.release} cannot see the host's files: neither virtiofs nor 9p is built in "
@@ -109,6 +109,8 @@ def _accelerator(arch: Architecture) -> str:
 class Host:
     """What one guest needs on the host; :meth:`close` ends and removes all of it.
 
+    One thread uses and closes it. Others may call :meth:`kill`.
+
     ``share`` is a directory both sides can write, under the same path.
     """
 
@@ -133,8 +135,13 @@ class Host:
         self._console = self._folder / "console"
 
     def close(self) -> None:
-        """Kill the guest and remove its folder."""
+        """Kill the guest and, once it has ended, remove its folder. Idempotent."""
         self._cleanup.close()
+
+    def kill(self) -> None:
+        """Kill the guest, if it was started, and leave the rest to :meth:`close`."""
+        if self._process is not None:
+            self._process.kill()
 
     @property
     def console(self) -> str:
@@ -320,8 +327,8 @@ def _make_folder() -> Path:
         return Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
     except OSError as error:
         raise OutputError(
-            f"no folder can be made for a guest: {error.strerror}",
-            "set TMPDIR to a folder that can be written",
+            f"cannot create a folder for the guest: {error.strerror}",
+            "set TMPDIR to a writable folder",
         ) from None
 
 

@@ -111,8 +111,8 @@ def known(name: str) -> KnownKernel:
         names = ", ".join(each for each in table if not each.endswith("-full"))
         raise InputError(
             f"no kernel called {name}",
-            f"known are {names}, most of them also with -full; or give the path of a kernel "
-            f"image, or add a kernel in {user_file()}",
+            f"choose {names} (most also exist with -full), give the path of a kernel image, or "
+            f"add a kernel in {user_file()}",
         )
     return table[name]
 
@@ -125,15 +125,15 @@ def _shipped(arch: Architecture) -> dict[str, KnownKernel]:
 def _check(where: str, entry: KnownKernel) -> None:
     """Raise DataError for what has the right type and yet cannot be used."""
     if entry.name or entry.arch:
-        raise DataError(f"{where}: a name is given by the table's title only", _hint())
+        raise DataError(f"{where}: the table's title is the name; remove the key 'name'", _hint())
     try:
         re.compile(entry.image.replace("{flavour}", "cloud-amd64"))
     except re.error as error:
-        raise DataError(f"{where}: image is no regular expression: {error}", _hint()) from None
+        raise DataError(f"{where}: image is not a regular expression: {error}", _hint()) from None
     for name in (*entry.also, entry.debug):
         plain = name.replace("{release}", "")
         if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", plain):
-            raise DataError(f"{where}: {name!r} is no name of a package", _hint())
+            raise DataError(f"{where}: {name!r} is not a package name", _hint())
 
 
 def _hint() -> str:

@@ -69,7 +69,7 @@ class JobFiles:
         try:
             with os.fdopen(os.open(name, flags, dir_fd=self._folder), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise VmError(f"the guest made something else of the command's {name}")
+                    raise VmError(f"the guest replaced the command's {name}")
                 file.seek(offset)
                 return file.read(size)
         except FileNotFoundError:
@@ -80,7 +80,7 @@ class JobFiles:
 
 def _meddled(name: str, error: OSError) -> VmError:
     return VmError(
-        f"cannot use the command's {name}, which the guest can write, too: {error.strerror}"
+        f"cannot open the command's {name}, which the guest can also write: {error.strerror}"
     )
 
 
@@ -202,7 +202,7 @@ class Command:
             time.sleep(_POLL_S)
         return VmTimeout(
             f"{self.argv[0]} did not end within {timeout:g} s on Linux {self._machine.release}",
-            "give it longer with --timeout",
+            "use a longer --timeout",
             console=self._machine.console,
             result=self._partial(-1),
         )

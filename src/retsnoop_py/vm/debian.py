@@ -58,7 +58,7 @@ _KEYRINGS = (
 )
 _NO_MIRROR_HINT = (
     "kernels and sources come from the Debian mirror this machine's apt is configured with; "
-    "elsewhere pass a kernel image yourself: --kernel PATH [--modules DIR]"
+    "elsewhere pass a kernel image yourself: --on PATH [--modules DIR]"
 )
 
 
@@ -262,7 +262,7 @@ class AptRoot:
             self._run(kind, argv, staging, tick)
             files = sorted(staging.glob(pattern))
             if not files:
-                raise UnavailableError(f"{' '.join(argv)} brought no file")
+                raise UnavailableError(f"{' '.join(argv)} downloaded no file")
             return [Path(shutil.move(file, dest / file.name)) for file in files]
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -319,7 +319,7 @@ class AptRoot:
                 f"{' '.join(argv[:2])} for Debian {self.suite} failed",
                 done.stderr or done.stdout,
                 UnavailableError,
-                "look at this machine's apt sources and its network",
+                "check this machine's apt sources and its network",
             )
         return done.stdout
 
@@ -350,7 +350,7 @@ def room_told(what: str) -> Iterator[None]:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR):
             raise OutputError(
                 f"{what}: {error.filename or cache_root()}: {error.strerror}",
-                "name a folder that can be written by XDG_CACHE_HOME",
+                "set XDG_CACHE_HOME to a writable folder",
             ) from error
         raise
 

@@ -180,7 +180,7 @@ def hold(kernel: Kernel) -> int | None:
             return handle
         os.close(handle)
     raise UnavailableError(
-        f"a newer version of {kernel.name} took the place of {kernel.package} just now",
+        f"a newer version of {kernel.name} has just replaced {kernel.package}",
         "run it again",
     )
 
@@ -218,8 +218,8 @@ def fetch(name: str, debug: bool = False, say: Callable[[str], None] | None = No
             if have is None:
                 raise _gone(spec)
             tell(
-                f"no package of it in Debian {' or '.join(spec.suites)} any more; "
-                f"{have.package} stays"
+                f"Debian {' or '.join(spec.suites)} does not have its package any more; "
+                f"keeping {have.package}"
             )
             return have
         apt, package, version = found
@@ -272,7 +272,7 @@ def _fetch_image(spec: KnownKernel, apt: AptRoot, package: str, version: str, te
         modules.parent.mkdir(parents=True)
         trees = [*unpacked.glob(f"lib/modules/{release}"), *unpacked.glob("usr/lib/modules/*")]
         if not trees:
-            raise UnavailableError(f"{package} {version} and what goes with it hold no modules")
+            raise UnavailableError(f"{package} {version} and its dependencies contain no modules")
         shutil.move(image, staging / "vmlinuz")
         shutil.move(trees[0], modules)
         for config in unpacked.glob(f"boot/config-{release}"):
@@ -297,7 +297,7 @@ def _fetch_debug(
         package = spec.debug.replace("{release}", kernel.release)
         unpacked = _unpack(apt, f"{package}={version}", staging, tell)
         if not _find_vmlinux(unpacked, kernel.release):
-            raise UnavailableError(f"{package} {version} holds no vmlinux")
+            raise UnavailableError(f"{package} {version} contains no vmlinux")
         debug = kernel.folder / "debug"
         shutil.rmtree(debug, ignore_errors=True)
         unpacked.rename(debug)
@@ -370,7 +370,7 @@ def _unpack(apt: AptRoot, package: str, staging: Path, tell: _Voice) -> Path:
 def _find_image(root: Path) -> Path:
     images = [*root.glob("boot/vmlinuz-*"), *root.glob("usr/lib/modules/*/vmlinuz")]
     if not images:
-        raise UnavailableError("the kernel package holds no vmlinuz")
+        raise UnavailableError("the kernel package contains no vmlinuz")
     return images[0]
 
 
@@ -417,7 +417,7 @@ def image_release(image: Path) -> tuple[Architecture, str]:
         )
     banner = re.search(rb"Linux version ([0-9][!-~]*) ", data)
     if not banner:
-        raise DataError(f"{image} carries no version string")
+        raise DataError(f"{image} contains no version string")
     return ARCHITECTURES["arm64"], banner[1].decode()
 
 
@@ -425,7 +425,7 @@ def _setup_release(image: Path, head: bytes) -> str:
     start = 0x200 + int(struct.unpack_from("<H", head, 0x20E)[0])
     words = head[start : head.find(b"\0", start)].split()
     if not words:
-        raise DataError(f"{image} carries no version string")
+        raise DataError(f"{image} contains no version string")
     return words[0].decode(errors="replace")
 
 
@@ -444,7 +444,7 @@ def from_path(image: Path, modules: Path | None = None, arch: str | None = None)
         if not found:
             raise InputError(
                 f"no modules of Linux {release} in {modules}",
-                f"expected {modules}/lib/modules/{release} or modules.dep right in it",
+                f"expected {modules}/lib/modules/{release} or {modules}/modules.dep",
             )
     else:
         found = _module_tree(image.resolve().parent, release, tails[1:])

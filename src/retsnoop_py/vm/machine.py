@@ -113,6 +113,11 @@ class Machine:
         if self._host:
             self._host.close()
 
+    def kill(self) -> None:
+        """End the guest from any thread; the one that entered the machine still closes it."""
+        if self._host:
+            self._host.kill()
+
     def reboot(self) -> None:
         """End the guest, if it is still there, and boot a new one; :attr:`share` is a new one too.
 
@@ -167,7 +172,7 @@ class Machine:
         if not self.alive():
             raise self.crash(None)
         if not self._lanes:
-            raise VmError(f"{LANES} commands are running in this guest already")
+            raise VmError(f"{LANES} commands are already running in this guest, which is the limit")
         lane = self._lanes.pop()
         self._jobs += 1
         files = JobFiles(self._booted.jobs_fd, str(self._jobs))
@@ -206,9 +211,9 @@ class Machine:
     def crash(self, result: Result | None) -> KernelCrashed:
         """The error that tells why the guest is gone, for raising."""
         text = self.console
-        reason = crash_reason(text) or "QEMU ended, and the console does not say why"
+        reason = crash_reason(text) or "QEMU ended, and the console shows no reason"
         return KernelCrashed(
-            f"Linux {self.release} went down: {reason}",
+            f"Linux {self.release} crashed: {reason}",
             "the last lines of its console:\n" + tail(text),
             console=text,
             result=result,
@@ -352,7 +357,11 @@ def in_guests(
 
 
 class _Guests:
-    """Those that are up, to be ended by another thread than theirs."""
+    """Those that are up, to be ended by another thread than theirs.
+
+    Each is closed by its own thread alone: what it uses of the host must not be gone, or something
+    else under the same descriptor, while it still runs.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -380,5 +389,5 @@ class _Guests:
         while any(not future.done() for future in running):
             with self._lock:
                 for machine in self._machines:
-                    machine.close()
+                    machine.kill()
             wait(running, timeout=_POLL_S)

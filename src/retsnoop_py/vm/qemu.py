@@ -70,7 +70,7 @@ def find_qemu(arch: Architecture) -> str:
     found = shutil.which(arch.qemu)
     if not found:
         raise UnavailableError(
-            f"{arch.qemu} is not installed, which runs guests of {arch.name}",
+            f"{arch.qemu} is not installed; it runs guests of {arch.name}",
             f"install the package {arch.package}",
         )
     return found

@@ -115,9 +115,7 @@ class Userland:
             if self.busybox.is_file():
                 return handle
             os.close(handle)
-        raise UnavailableError(
-            f"a newer one took the place of {self.root} just now", "run it again"
-        )
+        raise UnavailableError(f"a newer one has just replaced {self.root}", "run it again")
 
     @property
     def busybox(self) -> Path:
@@ -328,10 +326,10 @@ def _install_python_packages(
     done = run_tool([*argv, "-d", str(wheels), *requirements])
     if done.returncode:
         raise failed(
-            f"pip cannot fetch what retsnoop-py needs for {arch.name}",
+            f"pip cannot download the dependencies of retsnoop-py for {arch.name}",
             done.stderr or done.stdout,
             UnavailableError,
-            "look at this machine's network; python3-pip must be installed",
+            "check this machine's network, and that python3-pip is installed",
         )
     library.mkdir(parents=True)
     for wheel in sorted(wheels.glob("*.whl")):
@@ -422,7 +420,7 @@ def _wheel(arch: Architecture) -> Path:
             f"a guest of {arch.name} needs the wheel {name}, and {place} "
             + ("has none" if place.is_dir() or not told else "is another one"),
             "put it into dist/ here, or name it or its folder: RETSNOOP_WHEEL=PATH; "
-            "`make wheel` in a checkout makes those of all architectures",
+            f"in a checkout, `make wheel MACHINES={arch.machine}` builds it",
         )
     return found[-1]
 

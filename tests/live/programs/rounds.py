@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """rounds.py ROUNDS MECHANISM GLOB... [--path GLOB]: attach and detach, over and over.
 
-All in one process. A thread makes failing bpf() calls all the while, and each round lets the
-programs see some of them. With --path functions are followed block by block, too, and the probes
-in their blocks come and go with each round. Prints one line of JSON: functions, blocks, rounds,
-and the bytes of records that came out.
+All in one process. A child makes failing bpf() calls all the while, and each round lets the
+programs see some of them. (They do not see calls of the process that loaded them.) With --path
+functions are followed block by block, too, and the probes in their blocks come and go with each
+round. Prints one line of JSON: functions, blocks, rounds, and the bytes of records that came out.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
-import threading
+import multiprocessing
 import time
 
 from retsnoop_py.attach.features import Features
@@ -41,17 +42,19 @@ settings = Settings(
     mechanism=mechanism,
     paths=tuple(asked.path),
 )
-calls: list[int] = [0]
-stop = threading.Event()
+calls = multiprocessing.RawValue(ctypes.c_uint64)
 
 
 def work() -> None:
-    while not stop.is_set():
+    while True:
         map_create(MapType.ARRAY, key_size=8)
-        calls[0] += 1
-        time.sleep(0)  # else each round waits for this thread's turn to be over
+        calls.value += 1
+        time.sleep(0.001)  # attaching needs the CPU, too
 
 
+# before the first thread
+worker = multiprocessing.Process(target=work, daemon=True)
+worker.start()
 raise_memlock()
 facts = KernelFacts()
 functions = select(facts, settings.selection).functions
@@ -66,8 +69,6 @@ context = AttachContext(
     progress=lambda done, total: None,
     stopping=lambda: False,
 )
-worker = threading.Thread(target=work)
-worker.start()
 size, attached, blocks = 0, 0, 0
 with Reader(
     loaded.obj.map("events"), is_perf=loaded.is_perf, ring_bytes=8 << 20, limit_bytes=64 << 20
@@ -82,18 +83,18 @@ with Reader(
             paths.attach(context)
             blocks += paths.count
         loaded.set_ready(True)
-        seen = calls[0]
-        while calls[0] < seen + 3:
+        seen = calls.value
+        while calls.value < seen + 3:
             time.sleep(0)
         loaded.set_ready(False)
         paths.close()
         hooks.detach(context)
         size += len(reader.take(0) or b"")
-    stop.set()
+    worker.kill()
     worker.join()
     reader.stop()
     while data := reader.take(0):
         size += len(data)
 loaded.close()
-told = {"attached": attached, "blocks": blocks, "calls": calls[0], "bytes": size}
+told = {"attached": attached, "blocks": blocks, "calls": calls.value, "bytes": size}
 print(json.dumps({"rounds": rounds, **told}))

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from retsnoop_py.api.explanation import Explanation
 from retsnoop_py.render import json_types as to
 
@@ -45,6 +47,35 @@ def test_the_error_is_made_where_no_function_below_gave_it() -> None:
     assert made is not None
     assert made.function.name == "inner"
     assert [one.function.name for one in found.call().chain] == ["outer", "inner"]
+
+
+@pytest.mark.parametrize(
+    ("errors", "end"),
+    [
+        # a comparison below, as of proc_match() where block probes cannot fire
+        (("ENOENT", "ENOENT", "EPERM"), "lookup"),
+        (("ENOENT", "ENOENT", "EPERM", "EPERM"), "lookup"),
+        (("ENOENT", "EPERM", "EPERM"), "syscall"),
+        # an error
+        (("EPERM", "EPERM", "EPERM"), "match"),
+        (("ENOENT", "ENOENT", "EINVAL"), "match"),
+    ],
+)
+def test_without_observed_blocks_a_comparison_is_not_taken_for_an_error(
+    errors: tuple[str, ...], end: str
+) -> None:
+    numbers = {"EPERM": -1, "ENOENT": -2, "EINVAL": -22}
+    names = ("syscall", "lookup", "match", "compare")
+    stack = [
+        to.StackEntry(
+            to.Call(func(name), seq, to.Result("0x0", f"-{error}", numbers[error], error), 1)
+        )
+        for seq, (name, error) in enumerate(zip(names, errors, strict=False), 1)
+    ]
+    session = to.Session(1, "", "", 0, 0, 1, 1, "x", "x", 0, True, stack=stack)
+    call = Explanation(session, "syscall", errors[0]).call("block probes cannot fire")
+    assert call.chain[-1].function.name == end
+    assert call.unknown == "block probes cannot fire"
 
 
 def test_where_a_way_does_not_tell_the_same_error_below_does() -> None:

@@ -14,10 +14,14 @@ from retsnoop_py.api.failing import (
     Failing,
     FailingCalls,
     is_looked_for,
+    ordinary,
     presets_for,
     syscall_name,
 )
+from retsnoop_py.cause.complaint import Evidence
+from retsnoop_py.cause.events import SystemCall
 from retsnoop_py.errors import UsageError
+from retsnoop_py.kernel.errno import ERRNO_NAMES
 
 
 def call(function: str, error: str | None) -> Any:
@@ -26,9 +30,9 @@ def call(function: str, error: str | None) -> Any:
 
 
 def session(
-    *calls: Any, report: str = "final", failed: bool = True, process: str = "sh", pid: int = 7
+    *calls: Any, report: str = "final", failed: bool = True, tid: int = 7, end: int = 0
 ) -> Any:
-    ids = {"process": process, "pid": pid}
+    ids = {"process": "sh", "pid": 7, "tid": tid, "end_ns": end}
     return SimpleNamespace(calls=calls, report=report, failed=failed, **ids)
 
 
@@ -65,38 +69,6 @@ def test_probing_counts_only_for_want_of_another() -> None:
     assert chosen.syscall == "access"
 
 
-def test_what_a_process_did_before_an_execve_is_not_what_it_complains_of() -> None:
-    found = FailingCalls()
-    for process, pid, name, error in (
-        ("sh", 7, "prctl", "EPERM"),
-        ("sh", 8, "setpgid", "EPERM"),
-        ("tool", 7, "access", "ENOENT"),
-        ("tool", 7, "statfs", "ENOENT"),
-    ):
-        found.add(session(call(f"__x64_sys_{name}", error), process=process, pid=pid))
-    chosen = found.complained_of(failed=True)
-    assert chosen is not None
-    assert chosen.syscall == "setpgid", "of another process"
-    alone = FailingCalls()
-    alone.add(session(call("__x64_sys_prctl", "EPERM"), process="sh"))
-    alone.add(session(call("__x64_sys_access", "ENOENT"), process="tool"))
-    assert alone.complained_of(failed=False) is None
-    named = FailingCalls(["prctl"])
-    named.add(session(call("__x64_sys_prctl", "EPERM"), process="sh"))
-    named.add(session(call("__x64_sys_access", "ENOENT"), process="tool"))
-    chosen = named.complained_of(failed=False)
-    assert chosen is not None
-
-
-def test_a_new_name_alone_is_no_new_program() -> None:
-    found = FailingCalls()
-    found.add(session(call("__x64_sys_bind", "EACCES"), process="old"))
-    found.add(session(call("__x64_sys_read", "EAGAIN"), process="new"))
-    chosen = found.complained_of(failed=True)
-    assert chosen is not None
-    assert chosen.syscall == "bind"
-
-
 def test_what_a_shell_asks_at_its_start_is_never_what_failed() -> None:
     assert failing(("getpeername", "ENOTSOCK")).complained_of(failed=True) is None
     asked = failing(("getpeername", "ENOTSOCK"), asked=("getpeername",))
@@ -119,6 +91,45 @@ def test_that_ip_asks_for_links_is_never_what_failed() -> None:
     assert asked.is_never_meant
     gone = Failing("rtnetlink_rcv_msg", "ENODEV", ("rtnetlink_rcv_msg", "rtnl_getlink"))
     assert gone.probing is None
+
+
+def made(name: str, error: str, time: int, tid: int = 7, path: str = "") -> SystemCall:
+    number = next(one for one, known in ERRNO_NAMES.items() if known == error)
+    texts = ((0, path),) if path else ()
+    return SystemCall(
+        *(time, tid, 7, "sh", name, number, (0,) * 6, texts, None, 0, 0, "/", False),
+    )
+
+
+def test_calls_are_matched_to_functions_by_thread_and_time() -> None:
+    found = FailingCalls()
+    first = found.add(session(call("__x64_sys_bpf", "EINVAL"), end=10))
+    found.add(session(call("__x64_sys_bpf", "EPERM"), end=30, tid=8))
+    last = found.add(session(call("__x64_sys_mount", "EPERM"), end=50))
+    calls = [
+        made("bpf", "EINVAL", 11),
+        made("clone3", "ENOSYS", 20),  # the kernel has no function of it
+        made("socket", "EPERM", 40),  # a seccomp filter's: the other thread's is not this one
+        made("mount", "EPERM", 51),
+    ]
+    assert found.of_calls(calls) == {calls[0]: first, calls[3]: last}
+
+
+def test_what_programs_try_anyway() -> None:
+    assert ordinary(made("ioctl", "ENOTTY", 0)) is Evidence.ORDINARY
+    looked_for = made("openat", "ENOENT", 0, path="/usr/share/locale/de/LC_MESSAGES/sed.mo")
+    assert ordinary(looked_for) is Evidence.ORDINARY
+    assert ordinary(made("openat", "ENOENT", 0, path="/etc/my.conf")) is Evidence.LOOKS
+    assert ordinary(made("getpeername", "ENOTSOCK", 0)) is Evidence.NEVER
+    assert ordinary(made("openat", "EACCES", 0, path="/etc/shadow")) is None
+    assert ordinary(made("stat", "ENOENT", 0, path="/x")) is Evidence.LOOKS
+
+
+def test_a_call_is_asked_for_by_either_name() -> None:
+    assert FailingCalls(("umount2",)).is_wanted(made("umount2", "EBUSY", 0))
+    assert FailingCalls(("umount",)).is_wanted(made("umount2", "EBUSY", 0))
+    assert not FailingCalls(("mount",)).is_wanted(made("umount2", "EBUSY", 0))
+    assert not FailingCalls((), ("EPERM",)).is_wanted(made("umount2", "EBUSY", 0))
 
 
 def test_what_no_program_sees_is_no_failure() -> None:
@@ -149,19 +160,18 @@ def test_reasons_for_probing() -> None:
     assert not is_looked_for("/etc/passwd")
 
 
-def test_a_file_of_the_programs_own_is_meant_sooner_than_one_that_libraries_look_for() -> None:
-    """Though it was missed by another way: of what is missing the kernel remembers some names."""
+def test_of_a_further_run_the_one_by_the_same_functions_is_meant() -> None:
+    """Or to the same end: of what is missing the kernel remembers some names."""
 
-    def opened(path: str, *inside: str) -> Any:
-        first = call("__arm64_sys_openat", "ENOENT")
-        first.arguments = [SimpleNamespace(name="filename", value=path)]
-        return session(first, *(call(name, "ENOENT") for name in inside))
+    def opened(*inside: str) -> Any:
+        return session(*(call(name, "ENOENT") for name in ("__arm64_sys_openat", *inside)))
 
-    own = opened("/nonexistent/x", "path_openat", "link_path_walk")
-    theirs = opened("/usr/share/locale/C/libc.mo", "path_openat", "link_path_walk", "step_into")
-    chain = ("__arm64_sys_openat", "path_openat", "link_path_walk", "step_into")
-    assert why._best([theirs, own, theirs], chain) is own
-    assert why._best([theirs, theirs], chain) is theirs
+    other = opened("path_openat", "link_path_walk")
+    same, near = opened("path_openat", "step_into"), opened("step_into")
+    chain = ("__arm64_sys_openat", "path_openat", "step_into")
+    assert why._best([same, near, other], chain) is same
+    assert why._best([near, other], chain) is near
+    assert why._best([other], chain) is other
     assert why._best([], chain) is None
 
 
@@ -182,18 +192,6 @@ def test_a_keyword_that_is_none() -> None:
 )
 def test_presets_that_are_for_a_call(function: str, error: str, expected: list[str]) -> None:
     assert [one.name for one in presets_for(function, error)] == expected
-
-
-def test_another_request_is_meant_sooner_than_asking_for_a_terminal() -> None:
-    def asked(request: int, *inside: str) -> Any:
-        first = call("__x64_sys_ioctl", "ENOTTY")
-        first.arguments = [SimpleNamespace(name="cmd", value=request)]
-        return session(first, *(call(name, "ENOTTY") for name in inside))
-
-    terminal, flags = asked(0x5401), asked(0x80086601, "do_vfs_ioctl")
-    assert why._best([flags, terminal], ("__x64_sys_ioctl",)) is flags
-    assert why._is_asked_anyway(terminal)
-    assert not why._is_asked_anyway(flags)
 
 
 def test_a_system_call_that_makes_another_error_of_one_is_followed_itself() -> None:

@@ -38,7 +38,7 @@ R0 invalid mem access 'scalar'
             {"variables": {"few": {"n": 1}, "many": {"n": 9, "m": -1}}},
             "--set few:n=1 --set many:n=9 --set many:m=-1",
         ),
-        ({"attach": True, "trace": False, "timeout": 7}, "--attach --no-trace --timeout 7"),
+        ({"attach": True, "trace": False, "timeout": 7}, "--try-attach --no-trace --timeout 7"),
         ({"logs": True, "kernel": Path("vm")}, "--keep-logs -k vm"),
     ],
 )

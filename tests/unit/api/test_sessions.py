@@ -169,7 +169,7 @@ def test_a_recording_can_be_gone_over_again_and_options_change_it() -> None:
 
 def test_what_a_recording_does_not_have_is_told() -> None:
     recorded = rs.replay(GOLDEN / "6.12.rsn", arguments=True)
-    assert recorded.notes == ("the recording holds no arguments: it was made without -A",)
+    assert recorded.notes == ("the recording contains no arguments: it was recorded without -A",)
 
 
 def test_a_damaged_recording_gives_what_it_has_and_then_the_error(tmp_path: Path) -> None:

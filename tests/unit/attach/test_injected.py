@@ -65,14 +65,14 @@ def test_a_glob_does_without_what_is_refused() -> None:
     kernel.attach()
     assert [one.label for one in kernel.attached] == ["rawtp:ab"]
     assert kernel.refusals == [
-        (probes[0], "the kernel lets no BPF program attach to 'aa' (-ENOENT)")
+        (probes[0], "the kernel does not allow BPF programs on 'aa' (-ENOENT)")
     ]
 
 
 def test_a_glob_of_which_all_is_refused_is_an_error() -> None:
     probes = [probe("tp:x:a*", name) for name in ("aa", "ab")]
     kernel = Kernel([*probes, probe("kprobe:f")], {"tp:aa": errno.EINVAL, "tp:ab": errno.EINVAL})
-    with pytest.raises(UnavailableError, match="attach to 'aa'"):
+    with pytest.raises(UnavailableError, match="BPF programs on 'aa'"):
         kernel.attach()
     assert not kernel.attached
 
@@ -87,9 +87,9 @@ def test_attaching_ends_when_the_run_is_stopping() -> None:
     ("error", "kind", "words"),
     [
         (errno.EILSEQ, InputError, "is inside an instruction"),
-        (errno.EINVAL, InputError, "refuses a probe at f+0x3 (-EINVAL)"),
+        (errno.EINVAL, InputError, "rejects a probe at f+0x3 (-EINVAL)"),
         (errno.EPERM, PrivilegeError, "forbids it (-EPERM)"),
-        (errno.EMFILE, UnavailableError, "no file descriptor is left"),
+        (errno.EMFILE, UnavailableError, "no file descriptors are left"),
     ],
 )
 def test_a_refusal_says_why(error: int, kind: type[RetsnoopError], words: str) -> None:
@@ -121,8 +121,8 @@ def test_hits_that_a_busy_program_did_not_see_are_told_once_for_each_program() -
     ("machine", "address", "words"),
     [
         ("aarch64", 0x1002, "is inside an instruction"),
-        ("aarch64", 0x1004, "the kernel refuses a probe"),
-        ("x86_64", 0x1002, "the kernel refuses a probe"),
+        ("aarch64", 0x1004, "the kernel rejects a probe"),
+        ("x86_64", 0x1002, "the kernel rejects a probe"),
     ],
 )
 def test_arm64_tells_of_no_instruction_by_another_errno(

@@ -64,9 +64,9 @@ def test_without_the_list_all_configured_cpus_are_asked(tmp_path: Path) -> None:
     ("error", "reason"),
     [
         (errno.ENOENT, "the kernel sees no PMU of the CPU (-ENOENT), as in most VMs"),
-        (errno.EOPNOTSUPP, "the CPU keeps no branch records (-EOPNOTSUPP)"),
+        (errno.EOPNOTSUPP, "the CPU does not support branch records (-EOPNOTSUPP)"),
         (errno.EACCES, "perf events are forbidden (-EACCES); run as root"),
-        (errno.EBUSY, "somebody else uses the CPU's branch records (-EBUSY)"),
+        (errno.EBUSY, "another process uses the CPU's branch records (-EBUSY)"),
     ],
 )
 def test_no_branches_anywhere_is_told_with_the_reason(
@@ -84,7 +84,7 @@ def test_one_cpu_without_branches_does_not_switch_off_the_others(
     with events(Cpus({1: errno.EBUSY}), monkeypatch, tmp_path, helper=True) as found:
         assert found.works
         assert found.problem is not None
-        assert found.problem.startswith("no branches are shown (-B) of CPU 1: somebody else")
+        assert found.problem.startswith("no branches are shown (-B) of CPU 1: another process")
 
 
 def test_a_cpu_that_goes_offline_meanwhile_is_none(
@@ -101,7 +101,7 @@ def test_kinds_of_branches_the_cpu_cannot_choose_are_told(
     fake = Cpus({}, {RETURNS: errno.EOPNOTSUPP})
     with events(fake, monkeypatch, tmp_path, helper=True) as found:
         assert not found.works
-        assert "the CPU cannot choose branches by 0x22" in (found.problem or "")
+        assert "the CPU cannot filter branches by 0x22" in (found.problem or "")
     assert fake.opened[-1] == (0, ANY)
 
 
@@ -111,5 +111,5 @@ def test_a_kernel_without_the_helper_is_told(
     fake = Cpus({})
     with events(fake, monkeypatch, tmp_path, helper=False) as found:
         assert not found.works
-        assert "no bpf_get_branch_snapshot() (Linux 5.16" in (found.problem or "")
+        assert "no bpf_get_branch_snapshot(), which requires Linux 5.16" in (found.problem or "")
     assert fake.opened == []

@@ -55,6 +55,10 @@ class Here:
         if mechanism not in self.works:
             raise UnavailableError(f"no {mechanism.value}")
 
+    def require_any(self) -> None:
+        if not self.works:
+            raise UnavailableError("no mechanism")
+
     def unfit(self, mechanism: Mechanism, function: Function) -> str | None:
         odd = int(function.name[1:]) % 2
         return "it is odd" if mechanism is self.picky and odd else None
@@ -99,7 +103,7 @@ def test_a_cookie_is_the_id_below_and_the_flags_above() -> None:
 def test_a_refusal_names_the_errno_and_says_it_in_words() -> None:
     reason = refused(functions(1)[0], errno.EINVAL).reason
     assert "EINVAL" in reason
-    assert "refuses" in reason
+    assert "rejects" in reason
 
 
 class Kernel:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import signal
@@ -66,27 +67,35 @@ grep -E '^(Sig[BI]|ShdPnd|Groups|Uid|Umask)' /proc/self/status
 cat /proc/self/limits /proc/self/oom_score_adj
 ls /proc/self/fd; env | sort; pwd; nice
 """
-#: Runs the words behind it held and let go, after a trace's own changes; then ends as they do.
+#: Runs the words behind the first held and let go: "first", with a trace's own changes while it is
+#: held, or "again", in a second run after them; "library" is that without :func:`remember`.
 HOLD = """
 import resource, sys
 from retsnoop_py.capture import inherited
-inherited.remember()
+run, *words = sys.argv[1:]
+if run != "library":
+    inherited.remember()
 from retsnoop_py.capture.command import Command
 from retsnoop_py.capture.rights import raise_files, raise_memlock
 from retsnoop_py.capture.signals import StopSignals
-with StopSignals(), Command(sys.argv[1:]) as command:
-    raise_memlock()
-    raise_files(600)
-    command.release()
-    command.wait(lambda: False)
+with StopSignals():
+    with Command(["true"] if run != "first" else words) as command:
+        raise_memlock()
+        raise_files(600)
+        command.release()
+        command.wait(lambda: False)
+    if run != "first":
+        with Command(words) as command:
+            command.release()
+            command.wait(lambda: False)
 sys.exit(command.exit_status)
 """
 
 
-def has_from_its_caller(setup: str, *, held: bool) -> str:
-    """What a command finds that a shell starts after ``setup``, itself or held by us."""
+def has_from_its_caller(setup: str, run: str | None) -> str:
+    """What a command finds that a shell starts after ``setup``, itself or in a ``run`` of ours."""
     show = ["sh", "-c", SHOW]
-    line = [sys.executable, "-c", HOLD, *show] if held else show
+    line = [sys.executable, "-c", HOLD, run, *show] if run else show
     script = f'{setup}; "$@" 7</dev/null'
     environment = {"PATH": os.environ["PATH"], "LANG": "C"}
     done = subprocess.run(
@@ -100,6 +109,7 @@ def has_from_its_caller(setup: str, *, held: bool) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize("run", ["first", "again", "library"])
 @pytest.mark.parametrize(
     "setup",
     [
@@ -108,10 +118,45 @@ def has_from_its_caller(setup: str, *, held: bool) -> str:
         "trap '' INT QUIT",  # a background job of a script
         "trap '' TERM USR1 TSTP",
         "ulimit -n 64; ulimit -c 0; umask 027",
+        "ulimit -l 64; echo 200 > /proc/self/oom_score_adj; cd /",
     ],
 )
-def test_a_command_has_what_its_caller_gave_and_nothing_of_ours(setup: str) -> None:
-    assert has_from_its_caller(setup, held=True) == has_from_its_caller(setup, held=False)
+def test_a_command_has_what_its_caller_gave_and_nothing_of_ours(setup: str, run: str) -> None:
+    assert has_from_its_caller(setup, run) == has_from_its_caller(setup, None)
+
+
+#: Gets a signal in the new child, before anything of ours runs there.
+AT_FORK = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"ours"))
+parent = os.getpid()
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+from retsnoop_py.capture.command import Command
+with Command(["true"]) as command:
+    command.release()
+    command.wait(lambda: False)
+blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+print(command.exit_status, sorted(blocked))
+"""
+
+
+def test_a_signal_in_the_new_child_runs_no_handler_of_ours() -> None:
+    words = [sys.executable, "-c", AT_FORK]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"{128 + signal.SIGTERM} []\n"
+
+
+def test_nothing_stays_open_where_no_process_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    before = sorted(Path("/proc/self/fd").iterdir())
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with pytest.raises(BlockingIOError):
+        Command(["true"])
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
 
 
 def test_blocked_signals_are_blocked_in_the_command() -> None:
@@ -234,6 +279,6 @@ def test_a_user_is_found_by_name_and_by_number() -> None:
 
 @pytest.mark.parametrize("name", ["no-such-user", "-1", "4294967294", "99999999999999999999", "٣"])
 def test_one_that_does_not_exist_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"--user {name}: there is no such user") as caught:
+    with pytest.raises(InputError, match=f"--user {name}: no such user") as caught:
         find_user(name)
     assert caught.value.exit_status == 66

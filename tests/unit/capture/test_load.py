@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import errno
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from tests.unit.kernel.tree import Tree
 from tests.unit.session.records import FUNCTIONS
 
 from retsnoop_py.attach.plan import AttachPlan, RungPlan
 from retsnoop_py.capture.configure import configure_arguments
-from retsnoop_py.capture.load import blame_age, without_fetch
+from retsnoop_py.capture.load import advise, without_fetch, without_kfuncs
 from retsnoop_py.errors import BpfError, UsageError
 from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.kernel.switches import JIT
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.settings import ArgSettings
@@ -84,6 +87,23 @@ def test_an_object_for_a_kernel_without_atomic_results_has_plain_additions() -> 
     assert without_fetch(bytes(asking)) == plain
 
 
+def functions_called(image: bytes) -> set[str]:
+    """The kernel's functions that the object ``image`` calls."""
+    symbols = ELFFile(io.BytesIO(image)).get_section_by_name(".symtab").iter_symbols()
+    undefined = {one.name for one in symbols if one["st_shndx"] == "SHN_UNDEF"}
+    return {name for name in undefined if name.startswith("bpf_")}
+
+
+def test_an_object_for_a_kernel_without_the_jit_calls_no_kernel_function() -> None:
+    original = (OBJECTS / "trace.bpf.o").read_bytes()
+    assert {"bpf_rdonly_cast", "bpf_session_is_return"} <= functions_called(original)
+    changed = without_kfuncs(original)
+    assert not functions_called(changed)
+    with BpfObject(OBJECTS / "trace.bpf.o", without_kfuncs) as obj:
+        names = obj.btf()
+    assert not any(b"\0%s\0" % one.encode() in names for one in functions_called(original))
+
+
 @pytest.mark.parametrize(
     ("release", "number", "hint"),
     [
@@ -98,5 +118,16 @@ def test_what_an_old_kernel_refuses_is_laid_to_its_age(
     tree = Tree(tmp_path)
     tree.file("proc/sys/kernel/osrelease", release)
     error = BpfError("bpf_object__load", number, "", "report this")
-    blame_age(error, tree.facts)
+    advise(error, tree.facts)
     assert (error.hint or "").startswith(hint)
+
+
+def test_a_load_refused_without_the_jit_names_the_setting(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.file("proc/sys/kernel/osrelease", "7.3.4")
+    tree.file("proc/sys/net/core/bpf_jit_enable", "0")
+    log = "program requires BPF JIT compiler but it is not available"
+    for told, hint in ((log, JIT.command), ("invalid mem access", "report this")):
+        error = BpfError("bpf_object__load", errno.EINVAL, told, "report this")
+        advise(error, tree.facts)
+        assert hint in (error.hint or "")

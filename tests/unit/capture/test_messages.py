@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.unit.session.records import function
 from retsnoop_py.attach.mass_attacher import Attached, Rung
 from retsnoop_py.attach.plan import AttachPlan, Refusal
 from retsnoop_py.capture import messages
+from retsnoop_py.kernel.functions import FuncFlags
 from retsnoop_py.listener import Listener, listening
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.settings import Settings
@@ -55,7 +57,7 @@ def said(**settings: Any) -> list[str]:
 
 def test_their_number_is_told() -> None:
     assert said() == [
-        "WARNING: 1 function could not be attached, -v tells which and why",
+        "WARNING: 1 function could not be attached; -v lists them with the reason",
     ]
 
 
@@ -80,3 +82,46 @@ def test_where_the_log_is_read_is_told(debug: bool) -> None:
 
     assert heard.lines[-1] == "Receiving data..."
     assert ["trace_pipe" in line for line in heard.lines[:-1]] == [True] * debug
+
+
+def warned(act: Callable[[], None]) -> list[str]:
+    heard = Heard()
+    with listening(heard):
+        act()
+    return heard.lines
+
+
+def test_one_warning_tells_of_all_entry_functions_that_cannot_fail() -> None:
+    """``-e '*'`` printed 17,857 of them."""
+    void = [
+        function(f"f{number}", number, flags=FuncFlags.ENTRY | FuncFlags.CANT_FAIL)
+        for number in range(1, 1006)
+    ]
+    chosen: Any = SimpleNamespace(
+        functions=(*void, function("g", 9999)), rejections=(), globs=(), types=()
+    )
+
+    assert warned(lambda: messages.selection(Settings(), chosen)) == [
+        (
+            "WARNING: 1,005 entry functions cannot fail by their return types: 'f1', 'f2', 'f3' "
+            "and 1,002 more. They report only what fails inside them; -S shows their successes"
+        )
+    ]
+
+
+def test_one_warning_tells_of_all_functions_that_are_not_followed() -> None:
+    texts = ["f: no code", "g: no code"]
+
+    def lines(**settings: Any) -> list[str]:
+        return warned(lambda: messages.not_followed(Settings(**settings), "--path", texts))
+
+    assert lines() == [
+        "WARNING: --path: 2 functions are not followed, the first: f: no code; -v lists all"
+    ]
+    assert lines(verbose=1) == [
+        "WARNING: --path: 2 functions are not followed, the first: f: no code",
+        "--path: f: no code",
+        "--path: g: no code",
+    ]
+    del texts[1:]
+    assert lines() == ["WARNING: --path: f: no code"]

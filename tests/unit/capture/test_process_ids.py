@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from pathlib import Path
+
 import pytest
 
-from retsnoop_py.capture.process_ids import ProcessIds
+from retsnoop_py.capture.process_ids import ProcessIds, require_processes
 from retsnoop_py.errors import InputError
 from retsnoop_py.settings import FilterSettings
 
@@ -35,3 +39,31 @@ def test_an_id_that_the_namespace_does_not_have_is_refused(option: str) -> None:
     ) as caught:
         INSIDE.filters(FilterSettings(**{option: (4711,)}))
     assert caught.value.exit_status == 66
+
+
+def test_an_id_without_a_process_is_refused_at_once() -> None:
+    """It was traced, in silence."""
+    require_processes(FilterSettings(pids=(os.getpid(), 1, 0), deny_pids=(os.getppid(),)))
+    unused = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
+    for filters, option in (
+        (FilterSettings(pids=(1, unused)), "-p"),
+        (FilterSettings(deny_pids=(unused,)), "-P"),
+    ):
+        with pytest.raises(InputError) as caught:
+            require_processes(filters)
+        assert caught.value.message.startswith(f"{option} {unused}: there is no process {unused}")
+        assert caught.value.exit_status == 66
+
+
+def test_the_id_of_a_thread_is_refused_with_that_of_its_process() -> None:
+    done, ids = threading.Event(), []
+    thread = threading.Thread(target=lambda: (ids.append(threading.get_native_id()), done.wait()))
+    thread.start()
+    try:
+        while not ids:
+            pass
+        with pytest.raises(InputError, match=f"{ids[0]} is a thread of process {os.getpid()}"):
+            require_processes(FilterSettings(pids=(ids[0],)))
+    finally:
+        done.set()
+        thread.join()

@@ -97,7 +97,10 @@ def test_too_few_to_load_anything_are_an_error_and_none_stays_taken() -> None:
     # below the limit are no more free numbers than reading this directory takes
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(before), hard))
     try:
-        with pytest.raises(UnavailableError, match="too few open files"), reserved_files():
+        with (
+            pytest.raises(UnavailableError, match="limit of open files is too low"),
+            reserved_files(),
+        ):
             pass
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -109,6 +109,62 @@ with signals.stopping_by(detach):
     assert ends(script) == (0, ["wait", "detached", "dropped 2"])
 
 
+def test_a_time_limit_drops_what_nobody_reads_as_a_second_signal_does() -> None:
+    script = """
+nobody, _ = os.pipe()
+with signals.stopping_by(lambda: print("detached")):
+    try:
+        send(TERM)
+        signals.drop_after(0.1)
+        os.read(nobody, 1)
+    except Dropped:
+        print("dropped", signals.is_late, signals.count)
+print(signal.getitimer(signal.ITIMER_REAL), signal.getsignal(signal.SIGALRM) is signal.SIG_DFL)
+"""
+    assert ends(script) == (0, ["detached", "dropped True 1", "(0.0, 0.0) True"])
+
+
+def test_the_first_of_two_limits_counts_and_one_taken_back_does_not() -> None:
+    script = """
+nobody, _ = os.pipe()
+with signals.stopping_by(lambda: None):
+    signals.drop_after(3600)
+    signals.drop_never()
+    print(signal.getitimer(signal.ITIMER_REAL))
+    for seconds in (0, 3600):
+        signals.drop_after(seconds)
+    try:
+        os.read(nobody, 1)
+    except Dropped:
+        print("dropped")
+"""
+    assert ends(script) == (0, ["(0.0, 0.0)", "dropped"])
+
+
+def test_a_limit_waits_for_what_is_done_to_its_end() -> None:
+    script = """
+with signals.stopping_by(lambda: None):
+    try:
+        with signals.held():
+            signals.drop_after(0)
+            signal.pause()
+            print("written")
+        print("shown")
+    except Dropped:
+        print("dropped")
+"""
+    assert ends(script) == (0, ["written", "dropped"])
+
+
+def test_where_signals_are_the_callers_there_is_no_limit() -> None:
+    script = """
+other = StopSignals()
+other.drop_after(1)
+print(signal.getitimer(signal.ITIMER_REAL), other.is_late)
+"""
+    assert ends(script) == (0, ["(0.0, 0.0) False"])
+
+
 def test_a_frame_of_a_recording_is_written_whole() -> None:
     script = """
 with signals.stopping_by(lambda: None):

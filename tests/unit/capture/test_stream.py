@@ -12,7 +12,7 @@ from tests.unit.session.records import facts, pack, printing, symbols
 
 from retsnoop_py.capture.stream import Stream
 from retsnoop_py.libbpf.reader import ReaderStats, SpoolError
-from retsnoop_py.settings import Settings
+from retsnoop_py.settings import FilterSettings, Settings
 
 
 class Loaded:
@@ -23,6 +23,12 @@ class Loaded:
 
     def stats(self) -> bytes:
         return pack("rsn_stats", sessions_died=self._died)
+
+    def calls(self) -> int:
+        return 12
+
+    def failed_short(self) -> int:
+        return 3
 
     def unseen_exits(self) -> int:
         return self._exits
@@ -35,11 +41,12 @@ def told(
     loaded: Loaded = Loaded(),  # noqa: B008 - it has no state
     *,
     damaged: bool = False,
+    settings: Settings = Settings(),  # noqa: B008 - neither has this
     **reader: int,
 ) -> str:
     zero = dict.fromkeys(ReaderStats.fields, 0)
     err = io.StringIO()
-    pipeline = printing(facts(), Settings(), symbols(), io.StringIO(), err=err)
+    pipeline = printing(facts(), settings, symbols(), io.StringIO(), err=err)
     stats = ReaderStats(**(zero | reader))
     target = SimpleNamespace(image_warnings=["a damaged image"] if damaged else [])
     Stream(facts(), pipeline, target).finish(loaded, stats)  # type: ignore[arg-type]
@@ -48,6 +55,15 @@ def told(
 
 def test_nothing_is_told_if_nothing_was_lost() -> None:
     assert told(records=5, bytes=100, peak_bytes=100, spooled_bytes=50) == ""
+
+
+def test_the_closing_line_has_what_the_kernel_side_counted() -> None:
+    settings = Settings(counts=True, filters=FilterSettings(longer_ns=2_000_000))
+    assert told(settings=settings) == "0 of 3 failed calls pass -L 2ms.\n"
+    assert told(settings=settings, lost_memory=2, error=1).endswith(
+        "\n12 calls of entry functions, 3 failed; 0 printed, 3 filtered out by -L 2ms, "
+        "2 records lost.\n"
+    )
 
 
 def test_what_was_wrong_with_an_image_is_told_first() -> None:

@@ -233,7 +233,7 @@ def test_the_hint_says_what_to_write_instead(words: list[str], word: str, hint: 
     [
         ("functions --colums x", "unknown option --colums", "'retsnoop-py functions --help'"),
         ("load --on", "--on needs a value (KERNEL,...)", "'retsnoop-py load --help'"),
-        ("vm run --kernl 5.10", "unknown option --kernl", "did you mean --kernel?"),
+        ("vm run --onn 5.10", "unknown option --onn", "did you mean --on?"),
         ("vm run --xyzzy", "No such option: --xyzzy", "'retsnoop-py vm run --help'"),
     ],
 )

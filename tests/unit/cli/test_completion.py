@@ -185,7 +185,7 @@ def test_what_may_stand_there_is_offered(line: str, expected: list[str] | None) 
 
 def test_commands_are_offered_with_what_they_do() -> None:
     found = {one.text: one.help for one in candidates([], "")}
-    assert found["replay"] == "Show a recording (-o FILE) again, as it was shown live."
+    assert found["replay"] == "Print a recording (-o FILE) again, as the live run did."
     assert all(found.values())
 
 
@@ -223,7 +223,7 @@ def test_each_shell_gets_its_form(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["retsnoop-py -e bpf_che", "retsnoop-py load x --on 7", "retsnoop-py vm run --kernel 7"],
+    ["retsnoop-py -e bpf_che", "retsnoop-py load x --on 7", "retsnoop-py vm run --on 7"],
 )
 def test_nothing_slow_is_imported_for_it(words: str) -> None:
     environment = {
@@ -248,4 +248,4 @@ def test_a_shell_that_nothing_tells_of_is_an_error(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("retsnoop_py.cli.typed.call", asks_ps)
     monkeypatch.setattr(completion, "_shell", lambda: "bash")
     with pytest.raises(UnavailableError, match="the shell cannot be told: ps not found"):
-        completion.hand_out("install-completion")
+        completion.hand_out("install-completion", agreed=True)

@@ -53,7 +53,7 @@ def test_a_topic_is_plain_text_that_fits(topic: Topic) -> None:
 
 def test_a_topic_is_bold_on_a_terminal_only() -> None:
     blocks = parse("# Title\n\nSay `-e` twice.\n")
-    assert plain(blocks, 80) == ["TITLE", "", "Say -e twice."]
+    assert plain(blocks, 80) == ["TITLE", "", "Say `-e` twice."]
     assert plain(blocks, 80, bold=True)[2] == "Say \x1b[1m-e\x1b[22m twice."
 
 
@@ -156,7 +156,7 @@ def test_every_option_of_every_command_is_in_its_man_page() -> None:
                 assert f".B {', '.join(option.spellings)}" in text, (name, option.spellings)
     for key in KEYS:
         assert f".B {key.name}" in PAGES["retsnoop-py.1"].replace("\\-", "-")
-    for option_name in ("--kernel", "--modules", "--rw", "--memory", "--timeout", "--debug-info"):
+    for option_name in ("--on", "--modules", "--rw", "--memory", "--timeout", "--debug-info"):
         assert f".B {option_name}" in PAGES["retsnoop-py-vm.1"].replace("\\-", "-")
 
 

@@ -14,6 +14,7 @@ from retsnoop_py import __version__
 from retsnoop_py.cli import main as entry
 from retsnoop_py.cli import report, vm
 from retsnoop_py.errors import BpfError, Interrupted, RetsnoopError, UnavailableError
+from retsnoop_py.options import table
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.settings import (
     ArgMode,
@@ -113,11 +114,14 @@ def test_every_option_reaches_its_setting(traced: Callable[..., Settings]) -> No
         verbose=2,
         max_functions=77,
         system_changes=False,
+        counts=True,
     )
 
 
 def test_the_defaults_are_those_of_settings(traced: Callable[..., Settings]) -> None:
-    assert traced("-e", "foo") == Settings(SelectionSettings(("foo",)))
+    assert traced("-e", "foo") == Settings(SelectionSettings(("foo",)), counts=True)
+    assert traced("-e", "foo", "--no-counts") == Settings(SelectionSettings(("foo",)))
+    assert traced("-e", "foo", "--all").each
 
 
 def test_trace_may_be_said(traced: Callable[..., Settings]) -> None:
@@ -174,7 +178,6 @@ def test_the_exit_status_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("argv", "message", "hint"),
     [
-        ("", "no entry functions", "give -e GLOB"),
         ("-a x", "no entry functions", "give -e GLOB"),
         ("-e @/dev/null", "no entry functions", "give -e GLOB"),
         ("-e x --", "no command behind --", "leave -- out"),
@@ -227,9 +230,12 @@ def test_a_missing_file_of_globs_is_66(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_replay_changes_only_what_was_said(
     replayed: Callable[..., tuple[Path, ReplayOverrides]],
 ) -> None:
-    assert replayed("replay", "a.rsn") == (Path("a.rsn"), ReplayOverrides())
-    assert replayed("-v", "replay", "a.rsn") == (Path("a.rsn"), ReplayOverrides(verbose=1))
-    assert replayed("replay", "--", "-odd") == (Path("-odd"), ReplayOverrides())
+    assert replayed("replay", "a.rsn") == (Path("a.rsn"), ReplayOverrides(counts=True))
+    assert replayed("-v", "replay", "a.rsn") == (
+        Path("a.rsn"),
+        ReplayOverrides(verbose=1, counts=True),
+    )
+    assert replayed("replay", "--", "-odd") == (Path("-odd"), ReplayOverrides(counts=True))
     assert replayed(
         *shlex.split("replay -Sn a.rsn -x any -X EINTR -p 7 -P 8 -n sh -N ls -L 1 -s -k vmlinux"),
         *shlex.split("-C stacks.dec-offs=n -C stacks.emit-addrs=y"),
@@ -246,6 +252,7 @@ def test_a_replay_changes_only_what_was_said(
         dec_offs=False,
         symbolize=SymbolizeMode.LINES,
         kernel_image=Path("vmlinux"),
+        counts=True,
     )
     assert replayed("replay", "a", "-x", "EPERM")[1].allow_errors == frozenset({1})
     assert replayed(
@@ -269,6 +276,7 @@ def test_a_replay_changes_only_what_was_said(
         width=0,
         raw_pointers=True,
         stop_count=7,
+        counts=True,
     )
 
 
@@ -308,8 +316,8 @@ def test_the_order_of_what_only_prints(
 def test_help_in_a_pipe_is_plain_grouped_and_fits(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["--help"]) == 0
     text = capsys.readouterr().out
-    titles = ["TARGETING", "RUN MODE", "FILTERING", "ADVANCED", "EXTRA CONFIGURATION"]
-    places = [text.index(f"\n{title}:\n") for title in [*titles, "HELP AND VERSION"]]
+    titles = [one for one in table.PANELS if one != table.OBJECTS]
+    places = [text.index(f"\n{title}") for title in titles]
     assert places == sorted(places)
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 80

@@ -58,7 +58,7 @@ def test_help_on_a_terminal_has_panels_that_fit(columns: int) -> None:
     text = on_terminal(columns, "--help")
     assert "\x1b[" in text
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
-    assert any(line.startswith("╭─ TARGETING ─") for line in lines)
+    assert any(line.startswith("╭─ Which calls? ─") for line in lines)
     assert {len(line) for line in lines if line.startswith("│")} == {columns}
     assert [line for line in lines if line.startswith("╰")]
     # Prose keeps its lines: none is broken in the middle of an example.
@@ -229,7 +229,7 @@ def test_files_are_utf_8_where_the_locale_is_not(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert r"gr\xf6\xdfer" in done.stdout
     (tmp_path / "known").write_text("* größe.o * verifier\n", encoding="utf-8")
-    done = run("load", "none.o", "--expect", str(tmp_path / "known"), env=environment)
+    done = run("load", "none.o", "--known-failures", str(tmp_path / "known"), env=environment)
     assert done.returncode == 66
     assert "none.o" in done.stderr
 
@@ -242,7 +242,7 @@ def in_shell(shell: str, *words: str, env: dict[str, str]) -> subprocess.Complet
 
 def test_completion_that_cannot_be_installed_is_told() -> None:
     tool, environment = (sys.executable, "-m", "retsnoop_py"), os.environ | {"HOME": "/dev/null"}
-    done = in_shell("bash", *tool, "--install-completion", env=environment)
+    done = in_shell("bash", *tool, "--install-completion", "--yes", env=environment)
     assert done.returncode == 74
     assert "cannot write /dev/null" in done.stderr
     assert "--show-completion" in done.stderr.partition("hint: ")[2]
@@ -271,8 +271,8 @@ runpy.run_module("retsnoop_py", run_name="__main__")
         (("vm", "list"), 0),
         (("list", "presets"), 0),
         (("replay", str(GOLDEN / "6.12-args.rsn")), 0),
-        (("vm", "run", "--kernel", "~nobody/bzImage", "--", "true"), 66),
-        (("--install-completion",), 74),
+        (("vm", "run", "--on", "~nobody/bzImage", "--", "true"), 66),
+        (("--install-completion", "--yes"), 74),
     ],
 )
 def test_a_user_without_a_home_is_served(words: tuple[str, ...], status: int) -> None:

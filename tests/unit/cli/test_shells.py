@@ -121,7 +121,7 @@ def test_the_script_of_fish_starts_us_once_however_it_is_handed_out(tmp_path: Pa
     asked = subprocess.run(
         [str(PROGRAM)], env=environment, capture_output=True, text=True, check=True
     )
-    said = in_fish("retsnoop-py --install-completion", tmp_path)
+    said = in_fish("retsnoop-py --install-completion --yes", tmp_path)
     script = tmp_path / ".config/fish/completions/retsnoop-py.fish"
     assert f"fish completion installed in {script}" in said
     assert script.read_text().count("complete_fish") == 1

@@ -41,7 +41,7 @@ def test_a_user_namespace_ends_a_run(fake: FakeHost) -> None:
 @pytest.mark.parametrize(
     ("error", "answer", "told"),
     [
-        (0, Answer.YES, "which lets bpf() through"),
+        (0, Answer.YES, "it allows bpf()"),
         (errno.EPERM, Answer.NO, "which may forbid bpf()"),
         (None, Answer.UNKNOWN, "was not tried"),
     ],

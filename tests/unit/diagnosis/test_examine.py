@@ -74,7 +74,7 @@ def test_a_kernel_that_refuses_every_program_to_root(fake: FakeHost) -> None:
     fake.tried = replace(fake.tried, load_error=errno.EPERM, func_ip=None, cookie=None)
     diagnosis = examine(fake.host)
     assert diagnosis.exit_status == 77
-    assert diagnosis.reason == "loading programs: the kernel refuses every program (-EPERM)"
+    assert diagnosis.reason == "loading programs: the kernel rejects every program (-EPERM)"
     assert answers(diagnosis)["func_ip"] is Answer.UNKNOWN
 
 
@@ -211,7 +211,7 @@ def test_what_a_server_gave_before_is_used(tree: Tree) -> None:
     tree.write(place, b"")
     empty = asked(tree, **urls)["vmlinux"]
     assert empty.answer is Answer.UNKNOWN
-    assert empty.tried[-1][1] == "no server had it when last asked"
+    assert empty.tried[-1][1] == "no server had it at the last request"
     tree.install(place)
     assert asked(tree, **urls)["vmlinux"].detail == str(tree.root / place)
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_kernel_older_than_all_that_are_tested_is_told_as_such(fake: FakeHost)
     check = asked(fake)["btf"]
     assert check.ends_with == 69
     assert check.next_step.startswith("Linux 4.19.0-27-amd64 is older than 5.10")
-    assert "retsnoop-py vm run --kernel 6.12" in check.next_step
+    assert "retsnoop-py vm run --on 6.12" in check.next_step
 
 
 def test_modules_without_types_are_named(fake: FakeHost) -> None:
@@ -78,7 +79,7 @@ def test_modules_without_types_are_named(fake: FakeHost) -> None:
     [
         ("", "nodev\ttracefs", "not mounted"),
         ("", "nodev\tproc", "this kernel has none"),
-        ("none /t tracefs rw 0 0", "nodev\ttracefs", "mounted on /t, where nobody looks for it"),
+        ("none /t tracefs rw 0 0", "nodev\ttracefs", "mounted on /t, where it is not searched"),
     ],
 )
 def test_where_tracefs_is_not(fake: FakeHost, mounts: str, filesystems: str, detail: str) -> None:
@@ -100,6 +101,23 @@ def test_kprobes_switched_off(fake: FakeHost) -> None:
         Answer.NO,
         "echo 1 > /sys/kernel/debug/kprobes/enabled",
     )
+
+
+def test_without_sysfs_what_cannot_be_read_is_not_said_to_be_missing(fake: FakeHost) -> None:
+    """As in a chroot that has /proc and no /sys."""
+    shutil.rmtree(fake.tree.root / "sys")
+    fake.tree.modules(("a", 4096, 0xFFFFFFFFC0000000))
+    fake.tried = replace(fake.tried, branch_error=2, kprobe_error=None)
+    fake.file("proc/mounts", "")
+    fake.file("proc/filesystems", "nodev\ttracefs")
+    checks = {**asked(fake), **by_key([*cpu(fake.host), *mechanisms(fake.host)])}
+    for key in ("module_btf", "kprobes", "lbr", "mechanism.kprobe"):
+        assert checks[key].answer is Answer.UNKNOWN, key
+        assert "nothing is mounted on /sys" in checks[key].detail
+        assert checks[key].next_step == "mount -t sysfs sysfs /sys"
+    assert checks["btf"].next_step == "mount -t sysfs sysfs /sys"
+    for key in ("tracefs", "traceable_functions", "kprobes_enabled", "kprobe_blacklist"):
+        assert "mount -t sysfs sysfs /sys && mount -t " in checks[key].next_step, key
 
 
 @pytest.mark.parametrize(
@@ -193,7 +211,7 @@ def test_a_damaged_configuration_is_passed_over(fake: FakeHost) -> None:
     ("error", "pmu", "answer", "detail"),
     [
         (0, True, Answer.YES, "32 branches deep"),
-        (95, True, Answer.NO, "the CPU records no branches (-EOPNOTSUPP)"),
+        (95, True, Answer.NO, "the CPU does not support branch records (-EOPNOTSUPP)"),
         (2, False, Answer.NO, "the kernel sees no PMU of the CPU (-ENOENT), as in most VMs"),
         (13, True, Answer.UNKNOWN, "perf events are forbidden (-EACCES)"),
         (None, True, Answer.UNKNOWN, "not tried on this machine"),

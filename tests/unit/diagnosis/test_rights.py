@@ -18,7 +18,7 @@ def test_root_may_do_all(fake: FakeHost) -> None:
     checks = asked(fake)
     wrong = {key for key, check in checks.items() if not check.is_yes}
     assert wrong == {"unprivileged_bpf"}
-    assert checks["open_files"].detail == "1024, and more where they are needed"
+    assert checks["open_files"].detail == "1024, raised when needed"
 
 
 def test_effective_capabilities_are_read_from_status(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_the_admin_capability_stands_for_those_split_off_from_it(fake: FakeHost)
     ("is_root", "next_step"),
     [
         (False, "run as root"),
-        (True, "give it to the container (--cap-add BPF), or run outside of it"),
+        (True, "give it to the container (--cap-add BPF), or run outside it"),
     ],
 )
 def test_a_missing_capability_ends_a_run(fake: FakeHost, is_root: bool, next_step: str) -> None:

@@ -154,7 +154,7 @@ def test_an_image_whose_supplementary_file_is_missing_is_told(tree, vmlinux, tmp
 def test_without_the_kernels_build_id_no_image_is_believed(tree):
     tree.install(PLACE)
     (tree.root / "sys/kernel/notes").unlink()
-    assert "does not tell its build id" in search(tree).notice
+    assert "does not report its build ID" in search(tree).notice
 
 
 def test_a_named_image_is_used(tree, vmlinux):

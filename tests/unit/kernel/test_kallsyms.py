@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.kernel.tree import Tree
 
 from retsnoop_py.errors import PrivilegeError, UnavailableError
-from retsnoop_py.kernel.kallsyms import Kallsyms, Symbol
+from retsnoop_py.kernel.kallsyms import Kallsyms, Symbol, require_addresses
 
 BASE = 0xFFFFFFFF81000000
 
@@ -153,14 +153,42 @@ def test_data_is_known_as_such(tree: Tree) -> None:
     assert not kallsyms.lists("thing", None)
 
 
-@pytest.mark.parametrize(("value", "hint"), [("1", "run as root"), ("2", "kptr_restrict=1")])
-def test_hidden_addresses_name_the_sysctl_and_what_to_do(tree: Tree, value: str, hint: str) -> None:
-    tree.kallsyms("0000000000000000 T _stext", "0000000000000000 T _etext")
-    tree.file("proc/sys/kernel/kptr_restrict", f"{value}\n")
+@pytest.mark.parametrize(
+    ("value", "cause", "hint"),
+    [
+        ("0", "this process lacks CAP_SYSLOG", "run as root, or with CAP_SYSLOG"),
+        ("1", "this process lacks CAP_SYSLOG", "run as root, or with CAP_SYSLOG"),
+        ("2", "kernel.kptr_restrict is 2", "`sysctl kernel.kptr_restrict=1`"),
+        (None, "hides the addresses", "`sysctl kernel.kptr_restrict=1`"),
+    ],
+)
+def test_hidden_addresses_have_their_true_cause_and_what_to_do(
+    tree: Tree, value: str | None, cause: str, hint: str
+) -> None:
+    """kallsyms_show_value(): 0 and 1 hide them from who lacks CAP_SYSLOG, 2 from everybody."""
+    path = tree.kallsyms(
+        "0000000000000000 A fixed_percpu_data",
+        "0000000000000000 T _stext",
+        "0000000000000000 T _etext",
+    )
+    if value is not None:
+        tree.file("proc/sys/kernel/kptr_restrict", f"{value}\n")
 
-    with pytest.raises(PrivilegeError, match=f"kptr_restrict is {value}") as caught:
-        _ = tree.facts.kallsyms
-    assert hint in (caught.value.hint or "")
+    for ask in (lambda: tree.facts.kallsyms, lambda: require_addresses(path)):
+        with pytest.raises(PrivilegeError) as caught:
+            ask()
+        assert cause in caught.value.message
+        assert hint in (caught.value.hint or "")
+
+
+def test_addresses_that_are_shown_are_enough(tree: Tree, tmp_path: Path) -> None:
+    path = tree.kallsyms(
+        "0000000000000000 A fixed_percpu_data",
+        "ffffffff81000000 T _stext",
+        "0000000000000000 t nothing",
+    )
+    require_addresses(path)
+    require_addresses(tmp_path / "absent")
 
 
 @pytest.mark.parametrize("lines", [(), ("nonsense",)])
@@ -210,10 +238,14 @@ def test_a_variable_of_the_kernel_is_found_by_its_name(tree: Tree) -> None:
         "ffffffff82000000 D my_variable",
         "ffffffff82000010 d variable\t[veth]",
         "ffffffff82000020 D variable",
+        "ffffffff82000030 b textbuf.4",
+        "ffffffff82000040 b last",
     )
     kallsyms = tree.facts.kallsyms
 
     assert kallsyms.data_address("current_kprobe") == 0x12345
+    assert kallsyms.data_address("textbuf") == 0xFFFFFFFF82000030
+    assert kallsyms.data_address("last") == 0xFFFFFFFF82000040
     assert kallsyms.data_address("variable") == 0xFFFFFFFF82000020
     assert kallsyms.data_address("able") is None
 

@@ -26,8 +26,8 @@ class Tree:
         full.write_bytes(data.encode() if isinstance(data, str) else data)
         return full
 
-    def kallsyms(self, *lines: str) -> None:
-        self.file("proc/kallsyms", "".join(f"{line}\n" for line in lines))
+    def kallsyms(self, *lines: str) -> Path:
+        return self.file("proc/kallsyms", "".join(f"{line}\n" for line in lines))
 
     def traceable(self, *lines: str, addrs: bool = False) -> None:
         name = "available_filter_functions" + ("_addrs" if addrs else "")

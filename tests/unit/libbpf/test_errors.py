@@ -66,4 +66,4 @@ def test_a_c_library_that_is_too_old_or_none_leads_to_the_one_file(said: str) ->
     told = unloadable(ImportError(said, path="/nowhere/_bpf.abi3.so"))
     assert told.exit_status == 69
     assert told.message.endswith(said)
-    assert f"retsnoop-py-{os.uname().machine}, takes no C library" in (told.hint or "")
+    assert f"retsnoop-py-{os.uname().machine} needs none" in (told.hint or "")

@@ -75,6 +75,7 @@ def test_the_matrix_has_a_row_per_part_and_a_cell_per_kernel() -> None:
         "         program on_open  EACCES [1]  EACCES [1]",
         "         program main     ok 1.2k     ok 15",
         "         attach main      -           no target",
+        "(ok N: it loads, and the verifier processed N instructions)",
     ]
 
 

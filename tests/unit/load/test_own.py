@@ -43,7 +43,7 @@ def only(text: str) -> Explained:
         (
             'x.bt:1:1-2: ERROR: frob can not be used with "fentry" probes',
             "compile",
-            "asked: frob can not",
+            "calls the kernel: frob can not",
         ),
         (
             "x.bt:1:1-2: ERROR: Possible attachment attempt in the middle of an instruction",
@@ -119,7 +119,7 @@ def test_what_bpftrace_refuses_is_told(line: str, id_: str, word: str) -> None:
         (
             "attach uprobe: the given file is not an executable or a shared object",
             "uprobe-target",
-            "a wrapper",
+            "or wrapper",
         ),
         ("loading ebpf: map m: value_size must be 0 or 4", "map-definition", "sizes"),
         (
@@ -175,7 +175,7 @@ def test_what_is_there_already_and_is_no_hook_is_not_said_to_be_attached() -> No
         (
             "cannot attach frob with options [-DSIZE=9]: bpf: <nil>\n",
             "compile",
-            "compiled on this machine by bcc",
+            "bcc compiles the program",
         ),
         (
             "libbpf: prog 'f': BPF program load failed: -524\n",
@@ -196,7 +196,7 @@ def test_what_is_there_already_and_is_no_hook_is_not_said_to_be_attached() -> No
                 "libbpf: prog 'f': failed to attach to xdp: Device or resource busy\n"
             ),
             "attach-busy",
-            "attached there already",
+            "attached there",
         ),
         (
             (
@@ -204,7 +204,7 @@ def test_what_is_there_already_and_is_no_hook_is_not_said_to_be_attached() -> No
                 "bpf: failed to start: nothing left to try\n"
             ),
             "file-missing",
-            "no file",
+            "does not exist",
         ),
         (
             "Error: failed to load BTF from /sys/kernel/btf/vmlinux: Unknown error -4001\n",
@@ -228,19 +228,19 @@ def test_what_is_there_already_and_is_no_hook_is_not_said_to_be_attached() -> No
         (
             "bpf: clang-9: error: unable to execute command: Killed\n",
             "memory",
-            "memory was short",
+            "memory is short",
         ),
         (
             "bpf: unable to load module (frobopen.o). Your kernel might not be compatible.\n",
             "loader-words",
-            "lays it on the kernel",
+            "blames the kernel",
         ),
         (
             "loading bpf: program f: load program: invalid argument: fro>\n",
             "log-cut",
-            "not in what the loader shows",
+            "does not include the reason",
         ),
-        ("libbpf: failed to parse target BTF: -5\n", "kernel-btf", "names a directory"),
+        ("libbpf: failed to parse target BTF: -5\n", "kernel-btf", "is a directory"),
         ("bpf: open executable: file /lib/libfrob.so is not executable\n", "uprobe-target", "0644"),
         ("load_progs failed\ndebuginfo_offset failed\n", "kernel-btf", "debug information"),
         ("bpf: read_available_filter_functions failed\n", "tracefs", "mount -t tracefs"),
@@ -257,7 +257,7 @@ def test_what_is_there_already_and_is_no_hook_is_not_said_to_be_attached() -> No
             "pin",
             "BPF file system",
         ),
-        ("bpf agent starts\nterminate called after throwing\n", "crashed", "bug of its own"),
+        ("bpf agent starts\nterminate called after throwing\n", "crashed", "bug in the loader"),
         (
             "frob[77]: ERROR: bpf: frobs are not attached\n",
             "loader-words",
@@ -295,7 +295,7 @@ def test_of_a_probe_in_a_module_the_function_is_named() -> None:
         (
             'Error: Aborted, message: "error parsing BPF object", details: []\n',
             "elf",
-            "section's name",
+            "section name",
         ),
         (
             "bpftool: Error: object file doesn't contain any bpf program\n",
@@ -317,7 +317,7 @@ def test_of_a_probe_in_a_module_the_function_is_named() -> None:
         (
             'level=warning msg="BPF root is not a BPF filesystem (0x1 != 0x2)"\n',
             "pin",
-            "No BPF file",
+            "no BPF file",
         ),
         (
             (
@@ -338,7 +338,7 @@ def test_of_a_probe_in_a_module_the_function_is_named() -> None:
                 "Caused by:\n No such device (os error 19)\n"
             ),
             "interface-missing",
-            "there is no such network interface",
+            "no interface of that name",
         ),
         (
             "RTNETLINK answers: Invalid argument\nWe have an error talking to the kernel\n",
@@ -366,11 +366,11 @@ def test_of_a_probe_in_a_module_the_function_is_named() -> None:
         ),
         ("Error: eBPF not supported: OCI runtime error\n", "unsupported", "crun was built"),
         ("Error: crun: bpf create ``: Invalid argument\n", "no-cgroup-bpf", "CONFIG_CGROUP_BPF"),
-        ("building: bpf create ``: Bad address\n: exit status 1\n", "fault", "32 bits"),
+        ("building: bpf create ``: Bad address\n: exit status 1\n", "fault", "32-bit runtime"),
         (
             "frob: eBPF module failed: couldn't find asset open user/frob.o: file does not exist\n",
             "file-missing",
-            "carries its objects in itself",
+            "contains its objects",
         ),
         ("libbpf: sec 'tc': failed to find program symbol at offset 8\n", "elf", "llvm-strip"),
         ("Error: failed to pin program kprobe/frob_it\n", "pin", "5.15"),

@@ -53,9 +53,9 @@ def root(tmp_path: Path) -> Path:
     [
         ("closed", "closed to kprobes"),
         ("unhooked", "ftrace has no hook"),
-        ("twice", "2 functions are called twice"),
+        ("twice", "2 functions have the name twice"),
         ("gone", "This kernel has gone.isra.0 and gone.cold,"),
-        ("never", "nothing that is called never"),
+        ("never", "no symbol never"),
     ],
 )
 def test_why_a_function_takes_no_kprobe(function: str, said: str, root: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_program_that_is_too_long_to_be_read_is_measured() -> None:
     ("function", "said"),
     [
         ("unhooked", "ftrace has no hook in it"),
-        ("twice", "2 functions are called twice"),
+        ("twice", "2 functions have the name twice"),
         ("gone", "This kernel has gone.isra.0"),
         ("vfs_read", ""),
     ],
@@ -158,9 +158,9 @@ def test_an_iterator_over_one_thing_has_to_be_told_which() -> None:
         (MapFacts("m", 6, 0, 1, 4, 40000), "ENOMEM", "values of 40,000 bytes"),
         (MapFacts("m", 2, 0, 4, 4, 0x7FFFFFFF), "E2BIG", "values of 2,147,483,647 bytes"),
         (MapFacts("m", 16, 0, 100000, 4, 8), "E2BIG", "NR_CPUS"),
-        (MapFacts("m", 9, 1, 4, 4, 8), "ENOTSUPP", "takes no BPF_F_NO_PREALLOC"),
-        (MapFacts("m", 29, 1, 10, 4, 8), "EINVAL", "beside each task"),
-        (MapFacts("m", 13, 0, 8, 4, 4), "EINVAL", "holds maps"),
+        (MapFacts("m", 9, 1, 4, 4, 8), "ENOTSUPP", "BPF_F_NO_PREALLOC is not allowed"),
+        (MapFacts("m", 29, 1, 10, 4, 8), "EINVAL", "with each task"),
+        (MapFacts("m", 13, 0, 8, 4, 4), "EINVAL", "contains maps"),
         (MapFacts("m", 7, 0, 4, 4, 7), "EINVAL", "addresses of 8 bytes"),
         (MapFacts("m", 22, 0, 4, 4, 4), "EINVAL", "keys of 4 and values of 4 bytes, 4 entries"),
         (MapFacts("m", 1, 0, 1 << 30, 4, 8), "ENOMEM", "cannot be had"),

@@ -29,21 +29,21 @@ def only(text: str) -> Explained:
         ("ebpf sensor initialization failed", "verifier refuses"),
         ("error while creating maps of the sensor", "locked memory"),
         ("unable to update the map of ports", "the map is full"),
-        ("cannot open object sensor.o", "no BPF object"),
+        ("cannot open object sensor.o", "not a BPF object"),
         ("failed to detach program of eth9", "nothing that still runs is lost"),
         ("program compilation failed", "headers are missing"),
         ("Frobnitz version not found, probe offsets unknown", "this version"),
         ("the ebpf sensor failed: a mark must be set", "a setting of its own"),
-        ("could not instantiate the ring buffer for bpf events", "no power of two"),
-        ("failed to allocate the frob table of bpf", "no memory"),
+        ("could not instantiate the ring buffer for bpf events", "not a power of two"),
+        ("failed to allocate the frob table of bpf", "Memory ran out"),
         ("overflow while guessing offsets, bailing out", "this version"),
         ("frob_update_elem failed", "the map is full"),
-        ("failed to join the cgroup of frob", "file system of version 2"),
+        ("failed to join the cgroup of frob", "cgroup v2"),
         ("can't get prog_fd of frob", "never loaded"),
-        ("could not set bpf filter of frob", "the target is not there"),
+        ("could not set bpf filter of frob", "the target does not exist"),
         ("error loading kprobe frob", "verifier refuses"),
         ("prog 'frob': failed to attach: frob", "CAP_NET_ADMIN"),
-        ("failed to bpf_object__open_frob()", "no BPF object"),
+        ("failed to bpf_object__open_frob()", "not a BPF object"),
         ("could not discover where the kernel has its offsets", "this version"),
         ("manifest: malformed json in field frob", "of another release of the tool"),
     ],
@@ -69,7 +69,7 @@ def test_what_may_be_behind_a_failure_without_a_reason_is_listed(line: str, word
 def test_how_a_loader_ended_is_told(line: str, id_: str) -> None:
     found = only(f"{line}\n").explanation
     assert found.id == id_
-    assert found.title == "Loader: It ended"
+    assert found.title == "Loader: The process ended"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_how_a_loader_ended_is_told(line: str, id_: str) -> None:
         ),
         ("kernel.perf_event_paranoid is 3, sensor cannot count", "rights", "CAP_PERFMON"),
         ("sensor: kptr_restrict hides what kprobes need, cannot go on", "rights", "kptr_restrict"),
-        ("sensor runs in a rootless container: bpf denied", "rights", "user name space"),
+        ("sensor runs in a rootless container: bpf denied", "rights", "user namespace"),
         ("bpf load failed, bpf_jit_limit reached", "memory", "net.core.bpf_jit_limit"),
         (
             "modprobe: FATAL: Module cls_frob not found in directory /lib/modules/1",
@@ -107,7 +107,7 @@ def test_how_a_loader_ended_is_told(line: str, id_: str) -> None:
         ("sensor: retrieving bpf ids failed, maybe running < 4.99", "unsupported", "4.99"),
         ("frobnic 0: XDP needs LRO off", "attach-unsupported", "as the interface is set up"),
         ("sensor: link not found: frob0 (bpf)", "interface-missing", "frob0"),
-        ("object is big endian, this bpf loader is little endian", "elf", "no BPF object"),
+        ("object is big endian, this bpf loader is little endian", "elf", "not a BPF object"),
         ("fexit: function do_frob not found in BTF", "attach-target-missing", "do_frob"),
         (
             "map pinned at /sys/fs/bpf/frob has another size: 8 != 16",
@@ -117,12 +117,12 @@ def test_how_a_loader_ended_is_told(line: str, id_: str) -> None:
         (
             "cannot locate the program /opt/frob/sensor.o: missing",
             "file-missing",
-            "no such file",
+            "does not exist",
         ),
         (
             "starting frob: mkdir /sys/kernel/tracing: operation not permitted",
             "unsupported",
-            "nobody makes one there",
+            "only the kernel can create",
         ),
         (
             "open map frob: pin by name: missing MapOptions.PinPath",
@@ -133,7 +133,7 @@ def test_how_a_loader_ended_is_told(line: str, id_: str) -> None:
         (
             "WARN BTF from /var/frob/btf/vmlinux: open /var/frob/btf/vmlinux: no such file",
             "kernel-btf",
-            "none that the loader finds",
+            "the loader does not find it",
         ),
         (
             "download of BTF from the btfhub archive failed: 404",
@@ -259,8 +259,8 @@ def test_the_first_that_was_tried_counts() -> None:
 
 def test_of_words_that_say_nothing_it_is_listed_what_mostly_fails() -> None:
     found = only("bpf sensor\nfrobbing of the bpf wheel failed\n").explanation
-    assert found.title == "Loader: words that are not known here"
-    assert "mostly one of these" in found.reason
+    assert found.title == "Loader: Unknown message"
+    assert "Usual causes" in found.reason
 
 
 def test_a_file_that_was_looked_for_is_no_reason_where_more_failed() -> None:

@@ -37,7 +37,7 @@ def only(text: str) -> Explained:
         ("bpf tool failed: headers of 6.1.0-x could not be found", "kernel-headers", "headers"),
         # the last complaint counts
         ("bpf program cannot be used: file is there, but LSM is disabled", "unsupported", "kernel"),
-        ("xdp setup failed: hook in use", "attach-busy", "attached there already"),
+        ("xdp setup failed: hook in use", "attach-busy", "attached there"),
         ("bpf setup refused: not enough privileges", "rights", "capability"),
         # no complaint: the errno, and what it means of anything
         ("bpf frobnication failed: Broken pipe", "loader-words", "EPIPE: the other side is gone"),
@@ -113,7 +113,7 @@ def test_the_innermost_cause_is_told(line: str, id_: str, word: str) -> None:
         ("Error enabling probe: usdt:/bin/x:y:z", "usdt", "readelf"),
         ("cannot add eBPF: netlink receive: no such file or directory", "qdisc-missing", "clsact"),
         ("Error loading program: BEGIN (try -v)", "loader-words", "BEGIN"),
-        ("tc: no ELF library support is compiled in; bpf", "unsupported", "as it was built"),
+        ("tc: no ELF library support is compiled in; bpf", "unsupported", "build of the loader"),
         ("thread 'main' panicked at 'no path', bpf/src/a.rs:3:1", "loader-words", "panicked"),
         (
             "tracepoint x: cannot create bpf perf link: permission denied",
@@ -414,7 +414,7 @@ def test_a_reference_that_aya_cannot_resolve_is_told_by_what_it_refers_to() -> N
     ).explanation
     assert why.id == "relocation"
     assert "section 6" in why.reason
-    assert "rights" in why.reason
+    assert "privileges" in why.reason
 
 
 def test_of_an_errno_in_a_line_of_its_own_that_line_is_quoted_too() -> None:

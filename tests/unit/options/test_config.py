@@ -31,6 +31,7 @@ def test_every_key_sets_its_field() -> None:
             "bpf.transport=perfbuf",
             "bpf.queue-size=7",
             "bpf.spool-size=8",
+            "bpf.drain-seconds=9",
             "stacks.symb-mode=linenum",
             "stacks.unfiltered=y",
             "stacks.emit-addrs=TRUE",
@@ -51,7 +52,7 @@ def test_every_key_sets_its_field() -> None:
     assert found.results == ResultSettings(False, Path("more.txt"))
     assert found.args == ArgSettings(False, 4000, 100, 50, True, ArgMode.MULTILINE, 0)
     assert found.views == ViewSettings(lbr_max=7, self_time=True, cpu=True)
-    assert found.bpf == BpfSettings(4096, 16, TransportKind.PERFBUF, 7, 8)
+    assert found.bpf == BpfSettings(4096, 16, TransportKind.PERFBUF, 7, 8, 9)
     assert found.stacks == StackSettings(True, True, True)
     assert found.symbolize is SymbolizeMode.LINES
     assert found.named == {key.name for key in config.KEYS}

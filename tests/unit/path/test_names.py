@@ -256,3 +256,16 @@ def test_what_only_dwarf_knows_is_told_by_the_names_of_local_variables(
     assert decided is not None
     assert namer.condition(decided).text == condition
     assert [one.name for one in namer.operands(decided, 0)] == [name]
+
+
+def test_a_function_and_a_struct_of_one_name_have_types_of_their_own() -> None:
+    btf = BtfWriter()
+    number = btf.int("int", 4, 1)
+    thing = btf.struct("thing", 8, [("next", 0, 0)])
+    func = btf.func("thing", number, [])
+    facts = cast("KernelFacts", SimpleNamespace(btf=Btf(btf.bytes()), root=FilePath("/nowhere")))
+    function = Function("f", START, 64, FuncFlags(0), ResultType(ResultKind.INT), btf_id=func)
+    namer = Namer(facts, function, {}.get, X86_64)
+    assert thing != number
+    assert namer._return_type("thing") == number
+    assert namer._pointer_to("thing") == 0

@@ -161,7 +161,7 @@ def test_a_source_line_is_probed_wherever_it_has_code(tree: Tree) -> None:
 def test_a_source_line_only_where_nothing_may_be_probed_is_refused(tree: Tree) -> None:
     with pytest.raises(InputError, match="cannot be probed: in '_raw_spin_lock': every spin lock"):
         choose(tree, "kprobe:core.c:7", lines=Lines({("core.c", 7): [BASE + 0x104]}))
-    with pytest.raises(InputError, match="its code is gone after boot"):
+    with pytest.raises(InputError, match="the kernel frees its code after boot"):
         choose(tree, "kprobe:core.c:7", lines=Lines({("core.c", 7): [BASE - 0x1000]}))
 
 
@@ -169,11 +169,11 @@ def test_what_does_not_exist_names_what_does(tree: Tree) -> None:
     for text, message, hint in (
         (
             "kprobe:bpf_map_putt",
-            "no kernel function is called 'bpf_map_putt'",
+            "no kernel function has the name 'bpf_map_putt'",
             "did you mean bpf_map_put or bpf_map_new_fd?",
         ),
-        ("kprobe:x*y", "matches no kernel function that can be traced", None),
-        ("kprobe:some_data", "'some_data' is data, or code that is gone after boot", None),
+        ("kprobe:x*y", "matches no traceable kernel function", None),
+        ("kprobe:some_data", "'some_data' is data, or code that is freed after boot", None),
         (
             "kprobe:bpf_map_put+0x40",
             "'bpf_map_put' has only 64 (0x40) bytes",
@@ -186,12 +186,12 @@ def test_what_does_not_exist_names_what_does(tree: Tree) -> None:
         ),
         (
             "tp:shed:sched_switch",
-            "there are no tracepoints of category 'shed'",
+            "no tracepoints in category 'shed'",
             "did you mean tp:sched:sched_switch?",
         ),
         (
             "tp:syscall:x",
-            "there are no tracepoints of category 'syscall'",
+            "no tracepoints in category 'syscall'",
             "did you mean tp:syscalls:...?",
         ),
         ("rawtp:swich", "'swich' is no raw tracepoint", "its module may not be loaded"),
@@ -228,7 +228,7 @@ def test_too_many_probes_are_refused_before_they_are_made(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match=f"matches {MOST_PROBES + 1} functions"):
         choose(tree, "kprobe:*")
     assert len(choose(tree, "kprobe:f?", "kprobe:f??", "kprobe:f0")) == 100
-    with pytest.raises(UsageError, match=f"makes it {MOST_PROBES + 1} probes"):
+    with pytest.raises(UsageError, match=f"{MOST_PROBES + 1} probes are too many"):
         choose(tree, "kprobe:f??", "kprobe:f?", "kprobe:f???")
 
 

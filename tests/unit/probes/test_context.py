@@ -123,7 +123,7 @@ def test_a_raw_tracepoint_that_no_btf_knows_shows_its_first_word(tree: Tree) -> 
     plan = planned(tree, "rawtp:unheard_of")
     assert plan.probes[0].by_context == (Spec(0, 1),)
     found = shown(plan.facts, CapturedValue(struct.pack("=q", 7)))
-    assert found == {"": "(its first argument: no BTF tells of others)", "arg0": "7"}
+    assert found == {"": "(its first argument: no BTF describes the others)", "arg0": "7"}
 
 
 def test_a_modules_tracepoint_has_the_types_of_its_module(tree: Tree) -> None:

@@ -63,7 +63,7 @@ def test_a_line_without_code_names_the_nearest_with(images: KernelImages) -> Non
     above = line_of(SYSCALL, "int plain(int value);")
     with pytest.raises(InputError, match="this line has no code") as caught:
         SourceLines(images).addresses_of("kernel/bpf/syscall.c", above)
-    assert caught.value.hint == f"the nearest that has is {above + 2}"
+    assert caught.value.hint == f"the nearest line with code is {above + 2}"
 
 
 def test_a_file_that_nothing_comes_from_names_others(images: KernelImages) -> None:

@@ -67,7 +67,7 @@ def test_whatever_follows_a_kind_is_understood_or_a_usage_error(kind: str, rest:
     [
         ("", "not a probe"),
         ("vfs_read", "not a probe"),
-        ("uprobe:main", "'uprobe' is no kind of probe"),
+        ("uprobe:main", "unknown kind of probe 'uprobe'"),
         ("kprobe:", "is not the name of a function"),
         ("kprobe:f+", "is not the name of a function"),
         ("kprobe:f+0x", "is not the name of a function"),
@@ -81,7 +81,7 @@ def test_whatever_follows_a_kind_is_understood_or_a_usage_error(kind: str, rest:
         ("kprobe:fs/open.c:", "is not a line of a source file"),
         ("kprobe:fs/open.c:0", "is not a line of a source file"),
         ("kprobe::5", "is not a line of a source file"),
-        ("kretprobe:f+5", "takes no offset"),
+        ("kretprobe:f+5", "has no offset"),
         ("rawtp:sched:sched_switch", "is not the name of a tracepoint"),
         ("rawtp:", "is not the name of a tracepoint"),
         ("tp:sched_switch", "is not the category and the name"),

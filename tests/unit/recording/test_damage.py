@@ -27,7 +27,7 @@ from retsnoop_py.recording.reader import read_frames
 
 FACTS = pack_frame(FrameKind.FACTS, encode_header(facts()))
 RECORDS = pack_frame(FrameKind.RECORDS, failing_session())
-END = pack_frame(FrameKind.END, encode_end({}))
+END = pack_frame(FrameKind.END, encode_end({}, {}))
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +134,9 @@ def test_facts_that_make_no_sense_are_a_data_error(tmp_path: Path, data: st.Data
         (b"#!/bin/sh\necho some text\n", "is not a retsnoop-py recording"),
         (file_header().replace(b"\r\n", b"\n"), "is not a retsnoop-py recording"),
         (file_header()[:10], "damaged at byte 10"),
-        (file_header(), "damaged at byte 16: it ends there"),
+        (file_header(), "damaged at byte 16: it ends here"),
         (file_header() + RECORDS, "damaged at byte 16: it does not start with the facts"),
-        (file_header() + FACTS + END + b"x", "there is something behind its end"),
+        (file_header() + FACTS + END + b"x", "there is data after its end"),
         (file_header() + FRAME_HEADER.pack(3, 1 << 31, 0), "length is impossible"),
     ],
 )

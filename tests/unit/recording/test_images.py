@@ -65,7 +65,7 @@ def test_an_image_of_another_kernel_is_refused(tree, tmp_path: Path) -> None:
     other = tmp_path / "other.rsn"
     with RecordingWriter(other) as writer:
         writer.start(facts(release="6.1", build_id=run.build_id[::-1], stext=run.stext))
-        writer.end({})
+        writer.end({}, {})
 
     replayed = Replayed(other, ReplayOverrides(kernel_image=image))
 
@@ -78,9 +78,9 @@ def test_an_image_that_cannot_be_placed_is_told(tree, tmp_path: Path) -> None:
     run, _ = live(tree, tmp_path / "a.rsn", SymbolizeMode.NONE)
     with RecordingWriter(tmp_path / "b.rsn") as writer:
         writer.start(facts(release=run.release, build_id=run.build_id, stext=0))
-        writer.end({})
+        writer.end({}, {})
 
     replayed = Replayed(tmp_path / "b.rsn", ReplayOverrides(kernel_image=image))
 
     assert replayed.error is None
-    assert "cannot be placed" in replayed.err
+    assert "cannot be located" in replayed.err

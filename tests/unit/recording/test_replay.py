@@ -169,7 +169,7 @@ def test_a_number_of_sessions_ends_a_replay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("live", "overrides", "note"),
     [
-        (Settings(), ReplayOverrides(success=True), "made without -S"),
+        (Settings(), ReplayOverrides(success=True), "recorded without -S"),
         (
             Settings(filters=FilterSettings(longer_ns=8_000_000)),
             ReplayOverrides(longer_ns=1),
@@ -185,17 +185,17 @@ def test_a_number_of_sessions_ends_a_replay(tmp_path: Path) -> None:
             ReplayOverrides(comms=("b",)),
             "only the processes",
         ),
-        (Settings(), ReplayOverrides(call_trace=True), "no call trace: it was made without -T"),
+        (Settings(), ReplayOverrides(call_trace=True), "no call trace: it was recorded without -T"),
         (
             Settings(views=ViewSettings(call_stack=False, call_trace=True)),
             ReplayOverrides(call_stack=True),
-            "no kernel stacks: it was made without -E",
+            "no kernel stacks: it was recorded without -E",
         ),
-        (Settings(), ReplayOverrides(interim=True), "made without -I"),
-        (Settings(), ReplayOverrides(lbr=10), "made without -B"),
-        (Settings(views=ViewSettings(lbr=10)), ReplayOverrides(lbr=6), "its own -B"),
-        (Settings(), ReplayOverrides(user_stack=True), "made without --user-stack"),
-        (Settings(), ReplayOverrides(capture=True), "made without -A"),
+        (Settings(), ReplayOverrides(interim=True), "recorded without -I"),
+        (Settings(), ReplayOverrides(lbr=10), "recorded without -B"),
+        (Settings(views=ViewSettings(lbr=10)), ReplayOverrides(lbr=6), "its -B"),
+        (Settings(), ReplayOverrides(user_stack=True), "recorded without --user-stack"),
+        (Settings(), ReplayOverrides(capture=True), "recorded without -A"),
     ],
 )
 def test_what_was_not_captured_is_said(

@@ -89,7 +89,7 @@ def test_a_file_of_another_user_is_refused_where_others_may_put_one(
     owner = path.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
 
-    assert "another user's" in str(refused(path))
+    assert "belongs to another user" in str(refused(path))
 
 
 def test_a_file_of_who_became_root_by_sudo_is_written(
@@ -104,7 +104,7 @@ def test_a_file_of_who_became_root_by_sudo_is_written(
     RecordingWriter(path).close()
 
     monkeypatch.setenv("SUDO_UID", "54321")
-    assert "another user's" in str(refused(path))
+    assert "belongs to another user" in str(refused(path))
 
 
 def test_a_link_of_ones_own_is_followed(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_what_was_fed_is_in_the_file_before_the_next_batch(tmp_path: Path) -> No
             writer.write([], failing_session())
             replayed = Replayed(path)
             assert replayed.out.count("TID/PID") == count
-            assert "it ends there" in str(replayed.error)
+            assert "it ends here" in str(replayed.error)
 
 
 def test_a_full_disk_is_told_once_and_costs_only_what_comes_after(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_full_disk_is_told_once_and_costs_only_what_comes_after(tmp_path: Path
     assert err.getvalue().count("recording to") == 1
     assert out.getvalue().count("TID/PID") == 502
     replayed = Replayed(path)
-    assert "its disk was full" in str(replayed.error)
+    assert "the disk was full" in str(replayed.error)
     assert replayed.out
     assert out.getvalue().startswith(replayed.out)
 
@@ -191,7 +191,7 @@ def test_batches_are_compressed_where_it_pays(tmp_path: Path) -> None:
         writer.start(facts())
         for batch in (noise, plain, failing_session()):
             writer.write([], batch)
-        writer.end({})
+        writer.end({}, {})
 
     frames = [frame for frame in read_frames(path) if frame.kind == FrameKind.RECORDS]
     assert [frame.payload for frame in frames] == [noise, plain, failing_session()]

@@ -101,12 +101,24 @@ def test_a_stack_with_source_lines_inlined_frames_and_a_stitched_tail() -> None:
         "                    . do_syscall_x64                     (arch/x86/entry/common.c:50)",
         "    73us [-ENOMEM]  __x64_sys_bpf+0x1a                   (kernel/bpf/syscall.c:5067)",
         "    70us [-ENOMEM]  __sys_bpf+0x38b                      (kernel/bpf/syscall.c:4947)",
-        "!   50us [-ENOMEM]  array_map_alloc",
+        "    50us [-ENOMEM]  array_map_alloc",
         "!⌇   2us [NULL]     bpf_map_alloc_percpu",
         "",
         "",
         "",
     ]
+
+
+def test_one_mark_says_where_to_look() -> None:
+    """5.10 finds no frame for the entry function either, and interrupts begin no error."""
+    outer = StackRow(failed("__x64_sys_bpf", -12, 73), None)
+    inner = StackRow(failed("array_map_alloc", -12, 50), None)
+    softirq = StackRow(failed("net_rx_action", -12, 3)._replace(interrupt=True), None)
+
+    rows = lines(renderer().session(stack(outer, SYS, inner, softirq)))
+
+    assert [row[0] for row in rows] == [" ", " ", "!", " "]
+    assert [row[0] for row in lines(renderer().session(stack(outer, SYS)))] == [" ", " "]
 
 
 def test_an_unfinished_stack() -> None:

@@ -15,6 +15,8 @@ from retsnoop_py.render.why_types import (
     ExplainedCall,
     FailedCall,
     FailingChainCall,
+    Reason,
+    Reported,
     Why,
 )
 from retsnoop_py.session.paths import ALWAYS
@@ -179,7 +181,7 @@ def test_of_a_headers_function_it_is_told_where_it_is_used() -> None:
     assert list(origin_lines(origin, 4, Palette())) == [f"    {where}   because a"]
 
 
-def test_what_programs_try_at_any_time_is_counted() -> None:
+def test_what_programs_try_at_any_time_is_listed_on_demand() -> None:
     failures = (
         FailedCall("openat", "__x64_sys_openat", "ENOENT", 3, "looks for a file"),
         FailedCall("mount", "__x64_sys_mount", "EPERM", 1),
@@ -189,11 +191,9 @@ def test_what_programs_try_at_any_time_is_counted() -> None:
     assert page(found) == [
         "x: it is its own logic",
         "",
-        "System calls that failed:",
+        "System calls that failed (-v lists all):",
         "    mount  EPERM   1",
         "  ! bpf    EINVAL  1",
-        "",
-        "3 more calls failed as in ordinary work (openat ENOENT); -v lists them",
     ]
     assert "    openat  ENOENT  3  looks for a file" in page(found, verbose=True)
 
@@ -201,3 +201,41 @@ def test_what_programs_try_at_any_time_is_counted() -> None:
 def test_names_cannot_command_the_terminal() -> None:
     evil = Why(VERSION, "", "", 1, ("\x1b[2J",), 1, unknown="x")
     assert page(evil) == ["\\x1b[2J: x"]
+
+
+MISSING = Reason(
+    "not-found",
+    "/srv/x does not exist. The directory /srv does.",
+    ("check the spelling: there is /srv/y", "or create it: mkdir -p /srv/x"),
+    later=True,
+)
+
+
+def answer(reported: Reported, **changes: object) -> list[str]:
+    call = replace(
+        CALL, error="ENOENT", what="opening /srv/x", reason=MISSING, reported=reported, **changes
+    )
+    lines = page(Why(VERSION, "", "", 2, ("cat", "/srv/x"), 1, (), call))
+    return lines[: lines.index("")]
+
+
+def test_the_answer_comes_first_in_the_users_terms() -> None:
+    assert answer(Reported(True, ("the command wrote this error",), "cat: ...")) == [
+        "loader: opening /srv/x failed with ENOENT (No such file or directory).",
+        "  /srv/x does not exist. The directory /srv does.",
+        "  To change: check the spelling: there is /srv/y",
+        "             or create it: mkdir -p /srv/x",
+    ]
+
+
+def test_doubt_is_said() -> None:
+    guessed = answer(Reported(False))
+    assert "wrote no text about this error" in guessed[-1]
+    alike = answer(Reported(True, alike=("opening /b (ENOENT)",)))
+    assert alike[-1] == "  The command may also mean opening /b (ENOENT)."
+
+
+def test_a_command_that_was_killed() -> None:
+    reason = Reason("killed", "Signal SIGKILL killed x (PID 7): y (PID 8) sent it.")
+    found = Why(VERSION, "", "", 1, ("x",), 137, reason=reason)
+    assert page(found) == ["x: Signal SIGKILL killed x (PID 7): y (PID 8) sent it."]

@@ -34,9 +34,13 @@ class Units:
     """Source files and the address ranges of their functions."""
 
     files: dict[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    included: dict[str, Sequence[int]] = field(default_factory=dict)
 
     def functions_in(self, pattern: str) -> list[tuple[int, int]]:
         return [r for name, ranges in self.files.items() if name == pattern for r in ranges]
+
+    def included_in(self, pattern: str, addresses: Sequence[int]) -> list[int]:
+        return [one for one in self.included.get(pattern, ()) if one in addresses]
 
 
 class Kernel:

@@ -74,3 +74,22 @@ def test_a_function_that_was_named_and_is_not_traced_is_told_unasked(tmp_path: P
         "function 'asm_only' is not traced: the kernel has no trace point in it",
         "-a 'absent*' matches no kernel function",
     ]
+
+
+def test_functions_and_globs_without_effect_are_counted(tmp_path: Path) -> None:
+    """A file of names may have thousands of them."""
+    kernel = Kernel(tmp_path)
+    kernel.add("f")
+    asm = [f"asm{number}" for number in range(5)]
+    for name in asm:
+        kernel.add(name, traceable=False)
+
+    selection = kernel.select(entry=["f"], allow=[*asm, *(f"absent{n}" for n in range(4))])
+
+    assert list(warnings(selection)) == [
+        (
+            "5 functions are not traced ('asm0', 'asm1', 'asm2' and 2 more): "
+            "the kernel has no trace point in it"
+        ),
+        "4 globs of -a match no kernel function: 'absent0', 'absent1', 'absent2' and 1 more",
+    ]

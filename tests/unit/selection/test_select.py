@@ -230,6 +230,17 @@ def test_a_path_takes_the_functions_whose_code_it_holds(kernel: Kernel) -> None:
     assert GlobCount(":kernel/bpf/syscall.c", Role.ALLOW, "-a", 3, 1) in selection.globs
 
 
+def test_a_file_that_another_one_includes_takes_its_functions(kernel: Kernel) -> None:
+    first, other = kernel.add("of_deadline"), kernel.add("of_policy")
+    kernel.units.files["kernel/sched/build_policy.c"] = [(first, other + 0x10)]
+    kernel.units.included["kernel/sched/deadline.c"] = [first]
+
+    selection = kernel.select(entry=["of_policy"], allow=[":kernel/sched/deadline.c"])
+
+    assert labels(selection) == ["of_deadline", "of_policy"]
+    assert GlobCount(":kernel/sched/deadline.c", Role.ALLOW, "-a", 1, 0) in selection.globs
+
+
 def test_a_path_can_mark_entries_and_deny(kernel: Kernel) -> None:
     first = kernel.add("one")
     second = kernel.add("two")
@@ -246,7 +257,7 @@ def test_only_paths_that_hold_nothing_are_an_error(kernel: Kernel) -> None:
     kernel.add("one")
     kernel.units.files = {"a.c": [(0, 0), (0x1000, 0x2000)]}
 
-    with pytest.raises(InputError, match=r"no function that can be traced comes from ':a.c'"):
+    with pytest.raises(InputError, match=r"no traceable function comes from ':a.c'"):
         kernel.select(entry=[":a.c"])
 
 

@@ -33,6 +33,7 @@ from tests.unit.session.records import (
 )
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.session import collector as collector_module
 from retsnoop_py.session import pipeline, repeats
 from retsnoop_py.session.collector import Collector, RecordType, SessionFlags
 from retsnoop_py.session.events import EventDecoder, Items, PartStore
@@ -206,20 +207,60 @@ def test_damage_is_told(data: bytes, why: str) -> None:
         decoded(data)
 
 
-def test_parts_of_sessions_that_go_on_take_no_more_than_their_share() -> None:
+def test_events_take_no_more_than_their_share_and_the_oldest_go_first() -> None:
     store = PartStore(max_bytes=100)
     for tid in range(3):
         store.add_events((tid, 1), bytes(40))
     assert store.dropped == 1
-    assert [store.get((tid, 1)).event_bytes for tid in range(3)] == [40, 40, 0]
-    store.take((0, 1))
-    store.add_events((2, 1), bytes(40))
-    assert (store.dropped, len(store.take((2, 1)).take_events())) == (1, 40)
+    assert [store.get((tid, 1)).event_bytes for tid in range(3)] == [0, 40, 40]
+    assert [store.get((tid, 1)).forgotten for tid in range(3)] == [1, 0, 0]
+    # the one that something came for last stays
+    store.add_events((1, 1), bytes(10))
+    store.add_events((3, 1), bytes(50))
+    assert [store.get((tid, 1)).event_bytes for tid in range(4)] == [0, 50, 0, 50]
     # what was decoded takes no room any more
-    store.release(store.get((1, 1)), 40)
-    store.add_events((3, 1), bytes(100))
-    store.add_events((3, 1), bytes(1))
+    store.release(store.get((3, 1)), 50)
+    store.add_events((1, 1), bytes(50))
     assert store.dropped == 2
+    # one alone that would need more than there is loses what comes last
+    store.add_events((1, 1), bytes(1))
+    assert (store.dropped, store.get((1, 1)).forgotten) == (3, 1)
+    assert len(store.take((1, 1)).take_events()) == 100
+
+
+def test_sessions_whose_record_was_lost_do_not_keep_the_events_of_later_ones_out() -> None:
+    store = PartStore(max_bytes=1 << 20)
+    for tid in range(300):
+        store.add_events((tid, 1), bytes(4096))
+    found = []
+    for start in range(2, 10_002):
+        key = (1000, start)
+        store.add_events(key, bytes(800))
+        found.append(len(store.take(key).take_events()))
+    assert found == [800] * 10_000
+    assert store.dropped == 300 - (1 << 20) // 4096 + 1
+
+
+def test_of_too_many_sessions_the_longest_silent_one_goes_and_is_counted() -> None:
+    store = PartStore(max_open=3)
+    active = (0, 1)
+    for tid in range(1, 6):
+        store.add_events(active, bytes(8))
+        store.add_events((tid, 1), bytes(8))
+    assert [store.get((tid, 1)).event_bytes for tid in range(6)] == [40, 0, 0, 0, 8, 8]
+    assert store.dropped == 3
+
+
+def test_a_session_that_lost_events_here_is_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = raw_events(10, 7, *EVENTS[:4])
+    monkeypatch.setattr(collector_module, "PartStore", lambda: PartStore(len(part)))
+    (session,) = collected(
+        part,
+        raw_events(10, 8, *EVENTS[:4]),
+        raw_session([(0, 0, 0, 1)], start_ts=10, tid=7, parts=1, last_seq=4),
+    )
+
+    assert (session.events, session.dropped) == (NO_EVENTS, 1)
 
 
 @given(st.binary(max_size=200))

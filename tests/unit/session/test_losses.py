@@ -21,7 +21,7 @@ def test_each_loss_comes_with_the_next_step() -> None:
     assert loss_summary({"sessions_dropped": 12, "sessions_unstarted": 3}, BPF) == [
         "WARNING! There were dropped or incomplete data. Output might be incomplete!",
         "DROPPED SAMPLES:     12  the buffer was full: try -C bpf.ringbuf-size=16777216",
-        "MISSED SAMPLES:      3  too many at a time: try -C bpf.sessions-size=8192",
+        "MISSED SAMPLES:      3  too many at the same time: try -C bpf.sessions-size=8192",
     ]
 
 

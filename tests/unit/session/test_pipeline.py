@@ -24,6 +24,7 @@ from tests.unit.session.records import (
 
 from retsnoop_py.errors import DataError, OutputError
 from retsnoop_py.session.caches import Symbol, UserSymbol
+from retsnoop_py.session.counts import Counts
 from retsnoop_py.session.paths import Origin, OriginKey
 from retsnoop_py.session.pipeline import Pipeline, accepts
 from retsnoop_py.session.report import Report
@@ -70,7 +71,7 @@ class Recorder:
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 
-    def end(self, stats: Mapping[str, int]) -> None:
+    def end(self, stats: Mapping[str, int], counts: Mapping[str, int]) -> None:
         self.stats = dict(stats)
 
 
@@ -190,7 +191,7 @@ def test_losses_are_told_at_the_end_and_recorded() -> None:
     assert run.err.getvalue().splitlines() == [
         "WARNING! There were dropped or incomplete data. Output might be incomplete!",
         "DROPPED SAMPLES:     3  the buffer was full: try -C bpf.ringbuf-size=8192",
-        "UNKNOWN RECORDS:     2  a newer version made them: replay with that one",
+        "UNKNOWN RECORDS:     2  a newer version recorded them: replay with that version",
     ]
     assert recorder.stats == {"sessions_dropped": 3, "lost_memory": 0}
 
@@ -262,7 +263,7 @@ def test_what_is_wrong_with_files_of_symbols_is_recorded_before_the_end() -> Non
         def warn(self, text: str) -> None:
             frames.append(text)
 
-        def end(self, stats: Mapping[str, int]) -> None:
+        def end(self, stats: Mapping[str, int], counts: Mapping[str, int]) -> None:
             frames.append("end")
 
     frames: list[str] = []
@@ -294,6 +295,9 @@ class Stuck:
 
     def end(self, lost: Mapping[str, int]) -> None:
         raise AssertionError(lost)
+
+    def conclude(self, counts: Counts) -> None:
+        raise AssertionError(counts)
 
     def abandon(self) -> None:
         self.abandoned = True

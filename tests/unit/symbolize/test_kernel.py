@@ -206,7 +206,7 @@ def test_patterns_match_as_in_retsnoop(pattern, path, matches):
 
 
 def test_a_class_without_end_is_told():
-    with pytest.raises(InputError, match=r"kernel/\[ab has a \[ without its \]"):
+    with pytest.raises(InputError, match=r"kernel/\[ab has a \[ without a \]"):
         compile_pattern("kernel/[ab")
 
 

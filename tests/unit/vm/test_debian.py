@@ -98,7 +98,7 @@ def test_a_machine_without_a_debian_mirror_says_what_to_do_instead(tmp_path: Pat
     with pytest.raises(UnavailableError, match="no Debian mirror") as caught:
         find_mirror(tmp_path)
     assert caught.value.hint is not None
-    assert "--kernel PATH" in caught.value.hint
+    assert "--on PATH" in caught.value.hint
 
 
 def test_the_private_apt_keeps_proxies_and_touches_nothing_of_the_machine(tmp_path: Path) -> None:

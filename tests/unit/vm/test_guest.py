@@ -8,15 +8,17 @@ import fcntl
 import os
 import socket
 import subprocess
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 import pytest
 
 from retsnoop_py.cli.vm import parse_memory
 from retsnoop_py.errors import OutputError, RetsnoopError, UsageError
+from retsnoop_py.vm import machine as machine_module
 from retsnoop_py.vm.boot import Host, _sweep
 from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script
 from retsnoop_py.vm.errors import (
@@ -29,7 +31,8 @@ from retsnoop_py.vm.errors import (
     own_complaint,
     tail,
 )
-from retsnoop_py.vm.machine import Machine
+from retsnoop_py.vm.kernels import Kernel
+from retsnoop_py.vm.machine import Machine, in_guests
 
 PANIC = """\
 [    1.366843] Run /init as init process
@@ -104,17 +107,17 @@ def test_links_that_the_guest_made_lead_nowhere(jobs: int, tmp_path: Path) -> No
     outside.mkdir()
     (outside / "script").write_bytes(b"secret")
     (tmp_path / "jobs/1").symlink_to(outside)
-    with pytest.raises(VmError, match="cannot use the command's 1"):
+    with pytest.raises(VmError, match="cannot open the command's 1"):
         JobFiles(jobs, "1")
     files = JobFiles(jobs, "2")
     (tmp_path / "jobs/2/script").symlink_to(outside / "new")
     (tmp_path / "jobs/2/stdout").symlink_to(outside / "script")
     os.mkfifo(tmp_path / "jobs/2/stderr")
-    with pytest.raises(VmError, match="cannot use the command's script"):
+    with pytest.raises(VmError, match="cannot open the command's script"):
         files.write("script", b"exec true")
-    with pytest.raises(VmError, match="cannot use the command's stdout"):
+    with pytest.raises(VmError, match="cannot open the command's stdout"):
         files.read("stdout")
-    with pytest.raises(VmError, match="something else of the command's stderr"):
+    with pytest.raises(VmError, match="guest replaced the command's stderr"):
         files.read("stderr")
     (tmp_path / "jobs").rename(tmp_path / "moved")
     (tmp_path / "jobs").symlink_to(outside)
@@ -255,3 +258,69 @@ def test_a_guest_without_a_folder_for_it_is_an_error(monkeypatch: pytest.MonkeyP
     with pytest.raises(OutputError, match="No usable temporary directory") as caught:
         Host(256, 1)
     assert "TMPDIR" in (caught.value.hint or "")
+
+
+class _Guest:
+    """A machine that notes which thread closes it, and whether that is while it is in use."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.killed = threading.Event()
+        self.closed_by: list[int] = []
+        self.owner = 0
+        _GUESTS.append(self)
+
+    def __enter__(self) -> Self:
+        self.owner = threading.get_ident()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.closed_by.append(threading.get_ident())
+        self.killed.set()
+
+    def kill(self) -> None:
+        self.killed.set()
+
+
+_GUESTS: list[_Guest] = []
+
+
+def test_a_guest_that_is_given_up_is_closed_by_the_thread_that_uses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _GUESTS.clear()
+    monkeypatch.setattr(machine_module, "Machine", _Guest)
+
+    # the first one ends when all are in use
+    in_use = threading.Barrier(3)
+
+    def visit(name: str, machine: Machine) -> str:
+        in_use.wait(60)
+        if name != "first":
+            assert cast("_Guest", machine).killed.wait(60)
+        return name
+
+    kernels = [(name, cast("Kernel", None)) for name in ("first", "second", "third")]
+    found = in_guests(kernels, visit, lambda *_: "failed", 3)
+    assert next(found) == ("first", "first")
+    found.close()
+    assert len(_GUESTS) == 3
+    assert all(one.closed_by == [one.owner] for one in _GUESTS if one.owner)
+
+
+def test_a_guest_that_was_killed_still_has_its_folder(tmp_path: Path) -> None:
+    host = Host(256, 1)
+    try:
+        process = host._spawn(["sleep", "100"], [], "qemu.log")
+        host._process = process
+        killer = threading.Thread(target=host.kill)
+        killer.start()
+        killer.join()
+        assert process.wait(60) < 0
+        assert host.share.is_dir()
+        assert os.fstat(host.jobs_fd).st_ino == host.jobs.stat().st_ino
+    finally:
+        host.close()
+    assert not host.share.exists()

@@ -79,8 +79,8 @@ def is_gone(pid: int) -> bool:
         (["fetch", "6.1"], signal.SIGTERM, signal.SIGHUP, 143, ""),
         (["fetch", "6.1"], signal.SIGINT, signal.SIGINT, 130, "retsnoop-py: interrupted\n"),
         (["fetch", "6.1"], signal.SIGHUP, signal.SIGINT, 129, ""),
-        (["run", "--kernel", "6.1", "true"], signal.SIGTERM, signal.SIGHUP, 143, ""),
-        (["run", "--kernel", "6.1", "true"], signal.SIGINT, signal.SIGINT, 130, "interrupted\n"),
+        (["run", "--on", "6.1", "true"], signal.SIGTERM, signal.SIGHUP, 143, ""),
+        (["run", "--on", "6.1", "true"], signal.SIGINT, signal.SIGINT, 130, "interrupted\n"),
     ],
 )
 def test_the_first_signal_ends_a_download(

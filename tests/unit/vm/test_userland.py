@@ -158,7 +158,7 @@ def test_a_newer_version_leaves_that_which_a_guest_runs_on(
     monkeypatch.setattr(Apt, "resolve", lambda self, packages: newest)
     last = userland.fetch(OTHER)
     assert {path for path in cache.iterdir() if path.is_dir()} == {last}
-    with pytest.raises(UnavailableError, match="took the place") as caught:
+    with pytest.raises(UnavailableError, match="has just replaced") as caught:
         userland.Userland(old, (), {}).hold()
     assert caught.value.hint == "run it again"
 

@@ -210,4 +210,4 @@ def _texts(file: File) -> Iterator[tuple[str, str, re.Pattern[str]]]:
 
 
 def _wrong(path: Path, why: str) -> DataError:
-    return DataError(f"{path}: {why}", "docs/arguments.md tells what such a file may say")
+    return DataError(f"{path}: {why}", "docs/arguments.md describes the format of this file")

@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a command itself sees and says while it runs: system calls that return an error, whoever
+ * made it, with their arguments; what it writes to standard output and error; programs it begins,
+ * signals it gets, how its processes end. `why` chooses by it which failure the command reported.
+ *
+ * An object of its own: these are four tracepoints, and a run without `why` has none of it.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+enum {
+	WITNESS_CALL = 1, /* a system call returned an error, or is one whose success counts */
+	WITNESS_TEXT = 2, /* `number` is the descriptor that the text was written to */
+	WITNESS_EXEC = 3, /* a new program; the text is its path */
+	WITNESS_FORK = 4, /* `number` is the new process */
+	WITNESS_EXIT = 5, /* `result` is the exit code as wait(2) gives it */
+	WITNESS_SIGNAL =
+		6, /* `number`; args: code, address, the sender's process; comm is its name */
+	WITNESS_OOM = 7, /* the kernel chose the process to give its memory back */
+};
+
+enum {
+	WITNESS_TEXTS = 4,
+	WITNESS_TEXT_BYTES = 256,
+	WITNESS_WRITTEN_BYTES = 512,
+	WITNESS_ADDRESS_BYTES = 128,
+	WITNESS_PIECES = 16, /* of a writev(2) */
+	WITNESS_CALLS = 1024,
+	MAX_ERRNO = 4095,
+	ERESTARTSYS = 512, /* up to 516: the program sees none of these */
+	ERESTART_LAST = 516,
+	SIGCHLD = 17,
+	SECCOMP_FILTER = 2,
+};
+
+/* What is done about a system call; of its number. The lowest six bits: which arguments are texts. */
+enum {
+	WITNESS_DO_ADDRESS = 1 << 8, /* argument 1 is a socket address, argument 2 its length */
+	WITNESS_DO_ADDRESS_4 = 1 << 9, /* the same of arguments 4 and 5 */
+	WITNESS_DO_WRITE = 1 << 10,
+	WITNESS_DO_WRITEV = 1 << 11,
+	WITNESS_DO_SUCCESS = 1 << 12, /* its success counts, too */
+};
+
+enum {
+	WITNESS_COMPAT = 1, /* of a 32-bit program: `number` is one of its table */
+	WITNESS_FILTERED = 2, /* the thread has a seccomp filter */
+	WITNESS_ADDRESS = 4, /* the first text is a socket address */
+};
+
+struct witness_event {
+	__u32 type; /* WITNESS_* */
+	__u32 size; /* bytes of the whole record */
+	__u64 time; /* CLOCK_MONOTONIC ns */
+	__u32 tid;
+	__u32 tgid;
+	char comm[16];
+	__u32 number;
+	__u32 flags;
+	__s64 result;
+	__u64 args[6];
+	__u32 uid; /* the file system's, which permissions are tested with */
+	__u32 gid;
+	__u32 mask; /* which arguments the texts are of, one behind the other */
+	__u32 bytes; /* of the text that was written, without what did not fit */
+};
+
+struct witness_call {
+	struct witness_event event;
+	char texts[WITNESS_TEXTS][WITNESS_TEXT_BYTES];
+};
+
+struct witness_text {
+	struct witness_event event;
+	char text[WITNESS_WRITTEN_BYTES];
+};
+
+/* Puts the types into the object's BTF, where user space finds their layouts. */
+struct witness_types {
+	struct witness_event event;
+	struct witness_call call;
+	struct witness_text text;
+};
+const struct witness_types *witness_types __attribute__((unused));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} events SEC(".maps");
+
+/* Process ids, the kernel's own: the command and what descends from it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, __u8);
+} tree SEC(".maps");
+
+/* By number of a system call: WITNESS_DO_*. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WITNESS_CALLS);
+	__type(key, __u32);
+	__type(value, __u32);
+} calls SEC(".maps");
+
+/* Of standard output so much is kept: a command may write any amount there. */
+const volatile __u64 output_limit = 4 << 20;
+
+__u64 output_bytes;
+__u64 lost;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct kid {
+	__u32 val;
+};
+
+struct cred {
+	struct kid fsuid;
+	struct kid fsgid;
+};
+
+struct seccomp {
+	int mode;
+};
+
+struct atomic {
+	int counter;
+};
+
+struct file {
+	void *f_inode;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct___witness {
+	struct fdtable *fdt;
+};
+
+struct signal_struct___witness {
+	struct atomic live;
+};
+
+struct kernel_siginfo {
+	int si_code;
+};
+
+struct linux_binprm {
+	const char *filename;
+};
+
+#if defined(__TARGET_ARCH_arm64)
+struct thread_info {
+	unsigned long flags;
+};
+
+struct pt_regs___witness {
+	struct user_pt_regs user_regs;
+	__u64 orig_x0;
+	__s32 syscallno;
+};
+#else
+struct thread_info {
+	__u32 status;
+};
+
+struct pt_regs___witness {
+	unsigned long r10, r9, r8, dx, si, di, orig_ax;
+};
+#endif
+
+struct task_struct___witness {
+	struct thread_info thread_info;
+	const struct cred *cred;
+	struct files_struct___witness *files;
+	struct signal_struct___witness *signal;
+	struct seccomp seccomp;
+	int exit_code;
+	int pid;
+	int tgid;
+};
+
+#pragma clang attribute pop
+
+static __always_inline struct task_struct___witness *this_task(void)
+{
+	return (void *)bpf_get_current_task();
+}
+
+static __always_inline bool in_tree(__u32 tgid)
+{
+	return bpf_map_lookup_elem(&tree, &tgid);
+}
+
+#if defined(__TARGET_ARCH_arm64)
+
+static __always_inline bool is_compat(struct task_struct___witness *task)
+{
+	return BPF_CORE_READ(task, thread_info.flags) & 1 << 22; /* TIF_32BIT */
+}
+
+static __always_inline __u32 call_number(struct pt_regs___witness *regs)
+{
+	return BPF_CORE_READ(regs, syscallno);
+}
+
+static __always_inline void call_arguments(struct pt_regs___witness *regs, __u64 *args)
+{
+	args[0] = BPF_CORE_READ(regs, orig_x0);
+	args[1] = BPF_CORE_READ(regs, user_regs.regs[1]);
+	args[2] = BPF_CORE_READ(regs, user_regs.regs[2]);
+	args[3] = BPF_CORE_READ(regs, user_regs.regs[3]);
+	args[4] = BPF_CORE_READ(regs, user_regs.regs[4]);
+	args[5] = BPF_CORE_READ(regs, user_regs.regs[5]);
+}
+
+#else
+
+static __always_inline bool is_compat(struct task_struct___witness *task)
+{
+	return BPF_CORE_READ(task, thread_info.status) & 2; /* TS_COMPAT */
+}
+
+static __always_inline __u32 call_number(struct pt_regs___witness *regs)
+{
+	return BPF_CORE_READ(regs, orig_ax);
+}
+
+static __always_inline void call_arguments(struct pt_regs___witness *regs, __u64 *args)
+{
+	args[0] = BPF_CORE_READ(regs, di);
+	args[1] = BPF_CORE_READ(regs, si);
+	args[2] = BPF_CORE_READ(regs, dx);
+	args[3] = BPF_CORE_READ(regs, r10);
+	args[4] = BPF_CORE_READ(regs, r8);
+	args[5] = BPF_CORE_READ(regs, r9);
+}
+
+#endif
+
+/* Fills what every record has; the caller sets the rest. */
+static __always_inline void begin(struct witness_event *event, __u32 type, __u32 size)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	__builtin_memset(event, 0, sizeof(*event));
+	event->type = type;
+	event->size = size;
+	event->time = bpf_ktime_get_ns();
+	event->tid = id;
+	event->tgid = id >> 32;
+	bpf_get_current_comm(event->comm, sizeof(event->comm));
+}
+
+static __always_inline void *reserve(__u64 size)
+{
+	void *place = bpf_ringbuf_reserve(&events, size, 0);
+
+	if (!place)
+		__sync_fetch_and_add(&lost, 1);
+	return place;
+}
+
+/* What both kinds of records about a call have. */
+static __always_inline void fill_call(struct witness_event *event, struct pt_regs___witness *regs,
+				      __u32 number, __s64 result)
+{
+	struct task_struct___witness *task = this_task();
+
+	event->number = number;
+	event->result = result;
+	event->flags = is_compat(task) ? WITNESS_COMPAT : 0;
+	if (BPF_CORE_READ(task, seccomp.mode) == SECCOMP_FILTER)
+		event->flags |= WITNESS_FILTERED;
+	event->uid = BPF_CORE_READ(task, cred, fsuid.val);
+	event->gid = BPF_CORE_READ(task, cred, fsgid.val);
+	call_arguments(regs, event->args);
+}
+
+static __always_inline void fill_texts(struct witness_call *call, __u32 todo)
+{
+	__u32 count = 0, i;
+
+#pragma unroll
+	for (i = 0; i < 6; i++) {
+		if (!(todo & 1 << i) || count >= WITNESS_TEXTS)
+			continue;
+		call->texts[count][0] = 0;
+		if (call->event.args[i])
+			bpf_probe_read_user_str(call->texts[count], WITNESS_TEXT_BYTES,
+						(void *)call->event.args[i]);
+		count++;
+	}
+	call->event.mask = todo & 63;
+}
+
+static __always_inline void fill_address(struct witness_call *call, __u64 from, __u64 size)
+{
+	if (size > WITNESS_ADDRESS_BYTES)
+		size = WITNESS_ADDRESS_BYTES;
+	if (from && size && !bpf_probe_read_user(call->texts[0], size, (void *)from)) {
+		call->event.flags |= WITNESS_ADDRESS;
+		call->event.bytes = size;
+	}
+}
+
+static __always_inline int send_call(struct pt_regs___witness *regs, __u32 number, __s64 result,
+				     __u32 todo)
+{
+	struct witness_event *event;
+	struct witness_call *call;
+
+	if (!(todo & (63 | WITNESS_DO_ADDRESS | WITNESS_DO_ADDRESS_4))) {
+		event = reserve(sizeof(*event));
+		if (!event)
+			return 0;
+		begin(event, WITNESS_CALL, sizeof(*event));
+		fill_call(event, regs, number, result);
+		bpf_ringbuf_submit(event, 0);
+		return 0;
+	}
+	call = reserve(sizeof(*call));
+	if (!call)
+		return 0;
+	begin(&call->event, WITNESS_CALL, sizeof(*call));
+	fill_call(&call->event, regs, number, result);
+	if (todo & WITNESS_DO_ADDRESS)
+		fill_address(call, call->event.args[1], call->event.args[2]);
+	else if (todo & WITNESS_DO_ADDRESS_4)
+		fill_address(call, call->event.args[4], call->event.args[5]);
+	else
+		fill_texts(call, todo);
+	bpf_ringbuf_submit(call, 0);
+	return 0;
+}
+
+/* The file of a descriptor, to compare it; 0: none. */
+static __always_inline __u64 file_of(__u32 descriptor)
+{
+	struct fdtable *table = BPF_CORE_READ(this_task(), files, fdt);
+	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
+
+	if (descriptor >= BPF_CORE_READ(table, max_fds))
+		return 0;
+	bpf_probe_read_kernel(&file, sizeof(file), &files[descriptor]);
+	return file ? (__u64)BPF_CORE_READ(file, f_inode) : 0;
+}
+
+/* Which of the two a descriptor writes to: 1, 2, or 0 for something else. */
+static __always_inline __u32 stream_of(__u32 descriptor)
+{
+	__u64 file;
+
+	if (descriptor == 1 || descriptor == 2)
+		return descriptor;
+	file = file_of(descriptor);
+	return file && file == file_of(2) ? 2 : 0;
+}
+
+static __noinline int send_text(__u64 from, __u64 bytes, __u32 stream)
+{
+	struct witness_text *text;
+
+	if (stream == 1) {
+		if (output_bytes > output_limit)
+			return 0;
+		__sync_fetch_and_add(&output_bytes, bytes);
+	}
+	if (bytes > WITNESS_WRITTEN_BYTES)
+		bytes = WITNESS_WRITTEN_BYTES;
+	if (!bytes)
+		return 0;
+	text = reserve(sizeof(*text));
+	if (!text)
+		return 0;
+	begin(&text->event, WITNESS_TEXT, sizeof(*text));
+	text->event.number = stream;
+	text->event.bytes = bytes;
+	if (bpf_probe_read_user(text->text, bytes, (void *)from))
+		text->event.bytes = 0;
+	bpf_ringbuf_submit(text, 0);
+	return 0;
+}
+
+static __always_inline int send_pieces(__u64 from, __u64 count, __u64 left, __u32 stream)
+{
+	struct {
+		__u64 base;
+		__u64 bytes;
+	} piece;
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < WITNESS_PIECES; i++) {
+		if (i >= count || !left ||
+		    bpf_probe_read_user(&piece, sizeof(piece), (void *)(from + i * sizeof(piece))))
+			break;
+		if (piece.bytes > left)
+			piece.bytes = left;
+		left -= piece.bytes;
+		send_text(piece.base, piece.bytes, stream);
+	}
+	return 0;
+}
+
+/* (registers, result) */
+SEC("raw_tp/sys_exit")
+int witness_call(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, number, stream, *found, todo = 0;
+	struct pt_regs___witness *regs;
+	__s64 result = ctx->args[1];
+	__u64 args[6];
+
+	if (!in_tree(tgid))
+		return 0;
+	regs = (void *)ctx->args[0];
+	number = call_number(regs);
+	found = bpf_map_lookup_elem(&calls, &number);
+	if (found && !is_compat(this_task()))
+		todo = *found;
+	if (result < 0 && result >= -MAX_ERRNO) {
+		if (-result >= ERESTARTSYS && -result <= ERESTART_LAST)
+			return 0;
+		return send_call(regs, number, result, todo);
+	}
+	if (todo & WITNESS_DO_SUCCESS)
+		return send_call(regs, number, result, todo);
+	if (result <= 0 || !(todo & (WITNESS_DO_WRITE | WITNESS_DO_WRITEV)))
+		return 0;
+	call_arguments(regs, args);
+	stream = stream_of(args[0]);
+	if (!stream)
+		return 0;
+	if (todo & WITNESS_DO_WRITE)
+		return send_text(args[1], result, stream);
+	return send_pieces(args[1], args[2], result, stream);
+}
+
+/* (parent, child); in the parent */
+SEC("raw_tp/sched_process_fork")
+int witness_fork(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct___witness *child = (void *)ctx->args[1];
+	__u32 parent = bpf_get_current_pid_tgid() >> 32, tgid = BPF_CORE_READ(child, tgid);
+	struct witness_event *event;
+	__u8 one = 1;
+
+	if (tgid == parent || !in_tree(parent))
+		return 0;
+	if (bpf_map_update_elem(&tree, &tgid, &one, BPF_ANY))
+		__sync_fetch_and_add(&lost, 1);
+	event = reserve(sizeof(*event));
+	if (!event)
+		return 0;
+	begin(event, WITNESS_FORK, sizeof(*event));
+	event->number = tgid;
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* (task, its id before, program) */
+SEC("raw_tp/sched_process_exec")
+int witness_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct linux_binprm *program = (void *)ctx->args[2];
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct witness_text *text;
+	long bytes;
+
+	if (!in_tree(tgid))
+		return 0;
+	text = reserve(sizeof(*text));
+	if (!text)
+		return 0;
+	begin(&text->event, WITNESS_EXEC, sizeof(*text));
+	bytes = bpf_probe_read_kernel_str(text->text, sizeof(text->text),
+					  BPF_CORE_READ(program, filename));
+	text->event.bytes = bytes > 0 ? bytes - 1 : 0;
+	bpf_ringbuf_submit(text, 0);
+	return 0;
+}
+
+/* (task) */
+SEC("raw_tp/sched_process_exit")
+int witness_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct___witness *task = this_task();
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tgid = id >> 32;
+	struct witness_event *event;
+
+	if (!in_tree(tgid) || BPF_CORE_READ(task, signal, live.counter))
+		return 0;
+	bpf_map_delete_elem(&tree, &tgid);
+	event = reserve(sizeof(*event));
+	if (!event)
+		return 0;
+	begin(event, WITNESS_EXIT, sizeof(*event));
+	event->result = BPF_CORE_READ(task, exit_code);
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* (signal, what is known of it, the task that gets it); in the sender */
+SEC("raw_tp/signal_generate")
+int witness_signal(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct___witness *task = (void *)ctx->args[2];
+	__u32 tgid = BPF_CORE_READ(task, tgid), tid = BPF_CORE_READ(task, pid);
+	__u64 info = ctx->args[1], address = 0;
+	struct witness_event *event;
+	__s64 code;
+
+	if (ctx->args[0] == SIGCHLD || !in_tree(tgid))
+		return 0;
+	event = reserve(sizeof(*event));
+	if (!event)
+		return 0;
+	begin(event, WITNESS_SIGNAL, sizeof(*event));
+	event->number = ctx->args[0];
+	if (info > 2) {
+		code = BPF_CORE_READ((struct kernel_siginfo *)info, si_code);
+		bpf_probe_read_kernel(&address, sizeof(address), (void *)(info + 16));
+	} else {
+		code = info ? 0x80 : 0; /* the kernel's own (SI_KERNEL), or a process's (SI_USER) */
+	}
+	event->args[0] = code;
+	event->args[1] = address;
+	event->args[2] = event->tgid;
+	event->tgid = tgid;
+	event->tid = tid;
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* (process id), since Linux 6.9 (task, user id) */
+SEC("raw_tp/mark_victim")
+int witness_oom(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 who = ctx->args[0];
+	struct witness_event *event;
+	__u32 tgid = who;
+
+	if (who >> 32)
+		tgid = BPF_CORE_READ((struct task_struct___witness *)who, tgid);
+	if (!in_tree(tgid))
+		return 0;
+	event = reserve(sizeof(*event));
+	if (!event)
+		return 0;
+	begin(event, WITNESS_OOM, sizeof(*event));
+	event->tgid = tgid;
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}

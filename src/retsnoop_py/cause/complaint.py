@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which of the failing system calls a command reported, by evidence.
+
+Each failing call is a candidate. What the command wrote behind it, and what became of its process,
+give it points; the one with the most is chosen, of several that are equal the last one. The
+evidence goes with the choice, so that a reader can judge it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from pathlib import PurePath
+
+from retsnoop_py.cause.events import SystemCall, Witnessed
+from retsnoop_py.cause.wording import Wording
+from retsnoop_py.kernel.errno import error_name
+from retsnoop_py.value import Value
+
+__all__ = ["Choice", "Evidence", "Line", "choose", "lines_of", "reported_elsewhere"]
+
+
+class Evidence(Enum):
+    """What speaks for a call (or against it): its points, and what is said of it."""
+
+    ERROR_TEXT = 40, "the command wrote this error"
+    OTHER_WORDS = 20, "the command wrote words for this error"
+    FULL_NAME = 25, "the text names the path or address of the call"
+    SHORT_NAME = 15, "the text has the last part of its path, or its port"
+    CALL_NAME = 8, "the text names the system call"
+    LAST_BEFORE = 6, "no call failed with it later, before that text"
+    SAME_PROCESS = 4, "the same process wrote the text"
+    EXITED = 3, "its process then ended without success"
+    LOOKS = -2, "programs often look for what need not be there"
+    ORDINARY = -12, "programs try such calls in their ordinary work"
+    NEVER = -40, "nothing depends on such calls"
+
+    @property
+    def points(self) -> int:
+        """How much it counts."""
+        return int(self.value[0])
+
+    @property
+    def text(self) -> str:
+        """What is said of it."""
+        return str(self.value[1])
+
+
+#: What of the evidence is about the text that the command wrote.
+_OF_TEXT = (Evidence.ERROR_TEXT, Evidence.OTHER_WORDS, Evidence.FULL_NAME, Evidence.SHORT_NAME)
+
+
+class Line(Value):
+    """A line that a process wrote: the time of its first piece, in ns."""
+
+    time: int
+    pid: int
+    stream: int
+    text: str
+
+
+class Choice(Value):
+    """A call, what speaks for it, and the ``line`` by which it was chosen, if one was."""
+
+    call: SystemCall
+    evidence: tuple[Evidence, ...]
+    line: Line | None
+
+    @property
+    def points(self) -> int:
+        """All points together."""
+        return sum(one.points for one in self.evidence)
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the command's own words are about this call."""
+        return Evidence.ERROR_TEXT in self.evidence or (
+            Evidence.OTHER_WORDS in self.evidence
+            and (Evidence.FULL_NAME in self.evidence or Evidence.SHORT_NAME in self.evidence)
+        )
+
+
+def lines_of(witnessed: Witnessed) -> list[Line]:
+    """What was written, line by line: a line may come in several pieces."""
+    open_lines: dict[tuple[int, int], Line] = {}
+    found: list[Line] = []
+    for piece in witnessed.written:
+        key = piece.pid, piece.stream
+        for text in piece.text.splitlines(keepends=True):
+            before = open_lines.pop(key, None)
+            if before is None:
+                line = Line(piece.time, piece.pid, piece.stream, text)
+            else:
+                line = Line(before.time, before.pid, before.stream, before.text + text)
+            if text.endswith("\n"):
+                found.append(line)
+            else:
+                open_lines[key] = line
+    found += open_lines.values()
+    return sorted((one for one in found if one.text.strip()), key=lambda one: one.time)
+
+
+def choose(
+    witnessed: Witnessed,
+    wording: Wording,
+    is_ordinary: Callable[[SystemCall], Evidence | None],
+    candidates: Sequence[SystemCall] | None = None,
+) -> list[Choice]:
+    """The calls by their evidence, the strongest last.
+
+    ``is_ordinary`` tells of a call whether programs try it anyway (ORDINARY, NEVER, or None).
+    ``candidates`` are those to choose from; all failing calls without.
+    """
+    calls = witnessed.calls if candidates is None else candidates
+    lines = [(line, _meaning(line, wording)) for line in lines_of(witnessed)]
+    # what a process wrote last is what it ended by
+    lines = lines[-_LINES:]
+    # of calls that are alike the last one stands for all
+    alike = {_key(call): call for call in sorted(calls, key=lambda one: one.time)}
+    found = [_judged(call, witnessed, lines, is_ordinary) for call in alike.values()]
+    return sorted(_with_last(found), key=lambda one: (one.points, one.call.time))
+
+
+def _key(call: SystemCall) -> tuple[object, ...]:
+    rest = () if call.texts else call.arguments
+    return call.tid, call.name, call.error, call.texts, call.address, rest
+
+
+#: So many of the last lines are looked at.
+_LINES = 200
+
+
+class _Meaning(Value):
+    errors: frozenset[int]
+    hinted: frozenset[int]
+    words: frozenset[str]
+
+
+def _meaning(line: Line, wording: Wording) -> _Meaning:
+    errors = wording.errors(line.text)
+    hinted = frozenset() if errors else wording.hinted(line.text)
+    return _Meaning(errors, hinted, frozenset(_WORD.findall(line.text)))
+
+
+_WORD = re.compile(r"[\w.+@-]+")
+
+
+def _judged(
+    call: SystemCall,
+    witnessed: Witnessed,
+    lines: Sequence[tuple[Line, _Meaning]],
+    is_ordinary: Callable[[SystemCall], Evidence | None],
+) -> Choice:
+    best: tuple[Evidence, ...] = ()
+    by: Line | None = None
+    for line, meaning in lines:
+        if line.time < call.time or not _is_heard(witnessed, call, line):
+            continue
+        said = tuple(_said(call, line, meaning))
+        if any(one in _OF_TEXT for one in said) and _sum(said) >= _sum(best):
+            best, by = said, line
+    rest = []
+    end = witnessed.end_of(call.pid)
+    if end is not None and (end.status or end.signal):
+        rest.append(Evidence.EXITED)
+    ordinary = is_ordinary(call)
+    if ordinary is not None:
+        rest.append(ordinary)
+    return Choice(call, (*best, *rest), by)
+
+
+def _sum(evidence: Sequence[Evidence]) -> int:
+    return sum(one.points for one in evidence)
+
+
+def _is_heard(witnessed: Witnessed, call: SystemCall, line: Line) -> bool:
+    """Whether a line may be about a call of that process: its own, its parents', its children's."""
+    return witnessed.is_below(call.pid, line.pid) or witnessed.is_below(line.pid, call.pid)
+
+
+def _said(call: SystemCall, line: Line, meaning: _Meaning) -> Iterator[Evidence]:
+    if call.error in meaning.errors:
+        yield Evidence.ERROR_TEXT
+    elif meaning.errors:
+        return  # it is about another error
+    elif call.error in meaning.hinted:
+        yield Evidence.OTHER_WORDS
+    yield from _named(call, line.text)
+    if _plain_name(call.name) in meaning.words:
+        yield Evidence.CALL_NAME
+    if call.pid == line.pid:
+        yield Evidence.SAME_PROCESS
+
+
+def _named(call: SystemCall, text: str) -> Iterator[Evidence]:
+    names = [one for _, one in call.texts if one]
+    if call.address is not None and call.address.path:
+        names.append(call.address.path)
+    short = [PurePath(one).name for one in names]
+    short = [one for one in short if len(one) > 2]
+    if call.address is not None and call.address.port:
+        short.append(str(call.address.port))
+    if any(len(one) > 1 and one in text for one in names):
+        yield Evidence.FULL_NAME
+    elif any(one in text for one in short):
+        yield Evidence.SHORT_NAME
+
+
+def _plain_name(name: str) -> str:
+    """As people write it: ``open`` for openat, ``stat`` for newfstatat."""
+    for short in ("open", "stat", "unlink", "mkdir", "rename", "link", "access", "chmod", "chown"):
+        if short in name and name.endswith(("at", "at2", "statx")):
+            return short
+    return name
+
+
+def _with_last(found: Sequence[Choice]) -> Iterator[Choice]:
+    """The same; of those of one thread, error and line the last one is the nearest."""
+    last: dict[tuple[int, int, int], Choice] = {}
+    for one in found:
+        if one.line is not None:
+            last[one.call.tid, one.call.error, one.line.time] = one
+    nearest = {id(one) for one in last.values()}
+    for one in found:
+        if id(one) in nearest:
+            yield Choice(one.call, (*one.evidence, Evidence.LAST_BEFORE), one.line)
+        else:
+            yield one
+
+
+def reported_elsewhere(
+    witnessed: Witnessed, wording: Wording, calls: Sequence[SystemCall]
+) -> tuple[Line, str] | None:
+    """A line that names an error which none of the calls gave, and that error; the last one."""
+    given = {one.error for one in calls}
+    for line in reversed(lines_of(witnessed)):
+        errors = wording.errors(line.text)
+        if errors:
+            return None if errors & given else (line, error_name(min(errors)))
+    return None

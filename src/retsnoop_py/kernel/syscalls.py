@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""System calls by number, and which of their arguments are texts or socket addresses."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+
+from retsnoop_py.value import Value
+
+__all__ = ["Syscall", "system_calls"]
+
+#: The columns of ``syscalls.txt`` behind the name.
+_MACHINES = ("x86_64", "aarch64")
+
+
+class Syscall(Value):
+    """One system call, by its name in ``asm/unistd.h``.
+
+    ``texts``: which arguments are strings, from 0 on. ``address``: which one is a socket address,
+    whose length is the next argument; None: none is.
+    """
+
+    name: str
+    texts: tuple[int, ...] = ()
+    address: int | None = None
+
+
+@lru_cache(2)
+def system_calls(machine: str) -> dict[int, Syscall]:
+    """Those of ``machine`` ("x86_64", "aarch64"), by number; none for a machine not known here."""
+    if machine not in _MACHINES:
+        return {}
+    column = 1 + _MACHINES.index(machine)
+    found = {}
+    for line in files(__package__).joinpath("syscalls.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        words = line.split()
+        if words[column] == "-":
+            continue
+        rest = words[3:]
+        texts = tuple(int(word) for word in rest if not word.startswith("@"))
+        address = next((int(word[1:]) for word in rest if word.startswith("@")), None)
+        found[int(words[column])] = Syscall(words[0], texts, address)
+    return found

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Records of the witness as values; the object and we agree on their layout."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from retsnoop_py.capture.witness import _EVENT, Decoder, Event, Kind
+from retsnoop_py.cause.events import Address
+from retsnoop_py.cause.killed import killed
+from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.btf import Kind as BtfKind
+from retsnoop_py.kernel.syscalls import system_calls
+from retsnoop_py.libbpf.object import OBJECTS, BpfObject
+
+
+def record(kind: Kind, rest: bytes = b"", **fields: int | bytes) -> bytes:
+    values = dict.fromkeys(Event._fields, 0) | {"comm": b"tool", "tid": 7, "tgid": 7}
+    values |= {"type": kind, "size": _EVENT.size + len(rest)} | fields
+    return _EVENT.pack(*values.values()) + rest
+
+
+def text(*parts: str) -> bytes:
+    return b"".join(one.encode().ljust(256, b"\0") for one in parts).ljust(1024, b"\0")
+
+
+def number(name: str) -> int:
+    return next(at for at, one in system_calls("x86_64").items() if one.name == name)
+
+
+def test_the_layout_is_that_of_the_object() -> None:
+    with BpfObject(OBJECTS / "witness.bpf.o") as obj:
+        btf = Btf(obj.btf())
+    found = btf.find("witness_event", BtfKind.STRUCT)
+    assert found is not None
+    assert btf.size_of(found) == _EVENT.size
+    names = [one.name for one in btf.members(found)]
+    spread = [f"arg{at}" for at in range(6)]
+    assert [*names[:9], *spread, *names[10:]] == list(Event._fields)
+    assert names[9] == "args"
+
+
+def test_a_failing_call_with_its_texts_and_folder() -> None:
+    decoder = Decoder("x86_64")
+    decoder.folders[7] = "/srv"
+    moved = record(Kind.CALL, text("sub"), number=number("chdir"))
+    call = record(
+        Kind.CALL, text("f"), number=number("openat"), result=-13, arg0=0xFFFFFF9C, flags=2, uid=5
+    )
+    decoder.feed(moved + call)
+    (found,) = decoder.found(0).calls
+    assert (found.name, found.error, found.texts) == ("openat", 13, ((1, "f"),))
+    assert (found.cwd, found.is_filtered, found.uid) == ("/srv/sub", True, 5)
+
+
+def test_a_child_begins_where_its_parent_is() -> None:
+    decoder = Decoder("x86_64")
+    decoder.folders[7] = "/srv"
+    call = record(Kind.CALL, text("f"), number=number("mkdir"), result=-17, tgid=8, tid=8)
+    decoder.feed(record(Kind.FORK, number=8) + call)
+    found = decoder.found(0)
+    assert found.calls[0].cwd == "/srv"
+    assert found.is_below(8, 7)
+    decoder.feed(record(Kind.CALL, number=number("fchdir")) + call.replace(b"\x08", b"\x07", 0))
+    assert decoder.folders[7] is None
+
+
+def test_an_address() -> None:
+    decoder = Decoder("x86_64")
+    raw = (
+        struct.pack("=H", socket.AF_INET) + struct.pack(">H", 80) + bytes([127, 0, 0, 1]) + bytes(8)
+    )
+    call = record(
+        Kind.CALL, raw.ljust(1024, b"\0"), number=number("bind"), result=-98, flags=4, bytes=16
+    )
+    decoder.feed(call)
+    assert decoder.found(0).calls[0].address == Address(socket.AF_INET, "127.0.0.1", 80)
+
+
+def test_texts_ends_and_signals() -> None:
+    decoder = Decoder("x86_64")
+    decoder.feed(
+        record(Kind.TEXT, b"ls: no\n".ljust(512, b"\0"), number=2, bytes=7)
+        + record(Kind.SIGNAL, number=11, arg0=1, arg1=0x10, arg2=7)
+        + record(Kind.EXIT, result=11)
+    )
+    found = decoder.found(3)
+    assert (found.written[0].text, found.written[0].stream) == ("ls: no\n", 2)
+    assert (found.ends[0].status, found.ends[0].signal, found.lost) == (0, 11, 3)
+    reason = killed(found, found.ends[0])
+    assert reason is not None
+    assert reason.text == "Signal SIGSEGV killed tool (PID 7): nothing is mapped at 0x10."
+
+
+def test_who_killed_it() -> None:
+    decoder = Decoder("x86_64")
+    decoder.feed(
+        record(Kind.SIGNAL, number=9, arg2=99, comm=b"killer") + record(Kind.EXIT, result=9)
+    )
+    found = decoder.found(0)
+    reason = killed(found, found.ends[0])
+    assert reason is not None
+    assert "killer (PID 99) sent the signal" in reason.text
+    decoder.feed(record(Kind.OOM))
+    reason = killed(decoder.found(0), found.ends[0])
+    assert reason is not None
+    assert "memory ran out" in reason.text
+
+
+def test_the_tables_of_both_machines() -> None:
+    x86, arm = system_calls("x86_64"), system_calls("aarch64")
+    assert (x86[321].name, arm[280].name) == ("bpf", "bpf")
+    assert x86[number("openat")].texts == (1,)
+    assert all(at not in x86 or x86[at].name == arm[at].name for at in arm if at >= 424)
+    assert system_calls("riscv64") == {}

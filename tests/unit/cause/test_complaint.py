@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which failing call a command's own words are about."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.cause.complaint import (
+    Choice,
+    Evidence,
+    choose,
+    lines_of,
+    reported_elsewhere,
+)
+from retsnoop_py.cause.events import Address, Ended, SystemCall, Witnessed, Written
+from retsnoop_py.cause.wording import Wording
+
+
+def call(
+    time: int,
+    name: str,
+    error: int,
+    path: str = "",
+    *,
+    pid: int = 1,
+    address: Address | None = None,
+) -> SystemCall:
+    texts = ((1, path),) if path else ()
+    return SystemCall(
+        *(time, pid, pid, "tool", name, error, (0,) * 6, texts, address, 0, 0, "/", False)
+    )
+
+
+def wrote(time: int, text: str, pid: int = 1, stream: int = 2) -> Written:
+    return Written(time, pid, pid, stream, text)
+
+
+def best(witnessed: Witnessed, ordinary: Evidence | None = None) -> Choice:
+    ranked = choose(witnessed, Wording({}), lambda _: ordinary)
+    return ranked[-1]
+
+
+def test_the_text_decides_and_not_the_order() -> None:
+    """A translation that is looked for behind the failure fails as well."""
+    calls = (
+        call(1, "openat", errno.EACCES, "/srv/data"),
+        call(2, "openat", errno.ENOENT, "/usr/share/locale/de/LC_MESSAGES/coreutils.mo"),
+    )
+    written = (wrote(3, "cat: /srv/data: "), wrote(4, "Permission denied"), wrote(5, "\n"))
+    found = best(Witnessed(calls, written))
+    assert found.call is calls[0]
+    assert found.is_reported
+    assert Evidence.FULL_NAME in found.evidence
+    assert found.line is not None
+    assert found.line.text == "cat: /srv/data: Permission denied\n"
+
+
+def test_of_calls_with_the_same_error_the_named_one() -> None:
+    calls = (
+        call(1, "statx", errno.ENOENT, "/nonexistent"),
+        call(2, "openat", errno.ENOENT, "/usr/lib/locale/x.mo"),
+        call(3, "openat", errno.ENOENT, "/etc/tool.conf"),
+    )
+    text = "ls: cannot access '/nonexistent': No such file or directory\n"
+    assert best(Witnessed(calls, (wrote(4, text),))).call is calls[0]
+
+
+def test_of_several_that_fit_alike_the_last_before_the_text() -> None:
+    calls = tuple(call(time, "bind", errno.EADDRINUSE) for time in (1, 2))
+    later = call(9, "bind", errno.EADDRINUSE, pid=2)
+    found = best(Witnessed((*calls, later), (wrote(3, "Address already in use\n"),)))
+    assert found.call is calls[1]
+    assert Evidence.LAST_BEFORE in found.evidence
+
+
+def test_a_parent_tells_of_its_child() -> None:
+    calls = (call(1, "execve", errno.ENOENT, "/x/y", pid=2), call(2, "read", errno.EIO))
+    said = wrote(3, "FileNotFoundError: [Errno 2] No such file or directory: '/x/y'\n")
+    assert best(Witnessed(calls, (said,), parents={2: 1})).call is calls[0]
+    assert best(Witnessed(calls, (said,))).call is calls[1], "a stranger's text counts nothing"
+
+
+def test_other_words_count_less_and_need_the_name() -> None:
+    calls = (
+        call(1, "newfstatat", errno.ENOENT, "/usr/bin/nosuch"),
+        call(2, "openat", errno.ENOENT, "/a"),
+    )
+    found = best(Witnessed(calls, (wrote(3, "sh: 1: nosuch: not found\n"),)), Evidence.LOOKS)
+    assert found.call is calls[0]
+    assert found.is_reported
+
+
+def test_without_any_text_the_last_of_a_process_that_failed() -> None:
+    calls = (call(1, "openat", errno.EPERM, "/a"), call(2, "openat", errno.EIO, "/b"))
+    found = best(Witnessed(calls, ends=(Ended(3, 1, "tool", 1, 0),)))
+    assert found.call is calls[1]
+    assert not found.is_reported
+
+
+def test_an_address_is_named_by_its_port() -> None:
+    calls = (
+        call(1, "bind", errno.EADDRINUSE, address=Address(2, "127.0.0.1", 8080)),
+        call(2, "bind", errno.EADDRINUSE, address=Address(2, "127.0.0.1", 9090)),
+    )
+    text = "cannot listen on :8080: address already in use\n"
+    assert best(Witnessed(calls, (wrote(3, text),))).call is calls[0]
+
+
+def test_an_error_that_no_call_gave_comes_from_elsewhere() -> None:
+    calls = (call(1, "openat", errno.ENOENT, "/a"),)
+    refused = Witnessed(calls, (wrote(2, "remote: Permission denied\n"),))
+    found = reported_elsewhere(refused, Wording({}), calls)
+    assert found is not None
+    assert found[1] == "EACCES"
+    alike = Witnessed(calls, (wrote(2, "No such file or directory\n"),))
+    assert reported_elsewhere(alike, Wording({}), calls) is None
+
+
+def test_pieces_of_two_processes_are_not_one_line() -> None:
+    written = (wrote(1, "a: "), wrote(2, "b: ", pid=2), wrote(3, "one\n"), wrote(4, "two\n", pid=2))
+    assert [one.text for one in lines_of(Witnessed(written=written))] == ["a: one\n", "b: two\n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("x: Invalid argument", errno.EINVAL),
+        ("open /x: no such file or directory", errno.ENOENT),  # Go
+        ("Error: Os { code: 13, kind: PermissionDenied }", None),
+        ("Permission denied (os error 13)", errno.EACCES),  # Rust
+        ("Error: EADDRINUSE: address already in use :::80", errno.EADDRINUSE),  # node
+        ("bpf() failed: -22", None),
+        ("prog load failed: errno 22", errno.EINVAL),
+        ("err = -28", errno.ENOSPC),
+        ("everything is fine", None),
+    ],
+)
+def test_an_error_in_a_text(text: str, error: int | None) -> None:
+    assert Wording({}).errors(text) == (frozenset() if error is None else {error})
+
+
+def test_the_longest_text_is_meant() -> None:
+    """``Is a directory`` is a part of ``Not a directory`` in no language, others are."""
+    found = Wording({}).errors("x: Operation not supported on transport endpoint")
+    assert found <= {errno.EOPNOTSUPP}
+
+
+def message_catalog(texts: dict[str, str]) -> bytes:
+    """A file as msgfmt(1) writes it: two tables of lengths and places, then the texts."""
+    pairs = sorted(texts.items())
+    words = [one.encode() for pair in zip(*pairs, strict=True) for one in pair]
+    at = 28 + 8 * len(words)
+    tables, data = b"", b""
+    for word in words:
+        tables += struct.pack("<II", len(word), at + len(data))
+        data += word + b"\0"
+    head = struct.pack("<7I", 0x950412DE, 0, len(pairs), 28, 28 + 8 * len(pairs), 0, at)
+    return head + tables + data
+
+
+@pytest.mark.parametrize("variable", ["LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG", "NONE"])
+def test_texts_of_another_language(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no variable names it: a program may choose its language itself."""
+    catalog = tmp_path / "de/LC_MESSAGES/libc.mo"
+    catalog.parent.mkdir(parents=True)
+    header = "Content-Type: text/plain; charset=UTF-8\n"
+    texts = {"": header, os.strerror(errno.EACCES): "Keine Berechtigung"}
+    catalog.write_bytes(message_catalog(texts))
+    monkeypatch.setattr("retsnoop_py.cause.wording._CATALOGS", (tmp_path,))
+    found = Wording({variable: "de_DE.UTF-8"}).errors("cat: x: Keine Berechtigung")
+    assert found == {errno.EACCES}
