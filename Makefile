@@ -6,6 +6,9 @@ KERNELS := 5.10 6.1 6.12 7.2 7.3
 # of the other architecture, whose guests have files of their own: all runs on the newest
 FOREIGN := $(addprefix $(if $(filter aarch64,$(shell uname -m)),x86_64,arm64)/,5.10 6.1 6.12 7.3)
 KERNEL ?= $(KERNELS)
+# Guests at a time in test-quick. One thread emulates all CPUs of a guest, and a test also waits for
+# the host, so one more than there are cores keeps these busy; each takes 3 GiB.
+GUESTS ?= $(shell n=$$(nproc); echo $$((n < 6 ? n + 1 : 6)))
 BIN := .venv/bin
 # what wheel, deb and standalone are built for
 MACHINES ?= $(shell uname -m)
@@ -14,15 +17,16 @@ C_FILES = $(wildcard release/*.c src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test test-unit test-golden test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-install test-release lint format clean distclean
+.PHONY: help build demo check test test-all test-quick test-unit test-golden test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-install test-release lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Kernels for test-live, bench and soak: KERNEL=\"$(KERNELS)\", or some of them;"
-	@echo "of several, all tests run on the oldest and the newest, fewer between them."
+	@echo "Kernels for test-live, bench and soak: KERNEL=\"$(KERNELS)\", or some of them."
+	@echo "test-all: PART=\"lint live-6.1\" runs these parts alone, AGAIN=1 also what has passed,"
+	@echo "and .venv/bin/python -m tests.parts --list shows them."
 	@echo "wheel, deb and standalone are for this machine; MACHINES=\"$(ALL_MACHINES)\": for both."
 	@echo "PYTHON=... chooses another Python, BENCH=... adds options to bench (BENCH=--help)"
 	@echo "and SOAK=... to soak."
@@ -45,8 +49,15 @@ have-python:
 demo: build ## errors of failing bpf() calls, and why, here or in a VM
 	@$(BIN)/python tests/demo.py
 
-test: lint site test-unit test-golden test-python test-install ## build, lint, the site, all tests on all kernels and Pythons
-	@$(MAKE) --no-print-directory test-live KERNEL="$(KERNELS) $(FOREIGN)"
+check: lint test-unit test-golden ## what a commit has to pass, in a minute; .githooks/pre-commit runs it
+
+test: check site test-python test-quick ## what a change has to pass, in 25 minutes: all tests on 6.12, the core on others
+
+test-quick: build ## the live tests of make test
+	@$(BIN)/pytest -q --quick -n $(GUESTS) --dist=loadgroup --no-loadscope-reorder tests/live
+
+test-all: build ## everything, in hours; continues after an interruption: make test-all PART="live-6.1 wheel"
+	@$(BIN)/python -m tests.parts $(if $(AGAIN),--again) $(PART)
 
 test-unit: build ## tests of the parts; no privileges, no network
 	@$(BIN)/pytest -q -n auto --maxprocesses=4 tests/unit

@@ -33,10 +33,11 @@ NOT_NEEDED = {
     *("qemu-system-x86", "qemu-system-arm", "qemu-system-common", "virtiofsd", "busybox-static"),
     *("clang-format", "mmdebstrap", "bpftool", "zstd", "jq"),
 }
-#: With the compiler of the other machine's code, which unit tests of paths read.
+#: With the compiler of the other machine's code, which unit tests of paths read, and with git, by
+#: which a checkout came here.
 PACKAGES = sorted(
     {name for name, _ in build.DEBIAN_PACKAGES} - NOT_NEEDED
-    | {build.CROSS_COMPILERS[platform.machine()]}
+    | {build.CROSS_COMPILERS[platform.machine()], "git"}
 )
 FRESH_S = 7 * 24 * 3600
 OLDEST = ("bookworm", build.MIN_PYTHON)

@@ -1,86 +1,50 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ``machine`` fixture: each kernel booted once, every live test run on each of them.
+"""The ``machine`` fixture: a guest for each kernel, and the live tests on it.
 
-Which kernels: ``--kernel 6.1`` (may be repeated), or the variable RETSNOOP_KERNELS or KERNEL with
-names in it, or all of :data:`ALL`. A kernel that cannot be fetched or booted fails its tests; none
-is skipped.
-
-What is run on which: the oldest and the newest kernel run everything, those between them
-:data:`CORE`, where the mechanisms differ. A test marked ``one_kernel`` runs on 6.12, or the first
-of those chosen. One marked ``only_on("5.10")`` is about that kernel, and is left out where it is
-not chosen. One marked ``oldest_and_newest`` is the same on another architecture.
-
-Of another architecture's kernels beside this machine's, the newest runs :data:`CORE` and
-:data:`ABROAD`, those before it run :data:`OLDER_ABROAD`. Where none of this machine's is chosen,
-the rules for these hold for the others. A kernel chosen alone runs everything, or with ``--core``
-that.
+:mod:`tests.live.kernels` decides which test runs on which kernel. ``--kernel 6.1`` (may be
+repeated), or the variable RETSNOOP_KERNELS or KERNEL with names in it, chooses the kernels; without
+them it is all of them. ``--quick`` selects what ``make test`` runs, ``--part 6.1`` only that
+kernel's tests of the selection. A kernel that cannot be fetched or booted fails its tests; none is
+skipped.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.live.guest import SharedGuest
+from tests.live.kernels import (
+    ALL,
+    MAIN,
+    QUICK,
+    is_core,
+    kernels_of,
+    of_both_machines,
+    place,
+    runs_the_core_only,
+)
 
-from retsnoop_py.vm.architecture import split
 from retsnoop_py.vm.machine import Machine
 
-ALL = ("5.10", "6.1", "6.12", "7.2", "7.3")
-#: Kernels that run less where one of those behind them is tested as well.
-STANDS_FOR = dict.fromkeys(("6.1", "6.12", "7.2"), ("7.3",))
-#: What they then run, by the beginnings of test ids below this folder: what each mechanism takes,
-#: sees and gives back, arguments, calls, each failure of the workload, what decided, and its log.
-CORE = (
-    "test_arguments.py::test_arguments_are_what",
-    "test_calls.py",
-    "test_doctor.py::test_a_mechanism_works",
-    "test_doctor.py::test_the_table",
-    "test_line.py::test_without_debug",
-    "test_rungs.py",
-    "test_vm.py::test_a_guest_that_mounts",
-    "test_vm.py::test_program_and_current_folder",
-    "test_vm.py::test_the_kernel_log_is_clean",
-    "test_workload.py",
+#: Files whose tests take longest, first. They start first, so that a run does not end with one
+#: worker at them and the others idle.
+LONGEST = (
+    "test_load",
+    "test_why",
+    "test_examples",
+    "test_line",
+    "test_first_commands",
+    "test_rungs",
 )
-#: What the kernels before the newest one of another architecture run: of the core what is neither
-#: about one mechanism after the other nor about guests.
-OLDER_ABROAD = (
-    "test_calls.py",
-    "test_doctor.py::test_the_table",
-    "test_line.py::test_without_debug",
-    "test_vm.py::test_the_kernel_log_is_clean",
-    "test_workload.py",
-)
-#: What the newest one runs beside the core, below what is different there.
-ABROAD = {
-    "the machine code that is read, and where it keeps what": (
-        "test_injected.py",
-        "test_line.py::test_without_debug",
-        "test_paths.py",
-        "test_pinpoint.py::test_a_command_is_run_again",
-        "test_symbolize.py",
-        "test_why.py::test_a_failing_bpf_call",
-        "test_why.py::test_a_failure_below",
-        "test_why.py::test_an_error_that_a_function_was_handed",
-        "test_why.py::test_what_was_called_through_a_pointer",
-        "test_why.py::test_with_debug_information",
-    ),
-    "stacks, and what interrupts them": (
-        "test_debug.py",
-        "test_interrupts.py",
-        "test_user_stack.py",
-    ),
-    "how functions are hooked, and let go": (
-        "test_rounds.py",
-        "test_settings.py::test_programs_are_interpreted",
-    ),
-    "the machine that is emulated, and how a guest of it is made": ("test_vm.py",),
-}
-_ABROAD = tuple(start for rows in ABROAD.values() for start in rows)
-_GUEST = pytest.StashKey[tuple[str, Machine]]()
+#: With it the kernel does not wait a grace period whenever a probe is attached or detached, which
+#: an emulated guest needs seconds for. The full selection waits, as users' kernels do.
+EXPEDITED_RCU = "rcupdate.rcu_expedited=1"
+_RCU_SETTING = "/sys/kernel/rcu_expedited"
+_GUEST = pytest.StashKey[tuple[str, SharedGuest]]()
 #: Properties of a report, which travel from a worker to who counts.
 _KERNEL, _RELEASE = "kernel", "release"
 
@@ -98,13 +62,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the core of the live tests only: what each mechanism takes and sees",
     )
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help=f"run what make test runs: everything on {MAIN}, the core on {' '.join(QUICK)}",
+    )
+    parser.addoption(
+        "--part",
+        metavar="NAME",
+        help="of the chosen tests run those on this kernel only",
+    )
+
+
+class AtOnce:
+    """Prints a failure when it comes: a run that is ended later has shown what it found."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal:
+            terminal.ensure_newline()
+            terminal.write_line(f"FAILED {report.nodeid} ({report.when}): {_reason(report)}")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """The lines of a failure that say what was expected."""
+    lines = [line for line in report.longreprtext.splitlines() if line.startswith("E  ")]
+    return "\n".join(lines[:20])
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not os.environ.get("PYTEST_XDIST_WORKER"):
+        config.pluginmanager.register(AtOnce(config))
     for marker in (
         "one_kernel: what is tested does not depend on the kernel; run on one of them",
         "only_on(kernel): what is tested is about this kernel",
-        "oldest_and_newest: what is tested is the same on other architectures",
+        "oldest_and_newest: what is tested is the same on the kernels between the two",
     ):
         config.addinivalue_line("markers", marker)
 
@@ -114,56 +109,15 @@ def selected(config: pytest.Config) -> list[str]:
     words = config.getoption("--kernel") or []
     if not words:
         words = (os.environ.get("RETSNOOP_KERNELS") or os.environ.get("KERNEL") or "").split()
-    names = list(dict.fromkeys(words)) or list(ALL)
-    return sorted(names, key=_place)
-
-
-def _place(name: str) -> tuple[bool, int]:
-    arch, series = split(name)
-    return arch.is_foreign, ALL.index(series) if series in ALL else len(ALL)
-
-
-def runs_the_core_only(name: str, chosen: Sequence[str]) -> bool:
-    """Whether another of the kernels ``chosen`` is tested with all that is not in the core."""
-    return any(each in chosen for each in STANDS_FOR.get(name, ()))
-
-
-def of_both_machines(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those of this machine's architecture, and what is beside these; else all, and nothing."""
-    own = [name for name in names if not split(name)[0].is_foreign]
-    return own or list(names), [name for name in names if own and name not in own]
-
-
-def is_core(test: pytest.Item) -> bool:
-    """Whether a test is in :data:`CORE`."""
-    return _id(test).startswith(CORE)
-
-
-def kernels_of(test: pytest.Item | pytest.Function, chosen: Sequence[str]) -> list[str]:
-    """Which of the kernels ``chosen`` a test is run on, and that it is about if none is chosen."""
-    own, beside = of_both_machines(chosen)
-    if only := test.get_closest_marker("only_on"):
-        return list(only.args)
-    abroad = beside[-1:] if is_core(test) or _id(test).startswith(_ABROAD) else []
-    if test.get_closest_marker("one_kernel"):
-        return [*(["6.12"] if "6.12" in own else own[:1]), *abroad]
-    if test.get_closest_marker("oldest_and_newest"):
-        return [*dict.fromkeys((own[0], own[-1])), *abroad]
-    if _id(test).startswith(OLDER_ABROAD):
-        return [*own, *beside]
-    if is_core(test):
-        return [*own, *abroad]
-    return [*(name for name in own if not runs_the_core_only(name, own)), *abroad]
-
-
-def _id(test: pytest.Item) -> str:
-    return f"{test.path.name}::{test.name}"
+    default = QUICK if config.getoption("--quick") else ALL
+    return sorted(list(dict.fromkeys(words)) or default, key=place)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "machine" not in metafunc.fixturenames:
         return
-    names = kernels_of(metafunc.definition, selected(metafunc.config))
+    config = metafunc.config
+    names = kernels_of(metafunc.definition, selected(config), config.getoption("--quick"))
     metafunc.parametrize("machine", names, indirect=True, scope="session")
 
 
@@ -183,19 +137,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if here in item.path.parents and not is_core(item)]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
-    left_out = [item for item in items if not _is_asked_for(item, order)]
+    part = config.getoption("--part")
+    wanted = [part] if part else order
+    left_out = [item for item in items if not _is_wanted(item, wanted, bool(part))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.live)
-    items.sort(key=lambda item: order.index(kernel) if (kernel := _kernel_of(item)) else -1)
+    items.sort(key=lambda item: _turn(item, order))
 
 
-def _is_asked_for(item: pytest.Item, kernels: Sequence[str]) -> bool:
-    only = item.get_closest_marker("only_on")
-    return only is None or only.args[0] in kernels
+def _turn(item: pytest.Item, order: list[str]) -> tuple[bool, int, int]:
+    """When a test runs: by kernel, the main one first, and there the longest files first."""
+    kernel, stem = _kernel_of(item), item.path.stem
+    turn = LONGEST.index(stem) if stem in LONGEST else len(LONGEST)
+    return kernel not in (MAIN, None), order.index(kernel) if kernel else -1, turn
+
+
+def _is_wanted(item: pytest.Item, kernels: list[str], only: bool) -> bool:
+    """Whether the kernel of a test is one of ``kernels``; a test without one, unless ``only``."""
+    kernel = _kernel_of(item)
+    return kernel in kernels if kernel else not only
 
 
 def _kernel_of(item: pytest.Item) -> str | None:
@@ -206,7 +170,8 @@ def _kernel_of(item: pytest.Item) -> str | None:
 @pytest.fixture(scope="session")
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     """A booted guest with the kernel the test is run on; shared by all tests of that kernel."""
-    guest = Machine(request.param)
+    hurried = request.config.getoption("--quick")
+    guest = SharedGuest(request.param, [EXPEDITED_RCU] if hurried else [])
     with guest:
         request.config.stash[_GUEST] = (request.param, guest)
         yield guest
@@ -219,6 +184,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     Before any fixture, for some of those use the guest. ``parked`` wants it down.
     """
     guest = item.config.stash.get(_GUEST, None)
+    if guest:
+        guest[1].forget()
     names = getattr(item, "fixturenames", ())
     if guest and guest[0] == _kernel_of(item) and "parked" not in names and not guest[1].alive():
         guest[1].reboot()
@@ -234,7 +201,17 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.user_properties += [(_KERNEL, kernel)]
         if guest is not None and booted:
             report.user_properties += [(_RELEASE, guest[1].release)]
+            if report.failed:
+                report.sections.append(("guest", guest[1].story()))
+                report.sections.append(("this test alone", _alone(item, kernel)))
     return report
+
+
+def _alone(item: pytest.Item, kernel: str) -> str:
+    """The command that repeats one test, from the project's folder."""
+    name = item.nodeid.replace("'", "'\\''")
+    quick = "--quick " if item.config.getoption("--quick") else ""
+    return f".venv/bin/pytest -q {quick}--kernel {kernel} '{name}'"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -251,12 +228,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("live cases per kernel")
     chosen = selected(terminalreporter.config)
     beside = of_both_machines(chosen)[1]
+    quick = terminalreporter.config.getoption("--quick")
     for kernel in chosen:
         outcomes = {outcome: n for (name, outcome), n in sorted(counts.items()) if name == kernel}
         said = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()) or "none run"
         release = releases.get(kernel) or "not booted"
-        if runs_the_core_only(kernel, chosen):
-            said += ", the core and what one kernel is enough for"
+        if quick and kernel != MAIN:
+            said += ", the core and what is about this kernel"
+        elif runs_the_core_only(kernel, chosen):
+            said += ", the core only"
         elif kernel in beside[:-1]:
             said += ", a part of the core only"
         terminalreporter.line(
@@ -269,3 +249,12 @@ def parked(machine: Machine, request: pytest.FixtureRequest) -> str:
     """The kernel's name, its shared guest being down so that one VM is up at a time."""
     machine.close()
     return str(request.node.callspec.params["machine"])
+
+
+@pytest.fixture
+def normal_rcu(machine: Machine) -> Iterator[None]:
+    """The kernel waits for grace periods as usual: for tests of that setting."""
+    quick = ["sh", "-c", f"cat {_RCU_SETTING}; echo 0 >{_RCU_SETTING}"]
+    before = machine.run(quick).out.strip()
+    yield
+    machine.run(["sh", "-c", f"echo {before} >{_RCU_SETTING}"])

@@ -315,6 +315,8 @@ def test_the_daemonset_traces_its_node_and_ends_when_told_to(machine: Machine) -
         (config / name).write_text(text)
     bundle, folders = bundle_of(DAEMONSET, config, "node-1", environment(machine))
     bundle["mounts"][3:3] = layers(machine)  # behind what every container has
+    # what an image would bring along: a checkout in /tmp would be hidden by the pod's own /tmp
+    bundle["mounts"].append(bind(str(Path(TOOL).parents[2])))
     (machine.share / "config.json").write_text(json.dumps(bundle))
     places = " ".join(mount["destination"] for mount in bundle["mounts"])
     out, err = machine.share / "daemon.out", machine.share / "daemon.err"

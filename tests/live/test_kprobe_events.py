@@ -34,7 +34,7 @@ SINGLE = ("-K", "-e", "*_sys_bpf", "-a", "array_map_*", "-a", "bpf_map_*")
 EVENTS = "/sys/kernel/tracing/kprobe_events"
 EXPEDITED = "/sys/kernel/rcu_expedited"
 
-pytestmark = pytest.mark.oldest_and_newest
+pytestmark = [pytest.mark.oldest_and_newest, pytest.mark.usefixtures("normal_rcu")]
 
 
 def shell(machine: Machine, script: str) -> str:

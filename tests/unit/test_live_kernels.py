@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.live import conftest as rules
+from tests.live import conftest
+from tests.live import kernels as rules
 
 LIVE = Path(rules.__file__).parent
 OWN = ("5.10", "6.1", "6.12", "7.2", "7.3")
@@ -27,47 +28,69 @@ def a_test(name: str, **markers: tuple[str, ...]) -> Any:
     return SimpleNamespace(path=LIVE / file, name=rest, get_closest_marker=found.get)
 
 
-PLAIN = a_test("test_losses.py::test_anything")
+PLAIN = a_test("test_debug.py::test_anything")
 CORE = a_test("test_rungs.py::test_anything")
 OLDER = a_test("test_workload.py::test_anything")
 ONE = a_test("test_user.py::test_anything", one_kernel=())
+ONE_OF_CORE = a_test("test_calls.py::test_anything", one_kernel=())
 ENDS = a_test("test_filters.py::test_anything", oldest_and_newest=())
-ABOUT = a_test("test_examples.py::test_anything", only_on=("6.12",))
-STACKS = a_test("test_interrupts.py::test_anything")
-OTHER = a_test("test_symbolize.py::test_anything", one_kernel=())
+ABOUT = a_test("test_examples.py::test_anything", only_on=("5.10",))
+SAME = a_test("test_load.py::test_the_page")
+NAMES = ["plain", "core", "older", "one", "one of core", "ends", "about", "same"]
+TESTS = [PLAIN, CORE, OLDER, ONE, ONE_OF_CORE, ENDS, ABOUT, SAME]
 
 
 @pytest.mark.parametrize(
     ("test", "own", "beside"),
     [
-        (PLAIN, ["5.10", "7.3"], []),
+        (PLAIN, ["5.10", "6.1", "6.12", "7.3"], ["arm64/7.3"]),
         (CORE, list(OWN), ["arm64/7.3"]),
         (OLDER, list(OWN), ["arm64/6.1", "arm64/7.3"]),
-        (ONE, ["6.12"], []),
-        (OTHER, ["6.12"], ["arm64/7.3"]),
-        (ENDS, ["5.10", "7.3"], []),
-        (ABOUT, ["6.12"], []),
-        (STACKS, ["5.10", "7.3"], ["arm64/7.3"]),
+        (ONE, ["6.12"], ["arm64/7.3"]),
+        (ONE_OF_CORE, ["6.12"], ["arm64/7.3"]),
+        (ENDS, ["5.10", "6.12", "7.3"], ["arm64/7.3"]),
+        (ABOUT, ["5.10"], []),
+        (SAME, ["5.10", "6.1", "6.12", "7.3"], []),
     ],
-    ids=["plain", "core", "older", "one", "other", "ends", "about", "stacks"],
+    ids=NAMES,
 )
-def test_the_newest_of_another_architecture_runs_what_could_differ_there(
+def test_the_full_selection_runs_a_test_where_its_result_could_differ(
     test: Any, own: list[str], beside: list[str]
 ) -> None:
     assert rules.kernels_of(test, [*OWN, "arm64/6.1", "arm64/7.3"]) == own + beside
 
 
+@pytest.mark.parametrize("test", TESTS, ids=NAMES)
+def test_the_quick_selection_runs_all_on_one_kernel_and_the_core_on_the_others(test: Any) -> None:
+    core = [list(rules.QUICK)] * 2
+    wanted = [[rules.MAIN], *core, *[[rules.MAIN]] * 3, ["5.10"], [rules.MAIN]]
+    assert rules.kernels_of(test, rules.QUICK, quick=True) == wanted[TESTS.index(test)]
+
+
+@pytest.mark.parametrize("test", TESTS, ids=NAMES)
+def test_the_full_selection_has_what_the_quick_one_has(test: Any) -> None:
+    full = rules.kernels_of(test, [*OWN, "arm64/6.1", "arm64/7.3"])
+    quick = rules.kernels_of(test, rules.QUICK, quick=True)
+    assert set(quick) <= set(full)
+
+
 def test_a_kernel_chosen_alone_runs_everything_but_what_is_about_another() -> None:
-    for test in (PLAIN, CORE, ONE, ENDS, STACKS):
+    for test in (PLAIN, CORE, ONE, ENDS, SAME):
         for alone in ("7.2", "arm64/7.2"):
             assert rules.kernels_of(test, [alone]) == [alone]
-    assert rules.kernels_of(ABOUT, ["arm64/7.2"]) == ["6.12"]
+    assert rules.kernels_of(ABOUT, ["arm64/7.2"]) == ["5.10"]
+
+
+def test_a_series_that_debian_dropped_is_replaced_by_the_next() -> None:
+    assert rules.later_series("7.2") == ["7.3", "newest"]
+    assert rules.later_series("arm64/7.3") == ["arm64/newest"]
 
 
 def test_kernels_are_in_the_order_of_their_age_this_machines_first() -> None:
     words = ["arm64/7.3", "arm64/5.10", "7.3", "6.1", "7.3"]
-    config: Any = SimpleNamespace(getoption=lambda name: words)
-    assert rules.selected(config) == ["6.1", "7.3", "arm64/5.10", "arm64/7.3"]
+    options = {"--kernel": words}
+    config: Any = SimpleNamespace(getoption=options.get)
+    assert conftest.selected(config) == ["6.1", "7.3", "arm64/5.10", "arm64/7.3"]
 
 
 def test_each_row_of_the_tables_has_a_test() -> None:
@@ -80,7 +103,7 @@ def test_each_row_of_the_tables_has_a_test() -> None:
     rows = [
         *rules.CORE,
         *rules.OLDER_ABROAD,
-        *(row for rows in rules.ABROAD.values() for row in rows),
+        *(row for rows in rules.SAME_ABROAD.values() for row in rows),
     ]
     assert not [row for row in rows if not any(name.startswith(row) for name in names)]
     assert all(row.startswith(rules.CORE) for row in rules.OLDER_ABROAD)

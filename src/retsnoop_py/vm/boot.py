@@ -175,11 +175,16 @@ class Host:
         return self._sockets["stdin"]
 
     def launch(
-        self, kernel: kernels.Kernel, writable: Sequence[Path], userland: Userland | None = None
+        self,
+        kernel: kernels.Kernel,
+        writable: Sequence[Path],
+        userland: Userland | None = None,
+        kernel_options: Sequence[str] = (),
     ) -> None:
         """Start the daemons and QEMU; does not wait for the guest to come up.
 
-        ``userland`` is what a guest of another architecture than the host's has for its files.
+        ``userland`` is what a guest of another architecture than the host's has for its files;
+        ``kernel_options`` are appended to the kernel's command line.
         Raises UnavailableError if something is not installed.
         """
         program = qemu.find_qemu(kernel.arch)
@@ -211,7 +216,7 @@ class Host:
             qemu=program,
             image=kernel.image,
             initrd=image,
-            append=f"console={kernel.arch.console} {_APPEND}",
+            append=" ".join([f"console={kernel.arch.console}", _APPEND, *kernel_options]),
             memory=self.memory,
             cpus=self.cpus,
             console=self._console,

@@ -39,6 +39,7 @@ __all__ = [
     "DEFAULT",
     "Kernel",
     "KnownKernel",
+    "SeriesGone",
     "all_known",
     "cached",
     "catalog",
@@ -75,6 +76,10 @@ class Kernel:
     package: str = ""
     folder: Path | None = None
     arch: Architecture = field(default_factory=host)
+
+
+class SeriesGone(UnavailableError):
+    """Debian's suites no longer have a package of this kernel, and the cache has none either."""
 
 
 class _Meta(msgspec.Struct):
@@ -251,8 +256,8 @@ def _locate(spec: KnownKernel, tell: _Voice) -> tuple[AptRoot, str, str] | None:
     return None
 
 
-def _gone(spec: KnownKernel) -> UnavailableError:
-    return UnavailableError(
+def _gone(spec: KnownKernel) -> SeriesGone:
+    return SeriesGone(
         f"no package named like {spec.image} in Debian {' or '.join(spec.suites)}",
         "suites move on: take the kernel called newest, give the path of an image, or name the "
         f"package of today in {user_file()}",

@@ -58,7 +58,7 @@ class Machine:
     default; ``arch`` is x86_64 or arm64, the host's by default: of a name, ``arm64/7.2`` says the
     same. ``memory`` is in MiB, ``boot_timeout`` in seconds; ``shares`` are host directories
     the guest may write, under the same paths. With ``debug`` the kernel's DWARF is fetched and
-    lies in the guest's /usr/lib/debug.
+    lies in the guest's /usr/lib/debug. ``kernel_options`` extend the kernel's command line.
 
     Entering raises BootFailed, UnavailableError (QEMU, busybox, network missing) or InputError.
     """
@@ -73,6 +73,7 @@ class Machine:
         shares: Sequence[Path] = (),
         boot_timeout: float = 90.0,
         debug: bool = False,
+        kernel_options: Sequence[str] = (),
     ) -> None:
         self.boot_timeout = boot_timeout
         self.boot_seconds = 0.0
@@ -89,6 +90,7 @@ class Machine:
         #: The guest's, once it is booted.
         self.arch = host()
         self._debug = debug
+        self._kernel_options = tuple(kernel_options)
         #: Set before entering: the guest is emulated, and while it has something to do its clock
         #: counts instructions. What it measures does not depend then on what else the host does.
         self.count_instructions = False
@@ -248,7 +250,7 @@ class Machine:
         booted = self._host = Host(
             self._memory, self._cpus, count_instructions=self.count_instructions
         )
-        booted.launch(kernel, self._extra_shares, self.userland)
+        booted.launch(kernel, self._extra_shares, self.userland, self._kernel_options)
         self._signals = booted.channel("signals")
         self._await_lanes(booted, time.monotonic() + self.boot_timeout)
         self.boot_seconds = time.monotonic() - begin

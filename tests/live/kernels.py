@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which live test runs on which kernel.
+
+``make test`` runs the *quick* selection: every test on :data:`MAIN`, and on the other kernels of
+:data:`QUICK` only :data:`CORE`, where kernels and architectures differ, and tests about that
+kernel.
+
+``make test-all`` runs the *full* selection. Three markers reduce it:
+
+* ``one_kernel``: the result does not depend on the kernel. The test runs on :data:`MAIN`.
+* ``only_on("5.10")``: the test is about that kernel.
+* ``oldest_and_newest``: the test runs on the two ends and on :data:`MAIN`.
+
+7.2 has the mechanisms of 7.3 and runs :data:`CORE` only. Of another architecture, the newest kernel
+runs everything but :data:`SAME_ABROAD`, the kernels before it run :data:`OLDER_ABROAD`.
+
+A kernel that is chosen alone runs everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from retsnoop_py.vm.architecture import split
+
+__all__ = [
+    "ALL",
+    "CORE",
+    "MAIN",
+    "QUICK",
+    "SAME_ABROAD",
+    "id_of",
+    "is_core",
+    "kernels_of",
+    "later_series",
+    "of_both_machines",
+    "place",
+    "runs_the_core_only",
+]
+
+ALL = ("5.10", "6.1", "6.12", "7.2", "7.3")
+MAIN = "6.12"
+#: The kernels of ``make test``.
+QUICK = ("5.10", "6.1", MAIN, "7.3", "arm64/7.3")
+#: A kernel that runs less if one of those behind it is tested as well.
+STANDS_FOR = {"7.2": ("7.3",)}
+#: Beginnings of test ids below this folder: what each mechanism accepts, sees and puts back,
+#: arguments, calls, each failure of the workload, the deciding condition, the kernel log.
+CORE = (
+    "test_arguments.py::test_arguments_are_what",
+    "test_calls.py",
+    "test_doctor.py::test_a_mechanism_works",
+    "test_doctor.py::test_the_table",
+    "test_line.py::test_without_debug",
+    "test_rungs.py",
+    "test_vm.py::test_a_guest_that_mounts",
+    "test_vm.py::test_program_and_current_folder",
+    "test_vm.py::test_the_kernel_log_is_clean",
+    "test_workload.py",
+)
+#: The part of :data:`CORE` for the older kernels of another architecture: neither one mechanism
+#: after the other nor guests.
+OLDER_ABROAD = (
+    "test_calls.py",
+    "test_doctor.py::test_the_table",
+    "test_line.py::test_without_debug",
+    "test_vm.py::test_the_kernel_log_is_clean",
+    "test_workload.py",
+)
+#: What the newest kernel of another architecture does not run, by the reason.
+SAME_ABROAD = {
+    "the table is of x86-64's 6.12, which it boots": ("test_line.py::test_the_line_that_decided",),
+    "it boots the kernels that stand on the page": ("test_load.py::test_the_page",),
+}
+_SAME_ABROAD = tuple(start for rows in SAME_ABROAD.values() for start in rows)
+
+
+def place(name: str) -> tuple[bool, int]:
+    """Sort key of a kernel's name: this machine's architecture first, then the order of ALL."""
+    arch, series = split(name)
+    return arch.is_foreign, ALL.index(series) if series in ALL else len(ALL)
+
+
+def later_series(name: str) -> list[str]:
+    """The kernels to use where Debian no longer has ``name``: the next series, then the newest."""
+    arch, slash, series = name.rpartition("/")
+    behind = ALL[ALL.index(series) + 1 :] if series in ALL else ()
+    return [f"{arch}{slash}{each}" for each in (*behind, "newest")]
+
+
+def runs_the_core_only(name: str, chosen: Sequence[str]) -> bool:
+    """Whether another of the kernels ``chosen`` runs everything outside of the core instead."""
+    return any(each in chosen for each in STANDS_FOR.get(name, ()))
+
+
+def of_both_machines(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The kernels of this machine's architecture, and the others. Without any of its: all, none."""
+    own = [name for name in names if not split(name)[0].is_foreign]
+    return own or list(names), [name for name in names if own and name not in own]
+
+
+def id_of(test: pytest.Item | pytest.Function) -> str:
+    """Its file and name, as the tables of this module have them."""
+    return f"{test.path.name}::{test.name}"
+
+
+def is_core(test: pytest.Item | pytest.Function) -> bool:
+    """Whether a test is in :data:`CORE`."""
+    return id_of(test).startswith(CORE)
+
+
+def kernels_of(
+    test: pytest.Item | pytest.Function, chosen: Sequence[str], quick: bool = False
+) -> list[str]:
+    """The kernels of ``chosen`` that a test runs on; for ``only_on`` also one not chosen."""
+    if only := test.get_closest_marker("only_on"):
+        return list(only.args)
+    own, beside = of_both_machines(chosen)
+    main = [MAIN] if MAIN in own else own[:1]
+    one = test.get_closest_marker("one_kernel") is not None
+    if quick:
+        return list(chosen) if is_core(test) and not one else main
+    if one:
+        names = main
+    elif test.get_closest_marker("oldest_and_newest"):
+        names = [name for name in own if name in (own[0], MAIN, own[-1])]
+    elif is_core(test):
+        names = own
+        if id_of(test).startswith(OLDER_ABROAD):
+            return [*own, *beside]
+    else:
+        names = [name for name in own if not runs_the_core_only(name, own)]
+    return names if id_of(test).startswith(_SAME_ABROAD) else [*names, *beside[-1:]]

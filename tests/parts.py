@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``make test-all``: every test there is, part by part, to be continued after an interruption.
+
+``build/test-all.json`` records which parts passed, at which commit and in how many minutes. A part
+that passed with the files of now is not run again. ``make test-all PART="wheel live-6.1"`` runs
+these parts alone, ``make test-all AGAIN=1`` all of them again. The output of a part is in
+``build/test-all/PART.log``.
+
+Exit status: 0 if all parts passed, 1 if one failed, 2 for an unknown part, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "build" / "test-all.json"
+LOGS = ROOT / "build" / "test-all"
+OWN = ("5.10", "6.1", "6.12", "7.2", "7.3")
+OTHER = {"x86_64": "arm64", "aarch64": "x86_64"}.get(platform.machine(), "arm64")
+FOREIGN = tuple(f"{OTHER}/{series}" for series in ("5.10", "6.1", "6.12", "7.3"))
+TAIL = 40
+
+
+class Part(NamedTuple):
+    """Something to run, and what it tests. ``name`` is what PART= accepts."""
+
+    name: str
+    argv: Sequence[str]
+    about: str
+    env: dict[str, str] = {}  # noqa: RUF012 - never changed
+
+
+def make(target: str, about: str, *words: str) -> Part:
+    """The part that is a target of the Makefile."""
+    name = target.removeprefix("test-")
+    return Part(name, ["make", "--no-print-directory", target, *words], about)
+
+
+def live(kernel: str) -> Part:
+    """All live tests of the full selection on one kernel."""
+    argv = [
+        *(".venv/bin/pytest", "-q", "-n", "2", "--dist=loadgroup", "--no-loadscope-reorder"),
+        *("--part", kernel, "tests/live"),
+    ]
+    every = {"RETSNOOP_KERNELS": " ".join((*OWN, *FOREIGN))}
+    return Part(f"live-{kernel.replace('/', '-')}", argv, f"live tests on Linux {kernel}", every)
+
+
+#: The cheapest first.
+PARTS = (
+    make("lint", "ruff, mypy, import contracts, clang-format, BPF objects"),
+    make("test-unit", "unit tests"),
+    make("test-golden", "recordings against their texts"),
+    make("test-python", "unit and golden tests on the oldest and the newest Python"),
+    make("test-site", "the site in Chromium"),
+    *(live(kernel) for kernel in OWN),
+    *(live(kernel) for kernel in FOREIGN),
+    make("test-wheel", "wheels in empty environments, and a trace with one", "KERNEL=6.12"),
+    make("test-deb", "Debian packages on Debian 12, 13 and sid", "KERNEL=6.12"),
+    make("test-standalone", "the one file, without anything beside it", "KERNEL=6.12"),
+    make("test-live-standalone", "the live tests with the one file", "KERNEL=6.12"),
+    make("test-install", "each way to install of README and docs/install.md"),
+    make("test-tutorial", "the tutorial from a bare Debian 12"),
+    make("test-release", "the release again from another folder, byte for byte"),
+)
+
+
+def tree() -> str:
+    """The id of the files as they are now, also those that are not committed."""
+    stash = _git("stash", "create")
+    return _git("rev-parse", f"{stash or 'HEAD'}^{{tree}}")
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def recorded() -> dict[str, dict[str, str]]:
+    """What passed: by part its commit, the id of its files, minutes and date."""
+    try:
+        found = json.loads(RECORD.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def passed(name: str, files: str) -> bool:
+    """Whether a part has passed with the files that have the id ``files``."""
+    return recorded().get(name, {}).get("tree") == files
+
+
+def record(name: str, files: str, minutes: float) -> None:
+    """Note that a part passed; whole or not at all."""
+    told = recorded()
+    told[name] = {
+        "commit": _git("rev-parse", "HEAD"),
+        "tree": files,
+        "minutes": f"{minutes:.1f}",
+        "date": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+    RECORD.parent.mkdir(exist_ok=True)
+    new = RECORD.with_suffix(".new")
+    new.write_text(json.dumps(told, indent=1) + "\n")
+    new.replace(RECORD)
+
+
+def run(part: Part) -> int:
+    """Run a part, its output in its log; its exit status. Ctrl-C ends all that it started."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with (LOGS / f"{part.name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            part.argv,
+            cwd=ROOT,
+            env={**os.environ, **part.env},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            raise
+
+
+def run_all(parts: Iterable[Part], again: bool) -> list[str]:
+    """Run what has not passed yet, going on after a failure; the names of what failed."""
+    parts, failed = list(parts), []
+    for number, part in enumerate(parts, start=1):
+        head = f"[{number:2}/{len(parts)}] {part.name:22}"
+        files = tree()
+        if not again and passed(part.name, files):
+            print(f"{head} passed before ({recorded()[part.name]['minutes']} min)", flush=True)
+            continue
+        print(f"{head} {part.about} ...", flush=True)
+        begin = time.monotonic()
+        status = run(part)
+        minutes = (time.monotonic() - begin) / 60
+        log = LOGS / f"{part.name}.log"
+        if status == 0:
+            record(part.name, files, minutes)
+            print(f"{head} passed in {minutes:.1f} min", flush=True)
+            continue
+        failed.append(part.name)
+        tail = log.read_text(errors="replace").splitlines()[-TAIL:]
+        where = log.relative_to(ROOT)
+        print("\n".join(tail))
+        print(f"{head} FAILED (status {status}) after {minutes:.1f} min, see {where}", flush=True)
+    return failed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the parts that are named, or all of them."""
+    parser = argparse.ArgumentParser(prog="make test-all", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="run these alone")
+    parser.add_argument("--again", action="store_true", help="also run what has passed")
+    parser.add_argument("--list", action="store_true", help="list the parts, and when they passed")
+    options = parser.parse_args(argv)
+    known = {part.name: part for part in PARTS}
+    unknown = [name for name in options.parts if name not in known]
+    if unknown:
+        print(f"no part called {unknown[0]}; the parts are {' '.join(known)}", file=sys.stderr)
+        return 2
+    if options.list:
+        files, told = tree(), recorded()
+        for part in PARTS:
+            when = told.get(part.name, {}).get("date", "") if passed(part.name, files) else ""
+            print(f"{part.name:22} {when:20} {part.about}")
+        return 0
+    try:
+        failed = run_all([known[name] for name in options.parts] or PARTS, options.again)
+    except KeyboardInterrupt:
+        print("\ninterrupted; `make test-all` continues with this part", file=sys.stderr)
+        return 130
+    if failed:
+        print(f"failed: {' '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
