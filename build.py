@@ -471,7 +471,7 @@ def build_venv(tools: bool = True) -> None:
         return
     if not python.exists():
         say("venv", ".venv")
-        run([sys.executable, "-m", "venv", *(["--clear"] if VENV.exists() else []), VENV])
+        run([sys.executable, "-I", "-m", "venv", *(["--clear"] if VENV.exists() else []), VENV])
     installed = all(made.get(part) == wanted[part] for part in ("metadata", "tools"))
     if not installed:
         _pip_install(python, bool(wanted["tools"]))
@@ -512,7 +512,7 @@ def build_site() -> None:
     stamp, value = home / "stamp", " ".join([platform.python_version(), *packages])
     if not is_stamped(stamp, value):
         say("pip", "what makes the site, and opens it in a browser")
-        run([sys.executable, "-m", "venv", "--clear", "--without-pip", home])
+        run([sys.executable, "-I", "-m", "venv", "--clear", "--without-pip", home])
         pip = [str(VENV / "bin" / "python"), "-m", "pip", "--python", str(home / "bin" / "python")]
         quietly = ("-q", "--disable-pip-version-check", "--no-compile")
         run([*pip, "install", *quietly, *packages])

@@ -77,7 +77,7 @@ def completions() -> dict[str, str]:
     env = dict(os.environ, PYTHONPATH=str(build.ROOT / "src"))
     told = {}
     for shell, path in _COMPLETIONS.items():
-        argv = [sys.executable, "-m", "retsnoop_py"]
+        argv = [sys.executable, "-P", "-m", "retsnoop_py"]
         said = build.run(argv, env=dict(env, _RETSNOOP_PY_COMPLETE=f"source_{shell}"))
         told[path] = said.strip() + "\n"  # what zsh looks for must be in the first line
     # zsh runs a file of its function path as the function's body, once it is asked for
@@ -96,7 +96,7 @@ def _bundled(machine: str) -> Iterator[Path]:
     if not build.is_stamped(stamp, value):
         build.say("pip", f"what the package brings along for {machine}")
         shutil.rmtree(home, ignore_errors=True)
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"]
+        pip = [sys.executable, "-I", "-m", "pip", "download", "-q", "--disable-pip-version-check"]
         pip += ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(BUNDLED)]
         pip += [f"--platform=manylinux_2_{minor}_{machine}" for minor in (28, 17)]
         for python in PYTHONS:

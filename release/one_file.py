@@ -61,7 +61,7 @@ def _downloaded() -> Path:
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     lines = [line for line in text.splitlines() if not line.startswith("#")]
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+    pip: list[str | Path] = [sys.executable, "-I", "-m", "pip", "-q", "--disable-pip-version-check"]
     for kind in ("whole", "sources"):
         chosen = [line for line in lines if (line.split("==")[0] in COMPILED) == (kind != "whole")]
         (home / f"{kind}.txt").write_text("\n".join(chosen))

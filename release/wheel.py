@@ -160,7 +160,7 @@ def build_sdist() -> Path:
     """dist/retsnoop_py-VERSION.tar.gz: what `pip install` compiles, without a network."""
     env = environment()
     made = build.BUILD / "sdist" / f"retsnoop_py-{version()}.tar.gz"
-    build.run([sys.executable, "setup.py", "-q", "sdist", "-d", made.parent], env=env)
+    build.run([sys.executable, "-P", "setup.py", "-q", "sdist", "-d", made.parent], env=env)
     DIST.mkdir(exist_ok=True)
     epoch = int(env["SOURCE_DATE_EPOCH"])
     with (
@@ -196,10 +196,12 @@ def build_wheel(machine: str, sdist: Path) -> Path:
             shutil.copyfile(path, objects / path.name)
     _add_licences(home)
     pages = str(home / "build" / "man")
-    build.run([sys.executable, "-m", "retsnoop_py.cli.manual", "man", pages], env=environment())
+    build.run(
+        [sys.executable, "-P", "-m", "retsnoop_py.cli.manual", "man", pages], env=environment()
+    )
     platform = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
     # the extensions use the stable ABI only, so one wheel serves every CPython from 3.11 on
-    words = [sys.executable, "setup.py", "-q", "bdist_wheel", "-d", str(DIST)]
+    words = [sys.executable, "-P", "setup.py", "-q", "bdist_wheel", "-d", str(DIST)]
     words += ["--plat-name", platform]
     env = dict(environment(), RETSNOOP_PREBUILT="1")
     build.run(["env", "-C", str(home), *words], env=env)
@@ -266,7 +268,7 @@ def install_tools() -> None:
     if build.is_stamped(stamp, "\n".join(wanted)):
         return
     build.say("pip", " ".join(wanted))
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    pip = [sys.executable, "-I", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     build.run([*pip, *wanted])
     stamp.write_text("\n".join(wanted))
 

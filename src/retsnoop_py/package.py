@@ -12,7 +12,16 @@ import sys
 from errno import ENOENT
 from pathlib import Path
 
-__all__ = ["expanded", "home", "is_one_file", "program", "python", "read", "user_file"]
+__all__ = [
+    "expanded",
+    "home",
+    "is_one_file",
+    "program",
+    "python",
+    "read",
+    "search_path",
+    "user_file",
+]
 
 
 def is_one_file() -> bool:
@@ -22,12 +31,35 @@ def is_one_file() -> bool:
 
 def program() -> list[str]:
     """The words that start retsnoop-py, whatever lies in the current folder."""
-    return [sys.executable] if is_one_file() else [sys.executable, "-P", "-m", "retsnoop_py"]
+    return (
+        [sys.executable] if is_one_file() else [sys.executable, _isolation(), "-m", "retsnoop_py"]
+    )
 
 
 def python() -> list[str]:
-    """The words that start a Python which has this package; its options follow."""
-    return [sys.executable, "--python"] if is_one_file() else [sys.executable]
+    """The words that start an isolated Python; its options follow.
+
+    It ignores the current folder, PYTHONPATH and the user's own packages. Give it ``sys.path`` of
+    this process where it imports this package.
+    """
+    return [sys.executable, "--python"] if is_one_file() else [sys.executable, "-I"]
+
+
+def search_path() -> list[str]:
+    """``sys.path`` for an isolated Python that imports this package; only absolute folders."""
+    first = [] if is_one_file() else [str(Path(__file__).parent.parent)]
+    return list(dict.fromkeys([*first, *(one for one in sys.path if one.startswith("/"))]))
+
+
+def _isolation() -> str:
+    """``-I``, or ``-P`` if this process has packages that ``-I`` hides.
+
+    Those are packages of PYTHONPATH, which guests of another architecture use, and packages that
+    ``pip install --user`` installed. ``-P`` ignores the current folder, but not these.
+    """
+    has_path = os.environ.get("PYTHONPATH") and not sys.flags.ignore_environment
+    own = getattr(sys.modules.get("site"), "USER_SITE", None)
+    return "-P" if has_path or own in sys.path else "-I"
 
 
 def home() -> Path:

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ import pytest
 from retsnoop_py import package
 from retsnoop_py.libbpf.object import OBJECTS
 
+#: Calls that take ``sys.executable`` as a path and start nothing.
+NO_START = ("Path", "zipimporter", "path.is_relative_to")
 #: What the one-file program's C part says to Python.
 _ONE_FILE = """
 import sys
@@ -32,10 +37,79 @@ def test_the_words_that_start_it_do() -> None:
 
     said = subprocess.check_output([*package.program(), "--version"], text=True)
     assert said == f"retsnoop-py {__version__}\n"
-    code = "import retsnoop_py; print(retsnoop_py.__version__)"
-    assert (
-        subprocess.check_output([*package.python(), "-c", code], text=True).strip() == __version__
-    )
+    code = f"import sys; sys.path[:] = {package.search_path()!r}; import retsnoop_py as it"
+    words = [*package.python(), "-S", "-c", f"{code}; print(it.__version__)"]
+    assert subprocess.check_output(words, text=True).strip() == __version__
+
+
+def test_it_starts_isolated_unless_packages_would_be_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    assert package.program()[1] == package.python()[1] == "-I"
+    monkeypatch.setenv("PYTHONPATH", "/srv/packages")
+    assert package.program()[1] == "-P"
+    assert package.python()[1] == "-I"
+
+
+def test_no_python_is_started_that_is_not_isolated() -> None:
+    """`package` has the words; elsewhere -I or -P follows ``sys.executable``."""
+    root = Path(__file__).parents[2]
+    files = [*(root / "src").rglob("*.py"), *(root / "release").glob("*.py"), root / "build.py"]
+    assert len(files) > 100
+    found = [place for path in files for place in not_isolated(path)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[sys.executable, '-m', 'pip']",
+        "(sys.executable, path)",
+        "[*words, sys.executable]",
+        "subprocess.run(f'{sys.executable} -m pip')",
+        "os.execv(sys.executable, words)",
+        "words = sys.executable",
+        "['python3', '-m', 'pip']",
+    ],
+)
+def test_a_start_that_is_not_isolated_is_found(line: str, tmp_path: Path) -> None:
+    source = tmp_path / "x.py"
+    source.write_text(line)
+    assert not_isolated(source) == [f"{source}:1"]
+
+
+def not_isolated(path: Path) -> list[str]:
+    """The places in a source file where a Python may be started without ``-I`` or ``-P``."""
+    tree = ast.parse(path.read_text())
+    allowed: set[ast.AST] = set()
+    wrong: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List | ast.Tuple):
+            for one, following in pairwise([*node.elts, None]):
+                if ast.unparse(one) == "sys.executable" and is_isolating(following):
+                    allowed.add(one)
+            words = [one.value if isinstance(one, ast.Constant) else "" for one in node.elts[:2]]
+            if re.fullmatch(r"python[\d.]* -(?![IP]\b).*", " ".join(map(str, words))):
+                wrong.append(node)
+        if isinstance(node, ast.IfExp) and ast.unparse(node.test) == "is_one_file()":
+            allowed |= set(ast.walk(node.body))  # it is no Python, or an isolated one
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in NO_START:
+            allowed |= set(node.args)
+    wrong += [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node) == "sys.executable"
+        and node not in allowed
+    ]
+    return [f"{path}:{node.lineno}" for node in wrong]  # type: ignore[attr-defined]
+
+
+def is_isolating(node: ast.expr | None) -> bool:
+    """Whether a word of a command line keeps the current folder out."""
+    options = ("'-I'", "'-P'", "_isolation()")
+    return node is not None and ast.unparse(node) in options
 
 
 def test_a_file_of_the_package_is_read_where_it_lies() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from retsnoop_py.package import python
+from retsnoop_py.package import is_one_file, python
 
 if TYPE_CHECKING:
     from retsnoop_py.vm.command import Command
@@ -47,8 +47,8 @@ def run_on_terminal(
         sizes.write_text(f"{rows} {columns}\n", encoding="ascii")
 
     tell_size()
-    start = python() if machine.userland is None else machine.program[:1]
-    words = [*start, "-m", "retsnoop_py.vm.guest_pty", str(sizes), *argv]
+    start = [*python(), "-m"] if is_one_file() else machine.program[:-1]
+    words = [*start, "retsnoop_py.vm.guest_pty", str(sizes), *argv]
     with _raw():
         command = machine.start(words, env=env, live_stdin=True)
         threading.Thread(target=_feed, args=(machine,), daemon=True).start()

@@ -3,9 +3,9 @@
 
 An ELF file with its DWARF is a program for libelf and libdw, in C, and whoever is traced chooses
 it: it may crash them, keep them busy for ever, or shrink while it is mapped. So they run in a
-process of their own, which has no rights, no files but those it is sent, little memory, and so
-many seconds for each request. What it answers is data of known types, and what goes wrong costs
-the symbols of that one file.
+process of their own (:mod:`retsnoop_py.symbolize.sandbox`), which has no rights, no environment,
+no network, no files but those it is sent, little memory, and so many seconds for each request. What
+it answers is data of known types, and what goes wrong costs the symbols of that one file.
 
 :func:`serve` is the child. How long that takes to start counts under emulation, so what only the
 parent needs is imported where it is used.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import socket
 import struct
 from bisect import bisect_right
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError, RetsnoopError
 from retsnoop_py.kernel.elf_file import MAX_NAME, SHT_NOBITS, ElfFile, Section, string_at
-from retsnoop_py.package import python
+from retsnoop_py.package import python, search_path
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 from retsnoop_py.value import replace
 
@@ -205,18 +204,13 @@ def _length(names: bytes, offset: int) -> int:
 #: Seconds a request may take, and all that failed together: nobody waits for hostile files longer.
 _REQUEST_S = 20.0
 _PATIENCE_S = 60.0
-#: Bytes of the child's memory, and of its address space: the files are mapped there.
-_MEMORY = 1 << 30
-_ADDRESSES = 8 << 30
 #: So many files are kept open for a child that has to take the place of one that ended.
 _MAX_KEPT = 64
-_NOBODY = 65534
 _HEAD = 4
-#: The child's program. That of ``-m`` would import runpy.
-_CHILD = f"from {__name__} import serve; serve({{}})"
+#: The child's program. That of ``-m`` would import runpy. It imports from where this process does.
+_CHILD = f"import sys; sys.path[:] = {{!r}}; from {__name__} import serve; serve({{}})"
 #: Bytes of an answer: 64 frames of two names of 4,096 characters, and some.
 _MAX_ANSWER = 4 << 20
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _SIGKILL = 1, 38, 9
 
 
 class _Request(NamedTuple):
@@ -275,7 +269,8 @@ class ProgramReader:
         with theirs:
             try:
                 self._child = subprocess.Popen(
-                    [*python(), "-P", "-c", _CHILD.format(theirs.fileno())],
+                    [*python(), "-S", "-c", _CHILD.format(search_path(), theirs.fileno())],
+                    env={},
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -426,41 +421,16 @@ class _Child:
                 os.close(fd)
 
 
-def _give_up_rights() -> None:
-    """Keep nothing that a file could abuse; what is needed is imported and open by now."""
-    import ctypes
-
-    for limit, most in (
-        (resource.RLIMIT_AS, _ADDRESSES),
-        (resource.RLIMIT_DATA, _MEMORY),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NPROC, 0),
-    ):
-        with suppress(OSError, ValueError):
-            hard = resource.getrlimit(limit)[1]
-            least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(limit, (least, least))
-    if os.geteuid() == 0:
-        # in some containers there is nobody else to be: that leaves the limits
-        with suppress(OSError):
-            os.setgroups([])
-            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
-
-
 def serve(descriptor: int) -> None:
     """Be the child: answer at a socket until nobody asks any more."""
-    # before the rights to read them are gone
+    # all imports come before the rights to read files are gone
     from retsnoop_py.libbpf import dwarf
+    from retsnoop_py.symbolize import sandbox
 
     dwarf.load()
     child = _Child(Program)
     with socket.socket(fileno=descriptor) as parent:
-        _give_up_rights()
+        sandbox.enter()
         with suppress(ConnectionError):
             while True:
                 head, fds, _, _ = socket.recv_fds(parent, _HEAD, 2)

@@ -21,7 +21,6 @@ import hashlib
 import importlib.metadata
 import math
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -33,7 +32,7 @@ from pathlib import Path
 
 from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
-from retsnoop_py.package import expanded, is_one_file
+from retsnoop_py.package import expanded, is_one_file, python, read
 from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.debian import (
     AptRoot,
@@ -89,6 +88,8 @@ _PATIENCE_S = 1.0
 #: The packages that are in there, with their versions.
 _VERSIONS = Path("usr/share/retsnoop-py.packages")
 _PACKAGE = Path(__file__).resolve().parent.parent
+#: What `python -m release.guest_packages` writes, in pip's format.
+_LOCK = Path(__file__).with_name("python_packages.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,20 +302,25 @@ def _configure(root: Path) -> None:
 
 
 def _requirements() -> tuple[str, ...]:
-    """What this program needs of other packages, in the versions that it has here."""
-    told = importlib.metadata.requires("retsnoop-py") or ()
-    names = [re.split(r"[^A-Za-z0-9._-]", one)[0] for one in told if "extra ==" not in one]
-    return tuple(f"{name}=={importlib.metadata.version(name)}" for name in names)
+    """The Python packages of a foreign guest: a version and the SHA-256 of its wheels per line."""
+    text = read(_LOCK).decode()
+    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
 def _install_python_packages(
     arch: Architecture, library: Path, requirements: Sequence[str]
 ) -> None:
-    """Unpack the wheels of ``requirements``, and of what they require, for ``arch``."""
-    _say(arch, f"downloading {' '.join(requirements)}")
+    """Unpack the wheels of ``requirements`` for ``arch``; pip rejects those with another hash.
+
+    pip reads its configuration, as some machines reach only the index that it names.
+    """
+    _say(arch, f"downloading {' '.join(line.split()[0] for line in requirements)}")
     wheels = library.with_name("wheels")
-    argv = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"]
-    argv += ["--only-binary=:all:", "--implementation", "cp"]
+    wheels.mkdir(parents=True)
+    listed = wheels / "requirements.txt"
+    listed.write_text("\n".join(requirements))
+    argv = [*python(), "-m", "pip", "download", "-q", "--disable-pip-version-check"]
+    argv += ["--no-deps", "--require-hashes", "--only-binary=:all:", "--implementation", "cp"]
     argv += ["--python-version", ".".join(map(str, _PYTHON_VERSION))]
     abi = "cp" + "".join(map(str, _PYTHON_VERSION))
     for option, values in {
@@ -323,7 +329,7 @@ def _install_python_packages(
     }.items():
         for value in values:
             argv += [option, f"{value}_{arch.machine}" if option == "--platform" else value]
-    done = run_tool([*argv, "-d", str(wheels), *requirements])
+    done = run_tool([*argv, "-d", str(wheels), "-r", str(listed)], cwd=Path("/"))
     if done.returncode:
         raise failed(
             f"pip cannot download the dependencies of retsnoop-py for {arch.name}",
@@ -348,9 +354,9 @@ def _compile_python(arch: Architecture, root: Path) -> None:
     _say(arch, "compiling Python's library")
     places = [root / "usr/lib/python3.11", root / "usr/lib/python3", root / _LIBRARY]
     jobs = str(len(os.sched_getaffinity(0)))
-    argv = [sys.executable, "-m", "compileall", "-q", "-j", jobs, "-x", r"/(test|lib2to3)/"]
+    argv = [*python(), "-m", "compileall", "-q", "-j", jobs, "-x", r"/(test|lib2to3)/"]
     # what is no Python 3 stays uncompiled; that is told by its status alone
-    run_tool([*argv, "-s", str(root), "-p", "/", *map(str, places)])
+    run_tool([*argv, "-s", str(root), "-p", "/", *map(str, places)], cwd=Path("/"))
 
 
 # --- this program --------------------------------------------------------------------------------
@@ -396,7 +402,7 @@ def _compiled(arch: Architecture, script: Path, sysroot: Path) -> Path:
             patience = math.inf
             _say(arch, "compiling the extensions")
 
-    argv = [sys.executable, str(script), "native", "--arch", arch.machine]
+    argv = [*python(), str(script), "native", "--arch", arch.machine]
     done = run_tool([*argv, "--sysroot", str(sysroot)], tick=tick)
     if done.returncode:
         raise UnavailableError(
@@ -411,18 +417,24 @@ def _wheel(arch: Architecture) -> Path:
     version = importlib.metadata.version("retsnoop-py")
     name = f"retsnoop_py-{version}-cp311-abi3-*_{arch.machine}.whl"
     told = os.environ.get("RETSNOOP_WHEEL")
-    place = expanded(told) if told else Path("dist")
-    if told and not place.exists():
+    if not told:
+        raise _no_wheel(arch, f"a guest of {arch.name} needs the wheel {name}")
+    place = expanded(told)
+    if not place.exists():
         raise InputError(f"RETSNOOP_WHEEL={told}: no such file", "give the path of a wheel")
     found = sorted(place.glob(name)) if place.is_dir() else [place]
     if not found or not found[-1].match(name):
-        raise UnavailableError(
-            f"a guest of {arch.name} needs the wheel {name}, and {place} "
-            + ("has none" if place.is_dir() or not told else "is another one"),
-            "put it into dist/ here, or name it or its folder: RETSNOOP_WHEEL=PATH; "
-            f"in a checkout, `make wheel MACHINES={arch.machine}` builds it",
-        )
+        what = "does not contain it" if place.is_dir() else "is another file"
+        raise _no_wheel(arch, f"a guest of {arch.name} needs the wheel {name}; {place} {what}")
     return found[-1]
+
+
+def _no_wheel(arch: Architecture, message: str) -> UnavailableError:
+    return UnavailableError(
+        message,
+        "name the wheel or its folder: RETSNOOP_WHEEL=PATH; "
+        f"in a checkout, `make wheel MACHINES={arch.machine}` builds it in dist/",
+    )
 
 
 def _unpacked_wheel(arch: Architecture, wheel: Path) -> Path:

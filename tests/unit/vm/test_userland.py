@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import threading
+import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from retsnoop_py import __version__
 from retsnoop_py.errors import DataError, InputError, UnavailableError
@@ -27,7 +30,8 @@ PIP = """
 import pathlib, sys, zipfile
 pathlib.Path(r"{log}").write_text(" ".join(sys.argv))
 dest = pathlib.Path(sys.argv[sys.argv.index("-d") + 1])
-dest.mkdir(parents=True)
+listed = pathlib.Path(sys.argv[sys.argv.index("-r") + 1])
+pathlib.Path(r"{log}").with_name("requirements").write_text(listed.read_text())
 with zipfile.ZipFile(dest / "one-1-py3-none-any.whl", "w") as wheel:
     wheel.writestr("one/__init__.py", "")
 """
@@ -107,8 +111,9 @@ def test_packages_are_unpacked_through_links_and_configured(cache: Path, tmp_pat
     compile(command.read_text(), "retsnoop-py", "exec")
     asked = (tmp_path / "pip").read_text()
     assert f"--platform manylinux_2_28_{OTHER.machine}" in asked
-    assert "cffi==" in asked
-    assert "pytest==" not in asked
+    assert "/pip.py -I -m pip download " in asked
+    assert "--require-hashes" in asked
+    assert (tmp_path / "requirements").read_text().splitlines() == list(userland._requirements())
 
 
 def test_it_is_made_once_and_nothing_half_made_stays(
@@ -178,6 +183,36 @@ def test_without_pip_it_is_told_what_to_install(cache: Path) -> None:
     assert "python3-pip" in (caught.value.hint or "")
 
 
+def test_each_requirement_is_locked_with_hashes() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    rows = [line.split(" ") for line in userland._requirements()]
+    versions = {name.lower(): version for name, version in (row[0].split("==") for row in rows)}
+    for told in map(Requirement, project["dependencies"]):
+        assert told.specifier.contains(versions[told.name]), (
+            f"python -m release.guest_packages: {told}"
+        )
+    for _, *sums in rows:
+        assert sums
+        assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", one) for one in sums)
+
+
+def test_modules_of_the_current_folder_do_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("pip", "compileall"):
+        (tmp_path / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})"
+        )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "root").mkdir()
+    with pytest.raises(UnavailableError):
+        userland._install_python_packages(OTHER, tmp_path / "root/lib", ["../no such requirement"])
+    monkeypatch.setattr(userland, "_PYTHON_VERSION", sys.version_info[:2])
+    userland._compile_python(OTHER, tmp_path / "root")
+    assert not (tmp_path / "ran").exists()
+
+
 def test_folders_of_the_host_lie_over_it_under_their_own_paths(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -219,7 +254,8 @@ def test_what_is_installed_takes_the_wheel_of_its_own_version(
 ) -> None:
     wheel(dist, version="9.9.9")
     wheel(dist, machine=platform.machine())
-    with pytest.raises(UnavailableError, match=f"_{OTHER.machine}.whl, and dist has none"):
+    monkeypatch.setenv("RETSNOOP_WHEEL", str(dist))
+    with pytest.raises(UnavailableError, match=f"_{OTHER.machine}.whl; .*dist does not contain it"):
         userland._wheel(OTHER)
     mine = wheel(dist)
     folder = userland._unpacked_wheel(OTHER, userland._wheel(OTHER))
@@ -229,18 +265,28 @@ def test_what_is_installed_takes_the_wheel_of_its_own_version(
         assert userland._unpacked_wheel(OTHER, userland._wheel(OTHER)) == folder
 
 
+def test_a_wheel_in_the_current_folder_is_not_used(dist: Path) -> None:
+    wheel(dist)
+    with pytest.raises(UnavailableError, match="needs the wheel") as caught:
+        userland._wheel(OTHER)
+    assert "RETSNOOP_WHEEL=PATH" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize("name", ["other.whl", "missing.whl"])
 def test_a_wheel_that_is_none_or_another_is_refused(
     dist: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (dist / "other.whl").touch()
     monkeypatch.setenv("RETSNOOP_WHEEL", str(dist / name))
-    with pytest.raises((UnavailableError, InputError), match=r"is another one|no such file"):
+    with pytest.raises((UnavailableError, InputError), match=r"is another file|no such file"):
         userland._wheel(OTHER)
 
 
-def test_a_damaged_wheel_is_refused_and_nothing_stays(dist: Path) -> None:
+def test_a_damaged_wheel_is_refused_and_nothing_stays(
+    dist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wheel(dist).write_text("no archive")
+    monkeypatch.setenv("RETSNOOP_WHEEL", str(dist))
     with pytest.raises(DataError, match="is damaged"):
         userland._unpacked_wheel(OTHER, userland._wheel(OTHER))
     home = dist.parent / "cache/retsnoop-py/userlands"

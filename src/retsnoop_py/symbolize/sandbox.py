@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Take all rights from the process that reads untrusted files.
+
+After :func:`enter` it has no user, no network, little memory, and only the system calls that work
+on memory and on open files. An exploited libdw can make no socket and start no process, and it can
+open files only below /usr/lib/debug. It can only send an answer, which the parent checks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import struct
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+__all__ = ["enter"]
+
+#: Bytes of memory, and of address space: the files are mapped there.
+_MEMORY = 1 << 30
+_ADDRESSES = 8 << 30
+_NOBODY = 65534
+_CLONE_NEWNET = 0x40000000
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
+_SIGKILL = 9
+_SECCOMP_MODE_FILTER = 2
+_RET_KILL_PROCESS, _RET_ERRNO, _RET_ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+_EPERM = 1
+
+#: AUDIT_ARCH_* of linux/audit.h, and the allowed system calls with their numbers.
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+_ALLOWED: dict[str, tuple[int, int | None]] = {
+    # answers and requests
+    "read": (0, 63),
+    "write": (1, 64),
+    "close": (3, 57),
+    "sendto": (44, 206),
+    "recvfrom": (45, 207),
+    "sendmsg": (46, 211),
+    "recvmsg": (47, 212),
+    "poll": (7, None),
+    "ppoll": (271, 73),
+    # open files
+    "fstat": (5, 80),
+    "newfstatat": (262, 79),
+    "lseek": (8, 62),
+    "pread64": (17, 67),
+    "readv": (19, 65),
+    "fcntl": (72, 25),
+    # memory
+    "mmap": (9, 222),
+    "mprotect": (10, 226),
+    "munmap": (11, 215),
+    "brk": (12, 214),
+    "mremap": (25, 216),
+    "madvise": (28, 233),
+    # the process itself
+    "rt_sigaction": (13, 134),
+    "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139),
+    "sigaltstack": (131, 132),
+    "sched_yield": (24, 124),
+    "getpid": (39, 172),
+    "gettid": (186, 178),
+    "futex": (202, 98),
+    "clock_gettime": (228, 113),
+    "getrandom": (318, 278),
+    "exit": (60, 93),
+    "exit_group": (231, 94),
+}
+#: Allowed as well where Landlock (Linux 5.13) limits it to the debug files: libdw opens the common
+#: file of several debug files, which dwz makes, by its build id.
+_OPEN: dict[str, tuple[int, int | None]] = {"open": (2, None), "openat": (257, 56)}
+_DEBUG_FILES = "/usr/lib/debug"
+_SYS_CREATE_RULESET, _SYS_ADD_RULE, _SYS_RESTRICT_SELF = 444, 445, 446
+_RULE_PATH_BENEATH = 1
+#: All rights of Landlock's first version, and LANDLOCK_ACCESS_FS_READ_FILE.
+_FILE_RIGHTS, _READ_FILE = 0x1FFF, 0x4
+
+_LOAD, _EQUALS, _RETURN = 0x20, 0x15, 0x06
+
+
+def enter() -> None:
+    """Keep only what reading open files and answering take. Import everything before.
+
+    Each step is left out where the kernel or a container does not allow it; the others hold.
+    """
+    libc = ctypes.CDLL(None)
+    _limit()
+    if os.geteuid() == 0:
+        # where this fails, the system call filter still denies sockets
+        libc.unshare(_CLONE_NEWNET)
+        # some containers have no other user
+        with suppress(OSError):
+            os.setgroups([])
+            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    allowed = _ALLOWED | (_OPEN if _only_debug_files(libc) else {})
+    code = _filter(os.uname().machine, allowed)
+    if code:
+        _load_filter(libc, code)
+
+
+def _limit() -> None:
+    for limit, most in (
+        (resource.RLIMIT_AS, _ADDRESSES),
+        (resource.RLIMIT_DATA, _MEMORY),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NPROC, 0),
+    ):
+        with suppress(OSError, ValueError):
+            hard = resource.getrlimit(limit)[1]
+            least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(limit, (least, least))
+
+
+def _only_debug_files(libc: ctypes.CDLL) -> bool:
+    """Deny all files but the installed debug files; False where that cannot be."""
+    rights = struct.pack("=Q", _FILE_RIGHTS)
+    rules = libc.syscall(_SYS_CREATE_RULESET, rights, ctypes.c_size_t(len(rights)), 0)
+    if rules < 0:
+        return False
+    try:
+        folder = os.open(_DEBUG_FILES, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    beneath = struct.pack("=Qi", _READ_FILE, folder)
+    failed = libc.syscall(_SYS_ADD_RULE, rules, _RULE_PATH_BENEATH, beneath, 0)
+    failed = failed or libc.syscall(_SYS_RESTRICT_SELF, rules, 0)
+    os.close(folder)
+    os.close(rules)
+    return not failed
+
+
+def _filter(machine: str, rows: Mapping[str, tuple[int, int | None]] = _ALLOWED) -> bytes:
+    """The filter as an array of struct sock_filter; empty for other machines.
+
+    A denied system call returns EPERM, so that a library that tries one goes on without it.
+    """
+    if machine not in _ARCHITECTURES:
+        return b""
+    audit, column = _ARCHITECTURES[machine]
+    numbers = [row[column] for row in rows.values()]
+    allowed = [number for number in numbers if number is not None]
+    # struct seccomp_data: the number at offset 0, the architecture at 4
+    steps: list[Sequence[int]] = [(_LOAD, 0, 0, 4), (_EQUALS, 1, 0, audit)]
+    steps += [(_RETURN, 0, 0, _RET_KILL_PROCESS), (_LOAD, 0, 0, 0)]
+    steps += [(_EQUALS, len(allowed) - index, 0, each) for index, each in enumerate(allowed)]
+    steps += [(_RETURN, 0, 0, _RET_ERRNO | _EPERM), (_RETURN, 0, 0, _RET_ALLOW)]
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _load_filter(libc: ctypes.CDLL, code: bytes) -> None:
+    """Load it, where the kernel has CONFIG_SECCOMP_FILTER."""
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
+    libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(program), 0, 0)
