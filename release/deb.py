@@ -80,12 +80,6 @@ def completions() -> dict[str, str]:
         argv = [sys.executable, "-P", "-m", "retsnoop_py"]
         said = build.run(argv, env=dict(env, _RETSNOOP_PY_COMPLETE=f"source_{shell}"))
         told[path] = said.strip() + "\n"  # what zsh looks for must be in the first line
-    # zsh runs a file of its function path as the function's body, once it is asked for
-    path = _COMPLETIONS["zsh"]
-    body, found, _ = told[path].partition("compdef _retsnoop_py_completion retsnoop-py")
-    if not found:
-        raise build.BuildError("typer writes another script for zsh now; mend release/deb.py")
-    told[path] = f'{body}_retsnoop_py_completion "$@"\n'
     return told
 
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the shell asks for on TAB.
+"""Completion: the candidates for TAB in bash, zsh and fish.
 
-The scripts that ``--install-completion`` writes are typer's, but for fish's, which would start us
-twice: to ask whether there is anything, and for what. So is the form of the answers.
-What the answers are is read from the options' rows, without typer, whose import takes longer than
-all the rest. ``vm``, and shells other than bash, zsh and fish, are left to typer.
+File names, symbols of BPF objects and names from ``kernels.toml`` are candidates, and other people
+choose them. So no shell evaluates a candidate: each script reads plain lines and passes them to
+the shell's own completion, which quotes the inserted text. A candidate with a control character,
+such as a newline, is left out.
+
+The candidates come from the options' rows, without typer, whose import takes longer than all the
+rest. Only the options of ``vm`` are typer's.
 """
 
 from __future__ import annotations
@@ -14,23 +17,56 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import Command, command_of
 from retsnoop_py.errors import OutputError, UnavailableError, UsageError
 from retsnoop_py.options.table import Option, Takes
-from retsnoop_py.package import home
 from retsnoop_py.value import Value
 
 __all__ = ["Candidate", "candidates", "hand_out", "run"]
 
 _INSTRUCTION = "_RETSNOOP_PY_COMPLETE"
-_SHELLS = ("bash", "zsh", "fish")
 
+_SCRIPTS = {
+    "bash": """\
+_retsnoop_py_completion() {
+    local word
+    COMPREPLY=()
+    while IFS= read -r word; do
+        COMPREPLY+=("$word")
+    done < <(_RETSNOOP_PY_COMPLETE=candidates_bash \\
+        retsnoop-py "$2" "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -o default -F _retsnoop_py_completion retsnoop-py
+""",
+    "zsh": """\
+#compdef retsnoop-py
 
-#: What is found decides whether fish offers files, and is kept until fish asks for it.
-_FISH_SCRIPT = """\
+_retsnoop_py_completion() {
+    local line
+    local -a texts shown
+    for line in "${(@f)$(_RETSNOOP_PY_COMPLETE=candidates_zsh \\
+        retsnoop-py "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+        [[ -n $line ]] || continue
+        texts+=("${line%%$'\t'*}")
+        shown+=("${line#*$'\t'}")
+    done
+    if (( $#texts )); then
+        compadd -l -d shown -a texts
+    else
+        _files
+    fi
+}
+
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    _retsnoop_py_completion "$@"
+else
+    compdef _retsnoop_py_completion retsnoop-py
+fi
+""",
+    # the result decides whether fish offers files, and is kept until fish asks for it
+    "fish": """\
 function __retsnoop_py_find
     set -g __retsnoop_py_found (env _RETSNOOP_PY_COMPLETE=complete_fish \\
         _TYPER_COMPLETE_ARGS=(commandline -cp | string collect) retsnoop-py)
@@ -38,9 +74,12 @@ function __retsnoop_py_find
 end
 complete --command retsnoop-py --no-files --condition __retsnoop_py_find \\
     --arguments '(string join \\n -- $__retsnoop_py_found)'
-"""
-#: A shell that is none of ours may have started us from fish.
+""",
+}
+#: A shell without completion that may have started retsnoop-py from one of the others.
 _OTHER_SHELLS = ("sh", "dash", "ksh", "csh", "tcsh", "pwsh", "xonsh", "elvish", "nu")
+#: A word that no shell changes, expands or splits.
+_PLAIN_WORD = re.compile(r"[\w./:-][\w@%+=:,./-]*", re.ASCII)
 
 
 class Candidate(Value):
@@ -53,21 +92,19 @@ class Candidate(Value):
 def run() -> int:
     """Answer the request in the environment; the exit status."""
     action, _, shell = os.environ[_INSTRUCTION].partition("_")
-    if (action, shell) == ("source", "fish"):
-        print(_FISH_SCRIPT)
+    if shell not in _SCRIPTS:
+        return 1
+    if action == "source":
+        print(_SCRIPTS[shell], end="")
         return 0
-    if action != "complete" or shell not in _SHELLS:
-        return _by_typer()
-    args, incomplete = _asked(shell)
+    is_old = action == "complete" and shell != "fish"
+    line = _typed_for_typer(shell) if is_old else _typed(shell)
+    args, incomplete = line.before, line.incomplete
     asked = _of_vm(args, incomplete) if args[:1] == ["vm"] else candidates(args, incomplete)
-    if asked is None:
-        return _by_typer()
-    found = list(asked)
-    if shell == "fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+    found = [Candidate(one.text[line.kept :], one.help) for one in asked if one.text.isprintable()]
+    if os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return 0 if found else 1  # a script that an older version installed
-    if shell == "bash":
-        found = _behind_colon(found, incomplete)
-    text = _FORMS[shell](found)
+    text = _form_for_typer(shell, found) if is_old else _form(shell, found, line.quote)
     if text:
         print(text)
     return 0
@@ -100,15 +137,39 @@ def _values(option: Option, begun: str, words: Sequence[str]) -> Sequence[str]:
     return option.complete(begun) if option.complete is not None else ()
 
 
-def _of_vm(args: Sequence[str], incomplete: str) -> Iterator[Candidate] | None:
-    """Kernels, which are what is asked for most; None: typer knows."""
-    if args[-1] in ("--on", "--kernel") or (
-        args[1:2] == ["fetch"] and not incomplete.startswith("-")
-    ):
+def _of_vm(args: Sequence[str], incomplete: str) -> Iterator[Candidate]:
+    """The kernels, which are asked for most; else the options and commands of typer's app."""
+    is_option = incomplete.startswith("-")
+    if args[-1] in ("--on", "--kernel") or (args[1:2] == ["fetch"] and not is_option):
         from retsnoop_py.options.table import HOST, complete_kernels
 
-        return (Candidate(one) for one in complete_kernels(incomplete) if one != HOST)
-    return None
+        yield from (Candidate(one) for one in complete_kernels(incomplete) if one != HOST)
+        return
+    if "--" in args:
+        return
+    from typer.core import TyperGroup
+    from typer.main import get_command
+
+    from retsnoop_py.cli import vm
+
+    group = get_command(vm.app)
+    assert isinstance(group, TyperGroup)
+    command = group.commands.get(args[1]) if len(args) > 1 else None
+    if command is None and not is_option:
+        for name, one in group.commands.items():
+            if name.startswith(incomplete):
+                yield Candidate(name, one.get_short_help_str(limit=100))
+        return
+    context = (command or group).make_context("vm", [], resilient_parsing=True)
+    for parameter in (command or group).params:
+        if is_option:
+            about = str(getattr(parameter, "help", None) or "")
+            names = (one for one in parameter.opts if one.startswith(incomplete))
+            yield from (Candidate(one, about) for one in names if one.startswith("-"))
+        elif args[-1] in parameter.opts:
+            yield from (
+                Candidate(one.value) for one in parameter.shell_complete(context, incomplete)
+            )
 
 
 def _about(name: str) -> str:
@@ -176,18 +237,42 @@ def _options(command: Command, incomplete: str) -> Iterator[Candidate]:
 # --- the shells ------------------------------------------------------------------------------
 
 
-def _asked(shell: str) -> tuple[list[str], str]:
-    """The words behind the program's name, and the one to complete."""
-    if shell == "bash":
-        words = _split(os.environ.get("COMP_WORDS", ""))
-        at = int(os.environ.get("COMP_CWORD", "0"))
-        *before, incomplete = _rejoined([*words[1:at], words[at] if at < len(words) else ""])
-        return before, incomplete
-    line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
-    words = _split(line)[1:]
-    if words and not line.endswith(" "):
-        return words[:-1], words[-1]
-    return words, ""
+class _Line(Value):
+    """The words behind the program's name, up to the cursor.
+
+    ``kept``: characters of the incomplete word that the shell does not replace. ``quote``: the
+    quote that is open at the cursor.
+    """
+
+    before: list[str]
+    incomplete: str
+    kept: int = 0
+    quote: str = ""
+
+
+def _typed(shell: str) -> _Line:
+    """What is typed: bash and zsh pass each word as an argument, with its quotes; fish the line."""
+    if shell == "fish":
+        return _of_whole_line()
+    if shell == "zsh":
+        *before, incomplete = _without_quotes(sys.argv[1:]) or [""]
+        return _Line(before, incomplete)
+    # the first one is the text that bash replaces: what is behind a colon or an open quote
+    replaced, *words = sys.argv[1:]
+    *before, incomplete = _rejoined(_without_quotes(words)) or [""]
+    quote = _words(words[-1])[1] if words else ""
+    piece = "".join(_words(quote + replaced)[0])
+    return _Line(before, incomplete, max(len(incomplete) - len(piece), 0), quote)
+
+
+def _of_whole_line() -> _Line:
+    # with one character more, the last word is the one to complete, also where it is empty
+    words, _ = _words(os.environ.get("_TYPER_COMPLETE_ARGS", "") + "x")
+    return _Line(words[1:-1], words[-1][:-1] if len(words) > 1 else "")
+
+
+def _without_quotes(words: Sequence[str]) -> list[str]:
+    return ["".join(_words(one)[0]) for one in words]
 
 
 def _rejoined(words: Sequence[str]) -> list[str]:
@@ -206,75 +291,76 @@ def _rejoined(words: Sequence[str]) -> list[str]:
     return found
 
 
-def _behind_colon(found: Sequence[Candidate], incomplete: str) -> list[Candidate]:
-    """What bash replaces is what stands behind the last colon."""
-    known = incomplete.rpartition(":")
-    start = len(known[0] + known[1])
-    return [Candidate(one.text[start:], one.help) for one in found]
-
-
-def _split(line: str) -> list[str]:
-    """The words of a line whose last quotes may be open."""
-    import shlex
-
-    lexer = shlex.shlex(line, posix=True)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
+def _words(line: str) -> tuple[list[str], str]:
+    """The words of a line as a shell reads them, and the quote that is open at its end."""
     words: list[str] = []
-    try:
-        words.extend(lexer)
-    except ValueError:
-        words.append(lexer.token)
-    return words
+    quote, in_word = "", False
+    letters = iter(line)
+    for letter in letters:
+        if not quote and letter.isspace():
+            in_word = False
+            continue
+        if not in_word:
+            words.append("")
+            in_word = True
+        if letter == "\\" and quote != "'":
+            escaped = next(letters, "")
+            kept = "\\" if quote and escaped not in '$`"\\' else ""
+            words[-1] += kept + escaped
+        elif letter == quote:
+            quote = ""
+        elif not quote and letter in "'\"":
+            quote = letter
+        else:
+            words[-1] += letter
+    return words, quote
 
 
-def _bash(found: Sequence[Candidate]) -> str:
-    return "\n".join(one.text for one in found)
+def _form(shell: str, found: Sequence[Candidate], quote: str) -> str:
+    """A line for each candidate; behind a tab the help, or for zsh all that it shows.
+
+    zsh and fish quote the text that they insert, bash does not.
+    """
+    if shell == "bash":
+        return "\n".join(_for_bash(one.text, quote) for one in found)
+    if shell == "fish":
+        return "\n".join(f"{one.text}\t{one.help}" if one.help else one.text for one in found)
+    width = max((len(one.text) for one in found if one.help), default=0)
+    rows = (f"{one.text:{width}}  -- {one.help}" if one.help else one.text for one in found)
+    return "\n".join(f"{one.text}\t{row}" for one, row in zip(found, rows, strict=True))
 
 
-def _zsh(found: Sequence[Candidate]) -> str:
-    if not found:
-        return "_files"
-    rows = []
-    for one in found:
-        told = f':"{_zsh_text(one.help)}"' if one.help else ""
-        rows.append(f'"{_zsh_text(one.text)}"{told}')
-    return "_arguments '*: :((" + "\n".join(rows) + "))'"
+def _for_bash(text: str, quote: str) -> str:
+    """``text`` as it stands for itself behind an open ``quote``, or behind none."""
+    if quote == "'":
+        return text.replace("'", "'\\''")
+    if quote:
+        # a backslash before ! stays there in double quotes
+        return re.sub(r'([\\"$`])', r"\\\1", text).replace("!", '"\\!"')
+    return re.sub(r"([^\w@%+=:,./-])", r"\\\1", text)
 
 
-def _zsh_text(text: str) -> str:
-    """As it may stand in double quotes within single ones, in a specification of _arguments."""
-    marks = {'"': '""', "'": "''", "$": r"\$", "`": r"\`", ":": r"\\:"}
-    return "".join(marks.get(char, char) for char in text)
+def _typed_for_typer(shell: str) -> _Line:
+    """As :func:`_typed`, for typer's scripts, which older versions installed."""
+    if shell == "zsh":
+        return _of_whole_line()
+    words, _ = _words(os.environ.get("COMP_WORDS", ""))
+    at = int(os.environ.get("COMP_CWORD", "0"))
+    last = words[at] if at < len(words) else ""
+    *before, incomplete = _rejoined([*words[1:at], last])
+    # bash replaces what is behind the last colon
+    return _Line(before, incomplete, len(incomplete) - len(incomplete.rpartition(":")[2]))
 
 
-def _fish(found: Sequence[Candidate]) -> str:
-    return "\n".join(f"{one.text}\t{one.help}" if one.help else one.text for one in found)
+def _form_for_typer(shell: str, found: Sequence[Candidate]) -> str:
+    """The answer for typer's scripts: zsh evaluates it, and bash expands it.
 
-
-_FORMS = {"bash": _bash, "zsh": _zsh, "fish": _fish}
-
-
-def _by_typer() -> int:
-    """Let typer answer, for all commands as one group; ends the program by :class:`SystemExit`."""
-    from typer.core import TyperGroup
-    from typer.main import get_command
-
-    from retsnoop_py.cli import typed, vm
-
-    class Commands(TyperGroup):
-        """The sub-commands, made when they are asked for."""
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
-            return get_command(vm.app) if cmd_name == "vm" else typed.build(command_of(cmd_name))
-
-        def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
-            return list(SUB_COMMANDS)
-
-    # Building any app with completion is what makes typer know the shells.
-    typed.build(command_of("trace"), completion=True)
-    Commands(name="retsnoop-py", add_help_option=False).main(prog_name="retsnoop-py")
-    return 0
+    So only words that mean themselves are in it.
+    """
+    words = [one.text for one in found if _PLAIN_WORD.fullmatch(one.text)]
+    if shell == "bash":
+        return "\n".join(words)
+    return f"compadd -- {' '.join(words)}" if words else "_files"
 
 
 # --- the scripts -----------------------------------------------------------------------------
@@ -297,31 +383,15 @@ def hand_out(wanted: str, *, agreed: bool) -> int:
     if wanted == "install-completion" and not agreed and not _may_install(shell):
         print("Nothing was changed.")
         return 0
-    if shell == "fish":
-        if wanted == "show-completion":
-            print(_FISH_SCRIPT)
-        else:
-            _install_for_fish()
-        return 0
-    if shell not in _SHELLS and Path("/proc/self/stat").exists():
-        found = "no shell has started this" if shell is None else f"this is {shell}"
+    if shell not in _SCRIPTS:
+        found = f"this is {shell}" if shell else "/proc names no shell that started this"
         raise UnavailableError(
             f"completion is for bash, zsh and fish, and {found}", "run it in the shell it is for"
         )
-    from retsnoop_py.cli import trace, typed
-
-    try:
-        typed.call(typed.build(trace.COMMAND, completion=True), [f"--{wanted}"], "retsnoop-py")
-    except OSError as error:
-        if error.errno is None:  # which shell this is was asked of ps
-            raise UnavailableError(
-                f"the shell cannot be told: {error}", "mount /proc, or install ps (procps)"
-            ) from None
-        if error.filename is None:  # standard output
-            raise
-        raise _unwritable(Path(error.filename), error) from None
-    except RuntimeError:  # of who has no home
-        raise OutputError("this user has no home to install it in", "set HOME") from None
+    if wanted == "show-completion":
+        print(_SCRIPTS[shell], end="")
+    else:
+        _install(shell)
     return 0
 
 
@@ -338,27 +408,45 @@ def _may_install(shell: str | None) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _unwritable(script: Path, error: OSError) -> OutputError:
-    return OutputError(
-        f"cannot write {script}: {error.strerror}",
-        "--show-completion prints what would be installed",
-    )
-
-
-def _install_for_fish() -> None:
-    base = Path(os.environ.get("XDG_CONFIG_HOME") or home() / ".config")
-    script = base / "fish/completions/retsnoop-py.fish"
+def _install(shell: str) -> None:
+    """Write the script, and the line that makes bash or zsh read it. Raises OutputError."""
+    try:
+        base = Path.home()
+    except RuntimeError:
+        raise OutputError("this user has no home to install it in", "set HOME") from None
+    if shell == "fish":
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or base / ".config")
+        script, settings, line = config / "fish/completions/retsnoop-py.fish", None, ""
+    elif shell == "bash":
+        script, settings = base / ".bash_completions/retsnoop-py.sh", base / ".bashrc"
+        line = f"source {_quoted(str(script))}"
+    else:
+        script, settings = base / ".zfunc/_retsnoop-py", base / ".zshrc"
+        line = "fpath+=~/.zfunc; autoload -Uz compinit; compinit"
+    written = script
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text(_FISH_SCRIPT)
+        script.write_text(_SCRIPTS[shell])
+        if settings is not None:
+            written = settings
+            text = settings.read_text() if settings.exists() else ""
+            if line not in text:
+                settings.write_text(f"{text}\n{line}\n")
     except OSError as error:
-        raise _unwritable(script, error) from None
-    print(f"fish completion installed in {script}")
+        raise OutputError(
+            f"cannot write {written}: {error.strerror}",
+            "--show-completion prints what would be installed",
+        ) from None
+    print(f"{shell} completion installed in {script}")
     print("Completion will take effect once you restart the terminal")
 
 
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
 def _shell() -> str | None:
-    """The nearest shell of what started us; None where there is none, or no /proc."""
+    """The nearest shell among the processes that started us; None: none, or no /proc."""
     process = os.getppid()
     while process > 1:
         try:
@@ -366,7 +454,7 @@ def _shell() -> str | None:
         except OSError:
             break
         name, _, rest = told.partition("(")[2].rpartition(")")
-        if name in (*_SHELLS, *_OTHER_SHELLS):
+        if name in (*_SCRIPTS, *_OTHER_SHELLS):
             return name
         process = int(rest.split()[1])
     return None

@@ -29,11 +29,12 @@ def program() -> NoReturn:
     That takes as long as detaching, and nothing is left to be done: streams are flushed here,
     and a sub-command that has more to do at exit raises :class:`SystemExit` itself.
     """
+    if os.environ.get("_RETSNOOP_PY_COMPLETE"):  # before --version: words to complete are arguments
+        gc.set_threshold(_GC_THRESHOLD)
+        os._exit(_complete())
     if sys.argv[1:] in (["--version"], ["-V"]) and _say_version():
         os._exit(0)
     gc.set_threshold(_GC_THRESHOLD)
-    if os.environ.get("_RETSNOOP_PY_COMPLETE"):
-        os._exit(_complete())
     from retsnoop_py.cli.main import main
 
     status = main(before_work=_take_sigint)

@@ -142,12 +142,17 @@ def tracepoints_starting(prefix: str, root: Path = Path("/")) -> list[str]:
 
 
 def files_named(prefix: str, suffix: str) -> list[str]:
-    """Files that start with ``prefix``, which may have folders, and end with ``suffix``."""
+    """Files that start with ``prefix``, which may have folders, and end with ``suffix``.
+
+    A name that begins with ``-`` would be an option, and gets ``./`` before it.
+    """
     from glob import escape
 
     home, slash, begun = prefix.rpartition("/")
-    found = Path(home + slash or ".").glob(f"{escape(begun)}*{suffix}")
-    return sorted(home + slash + path.name for path in found)
+    names = (path.name for path in Path(home + slash or ".").glob(f"{escape(begun)}*{suffix}"))
+    return sorted(
+        home + slash + ("./" if not slash and name[0] == "-" else "") + name for name in names
+    )
 
 
 def object_symbols(paths: Iterable[str], section: str | None = None) -> list[str]:

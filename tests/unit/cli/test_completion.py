@@ -196,43 +196,75 @@ def test_recordings_are_offered_by_their_suffix(tmp_path: Path) -> None:
     assert texts(f"replay {tmp_path}/x") == []
 
 
-def test_each_shell_gets_its_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_shell_gets_its_form() -> None:
     found = [Candidate("--path", "It's: a `way`."), Candidate("bpf")]
-    assert completion._bash(found) == "--path\nbpf"
-    assert completion._fish(found) == "--path\tIt's: a `way`.\nbpf"
-    assert completion._zsh([]) == "_files"
-    told = '"--path":"It\'\'s\\\\: a \\`way\\`."'
-    assert completion._zsh(found) == f"_arguments '*: :(({told}\n\"bpf\"))'"
-    monkeypatch.setenv("COMP_WORDS", "retsnoop-py -e 'bpf")
-    monkeypatch.setenv("COMP_CWORD", "2")
-    assert completion._asked("bash") == (["-e"], "bpf")
-    for words, expected in (
-        ("retsnoop-py\n-J\ntp\n:\nsched\n:\nsw", (["-J"], "tp:sched:sw")),
-        ("retsnoop-py\n-J\ntp\n:", (["-J"], "tp:")),
-        ("retsnoop-py\n-a\n:\nkernel/b", (["-a"], ":kernel/b")),
-        ("retsnoop-py\n-a\n:", (["-a"], ":")),
+    assert completion._form("bash", found, "") == "--path\nbpf"
+    assert completion._form("fish", found, "") == "--path\tIt's: a `way`.\nbpf"
+    assert completion._form("zsh", found, "") == "--path\t--path  -- It's: a `way`.\nbpf\tbpf"
+    assert completion._form("zsh", [], "") == ""
+
+
+@pytest.mark.parametrize(
+    ("quote", "expected"),
+    [("", "a\\ \\'\\$b\\!/ü.o"), ("'", "a '\\''$b!/ü.o"), ('"', 'a \'\\$b"\\!"/ü.o')],
+)
+def test_bash_gets_its_candidates_quoted(quote: str, expected: str) -> None:
+    assert completion._form("bash", [Candidate("a '$b!/ü.o")], quote) == expected
+
+
+@pytest.mark.parametrize(
+    ("replaced", "words", "expected"),
+    [
+        ("bpf", ["-e", "'bpf"], (["-e"], "bpf", 0, "'")),
+        ("sw", ["-J", "tp", ":", "sched", ":", "sw"], (["-J"], "tp:sched:sw", 9, "")),
+        ("", ["-J", "tp", ":"], (["-J"], "tp:", 3, "")),
+        ("kernel/b", ["-a", ":", "kernel/b"], (["-a"], ":kernel/b", 1, "")),
+        ("", ["-a", ":"], (["-a"], ":", 1, "")),
+        ("a:b", ["load", '"a:b'], (["load"], "a:b", 0, '"')),
+        (r"a\$b\:", ["load", r"a\$b\:"], (["load"], "a$b:", 0, "")),
+        (r"a\$b\x", ["load", r'"a\$b\x'], (["load"], r"a$b\x", 0, '"')),
+        ("b", ["load", "a'b"], (["load"], "ab", 1, "'")),
+        ("", ["load", ""], (["load"], "", 0, "")),
+    ],
+)
+def test_bash_says_which_part_of_a_word_it_replaces(
+    replaced: str, words: list[str], expected: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["retsnoop-py", replaced, *words])
+    line = completion._typed("bash")
+    assert (line.before, line.incomplete, line.kept, line.quote) == expected
+
+
+def test_fish_and_older_scripts_pass_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for typed, expected in (
+        ("retsnoop-py -c ", (["-c"], "")),
+        ("retsnoop-py load 'a b", (["load"], "a b")),
+        ("retsnoop-py load a\\ ", (["load"], "a ")),
     ):
-        monkeypatch.setenv("COMP_WORDS", words)
-        monkeypatch.setenv("COMP_CWORD", str(words.count("\n")))
-        assert completion._asked("bash") == expected
-    answer = [Candidate("tp:sched:sched_switch")]
-    assert completion._behind_colon(answer, "tp:sched:sw") == [Candidate("sched_switch")]
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "retsnoop-py -c ")
-    assert completion._asked("zsh") == (["-c"], "")
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", typed)
+        line = completion._typed("fish")
+        assert (line.before, line.incomplete) == expected
+    monkeypatch.setenv("COMP_WORDS", "retsnoop-py\n-J\ntp\n:\nsched\n:\nsw")
+    monkeypatch.setenv("COMP_CWORD", "6")
+    line = completion._typed_for_typer("bash")
+    assert (line.before, line.incomplete, line.kept) == (["-J"], "tp:sched:sw", 9)
+
+
+def test_a_script_of_an_older_version_gets_words_that_need_no_quotes() -> None:
+    found = [Candidate(text) for text in ("--path", "$(id).o", "a b.o", "=ls", "~r", "perf")]
+    assert completion._form_for_typer("bash", found) == "--path\nperf"
+    assert completion._form_for_typer("zsh", found) == "compadd -- --path perf"
+    assert completion._form_for_typer("zsh", found[1:3]) == "_files"
 
 
 @pytest.mark.parametrize(
     "words",
-    ["retsnoop-py -e bpf_che", "retsnoop-py load x --on 7", "retsnoop-py vm run --on 7"],
+    ["-e bpf_che", "load x --on 7", "vm run --on 7"],
 )
 def test_nothing_slow_is_imported_for_it(words: str) -> None:
-    environment = {
-        **os.environ,
-        "_RETSNOOP_PY_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split()) - 1),
-    }
-    argv = [sys.executable, "-X", "importtime", "-m", "retsnoop_py"]
+    environment = {**os.environ, "_RETSNOOP_PY_COMPLETE": "candidates_bash"}
+    typed = words.split()
+    argv = [sys.executable, "-X", "importtime", "-m", "retsnoop_py", typed[-1], *typed]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "retsnoop_py.cli.completion" in imported
@@ -240,12 +272,25 @@ def test_nothing_slow_is_imported_for_it(words: str) -> None:
 
 
 def test_a_shell_that_nothing_tells_of_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without /proc it is asked of ps, which a small system has not."""
-
-    def asks_ps(*_: object) -> None:
-        raise OSError("ps not found")
-
-    monkeypatch.setattr("retsnoop_py.cli.typed.call", asks_ps)
-    monkeypatch.setattr(completion, "_shell", lambda: "bash")
-    with pytest.raises(UnavailableError, match="the shell cannot be told: ps not found"):
+    monkeypatch.setattr(completion, "_shell", lambda: None)
+    with pytest.raises(UnavailableError, match="/proc names no shell that started this"):
         completion.hand_out("install-completion", agreed=True)
+
+
+def test_what_is_installed_replaces_the_script_of_an_older_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for shell, script, settings in (
+        ("bash", ".bash_completions/retsnoop-py.sh", ".bashrc"),
+        ("zsh", ".zfunc/_retsnoop-py", ".zshrc"),
+    ):
+        write(tmp_path, script, "eval $(retsnoop-py)\n")
+        write(tmp_path, settings, "alias ll=ls\n")
+        monkeypatch.setattr(completion, "_shell", lambda shell=shell: shell)
+        for _ in range(2):
+            assert completion.hand_out("install-completion", agreed=True) == 0
+        assert (tmp_path / script).read_text() == completion._SCRIPTS[shell]
+        lines = (tmp_path / settings).read_text().splitlines()
+        assert lines[0] == "alias ll=ls"
+        assert len([line for line in lines if line]) == 2

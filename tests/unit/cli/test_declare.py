@@ -9,6 +9,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.cli.by_typer import build
 
 from retsnoop_py.cli import declare, diff, doctor, explain, functions, replay, trace, typed
 from retsnoop_py.cli import list as lists
@@ -23,7 +24,7 @@ TABLE = declare.trace_table()
 #: Options that end a run before any values are made.
 PRINTING = ("help", "usage", "version", "config-help", "install-completion", "show-completion")
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
-BY_TYPER = typed.build(trace.COMMAND)
+BY_TYPER = build(trace.COMMAND)
 COMMANDS = (
     trace.COMMAND,
     replay.COMMAND,
