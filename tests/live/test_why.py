@@ -32,7 +32,9 @@ TRACER = (
 
 
 def why(machine: Machine, *args: str) -> dict[str, Any]:
-    result = trace(machine, "why", "--format", "json", *args, timeout=400)
+    # some of the commands succeed, and run again only if that is asked for
+    reruns = () if "--reruns" in args else ("--reruns", "2")
+    result = trace(machine, "why", "--format", "json", *reruns, *args, timeout=400)
     assert result.out, result.err
     found: dict[str, Any] = json.loads(result.out)
     assert found["type"] == "why"
@@ -47,7 +49,8 @@ def test_a_failing_bpf_call_is_led_to_its_condition(machine: Machine) -> None:
     """Through a pointer that no disassembly sees; what the tracer was set to is put back."""
     before, was_set = leftovers(machine), tracer(machine)
     argv = [*WORKLOAD, "bpf-map-key-size-array"]
-    result = trace(machine, "why", "--format", "json", "--", *argv, timeout=400)
+    options = ("--format", "json", "--reruns", "2")
+    result = trace(machine, "why", *options, "--", *argv, timeout=400)
     found = json.loads(result.out)
     call = found["explained"]
     assert (call["syscall"], call["error"]) == ("bpf", "EINVAL")
@@ -221,6 +224,33 @@ def test_a_failure_that_does_not_come_again_is_said_to(machine: Machine) -> None
     assert result.status == 1
     assert f"{call_of_rmdir(machine)} returned EBUSY" in result.out
     assert "it did not fail again" in result.out, result.out
+
+
+@pytest.mark.one_kernel
+def test_a_command_that_succeeds_runs_once_unless_reruns_are_asked_for(machine: Machine) -> None:
+    count = machine.share / "count"
+    script = f"echo run >>{count}; rmdir /proc 2>/dev/null; exit 0"
+    result = trace(machine, "why", "--", "sh", "-c", script, timeout=400)
+    assert (result.status, count.read_text()) == (0, "run\n"), result.err
+    first, second, *_ = result.err.splitlines()
+    assert first == "why: CMD may run up to 3 times if it fails; --reruns 0 runs it once"
+    assert second.startswith("why: run 1: ")
+    assert "exited with status 0, so it did not run again" in " ".join(result.out.split())
+    found = why(machine, "--", "sh", "-c", script)
+    assert found["explained"]["error"] == "EBUSY"
+    assert count.read_text() == "run\n" * (1 + found["runs"])
+    assert found["runs"] > 1
+
+
+@pytest.mark.one_kernel
+def test_a_failure_that_depends_on_input_is_reported_to(machine: Machine) -> None:
+    script = 'read answer && rmdir /proc && exit 0; [ -n "$answer" ] && exit 3; exit 4'
+    line = shlex.join([TOOL, "why", "--format", "json", "--", "sh", "-c", script])
+    result = machine.run(["sh", "-c", f"echo y | {line}"], timeout=400)
+    found = json.loads(result.out)
+    assert (result.status, found["exit_status"]) == (3, 3)
+    assert "did not fail again; further runs read /dev/null" in found["explained"]["unknown"]
+    assert any("exited with status 4, run 1 with 3" in line for line in found["warnings"])
 
 
 @pytest.mark.one_kernel

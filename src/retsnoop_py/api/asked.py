@@ -22,7 +22,8 @@ class WhyOptions(TypedDict, total=False):
     * ``pid``: the next failure of these processes, instead of a command
     * ``user``: run the command as this user
     * ``syscall``, ``error``: choose among the calls that fail, by name
-    * ``reruns``: run the command again so often at most (2), its output unseen
+    * ``reruns``: run the command again so often at most (2), its output unseen; without it, a
+      command that exits with 0 is not run again
     * ``kernel``: a vmlinux with DWARF; ``source``: the kernel's source tree
     """
 
@@ -39,7 +40,8 @@ class Asked(Value):
     """What is asked: of ``command``, run as ``user``, or of the processes ``pids``.
 
     ``syscalls`` and ``errors``, by name, choose among what fails. The command is run again at most
-    ``reruns`` times. ``kernel`` is a vmlinux with DWARF, ``source`` the kernel's source tree.
+    ``reruns`` times; None: RERUNS times if it fails. ``kernel`` is a vmlinux with DWARF, ``source``
+    the kernel's source tree.
     """
 
     command: tuple[str, ...] = ()
@@ -47,7 +49,7 @@ class Asked(Value):
     user: str | None = None
     syscalls: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    reruns: int = RERUNS
+    reruns: int | None = None
     kernel: Path | None = None
     source: Path | None = None
 
@@ -67,10 +69,16 @@ class Asked(Value):
             options.get("user"),
             _names(options.get("syscall", ())),
             _names(options.get("error", ())),
-            options.get("reruns", RERUNS),
+            options.get("reruns"),
             None if kernel is None else Path(kernel),
             None if source is None else Path(source),
         )
+
+    def reruns_after(self, exit_status: int | None) -> int:
+        """How often the command may run again after its first run; None: before that run."""
+        if self.reruns is not None:
+            return self.reruns
+        return 0 if self.command and exit_status == 0 else RERUNS
 
 
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:

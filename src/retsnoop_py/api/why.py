@@ -11,9 +11,11 @@ followed in another run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from msgspec import structs
@@ -147,6 +149,7 @@ class Inquiry:
         self._facts = KernelFacts()
         self._runs = 0
         self._exit_status: int | None = None
+        self._has_own_input = _reads_input()
         self._interrupted = False
         self._everything = False
         self._warnings: list[str] = []
@@ -161,6 +164,7 @@ class Inquiry:
 
         Raises what a live run raises.
         """
+        self._announce_reruns()
         failing, first = self._survey()
         failed = self._exit_status != 0
         is_named = bool(self._asked.syscalls or self._asked.errors)
@@ -228,7 +232,16 @@ class Inquiry:
     @property
     def _again(self) -> int:
         """How often more it may be run."""
-        return 0 if self._interrupted else max(self._asked.reruns + 1 - self._runs, 0)
+        most = self._asked.reruns_after(self._exit_status)
+        return 0 if self._interrupted else max(most + 1 - self._runs, 0)
+
+    def _announce_reruns(self) -> None:
+        """Report how often the command may run, before it runs."""
+        asked = self._asked
+        reruns = asked.reruns_after(None)
+        if asked.command and reruns:
+            condition = " if it fails" if asked.reruns is None else ""
+            self._say(f"CMD may run up to {reruns + 1} times{condition}; --reruns 0 runs it once")
 
     def _may_ask_netlink(self) -> bool:
         """Whether requests are looked at that fail although the system call does not.
@@ -266,6 +279,7 @@ class Inquiry:
                 self._runs += 1
                 command.release()
                 command.wait(lambda: False)
+                self._compare_status(command.exit_status)
                 inside = graph.calls()
         except UnavailableError as error:
             self._warnings.append(f"WARNING: {error.message}")
@@ -417,7 +431,7 @@ class Inquiry:
             return None, f"{error.message}; {error.hint}" if error.hint else error.message
         found = self._same(kept, choice) or _best(kept, chain)
         if found is None:
-            return None, "it did not fail again"
+            return None, f"it did not fail again{self._because_of_input()}"
         if not found.paths:
             return found, "no probe in the blocks of the followed functions fired"
         return found, None
@@ -477,8 +491,26 @@ class Inquiry:
         finally:
             self._witnessed = witness.found
         self._interrupted = run.interrupted
-        if self._exit_status is None and asked.command:
+        if not asked.command:
+            return
+        if self._exit_status is None:
             self._exit_status = run.exit_status
+        elif not run.interrupted:
+            self._compare_status(run.exit_status)
+
+    def _compare_status(self, status: int | None) -> None:
+        """Report a further run that ended in another way than the first; None: it was left."""
+        if status not in (None, self._exit_status):
+            self._warnings.append(
+                f"WARNING: run {self._runs} exited with status {status}, run 1 with "
+                f"{self._exit_status}{self._because_of_input()}"
+            )
+
+    def _because_of_input(self) -> str:
+        """What may explain that a further run differs from the first."""
+        if not (self._asked.command and self._has_own_input):
+            return ""
+        return "; further runs read /dev/null as standard input"
 
     def _hear(self, line: str) -> None:
         is_news = line.startswith("WARNING") and line not in self._warnings
@@ -528,6 +560,11 @@ class Inquiry:
             return "it was ended before the functions could be followed"
         if self._asked.reruns == 0:
             return "the condition takes another run (--reruns)"
+        if self._runs == 1 and self._asked.reruns_after(self._exit_status) == 0:
+            return (
+                "the command exited with status 0, so it did not run again. One run shows the "
+                "failed call; --reruns 2 runs it again for the condition"
+            )
         return None
 
     def _whole(
@@ -551,6 +588,14 @@ class Inquiry:
             reason,
             tuple(self._warnings),
         )
+
+
+def _reads_input() -> bool:
+    """Whether standard input is anything but /dev/null, which further runs read."""
+    try:
+        return os.fstat(0).st_rdev != Path(os.devnull).stat().st_rdev
+    except OSError:  # it is closed
+        return True
 
 
 def _hands_on(session: Session) -> bool:

@@ -209,9 +209,9 @@ class Command:
     """A child process that is held at its start.
 
     ``aside``: what it writes to standard output goes to standard error, for ours has to hold
-    nothing else. ``quiet``: nobody sees what it writes. ``user``: whose rights it has, ours
-    without. ``program`` is the path of its file, symbolic links followed. A context manager:
-    leaving it never leaves a held child behind.
+    nothing else. ``quiet``: a further run, which reads and writes /dev/null. ``user``: whose
+    rights it has, ours without. ``program`` is the path of its file, symbolic links followed. A
+    context manager: leaving it never leaves a held child behind.
     """
 
     def __init__(
@@ -262,10 +262,12 @@ class Command:
             if self._aside:
                 os.dup2(2, 1)
             if self._quiet:
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, 1)
-                os.dup2(nowhere, 2)
-                os.close(nowhere)
+                # input that the first run has read, or a question that is not shown
+                nowhere = os.open(os.devnull, os.O_RDWR)
+                for number in range(3):
+                    os.dup2(nowhere, number)
+                if nowhere > 2:
+                    os.close(nowhere)
             if self._user:
                 self._user.become()
                 variables.update(self._user.environment)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retsnoop_py.api.asked import RERUNS, Asked
+from retsnoop_py.api.asked import Asked
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.cli.replay import complete
 from retsnoop_py.errors import UsageError
@@ -30,10 +30,11 @@ _TEXT = """
 Explain why a command failed: what it tried, why that did not work, what to change, and which \
 condition in the kernel decided it.
 
-retsnoop-py runs CMD up to three times and shows its output once. The first run finds the failing \
-system call and the kernel functions that failed inside it. The next runs follow the innermost \
-functions to the line and the values. CMD must therefore be safe to run again. --reruns 0 runs it \
-once, and the explanation is shorter.
+If CMD fails, retsnoop-py runs it up to three times and shows its output once. The first run finds \
+the failing system call and the kernel functions that failed inside it. The next runs follow the \
+innermost functions to the line and the values; they read /dev/null as standard input. CMD must \
+therefore be safe to run again. --reruns 0 runs it once, and the explanation is shorter. If CMD \
+exits with status 0, it runs again only with --reruns N.
 
 The explained call is the one that CMD's error message matches: by the error, and by the file or \
 address that it names. --syscall and -x choose another call. -p explains the next failure of a \
@@ -92,7 +93,7 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
         user(words.text("user"), command),
         tuple(words.texts("syscall")),
         tuple(error.upper() for error in errors if error.lower() != "any"),
-        reruns(asked_reruns) if asked_reruns is not None else RERUNS,
+        reruns(asked_reruns) if asked_reruns is not None else None,
         Path(image) if image else None,
         source_tree(words.text("source")),
     )

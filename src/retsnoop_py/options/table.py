@@ -497,8 +497,8 @@ OPTIONS: tuple[Option, ...] = (
             (
                 "why",
                 (
-                    "Run CMD again at most N times (default 2). With 0, CMD runs once, and the "
-                    "explanation is shorter."
+                    "Run CMD again at most N times (default 2, and 0 after exit status 0). With 0, "
+                    "CMD runs once, and the explanation is shorter."
                 ),
             ),
         ),

@@ -263,6 +263,27 @@ def test_its_output_can_be_kept_away_from_ours(capfd: pytest.CaptureFixture[str]
     assert (out, err) == ("False\n", "True\n")
 
 
+def test_a_further_run_reads_and_writes_nothing(tmp_path: Path) -> None:
+    """What is typed for the first run, or by who sees no question, is not its input."""
+    seen = tmp_path / "seen"
+    typed, other = os.pipe()
+    os.write(other, b"y\n")
+    before = os.dup(0)
+    os.dup2(typed, 0)
+    try:
+        script = f'read answer; echo "[$answer] $(readlink /proc/self/fd/2)" >{seen}'
+        for quiet in (True, False):
+            with Command(["sh", "-c", script], quiet=quiet) as command:
+                command.release()
+                command.wait(lambda: False)
+            expected = "[] /dev/null\n" if quiet else "[y] "
+            assert seen.read_text().startswith(expected)
+    finally:
+        os.dup2(before, 0)
+        for one in (before, typed, other):
+            os.close(one)
+
+
 def test_a_user_is_found_by_name_and_by_number() -> None:
     known = pwd.getpwuid(os.getuid())
     user = find_user(known.pw_name)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How often `why` runs a command. What the runs tell is seen in tests/live/test_why.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from retsnoop_py.api.asked import Asked
+from retsnoop_py.api.why import Inquiry
+
+
+@pytest.mark.parametrize(
+    ("reruns", "exit_status", "expected"),
+    [(None, None, 2), (None, 1, 2), (None, 0, 0), (2, 0, 2), (5, 1, 5), (0, 1, 0)],
+)
+def test_a_command_that_succeeded_runs_again_only_if_reruns_are_asked_for(
+    reruns: int | None, exit_status: int | None, expected: int
+) -> None:
+    assert Asked(("x",), reruns=reruns).reruns_after(exit_status) == expected
+    inquiry = Inquiry(Asked(("x",), reruns=reruns))
+    inquiry._runs, inquiry._exit_status = 1, exit_status
+    assert inquiry._again == expected
+
+
+def test_a_process_has_no_exit_status_to_go_by() -> None:
+    assert Asked(pids=(1,)).reruns_after(None) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (Asked(("x",)), ["CMD may run up to 3 times if it fails; --reruns 0 runs it once"]),
+        (Asked(("x",), reruns=4), ["CMD may run up to 5 times; --reruns 0 runs it once"]),
+        (Asked(("x",), reruns=0), []),
+        (Asked(pids=(1,)), []),
+    ],
+)
+def test_how_often_a_command_may_run_is_reported_before_it_runs(
+    asked: Asked, expected: list[str]
+) -> None:
+    lines: list[str] = []
+    Inquiry(asked, lines.append)._announce_reruns()
+    assert lines == expected
+
+
+def test_a_command_that_succeeded_is_reported_to_have_run_once() -> None:
+    inquiry = Inquiry(Asked(("x",)))
+    inquiry._runs, inquiry._exit_status = 1, 0
+    assert "exited with status 0, so it did not run again" in str(inquiry._why_no_line())
+    inquiry._exit_status = 1
+    assert inquiry._why_no_line() is None
+
+
+def test_a_further_run_with_another_status_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for has_input, reason in ((True, "; further runs read /dev/null"), (False, "")):
+        monkeypatch.setattr("retsnoop_py.api.why._reads_input", lambda told=has_input: told)
+        inquiry = Inquiry(Asked(("x",)))
+        inquiry._runs, inquiry._exit_status = 2, 1
+        inquiry._compare_status(1)
+        assert inquiry._warnings == []
+        inquiry._compare_status(3)
+        (line,) = inquiry._warnings
+        assert line.startswith(f"WARNING: run 2 exited with status 3, run 1 with 1{reason}")
