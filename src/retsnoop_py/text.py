@@ -39,8 +39,28 @@ def printable(text: str) -> str:
 
 def printable_lines(text: str) -> str:
     """The same of several lines: line ends and tabs stay what they are."""
-    lines = text.split("\n")
-    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
+    return "\n".join(map(printable_line, text.split("\n")))
+
+
+def printable_line(text: str) -> str:
+    """The same of one line that comes from input: tabs stay, a line end is written out."""
+    return "\t".join(map(printable, text.split("\t")))
+
+
+def printable_json(text: str) -> str:
+    r"""A JSON document with everything that a terminal would obey as ``\uNNNN``.
+
+    A program reads the same from it.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json_escaped(char) for char in text)
+
+
+def json_escaped(char: str) -> str:
+    r"""A character as ``\uNNNN``, twice beyond the Basic Multilingual Plane."""
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
 @lru_cache(1 << 12)

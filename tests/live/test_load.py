@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,7 @@ def objects_of(
             made[name].append(folder / f"{source.stem}.o")
             words = ["-mcpu=v3", "-Wall", "-Werror", "-c", str(source), "-o", str(made[name][-1])]
             subprocess.run([*compiler(kernel), *words], check=True)
+            shutil.copy(source, folder)  # README.md has --source .
     return made
 
 

@@ -155,6 +155,7 @@ class LoadOptions(TypedDict, total=False):
       (True)
     * ``logs``: the verifier's whole log in each result
     * ``kernel``: a vmlinux with DWARF of the kernel that runs here
+    * ``source``: the folder with the source files of the objects, for the lines around a place
     """
 
     on: Texts
@@ -167,6 +168,7 @@ class LoadOptions(TypedDict, total=False):
     trace: bool
     logs: bool
     kernel: str | PathLike[str]
+    source: str | PathLike[str]
 
 
 def words(options: Mapping[str, Any], known: frozenset[str]) -> Words:

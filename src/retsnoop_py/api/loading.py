@@ -9,6 +9,7 @@ functions failed, further times follow the innermost ones block by block, to the
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from os import PathLike, fspath
@@ -21,6 +22,7 @@ import msgspec
 from retsnoop_py.api.keywords import LoadOptions, Texts, no_such_keyword
 from retsnoop_py.capture.rights import raise_memlock
 from retsnoop_py.errors import DataError, InputError, RetsnoopError, UsageError, no_proc
+from retsnoop_py.foreign_path import open_regular
 from retsnoop_py.listener import current
 from retsnoop_py.load.model import Condition, Explained, LoadResult
 from retsnoop_py.load.object_file import ObjectFile
@@ -71,7 +73,8 @@ class Loading(Value):
     """What to load where: the options of ``retsnoop-py load`` that say so.
 
     ``variables`` are words as ``--set`` takes them, ``image`` is a vmlinux with DWARF of the kernel
-    that runs here; ``jobs`` guests at a time, ``timeout`` seconds for each.
+    that runs here; ``source`` is the folder with the objects' source files; ``jobs`` guests at a
+    time, ``timeout`` seconds for each.
     """
 
     objects: tuple[Path, ...]
@@ -85,6 +88,7 @@ class Loading(Value):
     keep_logs: bool = False
     traces: bool = True
     image: Path | None = None
+    source: Path | None = None
 
     @classmethod
     def of(cls, objects: Sequence[str | PathLike[str]], options: LoadOptions) -> Self:
@@ -95,7 +99,7 @@ class Loading(Value):
         if not objects:
             raise UsageError("no object to load", "give the paths of compiled BPF objects")
         jobs, timeout = options.get("jobs"), options.get("timeout")
-        kernel = options.get("kernel")
+        kernel, source = options.get("kernel"), options.get("source")
         return cls(
             tuple(object_path(fspath(one)) for one in objects),
             values.kernels(_texts(options.get("on", ()))) or (HOST,),
@@ -108,6 +112,7 @@ class Loading(Value):
             options.get("logs", False),
             options.get("trace", True),
             None if kernel is None else Path(fspath(kernel)),
+            values.source_folder(None if source is None else fspath(source)),
         )
 
     @property
@@ -124,6 +129,7 @@ class Loading(Value):
         words += ["--try-attach"] if self.attach else []
         words += ["--keep-logs"] if self.keep_logs else []
         words += [] if self.traces else ["--no-trace"]
+        words += [] if self.source is None else ["--source", str(self.source)]
         return words
 
 
@@ -156,11 +162,11 @@ def object_path(word: str) -> Path:
     """The object at ``word``, from the root. Raises InputError if it cannot be read."""
     path = Path(word).absolute()
     try:
-        with path.open("rb"):
-            return path
+        os.close(open_regular(path))
     except OSError as err:
         hint = "it must be a compiled BPF object that this user may read"
         raise InputError(f"{word}: {err.strerror}", hint) from err
+    return path
 
 
 def in_order(told: Iterable[LoadResult], kernels: Sequence[str]) -> list[LoadResult]:
@@ -216,7 +222,13 @@ def _here(asked: Loading, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
         raise no_proc("objects cannot be loaded")
     raise_memlock()
     trial = TrialRequest(
-        HOST, asked.programs, asked.maps, asked.attach, asked.objects, asked.keep_logs
+        HOST,
+        asked.programs,
+        asked.maps,
+        asked.attach,
+        asked.objects,
+        asked.keep_logs,
+        source=asked.source,
     )
     wordless = []
     for path in asked.objects:
@@ -264,19 +276,24 @@ def load_again(asked: Loading, folder: Path) -> None:
 
 
 def explain(
-    log: str | bytes | PathLike[str], target: str | PathLike[str] | None = None
+    log: str | bytes | PathLike[str],
+    target: str | PathLike[str] | None = None,
+    *,
+    source: str | PathLike[str] | None = None,
 ) -> list[Explained]:
     """Why BPF programs and maps were refused, by what a loader left: each failure there is.
 
     ``log`` is its text, or the path (a :class:`~pathlib.Path`) of a file with that; ``target`` the
-    object that it is about, for source lines and CO-RE relocations. Takes neither root nor a
-    kernel; a log that tells of no failure gives none. Raises InputError for a file that cannot be
-    read, DataError for a target that is no object.
+    object that it is about, for source lines and CO-RE relocations, ``source`` the folder with
+    the source files of the object, for the lines around these. Takes neither root nor a kernel; a
+    log that tells of no failure gives none. Raises InputError for a file that cannot be read and a
+    ``source`` that is no folder, DataError for a target that is no object.
     """
     from retsnoop_py.load.explain import explain_log
 
     try:
-        known = None if target is None else ObjectFile(Path(fspath(target)))
+        folder = values.source_folder(None if source is None else fspath(source))
+        known = None if target is None else ObjectFile(Path(fspath(target)), source=folder)
         if isinstance(log, PathLike):
             with Path(fspath(log)).open("rb") as stream:
                 return list(explain_log(stream, known))

@@ -16,6 +16,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from retsnoop_py.errors import DataError
+from retsnoop_py.foreign_path import open_file, open_regular
 from retsnoop_py.value import Value
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _MOST_LINKS = 40
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: FS_IOC_GETFLAGS, and the flags that keep a file from being changed (linux/fs.h).
 _GETFLAGS, _IMMUTABLE, _APPEND = 0x80086601, 0x10, 0x20
 
@@ -210,8 +213,11 @@ def mount_of(path: str) -> Mount | None:
 def attributes(path: str) -> tuple[str, ...]:
     """``immutable``, ``append-only``: the attributes that keep a file from being changed."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            return ()
+        fd = os.open(path, _FOLDER) if stat.S_ISDIR(mode) else open_regular(path)
+    except (OSError, ValueError, DataError):
         return ()
     try:
         found = array.array("L", [0])
@@ -227,7 +233,7 @@ def attributes(path: str) -> tuple[str, ...]:
 def interpreter_of(path: str) -> tuple[str, str] | None:
     """What runs a program: of a script, ``"script"`` and its interpreter; of ELF, ``"ELF"``."""
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path) as file:
             head = file.read(4096)
             if head.startswith(b"#!"):
                 line = head[2:].partition(b"\n")[0].strip(b" \t")
@@ -237,7 +243,7 @@ def interpreter_of(path: str) -> tuple[str, str] | None:
                 return None
             file.seek(0)
             return _elf_interpreter(file.read(1 << 20))
-    except OSError:
+    except (OSError, ValueError, DataError):
         return None
 
 

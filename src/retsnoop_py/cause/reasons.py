@@ -22,6 +22,8 @@ from retsnoop_py.cause import files
 from retsnoop_py.cause.events import SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity
 from retsnoop_py.cause.operation import MOUNT_CHANGES, object_of, path_of, show
+from retsnoop_py.errors import DataError
+from retsnoop_py.foreign_path import open_file
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.value import Value, replace
 
@@ -549,9 +551,9 @@ def _two_file_systems(scene: Scene) -> Reason | None:
 def _format(scene: Scene) -> Reason | None:
     path = scene.path
     try:
-        with open(path or "", "rb") as file:
+        with open_file(path or "") as file:
             head = file.read(20)
-    except OSError:
+    except (OSError, ValueError, DataError):
         return None
     if head.startswith(b"\x7fELF"):
         return Reason(

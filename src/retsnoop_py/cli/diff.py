@@ -14,6 +14,7 @@ from retsnoop_py.options.settings import diff_overrides
 from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.options.values import output_format
 from retsnoop_py.settings import OutputFormat
+from retsnoop_py.text import printable_json
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _show(found: Difference, asked: DiffRequest) -> None:
     if asked.json:
         import msgspec
 
-        print(msgspec.json.encode(found).decode())
+        print(printable_json(msgspec.json.encode(found).decode()))
         return
     from retsnoop_py.render.difference import DifferencePage
     from retsnoop_py.render.palette import Glyphs, Palette

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import DataError, InputError, UsageError
 from retsnoop_py.options.table import OBJECTS, Option, Takes, Words, options_of
+from retsnoop_py.options.values import source_folder
+from retsnoop_py.text import printable_json
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ Examples:
   retsnoop-py explain build.log
   journalctl -u my-agent | retsnoop-py explain -
   retsnoop-py explain --object prog.bpf.o log.txt     with source lines
+  retsnoop-py explain --object prog.bpf.o --source src/ log.txt     and lines around them
   retsnoop-py explain --format json log.txt | jq .explanation.id
 
 Exit status: 0 if failures were found and explained, 65 if the log contains no failure.
@@ -58,6 +61,7 @@ class ExplainRequest(Value):
 
     path: Path | None
     target: Path | None
+    source: Path | None
     json: bool
     verbose: int
 
@@ -72,6 +76,7 @@ def request(words: Words, files: list[str]) -> ExplainRequest:
     return ExplainRequest(
         None if files[0] == "-" else Path(files[0]),
         None if target is None else Path(target),
+        source_folder(words.text("source")),
         form == "json",
         words.count("verbose"),
     )
@@ -82,7 +87,7 @@ def run(asked: ExplainRequest) -> int:
     from retsnoop_py.load.explain import explain_log
     from retsnoop_py.terminal import Bar
 
-    target = _target(asked.target)
+    target = _target(asked.target, asked.source)
     name = "standard input" if asked.path is None else str(asked.path)
     with _opened(asked.path) as stream, Bar("reading the log", "bytes", sys.stderr) as bar:
         count = _show(asked, explain_log(_Counted(stream, bar), target))
@@ -122,13 +127,13 @@ def _opened(path: Path | None) -> BinaryIO:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _target(path: Path | None) -> ObjectFile | None:
+def _target(path: Path | None, source: Path | None) -> ObjectFile | None:
     from retsnoop_py.load.object_file import ObjectFile
 
     if path is None:
         return None
     try:
-        return ObjectFile(path)
+        return ObjectFile(path, source=source)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
 
@@ -144,7 +149,7 @@ def _show(asked: ExplainRequest, found: Iterable[Explained]) -> int:
         if asked.json:
             import msgspec
 
-            print(msgspec.json.encode(failure).decode())
+            print(printable_json(msgspec.json.encode(failure).decode()))
         else:
             text = "\n".join(explained_lines(failure, palette, terminal_width(sys.stdout)))
             print(("\n\n" if count else "") + text)
@@ -162,6 +167,7 @@ COMMAND = Command(
     usage=_USAGE,
     first=(
         "object",
+        "source",
         "format",
     ),
 )

@@ -25,6 +25,7 @@ from retsnoop_py.options.table import (
     Words,
     options_of,
 )
+from retsnoop_py.text import printable_json
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -243,6 +244,7 @@ def request(words: Words, objects: list[str]) -> LoadRequest:
         words.has("keep-logs") or logs is not None,
         not words.has("no-trace"),
         _path(words, "kernel"),
+        values.source_folder(words.text("source")),
     )
     return LoadRequest(
         loading,
@@ -319,7 +321,7 @@ def _print_json(result: LoadResult, *, keep_log: bool) -> None:
     import msgspec
 
     shown = result if keep_log else msgspec.structs.replace(result, log="")
-    print(msgspec.json.encode(shown).decode(), flush=True)
+    print(printable_json(msgspec.json.encode(shown).decode()), flush=True)
 
 
 def _tell(asked: LoadRequest, results: Sequence[LoadResult], why: Sequence[Reason]) -> None:

@@ -21,6 +21,7 @@ from retsnoop_py.options.values import (
     user,
 )
 from retsnoop_py.settings import OutputFormat
+from retsnoop_py.text import printable_json
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def run(asked: WhyRequest) -> int:
     if asked.json:
         import msgspec
 
-        print(msgspec.json.encode(found).decode())
+        print(printable_json(msgspec.json.encode(found).decode()))
     else:
         from retsnoop_py.render.palette import Palette
         from retsnoop_py.render.why import WhyPage

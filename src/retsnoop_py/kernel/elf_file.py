@@ -10,9 +10,7 @@ tests compare the two.
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import struct
 import sys
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.foreign_path import open_regular
 from retsnoop_py.value import Value
 
 _HEADER = struct.Struct("=III")
@@ -95,37 +94,6 @@ class Section(Value):
     address: int
     offset: int
     size: int
-
-
-def open_regular(path: Path | str) -> int:
-    """A descriptor to read the regular file at ``path``.
-
-    Anything else is not even opened, which may wait for ever (a FIFO) or do something (a device):
-    DataError. Raises OSError where it cannot be opened.
-    """
-    seen = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        mode = os.fstat(seen).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
-            raise DataError(f"{path} is not a regular file")
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-        try:
-            return os.open(f"/proc/self/fd/{seen}", flags)
-        except FileNotFoundError:  # nothing is mounted on /proc
-            return _opened_again(path, flags, seen)
-    finally:
-        os.close(seen)
-
-
-def _opened_again(path: Path | str, flags: int, seen: int) -> int:
-    """A descriptor of the file open as ``seen``, by its path."""
-    found = os.open(path, flags)
-    if os.path.samestat(os.fstat(found), os.fstat(seen)):
-        return found
-    os.close(found)
-    raise DataError(f"{path} was replaced while it was opened")
 
 
 def noted_build_id(fd: int) -> str | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from retsnoop_py.errors import BpfError, DataError
+from retsnoop_py.foreign_path import open_file
 from retsnoop_py.libbpf.object import BpfMap, BpfObject, Program, VerifierLog, take_log
 from retsnoop_py.load.attaching import Attached, attach_once, register_once
 from retsnoop_py.load.object_file import ObjectFile
@@ -58,7 +59,8 @@ class Copy:
     """The object in memory, whose strong externs can be made weak."""
 
     def __init__(self, path: Path, target: ObjectFile) -> None:
-        self._data = bytearray(path.read_bytes())
+        with open_file(path) as file:
+            self._data = bytearray(file.read())
         self._strong = target.strong_externs()
         self._fd = os.memfd_create("retsnoop-load", os.MFD_CLOEXEC)
         os.write(self._fd, self._data)

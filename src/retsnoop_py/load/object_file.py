@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.foreign_path import open_file, read_below
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.elf_file import ElfFile, string_at
 from retsnoop_py.load.model import Place
@@ -42,6 +43,8 @@ _WEAK, _GLOBAL = 2, 1
 #: Functions of one program; more are a loop in damaged data.
 _MAX_SUBPROGRAMS = 256
 _CONTEXT = 2
+#: Bytes of a source file, source files that are kept in memory, and folders in a name.
+_MAX_SOURCE, _MAX_FILES, _MAX_PARTS = 8 << 20, 32, 32
 #: How like a name another one is to be, and how long to be looked for inside of others.
 _LIKENESS = 0.8
 _LONG_NAME = 6
@@ -62,13 +65,16 @@ class Symbol(Value):
 class ObjectFile:
     """One BPF object, read once.
 
-    ``kernel``: the BTF of the kernel it is to run on, if that is at hand. Raises DataError for
-    what is no BPF object, and what :class:`ElfFile` raises.
+    ``kernel``: the BTF of the kernel it is to run on, if that is at hand. ``source``: the folder
+    with the source files that the object names; files elsewhere are not read. Raises DataError
+    for what is no BPF object, and what :class:`ElfFile` raises.
     """
 
-    def __init__(self, path: Path, kernel: Btf | None = None) -> None:
+    def __init__(self, path: Path, kernel: Btf | None = None, source: Path | None = None) -> None:
         self.path = path
         self.kernel = kernel
+        self._source = source
+        self._sources: dict[str, tuple[str, ...]] = {}
         with ElfFile(path) as elf:
             self._check_machine(path)
             self.section_names = list(elf.sections)
@@ -91,7 +97,7 @@ class ObjectFile:
 
     @staticmethod
     def _check_machine(path: Path) -> None:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(20)
         machine = int.from_bytes(head[18:20], "little")
         if machine != _EM_BPF:
@@ -438,14 +444,29 @@ class ObjectFile:
         )
 
     def _context(self, file: str, line: int, text: str) -> tuple[tuple[int, str], ...]:
-        """Lines around ``line``: from the file if it is the one that was compiled."""
+        """Lines around ``line``: from the source folder if it has the file that was compiled.
+
+        The object chooses the file, the line and the text, so the user has to choose the folder.
+        """
         wanted = range(max(line - _CONTEXT, 1), line + _CONTEXT + 1)
-        for path in (Path(file), self.path.parent / file, self.path.parent / Path(file).name):
-            lines = _file_lines(path)
+        for name in _names_below(file) if self._source is not None else ():
+            lines = self._source_lines(name)
             if line <= len(lines) and lines[line - 1].strip() == text:
                 return tuple((n, lines[n - 1]) for n in wanted if n <= len(lines))
         quoted = ((n, self._texts.get((file, n), "")) for n in wanted)
         return tuple((n, quote) for n, quote in quoted if quote)
+
+    def _source_lines(self, name: str) -> tuple[str, ...]:
+        """The lines of a file below the source folder; none if it has no such file."""
+        lines = self._sources.get(name)
+        if lines is None:
+            assert self._source is not None
+            if len(self._sources) >= _MAX_FILES:
+                self._sources.clear()
+            text = read_below(self._source, name, _MAX_SOURCE)
+            # compilers count \n; str.splitlines() also ends lines elsewhere
+            lines = self._sources[name] = () if text is None else tuple(text.split("\n"))
+        return lines
 
     def function_place(self, program: str) -> Place | None:
         """Where the program begins."""
@@ -479,19 +500,19 @@ class ObjectFile:
         return found
 
 
-@functools.lru_cache(maxsize=32)
-def _file_lines(path: Path) -> tuple[str, ...]:
-    try:
-        if path.stat().st_size > 8 << 20:
-            return ()
-        return tuple(path.read_text(errors="replace").splitlines())
-    except OSError:
-        return ()
+def _names_below(file: str) -> Iterator[str]:
+    """Names that the source file ``file`` may have below the source folder, the longest first.
+
+    The folder may stand for any of those above the file: for ``../src/a.c``, ``src/a.c`` and
+    ``a.c``.
+    """
+    parts = [part for part in file.split("/") if part not in ("", ".", "..")][-_MAX_PARTS:]
+    return ("/".join(parts[at:]) for at in range(len(parts)))
 
 
 def _section_numbers(path: Path) -> dict[int, str]:
     """Sections by number; two may have one name, so the name is no key."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         head = file.read(64)
         table = int.from_bytes(head[40:48], "little")
         entry, count, names = struct.unpack("=HHH", head[58:64])

@@ -113,6 +113,8 @@ class TrialRequest(Value):
     keep_logs: bool = False
     #: Nothing but these, by kind and name, and what they stand on: what failed is tried once more.
     only: tuple[tuple[str, str], ...] | None = None
+    #: The folder with the sources of the objects.
+    source: Path | None = None
 
 
 def try_object(path: Path, shape: Shape, request: TrialRequest) -> Iterator[LoadResult]:
@@ -125,7 +127,7 @@ def try_object(path: Path, shape: Shape, request: TrialRequest) -> Iterator[Load
     release = os.uname().release
     base = LoadResult(VERSION, request.kernel, str(path), "object", "ok", release=release)
     try:
-        target = ObjectFile(path, _kernel_btf())
+        target = ObjectFile(path, _kernel_btf(), request.source)
     except DataError as error:
         why = Explanation(
             "elf", "Object File: Not a BPF object", error.message, error.hint or _DAMAGED

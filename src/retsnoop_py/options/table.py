@@ -23,6 +23,10 @@ CALLS = "Which calls?"
 PRINT = "What to print?"
 CONDITION = "Which condition failed?"
 LINES = "Where do source lines come from?"
+_OBJECT_SOURCE = (
+    "Print the lines around a source line from files below this folder. By default, retsnoop-py "
+    "prints only the lines that the BPF object contains."
+)
 OUTPUT = "Where does the output go?"
 WHERE = "Where to run, and how long?"
 STATUS = "Which exit status?"
@@ -832,7 +836,8 @@ OPTIONS: tuple[Option, ...] = (
         metavar="DIR",
         place="source",
         read=values.source_tree,
-        commands=("trace", "replay", "why"),
+        commands=("trace", "replay", "why", "load", "explain"),
+        help_in=(("load", _OBJECT_SOURCE), ("explain", _OBJECT_SOURCE)),
     ),
     Option(
         ("-s", "--symbolize"),

@@ -146,6 +146,18 @@ def source_tree(value: str | None) -> Path | None:
     return root
 
 
+def source_folder(value: str | None) -> Path | None:
+    """``--source`` of BPF objects, from the root. Raises InputError for what is no folder."""
+    if value is None:
+        return None
+    if not value or not Path(value).is_dir():
+        raise InputError(
+            f"--source {value}: there is no such folder",
+            "give the folder that contains the source files of the BPF object",
+        )
+    return Path(value).absolute()
+
+
 def reruns(value: str) -> int:
     """``--reruns``. Raises :class:`UsageError`."""
     if not re.fullmatch(r"[0-9]{1,2}", value):

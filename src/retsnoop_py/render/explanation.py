@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from retsnoop_py.load.model import Evidence, Explained, Explanation, Place
 from retsnoop_py.render.palette import Palette, paint
-from retsnoop_py.text import printable_lines
+from retsnoop_py.text import printable_line, printable_lines
 
 __all__ = ["explained_lines", "explanation_lines"]
 
@@ -27,8 +27,8 @@ _VERIFIER = (
 
 
 def _line(text: str, code: str = "") -> str:
-    """``text``, which comes from a log or a file, safe for a terminal and in colour."""
-    return paint(printable_lines(text), code)
+    """One line of ``text``, which comes from a log or a file, safe for a terminal and in colour."""
+    return paint(printable_line(text), code)
 
 
 def explained_lines(found: Explained, palette: Palette, width: int = 0) -> Iterator[str]:

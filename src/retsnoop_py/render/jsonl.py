@@ -32,7 +32,7 @@ from retsnoop_py.session.stream_header import NS, Clock, StreamHeader, SymbolicC
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
 from retsnoop_py.symbolize.paths import SourceTree
-from retsnoop_py.text import printable
+from retsnoop_py.text import json_escaped, printable, printable_json
 
 if TYPE_CHECKING:
     from retsnoop_py.render.args.read import ArgumentReader
@@ -300,10 +300,8 @@ class JsonRenderer:
 
     def _printed(self, text: str) -> str:
         if self._escape and not text.isascii():
-            text = "".join(char if char.isascii() else _escaped(char) for char in text)
-        if not text.isprintable():  # to a program the same, to a terminal not
-            text = "".join(char if char.isprintable() else _escaped(char) for char in text)
-        return text
+            text = "".join(char if char.isascii() else json_escaped(char) for char in text)
+        return printable_json(text)
 
     def _stack(self, report: Report) -> list[to.StackEntry] | None:
         if report.stack is None:
@@ -409,9 +407,3 @@ def _lost(session: Session) -> to.SessionLost:
     if missed is not None:
         return to.SessionLost(*lost, missed.calls, _function(missed.inside), missed.shared)
     return to.SessionLost(*lost) if any(lost) else _NO_LOSS
-
-
-def _escaped(char: str) -> str:
-    r"""``\uXXXX``, twice beyond the Basic Multilingual Plane."""
-    units = char.encode("utf-16-be")
-    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))

@@ -21,6 +21,8 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from retsnoop_py.foreign_path import read_below
+
 __all__ = ["SourcePaths", "SourceTree", "source_root"]
 
 #: Directories at the top of the kernel's source tree.
@@ -34,6 +36,8 @@ _TOP = frozenset(
 
 #: Where `make modules_install` says that a kernel was built.
 _INSTALLED = "/lib/modules/{release}/source"
+#: A recording may contain any text as its release, which becomes part of a path.
+_RELEASE = re.compile(r"[0-9][\w.+~-]*", re.ASCII)
 _VERSION = re.compile(r"^(VERSION|PATCHLEVEL|SUBLEVEL) *= *([0-9]+)", re.MULTILINE)
 #: No file of the kernel is as large, and no more files are kept in memory.
 _MAX_BYTES = 16 << 20
@@ -127,7 +131,7 @@ class SourceTree:
 
     def __init__(self, root: Path | None, release: str = "") -> None:
         self.root = root
-        if root is None and release:
+        if root is None and _RELEASE.fullmatch(release):
             self.root = Path(_INSTALLED.format(release=release))
         self._files: dict[str, list[str]] = {}
 
@@ -148,25 +152,20 @@ class SourceTree:
     def _read(self, file: str) -> list[str]:
         assert self.root is not None
         name = posixpath.normpath(file)
-        if name.startswith(("/", "../")):  # a recording says so; it has no business elsewhere
+        if name.startswith(("/", "../")):  # DWARF or a recording names a file elsewhere
             return []
-        path = self.root / name
-        try:
-            if not path.is_file() or path.stat().st_size > _MAX_BYTES:
-                return []
-            return path.read_text(errors="replace").split("\n")
-        except OSError:
-            return []
+        text = read_below(self.root, name, _MAX_BYTES)
+        return [] if text is None else text.split("\n")
 
     def notice(self, release: str) -> str | None:
         """A sentence where the tree is of another version than kernel ``release``.
 
         By its Makefile; a release whose third number is 0, as Ubuntu's are, tells only two.
         """
-        try:
-            found = dict(_VERSION.findall((self.root or Path()).joinpath("Makefile").read_text()))
-        except OSError:
+        text = None if self.root is None else read_below(self.root, "Makefile", _MAX_BYTES)
+        if text is None:
             return None
+        found = dict(_VERSION.findall(text))
         own = [found.get(name, "0") for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
         theirs = re.findall(r"[0-9]+", release)[:3]
         length = 3 if len(theirs) > 2 and theirs[2] != "0" else 2

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.kernel.elf_file import noted_build_id, open_regular
+from retsnoop_py.foreign_path import open_regular
+from retsnoop_py.kernel.elf_file import noted_build_id
 from retsnoop_py.package import is_one_file
 from retsnoop_py.symbolize.frames import Resolved, UserAddress
 from retsnoop_py.symbolize.isolated import ProgramReader, debug_file

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 from __future__ import annotations
 
-import os
 import struct
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.kernel.elf_file import ElfFile, open_regular
+from retsnoop_py.kernel.elf_file import ElfFile
 
 
 def note(owner: bytes, kind: int, data: bytes) -> bytes:
@@ -75,22 +74,3 @@ def test_a_32_bit_file_is_told(vmlinux, tmp_path):
     path.write_bytes(image)
     with pytest.raises(DataError, match="64-bit"):
         ElfFile(path)
-
-
-def test_without_proc_a_file_is_opened_by_its_path(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    path.write_bytes(b"content")
-    really = os.open
-
-    def without_proc(name, flags, *rest):
-        return really(str(name).replace("/proc/", "/nonexistent/"), flags, *rest)
-
-    monkeypatch.setattr(os, "open", without_proc)
-    fd = open_regular(path)
-    try:
-        assert os.read(fd, 100) == b"content"
-    finally:
-        os.close(fd)
-    os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(DataError, match="not a regular file"):
-        open_regular(tmp_path / "fifo")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.examples import difference, shown
 
+from retsnoop_py.api.loading import object_path
 from retsnoop_py.cli import main as entry
 from retsnoop_py.errors import DataError, InputError, UsageError
 from retsnoop_py.load.object_file import ObjectFile
@@ -209,3 +211,87 @@ def test_an_object_with_nothing_in_it_or_without_btf_is_told_as_that(
     subprocess.run([*argv, *words, "-c", "-o", str(made)], input=source, text=True, check=True)
     (found,) = try_object(made, Shape("", ()), TrialRequest("host"))
     assert (found.kind, found.verdict, found.reason) == ("object", "refused", reason)
+
+
+SECRET = "[default]\naws_secret_access_key = hunter2\n"
+#: A program whose line table names another file than the one that was compiled.
+HOSTILE = """
+#line 1 "{file}"
+__attribute__((section("socket"))) int p(void *ctx) {{ return 0; }}
+"""
+
+
+def hostile_object(folder: Path, file: str) -> Path:
+    """An object whose program stands at line 1 of ``file``, by its line table."""
+    (folder / "bad.c").write_text(HOSTILE.format(file=file))
+    target = folder / "bad.o"
+    subprocess.run([*CLANG, "-c", str(folder / "bad.c"), "-o", str(target)], check=True)
+    return target
+
+
+@pytest.fixture
+def credentials(tmp_path: Path) -> Path:
+    """A file with the first line that the hostile object quotes, and a secret below it."""
+    path = tmp_path / "home/credentials"
+    path.parent.mkdir()
+    text = HOSTILE.splitlines()[2].format(file="")
+    path.write_text(f"{text}\n{SECRET}")
+    return path
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_no_file_that_an_object_names_is_read_without_a_source_folder(
+    tmp_path: Path, credentials: Path, absolute: bool
+) -> None:
+    (tmp_path / "obj").mkdir()
+    name = str(credentials) if absolute else "../home/credentials"
+    path = hostile_object(tmp_path / "obj", name)
+    place = ObjectFile(path).place_at("p", 0)
+    assert place is not None
+    assert place.line == 1
+    assert "hunter2" not in str(place)
+    assert all(number == 1 for number, _ in place.context)
+
+
+def test_with_a_source_folder_only_files_below_it_are_read(
+    tmp_path: Path, credentials: Path
+) -> None:
+    path = hostile_object(tmp_path, str(credentials))
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "credentials").symlink_to(credentials)
+    place = ObjectFile(path, source=source).place_at("p", 0)
+    assert place is not None
+    assert "hunter2" not in str(place)
+    place = ObjectFile(path, source=credentials.parent).place_at("p", 0)
+    assert place is not None
+    assert "hunter2" in str(place.context)
+
+
+def test_a_fifo_or_device_that_an_object_names_is_not_opened(
+    tmp_path: Path, credentials: Path
+) -> None:
+    path = hostile_object(tmp_path, str(credentials))
+    credentials.unlink()
+    os.mkfifo(credentials)
+    assert ObjectFile(path, source=credentials.parent).place_at("p", 0) is not None
+    credentials.unlink()
+    credentials.symlink_to("/dev/zero")
+    assert ObjectFile(path, source=Path("/")).place_at("p", 0) is not None
+
+
+def test_an_object_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.o")
+    with pytest.raises(DataError, match="not a regular file"):
+        object_path(str(tmp_path / "fifo.o"))
+
+
+def test_explain_prints_lines_around_a_place_only_with_a_source_folder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.write_text((ROOT / "tests/unit/load/agent.log").read_text())
+    words = ["explain", "--object", str(folder / "offers.bpf.o")]
+    assert entry.main([*words, "--source", str(tmp_path / "none"), str(log)]) == 66
+    assert "--source" in capsys.readouterr().err
+    assert entry.main([*words, "--source", str(SOURCES), str(log)]) == 0

@@ -11,7 +11,14 @@ import msgspec
 import pytest
 
 from retsnoop_py.errors import DataError, InputError, UsageError
-from retsnoop_py.load.model import VERSION, Explanation, LoadResult, Place
+from retsnoop_py.load.model import (
+    VERSION,
+    Condition,
+    Evidence,
+    Explanation,
+    LoadResult,
+    Place,
+)
 from retsnoop_py.load.outcome import (
     compare,
     expected,
@@ -21,6 +28,7 @@ from retsnoop_py.load.outcome import (
     short_names,
 )
 from retsnoop_py.load.shape import Shape, parse_shapes
+from retsnoop_py.render.explanation import explanation_lines
 from retsnoop_py.render.load_results import (
     github_lines,
     github_summary,
@@ -163,3 +171,27 @@ def test_objects_of_one_name_are_told_apart_by_their_folders() -> None:
     results = [msgspec.structs.replace(RESULTS[0], object=path) for path in paths]
     names = ["a/x.bpf.o", "b/c/x.bpf.o", "d/c/x.bpf.o", "y.bpf.o"]
     assert list(short_names(results).values()) == names
+
+
+def test_text_of_an_object_cannot_forge_a_line() -> None:
+    text = "x\n::error::FORGED\r\x1b[2J\u202e"
+    place = Place(text, f"a{text}", 42, 9, f"f{text}", ((41, text), (42, text)))
+    step = Evidence("made", text, 3, place=place)
+    why = Explanation(
+        "x",
+        f"T {text}",
+        text,
+        text,
+        (text,),
+        place=place,
+        instruction=text,
+        chain=(text,),
+        evidence=(step,),
+        notes=(text,),
+        said=(text,),
+        conditions=(Condition("f", lines=(text,)),),
+    )
+    for shown in (why, msgspec.structs.replace(why, kernel=(text,))):
+        lines = list(explanation_lines(shown, Palette()))
+        assert all(line.isprintable() for line in lines), lines
+        assert not any(line.startswith("::error") for line in lines)

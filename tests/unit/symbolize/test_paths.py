@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from retsnoop_py.errors import InputError
@@ -81,6 +83,20 @@ def test_a_recording_cannot_have_other_files_shown(tree):
     (tree.parent / "secret").write_text("x\n")
     for name in ("../secret", str(tree.parent / "secret"), "kernel/../../secret"):
         assert SourceTree(tree).line(name, 1) is None
+
+
+def test_a_link_out_of_the_tree_and_a_fifo_in_it_are_not_followed(tree):
+    (tree.parent / "secret").write_text("x\n")
+    (tree / "kernel/link.c").symlink_to("../../secret")
+    os.mkfifo(tree / "kernel/fifo.c")
+    assert SourceTree(tree).line("kernel/link.c", 1) is None
+    assert SourceTree(tree).line("kernel/fifo.c", 1) is None
+
+
+def test_a_recording_cannot_choose_the_source_tree_by_its_release():
+    for release in ("../../home/u/proj", "6.1/../..", "..", "/etc", "6.1\n", ""):
+        assert SourceTree(None, release).root is None
+    assert str(SourceTree(None, "6.12.9+deb13-amd64").root).endswith("6.12.9+deb13-amd64/source")
 
 
 @pytest.mark.parametrize(

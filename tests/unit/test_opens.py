@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Only ``foreign_path`` opens a path that an object, a log, a recording or DWARF names."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import retsnoop_py
+
+PACKAGE = Path(retsnoop_py.__file__).parent
+#: The rooms that read what others made.
+ROOMS = ("load", "render", "symbolize", "recording", "cause")
+OPENS = {"open", "read_text", "read_bytes", "mmap", "copy", "copyfile", "copyfileobj"}
+#: Classes that open the file they are given; both are :func:`open_regular` or the C library's.
+CLASSES = {"DwarfImage", "BpfObject"}
+#: What else they open, by file and function, and why no input chooses the path.
+ALLOWED = {
+    ("cause/files.py", "attributes"): "a directory, which neither blocks nor acts",
+    ("cause/files.py", "mount_of"): "/proc/self/mountinfo",
+    ("cause/reasons.py", "_file_system_type"): "/proc/filesystems",
+    ("cause/reasons.py", "_holder_of_socket"): "/proc/PID/comm",
+    ("cause/reasons.py", "_holders"): "/proc/PID/comm",
+    ("cause/reasons.py", "_privileged_port"): "a setting of the kernel",
+    ("cause/reasons.py", "_sockets"): "/proc/net, one of four names",
+    ("cause/wording.py", "_others"): "a file of this package",
+    ("load/attaching.py", "_missing"): "the kernel's symbols",
+    ("load/attaching.py", "register_once"): "/dev/kmsg",
+    (
+        "load/attempt.py",
+        "_load",
+    ): "an OBJECT of the command line, opened before by ObjectFile",
+    ("load/attempt.py", "load"): "the object in memory",
+    ("load/errno_rules.py", "_effective"): "/proc/self/status",
+    ("load/errno_rules.py", "_read"): "settings of the kernel",
+    ("load/outcome.py", "read_baseline"): "--baseline",
+    ("load/outcome.py", "read_expectations"): "--known-failures",
+    ("load/refusal.py", "_type_reason"): "the object in memory",
+    ("load/since.py", "_tables"): "a file of this package",
+    ("load/trial.py", "_kernel_btf"): "the kernel's BTF",
+    ("load/trial.py", "_refuse_map"): "the object in memory",
+    ("load/trial.py", "results"): "the object in memory",
+    ("recording/reader.py", "read_frames"): "the recording that the user named",
+    ("recording/replay.py", "_data_limit"): "/proc/self/statm",
+    ("recording/writer.py", "_open"): "-o",
+    ("recording/writer.py", "_open_folder"): "-o",
+    ("render/renderers.py", "abandon"): "/dev/null",
+    ("symbolize/sandbox.py", "_only_debug_files"): "the folder of installed debug files",
+    ("symbolize/sources.py", "_open_image"): "-k, or the kernel's own debug information",
+    ("symbolize/user.py", "_read_maps"): "/proc/PID/maps, by a process id",
+    ("symbolize/user.py", "_vdso"): "/proc/self/mem",
+}
+#: Calls of these names that open nothing.
+NO_OPENS = ("self.open", "copy.copy")
+
+
+def opens(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Function and line of each call that opens a path, but for those of ``foreign_path``."""
+
+    def walk(node: ast.AST, function: str) -> Iterator[tuple[str, int]]:
+        for child in ast.iter_child_nodes(node):
+            name = child.name if isinstance(child, ast.FunctionDef) else function
+            if isinstance(child, ast.Call):
+                called = child.func
+                word = called.attr if isinstance(called, ast.Attribute) else ""
+                word = called.id if isinstance(called, ast.Name) else word
+                by_fd = any(one.arg == "fd" for one in child.keywords)
+                if word in OPENS | CLASSES and not by_fd and not _is_own(child):
+                    yield function, child.lineno
+            yield from walk(child, name)
+
+    return walk(tree, "")
+
+
+def _is_own(call: ast.Call) -> bool:
+    """Whether a call only has the name of one that opens a path."""
+    return isinstance(call.func, ast.Attribute) and ast.unparse(call.func) in NO_OPENS
+
+
+def found() -> dict[tuple[str, str], list[int]]:
+    places: dict[tuple[str, str], list[int]] = {}
+    for room in ROOMS:
+        for path in (PACKAGE / room).rglob("*.py"):
+            for function, line in opens(ast.parse(path.read_text())):
+                places.setdefault((str(path.relative_to(PACKAGE)), function), []).append(line)
+    return places
+
+
+def test_no_other_code_opens_a_path_that_input_names() -> None:
+    assert {place: lines for place, lines in found().items() if place not in ALLOWED} == {}
+
+
+def test_each_allowed_place_is_there() -> None:
+    assert ALLOWED.keys() - found().keys() == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open(name)",
+        "os.open(name, os.O_RDONLY)",
+        "Path(name).read_text()",
+        "def f():\n    with (folder / name).open('rb') as file: pass",
+        "DwarfImage(path)",
+    ],
+)
+def test_an_open_is_found(line: str) -> None:
+    assert len(list(opens(ast.parse(line)))) == 1
+
+
+def test_what_opens_by_the_one_module_is_not_found() -> None:
+    text = "open_file(name)\nread_below(folder, name, 9)\nDwarfImage(path, fd=3)\n"
+    assert Counter(opens(ast.parse(text))) == Counter()
