@@ -46,8 +46,6 @@ ALLOWED = {
     ("load/trial.py", "results"): "the object in memory",
     ("recording/reader.py", "read_frames"): "the recording that the user named",
     ("recording/replay.py", "_data_limit"): "/proc/self/statm",
-    ("recording/writer.py", "_open"): "-o",
-    ("recording/writer.py", "_open_folder"): "-o",
     ("render/renderers.py", "abandon"): "/dev/null",
     ("symbolize/sandbox.py", "_only_debug_files"): "the folder of installed debug files",
     ("symbolize/sources.py", "_open_image"): "-k, or the kernel's own debug information",

@@ -22,6 +22,8 @@ from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import Command, command_of
 from retsnoop_py.errors import OutputError, UnavailableError, UsageError
 from retsnoop_py.options.table import Option, Takes
+from retsnoop_py.own_file import SHARED, append, is_own_place, write
+from retsnoop_py.package import home
 from retsnoop_py.value import Value
 
 __all__ = ["Candidate", "candidates", "hand_out", "run"]
@@ -380,6 +382,8 @@ def hand_out(wanted: str, *, agreed: bool) -> int:
     Raises OutputError, and UsageError where nobody can be asked.
     """
     shell = _shell()
+    if wanted == "install-completion":
+        _check_home()
     if wanted == "install-completion" and not agreed and not _may_install(shell):
         print("Nothing was changed.")
         return 0
@@ -393,6 +397,16 @@ def hand_out(wanted: str, *, agreed: bool) -> int:
     else:
         _install(shell)
     return 0
+
+
+def _check_home() -> None:
+    """Raise OutputError where root would leave files of its own in another user's home."""
+    for folder in (home(), Path(os.environ.get("XDG_CONFIG_HOME") or home())):
+        if not is_own_place(folder):
+            raise OutputError(
+                f"cannot install completion in {folder} as root: it belongs to another user",
+                "run 'retsnoop-py --install-completion' as that user, without sudo",
+            )
 
 
 def _may_install(shell: str | None) -> bool:
@@ -423,20 +437,19 @@ def _install(shell: str) -> None:
     else:
         script, settings = base / ".zfunc/_retsnoop-py", base / ".zshrc"
         line = "fpath+=~/.zfunc; autoload -Uz compinit; compinit"
-    written = script
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text(_SCRIPTS[shell])
-        if settings is not None:
-            written = settings
-            text = settings.read_text() if settings.exists() else ""
-            if line not in text:
-                settings.write_text(f"{text}\n{line}\n")
+        text = ""
+        if settings is not None and settings.exists():
+            text = settings.read_text()
     except OSError as error:
         raise OutputError(
-            f"cannot write {written}: {error.strerror}",
+            f"cannot write {script}: {error.strerror}",
             "--show-completion prints what would be installed",
         ) from None
+    write(script, _SCRIPTS[shell], SHARED)
+    if settings is not None and line not in text:
+        append(settings, f"\n{line}\n", SHARED)
     print(f"{shell} completion installed in {script}")
     print("Completion will take effect once you restart the terminal")
 

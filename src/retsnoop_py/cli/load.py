@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from retsnoop_py import own_file
 from retsnoop_py.cli.argv import Kind, Spec
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import OutputError, UsageError
@@ -351,40 +352,28 @@ def _tell(asked: LoadRequest, results: Sequence[LoadResult], why: Sequence[Reaso
             print(line, file=out)
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
         if summary:
-            _append(Path(summary), github_summary(rows, asked.loading.kernels, why))
-
-
-def _append(path: Path, text: str) -> None:
-    try:
-        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _write(path: Path, text: str) -> None:
-    """What the locale is is no matter to a file, and a log may hold anything."""
-    path.write_text(text, encoding="utf-8", errors="backslashreplace")
+            text = github_summary(rows, asked.loading.kernels, why)
+            own_file.append(Path(summary), text, own_file.SHARED)
 
 
 def _write_files(asked: LoadRequest, results: Sequence[LoadResult]) -> None:
     from retsnoop_py.load.outcome import short_names
     from retsnoop_py.render.load_results import junit
 
-    try:
-        if asked.junit:
-            _write(asked.junit, junit(results))
-        if asked.logs:
-            names = short_names(results)
-            for result in results:
-                if result.log:
-                    folder = asked.logs / result.kernel.replace("/", "_")
+    if asked.junit:
+        own_file.write(asked.junit, junit(results), own_file.SHARED)
+    if asked.logs:
+        names = short_names(results)
+        for result in results:
+            if result.log:
+                folder = asked.logs / own_file.short_name(result.kernel)
+                try:
                     folder.mkdir(parents=True, exist_ok=True)
-                    shape = f".{result.shape}" if result.shape else ""
-                    name = f"{names[result.object]}.{result.name}{shape}.log".replace("/", "_")
-                    _write(folder / name, result.log)
-    except OSError as error:
-        raise OutputError(f"cannot write {error.filename}: {error.strerror}") from None
+                except OSError as error:
+                    raise OutputError(f"cannot write {folder}: {error.strerror}") from None
+                shape = f".{result.shape}" if result.shape else ""
+                name = f"{names[result.object]}.{result.name}{shape}"
+                own_file.write(folder / own_file.short_name(name, ".log"), result.log)
 
 
 def _status(

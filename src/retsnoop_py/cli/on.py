@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self, TextIO
 
+from retsnoop_py import own_file
 from retsnoop_py.cli.argv import Normalised
 from retsnoop_py.cli.guest_signals import ended_by_signals
 from retsnoop_py.errors import OutputError, RetsnoopError, UsageError
@@ -228,11 +228,7 @@ def _fetch(source: Path, target: Path) -> bool:
     if file is None:
         return False
     with file:
-        try:
-            with target.open("wb") as out:
-                shutil.copyfileobj(file, out)
-        except OSError as error:
-            raise OutputError(f"cannot write {target}: {error.strerror}") from None
+        own_file.copy(file, target)
     return True
 
 
@@ -401,10 +397,8 @@ def _write_summary(path: Path | None, results: Sequence[RunResult]) -> None:
 
     if path is None:
         return
-    try:
-        path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in results))
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from None
+    lines = b"".join(msgspec.json.encode(one) + b"\n" for one in results)
+    own_file.write(path, lines, own_file.SHARED)
 
 
 def _print_table(results: Sequence[RunResult]) -> None:

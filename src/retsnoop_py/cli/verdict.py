@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retsnoop_py.errors import OutputError
+from retsnoop_py import own_file
 from retsnoop_py.session.verdict import Caught
 from retsnoop_py.settings import VerdictSettings
 
@@ -51,10 +51,7 @@ class Judge:
         import msgspec
 
         result = self._result(said, status, command)
-        try:
-            path.write_bytes(msgspec.json.encode(result) + b"\n")
-        except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror}") from None
+        own_file.write(path, msgspec.json.encode(result) + b"\n", own_file.SHARED)
 
     def _result(self, said: list[str], status: int, command: int | None) -> RunResult:
         from retsnoop_py.render import json_types as to

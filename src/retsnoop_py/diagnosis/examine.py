@@ -97,12 +97,13 @@ def _cached(host: Host, servers: Debuginfod) -> ImageSearch:
 
 def _debuginfod(servers: Debuginfod) -> Check:
     asked = bool(servers.servers)
+    refused = "; ".join(f"{url}: {why}" for url, why in servers.tried)
     return Check(
         key="debuginfod",
         title="debuginfod",
         group=Group.SOURCES,
         answer=Answer.YES if asked else Answer.NO,
-        detail=", ".join(servers.servers) if asked else "DEBUGINFOD_URLS is not set",
+        detail=", ".join(servers.servers) if asked else refused or "DEBUGINFOD_URLS is not set",
     )
 
 

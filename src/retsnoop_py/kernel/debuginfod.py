@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 from retsnoop_py import listener, package
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.elf_file import ElfFile
+from retsnoop_py.own_file import ROOT_CACHE, is_own_place, keep, make_folders
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector
@@ -34,6 +35,9 @@ _SLOWEST = 100_000
 #: Seconds between two looks at a download.
 _LOOK_S = 0.05
 _SCHEMES = ("http://", "https://", "file://")
+#: Root believes only servers whose answers nobody on the way can change; a build id is no hash.
+_SAFE = ("https://", "file://")
+_SAFE_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _Outcome(Enum):
@@ -56,18 +60,27 @@ class Debuginfod:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ
         urls = self._environ.get("DEBUGINFOD_URLS", "").split()
-        self.servers = [url.rstrip("/") for url in urls if url.startswith(_SCHEMES)]
-        self.tried: list[tuple[str, str]] = []
+        known = [url.rstrip("/") for url in urls if url.startswith(_SCHEMES)]
+        self.servers = [url for url in known if _may_ask(url)]
+        self.tried: list[tuple[str, str]] = [
+            (url, "root fetches debug information only by https; use https://")
+            for url in known
+            if url not in self.servers
+        ]
 
     @property
     def cache(self) -> Path:
-        """Where fetched files are kept."""
-        explicit = self._environ.get("DEBUGINFOD_CACHE_PATH")
-        if explicit:
-            return Path(explicit)
-        home = Path(self._environ.get("HOME") or package.home())
-        base = Path(self._environ.get("XDG_CACHE_HOME") or home / ".cache")
-        return base / "debuginfod_client"
+        """Where fetched files are kept.
+
+        Root uses its own cache instead of a folder of another user, who could replace the files.
+        """
+        found = self._environ.get("DEBUGINFOD_CACHE_PATH") or ""
+        folder = Path(found)
+        if not found:
+            home = Path(self._environ.get("HOME") or package.home())
+            base = Path(self._environ.get("XDG_CACHE_HOME") or home / ".cache")
+            folder = base / "debuginfod_client"
+        return folder if is_own_place(folder) else ROOT_CACHE / "retsnoop-py/debuginfod_client"
 
     @property
     def timeout(self) -> float:
@@ -126,10 +139,7 @@ class Debuginfod:
 
     def _remember_miss(self, target: Path) -> None:
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.touch(mode=0o600)
-            if target.stat().st_size:
-                target.write_bytes(b"")  # it was damaged
+            keep(target, b"")  # in place of a link or a damaged file, not into it
         except OSError:
             pass  # only costs another question next time
 
@@ -158,7 +168,7 @@ class Debuginfod:
         """Write beside the target, check and rename: what is not right never has its name."""
         import tempfile
 
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(target.parent)
         with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as partial:
             try:
                 self._download(url, partial)
@@ -250,6 +260,18 @@ class _Download(threading.Thread):
             raise DataError(f"it is larger than DEBUGINFOD_MAXSIZE, {self._max_size} bytes")
 
 
+def _may_ask(url: str) -> bool:
+    """Whether a server may be asked with our rights: root's kernel tools believe its answer."""
+    from urllib.parse import urlsplit
+
+    if os.geteuid() != 0 or url.startswith(_SAFE):
+        return True
+    try:
+        return urlsplit(url).hostname in _SAFE_HOSTS
+    except ValueError:
+        return False
+
+
 def _opener() -> OpenerDirector:
     """Follows redirections, but to nothing that is less safe, and to no file."""
     from urllib.error import URLError
@@ -259,7 +281,7 @@ def _opener() -> OpenerDirector:
         def redirect_request(self, req: Any, *rest: Any) -> Any:
             to = str(rest[-1])
             wanted = "https://" if req.full_url.startswith("https://") else ("http://", "https://")
-            if not to.startswith(wanted):
+            if not to.startswith(wanted) or not _may_ask(to):
                 raise URLError(f"it redirects to {to}, which is not followed")
             return super().redirect_request(req, *rest)
 

@@ -248,10 +248,9 @@ def _build(root: Path) -> str | None:
 
 
 def _folder() -> Path:
-    from retsnoop_py import package
+    from retsnoop_py.own_file import cache_folder
 
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else package.home() / ".cache") / "retsnoop-py" / "names"
+    return cache_folder() / "names"
 
 
 def _kept(kind: str, state: str) -> bytes | None:
@@ -264,15 +263,14 @@ def _kept(kind: str, state: str) -> bytes | None:
 
 def _keep(kind: str, state: str, text: bytes) -> None:
     """Keep it in place of what was kept of its kind; a cache that cannot be written is none."""
-    import tempfile
+    from retsnoop_py.own_file import keep
 
     folder = _folder()
+    path = folder / f"{kind}-{state}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as partial:
-            partial.write(text)
+        keep(path, text)
         for old in folder.glob(f"{kind}-*"):
-            old.unlink(missing_ok=True)
-        Path(partial.name).replace(folder / f"{kind}-{state}")
+            if old != path:
+                old.unlink(missing_ok=True)
     except OSError:
         return

@@ -7,14 +7,13 @@ killed, what was captured stays readable up to the last whole frame.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from retsnoop_py import own_file
 from retsnoop_py.errors import OutputError
 from retsnoop_py.recording.format import (
     FrameKind,
@@ -31,9 +30,6 @@ from retsnoop_py.session.paths import Origin, OriginKey
 from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.symbolize.frames import Resolved, UserKey
 
-# Recordings tell kernel addresses and what processes do: for their owner only.
-_MODE = 0o600
-
 
 class RecordingWriter:
     """A recording being written; a context manager.
@@ -49,12 +45,7 @@ class RecordingWriter:
         self._started = False
         self._failed = False
         self._good_bytes = 0
-        self._folder = _open_folder(path)
-        try:
-            self._fd, self._created = _open(self._folder, path)
-        except BaseException:
-            os.close(self._folder)
-            raise
+        self._folder, self._fd, self._created = _open(path)
 
     def __enter__(self) -> Self:
         return self
@@ -134,67 +125,20 @@ class RecordingWriter:
         )
 
 
-def _open_folder(path: Path) -> int:
-    """The directory that is to hold ``path``, so that what is checked is what is written to."""
+def _open(path: Path) -> tuple[int, int, bool]:
+    """Descriptors of the folder and of the file, and whether the file is new."""
     try:
-        return os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = own_file.open_folder(path)
+        try:
+            fd, created = own_file.open_for_writing(folder, path.name)
+            return folder, _lock(fd, path), created
+        except BaseException:
+            os.close(folder)
+            raise
+    except own_file.Refused as err:
+        raise _refused(path, str(err)) from None
     except OSError as err:
         raise _unwritable(path, err) from err
-
-
-def _open(folder: int, path: Path) -> tuple[int, bool]:
-    """A descriptor for writing, contents untouched, and whether the file is new.
-
-    Where others may put files, one that is there must be a plain file of ours: a link could lead
-    root to any file, and what another user owns tells that user what was recorded. The kernel's
-    fs.protected_* say the same, where they are set, and only of sticky directories.
-    """
-    # O_NONBLOCK: a FIFO without a reader must fail, not hang.
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
-    mine = _is_mine(os.fstat(folder))
-    new = flags | os.O_CREAT | os.O_EXCL
-    try:
-        try:
-            return _lock(os.open(path.name, new, _MODE, dir_fd=folder), path), True
-        except FileExistsError:
-            pass
-        if not mine and stat.S_ISLNK(os.lstat(path.name, dir_fd=folder).st_mode):
-            raise _refused(path, "it is a link, in a directory where all users can create one")
-        follow = 0 if mine else os.O_NOFOLLOW
-        # looked at before it is opened for writing: opening a device may do something
-        seen = os.open(path.name, os.O_PATH | os.O_CLOEXEC | follow, dir_fd=folder)
-        try:
-            _check(os.fstat(seen), path, mine=mine)
-            fd = os.open(f"/proc/self/fd/{seen}", flags)
-        finally:
-            os.close(seen)
-        return _lock(fd, path), False
-    except OSError as err:
-        raise _unwritable(path, err) from err
-
-
-def _is_mine(folder: os.stat_result) -> bool:
-    """Whether nobody else, but root, can put a file there."""
-    return folder.st_uid in (0, os.geteuid()) and not folder.st_mode & 0o022
-
-
-def _check(file: os.stat_result, path: Path, *, mine: bool) -> None:
-    """Refuse what an existing file at ``path`` must not be."""
-    if stat.S_ISDIR(file.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(file.st_mode):
-        raise _refused(path, "it is not a regular file")
-    if mine:
-        return
-    if file.st_nlink > 1:
-        raise _refused(path, "it has a second hard link, which another user may have created")
-    if file.st_uid != os.geteuid() and not _is_for_sudo(file):
-        raise _refused(path, "it belongs to another user, in a directory that all users can write")
-
-
-def _is_for_sudo(file: os.stat_result) -> bool:
-    """Whether a file is that of the user who became root by sudo."""
-    return os.geteuid() == 0 and os.environ.get("SUDO_UID") == str(file.st_uid)
 
 
 def _refused(path: Path, why: str) -> OutputError:

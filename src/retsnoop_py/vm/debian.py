@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py.errors import OutputError, RetsnoopError, UnavailableError
-from retsnoop_py.package import home
+from retsnoop_py.own_file import cache_folder
 
 __all__ = [
     "AptRoot",
@@ -74,9 +74,8 @@ class Mirror:
 
 
 def cache_root() -> Path:
-    """``$XDG_CACHE_HOME/retsnoop-py`` or ``~/.cache/retsnoop-py``; not created here."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else home() / ".cache") / "retsnoop-py"
+    """Where kernels, packages and sources are kept: see :func:`cache_folder`."""
+    return cache_folder()
 
 
 def parse_deb822(text: str) -> list[Mirror]:

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Files that this program writes, where others may have put a trap."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retsnoop_py import own_file
+from retsnoop_py.cli import completion, on
+from retsnoop_py.cli.load import _write_files
+from retsnoop_py.cli.verdict import Judge
+from retsnoop_py.errors import OutputError
+from retsnoop_py.kernel.debuginfod import Debuginfod
+from retsnoop_py.load.model import VERSION, LoadResult
+from retsnoop_py.options import live
+from retsnoop_py.settings import VerdictSettings
+from retsnoop_py.vm.debian import cache_root
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A directory like /tmp, with a link in it that another user has made."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    (tmp_path / "precious").write_text("precious")
+    (folder / "file").symlink_to(tmp_path / "precious")
+    return folder
+
+
+def others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """``folder``, of another user, for root."""
+    folder.mkdir(exist_ok=True)
+    if os.geteuid() == 0:
+        os.chown(folder, 12345, 12345)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return folder
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("write", [own_file.write, own_file.append])
+def test_a_link_in_a_shared_folder_is_not_followed(shared: Path, write: Any) -> None:
+    for mode in (own_file.MODE, own_file.SHARED):
+        with pytest.raises(OutputError, match="it is a link"):
+            write(shared / "file", "x", mode)
+    with pytest.raises(OutputError, match="it is a link"):
+        own_file.copy(io.BytesIO(b"x"), shared / "file")
+    assert (shared.parent / "precious").read_text() == "precious"
+
+
+def test_a_file_with_addresses_is_for_its_owner_and_a_report_is_as_the_umask_says(
+    tmp_path: Path,
+) -> None:
+    before = os.umask(0o022)
+    try:
+        own_file.write(tmp_path / "log", "\udc80\u20ac")
+        own_file.copy(io.BytesIO(b"recording"), tmp_path / "a.rsn")
+        own_file.write(tmp_path / "junit", "longer", own_file.SHARED)
+        own_file.write(tmp_path / "junit", "short", own_file.SHARED)
+        own_file.append(tmp_path / "junit", "er", own_file.SHARED)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "log").read_bytes() == b"\\udc80\xe2\x82\xac"
+    assert (tmp_path / "a.rsn").read_bytes() == b"recording"
+    assert (tmp_path / "junit").read_text() == "shorter"
+    assert [mode(tmp_path / one) for one in ("log", "a.rsn", "junit")] == [0o600, 0o600, 0o644]
+
+
+def test_a_fifo_or_device_is_refused_and_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/null")):
+        with pytest.raises(OutputError, match="not a regular file"):
+            own_file.write(path, "x")
+    with pytest.raises(OutputError, match="No such file"):
+        own_file.write(tmp_path / "none/file", "x")
+
+
+def test_the_step_summary_of_a_runner_is_added_to_by_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job is root in a container; the runner, which owns the folder and the file, is not."""
+    summary = tmp_path / "step_summary"
+    summary.write_text("before\n")
+    owners = {True: 12345, False: 12345}
+    really = os.fstat
+
+    def fstat(fd: int) -> os.stat_result:
+        found = really(fd)
+        return os.stat_result((*found[:4], owners[stat.S_ISDIR(found.st_mode)], *found[5:]))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fstat", fstat)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    own_file.append(summary, "after\n", own_file.SHARED)
+    assert summary.read_text() == "before\nafter\n"
+    with pytest.raises(OutputError, match="another user"):
+        own_file.write(summary, "addresses")
+    owners[False] = 54321
+    with pytest.raises(OutputError, match="another user"):
+        own_file.append(summary, "x", own_file.SHARED)
+
+
+def test_recordings_and_summaries_of_guests_do_not_follow_links(shared: Path) -> None:
+    (shared.parent / "run.rsn").write_bytes(b"from the guest")
+    with pytest.raises(OutputError):
+        on._fetch(shared.parent / "run.rsn", shared / "file")
+    with pytest.raises(OutputError):
+        on._write_summary(shared / "file", [])
+    with pytest.raises(OutputError):
+        Judge(VerdictSettings(), shared / "file").status(0, 0)
+    assert (shared.parent / "precious").read_text() == "precious"
+    assert on._fetch(shared.parent / "run.rsn", shared.parent / "kept.rsn")
+    assert mode(shared.parent / "kept.rsn") == 0o600
+
+
+class Request:
+    def __init__(self, junit: Path | None = None, logs: Path | None = None) -> None:
+        self.junit, self.logs = junit, logs
+
+
+def rejected(name: str) -> LoadResult:
+    return LoadResult(VERSION, "6.12", "/x/a.bpf.o", "program", "refused", name=name, log="log")
+
+
+def test_the_log_of_a_program_with_a_long_name_is_kept_under_a_short_one(tmp_path: Path) -> None:
+    long = "x" * 300
+    results = [rejected(f"{long}{one}") for one in "ab"] + [rejected("../../up")]
+    _write_files(Request(logs=tmp_path / "logs"), results)  # type: ignore[arg-type]
+    names = sorted(path.name for path in (tmp_path / "logs/6.12").iterdir())
+    assert len(names) == 3
+    assert all(len(name) <= 255 and name.endswith(".log") for name in names)
+    assert mode(tmp_path / "logs/6.12" / names[0]) == 0o600
+    assert "a.bpf.o..._.._up.log" in names
+
+
+def test_a_junit_file_does_not_follow_a_link(shared: Path) -> None:
+    with pytest.raises(OutputError):
+        _write_files(Request(junit=shared / "file"), [])  # type: ignore[arg-type]
+
+
+def test_root_with_another_users_home_keeps_caches_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = others(tmp_path / "home", monkeypatch)
+    root_cache = tmp_path / "var-cache"
+    monkeypatch.setattr(own_file, "ROOT_CACHE", root_cache)
+    monkeypatch.setattr("retsnoop_py.kernel.debuginfod.ROOT_CACHE", root_cache)
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CACHE_HOME", "DEBUGINFOD_CACHE_PATH", "DEBUGINFOD_URLS"):
+        monkeypatch.delenv(name, raising=False)
+    ours = root_cache / "retsnoop-py"
+    assert cache_root() == ours
+    assert live._folder() == ours / "names"
+    assert Debuginfod().cache == ours / "debuginfod_client"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(home / "debug"))
+    assert (cache_root(), Debuginfod().cache) == (ours, ours / "debuginfod_client")
+    assert not list(home.iterdir())
+
+
+def test_others_keep_caches_in_their_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache_root() == tmp_path / ".cache/retsnoop-py"
+
+
+def test_a_miss_replaces_a_link_in_the_cache_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    target = tmp_path / "cache/id/debuginfo"
+    target.parent.mkdir(parents=True)
+    target.symlink_to(victim)
+    Debuginfod({})._remember_miss(target)
+    assert victim.read_text() == "precious"
+    assert target.stat().st_size == 0
+    assert not target.is_symlink()
+
+
+def test_root_asks_only_https_and_its_own_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    urls = "http://debug.test https://debug.test http://127.0.0.1:8002 file:///srv"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    servers = Debuginfod({"DEBUGINFOD_URLS": urls})
+    assert servers.servers == ["https://debug.test", "http://127.0.0.1:8002", "file:///srv"]
+    ((url, why),) = servers.tried
+    assert url == "http://debug.test"
+    assert "https://" in why
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert len(Debuginfod({"DEBUGINFOD_URLS": urls}).servers) == 4
+
+
+def test_completion_is_not_installed_in_another_users_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = others(tmp_path / "home", monkeypatch)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    with pytest.raises(OutputError, match="belongs to another user") as caught:
+        completion.hand_out("install-completion", agreed=True)
+    assert "without sudo" in str(caught.value.hint)
+    assert not list(home.iterdir())
