@@ -205,6 +205,7 @@ class Settings(Value):
     quiet_command: bool = False
     #: Whom the command runs as, by name or number; None: as we do.
     user: str | None = None
+    keep_env: bool = False
     #: Trace the tool's own processes, too.
     trace_self: bool = False
     output: Path | None = None

@@ -20,7 +20,7 @@ class WhyOptions(TypedDict, total=False):
     """Keywords of :func:`retsnoop_py.why`.
 
     * ``pid``: the next failure of these processes, instead of a command
-    * ``user``: run the command as this user
+    * ``user``: run the command as this user; ``keep_env``: with all environment variables
     * ``syscall``, ``error``: choose among the calls that fail, by name
     * ``reruns``: run the command again so often at most (2), its output unseen; without it, a
       command that exits with 0 is not run again
@@ -29,6 +29,7 @@ class WhyOptions(TypedDict, total=False):
 
     pid: int | Iterable[int]
     user: str
+    keep_env: bool
     syscall: str | Iterable[str]
     error: str | Iterable[str]
     reruns: int
@@ -41,7 +42,7 @@ class Asked(Value):
 
     ``syscalls`` and ``errors``, by name, choose among what fails. The command is run again at most
     ``reruns`` times; None: RERUNS times if it fails. ``kernel`` is a vmlinux with DWARF, ``source``
-    the kernel's source tree.
+    the kernel's source tree. ``keep_env`` gives ``user`` our whole environment.
     """
 
     command: tuple[str, ...] = ()
@@ -52,6 +53,7 @@ class Asked(Value):
     reruns: int | None = None
     kernel: Path | None = None
     source: Path | None = None
+    keep_env: bool = False
 
     @classmethod
     def of(cls, command: Sequence[str], options: WhyOptions) -> Self:
@@ -72,6 +74,7 @@ class Asked(Value):
             options.get("reruns"),
             None if kernel is None else Path(kernel),
             None if source is None else Path(source),
+            options.get("keep_env", False),
         )
 
     def reruns_after(self, exit_status: int | None) -> int:

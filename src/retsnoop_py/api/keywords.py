@@ -110,7 +110,8 @@ class DiffOptions(TypedDict, total=False):
 class TraceOptions(_ShowOptions, SelectOptions, total=False):
     """A live run.
 
-    * ``command``: run this, and trace it and what it starts; ``user``: as this user
+    * ``command``: run this, and trace it and what it starts; ``user``: as this user, in a session
+      of its own; ``keep_env``: with all environment variables
     * ``duration``: end after so long
     * ``inject_probe``, also ``inject``: probes to show hits of
     * ``path``: functions to follow block by block, of no more than ``max_blocks`` blocks;
@@ -126,6 +127,7 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
 
     command: Iterable[str]
     user: str
+    keep_env: bool
     duration: Duration
     inject_probe: Texts
     inject: Texts

@@ -273,7 +273,9 @@ class Inquiry:
             user = find_user(self._asked.user)
         try:
             with (
-                Command(self._asked.command, quiet=True, user=user) as command,
+                Command(
+                    self._asked.command, quiet=True, user=user, keep_env=self._asked.keep_env
+                ) as command,
                 FunctionGraph(self._facts.root, chosen.function, command.pid) as graph,
             ):
                 self._runs += 1
@@ -467,6 +469,7 @@ class Inquiry:
             options["command"] = asked.command
             if asked.user is not None:
                 options["user"] = asked.user
+                options["keep_env"] = asked.keep_env
         else:
             options["pid"] = list(asked.pids)
         if asked.kernel is not None:

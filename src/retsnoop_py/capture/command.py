@@ -4,8 +4,9 @@
 The child is forked before any kernel fact is read, so it is small; it waits in read(2) on a
 pipe. Only when its process id is in the tree filter and all probes are attached does it
 exec, so nothing it does escapes and nothing of ours is taken for its work. What it inherits is
-what we were given, in every run of it (:mod:`retsnoop_py.capture.inherited`), and with ``--user``
-the rights are given up before it waits.
+what we were given, in every run of it (:mod:`retsnoop_py.capture.inherited`). With ``--user`` the
+rights are given up before it waits, and it gets a session, a terminal
+(:mod:`retsnoop_py.capture.own_session`) and an environment of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import re
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -38,7 +40,12 @@ from retsnoop_py.listener import current
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
+    from retsnoop_py.capture.own_session import OwnTerminal
     from retsnoop_py.cause.reasons import Reason
+
+
+#: Variables of the caller that the command of another user gets; others may hold secrets.
+_KEPT = re.compile(r"PATH|TERM|LANG|LANGUAGE|LC_\w+")
 
 
 class User(Value):
@@ -59,13 +66,22 @@ class User(Value):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that say who somebody is; all others stay as they are."""
+        """The variables that say who somebody is."""
         return {
             "HOME": self.home,
             "SHELL": self.shell,
             "USER": self.name,
             "LOGNAME": self.name,
+            "MAIL": f"/var/mail/{self.name}",
         }
+
+    def environment_of(self, caller: dict[str, str], *, keep: bool) -> dict[str, str]:
+        """The environment of this user's command, as sudo's env_reset makes it.
+
+        ``keep``: with all variables of the caller.
+        """
+        kept = {key: text for key, text in caller.items() if keep or _KEPT.fullmatch(key)}
+        return {**kept, **self.environment}
 
 
 def find_user(name: str) -> User:
@@ -210,8 +226,9 @@ class Command:
 
     ``aside``: what it writes to standard output goes to standard error, for ours has to hold
     nothing else. ``quiet``: a further run, which reads and writes /dev/null. ``user``: whose
-    rights it has, ours without. ``program`` is the path of its file, symbolic links followed. A
-    context manager: leaving it never leaves a held child behind.
+    rights it has, ours without; ``keep_env``: with our whole environment. ``program`` is the path
+    of its file, symbolic links followed. A context manager: leaving it never leaves a held child
+    behind.
     """
 
     def __init__(
@@ -221,11 +238,14 @@ class Command:
         aside: bool = False,
         quiet: bool = False,
         user: User | None = None,
+        keep_env: bool = False,
     ) -> None:
         self._argv = list(command)
         self._aside = aside
         self._quiet = quiet
         self._user = user
+        self._keep_env = keep_env
+        self._terminal: OwnTerminal | None = None
         path = _resolve_as(user, command) if user else resolve(command)
         self._path = path
         self.program = os.path.realpath(path)
@@ -233,11 +253,12 @@ class Command:
         with ExitStack() as stack:
             go_read, self._go = _pipe(stack)
             self._failure, failure_write = _pipe(stack)
-            with signals_blocked():
-                self.pid = os.fork()
-                if self.pid == 0:
-                    os.close(self._go)
-                    self._child(path, given, go_read, failure_write)
+
+            def child() -> NoReturn:
+                os.close(self._go)
+                self._child(path, given, go_read, failure_write)
+
+            self.pid = self._fork(child)
             stack.pop_all()
         os.close(go_read)
         os.close(failure_write)
@@ -253,6 +274,23 @@ class Command:
             os.close(self._go)
             self._reap(0)
         os.close(self._failure)
+
+    def _fork(self, child: Callable[[], NoReturn]) -> int:
+        """Start ``child`` in a process; another user's never gets our terminal."""
+        user = self._user
+        if user is not None and not self._quiet:
+            from retsnoop_py.capture import own_session
+
+            if own_session.has_terminal():
+                self._terminal = own_session.OwnTerminal(user.uid, child)
+                return self._terminal.pid
+        with signals_blocked():
+            pid = os.fork()
+            if pid == 0:
+                if user is not None:
+                    os.setsid()
+                child()
+        return pid
 
     def _child(self, path: str, given: Inherited, go: int, failure: int) -> NoReturn:
         """In the child: wait for the word, then become the command."""
@@ -270,7 +308,7 @@ class Command:
                     os.close(nowhere)
             if self._user:
                 self._user.become()
-                variables.update(self._user.environment)
+                variables = self._user.environment_of(variables, keep=self._keep_env)
             if not os.read(go, 1):
                 os._exit(0)
             hand_down_limits()
@@ -306,7 +344,9 @@ class Command:
             raise CommandNotExecutable(message, *hint)
 
     def _reap(self, options: int) -> bool:
-        if self._status is None:
+        if self._status is None and self._terminal is not None:
+            self._status = self._terminal.wait(block=not options & os.WNOHANG)
+        elif self._status is None:
             pid, status = os.waitpid(self.pid, options)
             if pid:
                 self._status = os.waitstatus_to_exitcode(status)
@@ -344,8 +384,7 @@ class Command:
                     return False
                 if not passed_on:
                     passed_on, deadline = True, deadline + _GRACE
-                    if not (number == signal.SIGINT and _in_foreground()):
-                        os.kill(self.pid, number)
+                    self._pass_on(number)
                 elif not said:
                     said = True
                     name = signal.Signals(number).name
@@ -355,6 +394,16 @@ class Command:
                     )
             time.sleep(0.01)
         return True
+
+    def _pass_on(self, number: int) -> None:
+        """Send a signal that reached us to the command, where it did not reach that as well."""
+        if number != signal.SIGINT:
+            os.kill(self.pid, number)
+        elif self._user is not None and not (self._terminal and self._terminal.is_typed_into):
+            # Ctrl-C is for all that the command has started, and its session is not ours
+            os.killpg(self.pid, number)
+        elif not _in_foreground():
+            os.kill(self.pid, number)
 
 
 def _in_foreground() -> bool:

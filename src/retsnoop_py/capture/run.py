@@ -152,7 +152,9 @@ def _command(settings: Settings, *, quiet: bool) -> Command:
         from retsnoop_py.capture.command import find_user
 
         user = find_user(settings.user)
-    return Command(settings.command, aside=aside, quiet=quiet, user=user)
+    return Command(
+        settings.command, aside=aside, quiet=quiet, user=user, keep_env=settings.keep_env
+    )
 
 
 def choose(settings: Settings, *, loading: bool = False) -> Target:

@@ -74,7 +74,7 @@ UNEXPECTED = 3
 #: Options that are for this side.
 _OURS = frozenset({"on", "jobs", "timeout", "output", "summary"})
 #: Those that need the kernel which runs here, or a process of it.
-_NOT_THERE = ("pid", "no-pid", "user", "kernel")
+_NOT_THERE = ("pid", "no-pid", "user", "keep-env", "kernel")
 _OUT, _ERR = 1, 2
 #: Bytes of a guest's output that wait in memory for their turn.
 _IN_MEMORY = 1 << 20

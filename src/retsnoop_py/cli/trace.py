@@ -182,6 +182,7 @@ COMMAND = Command(
         "pid",
         "trace",
         "user",
+        "keep-env",
         "output",
     ),
 )

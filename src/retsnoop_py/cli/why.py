@@ -14,6 +14,7 @@ from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.options.values import (
     allowed_errors,
+    keep_env,
     output_format,
     pids,
     reruns,
@@ -97,6 +98,7 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
         reruns(asked_reruns) if asked_reruns is not None else None,
         Path(image) if image else None,
         source_tree(words.text("source")),
+        keep_env(words.has("keep-env"), words.text("user")),
     )
     return WhyRequest(
         what,
@@ -158,6 +160,7 @@ COMMAND = Command(
         "pid",
         "reruns",
         "user",
+        "keep-env",
         "format",
         "kernel",
         "verbose",

@@ -60,6 +60,7 @@ def trace_settings(words: Words) -> Settings:
             "system_changes": not words.has("no-system-changes"),
             "command": tuple(words.command),
             "user": values.user(words.text("user"), words.command),
+            "keep_env": values.keep_env(words.has("keep-env"), words.text("user")),
             "verdict": _verdict(words),
         }
     )

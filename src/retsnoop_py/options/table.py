@@ -631,6 +631,15 @@ OPTIONS: tuple[Option, ...] = (
         complete=complete_user,
     ),
     Option(
+        ("--keep-env",),
+        Takes.FLAG,
+        "Give CMD of --user all environment variables. Without it, CMD gets PATH, TERM, LANG and "
+        "LC_*, and the user's own HOME, SHELL, USER, LOGNAME and MAIL.",
+        panel=WHERE,
+        place="keep_env",
+        commands=("trace", "why"),
+    ),
+    Option(
         ("--trace-self",),
         Takes.FLAG,
         "Also trace retsnoop-py's own calls.",

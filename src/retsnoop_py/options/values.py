@@ -64,6 +64,16 @@ def user(name: str | None, command: Sequence[str]) -> str | None:
     return name
 
 
+def keep_env(wanted: bool, user: str | None) -> bool:
+    """``--keep-env``. Raises :class:`UsageError`."""
+    if wanted and user is None:
+        raise UsageError(
+            "--keep-env: without --user, CMD has all environment variables already",
+            "leave out --keep-env, or add --user NAME",
+        )
+    return wanted
+
+
 def comms(option: str, values: Sequence[str]) -> tuple[str, ...]:
     """Thread names, cut to the 15 bytes the kernel keeps; ``@FILE`` lists several.
 

@@ -8,16 +8,16 @@ numbers of rows and columns; it is read at the start and at each SIGWINCH. The e
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import select
 import signal
 import struct
 import sys
-import termios
 from collections.abc import Sequence
 from pathlib import Path
+
+from retsnoop_py.pseudo_terminal import set_size, write_all
 
 _CHUNK = 65536
 _END_OF_FILE = b"\x04"
@@ -44,7 +44,7 @@ def _resize(terminal: int, sizes: str) -> None:
     """Give the terminal the size that the file has; leave it as it is without one."""
     try:
         rows, columns = map(int, Path(sizes).read_text(encoding="ascii").split())
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        set_size(terminal, rows, columns)
     except (OSError, ValueError, struct.error):
         pass
 
@@ -61,17 +61,12 @@ def _copy(terminal: int) -> None:
                 return
             if not shown:
                 return
-            _write(1, shown)
+            write_all(1, shown)
         if 0 in ready:
             typed = os.read(0, _CHUNK)
             if not typed:
                 inputs.remove(0)
-            _write(terminal, typed or _END_OF_FILE)
-
-
-def _write(target: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(target, data) :]
+            write_all(terminal, typed or _END_OF_FILE)
 
 
 if __name__ == "__main__":

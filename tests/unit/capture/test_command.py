@@ -295,7 +295,21 @@ def test_a_user_is_found_by_name_and_by_number() -> None:
         "SHELL": known.pw_shell,
         "USER": known.pw_name,
         "LOGNAME": known.pw_name,
+        "MAIL": f"/var/mail/{known.pw_name}",
     }
+
+
+def test_another_users_command_gets_no_secrets_of_its_caller() -> None:
+    user = find_user(str(os.getuid()))
+    harmless = {"PATH": "/bin", "TERM": "xterm", "LANG": "C", "LC_ALL": "C"}
+    secret = {"SECRET_TOKEN": "x", "SSH_AUTH_SOCK": "/s", "LD_PRELOAD": "/l", "HOME": "/h"}
+    caller = harmless | secret
+    found = user.environment_of(caller, keep=False)
+    own = {"HOME", "SHELL", "USER", "LOGNAME", "MAIL"}
+    assert found.keys() == harmless.keys() | own
+    assert found["HOME"] == user.home
+    kept = user.environment_of(caller, keep=True)
+    assert kept == {**caller, **user.environment}
 
 
 @pytest.mark.parametrize("name", ["no-such-user", "-1", "4294967294", "99999999999999999999", "٣"])
