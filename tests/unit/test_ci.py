@@ -84,6 +84,9 @@ def test_the_script_of_the_action_refuses_what_matches_nothing(tmp_path: Path) -
 
     assert call(KERNELS="5.10", OBJECTS="*.o.bpf").returncode == 66
     said = call(KERNELS="5.10", OBJECTS="*.bpf.o", OPTIONS="--set 'x=a b'").stdout.splitlines()
-    assert said == ["load", "a b.bpf.o", "--on", "5.10", "--github", "--set", "x=a b"]
+    assert said == ["load", "./a b.bpf.o", "--on", "5.10", "--github", "--set", "x=a b"]
+    (tmp_path / "--logs=x.bpf.o").touch()
+    said = call(KERNELS="5.10", OBJECTS=f"-*.bpf.o {tmp_path}/a*.bpf.o").stdout.splitlines()
+    assert said[1:3] == ["./--logs=x.bpf.o", f"{tmp_path}/a b.bpf.o"]
     said = call(KERNELS="6.1", COMMAND="./t 'a  b'", OPTIONS="-e '*x'").stdout.splitlines()
     assert said == ["--on", "6.1", "-e", "*x", "--", "sh", "-c", "./t 'a  b'"]

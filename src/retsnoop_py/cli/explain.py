@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import DataError, InputError, UsageError
-from retsnoop_py.options.table import OBJECTS, Option, Takes, Words, options_of
+from retsnoop_py.options.table import OBJECTS, OUTPUT, Option, Takes, Words, options_of
 from retsnoop_py.options.values import source_folder
 from retsnoop_py.text import printable_json
 from retsnoop_py.value import Value
@@ -52,6 +52,13 @@ _OBJECT = Option(
     metavar="FILE",
     commands=("explain",),
 )
+_GITHUB = Option(
+    ("--github",),
+    Takes.FLAG,
+    "Write GitHub annotations. GitHub obeys no command in the text of the log.",
+    panel=OUTPUT,
+    commands=("explain",),
+)
 #: Bytes between two looks at whether to say how far it is.
 _STEP = 1 << 20
 
@@ -63,6 +70,7 @@ class ExplainRequest(Value):
     target: Path | None
     source: Path | None
     json: bool
+    github: bool
     verbose: int
 
 
@@ -78,6 +86,7 @@ def request(words: Words, files: list[str]) -> ExplainRequest:
         None if target is None else Path(target),
         source_folder(words.text("source")),
         form == "json",
+        words.has("github"),
         words.count("verbose"),
     )
 
@@ -146,7 +155,9 @@ def _show(asked: ExplainRequest, found: Iterable[Explained]) -> int:
     palette = Palette.of(sys.stdout)
     count = 0
     for failure in found:
-        if asked.json:
+        if asked.github:
+            _print_github(failure, as_json=asked.json)
+        elif asked.json:
             import msgspec
 
             print(printable_json(msgspec.json.encode(failure).decode()))
@@ -157,9 +168,21 @@ def _show(asked: ExplainRequest, found: Iterable[Explained]) -> int:
     return count
 
 
+def _print_github(failure: Explained, *, as_json: bool) -> None:
+    """An annotation and the explanation; beside JSON on standard error."""
+    from retsnoop_py.render.github import explained_github_lines, github_json
+
+    if as_json:
+        import msgspec
+
+        print(github_json(printable_json(msgspec.json.encode(failure).decode())))
+    for line in explained_github_lines(failure):
+        print(line, file=sys.stderr if as_json else sys.stdout)
+
+
 COMMAND = Command(
     request=request,
-    options=(_OBJECT, *options_of("explain")),
+    options=(_OBJECT, _GITHUB, *options_of("explain")),
     argument=Argument("FILE", help="The log; - is standard input."),
     name="retsnoop-py explain",
     synopsis="FILE|- [OPTIONS]",

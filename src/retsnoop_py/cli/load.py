@@ -160,7 +160,8 @@ _THEN = (
     Option(
         ("--github",),
         Takes.FLAG,
-        "Write GitHub annotations, and the table to the step summary.",
+        "Write GitHub annotations, and the table to the step summary. GitHub obeys no command "
+        "in the text of an object.",
         panel=OUTPUT,
         commands=("load",),
     ),
@@ -314,38 +315,36 @@ def _told(asked: LoadRequest) -> Iterator[LoadResult]:
     with nullcontext() if asked.loading.kernels == (HOST,) else ended_by_signals():
         for result in load_results(asked.loading):
             if asked.json:
-                _print_json(result, keep_log=asked.logs is None)
+                _print_json(result, keep_log=asked.logs is None, github=asked.github)
             yield result
 
 
-def _print_json(result: LoadResult, *, keep_log: bool) -> None:
+def _print_json(result: LoadResult, *, keep_log: bool, github: bool) -> None:
     import msgspec
 
+    from retsnoop_py.render.github import github_json
+
     shown = result if keep_log else msgspec.structs.replace(result, log="")
-    print(printable_json(msgspec.json.encode(shown).decode()), flush=True)
+    line = printable_json(msgspec.json.encode(shown).decode())
+    print(github_json(line) if github else line, flush=True)
 
 
 def _tell(asked: LoadRequest, results: Sequence[LoadResult], why: Sequence[Reason]) -> None:
     if asked.json and not asked.github:
         return
-    from retsnoop_py.render.load_results import (
-        github_lines,
-        github_summary,
-        matrix_lines,
-        matrix_rows,
-        reason_lines,
-    )
+    from retsnoop_py.render.github import github_lines, github_summary, unobeyed
+    from retsnoop_py.render.load_results import matrix_lines, matrix_rows, reason_lines
     from retsnoop_py.render.palette import Palette
     from retsnoop_py.terminal import terminal_width
 
     rows = matrix_rows(results, asked.loading.kernels, why)
     if not asked.json:
         palette, width = Palette.of(sys.stdout), terminal_width(sys.stdout)
-        for line in matrix_lines(rows, asked.loading.kernels, palette):
-            print(line)
+        lines = list(matrix_lines(rows, asked.loading.kernels, palette))
         for reason in why:
-            print()
-            print("\n".join(reason_lines(reason, palette, width)))
+            lines += ["", *reason_lines(reason, palette, width)]
+        for line in unobeyed(lines) if asked.github else lines:
+            print(line)
     if asked.github:
         out = sys.stderr if asked.json else sys.stdout
         for line in github_lines(why):

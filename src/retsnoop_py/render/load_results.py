@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What loads where, for people, and for pipelines: JUnit's XML, GitHub's annotations and summary.
+"""What loads where, for people, and for pipelines as JUnit's XML.
 
 People get a table of parts by kernels, and one paragraph for each distinct reason.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from retsnoop_py.load.model import LoadResult
-from retsnoop_py.load.outcome import Reason, label, short_names
+from retsnoop_py.load.outcome import Reason, short_names
 from retsnoop_py.render.explanation import explanation_lines
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.text import display_width, pad, printable
@@ -169,47 +169,3 @@ def _case(result: LoadResult) -> str:
         f" message={quoteattr(_plain(message))}>{escape(_plain(text))}</failure>\n"
         "  </testcase>\n"
     )
-
-
-def _command(text: str) -> str:
-    """``text`` as the value of a workflow command, which is one line."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _command(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def github_lines(why: Sequence[Reason]) -> Iterator[str]:
-    """Workflow commands: an error at the BPF source line, and the explanation in a group."""
-    for reason in why:
-        result = reason.results[0]
-        kernels = ", ".join(dict.fromkeys(one.kernel for one in reason.results))
-        place = result.source
-        where = f"file={_property(place.file)},line={place.line}," if place and place.line else ""
-        title = _property(f"{label(result)} on {kernels}")
-        yield f"::error {where}title={title}::{_command(reason.explanation.reason)}"
-        yield f"::group::{_command(label(result))}"
-        yield from explanation_lines(reason.explanation, Palette())
-        yield "::endgroup::"
-
-
-def github_summary(rows: Sequence[Row], kernels: Sequence[str], why: Sequence[Reason]) -> str:
-    """The table and the reasons in Markdown."""
-    lines = [
-        f"| object | part | {' | '.join(kernels)} |",
-        f"| --- | --- | {' | '.join('---' for _ in kernels)} |",
-    ]
-    for name, part, cells in rows:
-        lines.append(f"| {' | '.join(_markdown(cell) for cell in (name, part, *cells))} |")
-    lines.append("")
-    for reason in why:
-        text = _markdown(reason.explanation.reason)
-        lines.append(f"{reason.number}. `{label(reason.results[0])}`: {text}")
-    return "\n".join(lines) + "\n"
-
-
-def _markdown(text: str) -> str:
-    from html import escape
-
-    return escape(text, quote=False).replace("|", "\\|").replace("\n", " ")

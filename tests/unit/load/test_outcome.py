@@ -30,8 +30,6 @@ from retsnoop_py.load.outcome import (
 from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.render.explanation import explanation_lines
 from retsnoop_py.render.load_results import (
-    github_lines,
-    github_summary,
     junit,
     matrix_lines,
     matrix_rows,
@@ -141,17 +139,6 @@ def test_junit_has_a_suite_per_kernel_and_a_failure_per_refusal() -> None:
     assert failure is not None
     assert failure.get("type") == "pointer-or-null"
     assert "a < b &" in (failure.text or "")
-
-
-def test_github_gets_an_error_at_the_line_and_a_table() -> None:
-    why = reasons(RESULTS)
-    lines = list(github_lines(why))
-    assert lines[0].startswith("::error file=a%2Cb.bpf.c,line=42,title=")
-    assert lines[0].endswith("::It may be NULL.")
-    assert lines[1].startswith("::group::")
-    assert lines[-1] == "::endgroup::"
-    summary = github_summary(matrix_rows(RESULTS, KERNELS, why), KERNELS, why)
-    assert "| a.bpf.o | program on_open | EACCES [1] | EACCES [1] |" in summary
 
 
 def test_shapes_share_values_without_a_name() -> None:

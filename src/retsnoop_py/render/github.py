@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Results for a job at GitHub: annotations, text that the runner must not obey, the step summary.
+
+The runner reads the output of a job line by line and obeys ``::error::``, ``::stop-commands::`` and
+others. A BPF object chooses names, and a log chooses lines. So their text is printed while the
+runner obeys nothing:
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands#stopping-and-starting-workflow-commands
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from retsnoop_py.load.model import Explained, Explanation, Place
+from retsnoop_py.load.outcome import Reason, label
+from retsnoop_py.render.explanation import explanation_lines
+from retsnoop_py.render.load_results import Row
+from retsnoop_py.render.palette import Palette
+from retsnoop_py.text import printable
+
+__all__ = ["explained_github_lines", "github_json", "github_lines", "github_summary", "unobeyed"]
+
+#: Characters that begin markup, with `_` at the edge of a word and `]` before the target of a link.
+_MARKUP = re.compile(r"[\\`*<>&|~#!@$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])")
+
+
+def unobeyed(lines: Iterable[str]) -> Iterator[str]:
+    """``lines`` between commands by which the runner obeys none of them.
+
+    Only the token, which is random, ends that; so no line can end it.
+    """
+    import secrets
+
+    token = secrets.token_hex(16)
+    yield f"::stop-commands::{token}"
+    yield from lines
+    yield f"::{token}::"
+
+
+def github_json(text: str) -> str:
+    """A line of JSON in which no string is a command: ``##[`` counts anywhere in a line."""
+    return text.replace("##[", "\\u0023#[")
+
+
+def github_lines(why: Sequence[Reason]) -> Iterator[str]:
+    """Workflow commands: an error at the BPF source line, and the explanation in a group."""
+    for reason in why:
+        result = reason.results[0]
+        kernels = ", ".join(dict.fromkeys(one.kernel for one in reason.results))
+        name = label(result)
+        yield from _annotated(result.source, f"{name} on {kernels}", name, reason.explanation)
+
+
+def explained_github_lines(found: Explained) -> Iterator[str]:
+    """The same of a failure in a log."""
+    name = f"program {found.program}" if found.program else f"line {found.line} of the log"
+    what = f"{name}: {found.errno}" if found.errno else name
+    yield from _annotated(found.explanation.place, what, what, found.explanation)
+
+
+def _annotated(place: Place | None, title: str, group: str, why: Explanation) -> Iterator[str]:
+    where = f"file={_property(place.file)},line={place.line}," if place and place.line else ""
+    yield f"::error {where}title={_property(title)}::{_command(why.reason)}"
+    yield f"::group::{_command(printable(group))}"
+    yield from unobeyed(explanation_lines(why, Palette()))
+    yield "::endgroup::"
+
+
+def _command(text: str) -> str:
+    """``text`` as the value of a workflow command, which is one line."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _command(printable(text)).replace(":", "%3A").replace(",", "%2C")
+
+
+def github_summary(rows: Sequence[Row], kernels: Sequence[str], why: Sequence[Reason]) -> str:
+    """The table and the reasons in Markdown."""
+    lines = [
+        f"| object | part | {' | '.join(map(_markdown, kernels))} |",
+        f"| --- | --- | {' | '.join('---' for _ in kernels)} |",
+    ]
+    for name, part, cells in rows:
+        lines.append(f"| {' | '.join(_markdown(cell) for cell in (name, part, *cells))} |")
+    lines.append("")
+    for reason in why:
+        text = _markdown(reason.explanation.reason)
+        lines.append(f"{reason.number}. {_code(label(reason.results[0]))}: {text}")
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(text: str) -> str:
+    """``text`` as text in one line of Markdown: what could be markup as a character reference."""
+    line = printable(text.replace("\n", " "))
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", line)
+
+
+def _code(text: str) -> str:
+    """``text`` as code in a line of Markdown, in more backquotes than it has in a row."""
+    line = printable(text)
+    fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
+    blank = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{blank}{line}{blank}{fence}"
