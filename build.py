@@ -22,6 +22,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -340,12 +341,12 @@ def build_native(arch: str, sysroot: Path) -> Path:
     """
     machine = machine_of(arch)
     home = BUILD / "native" / machine
-    ours = ROOT / "src" / "native"
-    compiler = [f"{machine}-linux-gnu-gcc", f"--sysroot={sysroot}"]
+    compiler = [f"{machine}-linux-gnu-gcc", f"--sysroot={sysroot}", "-O2"]
     libbpf = build_libbpf(machine, compiler)
     objects = build_bpf(machine)
-    sources = [path for path in ours.iterdir() if path.is_file()]
-    value = digest([*sources, *objects], LIBBPF_SHA256, *compiler, build_native.__doc__ or "")
+    value = digest(
+        [*native_sources(), *objects], LIBBPF_SHA256, *compiler, build_native.__doc__ or ""
+    )
     # a guest that runs has the folder it was booted with: one that is there is never touched
     folder = home / value[:16]
     if folder.is_dir():
@@ -358,22 +359,61 @@ def build_native(arch: str, sysroot: Path) -> Path:
     for path in objects:
         shutil.copyfile(path, made / "bpf" / machine / path.name)
     python = next((sysroot / "usr" / "include").glob("python3.*"))
-    for script in ffi_sources():
-        with contextlib.redirect_stdout(io.StringIO()):  # it tells what it generates
-            builder = runpy.run_path(str(ROOT / script))["ffibuilder"]
-            told = builder.distutils_extension(staging / "c")
-        names = [name for name in told.libraries if name != "bpf"]
-        words = [*compiler, "-shared", "-fPIC", "-O2", *told.extra_compile_args]
-        words += [f"-D{name}={text}" for name, text in told.define_macros]
-        # our headers before Python's, which has an object.h as well
-        words += [f"-I{path}" for path in (ours, *libbpf.include_dirs, python)]
-        words += [*told.sources, *libbpf.archive, *(f"-l{name}" for name in names)]
-        run([*words, "-o", str(made / f"{told.name.rpartition('.')[2]}.abi3.so")])
+    _compile_extensions(compiler, libbpf, python, made)
     staging.rename(folder)
     for other in home.iterdir():
         if other != folder and time.time() - other.stat().st_mtime > _A_DAY_S:
             shutil.rmtree(other, ignore_errors=True)
     return folder / "retsnoop_py"
+
+
+def _compile_extensions(
+    compiler: Sequence[str], libbpf: LibbpfPaths, python: Path, made: Path
+) -> None:
+    """Compile the extensions into the folder ``made``; ``python`` has Python's headers."""
+    for script in ffi_sources():
+        with contextlib.redirect_stdout(io.StringIO()):  # it tells what it generates
+            builder = runpy.run_path(str(ROOT / script))["ffibuilder"]
+            told = builder.distutils_extension(made.parent / "c")
+        names = [name for name in told.libraries if name != "bpf"]
+        words = [*compiler, "-shared", "-fPIC", *told.extra_compile_args]
+        words += [f"-D{name}={text}" for name, text in told.define_macros]
+        # our headers before Python's, which has an object.h as well
+        words += [f"-I{path}" for path in (ROOT / "src" / "native", *libbpf.include_dirs, python)]
+        words += [*told.sources, *libbpf.archive, *(f"-l{name}" for name in names)]
+        run([*words, "-o", str(made / f"{told.name.rpartition('.')[2]}.abi3.so")])
+
+
+#: After an error the process ends, as after any crash: a report alone would be overlooked.
+SANITIZERS = (
+    *("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"),
+    "-g",
+)
+
+
+def build_sanitized() -> None:
+    """Compile the extensions with AddressSanitizer and UBSan into a package in build/sanitized.
+
+    Its other files are links to those of the package. Tests use the extensions with build/sanitized
+    in PYTHONPATH and the run-time libraries in LD_PRELOAD. .venv/bin/python must run this.
+    """
+    home = BUILD / "sanitized"
+    compiler = [*shlex.split(os.environ.get("CC") or "gcc"), *SANITIZERS]
+    stamp, value = home / "stamp", digest(native_sources(), LIBBPF_SHA256, *compiler)
+    package = home / "retsnoop_py"
+    if not is_stamped(stamp, value):
+        say("native", "with AddressSanitizer and UBSan: build/sanitized")
+        shutil.rmtree(home, ignore_errors=True)
+        package.mkdir(parents=True)
+        headers = Path(sysconfig.get_path("include"))
+        _compile_extensions(compiler, libbpf_paths(), headers, package)
+        stamp.write_text(value)
+    for path in package.iterdir():
+        if path.is_symlink():
+            path.unlink()
+    for path in PACKAGE.iterdir():
+        if path.suffix != ".so" and path.name != "__pycache__":
+            (package / path.name).symlink_to(path)
 
 
 # --- bpf: the objects that go into the kernel ---------------------------------------------------
@@ -447,6 +487,12 @@ def _install_bpf(made: Sequence[Path]) -> None:
 # --- venv: the command itself -------------------------------------------------------------------
 
 
+def native_sources() -> list[Path]:
+    """The files that the extensions are compiled of; records.h is the layout of BPF's records."""
+    ours = [path for path in (ROOT / "src" / "native").iterdir() if path.is_file()]
+    return [*ours, ROOT / "src" / "bpf" / "records.h"]
+
+
 def ffi_sources() -> list[str]:
     """The cffi builder scripts, relative to the project's root."""
     return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "src/native").glob("ffi_*.py"))]
@@ -458,10 +504,9 @@ def build_venv(tools: bool = True) -> None:
     Without ``tools`` it does not get what checks and tests the code; one that has them keeps them.
     """
     python, command = VENV / "bin" / "python", VENV / "bin" / "retsnoop-py"
-    native = [path for path in (ROOT / "src" / "native").iterdir() if path.is_file()]
     wanted = {
         "metadata": digest([ROOT / "pyproject.toml"], str(ROOT)),
-        "native": digest([*native, ROOT / "setup.py"], LIBBPF_SHA256, libbpf_choice()),
+        "native": digest([*native_sources(), ROOT / "setup.py"], LIBBPF_SHA256, libbpf_choice()),
     }
     stamp = VENV / "retsnoop-stamp.json"
     made = json.loads(stamp.read_text()) if stamp.is_file() and command.exists() else {}
@@ -580,6 +625,10 @@ def parser() -> argparse.ArgumentParser:
     )
     native.add_argument("--arch", required=True, help="x86_64 or arm64")
     native.add_argument("--sysroot", required=True, type=Path, help="headers and libraries for it")
+    steps.add_parser(
+        "sanitized",
+        help="the extensions with sanitizers: build/sanitized; .venv/bin/python runs it",
+    )
     steps.add_parser("site", help="docs/ as a site below build/site; needs .venv")
     steps.add_parser("browser", help="Chromium, which the tests of the site drive")
     return top
@@ -601,6 +650,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "venv": build_venv,
         "site": build_site,
         "browser": prepare_browser,
+        "sanitized": build_sanitized,
     }
     try:
         with locked():

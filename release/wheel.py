@@ -101,9 +101,10 @@ def _extensions(target: Target) -> Path:
     """The folder with the extensions for ``target``, whose libraries are inside of them."""
     home = build.BUILD / "extensions" / target.triple
     made_of = libraries(target)
-    inputs = [path for path in (build.ROOT / "src" / "native").iterdir() if path.is_file()]
     stamp = home / ".stamp"
-    value = build.digest(inputs, str(made_of), PYTHON.sha256, Path(__file__).read_text())
+    value = build.digest(
+        build.native_sources(), str(made_of), PYTHON.sha256, Path(__file__).read_text()
+    )
     if build.is_stamped(stamp, value):
         return home
     build.say("native", target.triple)

@@ -16,13 +16,16 @@ struct chains {
 	uint32_t mask;
 };
 
+/* -1 if memory ran out, or there are more items than numbers for them. */
 static inline int chains_init(struct chains *c, size_t cnt)
 {
-	uint32_t size = 16;
+	size_t size = 16;
 
-	while (size < cnt * 2)
+	if (cnt > NONE / 4)
+		return -1;
+	while (size / 2 < cnt)
 		size *= 2;
-	c->mask = size - 1;
+	c->mask = (uint32_t)(size - 1);
 	c->heads = malloc(size * sizeof(*c->heads));
 	c->next = malloc((cnt + 1) * sizeof(*c->next));
 	if (!c->heads || !c->next) {

@@ -106,7 +106,7 @@ static int read_aranges(struct rsn_dwarf *image)
 		if (dwarf_getarangeinfo(dwarf_onearange(aranges, i), &start, &length, &die))
 			continue;
 		unit = unit_by_offset(image, die);
-		if (!unit || !length)
+		if (!unit || !length || length > UINT64_MAX - start)
 			continue;
 		unit->in_aranges = true;
 		error = add_range(image, start, start + length, unit - image->units);

@@ -66,13 +66,14 @@ static void paint(const struct interval *intervals, size_t count, const uint64_t
 
 size_t paint_spans(const struct interval *intervals, size_t count, struct span **spans)
 {
-	size_t n = count * 2, kept = 0;
+	/* the numbers of points have 32 bits; one more interval has no memory, either */
+	size_t n = count < UINT32_MAX / 4 ? count * 2 : 0, kept = 0;
 	uint64_t *points = malloc((n + 1) * sizeof(*points));
 	uint32_t *owner = malloc((n + 1) * sizeof(*owner));
 	uint32_t *next = malloc((n + 1) * sizeof(*next));
 	struct span *made = malloc((n + 1) * sizeof(*made));
 
-	if (points && owner && next && made) {
+	if (n / 2 == count && points && owner && next && made) {
 		for (size_t i = 0; i < count; i++) {
 			points[2 * i] = intervals[i].low;
 			points[2 * i + 1] = intervals[i].high;

@@ -74,7 +74,8 @@ static bool read_place(const struct search *search, Dwarf_Attribute *attr, const
 		if (!search->has_frame)
 			return false;
 		*place = search->frame;
-		place->offset += (int64_t)ops->number;
+		/* both are of the file: their sum wraps where it has no 64 bits */
+		place->offset = (int64_t)((uint64_t)place->offset + ops->number);
 	} else if (!read_base(ops, place)) {
 		return false;
 	}

@@ -296,9 +296,10 @@ static int refuse_spooling(struct rsn_queue *queue, size_t size)
 	size_t room = queue->limit > least_unwritten ? queue->limit : least_unwritten;
 	uint64_t held = queue->cannot_punch ? (uint64_t)queue->file_end : queue->in_file;
 
-	if (held + queue->unwritten + size > queue->spool_limit)
+	if (held > queue->spool_limit || queue->unwritten > queue->spool_limit - held ||
+	    size > queue->spool_limit - held - queue->unwritten)
 		return RSN_QUEUE_FULL;
-	if (queue->unwritten && queue->unwritten + size > room)
+	if (queue->unwritten && (queue->unwritten > room || size > room - queue->unwritten))
 		return RSN_QUEUE_SLOW;
 	return start_spooler(queue);
 }

@@ -3,16 +3,16 @@
 #include "repeat.h"
 
 #include <errno.h>
+#include <linux/types.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../bpf/records.h"
+
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 enum {
-	SESSION_RECORD = 1, /* enum rsn_record_type of records.h */
-	EVENTS_RECORD = 2,
-	FAILED = 1, /* RSN_SESSION_ERROR */
 	MAX_TEMPLATES = 1024,
 	MAX_WORDS = 1 << 13,
 	SLOTS = 1 << 14, /* of a hash table: a power of two, more than there are entries */
@@ -25,6 +25,8 @@ static const size_t max_unit = 64 << 10;
 /* Sums of so many times stay within 64 bits, half of them being subtracted. */
 static const int64_t max_time = 1LL << 55;
 static const uint32_t max_terms = 256;
+/* A word of a record that is part of the key, and one that is not. */
+static const uint64_t compared = ~0ULL;
 /* Up to here a double has three digits behind the point of ns in us, as Python writes them. */
 static const int64_t max_us3 = 1LL << 50;
 static const int64_t ns_per_s = 1000000000;
@@ -67,8 +69,22 @@ struct buffer {
 	bool failed;
 };
 
+/* Which words of a struct are part of the key. */
+struct masks {
+	uint64_t session[sizeof(struct rsn_session) / 8];
+	uint64_t slot[sizeof(struct rsn_slot) / 8];
+	uint64_t failed_slot[sizeof(struct rsn_slot) / 8];
+	uint64_t event[sizeof(struct rsn_event) / 8];
+	uint64_t part[sizeof(struct rsn_part) / 8];
+};
+
+_Static_assert(!(sizeof(struct rsn_session) % 8 || sizeof(struct rsn_slot) % 8 ||
+		 sizeof(struct rsn_event) % 8 || sizeof(struct rsn_part) % 8),
+	       "records are compared word by word");
+
 struct rsn_repeat {
-	struct rsn_repeat_layout layout;
+	struct masks masks;
+	int64_t clock; /* added to a time before its second is looked up, ns */
 	struct template *templates[MAX_TEMPLATES];
 	uint32_t template_cnt;
 	size_t template_bytes;
@@ -83,14 +99,86 @@ struct rsn_repeat {
 	size_t number_room;
 };
 
+/* The code that Python's struct module has for a member's type. */
+#define CODE(member) \
+	_Generic((member),         \
+		__u8: 'B',         \
+		__u16: 'H',        \
+		__u32: 'I',        \
+		__u64: 'Q',        \
+		__s16: 'h',        \
+		__s32: 'i',        \
+		__s64: 'q',        \
+		char *: 's')
+#define MEMBER(record, member)                                                                   \
+	{                                                                                        \
+#record, #member, sizeof(struct record), offsetof(struct record, member),        \
+			sizeof(((struct record *)0)->member), CODE(((struct record *)0)->member) \
+	}
+
+static const struct rsn_repeat_member members[] = {
+	MEMBER(rsn_session, type),
+	MEMBER(rsn_session, size),
+	MEMBER(rsn_session, start_ts),
+	MEMBER(rsn_session, emit_ts),
+	MEMBER(rsn_session, tid),
+	MEMBER(rsn_session, tgid),
+	MEMBER(rsn_session, task_comm),
+	MEMBER(rsn_session, proc_comm),
+	MEMBER(rsn_session, flags),
+	MEMBER(rsn_session, last_seq),
+	MEMBER(rsn_session, depth),
+	MEMBER(rsn_session, slot_cnt),
+	MEMBER(rsn_session, stitch_pos),
+	MEMBER(rsn_session, kstack_cnt),
+	MEMBER(rsn_session, dropped),
+	MEMBER(rsn_session, too_deep),
+	MEMBER(rsn_session, lost_exits),
+	MEMBER(rsn_session, lost_entries),
+	MEMBER(rsn_session, parts),
+	MEMBER(rsn_session, cpu),
+	MEMBER(rsn_session, interrupt_pos),
+	MEMBER(rsn_session, ns_tid),
+	MEMBER(rsn_session, ns_tgid),
+	MEMBER(rsn_session, pid_ns),
+	MEMBER(rsn_session, proc_tgid),
+	MEMBER(rsn_session, missed),
+	MEMBER(rsn_session, missed_in),
+	MEMBER(rsn_slot, func_id),
+	MEMBER(rsn_slot, seq),
+	MEMBER(rsn_slot, result),
+	MEMBER(rsn_slot, latency),
+	MEMBER(rsn_event, size),
+	MEMBER(rsn_event, kind),
+	MEMBER(rsn_event, flags),
+	MEMBER(rsn_event, depth),
+	MEMBER(rsn_event, cpu),
+	MEMBER(rsn_event, id),
+	MEMBER(rsn_event, seq),
+	MEMBER(rsn_event, ts),
+	MEMBER(rsn_event, result),
+	MEMBER(rsn_part, type),
+	MEMBER(rsn_part, size),
+	MEMBER(rsn_part, start_ts),
+	MEMBER(rsn_part, tid),
+	MEMBER(rsn_part, cnt),
+};
+
+/* All members of the structs that records are read as, struct by struct in their order. */
+const struct rsn_repeat_member *rsn_repeat_members(size_t *cnt)
+{
+	*cnt = ARRAY_SIZE(members);
+	return members;
+}
+
 static bool reserve(struct buffer *buffer, size_t more)
 {
 	size_t room = buffer->room ? buffer->room : 4096;
 	char *data;
 
-	if (buffer->size + more <= buffer->room)
+	if (more <= buffer->room - buffer->size)
 		return true;
-	while (room < buffer->size + more)
+	while (room - buffer->size < more)
 		room *= 2;
 	data = realloc(buffer->data, room);
 	if (!data) {
@@ -104,7 +192,7 @@ static bool reserve(struct buffer *buffer, size_t more)
 
 static void put(struct buffer *buffer, const char *data, size_t size)
 {
-	if (!reserve(buffer, size))
+	if (!size || !reserve(buffer, size))
 		return;
 	memcpy(buffer->data + buffer->size, data, size);
 	buffer->size += size;
@@ -112,7 +200,7 @@ static void put(struct buffer *buffer, const char *data, size_t size)
 
 static void put_many(struct buffer *buffer, char c, size_t size)
 {
-	if (!reserve(buffer, size))
+	if (!size || !reserve(buffer, size))
 		return;
 	memset(buffer->data + buffer->size, c, size);
 	buffer->size += size;
@@ -156,21 +244,6 @@ static uint32_t u32_at(const char *data)
 	return value;
 }
 
-static int64_t number_at(const char *data, const struct rsn_repeat_field *field)
-{
-	uint16_t two;
-	int64_t eight;
-
-	if (field->size == sizeof(two)) {
-		memcpy(&two, data + field->at, sizeof(two));
-		return two;
-	}
-	if (field->size == sizeof(uint32_t))
-		return u32_at(data + field->at);
-	memcpy(&eight, data + field->at, sizeof(eight));
-	return eight;
-}
-
 /* Where the record at `data` ends, 0 if it is damaged. */
 static size_t record_end(const char *data, size_t size)
 {
@@ -185,31 +258,46 @@ static size_t record_end(const char *data, size_t size)
 	return needs < size ? needs : size;
 }
 
-/* False if what is there is damaged. */
-static bool next_unit(const struct rsn_repeat *repeat, const char *data, size_t size,
-		      struct unit *unit)
+static struct rsn_session session_at(const char *data)
 {
-	const struct rsn_repeat_layout *layout = &repeat->layout;
+	struct rsn_session session;
+
+	memcpy(&session, data, sizeof(session));
+	return session;
+}
+
+/* Whether the part and the session that follows it are of one session. */
+static bool belong_together(const char *part, const char *session)
+{
+	const struct rsn_session head = session_at(session);
+	struct rsn_part of;
+
+	memcpy(&of, part, sizeof(of));
+	return of.start_ts == head.start_ts && of.tid == head.tid;
+}
+
+/* False if what is there is damaged. */
+static bool next_unit(const char *data, size_t size, struct unit *unit)
+{
 	size_t end = record_end(data, size), next;
 	const char *session = data;
 
 	*unit = (struct unit){ .size = end };
 	if (!end)
 		return false;
-	if (u32_at(data) == EVENTS_RECORD) {
+	if (u32_at(data) == RSN_RECORD_EVENTS) {
 		next = record_end(data + end, size - end);
 		session = data + end;
-		if (!next || u32_at(session) != SESSION_RECORD ||
-		    u32_at(data + 4) < layout->part_size ||
-		    u32_at(session + 4) < layout->session_size ||
-		    number_at(data, &layout->part_start) !=
-			    number_at(session, &layout->numbers[0]) ||
-		    number_at(data, &layout->part_tid) != number_at(session, &layout->numbers[2]))
+		if (!next || u32_at(session) != RSN_RECORD_SESSION ||
+		    u32_at(data + 4) < sizeof(struct rsn_part) ||
+		    u32_at(session + 4) < sizeof(struct rsn_session) ||
+		    !belong_together(data, session))
 			return true;
 		unit->part = data;
 		unit->part_size = u32_at(data + 4);
 		unit->size += next;
-	} else if (u32_at(data) != SESSION_RECORD || u32_at(data + 4) < layout->session_size) {
+	} else if (u32_at(data) != RSN_RECORD_SESSION ||
+		   u32_at(data + 4) < sizeof(struct rsn_session)) {
 		return true;
 	}
 	unit->session = session;
@@ -221,75 +309,112 @@ static bool next_unit(const struct rsn_repeat *repeat, const char *data, size_t 
 static uint64_t add_masked(struct buffer *key, uint64_t hash, const char *data, size_t cnt,
 			   const uint64_t *mask, size_t size)
 {
-	uint64_t *words = (uint64_t *)(key->data + key->size);
+	char *to = key->data + key->size;
 
 	for (size_t i = 0; i < cnt; i++)
-		for (size_t at = 0; at < size / 8; at++, data += 8, words++) {
-			memcpy(words, data, 8);
-			*words &= mask[at];
-			hash = mixed(hash, *words);
+		for (size_t at = 0; at < size / 8; at++, data += 8, to += 8) {
+			uint64_t word;
+
+			memcpy(&word, data, 8);
+			word &= mask[at];
+			memcpy(to, &word, 8);
+			hash = mixed(hash, word);
 		}
 	key->size += cnt * size;
 	return hash;
 }
 
-static int64_t *add_numbers(int64_t *numbers, const char *data, size_t cnt, size_t size,
-			    const struct rsn_repeat_field *fields, size_t field_cnt)
+static int64_t *add_session(int64_t *number, const char *data)
 {
-	for (size_t i = 0; i < cnt; i++, data += size)
-		for (size_t field = 0; field < field_cnt; field++)
-			*numbers++ = number_at(data, &fields[field]);
-	return numbers;
+	const struct rsn_session session = session_at(data);
+
+	*number++ = session.start_ts;
+	*number++ = session.emit_ts;
+	*number++ = session.tid;
+	*number++ = session.tgid;
+	*number++ = session.cpu;
+	return number;
+}
+
+static int64_t *add_slots(int64_t *number, const char *data, size_t cnt)
+{
+	for (struct rsn_slot slot; cnt; cnt--, data += sizeof(slot)) {
+		memcpy(&slot, data, sizeof(slot));
+		*number++ = slot.result;
+		*number++ = slot.latency;
+	}
+	return number;
+}
+
+static int64_t *add_events(int64_t *number, const char *data, size_t cnt)
+{
+	for (struct rsn_event event; cnt; cnt--, data += sizeof(event)) {
+		memcpy(&event, data, sizeof(event));
+		*number++ = event.result;
+		*number++ = event.ts;
+		*number++ = event.cpu;
+	}
+	return number;
+}
+
+static size_t count_slots(const struct unit *unit)
+{
+	return session_at(unit->session).slot_cnt;
+}
+
+static size_t count_events(const struct unit *unit)
+{
+	return unit->part ? (unit->part_size - sizeof(struct rsn_part)) / sizeof(struct rsn_event) :
+			    0;
+}
+
+/* Whether all that its sizes and counts promise is there, in whole words, and not too much. */
+static bool is_whole(const struct unit *unit)
+{
+	const size_t tails = unit->session_size - sizeof(struct rsn_session);
+
+	if (unit->size > max_unit || unit->session_size % 8 ||
+	    count_slots(unit) > tails / sizeof(struct rsn_slot))
+		return false;
+	return !unit->part ||
+	       !((unit->part_size - sizeof(struct rsn_part)) % sizeof(struct rsn_event));
 }
 
 /* The key of a session, and its numbers; its hash, 0 if it is none for a template. */
 static uint64_t read_unit(struct rsn_repeat *repeat, const struct unit *unit)
 {
-	const struct rsn_repeat_layout *layout = &repeat->layout;
-	const struct rsn_repeat_field *fields = layout->numbers;
-	static const uint64_t all = ~0ULL;
-	size_t slot_cnt, event_cnt = 0, slots, rest;
-	const char *session = unit->session;
+	const struct masks *masks = &repeat->masks;
+	const char *slots, *stack, *events;
 	struct buffer *key = &repeat->key;
-	int64_t *numbers;
+	size_t slot_cnt, event_cnt;
+	int64_t *number;
 	uint64_t hash;
 	bool failed;
 
-	if (!session || unit->size > max_unit || unit->session_size % 8)
+	if (!unit->session || !is_whole(unit))
 		return 0;
-	slot_cnt = number_at(session, &layout->slot_cnt);
-	failed = number_at(session, &layout->flags) & FAILED;
-	slots = slot_cnt * layout->slot_size;
-	if (layout->session_size + slots > unit->session_size)
-		return 0;
-	rest = unit->session_size - layout->session_size - slots;
-	if (unit->part) {
-		event_cnt = (unit->part_size - layout->part_size) / layout->event_size;
-		if (layout->part_size + event_cnt * layout->event_size != unit->part_size)
-			return 0;
-	}
 	key->size = 0;
 	if (!reserve(key, unit->size))
 		return 0;
-	hash = add_masked(key, 1, session, 1, layout->session_mask, layout->session_size);
-	session += layout->session_size;
-	hash = add_masked(key, hash, session, slot_cnt,
-			  failed ? layout->failed_slot_mask : layout->slot_mask, layout->slot_size);
-	hash = add_masked(key, hash, session + slots, rest / 8, &all, 8);
+	slot_cnt = count_slots(unit);
+	event_cnt = count_events(unit);
+	failed = session_at(unit->session).flags & RSN_SESSION_ERROR;
+	slots = unit->session + sizeof(struct rsn_session);
+	stack = slots + slot_cnt * sizeof(struct rsn_slot);
+	hash = add_masked(key, 1, unit->session, 1, masks->session, sizeof(struct rsn_session));
+	hash = add_masked(key, hash, slots, slot_cnt, failed ? masks->failed_slot : masks->slot,
+			  sizeof(struct rsn_slot));
+	hash = add_masked(key, hash, stack, (unit->session + unit->session_size - stack) / 8,
+			  &compared, 8);
+	number = add_session(repeat->numbers, unit->session);
+	number = add_slots(number, slots, slot_cnt);
 	if (unit->part) {
-		hash = add_masked(key, hash, unit->part, 1, layout->part_mask, layout->part_size);
-		hash = add_masked(key, hash, unit->part + layout->part_size, event_cnt,
-				  layout->event_mask, layout->event_size);
+		events = unit->part + sizeof(struct rsn_part);
+		hash = add_masked(key, hash, unit->part, 1, masks->part, sizeof(struct rsn_part));
+		hash = add_masked(key, hash, events, event_cnt, masks->event,
+				  sizeof(struct rsn_event));
+		add_events(number, events, event_cnt);
 	}
-	numbers = repeat->numbers;
-	numbers = add_numbers(numbers, unit->session, 1, 0, fields, RSN_REPEAT_SESSION);
-	fields += RSN_REPEAT_SESSION;
-	numbers =
-		add_numbers(numbers, session, slot_cnt, layout->slot_size, fields, RSN_REPEAT_SLOT);
-	fields += RSN_REPEAT_SLOT;
-	if (unit->part)
-		add_numbers(numbers, unit->part + layout->part_size, event_cnt, layout->event_size,
-			    fields, RSN_REPEAT_EVENT);
 	return hash ? hash : 1;
 }
 
@@ -323,10 +448,11 @@ static int64_t sum(const struct rsn_repeat *repeat, const struct rsn_repeat_temp
 		   const struct rsn_repeat_piece *piece)
 {
 	const int32_t *term = template->terms + piece->first;
-	int64_t sum = 0;
+	uint64_t sum = 0; /* results may have any value: it wraps, as in Python's 64-bit view */
 
 	for (uint32_t i = 0; i < piece->count; i++, term++)
-		sum += *term > 0 ? repeat->numbers[*term - 1] : -repeat->numbers[-*term - 1];
+		sum += *term > 0 ? (uint64_t)repeat->numbers[*term - 1] :
+				   -(uint64_t)repeat->numbers[-*term - 1];
 	return sum;
 }
 
@@ -390,8 +516,8 @@ static enum outcome put_piece(struct rsn_repeat *repeat, struct buffer *to,
 				found);
 	case RSN_REPEAT_TIME6:
 	case RSN_REPEAT_TIME9:
-		number = repeat->numbers[piece->first] + repeat->layout.clock;
-		if (number < 0)
+		if (__builtin_add_overflow(repeat->numbers[piece->first], repeat->clock, &number) ||
+		    number < 0)
 			return NOT_LIKE_IT;
 		outcome = put_word(repeat, to, -1, number / ns_per_s, width, found);
 		if (outcome != WRITTEN)
@@ -407,25 +533,16 @@ static enum outcome put_piece(struct rsn_repeat *repeat, struct buffer *to,
 	return WRITTEN;
 }
 
-static size_t count_events(const struct rsn_repeat *repeat, const struct unit *unit)
+static uint32_t count_numbers(const struct unit *unit)
 {
-	const struct rsn_repeat_layout *layout = &repeat->layout;
-
-	return unit->part ? (unit->part_size - layout->part_size) / layout->event_size : 0;
-}
-
-static uint32_t count_numbers(const struct rsn_repeat *repeat, const struct unit *unit)
-{
-	return RSN_REPEAT_SESSION +
-	       RSN_REPEAT_SLOT * number_at(unit->session, &repeat->layout.slot_cnt) +
-	       RSN_REPEAT_EVENT * count_events(repeat, unit);
+	return RSN_REPEAT_SESSION + RSN_REPEAT_SLOT * count_slots(unit) +
+	       RSN_REPEAT_EVENT * count_events(unit);
 }
 
 /* Times are what they should be, so that they can be summed. */
 static bool has_good_times(const struct rsn_repeat *repeat, const struct unit *unit)
 {
-	size_t slot_cnt = number_at(unit->session, &repeat->layout.slot_cnt);
-	size_t event_cnt = count_events(repeat, unit);
+	size_t slot_cnt = count_slots(unit), event_cnt = count_events(unit);
 	const int64_t *number = repeat->numbers;
 	uint64_t most = (uint64_t)number[0] | (uint64_t)number[1];
 
@@ -520,7 +637,7 @@ int rsn_repeat_run(struct rsn_repeat *repeat, const char *data, size_t size, uin
 		uint16_t *place;
 		uint64_t hash;
 
-		if (!next_unit(repeat, data + at, size - at, &unit)) {
+		if (!next_unit(data + at, size - at, &unit)) {
 			at = size; /* damaged: Python tells how */
 			break;
 		}
@@ -545,7 +662,7 @@ int rsn_repeat_run(struct rsn_repeat *repeat, const char *data, size_t size, uin
 
 			if (*seen == hash)
 				found->candidates[found->candidate_cnt++] =
-					(struct rsn_repeat_field){ at, unit.size };
+					(struct rsn_repeat_place){ at, unit.size };
 			/* not again in this run */
 			*seen = *seen == hash || *seen == ~hash ? ~hash : hash;
 		}
@@ -558,10 +675,9 @@ int rsn_repeat_run(struct rsn_repeat *repeat, const char *data, size_t size, uin
 }
 
 /* Whether the template names nothing that a session like this one lacks. */
-static bool is_sound(const struct rsn_repeat *repeat, const struct unit *unit,
-		     const struct rsn_repeat_template *template)
+static bool is_sound(const struct unit *unit, const struct rsn_repeat_template *template)
 {
-	const uint32_t number_cnt = count_numbers(repeat, unit);
+	const uint32_t number_cnt = count_numbers(unit);
 
 	for (uint32_t i = 0; i < template->term_cnt; i++)
 		if (!template->terms[i] || magnitude(template->terms[i]) > number_cnt)
@@ -615,12 +731,12 @@ int rsn_repeat_learn(struct rsn_repeat *repeat, const char *data, size_t size,
 	uint64_t hash;
 	char *to;
 
-	if (!next_unit(repeat, data, size, &unit) || unit.size != size)
+	if (!next_unit(data, size, &unit) || unit.size != size)
 		return -EINVAL;
 	hash = read_unit(repeat, &unit);
 	if (!hash)
 		return -EINVAL;
-	if (!is_sound(repeat, &unit, from))
+	if (!is_sound(&unit, from))
 		return -EINVAL;
 	if (find(repeat, hash, &place))
 		return -EEXIST;
@@ -669,37 +785,44 @@ int rsn_repeat_learn_word(struct rsn_repeat *repeat, int64_t function, int64_t v
 	return 0;
 }
 
-struct rsn_repeat *rsn_repeat_new(const struct rsn_repeat_layout *layout)
+#define IGNORE(mask, type, member)                                \
+	memset((char *)(mask) + offsetof(struct type, member), 0, \
+	       sizeof(((struct type *)0)->member))
+
+static void make_masks(struct masks *masks, bool by_process)
 {
-	const size_t sizes[] = { layout->session_size, layout->slot_size, layout->slot_size,
-				 layout->event_size, layout->part_size };
-	const uint64_t **masks[ARRAY_SIZE(sizes)];
+	memset(masks, 0xff, sizeof(*masks));
+	IGNORE(masks->session, rsn_session, start_ts);
+	IGNORE(masks->session, rsn_session, emit_ts);
+	IGNORE(masks->session, rsn_session, tid);
+	if (!by_process)
+		IGNORE(masks->session, rsn_session, tgid);
+	IGNORE(masks->session, rsn_session, cpu);
+	IGNORE(masks->slot, rsn_slot, result);
+	IGNORE(masks->slot, rsn_slot, latency);
+	/* sessions that fail with different errors are not alike */
+	IGNORE(masks->failed_slot, rsn_slot, latency);
+	IGNORE(masks->event, rsn_event, result);
+	IGNORE(masks->event, rsn_event, ts);
+	IGNORE(masks->event, rsn_event, cpu);
+	IGNORE(masks->part, rsn_part, start_ts);
+	IGNORE(masks->part, rsn_part, tid);
+}
+
+struct rsn_repeat *rsn_repeat_new(int by_process, int64_t clock)
+{
 	struct rsn_repeat *repeat = calloc(1, sizeof(*repeat));
-	/* each number takes two bytes of its record at least */
-	const size_t numbers = max_unit / 2 + RSN_REPEAT_FIELDS;
-	size_t total = 0;
-	char *to;
+	/* the session's own, and each of the others takes eight bytes of its record at least */
+	const size_t numbers = max_unit / 8 + RSN_REPEAT_SESSION;
 
 	if (!repeat)
 		return NULL;
-	repeat->layout = *layout;
-	masks[0] = &repeat->layout.session_mask;
-	masks[1] = &repeat->layout.slot_mask;
-	masks[2] = &repeat->layout.failed_slot_mask;
-	masks[3] = &repeat->layout.event_mask;
-	masks[4] = &repeat->layout.part_mask;
-	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
-		total += sizes[i];
-	repeat->numbers = malloc(numbers * sizeof(*repeat->numbers) + total);
+	make_masks(&repeat->masks, by_process);
+	repeat->clock = clock;
+	repeat->numbers = malloc(numbers * sizeof(*repeat->numbers));
 	if (!repeat->numbers) {
 		free(repeat);
 		return NULL;
-	}
-	to = (char *)(repeat->numbers + numbers);
-	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
-		memcpy(to, *masks[i], sizes[i]);
-		*masks[i] = (const uint64_t *)to;
-		to += sizes[i];
 	}
 	return repeat;
 }

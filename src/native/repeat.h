@@ -6,6 +6,9 @@
  *
  * The numbers of a session, by which templates name them: those of its record, RSN_REPEAT_SESSION;
  * then RSN_REPEAT_SLOT for each slot, then RSN_REPEAT_EVENT for each event.
+ *
+ * Records are read as the structs of src/bpf/records.h. The caller compares rsn_repeat_members() with
+ * the layouts of a recording, and does not pass records of any other layout.
  */
 #ifndef RSN_REPEAT_H
 #define RSN_REPEAT_H
@@ -18,7 +21,6 @@ enum rsn_repeat_numbers {
 	RSN_REPEAT_SESSION = 5, /* start_ts, emit_ts, tid, tgid, cpu */
 	RSN_REPEAT_SLOT = 2, /* result, latency */
 	RSN_REPEAT_EVENT = 3, /* result, ts, cpu */
-	RSN_REPEAT_FIELDS = 10, /* all of these */
 	RSN_REPEAT_CANDIDATES = 16,
 };
 
@@ -52,19 +54,20 @@ struct rsn_repeat_template {
 	uint32_t text_size;
 };
 
-/* Where something is in a struct, bytes. */
-struct rsn_repeat_field {
+/* A place in the records, bytes. */
+struct rsn_repeat_place {
 	uint32_t at;
 	uint32_t size;
 };
 
-/* How records lie in memory. Of a mask the bytes are 0 in which equal sessions may differ. */
-struct rsn_repeat_layout {
-	uint32_t session_size, slot_size, event_size, part_size; /* multiples of 8 */
-	const uint64_t *session_mask, *slot_mask, *failed_slot_mask, *event_mask, *part_mask;
-	struct rsn_repeat_field numbers[10]; /* RSN_REPEAT_FIELDS */
-	struct rsn_repeat_field slot_cnt, flags, part_start, part_tid;
-	int64_t clock; /* what is added to a time before its second is looked up, ns */
+/* A member of a struct of records.h as this was compiled with it. */
+struct rsn_repeat_member {
+	const char *record;
+	const char *name;
+	uint32_t record_size;
+	uint32_t at;
+	uint32_t size;
+	char code; /* of Python's struct module; s: an array of `size` characters */
 };
 
 /* What rsn_repeat_run() found, in this order: bytes that were written, others, and the rest. */
@@ -79,7 +82,7 @@ struct rsn_repeat_found {
 	uint32_t used_cnt;
 	/* Among the unknown ones sessions that came before; each with its part, if it has one. */
 	uint32_t candidate_cnt;
-	struct rsn_repeat_field candidates[16]; /* RSN_REPEAT_CANDIDATES */
+	struct rsn_repeat_place candidates[16]; /* RSN_REPEAT_CANDIDATES */
 	/* A word is needed before anything else is written: of result `value` of a function, or of
 	 * second `value` (function is -1). */
 	int needs_word;
@@ -87,7 +90,8 @@ struct rsn_repeat_found {
 	int64_t value;
 };
 
-struct rsn_repeat *rsn_repeat_new(const struct rsn_repeat_layout *layout);
+const struct rsn_repeat_member *rsn_repeat_members(size_t *cnt);
+struct rsn_repeat *rsn_repeat_new(int by_process, int64_t clock);
 void rsn_repeat_free(struct rsn_repeat *repeat);
 int rsn_repeat_learn(struct rsn_repeat *repeat, const char *data, size_t size,
 		     const struct rsn_repeat_template *template);

@@ -79,7 +79,8 @@ int ring_consume(struct ring *ring, void (*take)(void *ctx, const struct ring_re
 
 		if (position >= end || word & busy_bit)
 			return 0;
-		if (header_size + size > end - position) {
+		if (end - position < header_size || size > end - position - header_size ||
+		    size > ring->size - header_size) {
 			__atomic_store_n(ring->consumed, end, __ATOMIC_RELEASE);
 			return -EBADMSG;
 		}

@@ -104,6 +104,8 @@ static void *grown(void *data, size_t *room, size_t need, size_t size)
 
 	if (need <= *room)
 		return data;
+	if (need > SIZE_MAX / 2 / size)
+		return NULL;
 	while (want < need)
 		want += want / 2;
 	data = realloc(data, want * size);

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.fuzz.recordings import as_of_now, frames_of, pack
 from tests.golden.views import VIEWS, recordings, replay_text, stem
 
 from retsnoop_py.cli.replay import show
-from retsnoop_py.recording.format import FILE_HEADER, FRAME_HEADER, FrameKind
+from retsnoop_py.recording.format import FrameKind
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.session import pipeline, repeats
 from retsnoop_py.session.report import Written
@@ -20,21 +21,14 @@ from retsnoop_py.settings import OutputFormat
 from retsnoop_py.value import replace
 
 HERE = Path(__file__).parent
-#: What has the rest of the kinds in it, and what stands for compressed.
-_KIND = 0x7F
 TIMES = 4
 
 
 def repeated(recording: Path, made: Path) -> None:
-    """Write the recording with each frame of records in it several times."""
-    data = recording.read_bytes()
-    parts, at = [data[: FILE_HEADER.size]], FILE_HEADER.size
-    while at < len(data):
-        kind, length, _ = FRAME_HEADER.unpack_from(data, at)
-        end = at + FRAME_HEADER.size + length
-        parts.append(data[at:end] * (TIMES if kind & _KIND == FrameKind.RECORDS else 1))
-        at = end
-    made.write_bytes(b"".join(parts))
+    """Write the recording as of now, with each frame of records in it several times."""
+    frames = as_of_now(frames_of(recording))
+    many = [[frame] * (TIMES if frame.kind == FrameKind.RECORDS else 1) for frame in frames]
+    made.write_bytes(pack([frame for same in many for frame in same]))
 
 
 @pytest.fixture

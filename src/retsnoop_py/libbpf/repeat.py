@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from retsnoop_py._bpf import ffi, lib
 
-__all__ = ["Found", "Kind", "Piece", "RecordLayout", "Writer"]
+__all__ = ["Found", "Kind", "Piece", "RecordMember", "Writer", "record_members"]
 
 #: How many numbers a session's record has, each slot and each event.
 SESSION, SLOT, EVENT = lib.RSN_REPEAT_SESSION, lib.RSN_REPEAT_SLOT, lib.RSN_REPEAT_EVENT
@@ -39,12 +39,33 @@ class Piece(NamedTuple):
     size: int
 
 
-class RecordLayout(NamedTuple):
-    """``struct rsn_repeat_layout``: fields as (offset, bytes), masks as bytes."""
+class RecordMember(NamedTuple):
+    """``struct rsn_repeat_member``: a member of a struct of ``records.h``, as C was compiled.
 
-    masks: Mapping[str, bytes]
-    numbers: Sequence[tuple[int, int]]
-    fields: Mapping[str, tuple[int, int]]
+    ``code`` is that of a member in :class:`retsnoop_py.session.layouts.Layout`.
+    """
+
+    record: str
+    record_size: int
+    name: str
+    offset: int
+    code: str
+
+
+def record_members() -> list[RecordMember]:
+    """All members of the structs that C reads records as, in their order."""
+    count = ffi.new("size_t *")
+    first = lib.rsn_repeat_members(count)
+    return [
+        RecordMember(
+            ffi.string(one.record).decode(),
+            one.record_size,
+            ffi.string(one.name).decode(),
+            one.at,
+            f"{one.size}s" if one.code == b"s" else one.code.decode(),
+        )
+        for one in first[0 : count[0]]
+    ]
 
 
 class Found(NamedTuple):
@@ -62,20 +83,14 @@ class Found(NamedTuple):
 
 
 class Writer:
-    """Writes what is like a session it has learned; ``clock`` is added to times, ns."""
+    """Writes sessions that are like one it has learned.
 
-    def __init__(self, layout: RecordLayout, clock: int) -> None:
-        masks = {name: ffi.from_buffer("uint64_t[]", mask) for name, mask in layout.masks.items()}
-        made = ffi.new("struct rsn_repeat_layout *")
-        for name, mask in masks.items():
-            setattr(made, f"{name}_mask", mask)
-            if name != "failed_slot":
-                setattr(made, f"{name}_size", len(layout.masks[name]))
-        made.numbers = layout.numbers
-        for name, field in layout.fields.items():
-            setattr(made, name, field)
-        made.clock = clock
-        handle = lib.rsn_repeat_new(made)
+    ``clock`` is added to times, ns. With ``by_process`` only sessions of one process are alike.
+    Records must have the layout of :func:`record_members`.
+    """
+
+    def __init__(self, *, by_process: bool, clock: int) -> None:
+        handle = lib.rsn_repeat_new(by_process, clock)
         if handle == ffi.NULL:
             raise MemoryError
         self._handle = ffi.gc(handle, lib.rsn_repeat_free)

@@ -15,6 +15,7 @@ kind can be added without a new version.
 from __future__ import annotations
 
 import functools
+import re
 import struct
 import typing
 import zlib
@@ -57,6 +58,12 @@ _MAX_BITS = 128
 _MAX_MEMBERS = 1 << 16
 #: Of a way 64 blocks are kept, and between any two of them some may be put that have no probe.
 _MAX_BLOCKS = 1 << 14
+#: A kernel's release, as uname(2) has it, without what leads out of /lib/modules/RELEASE.
+_RELEASE = re.compile(r"(?:[A-Za-z0-9][\w.+~:@-]{0,63})?", re.ASCII)
+#: A GNU build id in hex; linkers make 20 bytes, and no more are looked at in files.
+_BUILD_ID = re.compile(r"(?:[0-9a-f]{2}){0,64}")
+#: A kernel module, or what kallsyms calls one: ``bpf``, ``__builtin__ftrace``.
+_MODULE = re.compile(r"\w[\w.+-]{0,63}", re.ASCII)
 #: Characters of a name that makes no sense.
 _SHOWN = 80
 _T = TypeVar("_T")
@@ -215,6 +222,12 @@ def _check(header: StreamHeader) -> None:
         raise DataError("its clock makes no sense")
     if header.args.width < 0 or header.bpf.ringbuf_size < 0 or header.bpf.sessions_size < 0:
         raise DataError("its settings make no sense")
+    _check_pattern("release", _RELEASE, header.release)
+    modules = {function.module for function in header.functions}
+    for module in modules | {one.name for one in header.modules}:
+        _check_pattern("module name", _MODULE, module)
+    for build_id in (header.build_id, *(one.build_id for one in header.modules)):
+        _check_pattern("build id", _BUILD_ID, build_id)
     _check_names(function.name for function in header.functions)
     if header.arguments is not None:
         _check_arguments(header.arguments)
@@ -237,6 +250,12 @@ def _check_arguments(facts: ArgumentFacts) -> None:
             _check_names(name for name, _ in kind.values)
 
 
+def _check_pattern(what: str, pattern: re.Pattern[str], text: str | None) -> None:
+    """Raise DataError for a text that the kernel does not have: files are found by it."""
+    if text is not None and not pattern.fullmatch(text):
+        raise DataError(f"the {what} {text[:_SHOWN]!r} makes no sense")
+
+
 def _check_names(names: Iterable[str]) -> None:
     for name in names:
         if len(name) > MAX_NAME:
@@ -244,13 +263,19 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def decode_symbols(payload: bytes) -> list[tuple[bool, Resolved]]:
-    """Raises DataError if the payload is not that of a SYMBOLS frame."""
-    return _decode(_SYMBOLS, payload)
+    """Raises DataError if the payload is not that of a SYMBOLS frame, or names no module."""
+    symbols = _decode(_SYMBOLS, payload)
+    for module in {resolved.module for _, resolved in symbols}:
+        _check_pattern("module name", _MODULE, module)
+    return symbols
 
 
 def decode_user_symbols(payload: bytes) -> list[tuple[UserKey, Resolved]]:
-    """Raises DataError if the payload is not that of a USER_SYMBOLS frame."""
-    return _decode(_USER_SYMBOLS, payload)
+    """Raises DataError if the payload is not that of a USER_SYMBOLS frame, or has no build ids."""
+    symbols = _decode(_USER_SYMBOLS, payload)
+    for (build_id, _, _), _ in symbols:
+        _check_pattern("build id", _BUILD_ID, build_id)
+    return symbols
 
 
 def decode_origins(payload: bytes) -> list[tuple[OriginKey, Origin]]:

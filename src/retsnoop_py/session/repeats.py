@@ -14,11 +14,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.libbpf.repeat import EVENT, SESSION, SLOT, Kind, Piece, RecordLayout, Writer
-from retsnoop_py.session.layouts import Layout, layout_named
+from retsnoop_py.libbpf.repeat import EVENT, SESSION, SLOT, Kind, Piece, Writer, record_members
+from retsnoop_py.session.layouts import Layout, Member, layout_named
 from retsnoop_py.session.model import Session, Trace
 from retsnoop_py.session.report import Report, TextWriter, Written
 from retsnoop_py.session.stacks import Stack
@@ -146,8 +147,8 @@ class Repeats:
 
     ``example`` gives the report of a session, from its record and parts, or the session itself if
     a filter keeps it and all like it out; None if that is nothing for a template. ``by_process``:
-    it depends on the process whether a session is shown. Raises DataError if the records are not
-    laid out as C takes them.
+    it depends on the process whether a session is shown. Raises DataError if the records have
+    another layout than those of this version: only Python, which checks each size, reads them.
     """
 
     def __init__(
@@ -160,7 +161,8 @@ class Repeats:
     ) -> None:
         self._writer = writer
         self._example = example
-        self._native = Writer(record_layout(layouts, by_process=by_process), writer.clock_ns)
+        check_layouts(layouts)
+        self._native = Writer(by_process=by_process, clock=writer.clock_ns)
         self._examples: list[Report | Session | None] = []
         self._lessons = _FREE_LESSONS * _LESSON
         self._pause = 0
@@ -208,55 +210,19 @@ class Repeats:
             self._examples.append(example)
 
 
-#: The numbers of a session, of a slot and of an event, in C's order.
-_SESSION = ("start_ts", "emit_ts", "tid", "tgid", "cpu")
-_SLOT = ("result", "latency")
-_EVENT = ("result", "ts", "cpu")
-_WIDTH = {"H": 2, "I": 4, "Q": 8}
-
-
-def record_layout(layouts: Sequence[Layout], *, by_process: bool) -> RecordLayout:
-    """How C finds its way in the records. Raises DataError if it does not."""
-    names = ("rsn_session", "rsn_slot", "rsn_event", "rsn_part")
-    session, slot, event, part = (layout_named(layouts, name) for name in names)
-    for layout in (session, slot, event, part):
-        layout.format()
-        if layout.size % 8 or (layout.order == "<") != (sys.byteorder == "little"):
-            raise DataError(f"struct {layout.name} is not laid out as here")
-    same = ("tgid",) if by_process else ()
-    return RecordLayout(
-        {
-            "session": _mask(session, [name for name in _SESSION if name not in same]),
-            "slot": _mask(slot, _SLOT),
-            # what came of a failing session is counted by the errors of its calls
-            "failed_slot": _mask(slot, ["latency"]),
-            "event": _mask(event, _EVENT),
-            "part": _mask(part, ["start_ts", "tid"]),
-        },
-        [
-            *(_field(session, name) for name in _SESSION),
-            *(_field(slot, name) for name in _SLOT),
-            *(_field(event, name) for name in _EVENT),
-        ],
-        {
-            "slot_cnt": _field(session, "slot_cnt"),
-            "flags": _field(session, "flags"),
-            "part_start": _field(part, "start_ts"),
-            "part_tid": _field(part, "tid"),
-        },
+def own_layouts() -> tuple[Layout, ...]:
+    """The structs that C reads records as, laid out as ``records.h`` has them in this version."""
+    order = "<" if sys.byteorder == "little" else ">"
+    return tuple(
+        Layout(name, size, tuple(Member(one.name, one.offset, one.code) for one in members), order)
+        for (name, size), members in groupby(
+            record_members(), key=lambda one: (one.record, one.record_size)
+        )
     )
 
 
-def _field(layout: Layout, name: str) -> tuple[int, int]:
-    for member in layout.members:
-        width = _WIDTH.get(member.code.upper())
-        if member.name == name and width and member.code.islower() == (name == "result"):
-            return member.offset, width
-    raise DataError(f"struct {layout.name} has no member {name} of the right type")
-
-
-def _mask(layout: Layout, names: Sequence[str]) -> bytes:
-    mask = bytearray(b"\xff" * layout.size)
-    for offset, width in (_field(layout, name) for name in names):
-        mask[offset : offset + width] = bytes(width)
-    return bytes(mask)
+def check_layouts(layouts: Sequence[Layout]) -> None:
+    """Raise DataError unless the records in ``layouts`` are those that C was compiled for."""
+    for own in own_layouts():
+        if layout_named(layouts, own.name) != own:
+            raise DataError(f"struct {own.name} has another layout than in this version")

@@ -418,7 +418,7 @@ def test_what_comes_from_a_recording_cannot_write_to_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = function("map\x1b[2Jcreate", MAP_CREATE.address)
-    a = record(tmp_path / "a.rsn", bad_call(), functions=(SYS_BPF, evil, ALLOC), release="\x1b]0;")
+    a = record(tmp_path / "a.rsn", bad_call(), functions=(SYS_BPF, evil, ALLOC), machine="\x1b]0;")
     b = record(tmp_path / "b.rsn", good_call(), functions=(SYS_BPF, evil, ALLOC))
     assert main(["diff", "-v", str(a), str(b)]) == 3
     out = capsys.readouterr().out

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import fuzz
-from tests.fuzz import Frame, Shown
-from tests.unit.session.records import KSTACK, facts, pack, raw_session, symbols
+from tests.fuzz import recordings as fuzz
+from tests.fuzz.recordings import Frame, Shown
+from tests.unit.session.records import KSTACK, facts, function, pack, raw_session, symbols
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.arguments.model import (
@@ -34,10 +34,12 @@ from retsnoop_py.recording.format import (
     checksum_of,
     encode_header,
     encode_symbols,
+    encode_user_symbols,
 )
+from retsnoop_py.session.stream_header import ModuleFacts
 from retsnoop_py.settings import ArgSettings
 
-GOLDEN = Path(fuzz.__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 NAMES = ("6.12-args", "6.12-interim", "7.2-probes", "5.10-user")
 #: A part of every string: the text itself may be worked on by slicing.
 NASTY = "\x1b[31m\x9b2J\u202e\r\n\x00"
@@ -89,10 +91,45 @@ def test_names_in_an_error_are_safe_for_a_terminal(tmp_path: Path) -> None:
 
 
 def test_json_says_the_same_with_every_character_escaped(tmp_path: Path) -> None:
-    frames = [facts_frame(release=NASTY), session(), end()]
+    frames = [facts_frame(machine=NASTY), session(), end()]
     found = shown(tmp_path / "a.rsn", frames, "json")
 
-    assert json.loads(found.out.splitlines()[-1])["kernel"] == NASTY
+    assert json.loads(found.out.splitlines()[-1])["machine"] == NASTY
+
+
+#: Texts by which files would be found elsewhere than where the kernel's are.
+ELSEWHERE = ("../../home/u/proj", "/", "..", ".", "a/../b", "x" * 65, NASTY, "6.12\n", "\u0664.1")
+
+
+@pytest.mark.parametrize("text", ELSEWHERE)
+def test_a_release_a_module_and_a_build_id_are_names_and_no_paths(
+    text: str, tmp_path: Path
+) -> None:
+    modules = [
+        [True, resolved._replace(module=text)] for resolved in map(symbols().resolve, KSTACK)
+    ]
+    programs = [[(text, 0, 16), symbols().resolve(KSTACK[0])]]
+    starts = {
+        "release": [facts_frame(release=text)],
+        "build id": [facts_frame(build_id=text)],
+        "module name": [facts_frame(modules=(ModuleFacts(text),))],
+        "module name ": [facts_frame(functions=(function("f", module=text),))],
+        "build id ": [facts_frame(modules=(ModuleFacts("ext4", 0, text),))],
+        "module name  ": [facts_frame(), Frame(FrameKind.SYMBOLS, encode_symbols(modules))],
+        "build id  ": [facts_frame(), Frame(FrameKind.USER_SYMBOLS, encode_user_symbols(programs))],
+    }
+    for what, frames in starts.items():
+        found = shown(tmp_path / "a.rsn", [*frames, session(), end()])
+        assert isinstance(found.error, DataError), what
+        assert what.strip() in found.error.message
+        assert "makes no sense" in found.error.message
+
+
+def test_releases_modules_and_build_ids_of_kernels_are_read(tmp_path: Path) -> None:
+    for release in ("6.12.57+deb13-amd64", "5.15.90.1-microsoft-standard-WSL2", "7.0-rc1~x_y", ""):
+        modules = (ModuleFacts("8021q", 1, "00" * 20), ModuleFacts("__builtin__ftrace", 2, None))
+        frame = facts_frame(release=release, modules=modules, build_id="0a" * 20)
+        assert shown(tmp_path / "a.rsn", [frame, session(), end()]).error is None
 
 
 @pytest.mark.parametrize("seed", range(4))

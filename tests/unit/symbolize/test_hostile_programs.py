@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.fuzz import time_limit
+from tests.fuzz.recordings import time_limit
 from tests.unit.session.records import facts, failing_session, printing, raw_user_stack, symbols
 from tests.unit.symbolize.elf_writer import (
     ALLOC,

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Recordings damaged with intent, and what a replay of them must never do.
 
-``python -m tests.fuzz [COUNT [SEED]]`` tries so many and prints what went wrong; a seed gives the
-same ones again. A replay may show what it can read and end in a :class:`DataError`; it must
+A replay may show what it can read and end in a :class:`DataError`; it must
 neither end in another error nor take long, nor much memory, nor print what a terminal obeys.
 """
 
@@ -13,7 +12,6 @@ import json
 import random
 import signal
 import struct
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,12 +22,21 @@ import msgspec
 
 from retsnoop_py.cli.replay import show
 from retsnoop_py.errors import DataError, RetsnoopError
-from retsnoop_py.recording.format import FrameKind, file_header, pack_frame
+from retsnoop_py.recording.format import (
+    FrameKind,
+    decode_header,
+    encode_header,
+    file_header,
+    pack_frame,
+)
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.recording.reader import read_frames
+from retsnoop_py.session.layouts import Layout
+from retsnoop_py.session.repeats import own_layouts
 from retsnoop_py.settings import ArgMode, OutputFormat
+from retsnoop_py.value import replace
 
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.rsn"))
+GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.rsn"))
 #: Seconds a replay of a small recording may take, on a slow machine that does other things too.
 TIME_S = 20.0
 
@@ -53,7 +60,10 @@ VIEWS: dict[str, ReplayOverrides] = {
 }
 #: What a terminal would obey, and what reads backwards.
 STRINGS = ("\x1b[31mx", "\x9b2J", "\u202egnp.exe", "\r", "a\nb", "\x00", "\x7f", "\u2028", "")
-_NUMBERS = (-1, 0, 1, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, -(2**63), 2**64 - 1)
+_POWERS = (2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, -(2**63), 2**64 - 1)
+#: Counts that come to few bytes, or to none, if a product of 32 or 64 bits with a size wraps.
+_WRAPPING = (*(2**bits for bits in (27, 28, 29, 30, 59, 60, 61, 62)), 2**64 // 24 + 1)
+NUMBERS = (-1, 0, 1, 255, *_POWERS, *_WRAPPING)
 _OTHERS = (None, True, 1.5, [], {}, "x", [[]] * 3, 10**30)
 
 
@@ -74,8 +84,58 @@ def pack(frames: list[Frame]) -> bytes:
     return file_header() + b"".join(pack_frame(kind, payload) for kind, payload in frames)
 
 
+#: Members of now, by their names then.
+_FORMER = {"flags": "unused"}
+_SESSION = 1
+
+
+def repacked(data: bytes, former: Layout, own: Layout) -> bytes:
+    """A struct in the layout of this version."""
+    values = dict(zip((m.name for m in former.members), former.format().unpack(data), strict=True))
+    named = [(_FORMER.get(m.name, m.name) if m.name not in values else m.name) for m in own.members]
+    return own.format().pack(*(values.get(name, 0) for name in named))
+
+
+def records_as_of_now(records: bytes, former: dict[str, Layout], own: dict[str, Layout]) -> bytes:
+    """Records of an older version in the layout of this one: C writes no others."""
+    made, at = [], 0
+    session = former["rsn_session"]
+    # what else is in a log, no older layout has another way
+    assert former.get("rsn_event", own["rsn_event"]).size == own["rsn_event"].size
+    while at < len(records):
+        kind, size = struct.unpack_from("<II", records, at)
+        record = records[at : at + size]
+        if kind == _SESSION:
+            head = repacked(record[: session.size], session, own["rsn_session"])
+            size = len(head) + len(record) - session.size
+            record = struct.pack("<II", kind, size) + head[8:] + record[session.size :]
+        made.append(record + bytes(-len(record) % 8))
+        at += -(-struct.unpack_from("<I", records, at + 4)[0] // 8) * 8
+    return b"".join(made)
+
+
+def as_of_now(frames: list[Frame]) -> list[Frame]:
+    """The frames of a recording with the layouts of this version, which C writes from."""
+    header = decode_header(frames[0].payload)
+    former = {layout.name: layout for layout in header.layouts}
+    own = former | {layout.name: layout for layout in own_layouts()}
+    facts = encode_header(replace(header, layouts=tuple(own.values())))
+    return [
+        Frame(FrameKind.FACTS, facts),
+        *(
+            frame._replace(payload=records_as_of_now(frame.payload, former, own))
+            if frame.kind == FrameKind.RECORDS
+            else frame
+            for frame in frames[1:]
+        ),
+    ]
+
+
 def changed_strings(path: Path, text: str) -> bytes:
-    """The recording with ``text`` in the middle of every string that is not a key."""
+    """The recording with ``text`` in the middle of every string that is not a key.
+
+    Not of those that have to be names: release, modules and build ids.
+    """
 
     def change(value: Any) -> Any:
         if isinstance(value, str):
@@ -85,8 +145,18 @@ def changed_strings(path: Path, text: str) -> bytes:
             return [change(one) for one in value]
         if isinstance(value, dict):
             keep = ("layouts", "kind", "mode", "format", "symbolize", "transport")
+            keep += ("release", "build_id", "module", "modules")
             return {key: one if key in keep else change(one) for key, one in value.items()}
         return value
+
+    def change_symbols(symbols: list[Any]) -> Any:
+        return [
+            [is_return, [*change(found[:4]), found[4], *change(found[5:])]]
+            for is_return, found in symbols
+        ]
+
+    def change_user_symbols(symbols: list[Any]) -> Any:
+        return [[key, change(found)] for key, found in symbols]
 
     def change_frame(frame: Frame) -> Frame:
         if frame.kind == FrameKind.WARNING:
@@ -95,6 +165,10 @@ def changed_strings(path: Path, text: str) -> bytes:
             stats = json.loads(frame.payload)["stats"]
             more = {f"{name}{text}": 7 for name in stats}
             return frame._replace(payload=json.dumps({"stats": stats | more}).encode())
+        if frame.kind == FrameKind.SYMBOLS:
+            return _with_value(frame, change_symbols)
+        if frame.kind == FrameKind.USER_SYMBOLS:
+            return _with_value(frame, change_user_symbols)
         return _with_value(frame, change)
 
     frames = [change_frame(frame) for frame in frames_of(path)]
@@ -114,21 +188,39 @@ def _with_value(frame: Frame, change: Callable[[Any], Any]) -> Frame:
 
 
 class Mutator:
-    """Makes recordings out of ``sources``; equal seeds make equal ones."""
+    """Makes recordings out of ``sources``; equal seeds make equal ones.
 
-    def __init__(self, seed: int, sources: list[Path] | None = None) -> None:
+    With ``modern`` they have the layouts of this version, too.
+    """
+
+    def __init__(
+        self, seed: int, sources: list[Path] | None = None, *, modern: bool = False
+    ) -> None:
         self._random = random.Random(seed)
         self._sources = [frames_of(path) for path in sources or GOLDEN]
+        if modern:
+            self._sources += [as_of_now(frames) for frames in self._sources]
+
+    def make(self, chance: random.Random) -> bytes:
+        """One more recording, by the choices of ``chance``."""
+        self._random = chance
+        return self.next()
 
     def next(self) -> bytes:
         """One more recording."""
         chance = self._random
         frames = list(chance.choice(self._sources))
+        if chance.random() < 0.3:  # so often that C writes some of them
+            at = [at for at, frame in enumerate(frames) if frame.kind == FrameKind.RECORDS]
+            for one in reversed(at):
+                frames[one:one] = [frames[one]] * 3
         for _ in range(chance.choice((1, 1, 1, 2, 4))):
             at = chance.randrange(len(frames))
             if chance.random() < 0.3:
                 at = 0  # the facts are one frame, and the largest target
-            how = chance.choice((self._value, self._value, self._numbers, self._bytes, self._order))
+            how = chance.choice(
+                (self._value, self._value, self._numbers, self._bytes, self._order, self._layout)
+            )
             how(frames, at)
         data = pack(frames)
         if chance.random() < 0.1:  # with wrong checksums, as a disk damages it
@@ -146,6 +238,44 @@ class Mutator:
         if frames[at].kind == FrameKind.RECORDS:
             self._numbers(frames, at)
 
+    def _layout(self, frames: list[Frame], at: int) -> None:
+        """A member of a record that is wider, narrower or elsewhere, with a number to fit."""
+        chance = self._random
+        try:
+            header = json.loads(frames[0].payload)
+            layout = chance.choice(header["layouts"])
+            number = chance.randrange(len(layout["members"]))
+            name, offset, code = layout["members"][number]
+            code = chance.choice((*"bBhHiIqQ", code, code, "8s"))
+            offset += chance.choice((0, 0, -8, -4, -2, 1, 2, 4, 8))
+            layout["members"][number] = [name, offset, code]
+            if chance.random() < 0.7:  # what is in its way then is not there
+                end = offset + struct.calcsize("<" + code)
+                layout["members"] = [
+                    one
+                    for index, one in enumerate(layout["members"])
+                    if index <= number or one[1] >= end
+                ]
+            layout["size"] += chance.choice((0, 0, 0, 8, -8, 4))
+        except (ValueError, LookupError, TypeError, AttributeError, struct.error):
+            return  # it was damaged before
+        frames[0] = frames[0]._replace(payload=json.dumps(header).encode())
+        records = [at for at, frame in enumerate(frames) if frame.kind == FrameKind.RECORDS]
+        if not records or code.endswith("s"):
+            return
+        one = chance.choice(records)
+        data = bytearray(frames[one].payload)
+        value = chance.choice(NUMBERS)
+        size, where = struct.calcsize("<" + code), 0
+        while where + 8 <= len(data):  # in all records of one kind: 1 is a session's, 2 a part's
+            kind, length = struct.unpack_from("<II", data, where)
+            inside = offset >= 0 and where + offset + size <= len(data)
+            if inside and (kind == 1) == (layout["name"] == "rsn_session"):
+                masked = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+                data[where + offset : where + offset + size] = masked
+            where += max(8, length + 7 & ~7)
+        frames[one] = frames[one]._replace(payload=bytes(data))
+
     def _changed(self, value: Any) -> Any:
         """The value with one leaf, or one branch, replaced."""
         chance = self._random
@@ -156,12 +286,12 @@ class Mutator:
             key = chance.choice(list(value))
             return {**value, key: self._changed(value[key])}
         if isinstance(value, int) and chance.random() < 0.8:
-            return chance.choice((*_NUMBERS, value + 1, value - 1, -value, value * 1000))
+            return chance.choice((*NUMBERS, value + 1, value - 1, -value, value * 1000))
         if isinstance(value, str) and chance.random() < 0.8:
             return value + chance.choice(STRINGS)
         if isinstance(value, list) and value and chance.random() < 0.7:
             return chance.choice((value * 3, value[1:], value[:-1], list(reversed(value))))
-        return chance.choice((*_OTHERS, *STRINGS, *_NUMBERS))
+        return chance.choice((*_OTHERS, *STRINGS, *NUMBERS))
 
     def _numbers(self, frames: list[Frame], at: int) -> None:
         """Numbers overwritten where some may be."""
@@ -171,7 +301,7 @@ class Mutator:
             if len(data) < size:
                 return
             offset = chance.randrange(len(data) - size + 1) // size * size
-            number = chance.choice(_NUMBERS) & ((1 << size * 8) - 1)
+            number = chance.choice(NUMBERS) & ((1 << size * 8) - 1)
             struct.pack_into("<" + " BH I   Q"[size], data, offset, number)
         frames[at] = frames[at]._replace(payload=bytes(data))
 
@@ -282,10 +412,3 @@ def run(count: int, seed: int = 0, keep: Path | None = None) -> list[str]:
                     keep.mkdir(parents=True, exist_ok=True)
                     (keep / f"{seed}-{number}.rsn").write_bytes(data)
     return wrong
-
-
-if __name__ == "__main__":
-    numbers = [int(word) for word in sys.argv[1:]]
-    complaints = run(*numbers or (1000,), keep=Path("build/fuzz"))
-    print("\n".join(complaints) or "nothing to complain about")
-    sys.exit(bool(complaints))
