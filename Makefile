@@ -10,6 +10,8 @@ KERNEL ?= $(KERNELS)
 # the host, so one more than there are cores keeps these busy; each takes 3 GiB.
 GUESTS ?= $(shell n=$$(nproc); echo $$((n < 6 ? n + 1 : 6)))
 BIN := .venv/bin
+# seconds of fuzz
+FOR ?= 60
 # what wheel, deb and standalone are built for
 MACHINES ?= $(shell uname -m)
 ALL_MACHINES := x86_64 aarch64
@@ -17,7 +19,7 @@ C_FILES = $(wildcard release/*.c src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo check test test-all test-quick test-unit test-golden test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-install test-release lint format clean distclean
+.PHONY: help build demo check test test-all test-quick test-unit test-golden test-sanitized fuzz test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-install test-release lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -67,6 +69,13 @@ test-golden: build ## recordings replayed into the expected text
 
 test-python: build ## unit and golden tests on the oldest and the newest Python, in a chroot
 	@$(BIN)/python -m tests.pythons
+
+test-sanitized: build ## the tests of the C extensions under AddressSanitizer and UBSan
+	@$(BIN)/python build.py sanitized
+	@$(BIN)/python -m tests.sanitized
+
+fuzz: build ## damaged recordings, objects, .BTF.ext and logs, for so many seconds: make fuzz FOR=60
+	@$(BIN)/python -m tests.fuzz --for $(FOR)
 
 test-live: build ## tests that boot kernels: make test-live KERNEL=6.1
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q -n auto --maxprocesses=4 \

@@ -158,6 +158,8 @@ class Btf:
         #: Ids run from 1 up to, not including, this one.
         self.end = self._own.end
         self._names: dict[int, str] = {}
+        # strings that end in one another come to more than all, in damaged BTF to a thousandfold
+        self._room = 4 * sum(len(blob.strings) for blob in self.blobs) + (64 << 10)
         self._declarators: dict[int, tuple[str, str]] = {}
         self._results: dict[int, ResultType] = {}
 
@@ -174,6 +176,9 @@ class Btf:
         known = self._names.get(offset)
         if known is None:
             known = self._names[offset] = self._read_string(offset)
+            self._room -= len(known)
+            if self._room < 0:
+                raise DataError("BTF is damaged: its strings lie one in another")
         return known
 
     def _read_string(self, offset: int) -> str:

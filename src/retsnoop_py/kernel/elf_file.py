@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -70,6 +70,10 @@ _MAX_READ = 256 << 20
 _MAX_NOTES = 16
 _MAX_NOTE_BYTES = 1 << 16
 _MAX_BUILD_ID = 128
+#: A string may be the end of another one, as linkers make them: all of them come to somewhat more
+#: bytes than their table has.
+_STRINGS_PER_BYTE = 4
+_MORE_STRINGS = 64 << 10
 #: A 64-bit ELF file of this machine's byte order.
 _MAGIC = b"\x7fELF\x02" + (b"\1" if sys.byteorder == "little" else b"\2")
 
@@ -130,6 +134,30 @@ def string_at(table: bytes, offset: int) -> str:
     return table[offset:end].decode(errors="backslashreplace")
 
 
+class StringTable:
+    """The strings of a table by their offsets, each read once.
+
+    Each may end in another one. Where they come to many times the table, which a small damaged file
+    can do, DataError is raised.
+    """
+
+    def __init__(self, table: bytes, what: str) -> None:
+        self._table = table
+        self._what = what
+        self._known: dict[int, str] = {}
+        self._room = len(table) * _STRINGS_PER_BYTE + _MORE_STRINGS
+
+    def at(self, offset: int) -> str:
+        """The string at ``offset``, as :func:`string_at` reads it."""
+        known = self._known.get(offset)
+        if known is None:
+            known = self._known[offset] = string_at(self._table, offset)
+            self._room -= len(known)
+            if self._room < 0:
+                raise DataError(f"{self._what} is damaged: its strings lie one in another")
+        return known
+
+
 def _link_in(section: bytes) -> str | None:
     """The file name that a section begins with."""
     name = section[:MAX_NAME].split(b"\0", 1)[0]
@@ -166,6 +194,8 @@ class ElfFile:
             raise DataError(f"{self.path} is not an ELF file")
         if head[:6] != _MAGIC:
             raise DataError(f"{self.path} is not a 64-bit ELF file of this machine's byte order")
+        #: By the number of the section; two may have one name.
+        self.section_names: list[str] = []
         (table,) = self._unpack("Q", head[40:48])
         entry, count, names = self._unpack("HHH", head[58:64])
         self.sections = self._read_sections(table, entry, count, names) if table else {}
@@ -194,11 +224,21 @@ class ElfFile:
             self._unpack("IIQQQQIIQQ", raw[i * entry : (i + 1) * entry]) for i in range(count)
         ]
         strings = self._pread(headers[names][4], headers[names][5], "section names")
+        texts = StringTable(strings, str(self.path))
+        self.section_names = [texts.at(header[0]) for header in headers]
         found: dict[str, Section] = {}
-        for name, kind, flags, address, offset, size, *_ in headers:
-            text = string_at(strings, name)
+        rows = zip(self.section_names, headers, strict=True)
+        for text, (_, kind, flags, address, offset, size, *_) in rows:
             found.setdefault(text, Section(text, kind, flags, address, offset, size))
         return found
+
+    def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
+        """The sections ``names``; DataError where they come to more than the file: they overlap."""
+        wanted = {name: self.sections[name] for name in names if name in self.sections}
+        kept = (section for section in wanted.values() if section.type != SHT_NOBITS)
+        if sum(section.size for section in kept) > self._size:
+            raise DataError(f"{self.path} is damaged: its sections overlap")
+        return {name: self.read(name) for name in wanted}
 
     def read(self, name: str) -> bytes:
         """The bytes of section ``name`` as they are in the file, empty where there is none."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file, read_below
 from retsnoop_py.kernel.btf import Btf, Kind
-from retsnoop_py.kernel.elf_file import ElfFile, string_at
+from retsnoop_py.kernel.elf_file import ElfFile, StringTable
 from retsnoop_py.load.model import Place
 from retsnoop_py.load.relocation import Relocation
 from retsnoop_py.value import Value
@@ -29,6 +29,8 @@ _SYMBOL = struct.Struct("=IBBHQQ")
 _REL = struct.Struct("=QQ")
 _EXT_HEADER = struct.Struct("=HBBIIIII")
 _EXT_RELO = struct.Struct("=II")
+#: A line or a relocation. Later versions may put more behind it, none makes less of it.
+_EXT_RECORD = struct.Struct("=4I")
 _EXT_MAGIC = 0xEB9F
 _INSN = 8
 _CALL, _PSEUDO_CALL = 0x85, 1
@@ -40,8 +42,10 @@ _JUMPS = (_JUMP_64, _JUMP_32)
 _NO_JUMPS = (0x80, 0x90)
 _STT_FUNC, _STT_SECTION = 2, 3
 _WEAK, _GLOBAL = 2, 1
-#: Functions of one program; more are a loop in damaged data.
+#: Functions and instructions of one program: more are a loop in damaged data. The verifier reads no
+#: more instructions (BPF_COMPLEXITY_LIMIT_INSNS).
 _MAX_SUBPROGRAMS = 256
+_MAX_INSTRUCTIONS = 1_000_000
 _CONTEXT = 2
 #: Bytes of a source file, source files that are kept in memory, and folders in a name.
 _MAX_SOURCE, _MAX_FILES, _MAX_PARTS = 8 << 20, 32, 32
@@ -78,22 +82,20 @@ class ObjectFile:
         with ElfFile(path) as elf:
             self._check_machine(path)
             self.section_names = list(elf.sections)
-            self._code = {
-                name: elf.read(name)
+            self._code = elf.read_all(
+                name
                 for name, section in elf.sections.items()
                 if section.flags & 4 and section.size  # SHF_EXECINSTR
-            }
-            self._rels = {
-                name: elf.read(f".rel{name}")
-                for name in self._code
-                if f".rel{name}" in elf.sections
-            }
-            self._symtab, self._strtab = elf.read(".symtab"), elf.read(".strtab")
+            )
+            rels = elf.read_all(f".rel{name}" for name in self._code)
+            self._rels = {name.removeprefix(".rel"): raw for name, raw in rels.items()}
+            self._symtab = elf.read(".symtab")
+            self._names = StringTable(elf.read(".strtab"), str(path))
             self.symtab_offset = elf.sections[".symtab"].offset if self._symtab else 0
             self.has_btf = bool(elf.sections.get(".BTF"))
             self._btf_data, self._ext = elf.read(".BTF"), elf.read(".BTF.ext")
             self.license = elf.read("license").split(b"\0")[0].decode(errors="replace")
-            self._numbers = _section_numbers(path)
+            self._numbers = dict(enumerate(elf.section_names))
 
     @staticmethod
     def _check_machine(path: Path) -> None:
@@ -121,7 +123,7 @@ class ObjectFile:
         whole = len(self._symtab) // _SYMBOL.size * _SYMBOL.size
         for number, row in enumerate(_SYMBOL.iter_unpack(self._symtab[:whole])):
             name, info, _, section, value, size = row
-            text = string_at(self._strtab, name)
+            text = self._names.at(name)
             found.append(Symbol(text, info & 15, info >> 4, section, value, size, number))
         return tuple(found)
 
@@ -164,7 +166,7 @@ class ObjectFile:
             nonlocal end
             section = self._numbers.get(symbol.section, "")
             key = (section, symbol.value)
-            if key in placed or len(placed) > _MAX_SUBPROGRAMS:
+            if key in placed or len(placed) > _MAX_SUBPROGRAMS or end > _MAX_INSTRUCTIONS:
                 return
             placed[key] = end
             order.append((end, section, symbol.value))
@@ -178,10 +180,8 @@ class ObjectFile:
     def _calls(self, section: str, function: Symbol) -> Iterator[Symbol]:
         code = self._code.get(section, b"")
         rels = self._relocated(section)
-        functions = {
-            (s.section, s.value): s for s in self.symbols if s.kind == _STT_FUNC and s.section
-        }
-        for at in range(function.value, min(function.value + function.size, len(code)), _INSN):
+        functions = self._functions
+        for at in _instructions(code, function.value, function.size):
             imm = int.from_bytes(code[at + 4 : at + 8], "little", signed=True)
             symbol = rels.get(at)
             if code[at] == _LOAD_ADDRESS:
@@ -198,6 +198,11 @@ class ObjectFile:
                 key = (symbol.section, symbol.value)
             if key in functions:
                 yield functions[key]
+
+    @functools.cached_property
+    def _functions(self) -> dict[tuple[int, int], Symbol]:
+        """Functions by section and offset."""
+        return {(s.section, s.value): s for s in self.symbols if s.kind == _STT_FUNC and s.section}
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - an object file lives as long as the run
     def _relocated(self, section: str) -> dict[int, Symbol]:
@@ -244,9 +249,7 @@ class ObjectFile:
         """Whether it, or a function that it calls, jumps back."""
         for _, section, start in self._layout(program):
             code = self._code.get(section, b"")
-            for at in range(
-                start, min(start + self._sizes.get((section, start), 0), len(code)), _INSN
-            ):
+            for at in _instructions(code, start, self._sizes.get((section, start), 0)):
                 kind, operation = code[at] & 7, code[at] & 0xF0
                 if kind not in _JUMPS or operation in _NO_JUMPS:
                     continue
@@ -310,7 +313,7 @@ class ObjectFile:
         for _, section, start in self._layout(program):
             code, size = self._code.get(section, b""), self._sizes.get((section, start), 0)
             for at, symbol in self._relocated(section).items():
-                if start <= at < start + size and code[at] == _LOAD_ADDRESS:
+                if start <= at < min(start + size, len(code)) and code[at] == _LOAD_ADDRESS:
                     imm = int.from_bytes(code[at + 4 : at + 8], "little", signed=True)
                     if (symbol.section, symbol.value + imm) in functions:
                         return True
@@ -320,7 +323,7 @@ class ObjectFile:
         """Number and place, an instruction's index, of each helper that it calls."""
         for first, section, start in self._layout(program):
             code, size = self._code.get(section, b""), self._sizes.get((section, start), 0)
-            for at in range(start, min(start + size, len(code)), _INSN):
+            for at in _instructions(code, start, size):
                 if (
                     code[at] == _CALL
                     and code[at + 1] >> 4 == 0
@@ -373,19 +376,27 @@ class ObjectFile:
 
     # -- .BTF.ext --
 
-    def _string(self, offset: int) -> str:
+    @functools.cached_property
+    def _strings(self) -> StringTable:
+        """The strings of its BTF, which .BTF.ext refers to as well."""
         btf = self.btf
-        return string_at(btf.blobs[0].strings, offset) if btf is not None else ""
+        return StringTable(btf.blobs[0].strings if btf is not None else b"", str(self.path))
+
+    def _string(self, offset: int) -> str:
+        return self._strings.at(offset)
 
     def _records(self, which: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """The records of part ``which``, with their section: 0 functions, 1 lines, 2 CO-RE."""
+        """The records of part ``which``, with their section: 1 lines, 2 CO-RE relocations.
+
+        None of what is cut short, or too short for a record.
+        """
         ext = self._ext
         if len(ext) < _EXT_HEADER.size or self.btf is None:
             return
         magic, _, _, header, *parts = _EXT_HEADER.unpack_from(ext)
         if magic != _EXT_MAGIC:
             return
-        if header >= _EXT_HEADER.size + _EXT_RELO.size:
+        if min(header, len(ext)) >= _EXT_HEADER.size + _EXT_RELO.size:
             parts += _EXT_RELO.unpack_from(ext, _EXT_HEADER.size)
         if 2 * which + 1 >= len(parts):
             return
@@ -395,14 +406,14 @@ class ObjectFile:
             return
         size = int.from_bytes(data[:4], "little")
         at = 4
-        while size >= 8 and at + 8 <= len(data):
+        while size >= _EXT_RECORD.size and at + 8 <= len(data):
             name, count = struct.unpack_from("=II", data, at)
             at += 8
             section = self._string(name)
             for _ in range(count):
                 if at + size > len(data):
                     return
-                yield section, struct.unpack_from(f"={min(size // 4, 4)}I", data, at)
+                yield section, _EXT_RECORD.unpack_from(data, at)
                 at += size
 
     @functools.cached_property
@@ -473,19 +484,24 @@ class ObjectFile:
         return self.place_at(program, 0)
 
     @functools.cached_property
-    def _relocations(self) -> dict[tuple[str, int], Relocation]:
-        btf = self.btf
-        if btf is None:
-            return {}
+    def _relocations(self) -> dict[tuple[str, int], tuple[int, int, int]]:
+        """By section and offset: type, access string and kind."""
         return {
-            (section, offset): Relocation(btf, type_id, self._string(access), kind, self.kernel)
+            (section, offset): (type_id, access, kind)
             for section, (offset, type_id, access, kind) in self._records(2)
         }
 
     def relocation_at(self, program: str, index: int) -> Relocation | None:
-        """The CO-RE relocation of an instruction."""
-        found = self.locate(program, index)
-        return self._relocations.get(found) if found else None
+        """The CO-RE relocation of an instruction; None where it names no type of the object."""
+        found, btf = self.locate(program, index), self.btf
+        row = self._relocations.get(found) if found else None
+        if row is None or btf is None:
+            return None
+        type_id, access, kind = row
+        try:
+            return Relocation(btf, type_id, self._string(access), kind, self.kernel)
+        except DataError:
+            return None
 
     def data_sections(self) -> dict[str, dict[str, tuple[int, int, int]]]:
         """Variables by section: name, with offset and size in bytes and its type's id."""
@@ -510,15 +526,6 @@ def _names_below(file: str) -> Iterator[str]:
     return ("/".join(parts[at:]) for at in range(len(parts)))
 
 
-def _section_numbers(path: Path) -> dict[int, str]:
-    """Sections by number; two may have one name, so the name is no key."""
-    with open_file(path) as file:
-        head = file.read(64)
-        table = int.from_bytes(head[40:48], "little")
-        entry, count, names = struct.unpack("=HHH", head[58:64])
-        file.seek(table)
-        raw = file.read(entry * count)
-        rows = [struct.unpack_from("=IIQQQQ", raw, i * entry) for i in range(count)]
-        file.seek(rows[names][4])
-        strings = file.read(rows[names][5])
-    return {number: string_at(strings, row[0]) for number, row in enumerate(rows)}
+def _instructions(code: bytes, start: int, size: int) -> range:
+    """Where the whole instructions of a function are in the code of its section."""
+    return range(start, min(start + size, len(code) - _INSN + 1), _INSN)

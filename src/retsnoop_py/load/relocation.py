@@ -15,6 +15,8 @@ _ENUMERATOR = (10, 11)
 _TAGS = {Kind.STRUCT: "struct ", Kind.UNION: "union ", Kind.ENUM: "enum ", Kind.ENUM64: "enum "}
 _ANY = (Kind.STRUCT, Kind.UNION, Kind.ENUM, Kind.ENUM64, Kind.TYPEDEF)
 _NEAR = 3
+#: ``BPF_CORE_SPEC_MAX_LEN`` of the kernel: indexes of a path; more are damage.
+_MAX_ACCESS = 64
 
 
 class Relocation:
@@ -27,7 +29,8 @@ class Relocation:
         self._btf = btf
         self._kernel = kernel
         self.kind = kind
-        self.access = [int(part) for part in access.split(":") if part.isdigit()]
+        parts = access.split(":")[:_MAX_ACCESS]
+        self.access = [int(part) for part in parts if part.isascii() and part.isdigit()]
         self._root = btf.resolve(type_id)
         if kind in _TYPE:
             self._root = btf.type(type_id)

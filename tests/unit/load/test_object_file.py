@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.examples import difference, shown
+from tests.fuzz.objects import every_answer
 
 from retsnoop_py.api.loading import object_path
 from retsnoop_py.cli import main as entry
 from retsnoop_py.errors import DataError, InputError, UsageError
+from retsnoop_py.kernel.elf_file import ElfFile, Section, StringTable
 from retsnoop_py.load.object_file import ObjectFile
+from retsnoop_py.load.relocation import Relocation
 from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.load.trial import TrialRequest, try_object
 
@@ -295,3 +299,125 @@ def test_explain_prints_lines_around_a_place_only_with_a_source_folder(
     assert entry.main([*words, "--source", str(tmp_path / "none"), str(log)]) == 66
     assert "--source" in capsys.readouterr().err
     assert entry.main([*words, "--source", str(SOURCES), str(log)]) == 0
+
+
+def section_of(path: Path, name: str) -> Section:
+    with ElfFile(path) as elf:
+        return elf.sections[name]
+
+
+def patched(path: Path, changes: dict[int, bytes], to: Path) -> Path:
+    data = bytearray(path.read_bytes())
+    for at, text in changes.items():
+        data[at : at + len(text)] = text
+    to.write_bytes(data)
+    return to
+
+
+@pytest.mark.parametrize("size", range(16))
+@pytest.mark.parametrize("part", [1, 2])
+def test_records_of_btf_ext_that_are_too_short_are_ignored(
+    size: int, part: int, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "offers.bpf.o"
+    at = section_of(path, ".BTF.ext").offset
+    head = path.read_bytes()[at : at + 32]
+    (header,) = struct.unpack_from("=I", head, 4)
+    (start,) = struct.unpack_from("=I", head, 8 + 8 * part)
+    made = patched(path, {at + header + start: struct.pack("=I", size)}, tmp_path / "a.o")
+    target = ObjectFile(made)
+    found = [
+        (target.place_at if part == 1 else target.relocation_at)(program, index)
+        for program in target.programs()
+        for index in range(4)
+    ]
+    assert not any(found)
+    log = tmp_path / "log"
+    log.write_text(
+        "libbpf: prog 'field_gone': -- BEGIN PROG LOAD LOG --\n"
+        "0: (85) call bpf_get_current_task#35\n"
+        "1: (85) call unknown#195896080\ninvalid func unknown#195896080\n"
+    )
+    assert entry.main(["explain", "--object", str(made), str(log)]) == 0
+    assert "bug" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("header", [0, 8, 23, 24, 31, 32, 33, 1 << 16, (1 << 32) - 1])
+@pytest.mark.parametrize("length", [0, 8, 23, 24, 25, 31, 32, 40])
+def test_a_header_of_btf_ext_that_is_cut_is_ignored(
+    header: int, length: int, folder: Path, tmp_path: Path
+) -> None:
+    path = folder / "offers.bpf.o"
+    ext = section_of(path, ".BTF.ext")
+    row = header_row(path, ".BTF.ext")
+    changes = {ext.offset + 4: struct.pack("=I", header), row + 32: struct.pack("=Q", length)}
+    assert every_answer(patched(path, changes, tmp_path / "a.o"))
+
+
+def header_row(path: Path, name: str) -> int:
+    """Where the section header of ``name`` is in the file."""
+    (table,) = struct.unpack_from("=Q", path.read_bytes(), 40)
+    with ElfFile(path) as elf:
+        return table + 64 * elf.section_names.index(name)
+
+
+@pytest.mark.parametrize("name", ["flow.bpf.o", "offers.bpf.o"])
+@pytest.mark.parametrize("less", range(1, 8))
+def test_code_that_ends_inside_an_instruction_is_read_up_to_there(
+    name: str, less: int, folder: Path, tmp_path: Path
+) -> None:
+    path = folder / name
+    with ElfFile(path) as elf:
+        code = [one for one in elf.sections.values() if one.flags & 4 and one.size]
+    changes = {header_row(path, one.name) + 32: struct.pack("=Q", one.size - less) for one in code}
+    assert every_answer(patched(path, changes, tmp_path / "a.o"))
+
+
+def test_a_relocation_without_a_type_is_none(folder: Path, tmp_path: Path) -> None:
+    path = folder / "offers.bpf.o"
+    at = section_of(path, ".BTF.ext").offset
+    head = path.read_bytes()[at : at + 32]
+    (header,) = struct.unpack_from("=I", head, 4)
+    (start,) = struct.unpack_from("=I", head, 24)
+    # behind the size of records, the section and how many it has: offset, type
+    first = at + header + start + 12
+    made = patched(path, {first + 4: struct.pack("=I", 1 << 30)}, tmp_path / "a.o")
+    assert ObjectFile(path)._relocations.keys() == ObjectFile(made)._relocations.keys()
+    assert every_answer(made)
+
+
+@pytest.mark.parametrize("access", ["0:\u00b2", "0:" * 3000, "0:" + "9" * 4000, "", ":::", "0:-1"])
+def test_a_path_of_a_relocation_that_is_none_is_shown_as_unknown(access: str, folder: Path) -> None:
+    target = ObjectFile(folder / "offers.bpf.o")
+    btf = target.btf
+    assert btf is not None
+    for type_id in range(btf.end):
+        relocation = Relocation(btf, type_id, access, 0, btf)
+        assert len(relocation.label) < 10_000
+        assert relocation.facts()
+
+
+def test_sections_that_overlap_to_more_than_the_file_are_damage(
+    folder: Path, tmp_path: Path
+) -> None:
+    path = folder / "flow.bpf.o"
+    whole = path.stat().st_size
+    with ElfFile(path) as elf:
+        code = [one.name for one in elf.sections.values() if one.flags & 4 and one.size]
+    assert len(code) > 2
+    row = struct.pack("=QQ", 0, whole - 64)
+    made = patched(path, {header_row(path, name) + 24: row for name in code}, tmp_path / "a.o")
+    with pytest.raises(DataError, match="overlap"):
+        ObjectFile(made)
+
+
+def test_strings_that_lie_one_in_another_are_damage() -> None:
+    table = StringTable(b"x" * 100_000, "a.o")
+    assert table.at(0) == "x" * 4096
+    assert table.at(0) is table.at(0)
+    with pytest.raises(DataError, match="one in another"):
+        [table.at(at) for at in range(200)]
+    text = b"\0".join(b".rel.text%05d" % n for n in range(5000)) + b"\0"
+    table = StringTable(text, "a.o")
+    starts = range(0, len(text), 15)
+    assert len({table.at(start + more) for start in starts for more in (0, 4)}) == 10_000

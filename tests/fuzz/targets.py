@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is fuzzed: how an example is made by choices, and what reading it must not do."""
+
+from __future__ import annotations
+
+import functools
+import random
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Target(NamedTuple):
+    """Makes an example by the choices of a random generator, and complains of what it caused."""
+
+    make: Callable[[random.Random], bytes]
+    damage: Callable[[Path], str | None]
+
+
+def _recordings() -> Target:
+    from tests.fuzz import recordings
+
+    from retsnoop_py.session import pipeline, repeats
+
+    # a small recording shall reach what C writes, too: else it begins with the 256th session
+    pipeline._MANY, repeats._PAUSE = 1, 0
+    mutator = recordings.Mutator(0, modern=True)
+    views = list(recordings.VIEWS.values())
+
+    def damage(path: Path) -> str | None:
+        view = views[zlib.crc32(path.read_bytes()) % len(views)]
+        return recordings.complaint(recordings.shown(path, view))
+
+    return Target(mutator.make, damage)
+
+
+def _objects() -> Target:
+    from tests.fuzz import objects
+
+    return Target(objects.Objects().make, objects.damage)
+
+
+def _extensions() -> Target:
+    from tests.fuzz import objects
+
+    return Target(objects.Objects().make_ext, objects.damage)
+
+
+def _logs() -> Target:
+    from tests.fuzz import logs
+
+    return Target(logs.Logs().make, logs.damage)
+
+
+_MAKERS = {
+    "recordings": _recordings,
+    "objects": _objects,
+    "btf-ext": _extensions,
+    "logs": _logs,
+}
+#: What files of examples end in, by the names of the targets.
+SUFFIXES = {"recordings": ".rsn", "objects": ".o", "btf-ext": ".o", "logs": ".log"}
+
+
+@functools.cache
+def target(name: str) -> Target:
+    """The target called ``name``, one of :data:`SUFFIXES`."""
+    return _MAKERS[name]()
