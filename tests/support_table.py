@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,20 @@ def column(answer: Mapping[str, Any]) -> dict[str, str]:
 
 def columns() -> dict[str, dict[str, str]]:
     """The table as it stands, by kernels and rows."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    text = PAGE.read_text().splitlines()
+    lines = text[slice(*_place(text))]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     kernels = cells[0][1:]
     return {
         kernel: {row[0]: row[at] for row in cells[2:]} for at, kernel in enumerate(kernels, start=1)
     }
+
+
+def _place(lines: Sequence[str]) -> tuple[int, int]:
+    """Where the page's first table is: the number of its first line, and of that behind it."""
+    begin = next(number for number, line in enumerate(lines) if line.startswith("|"))
+    behind = (number for number in range(begin, len(lines)) if not lines[number].startswith("|"))
+    return begin, next(behind, len(lines))
 
 
 def write(table: Mapping[str, Mapping[str, str]]) -> None:
@@ -65,9 +73,9 @@ def write(table: Mapping[str, Mapping[str, str]]) -> None:
     rows += [[row, *(table[kernel][row] for kernel in kernels)] for row in (*ROWS, FIRST)]
     text = PAGE.read_text()
     lines = text.splitlines(keepends=True)
-    at = [number for number, line in enumerate(lines) if line.startswith("|")]
+    begin, end = _place(lines)
     new = [f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in rows]
-    PAGE.write_text("".join([*lines[: at[0]], *new, *lines[at[-1] + 1 :]]))
+    PAGE.write_text("".join([*lines[:begin], *new, *lines[end:]]))
 
 
 def _numbers(kernel: str) -> list[int]:

@@ -17,7 +17,7 @@ from tests.live.support import TOOL
 
 from retsnoop_py import __version__
 from retsnoop_py.errors import UnavailableError
-from retsnoop_py.vm import kernels, qemu, read_only
+from retsnoop_py.vm import confined, kernels, qemu
 from retsnoop_py.vm.errors import BootFailed, KernelCrashed, VmTimeout, kernel_problems
 from retsnoop_py.vm.machine import Machine
 
@@ -188,7 +188,7 @@ def test_a_guest_that_mounts_the_files_anew_cannot_write_them(
 
 def test_a_read_only_view_is_made_on_hosts_of_every_age(machine: Machine) -> None:
     """Linux 5.10, as a host, has no mount_setattr()."""
-    program = [sys.executable, "-I", "-S", read_only.__file__, "/tmp/view"]
+    program = [sys.executable, "-I", "-S", confined.__file__, "/tmp/view"]
     script = "cd /tmp/view; ls proc; touch x tmp/y; grep -c ' /tmp/view.* ro,.*nodev' $1"
     script += "; grep ' /tmp/view' $1 | grep -vc ' ro,.*nodev'; touch /tmp/z; echo made"
     words = [*program, "sh", "-c", script, "sh", "/proc/self/mountinfo"]
@@ -200,9 +200,52 @@ def test_a_read_only_view_is_made_on_hosts_of_every_age(machine: Machine) -> Non
     assert result.err.count("Read-only file system") == 2
     assert machine.run(["ls", "/tmp/view"]).out == ""
     refused = machine.run(["setpriv", "--bounding-set", "-sys_admin", *program, "touch", "/tmp/no"])
-    assert refused.status == read_only.FAILED
+    assert refused.status == confined.FAILED
     assert refused.err.startswith("cannot make a read-only view of the files: unshare mount name")
     assert machine.run(["ls", "/tmp/no"]).status == 2
+
+
+NESTED = """
+set -e
+mkdir -p /tmp/chroot/proc /tmp/chroot/sys /tmp/chroot/deeper
+mkdir -p /tmp/covered /tmp/sight /tmp/rw /tmp/sub
+mount -t proc proc /tmp/chroot/proc
+mount -t sysfs sys /tmp/chroot/sys
+mount -t devtmpfs dev /tmp/chroot/deeper
+mount -t proc proc /tmp/covered
+mount -t tmpfs none /tmp/covered
+"""
+
+
+def test_a_view_has_no_file_system_of_the_kernel_wherever_it_is_mounted(machine: Machine) -> None:
+    machine.run(["sh", "-c", NESTED])
+    program = [sys.executable, "-I", "-S", confined.__file__]
+    look = "cd {}; ls proc sys dev tmp/chroot/proc tmp/chroot/sys tmp/chroot/deeper tmp/covered"
+    seen = machine.run([*program, "/tmp/sub", "sh", "-c", look.format("/tmp/sub")])
+    assert [line for line in seen.out.split() if not line.endswith(":")] == []
+    assert seen.err == ""
+    rooted = [*program, "--root", "/tmp/sight", "--write", "/tmp/rw", "--keep", "/dev/null"]
+    script = "ls /dev /proc /proc/self/exe; cat /dev/null; touch /tmp/rw/made /tmp/not; "
+    script += look.format("/tmp/sight") + "; touch /tmp/sight/tmp/rw/not"
+    rooted_run = machine.run([*rooted, "/tmp/sub", "sh", "-c", script])
+    words = [line for line in rooted_run.out.split() if not line.endswith(":")]
+    assert words == ["/proc/self/exe", "null", "self"], rooted_run
+    assert rooted_run.err.count("Read-only file system") == 2
+    assert machine.run(["ls", "/tmp/rw"]).out == "made\n"
+    machine.run(["sh", "-c", "umount /tmp/covered /tmp/covered /tmp/chroot/*; rm -r /tmp/rw"])
+
+
+def test_a_guest_leaves_no_set_user_id_file(machine: Machine) -> None:
+    """Neither a new one, nor one of before that it writes, nor one that a view shows."""
+    old = machine.share / "old"
+    old.write_text("x")
+    old.chmod(0o4755)
+    script = f"cd {machine.share}; cp /bin/true new; chmod 4755 new; install -m 2755 new other"
+    result = machine.run(["sh", "-c", f"{script}; echo more >> old"])
+    assert result.err.count("Operation not permitted") == 2
+    for path in (old, machine.share / "new", machine.share / "other"):
+        assert not path.stat().st_mode & 0o6000, path
+        path.unlink()
 
 
 @pytest.mark.parametrize(
@@ -438,6 +481,8 @@ def test_without_virtiofsd_files_are_shared_by_9p(
         code = f"open('{guest.share}/written', 'w').write('here'); print(1)"
         assert guest.run([sys.executable, "-c", code]).out == "1\n"
         assert (guest.share / "written").read_text() == "here"
+        # what it serves is a view without the kernel's file systems (test_vm.py, above)
+        assert guest.run(["ls", f"{guest.share.parent}/sight"]).out == ""
         # the device serves one mount, which the layer has; it says readonly=on (test_qemu.py)
         options = "trans=virtio,version=9p2000.L"
         anew = guest.run(["mount", "-t", "9p", "-o", options, "root", "/mnt"])

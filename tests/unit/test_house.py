@@ -13,7 +13,7 @@ import retsnoop_py
 
 PACKAGE = Path(retsnoop_py.__file__).parent
 #: Programs of their own, which others start: what they print is for those.
-PROGRAMS = {"vm/read_only.py", "workload/__main__.py"}
+PROGRAMS = {"vm/confined.py", "workload/__main__.py"}
 _PROCESS = {"stdout", "stderr", "stdin", "argv", "exit"}
 
 

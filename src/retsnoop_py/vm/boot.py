@@ -11,29 +11,40 @@ import shlex
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
-from retsnoop_py.errors import OutputError, UnavailableError, no_proc
+from retsnoop_py.errors import UnavailableError, no_proc
 from retsnoop_py.package import is_one_file, python
-from retsnoop_py.vm import initrd, kernels, qemu, read_only
+from retsnoop_py.vm import confined, initrd, kernels, qemu
 from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.command import Channel
+from retsnoop_py.vm.console import Console
 from retsnoop_py.vm.debian import undisturbed
+from retsnoop_py.vm.folder import make_folder, remove_tree
 from retsnoop_py.vm.initrd import ModuleTree
 from retsnoop_py.vm.userland import Userland
 
-__all__ = ["LANES", "Host", "capabilities_to_drop", "plan_modules", "view_obstacle"]
+__all__ = ["LANES", "Host", "Plan", "capabilities_to_drop", "plan_modules", "view_obstacle"]
 
 LANES = 4
 """How many commands can run in a guest at the same time."""
 
-_PREFIX = "rsn-vm-"
-_CAP_SETPCAP, _CAP_MKNOD = 8, 27
+_CAP_SETPCAP = 8
+#: Capabilities that QEMU does not need, as setpriv(1) calls them, with their numbers: without them
+#: a guest makes no device and gives no program capabilities, and a set-user-ID program that it
+#: writes loses the bit.
+_DROPPED = {"fsetid": 4, "mknod": 27, "setfcap": 31}
+#: Bytes of one file in the folder that all guests can write: recordings, and what commands print.
+_FILE_LIMIT = 4 << 30
+#: Bytes that stay free where that folder is, or half of what was free when the guest started.
+_ROOM = 256 << 20
+#: What QEMU needs of the host's /dev. There is no /dev/kvm everywhere.
+_DEVICES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/kvm")
 #: Modules that every guest needs, and those behind each way to the host's files.
 _COMMON = ("virtio_pci", "virtio_console", "overlay")
 _DRIVERS = {"virtiofs": ("virtiofs",), "9p": ("9pnet_virtio", "9p")}
@@ -44,25 +55,35 @@ PORTS = (*(f"lane{number}" for number in range(LANES)), "signals", "stdin")
 _APPEND = "loglevel=5 oops=panic panic=-1"
 
 
-def plan_modules(
-    kernel: kernels.Kernel, obstacle: str = ""
-) -> tuple[list[str], list[tuple[str, bytes]]]:
-    """How the guest reaches the host's files, and the modules /init must insert for that.
+class Plan(NamedTuple):
+    """How the guest reaches the host's files.
+
+    ``transport`` is virtiofs or 9p; ``modules`` are those that /init must insert, with their
+    bytes. ``other`` is the transport to try next if the kernel turns out to lack this one.
+    """
+
+    transport: str
+    modules: list[tuple[str, bytes]]
+    other: str | None = None
+
+
+def plan_modules(kernel: kernels.Kernel, obstacle: str = "", without: Sequence[str] = ()) -> Plan:
+    """Plan one transport: each one more is one more way from the guest to the host.
 
     virtiofs where the kernel has it and the host too (``obstacle`` says why not), else 9p. Where
-    nothing tells what is built in, the guest tries both. Raises UnavailableError where neither way
-    is open.
+    nothing tells what is built in, only a boot does; ``without`` are those that a boot ruled out.
+    Raises UnavailableError where neither way is open.
     """
-    usable = ["9p"] if obstacle else ["virtiofs", "9p"]
+    usable = [name for name in (["9p"] if obstacle else ["virtiofs", "9p"]) if name not in without]
     if kernel.modules is None:
-        return usable, []
+        return Plan(usable[0], [], *usable[1:])
     tree = ModuleTree(kernel.modules)
     if tree.builtin:  # a kernel of one's own may have no modules.builtin
         usable = [name for name in usable if all(map(tree.has, _DRIVERS[name]))][:1]
     if not usable:
         raise _no_way(kernel, tree.has("virtiofs"), obstacle)
-    wanted = [*_COMMON, *(driver for name in usable for driver in _DRIVERS[name])]
-    return usable, tree.load_order(wanted)
+    wanted = [*_COMMON, *_DRIVERS[usable[0]]]
+    return Plan(usable[0], tree.load_order(wanted), *usable[1:])
 
 
 def _no_way(kernel: kernels.Kernel, has_virtiofs: bool, obstacle: str) -> UnavailableError:
@@ -85,17 +106,20 @@ def view_obstacle(folder: Path) -> str:
 
     ``folder`` is where a directory for a trial can be made.
     """
+    if os.geteuid() != 0:
+        return "not run as root"
     view = folder / "trial"
     view.mkdir()
-    done = subprocess.run(_in_view(view, []), check=False, capture_output=True, text=True)
+    done = subprocess.run(_confined(str(view)), check=False, capture_output=True, text=True)
     view.rmdir()
     return done.stderr.strip() if done.returncode else ""
 
 
-def _in_view(view: Path, argv: list[str]) -> list[str]:
+def _confined(*words: str) -> list[str]:
+    """The words that start :mod:`retsnoop_py.vm.confined`."""
     # -S: no site-packages, a tenth of a second faster
-    script = ["-m", read_only.__name__] if is_one_file() else [str(Path(read_only.__file__))]
-    return [*python(), "-S", *script, str(view), *argv]
+    script = ["-m", confined.__name__] if is_one_file() else [str(Path(confined.__file__))]
+    return [*python(), "-S", *script, *words]
 
 
 def _accelerator(arch: Architecture) -> str:
@@ -121,8 +145,12 @@ class Host:
         self._cleanup = contextlib.ExitStack()
         self._sockets: dict[str, socket.socket] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = _make_folder()
-        self._cleanup.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        #: The transport to try next if the guest's kernel lacks the one in use.
+        self.other_transport: str | None = None
+        #: Why the guest was ended here; "" if it was not.
+        self.reason = ""
+        self._folder = make_folder()
+        self._cleanup.callback(remove_tree, self._folder)
         # tells others that the folder is in use; the kernel drops it however we end
         held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         self._cleanup.callback(os.close, held)
@@ -132,7 +160,10 @@ class Host:
         self.jobs.mkdir(parents=True)
         self.jobs_fd = os.open(self.jobs, os.O_RDONLY | os.O_DIRECTORY)
         self._cleanup.callback(os.close, self.jobs_fd)
-        self._console = self._folder / "console"
+        self._room = min(_ROOM, _free(self.share) // 2)
+        self._looked = time.monotonic()
+        self._console = Console()
+        self._cleanup.callback(self._console.close)
 
     def close(self) -> None:
         """Kill the guest and, once it has ended, remove its folder. Idempotent."""
@@ -145,25 +176,31 @@ class Host:
 
     @property
     def console(self) -> str:
-        """What the guest's console has shown so far."""
-        try:
-            return self._console.read_text(errors="replace").replace("\r", "")
-        except FileNotFoundError:
-            return ""
+        """What the guest's console has shown so far; the middle is missing where it is long."""
+        return self._console.text(is_over=self._process is not None and not self.alive())
 
     def logs(self) -> str:
         """What QEMU and the daemons said that looks like a complaint, one line each."""
         return "\n".join(
             f"{log.stem}: {line.strip()}"
             for log in sorted(self._folder.glob("*.log"))
-            for line in log.read_text(errors="replace").splitlines()
+            for line in _beginning(log).splitlines()
             # virtiofsd in C tells of every queue it starts
             if log.stem == "qemu" or "rror" in line or "annot" in line or "ailed" in line
         )
 
     def alive(self) -> bool:
-        """Whether the guest is still there."""
-        return self._process is not None and self._process.poll() is None
+        """Whether the guest is still there. One that fills this machine's disk is ended here."""
+        if self._process is None or self._process.poll() is not None:
+            return False
+        if time.monotonic() - self._looked > 1:
+            self._looked = time.monotonic()
+            if _free(self.share) < self._room:
+                self.reason = f"the file system of {self.share} was nearly full"
+                self._process.kill()
+                self._process.wait()
+                return False
+        return True
 
     def channel(self, port: str) -> Channel:
         """The line-based channel to the guest's ``port``."""
@@ -180,12 +217,13 @@ class Host:
         writable: Sequence[Path],
         userland: Userland | None = None,
         kernel_options: Sequence[str] = (),
+        without: Sequence[str] = (),
     ) -> None:
         """Start the daemons and QEMU; does not wait for the guest to come up.
 
         ``userland`` is what a guest of another architecture than the host's has for its files;
-        ``kernel_options`` are appended to the kernel's command line.
-        Raises UnavailableError if something is not installed.
+        ``kernel_options`` are appended to the kernel's command line; ``without`` are transports
+        that an earlier boot ruled out. Raises UnavailableError if something is not installed.
         """
         program = qemu.find_qemu(kernel.arch)
         busybox = userland.busybox if userland else initrd.find_busybox()
@@ -195,17 +233,17 @@ class Host:
         if userland is not None:
             self._cleanup.callback(os.close, userland.hold())
         daemon = qemu.find_virtiofsd()
-        obstacle = "virtiofsd is not installed, or not run as root"
-        if daemon:
-            obstacle = view_obstacle(self._folder)
-        transports, loads = plan_modules(kernel, obstacle)
+        no_view = view_obstacle(self._folder)
+        obstacle = no_view if daemon else "virtiofsd is not installed, or not run as root"
+        plan = plan_modules(kernel, obstacle, without)
+        self.other_transport = plan.other
         shares = self._shares(writable)
         image = self._folder / "initrd"
         image.write_bytes(
             initrd.build_initrd(
                 busybox.read_bytes(),
-                loads,
-                self._config(kernel, transports, shares) + _layers(userland),
+                plan.modules,
+                self._config(kernel, plan.transport, shares) + _layers(userland),
                 {
                     "init": initrd.guest_script("guest_init.sh"),
                     "agent": initrd.guest_script("guest_agent.sh"),
@@ -219,21 +257,49 @@ class Host:
             append=" ".join([f"console={kernel.arch.console}", _APPEND, *kernel_options]),
             memory=self.memory,
             cpus=self.cpus,
-            console=self._console,
-            shares=shares,
-            transports=transports,
+            console=self._console.fileno(),
+            shares=shares
+            if no_view
+            else [replace(shares[0], path=self._view("sight")), *shares[1:]],
+            transport=plan.transport,
             ports=[(name, self._port(name)) for name in PORTS],
             accel="tcg" if self._count_instructions else _accelerator(kernel.arch),
-            qemu_version=qemu.installed_version(program),
+            emulator=qemu.installed(program),
             count_instructions=self._count_instructions,
             arch=kernel.arch,
         )
-        if daemon and "virtiofs" in transports:
+        if daemon and plan.transport == "virtiofs":
             for share in shares:
                 self._start_daemon(daemon, share)
-        self._process = self._spawn(
-            qemu.qemu_command(guest), [fd for _, fd in guest.ports], "qemu.log"
-        )
+        fds = [self._console.fileno(), *(fd for _, fd in guest.ports)]
+        self._process = self._spawn(self._qemu(guest, is_seen=not no_view), fds, "qemu.log")
+        self._console.start()
+
+    def _qemu(self, guest: qemu.Guest, *, is_seen: bool) -> list[str]:
+        """QEMU's command line, with what keeps QEMU from the rest of the machine.
+
+        ``is_seen``: a view can be made. QEMU's root directory is one then, and the guest's files
+        by 9p are another one, without /dev and /proc.
+        """
+        options = ["--no-setuid"]
+        served = guest.shares if guest.transport == "9p" else ()
+        if served:
+            options += ["--file-limit", str(_FILE_LIMIT)]
+        if not is_seen:
+            return _confined(*options, "", *qemu.qemu_command(guest))
+        options += ["--root", str(guest.shares[0].path)]
+        for share in served[1:]:
+            options += ["--write", str(share.path)]
+        for path in (*_DEVICES, str(guest.image)):
+            if path.startswith("/dev/"):
+                options += ["--keep", path]
+        return _confined(*options, str(self._view("qemu")), *qemu.qemu_command(guest))
+
+    def _view(self, name: str) -> Path:
+        """An empty directory for a view of the files."""
+        view = self._folder / name
+        view.mkdir()
+        return view
 
     def _shares(self, writable: Sequence[Path]) -> list[qemu.Share]:
         root = qemu.Share("root", Path("/"), self._folder / "root.sock")
@@ -245,13 +311,11 @@ class Host:
             ),
         ]
 
-    def _config(
-        self, kernel: kernels.Kernel, transports: Sequence[str], shares: Sequence[qemu.Share]
-    ) -> str:
+    def _config(self, kernel: kernels.Kernel, transport: str, shares: Sequence[qemu.Share]) -> str:
         """The shell variables the guest's scripts read."""
         values = {
             "root_tag": "root",
-            "transports": " ".join(transports),
+            "transport": transport,
             "shares": " ".join(f"{each.tag}={quote(str(each.path))}" for each in shares[1:]),
             "modules": str(kernel.modules or ""),
             "debug": str(kernel.debug or ""),
@@ -273,13 +337,15 @@ class Host:
             listener.bind(str(share.socket))
             listener.listen(1)
             if share.writable:
-                argv = qemu.virtiofsd_command(program, share, listener.fileno())
+                words = ["--no-setuid"]
+                if share.path == self.share:
+                    words += ["--file-limit", str(_FILE_LIMIT)]
+                words.append("")
             else:
                 # the guest can mount its share anew, and writable: the host must say no
-                view = self._folder / share.tag
-                view.mkdir()
-                seen = replace(share, path=view)
-                argv = _in_view(view, qemu.virtiofsd_command(program, seen, listener.fileno()))
+                view = self._view(share.tag)
+                words, share = [str(view)], replace(share, path=view)
+            argv = _confined(*words, *qemu.virtiofsd_command(program, share, listener.fileno()))
             self._spawn(argv, [listener.fileno()], f"virtiofsd-{share.tag}.log")
 
     def _spawn(self, argv: list[str], fds: Sequence[int], log: str) -> subprocess.Popen[bytes]:
@@ -313,42 +379,30 @@ def _layers(userland: Userland | None) -> str:
 
 
 def capabilities_to_drop(status: Path = Path("/proc/self/status")) -> list[str]:
-    """Options of setpriv(1): no device is made for a guest.
+    """Options of setpriv(1) for QEMU, which serves 9p: no device and no capability for a guest.
 
-    For QEMU, which serves 9p: anybody on the host could open one that a guest makes in a folder it
-    may write. (virtiofsd has an option, and refuses to start without what it wants to drop itself.)
-    Empty where we cannot drop the capability, having no CAP_SETPCAP, or do not have it.
+    Anybody on the host could use those that a guest makes in a folder it may write. (virtiofsd has
+    an option, and refuses to start without what it wants to drop itself.) Empty where we have no
+    CAP_SETPCAP; a capability that we do not have needs no dropping.
     """
     able = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
     held = int(able[1], 16) if able else 0
-    if not (held >> _CAP_SETPCAP & 1 and held >> _CAP_MKNOD & 1):
+    drops = ",".join(f"-{name}" for name, number in _DROPPED.items() if held >> number & 1)
+    if not (held >> _CAP_SETPCAP & 1 and drops):
         return []
-    return ["--inh-caps", "-mknod", "--bounding-set", "-mknod"]
+    return ["--inh-caps", drops, "--bounding-set", drops]
 
 
-def _make_folder() -> Path:
-    try:
-        _sweep(Path(tempfile.gettempdir()))
-        return Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
-    except OSError as error:
-        raise OutputError(
-            f"cannot create a folder for the guest: {error.strerror}",
-            "set TMPDIR to a writable folder",
-        ) from None
+def _free(folder: Path) -> int:
+    """Free bytes in the file system of ``folder``, for ordinary users."""
+    told = os.statvfs(folder)
+    return told.f_bavail * told.f_frsize
 
 
-def _sweep(base: Path, age: float = 60.0) -> None:
-    """Remove the folders that killed runs left in ``base``, older than ``age`` seconds."""
-    for folder in base.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # another's, or gone by now
-            if time.time() - folder.stat().st_mtime < age:
-                continue
-            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(handle)
+def _beginning(log: Path) -> str:
+    """At most 1 MiB of a file, as text: a guest can make QEMU and the daemons complain."""
+    with log.open("rb") as file:
+        return file.read(1 << 20).decode(errors="replace")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import socket
@@ -17,7 +18,7 @@ from typing import Protocol
 
 from retsnoop_py.vm.errors import KernelCrashed, Result, VmError, VmTimeout
 
-__all__ = ["Channel", "Command", "JobFiles", "job_script"]
+__all__ = ["Channel", "Command", "JobFiles", "job_script", "release_told"]
 
 Sink = Callable[[int, bytes], None]
 """Takes output as it comes: 1 and bytes of stdout, 2 and bytes of stderr."""
@@ -25,6 +26,9 @@ Sink = Callable[[int, bytes], None]
 _POLL_S = 0.02
 #: Bytes of output that are in memory at once while it is passed on.
 _CHUNK = 1 << 20
+#: Bytes of a line on a channel, and of each stream of a command whose output is kept in memory.
+_MAX_LINE = 4096
+_MAX_OUTPUT = 256 << 20
 
 
 def job_script(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> bytes:
@@ -100,11 +104,33 @@ class Channel:
             self._end.sendall(line.encode() + b"\n")
 
     def lines(self) -> list[str]:
-        """The complete lines that arrived since last asked."""
+        """The complete lines that arrived since last asked. Raises VmError for an endless one."""
         with contextlib.suppress(BlockingIOError, ConnectionError):
             self._pending += self._end.recv(65536, socket.MSG_DONTWAIT)
         *done, self._pending = self._pending.split(b"\n")
+        if len(self._pending) > _MAX_LINE:
+            raise VmError(f"the guest sent a line of more than {_MAX_LINE} bytes")
         return [line.decode(errors="replace") for line in done]
+
+
+def release_told(line: str) -> str:
+    """The kernel's release in a guest's line ``ready RELEASE``. Raises VmError."""
+    found = re.fullmatch(r"ready ([\w.+~-]{1,64})", line)
+    if not found:
+        raise _unclear(line)
+    return found[1]
+
+
+def _status_told(line: str) -> int:
+    """The exit status in a guest's line ``exit ID STATUS``. Raises VmError."""
+    found = re.fullmatch(r"exit \d{1,9} (\d{1,3})", line)
+    if not found:
+        raise _unclear(line)
+    return int(found[1])
+
+
+def _unclear(line: str) -> VmError:
+    return VmError(f"the guest sent an unexpected line: {line[:80]!r}")
 
 
 class Guest(Protocol):
@@ -152,6 +178,7 @@ class Command:
         self._files = files
         self._seen = {1: 0, 2: 0}
         self._streams = False
+        self._has_more = False
         self._result: Result | None = None
         lane.say(f"run {number}")
 
@@ -161,24 +188,33 @@ class Command:
         self._machine.signals.say(f"{name} {self._number} {'group' if group else 'process'}")
 
     def output(self) -> tuple[bytes, bytes]:
-        """What the command has written so far: (stdout, stderr)."""
-        return self._files.read("stdout"), self._files.read("stderr")
+        """What the command has written so far: (stdout, stderr).
+
+        Raises VmError for more than 256 MiB of one; pass such output to a sink.
+        """
+        out, err = (self._files.read(name, 0, _MAX_OUTPUT + 1) for name in ("stdout", "stderr"))
+        for name, data in (("standard output", out), ("standard error", err)):
+            if len(data) > _MAX_OUTPUT:
+                raise VmError(f"{self.argv[0]} wrote more than {_MAX_OUTPUT >> 20} MiB to {name}")
+        return out, err
 
     def poll(self, sink: Sink | None = None) -> Result | None:
         """The result if the command has ended, else None; passes new output to ``sink``.
 
-        Who gives a sink, gives it each time. Raises KernelCrashed if the guest went down under it.
+        Who gives a sink, gives it each time. A call passes on at most 1 MiB of each stream; the
+        result comes with the last of them. Raises KernelCrashed if the guest went down under it,
+        VmError if it does not keep to the protocol.
         """
         self._streams = self._streams or sink is not None
         if self._result is None:
             ended = next((line for line in self._lane.lines() if line.startswith("exit ")), None)
             if ended:
-                self._finish(int(ended.split()[2]))
+                self._finish(_status_told(ended))
             elif not self._machine.alive():
-                self._pump(sink)
+                if self._pump(sink):
+                    return None
                 raise self._machine.crash(self._partial(-1))
-        self._pump(sink)
-        return self._result
+        return None if self._pump(sink) else self._result
 
     def wait(self, timeout: float | None = None, sink: Sink | None = None) -> Result:
         """Wait for the end, at most ``timeout`` seconds; passes output to ``sink`` as it comes.
@@ -193,13 +229,15 @@ class Command:
                 return result
             if limit is not None and time.monotonic() > limit:
                 raise self._expire(timeout, sink)
-            time.sleep(_POLL_S)
+            if not self._has_more:
+                time.sleep(_POLL_S)
 
     def _expire(self, timeout: float | None, sink: Sink | None) -> VmTimeout:
         self.send_signal(signal.SIGKILL)
         patience = time.monotonic() + 5
         while self.poll(sink) is None and time.monotonic() < patience:
-            time.sleep(_POLL_S)
+            if not self._has_more:
+                time.sleep(_POLL_S)
         return VmTimeout(
             f"{self.argv[0]} did not end within {timeout:g} s on Linux {self._machine.release}",
             "use a longer --timeout",
@@ -215,10 +253,13 @@ class Command:
         out, err = (b"", b"") if self._streams else self.output()
         return Result(self.argv, status, out, err, time.monotonic() - self.started)
 
-    def _pump(self, sink: Sink | None) -> None:
-        if sink is None:
-            return
-        for stream, name in ((1, "stdout"), (2, "stderr")):
-            while new := self._files.read(name, self._seen[stream], _CHUNK):
-                self._seen[stream] += len(new)
+    def _pump(self, sink: Sink | None) -> bool:
+        """Pass on the next part of each stream; whether there may be more by now."""
+        self._has_more = False
+        for stream, name in ((1, "stdout"), (2, "stderr")) if sink else ():
+            new = self._files.read(name, self._seen[stream], _CHUNK)
+            self._seen[stream] += len(new)
+            self._has_more |= len(new) == _CHUNK
+            if new and sink:
                 sink(stream, new)
+        return self._has_more

@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: BSD-2-Clause
 # First process of the guest: puts the host's files under a throw-away layer and moves there.
-# /config, written by the host, sets: root_tag transports shares modules debug host_name, and
+# /config, written by the host, sets: root_tag transport shares modules debug host_name, and
 # system and layers where the host's programs do not run here
 
 fail() {
@@ -19,18 +19,16 @@ why() {
 	fi
 }
 
-# mount_share TAG DIRECTORY ro|rw: by the first file system of $transports that has the tag
+# mount_share TAG DIRECTORY ro|rw: by $transport
 mount_share() {
-	for transport in $transports; do
-		case $transport in
-		virtiofs) options=$3 ;;
-		9p) options="$3,trans=virtio,version=9p2000.L,msize=524288,access=any"
-			# loose is fastest and right for what nobody writes; results must reach the host at once
-			[ "$3" = ro ] && options="$options,cache=loose" || options="$options,cache=mmap" ;;
-		esac
-		busybox mount -t "$transport" -o "$options" "$1" "$2" 2>/mount.log && return 0
-		refused="$refused; $transport: $(why "$transport" /mount.log)"
-	done
+	case $transport in
+	virtiofs) options=$3 ;;
+	9p) options="$3,trans=virtio,version=9p2000.L,msize=524288,access=any"
+		# loose is fastest and right for what nobody writes; results must reach the host at once
+		[ "$3" = ro ] && options="$options,cache=loose" || options="$options,cache=mmap" ;;
+	esac
+	busybox mount -t "$transport" -o "$options" "$1" "$2" 2>/mount.log && return 0
+	refused="; $transport: $(why "$transport" /mount.log)"
 	return 1
 }
 

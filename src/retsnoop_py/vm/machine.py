@@ -25,7 +25,7 @@ from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.vm import kernels
 from retsnoop_py.vm.architecture import Architecture, host
 from retsnoop_py.vm.boot import LANES, Host
-from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script
+from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script, release_told
 from retsnoop_py.vm.errors import (
     BootFailed,
     KernelCrashed,
@@ -49,6 +49,11 @@ BASE_ENV = {
     "TERM": "dumb",
 }
 """The environment every command gets, before what the caller adds."""
+
+
+#: How the guest's script begins to tell that no transport works, and what there is of them.
+_NO_FILES = "cannot mount the host's files"
+_TRANSPORTS = {"virtiofs", "9p"}
 
 
 class Machine:
@@ -213,6 +218,10 @@ class Machine:
     def crash(self, result: Result | None) -> KernelCrashed:
         """The error that tells why the guest is gone, for raising."""
         text = self.console
+        ended = self._host.reason if self._host else ""
+        if ended:
+            message = f"the guest with Linux {self.release} was ended: {ended}"
+            return KernelCrashed(message, "free some space, or set TMPDIR", text, result)
         reason = crash_reason(text) or "QEMU ended, and the console shows no reason"
         return KernelCrashed(
             f"Linux {self.release} crashed: {reason}",
@@ -246,14 +255,29 @@ class Machine:
             beside = [kernel.modules, kernel.debug, Path.cwd()]
             self.userland = ensure_userland(kernel.arch, [path for path in beside if path])
             self.program = [PYTHON, "-P", "-m", "retsnoop_py"]
+        self._launch(kernel, [])
+        self.boot_seconds = time.monotonic() - begin
+
+    def _launch(self, kernel: Kernel, without: list[str]) -> None:
+        """Boot with the transport that the kernel has; only a boot tells for some of one's own."""
         self._lanes = []
         booted = self._host = Host(
             self._memory, self._cpus, count_instructions=self.count_instructions
         )
-        booted.launch(kernel, self._extra_shares, self.userland, self._kernel_options)
+        booted.launch(kernel, self._extra_shares, self.userland, self._kernel_options, without)
         self._signals = booted.channel("signals")
-        self._await_lanes(booted, time.monotonic() + self.boot_timeout)
-        self.boot_seconds = time.monotonic() - begin
+        try:
+            self._await_lanes(booted, time.monotonic() + self.boot_timeout)
+        except BootFailed as first:
+            if not booted.other_transport or _NO_FILES not in first.message:
+                raise
+            self.close()
+            try:
+                self._launch(kernel, [*without, *_TRANSPORTS - {booted.other_transport}])
+            except BootFailed as second:
+                reason = first.message.partition(_NO_FILES)[2]
+                message = second.message.replace(_NO_FILES, _NO_FILES + reason)
+                raise BootFailed(message, second.hint, console=second.console) from None
 
     def _await_lanes(self, host: Host, deadline: float) -> None:
         waiting = [host.channel(f"lane{number}") for number in range(LANES)]
@@ -261,7 +285,7 @@ class Machine:
             for lane in list(waiting):
                 ready = [line for line in lane.lines() if line.startswith("ready ")]
                 if ready:
-                    self.release = ready[0].split()[1]
+                    self.release = release_told(ready[0])
                     waiting.remove(lane)
                     self._lanes.append(lane)
             if not host.alive():

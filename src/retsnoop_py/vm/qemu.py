@@ -10,18 +10,20 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture
 
 __all__ = [
+    "Emulator",
     "Guest",
     "Share",
     "accelerator",
     "cpu_model",
     "find_qemu",
     "find_virtiofsd",
-    "installed_version",
+    "installed",
     "parse_version",
     "qemu_command",
     "virtiofsd_command",
@@ -29,6 +31,8 @@ __all__ = [
 
 #: Instructions are counted as 2 ns each, about as fast as they are emulated.
 _NS_SHIFT = 1
+#: QEMU needs no obsolete system calls, no other user, no further program and no other priority.
+_SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 _VIRTIOFSD = ("/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd", "/usr/lib/virtiofsd")
 
 
@@ -42,9 +46,18 @@ class Share:
     writable: bool = False
 
 
+class Emulator(NamedTuple):
+    """QEMU's version, and whether it can limit its own system calls (-sandbox)."""
+
+    version: tuple[int, int] = (8, 0)
+    has_sandbox: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Guest:
     """All that QEMU's command line depends on. Memory in MiB; ``ports`` are (name, open fd).
+
+    ``console`` is the descriptor of a socket.
 
     ``count_instructions``: the guest's clock goes by them, see :class:`~.machine.Machine`.
     """
@@ -55,12 +68,12 @@ class Guest:
     append: str
     memory: int
     cpus: int
-    console: Path
+    console: int
     shares: Sequence[Share]
-    transports: Sequence[str]
+    transport: str
     ports: Sequence[tuple[str, int]]
     accel: str = "tcg"
-    qemu_version: tuple[int, int] = (8, 0)
+    emulator: Emulator = Emulator()
     count_instructions: bool = False
     arch: Architecture = ARCHITECTURES["x86_64"]
 
@@ -82,10 +95,10 @@ def parse_version(text: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def installed_version(program: str) -> tuple[int, int]:
-    """The version of QEMU ``program``."""
-    done = subprocess.run([program, "--version"], check=False, capture_output=True, text=True)
-    return parse_version(done.stdout)
+def installed(program: str) -> Emulator:
+    """What QEMU ``program`` is. Its help begins with the version, and lists -sandbox if it can."""
+    done = subprocess.run([program, "--help"], check=False, capture_output=True, text=True)
+    return Emulator(parse_version(done.stdout), "\n-sandbox " in done.stdout)
 
 
 def cpu_model(arch: Architecture, accel: str, version: tuple[int, int]) -> str:
@@ -134,14 +147,17 @@ def virtiofsd_command(program: str, share: Share, socket_fd: int) -> list[str]:
     cache = "auto" if share.writable else "always"
     options = f"source={share.path},cache={cache},sandbox=chroot"
     if share.writable:
-        # anybody on the host could open a device that the guest makes there
-        options += ",modcaps=-mknod"
+        # anybody on the host could open a device that the guest makes there, or run a program to
+        # which it gives capabilities; without CAP_FSETID a file that is written loses its bits
+        options += ",modcaps=-mknod:-setfcap:-fsetid"
     return [program, f"--fd={socket_fd}", "-o", options]
 
 
 def qemu_command(guest: Guest) -> list[str]:
     """The whole QEMU command line."""
     argv = [guest.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    if guest.emulator.has_sandbox:
+        argv += ["-sandbox", _SANDBOX]
     board = guest.arch.kvm_board if guest.accel == "kvm" else guest.arch.board
     argv += ["-machine", board, "-smp", str(guest.cpus), "-m", f"{guest.memory}M"]
     # One thread emulates all CPUs in turn. With a thread each, a CPU may still run the int3 of a
@@ -151,26 +167,25 @@ def qemu_command(guest: Guest) -> list[str]:
     argv += ["-accel", "kvm" if guest.accel == "kvm" else "tcg,thread=single"]
     if guest.count_instructions:
         argv += ["-icount", f"shift={_NS_SHIFT},sleep=on"]
-    argv += ["-cpu", cpu_model(guest.arch, guest.accel, guest.qemu_version)]
+    argv += ["-cpu", cpu_model(guest.arch, guest.accel, guest.emulator.version)]
     append = guest.append
     if guest.accel != "kvm":
         # The emulation translates a program's code anew for each address it is loaded at: with
         # random ones "python -S -c pass" takes 0.42 s in a guest of Linux 7.2, without 0.17.
         append += " norandmaps"
     argv += ["-kernel", str(guest.image), "-initrd", str(guest.initrd), "-append", append]
-    argv += ["-chardev", f"file,id=console,path={_escape(guest.console)}"]
+    argv += ["-chardev", f"socket,id=console,fd={guest.console}"]
     argv += ["-serial", "chardev:console"]
     argv += ["-device", "virtio-serial-pci"]
     for number, (name, fd) in enumerate(guest.ports, start=1):
         argv += ["-chardev", f"socket,id=port{number},fd={fd}"]
         argv += ["-device", f"virtserialport,chardev=port{number},nr={number},name={name}"]
-    if "virtiofs" in guest.transports:
+    if guest.transport == "virtiofs":
         # the daemon maps the guest's memory
         memory = f"memory-backend-memfd,id=mem,size={guest.memory}M,share=on"
         argv += ["-object", memory, "-machine", "memory-backend=mem"]
     for share in guest.shares:
-        for transport in guest.transports:
-            argv += _share_devices(share, transport)
+        argv += _share_devices(share, guest.transport)
     return argv
 
 

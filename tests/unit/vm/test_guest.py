@@ -9,18 +9,21 @@ import os
 import socket
 import subprocess
 import threading
+import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import pytest
 
 from retsnoop_py.cli.vm import parse_memory
 from retsnoop_py.errors import OutputError, RetsnoopError, UsageError
+from retsnoop_py.vm import command as command_module
 from retsnoop_py.vm import machine as machine_module
-from retsnoop_py.vm.boot import Host, _sweep
-from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script
+from retsnoop_py.vm.boot import Host
+from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script, release_told
+from retsnoop_py.vm.console import Console
 from retsnoop_py.vm.errors import (
     BootFailed,
     KernelCrashed,
@@ -31,6 +34,7 @@ from retsnoop_py.vm.errors import (
     own_complaint,
     tail,
 )
+from retsnoop_py.vm.folder import _sweep, remove_tree
 from retsnoop_py.vm.kernels import Kernel
 from retsnoop_py.vm.machine import Machine, in_guests
 
@@ -129,6 +133,11 @@ def test_links_that_the_guest_made_lead_nowhere(jobs: int, tmp_path: Path) -> No
 class Guest:
     """As much of a machine as a command asks: it is there, and takes its lane back."""
 
+    release, console = "6.99", ""
+
+    def __init__(self, signals: Channel | None = None) -> None:
+        self.signals = signals
+
     def alive(self) -> bool:
         return True
 
@@ -157,6 +166,91 @@ def test_output_that_is_passed_on_is_not_held_in_memory(jobs: int, tmp_path: Pat
             tracemalloc.stop()
     assert (result.status, result.stdout, seen) == (0, b"", size)
     assert peak < 8 << 20
+
+
+def test_output_that_does_not_end_is_ended_by_the_timeout(jobs: int, tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        files = JobFiles(jobs, "1")
+        guest = cast("Machine", Guest(Channel(ours)))
+        command = Command(guest, Channel(ours), 1, files, ["yes"])
+        os.truncate(os.open(tmp_path / "jobs/1/stdout", os.O_CREAT | os.O_WRONLY), 1 << 42)
+        theirs.sendall(b"exit 1 0\n")
+        begun = time.monotonic()
+        with pytest.raises(VmTimeout, match="did not end within"):
+            command.wait(0.2, lambda stream, data: None)
+    assert time.monotonic() - begun < 30
+
+
+def test_output_that_memory_cannot_hold_is_an_error(
+    jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_module, "_MAX_OUTPUT", 1 << 20)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        files = JobFiles(jobs, "1")
+        command = Command(cast("Machine", Guest()), Channel(ours), 1, files, ["yes"])
+        (tmp_path / "jobs/1/stdout").write_bytes(bytes(1 << 20))
+        assert len(command.output()[0]) == 1 << 20
+        os.truncate(tmp_path / "jobs/1/stdout", 1 << 40)
+        theirs.sendall(b"exit 1 0\n")
+        with pytest.raises(VmError, match="yes wrote more than 1 MiB to standard output"):
+            command.wait(10)
+
+
+@pytest.mark.parametrize(
+    "line", ["exit 1", "exit ", "exit 1 x", "exit 1 -1", f"exit 1 {'9' * 5000}"]
+)
+def test_an_end_that_is_not_understood_is_an_error(line: str, jobs: int) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = Command(cast("Machine", Guest()), Channel(ours), 1, JobFiles(jobs, "1"), ["true"])
+        theirs.sendall(line.encode() + b"\n")
+        with pytest.raises(VmError, match="the guest sent an unexpected line: 'exit "):
+            command.wait(10)
+
+
+def test_a_release_is_one_word() -> None:
+    assert release_told("ready 6.12.117+deb13-cloud-amd64") == "6.12.117+deb13-cloud-amd64"
+    for line in ("ready ", "ready ../../etc", "ready a b", "ready \x1b[2J", f"ready {'1' * 99}"):
+        with pytest.raises(VmError, match="unexpected line"):
+            release_told(line)
+
+
+def test_a_line_without_end_is_an_error() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        channel = Channel(ours)
+        theirs.sendall(b"x" * 5000)
+        with pytest.raises(VmError, match="a line of more than 4096 bytes"):
+            channel.lines()
+
+
+def test_of_a_long_console_the_beginning_and_the_end_are_kept() -> None:
+    console = Console()
+    with socket.socket(fileno=os.dup(console.fileno())) as theirs:
+        console.start()
+        theirs.sendall(b"first\r\n")
+        for _ in range(100):
+            theirs.sendall(b"x" * 100_000)
+        theirs.sendall(b"\nlast\n")
+    text = console.text(is_over=True)
+    console.close()
+    console.close()
+    assert text.startswith("first\n")
+    assert text.endswith("\nlast\n")
+    assert " bytes dropped]\n" in text
+    assert len(text) < 4 << 20
+
+
+def test_a_console_that_is_closed_meanwhile_ends_its_thread() -> None:
+    before = threading.active_count()
+    console = Console()
+    with socket.socket(fileno=os.dup(console.fileno())) as theirs:
+        console.start()
+        theirs.sendall(b"up\n")
+        console.close()
+    assert threading.active_count() == before
 
 
 def test_a_channel_gives_whole_lines_and_never_blocks() -> None:
@@ -234,7 +328,7 @@ def test_sizes_that_are_none_or_too_small(text: str) -> None:
 def test_folders_of_killed_runs_are_removed_and_those_in_use_are_not(tmp_path: Path) -> None:
     for name in ("rsn-vm-dead", "rsn-vm-used", "rsn-vm-young", "other"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "console").touch()
+        (tmp_path / name / "qemu.log").touch()
         if name != "rsn-vm-young":
             os.utime(tmp_path / name, (0, 0))
     held = os.open(tmp_path / "rsn-vm-used", os.O_RDONLY)
@@ -248,6 +342,106 @@ def test_folders_of_killed_runs_are_removed_and_those_in_use_are_not(tmp_path: P
         "rsn-vm-used",
         "rsn-vm-young",
     ]
+
+
+def test_folders_of_other_users_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "rsn-vm-theirs"
+    folder.mkdir()
+    os.utime(folder, (0, 0))
+    (tmp_path / "rsn-vm-link").symlink_to(folder)
+    uid = os.geteuid()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.geteuid", lambda: uid + 1)
+        _sweep(tmp_path)
+    assert folder.is_dir()
+    _sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["rsn-vm-link"]
+
+
+def nest(folder: Path, depth: int) -> None:
+    """Make folders in each other, deeper than a path can be; each has a file."""
+    handle = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=handle)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=handle))
+        inner = os.open("d", os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(handle)
+
+
+def test_a_deep_folder_is_swept(tmp_path: Path) -> None:
+    folder = tmp_path / "rsn-vm-deep"
+    folder.mkdir()
+    nest(folder, 3000)
+    os.utime(folder, (0, 0))
+    _sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_removed_tree_takes_nothing_outside_along(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/file").touch()
+    folder = tmp_path / "tree"
+    (folder / "a/b").mkdir(parents=True)
+    (folder / "a/b/link").symlink_to(tmp_path / "outside")
+    os.mkfifo(folder / "a/fifo")
+    (folder / "a/locked").mkdir()
+    (folder / "a/locked/x").touch()
+    (folder / "a/locked").chmod(0)
+    if os.geteuid():  # root opens it anyway
+        (folder / "a/locked").chmod(0o700)
+    remove_tree(folder)
+    assert not folder.exists()
+    assert (tmp_path / "outside/file").exists()
+
+
+def test_a_guest_leaves_a_deep_folder_and_it_is_removed() -> None:
+    host = Host(256, 1)
+    nest(host.share, 1500)
+    folder = host.share.parent
+    host.close()
+    assert not folder.exists()
+
+
+def test_a_guest_that_fills_the_disk_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(256, 1)
+    try:
+        host._process = host._spawn(["sleep", "100"], [], "qemu.log")
+        assert host.alive()
+        host._looked = 0.0
+        monkeypatch.setattr("retsnoop_py.vm.boot._free", lambda _: 1000)
+        assert not host.alive()
+        assert "nearly full" in host.reason
+    finally:
+        host.close()
+
+
+def test_a_kernel_without_virtiofs_is_booted_again_with_9p(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A guest has one transport at a time. Only a boot tells what is built into some kernels."""
+    tried: list[tuple[str, ...]] = []
+
+    class Starting(Host):
+        def launch(self, *words: Any, **_: Any) -> None:
+            tried.append(tuple(words[4]))
+            self.other_transport = None if words[4] else "9p"
+
+    def never(machine: Machine, host: Host, deadline: float) -> None:
+        kind = "9p" if tried[-1] else "virtiofs"
+        raise BootFailed(f"Linux 6 did not boot: cannot mount the host's files; {kind}: no {kind}")
+
+    monkeypatch.setattr(machine_module, "Host", Starting)
+    monkeypatch.setattr(machine_module, "_check_installed", lambda arch: None)
+    monkeypatch.setattr(Machine, "_await_lanes", never)
+    monkeypatch.setattr(Starting, "channel", lambda self, port: None, raising=False)
+    with pytest.raises(BootFailed) as caught:
+        Machine(Kernel("own", "6.99", Path("/none"))).__enter__()
+    assert tried == [(), ("virtiofs",)]
+    assert caught.value.message.endswith("files; virtiofs: no virtiofs; 9p: no 9p")
 
 
 def test_a_guest_without_a_folder_for_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,15 +13,17 @@ import pytest
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.vm import initrd, kernels, userland
 from retsnoop_py.vm.architecture import ARCHITECTURES
-from retsnoop_py.vm.boot import capabilities_to_drop, plan_modules
+from retsnoop_py.vm.boot import Plan, capabilities_to_drop, plan_modules
 from retsnoop_py.vm.kernels import Kernel
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.vm.qemu import (
+    Emulator,
     Guest,
     Share,
     accelerator,
     cpu_model,
     find_qemu,
+    installed,
     parse_version,
     qemu_command,
     virtiofsd_command,
@@ -37,9 +39,9 @@ GUEST = Guest(
     append="console=ttyS0 panic=-1",
     memory=2048,
     cpus=2,
-    console=Path("/run/x/console"),
+    console=6,
     shares=(ROOT, RESULTS),
-    transports=("virtiofs",),
+    transport="virtiofs",
     ports=(("lane0", 7), ("signals", 8)),
 )
 
@@ -144,13 +146,44 @@ def test_virtiofs_shares_memory_with_its_daemons() -> None:
 
 
 def test_9p_is_read_only_but_for_results_and_commas_are_doubled() -> None:
-    argv = qemu_command(dataclasses.replace(GUEST, transports=("9p",)))
+    argv = qemu_command(dataclasses.replace(GUEST, transport="9p"))
     root, results = following(argv, "-virtfs")
     assert root.startswith("local,path=/,mount_tag=root,")
     assert "readonly=on" in root
     assert results.startswith("local,path=/srv/a,,b,mount_tag=share0,")
     assert "readonly=off" in results
     assert "-object" not in argv
+
+
+def test_a_guest_has_the_one_transport_that_is_in_use() -> None:
+    for transport, others in (("9p", "vhost-user-fs-pci"), ("virtiofs", "local,path")):
+        argv = qemu_command(dataclasses.replace(GUEST, transport=transport))
+        assert not [word for word in argv if word.startswith(others)]
+
+
+def test_qemu_limits_its_own_system_calls_where_it_can() -> None:
+    (limits,) = following(qemu_command(GUEST), "-sandbox")
+    assert limits.split(",") == [
+        "on",
+        "obsolete=deny",
+        "elevateprivileges=deny",
+        "spawn=deny",
+        "resourcecontrol=deny",
+    ]
+    old = dataclasses.replace(GUEST, emulator=Emulator((7, 2), has_sandbox=False))
+    assert following(qemu_command(old), "-sandbox") == []
+
+
+def test_the_help_of_qemu_tells_its_version_and_whether_it_has_a_sandbox(tmp_path: Path) -> None:
+    program = tmp_path / "qemu"
+    for more, has in (("-sandbox on[,obsolete=allow|deny]", True), ("-no-sandbox", False)):
+        program.write_text(f"#!/bin/sh\necho 'QEMU emulator version 8.1.0\nusage\n{more}'\n")
+        program.chmod(0o755)
+        assert installed(str(program)) == Emulator((8, 1), has)
+
+
+def test_the_console_is_a_socket_that_the_host_reads() -> None:
+    assert "socket,id=console,fd=6" in following(qemu_command(GUEST), "-chardev")
 
 
 def test_ports_are_descriptors_by_name() -> None:
@@ -164,25 +197,27 @@ def test_virtiofsd_takes_a_listening_socket() -> None:
     assert argv[1] == "--fd=5"
     assert argv[3] == "source=/,cache=always,sandbox=chroot"
     writable = virtiofsd_command("v", RESULTS, 5)[3]
-    assert writable.endswith("cache=auto,sandbox=chroot,modcaps=-mknod")
+    assert writable.endswith("cache=auto,sandbox=chroot,modcaps=-mknod:-setfcap:-fsetid")
 
 
 @pytest.mark.parametrize(
     ("held", "drops"),
     [
-        ("000001ffffffffff", True),
-        ("0000000000000000", False),
-        ("00000000a80425fb", True),
-        ("000001fff7ffffff", False),
-        ("000001fffffffeff", False),
+        ("000001ffffffffff", "-fsetid,-mknod,-setfcap"),
+        ("0000000000000000", ""),
+        ("00000000a80425fb", "-fsetid,-mknod,-setfcap"),
+        ("000001fff7ffffff", "-fsetid,-setfcap"),
+        ("000001ff77ffffef", ""),
+        ("000001fffffffeff", ""),
     ],
 )
-def test_no_device_is_made_where_that_can_be_prevented(
-    held: str, drops: bool, tmp_path: Path
+def test_devices_and_capabilities_of_files_are_not_made_where_that_can_be_prevented(
+    held: str, drops: str, tmp_path: Path
 ) -> None:
     status = tmp_path / "status"
     status.write_text(f"Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t{held}\nCapBnd:\t0\n")
-    assert ("-mknod" in capabilities_to_drop(status)) == drops
+    wanted = ["--inh-caps", drops, "--bounding-set", drops] if drops else []
+    assert capabilities_to_drop(status) == wanted
 
 
 def test_kvm_needs_a_cpu_that_virtualizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,15 +251,17 @@ def tree(root: Path, builtin: str | None, *files: str) -> Kernel:
     return Kernel("own", "6.99", root / "vmlinuz", root)
 
 
-def loaded(kernel: Kernel, obstacle: str = "") -> tuple[list[str], list[str]]:
-    transports, loads = plan_modules(kernel, obstacle)
-    return transports, [name for name, _ in loads]
+def loaded(
+    kernel: Kernel, obstacle: str = "", without: tuple[str, ...] = ()
+) -> tuple[str, list[str], str | None]:
+    plan = plan_modules(kernel, obstacle, without)
+    return plan.transport, [name for name, _ in plan.modules], plan.other
 
 
 def test_virtiofs_is_taken_where_kernel_and_host_have_it(tmp_path: Path) -> None:
     kernel = tree(tmp_path, "kernel/fs/fuse/virtiofs.ko\n", "overlay", "9p", "9pnet_virtio")
-    assert loaded(kernel) == (["virtiofs"], ["overlay"])
-    assert loaded(kernel, "not installed") == (["9p"], ["overlay", "9pnet_virtio", "9p"])
+    assert loaded(kernel) == ("virtiofs", ["overlay"], None)
+    assert loaded(kernel, "not installed") == ("9p", ["overlay", "9pnet_virtio", "9p"], None)
 
 
 def test_a_kernel_without_a_way_to_the_files_says_what_to_install(tmp_path: Path) -> None:
@@ -244,9 +281,13 @@ def test_a_kernel_that_has_neither_names_both(tmp_path: Path) -> None:
     assert "CONFIG_VIRTIO_FS" in caught.value.hint
 
 
-def test_where_nothing_tells_what_is_built_in_both_ways_are_tried(tmp_path: Path) -> None:
+def test_where_nothing_tells_what_is_built_in_one_way_after_the_other_is_tried(
+    tmp_path: Path,
+) -> None:
     kernel = Kernel("own", "6.99", tmp_path / "bzImage")
-    assert loaded(kernel) == (["virtiofs", "9p"], [])
-    assert loaded(kernel, "not installed") == (["9p"], [])
+    assert plan_modules(kernel) == Plan("virtiofs", [], "9p")
+    assert plan_modules(kernel, without=["virtiofs"]) == Plan("9p", [])
+    assert plan_modules(kernel, "not installed") == Plan("9p", [])
     kernel = tree(tmp_path, None, "overlay", "9p", "9pnet_virtio")
-    assert loaded(kernel) == (["virtiofs", "9p"], ["overlay", "9pnet_virtio", "9p"])
+    assert loaded(kernel) == ("virtiofs", ["overlay"], "9p")
+    assert loaded(kernel, "", ("virtiofs",)) == ("9p", ["overlay", "9pnet_virtio", "9p"], None)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The folder of a guest in the host's /tmp, which the guest and other users may try to spoil."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+import tempfile
+import time
+from pathlib import Path
+
+from retsnoop_py.errors import OutputError
+
+__all__ = ["make_folder", "remove_tree"]
+
+_PREFIX = "rsn-vm-"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+def make_folder() -> Path:
+    """A new folder that only this user can open. Raises OutputError."""
+    try:
+        _sweep(Path(tempfile.gettempdir()))
+        return Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+    except OSError as error:
+        raise OutputError(
+            f"cannot create a folder for the guest: {error.strerror}",
+            "set TMPDIR to a writable folder",
+        ) from None
+
+
+def _sweep(base: Path, age: float = 60.0) -> None:
+    """Remove this user's folders that killed runs left in ``base``, older than ``age`` seconds."""
+    for folder in base.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # gone by now, or in use
+            handle = os.open(folder, _DIRECTORY)
+            try:
+                status = os.fstat(handle)
+                if status.st_uid != os.geteuid() or time.time() - status.st_mtime < age:
+                    continue
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(folder)
+            finally:
+                os.close(handle)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove ``folder`` with all that is in it, whatever its depth; leave what cannot be removed.
+
+    A guest can nest folders deeper than Python can recurse, and deeper than a path or the number
+    of open files allows. So folders inside are moved up to the top, one level after the other.
+    Links are not followed.
+    """
+    with contextlib.suppress(OSError):
+        top = os.open(folder, _DIRECTORY)
+        try:
+            _empty(top)
+        finally:
+            os.close(top)
+        folder.rmdir()
+
+
+def _empty(top: int) -> None:
+    stuck: set[str] = set()
+    while names := [name for name in os.listdir(top) if name not in stuck]:
+        for name in names:
+            if _remove(top, name):
+                continue
+            try:
+                inside = os.open(name, _DIRECTORY, dir_fd=top)
+            except OSError:
+                stuck.add(name)
+                continue
+            try:
+                os.fchmod(inside, 0o700)
+                for each in os.listdir(inside):  # noqa: PTH208 - of a descriptor
+                    if not _remove(inside, each):
+                        # a name that the guest cannot have taken
+                        aside = secrets.token_hex(16)
+                        os.rename(each, aside, src_dir_fd=inside, dst_dir_fd=top)
+            except OSError:
+                stuck.add(name)
+            finally:
+                os.close(inside)
+            if not _remove(top, name):
+                stuck.add(name)
+
+
+def _remove(folder: int, name: str) -> bool:
+    """Remove a file or an empty folder; whether it is gone."""
+    try:
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            os.rmdir(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What programs of the host's side of a guest cannot do. The view itself takes root: test_vm.py."""
+
+from __future__ import annotations
+
+import errno
+import stat
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.vm import confined
+
+PROGRAM = [sys.executable, "-I", "-S", confined.__file__]
+MODES = """
+import os, sys
+def attempt(name, what):
+    try:
+        what()
+    except OSError as error:
+        print(name, error.errno)
+    else:
+        print(name, "done")
+os.close(os.open("plain", os.O_CREAT | os.O_WRONLY, 0o644))
+attempt("chmod", lambda: os.chmod("plain", 0o4755))
+attempt("chmod-group", lambda: os.chmod("plain", 0o2755))
+attempt("fchmod", lambda: os.fchmod(os.open("plain", os.O_RDONLY), 0o4755))
+attempt("fchmodat", lambda: os.chmod("plain", 0o4755, dir_fd=os.open(".", os.O_RDONLY)))
+attempt("open", lambda: os.open("made", os.O_CREAT | os.O_WRONLY, 0o4755))
+attempt("mknod", lambda: os.mknod("pipe", 0o14755))
+attempt("ordinary", lambda: os.chmod("plain", 0o755))
+attempt("folder", lambda: os.mkdir("folder", 0o2755))
+"""
+
+
+def test_without_a_view_nothing_is_run(tmp_path: Path) -> None:
+    argv = [*PROGRAM, str(tmp_path / "missing"), "touch", str(tmp_path / "ran")]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    assert done.returncode == confined.FAILED
+    assert done.stderr.startswith("cannot make a read-only view of the files: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_set_user_id_file_is_made(tmp_path: Path) -> None:
+    argv = [*PROGRAM, "--no-setuid", "", sys.executable, "-I", "-S", "-c", MODES]
+    told = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    denied = ("chmod", "chmod-group", "fchmod", "fchmodat", "open", "mknod")
+    assert told.splitlines() == [
+        *(f"{name} {errno.EPERM}" for name in denied),
+        "ordinary done",
+        "folder done",
+    ]
+    for path in tmp_path.iterdir():
+        assert path.is_dir() or not path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)
+
+
+def test_a_file_has_a_largest_size(tmp_path: Path) -> None:
+    argv = [*PROGRAM, "--file-limit", "1000000", "", "truncate", "-s"]
+    for size, status in (("1000000", 0), ("1000001", 1)):
+        done = subprocess.run(
+            [*argv, size, str(tmp_path / "file")], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, "File too large" in done.stderr) == (status, bool(status))
+    assert (tmp_path / "file").stat().st_size == 1000000
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_of_modes_denies_on_either_machine(machine: str) -> None:
+    """The filter of the other machine cannot be loaded here, so its steps are followed."""
+    audit, modes = confined._FILTERS[machine]
+    for number, argument in modes.items():
+        for mode, verdict in ((0o4755, errno.EPERM), (0o2000, errno.EPERM), (0o755, 0)):
+            values = {16 + 8 * argument: mode, 0: number, 4: audit}
+            assert verdict_of(confined.setuid_filter(machine), values) == verdict
+    assert verdict_of(confined.setuid_filter(machine), {0: 437, 4: audit}) == errno.ENOSYS
+    assert verdict_of(confined.setuid_filter(machine), {0: 0, 4: audit, 16: 0o4755}) == 0
+    with pytest.raises(ProcessLookupError):
+        verdict_of(confined.setuid_filter(machine), {0: 0, 4: audit + 1})
+
+
+def verdict_of(code: bytes, data: dict[int, int]) -> int:
+    """The errno that a filter gives a call with the 32-bit words ``data``, by their offsets."""
+    steps = list(struct.iter_unpack("=HBBI", code))
+    at = value = 0
+    while True:
+        kind, yes, no, constant = steps[at]
+        at += 1
+        if kind == 0x20:
+            value = data.get(constant, 0)
+        elif kind == 0x15:
+            at += yes if value == constant else no
+        elif kind == 0x45:
+            at += yes if value & constant else no
+        elif constant == 0x80000000:
+            raise ProcessLookupError("killed")
+        else:
+            return 0 if constant == 0x7FFF0000 else constant & 0xFFFF
+
+
+def test_a_machine_without_a_filter_goes_on() -> None:
+    assert confined.setuid_filter("riscv64") == b""
