@@ -125,7 +125,7 @@ def objects(objects_of: dict[str, list[Path]], machine: Machine) -> list[Path]:
 @pytest.fixture(scope="module")
 def results(machine: Machine, objects: list[Path]) -> list[dict[str, Any]]:
     """One run over all objects."""
-    words = [TOOL, "load", "--try-attach", "--format", "json", *map(str, objects)]
+    words = [TOOL, "load", "--try-attach", "--yes", "--format", "json", *map(str, objects)]
     done = machine.run(words, timeout=450)
     assert done.status == 2, done.err
     told = [json.loads(line) for line in done.out.splitlines()]

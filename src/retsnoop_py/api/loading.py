@@ -126,7 +126,8 @@ class Loading(Value):
         words += [word for name in self.programs for word in ("--prog", name)]
         words += [word for name in self.maps for word in ("--map", name)]
         words += [word for each in self.variables for word in ("--set", each)]
-        words += ["--try-attach"] if self.attach else []
+        # who started this process has agreed, or it is a guest
+        words += ["--try-attach", "--yes"] if self.attach else []
         words += ["--keep-logs"] if self.keep_logs else []
         words += [] if self.traces else ["--no-trace"]
         words += [] if self.source is None else ["--source", str(self.source)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py import own_file
 from retsnoop_py.cli.argv import Kind, Spec
 from retsnoop_py.cli.declare import Argument, Command
-from retsnoop_py.errors import OutputError, UsageError
+from retsnoop_py.errors import OutputError, PrivilegeError, UsageError
 from retsnoop_py.options import values
 from retsnoop_py.options.table import (
     HOST,
@@ -26,7 +26,7 @@ from retsnoop_py.options.table import (
     Words,
     options_of,
 )
-from retsnoop_py.text import printable_json
+from retsnoop_py.text import printable, printable_json
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ Find out on which kernels BPF objects load, and explain each failure.
 
 retsnoop-py loads each map, extern and program of each OBJECT separately. One failure therefore \
 hides no other, and nothing stays loaded. Without --on it uses the running kernel and needs root. \
-With --on it boots each KERNEL in a virtual machine. The table of results is followed by one \
+With --on it boots each KERNEL in a virtual machine. Use --on for objects that you do not trust: \
+without --on, the running kernel loads their programs. The table of results is followed by one \
 explanation for each distinct reason.
 
 \b
@@ -117,7 +118,15 @@ _FIRST = (
     Option(
         ("--try-attach",),
         Takes.FLAG,
-        "Also attach each program for an instant, and register each struct_ops map.",
+        "Also attach each program for an instant, and register each struct_ops map. On the running "
+        "kernel this asks first, as the programs run there.",
+        panel=OBJECTS,
+        commands=("load",),
+    ),
+    Option(
+        ("--yes",),
+        Takes.FLAG,
+        "Do not ask before --try-attach on the running kernel.",
         panel=OBJECTS,
         commands=("load",),
     ),
@@ -222,6 +231,7 @@ class LoadRequest(Value):
     logs: Path | None
     again: Path | None
     verbose: int
+    yes: bool = False
 
 
 def request(words: Words, objects: list[str]) -> LoadRequest:
@@ -259,6 +269,7 @@ def request(words: Words, objects: list[str]) -> LoadRequest:
         Path(logs) if logs else None,
         _path(words, "again"),
         words.count("verbose"),
+        words.has("yes"),
     )
 
 
@@ -286,6 +297,8 @@ def run(asked: LoadRequest) -> int:
     from retsnoop_py.load.outcome import read_baseline, read_expectations, reasons
 
     # before all the work
+    if asked.loading.attach and asked.loading.here and not asked.yes:
+        _confirm(asked.loading.objects)
     wanted = read_expectations(asked.expect) if asked.expect else None
     before = read_baseline(asked.baseline) if asked.baseline else ()
     _check_places(asked)
@@ -294,6 +307,21 @@ def run(asked: LoadRequest) -> int:
     _tell(asked, results, why)
     _write_files(asked, results)
     return _status(asked, results, wanted, before)
+
+
+def _confirm(objects: Sequence[Path]) -> None:
+    """Ask on the terminal whether programs may run here. Raises PrivilegeError for no."""
+    named = ", ".join(printable(path.name) for path in objects)
+    hint = "--yes attaches without a question; --on KERNEL,... attaches in a virtual machine"
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise PrivilegeError("--try-attach on the running kernel needs --yes", hint)
+    print(f"--try-attach runs the programs of {named} in the running kernel.", file=sys.stderr)
+    print(
+        "Use --on KERNEL,... if you do not trust them. Attach here? [y/N] ", end="", file=sys.stderr
+    )
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise PrivilegeError("nothing was loaded: the answer was not yes", hint)
 
 
 def _check_places(asked: LoadRequest) -> None:
