@@ -58,6 +58,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 def main(arguments: list[str]) -> int:
     """Run the tests; pytest's status, or that of the signal that ended it."""
     argv = [sys.executable, "-c", _RUN, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    argv += ["--capture=sys"]  # what a sanitizer writes before it ends the process is seen
     argv += arguments or list(TESTS)
     done = subprocess.run(argv, cwd=ROOT, env=environment(), check=False)
     return done.returncode if done.returncode >= 0 else 128 - done.returncode

@@ -71,7 +71,9 @@ static int compare_ranges(const void *left, const void *right)
 
 static void sort_ranges(struct rsn_dwarf *image)
 {
-	qsort(image->ranges, image->nr_ranges, sizeof(*image->ranges), compare_ranges);
+	/* NULL is no array, not even one of 0 elements (C11, 7.22.5) */
+	if (image->ranges)
+		qsort(image->ranges, image->nr_ranges, sizeof(*image->ranges), compare_ranges);
 }
 
 static int compare_units(const void *left, const void *right)
@@ -85,6 +87,8 @@ static struct unit *unit_by_offset(struct rsn_dwarf *image, Dwarf_Off die)
 {
 	struct unit key = { .die = die };
 
+	if (!image->units)
+		return NULL;
 	return bsearch(&key, image->units, image->nr_units, sizeof(key), compare_units);
 }
 
