@@ -64,6 +64,8 @@ PARTS = (
     make("test-unit", "unit tests"),
     make("test-golden", "recordings against their texts"),
     make("test-python", "unit and golden tests on the oldest and the newest Python"),
+    make("test-sanitized", "the C extensions under AddressSanitizer and UBSan"),
+    make("fuzz", "damaged recordings, objects, .BTF.ext and logs", "FOR=600"),
     make("test-site", "the site in Chromium"),
     *(live(kernel) for kernel in OWN),
     *(live(kernel) for kernel in FOREIGN),
