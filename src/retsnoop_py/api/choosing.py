@@ -16,7 +16,8 @@ from retsnoop_py.cause.events import SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.cause.operation import operation
-from retsnoop_py.cause.reasons import Reason, Scene, reason_of
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.cause.wording import Wording
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.render import why_types as told

@@ -41,7 +41,7 @@ from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.capture.own_session import OwnTerminal
-    from retsnoop_py.cause.reasons import Reason
+    from retsnoop_py.cause.reason import Reason
 
 
 #: Variables of the caller that the command of another user gets; others may hold secrets.
@@ -141,7 +141,8 @@ def resolve(command: Sequence[str]) -> str:
             f"cannot run {program}: it is not an executable file",
             f"make it executable (chmod +x {program}) or name its interpreter",
         )
-    from retsnoop_py.cause.reasons import not_in_folders, reason_of_start
+    from retsnoop_py.cause.not_found import not_in_folders
+    from retsnoop_py.cause.reasons import reason_of_start
 
     if os.sep in program:
         found = reason_of_start(program, errno.ENOENT, os.geteuid(), os.getegid())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 
 from retsnoop_py.cause.events import Ended, Signalled, Witnessed
-from retsnoop_py.cause.reasons import Reason
+from retsnoop_py.cause.reason import Reason
 
 __all__ = ["killed"]
 

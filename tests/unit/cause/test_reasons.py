@@ -15,7 +15,8 @@ import pytest
 from retsnoop_py.cause.events import Address, SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity, missing_part, mount_of, near
 from retsnoop_py.cause.operation import operation, path_of
-from retsnoop_py.cause.reasons import Reason, Scene, reason_of, reason_of_start
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.reasons import reason_of, reason_of_start
 
 #: Somebody who is not the owner of what a test makes.
 OTHER = 54321
@@ -184,9 +185,9 @@ def test_who_holds_what_is_busy(tmp_path: Path) -> None:
 
 
 def _holders(path: Path) -> list[str]:
-    from retsnoop_py.cause import reasons
+    from retsnoop_py.cause import present
 
-    return list(reasons._holders(str(path)))
+    return list(present._holders(str(path)))
 
 
 def test_the_kernels_own_words_come_first() -> None:

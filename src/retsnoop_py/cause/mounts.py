@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reasons that mounts and file systems have: options, types, places, room."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from retsnoop_py.cause import files
+from retsnoop_py.cause.operation import MOUNT_CHANGES, path_of, show
+from retsnoop_py.cause.reason import Reason, Scene
+
+__all__ = [
+    "file_system_type",
+    "is_mounted",
+    "no_exec",
+    "no_mount_point",
+    "no_space",
+    "read_only",
+    "two_file_systems",
+]
+
+
+def no_exec(scene: Scene) -> Reason | None:
+    """Programs do not run from a mount with noexec."""
+    path = scene.path
+    mount = files.mount_of(path) if path and os.path.exists(path) else None
+    if mount is None or "noexec" not in mount.options:
+        return None
+    return Reason(
+        "mount-option",
+        f"{show(mount.point)} is mounted with noexec: the kernel runs no program from it.",
+        (
+            "copy the program to another file system",
+            f"or mount -o remount,exec {shlex.quote(mount.point)}",
+        ),
+    )
+
+
+def read_only(scene: Scene) -> Reason | None:
+    """The mount is read-only."""
+    path = scene.target
+    mount = files.mount_of(path) if path else None
+    if mount is None or "ro" not in mount.options:
+        return None
+    advice = (f"mount -o remount,rw {shlex.quote(mount.point)}",)
+    if mount.kind in ("iso9660", "squashfs", "erofs"):
+        advice = (f"choose another place: {mount.kind} file systems are always read-only",)
+    return Reason(
+        "mount-option",
+        f"{show(path or '')} is in the {mount.kind} file system at {show(mount.point)}, which is "
+        "mounted read-only.",
+        (*advice, *(("or choose another place",) if len(advice) == 1 else ())),
+    )
+
+
+def is_mounted(path: str) -> bool:
+    """Whether ``path`` is a mount point."""
+    mount = files.mount_of(path)
+    return mount is not None and mount.point == os.path.realpath(path)
+
+
+def no_space(scene: Scene) -> Reason | None:
+    """The file system has no room, or no inodes."""
+    path = scene.target
+    mount = files.mount_of(path) if path else None
+    if mount is None:
+        return None
+    try:
+        there = os.statvfs(mount.point)
+    except OSError:
+        return None
+    if there.f_files and not there.f_favail:
+        return Reason(
+            "inodes",
+            f"The file system at {show(mount.point)} cannot hold another file: all "
+            f"{there.f_files} inodes are used.",
+            ("remove files there",),
+        )
+    if there.f_bavail * there.f_frsize > 1 << 20:
+        return None
+    total = there.f_blocks * there.f_frsize >> 20
+    return Reason(
+        "space",
+        f"The file system at {show(mount.point)} ({mount.kind}, {total} MiB) is full.",
+        ("remove files there, or choose another place",),
+    )
+
+
+def two_file_systems(scene: Scene) -> Reason | None:
+    """Two paths of a call are in different file systems."""
+    one, two = (path_of(scene.call, number) for number in (0, 1))
+    if one is None or two is None:
+        return None
+    mounts = files.mount_of(one), files.mount_of(os.path.dirname(two))
+    if mounts[0] is None or mounts[1] is None or mounts[0].point == mounts[1].point:
+        return None
+    return Reason(
+        "two-file-systems",
+        f"{show(one)} is in the file system at {show(mounts[0].point)}, and {show(two)} would be "
+        f"in the file system at {show(mounts[1].point)}.",
+        ("copy the file and remove the old one, as mv(1) does",),
+    )
+
+
+def file_system_type(scene: Scene) -> Reason | None:
+    """mount(2) of a type that this kernel does not have."""
+    kind = scene.call.text(2 if scene.call.name == "mount" else 0)
+    try:
+        known = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
+    except OSError:
+        return None
+    if not kind or kind in known:
+        return None
+    return Reason(
+        "unsupported",
+        f"This kernel does not support the file system type {show(kind)}.",
+        (f"check the spelling, or load its module: modprobe {shlex.quote(kind)}",),
+    )
+
+
+def no_mount_point(scene: Scene) -> Reason | None:
+    """A mount is to be changed or removed, and nothing is mounted there."""
+    call = scene.call
+    is_mount = call.name == "mount"
+    path = path_of(call, 1) if is_mount else scene.path
+    if path is None or not os.path.exists(path) or is_mounted(path):
+        return None
+    if not is_mount:
+        return Reason("no-mount-point", f"Nothing is mounted at {show(path)}.")
+    made = next((word for flag, word in MOUNT_CHANGES.items() if call.arguments[3] & flag), None)
+    if made is None:
+        return None
+    quoted = shlex.quote(path)
+    return Reason(
+        "no-mount-point",
+        f"{show(path)} is not a mount point. Only a mount can become {made}."
+        if made != "remounted"
+        else f"{show(path)} is not a mount point, so there is nothing to remount.",
+        (
+            f"make it a mount point: mount --bind {quoted} {quoted}",
+            "or give the mount point itself",
+        ),
+    )

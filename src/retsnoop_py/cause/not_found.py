@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reasons for ENOENT and ENOTDIR: which part of a path is missing, which program cannot run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+
+from retsnoop_py.cause import files
+from retsnoop_py.cause.operation import object_of, path_of, show
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.value import replace
+
+__all__ = [
+    "interpreter",
+    "interpreter_reason",
+    "is_no_directory",
+    "missing",
+    "not_in_folders",
+    "searched",
+]
+
+#: Folders of a search that are named.
+_MOST_FOLDERS = 8
+
+
+def not_in_folders(name: str, folders: Sequence[str]) -> Reason:
+    """That none of these folders has a program called ``name``."""
+    listed = ", ".join(map(show, folders))
+    return Reason(
+        "not-found", f"{show(name)} is in none of the folders {listed}.", tuple(_how_to_get(name))
+    )
+
+
+def searched(scene: Scene) -> Reason | None:
+    """The same name was looked for in several folders, and was in none of them."""
+    call = scene.call
+    name = PurePath(object_of(call)).name
+    if not name:
+        return None
+    folders: dict[str, None] = {}
+    for one in scene.witnessed.calls:
+        path = path_of(one)
+        if one.pid == call.pid and one.error == call.error and path:
+            folder, last = os.path.split(path)
+            if last == name:
+                folders[folder] = None
+    if len(folders) < 2:
+        return None
+    # the loader also asks for folders that hardly any system has
+    there = [one for one in folders if os.path.isdir(one)] or list(folders)
+    listed = ", ".join(map(show, there[:_MOST_FOLDERS]))
+    listed += ", ..." if len(there) > _MOST_FOLDERS else ""
+    if ".so" in name:
+        return Reason(
+            "not-found",
+            f"The loader did not find the shared library {name}. It looked in {listed}.",
+            (
+                f"install the package that contains {name}",
+                "or add its folder: LD_LIBRARY_PATH=FOLDER",
+            ),
+            is_seen_later=False,
+        )
+    return replace(not_in_folders(name, there[:_MOST_FOLDERS]), is_seen_later=False)
+
+
+def _how_to_get(name: str) -> Iterator[str]:
+    import difflib
+
+    names: set[str] = set()
+    for folder in os.environ.get("PATH", "").split(":"):
+        try:
+            names.update(os.listdir(folder or "."))
+        except OSError:
+            continue
+    alike = difflib.get_close_matches(name, sorted(names), 2, 0.75)
+    if alike:
+        yield (
+            f"check the spelling: {' and '.join(alike)} exists"
+            if len(alike) == 1
+            else f"check the spelling: {' and '.join(alike)} exist"
+        )
+    yield f"install the package that contains {name}, or give the full path"
+
+
+def interpreter(scene: Scene) -> Reason | None:
+    """A program is there, and what should run it is not."""
+    path = scene.path
+    if path is None or not Path(path).is_file():
+        return None
+    return interpreter_reason(path)
+
+
+def interpreter_reason(path: str) -> Reason | None:
+    """Why the file at ``path`` cannot be run although it is there; None if that is not why."""
+    found = files.interpreter_of(path)
+    if found is None:
+        return None
+    kind, interpreter = found
+    if kind == "script":
+        plain = interpreter.rstrip("\r")
+        if plain != interpreter and shutil.which(plain):
+            return Reason(
+                "not-found",
+                f"The first line of {show(path)} ends with a carriage return (a Windows line "
+                f"ending). The kernel therefore looks for the interpreter {plain}\\r.",
+                (f"sed -i 's/\\r$//' {shlex.quote(path)}",),
+            )
+        if os.path.exists(interpreter):
+            return None
+        advice = [f"install {PurePath(plain).name}"]
+        other = shutil.which(PurePath(plain).name)
+        if other:
+            advice = [f"change its first line to #!{other}, which exists"]
+        return Reason(
+            "not-found",
+            f"The first line of {show(path)} is #!{plain}, and the interpreter {show(plain)} "
+            "does not exist.",
+            (*advice, f"or run it with another interpreter: INTERPRETER {shlex.quote(path)}"),
+        )
+    if os.path.exists(interpreter):
+        return None
+    return Reason(
+        "not-found",
+        f"The program {show(path)} needs the loader {interpreter}, which does not exist. The "
+        "program was built for another architecture or another C library.",
+        ("install the C library it was built for, or get a build for this system",),
+    )
+
+
+def missing(scene: Scene) -> Reason | None:
+    """A part of the path is not there."""
+    for path in dict.fromkeys((scene.path, scene.target)):
+        reason = _missing_of(path) if path else None
+        if reason is not None:
+            return reason
+    return None
+
+
+def _missing_of(path: str) -> Reason | None:
+    found = files.missing_part(path)
+    if found is None:
+        return None
+    part, link = found
+    if link is not None:
+        return Reason(
+            "not-found",
+            f"{show(link)} is a symbolic link to {show(part)}, which does not exist.",
+            (f"make the link point elsewhere: ln -sfn TARGET {shlex.quote(link)}",),
+        )
+    folder = os.path.dirname(part)
+    if part == path:
+        text = f"{show(part)} does not exist. The directory {show(folder)} does."
+    else:
+        text = f"The directory {show(part)} does not exist."
+    alike = files.near(part)
+    advice = [f"check the spelling: {show(alike)} exists"] if alike else []
+    if part != path:
+        advice.append(f"or create it: mkdir -p {shlex.quote(os.path.dirname(path))}")
+    return Reason("not-found", text, tuple(advice))
+
+
+def is_no_directory(scene: Scene) -> Reason | None:
+    """A part of the path is not a directory."""
+    path = scene.path
+    part = files.not_a_directory(path) if path else None
+    if part is None:
+        return None
+    return Reason("not-a-directory", f"{show(part)} is a file, not a directory.")
