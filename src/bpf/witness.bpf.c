@@ -21,7 +21,9 @@ enum {
 	WITNESS_EXIT = 5, /* `result` is the exit code as wait(2) gives it */
 	WITNESS_SIGNAL =
 		6, /* `number`; args: code, address, the sender's process; comm is its name */
-	WITNESS_OOM = 7, /* the kernel chose the process to give its memory back */
+	WITNESS_OOM = 7, /* the kernel chose the process to give its memory back; args: cgroup */
+	WITNESS_DENIED =
+		8, /* `number`: a capability that it lacks; args: options, user namespace's level */
 };
 
 enum {
@@ -31,6 +33,8 @@ enum {
 	WITNESS_ADDRESS_BYTES = 128,
 	WITNESS_PIECES = 16, /* of a writev(2) */
 	WITNESS_CALLS = 1024,
+	WITNESS_LIMITS = 16, /* RLIM_NLIMITS */
+	WITNESS_THREADS = 8192,
 	MAX_ERRNO = 4095,
 	ERESTARTSYS = 512, /* up to 516: the program sees none of these */
 	ERESTART_LAST = 516,
@@ -51,6 +55,26 @@ enum {
 	WITNESS_COMPAT = 1, /* of a 32-bit program: `number` is one of its table */
 	WITNESS_FILTERED = 2, /* the thread has a seccomp filter */
 	WITNESS_ADDRESS = 4, /* the first text is a socket address */
+	WITNESS_ENTERED = 8, /* the call was begun: neither seccomp nor ptrace kept it away */
+	WITNESS_NOT_ENTERED = 16, /* it was not; without either bit that is not known */
+};
+
+struct witness_limit {
+	__u64 soft;
+	__u64 hard;
+};
+
+/* What the process had and was allowed as a call failed. */
+struct witness_state {
+	struct witness_limit limits[WITNESS_LIMITS]; /* by RLIMIT_* */
+	__u64 capabilities; /* effective, a bit each */
+	__u64 cgroup; /* the inode of its folder in cgroup2 */
+	__u64 begin; /* when the call was begun; 0: not known */
+	__u64 pages_mapped; /* address space */
+	__u64 pages_data; /* private and writable */
+	__u64 pages_locked;
+	__u32 namespace; /* how many user namespaces lie above its own */
+	__u32 mappings;
 };
 
 struct witness_event {
@@ -70,8 +94,14 @@ struct witness_event {
 	__u32 bytes; /* of the text that was written, without what did not fit */
 };
 
+struct witness_plain_call {
+	struct witness_event event;
+	struct witness_state state;
+};
+
 struct witness_call {
 	struct witness_event event;
+	struct witness_state state;
 	char texts[WITNESS_TEXTS][WITNESS_TEXT_BYTES];
 };
 
@@ -83,6 +113,7 @@ struct witness_text {
 /* Puts the types into the object's BTF, where user space finds their layouts. */
 struct witness_types {
 	struct witness_event event;
+	struct witness_state state;
 	struct witness_call call;
 	struct witness_text text;
 };
@@ -109,6 +140,34 @@ struct {
 	__type(value, __u32);
 } calls SEC(".maps");
 
+struct entry {
+	__u64 time; /* 0: the thread is in no call */
+	__u32 number;
+	__u32 unused;
+};
+
+/* By thread: the call that it is in. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, WITNESS_THREADS);
+	__type(key, __u32);
+	__type(value, struct entry);
+} entries SEC(".maps");
+
+struct check {
+	__u32 capability;
+	__u32 options;
+	__u32 level;
+};
+
+/* By thread: the test of a capability that runs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, WITNESS_THREADS);
+	__type(key, __u32);
+	__type(value, struct check);
+} checks SEC(".maps");
+
 /* Of standard output so much is kept: a command may write any amount there. */
 const volatile __u64 output_limit = 4 << 20;
 
@@ -121,9 +180,31 @@ struct kid {
 	__u32 val;
 };
 
+struct capabilities {
+	__u64 bits; /* two of 32 bits before 6.3 */
+};
+
+struct user_namespace {
+	int level;
+};
+
 struct cred {
 	struct kid fsuid;
 	struct kid fsgid;
+	struct capabilities cap_effective;
+	struct user_namespace *user_ns;
+};
+
+struct rlimit {
+	unsigned long rlim_cur;
+	unsigned long rlim_max;
+};
+
+struct mm_struct {
+	unsigned long total_vm;
+	unsigned long data_vm;
+	unsigned long locked_vm;
+	int map_count;
 };
 
 struct seccomp {
@@ -149,6 +230,7 @@ struct files_struct___witness {
 
 struct signal_struct___witness {
 	struct atomic live;
+	struct rlimit rlim[WITNESS_LIMITS];
 };
 
 struct kernel_siginfo {
@@ -184,6 +266,7 @@ struct task_struct___witness {
 	const struct cred *cred;
 	struct files_struct___witness *files;
 	struct signal_struct___witness *signal;
+	struct mm_struct *mm;
 	struct seccomp seccomp;
 	int exit_code;
 	int pid;
@@ -287,6 +370,36 @@ static __always_inline void fill_call(struct witness_event *event, struct pt_reg
 	call_arguments(regs, event->args);
 }
 
+/* Whether the call was begun is a flag of `event`. */
+static __always_inline void fill_state(struct witness_event *event, struct witness_state *state,
+				       const struct entry *entry)
+{
+	struct task_struct___witness *task = this_task();
+	struct signal_struct___witness *signal = BPF_CORE_READ(task, signal);
+	const struct cred *cred = BPF_CORE_READ(task, cred);
+	struct mm_struct *mm = BPF_CORE_READ(task, mm);
+
+	__builtin_memset(state, 0, sizeof(*state));
+	bpf_core_read(state->limits, sizeof(state->limits), &signal->rlim);
+	bpf_core_read(&state->capabilities, sizeof(state->capabilities), &cred->cap_effective);
+	state->namespace = BPF_CORE_READ(cred, user_ns, level);
+	state->cgroup = bpf_get_current_cgroup_id();
+	if (mm) {
+		state->pages_mapped = BPF_CORE_READ(mm, total_vm);
+		state->pages_data = BPF_CORE_READ(mm, data_vm);
+		state->pages_locked = BPF_CORE_READ(mm, locked_vm);
+		state->mappings = BPF_CORE_READ(mm, map_count);
+	}
+	if (!entry)
+		return;
+	if (entry->time && entry->number == event->number) {
+		event->flags |= WITNESS_ENTERED;
+		state->begin = entry->time;
+	} else {
+		event->flags |= WITNESS_NOT_ENTERED;
+	}
+}
+
 static __always_inline void fill_texts(struct witness_call *call, __u32 todo)
 {
 	__u32 count = 0, i;
@@ -315,18 +428,19 @@ static __always_inline void fill_address(struct witness_call *call, __u64 from, 
 }
 
 static __always_inline int send_call(struct pt_regs___witness *regs, __u32 number, __s64 result,
-				     __u32 todo)
+				     __u32 todo, const struct entry *entry)
 {
-	struct witness_event *event;
+	struct witness_plain_call *plain;
 	struct witness_call *call;
 
 	if (!(todo & (63 | WITNESS_DO_ADDRESS | WITNESS_DO_ADDRESS_4))) {
-		event = reserve(sizeof(*event));
-		if (!event)
+		plain = reserve(sizeof(*plain));
+		if (!plain)
 			return 0;
-		begin(event, WITNESS_CALL, sizeof(*event));
-		fill_call(event, regs, number, result);
-		bpf_ringbuf_submit(event, 0);
+		begin(&plain->event, WITNESS_CALL, sizeof(*plain));
+		fill_call(&plain->event, regs, number, result);
+		fill_state(&plain->event, &plain->state, entry);
+		bpf_ringbuf_submit(plain, 0);
 		return 0;
 	}
 	call = reserve(sizeof(*call));
@@ -334,6 +448,7 @@ static __always_inline int send_call(struct pt_regs___witness *regs, __u32 numbe
 		return 0;
 	begin(&call->event, WITNESS_CALL, sizeof(*call));
 	fill_call(&call->event, regs, number, result);
+	fill_state(&call->event, &call->state, entry);
 	if (todo & WITNESS_DO_ADDRESS)
 		fill_address(call, call->event.args[1], call->event.args[2]);
 	else if (todo & WITNESS_DO_ADDRESS_4)
@@ -413,17 +528,39 @@ static __always_inline int send_pieces(__u64 from, __u64 count, __u64 left, __u3
 	return 0;
 }
 
+/* (registers, number); behind seccomp and ptrace, which may keep the call away */
+SEC("raw_tp/sys_enter")
+int witness_entry(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct entry entry = { .number = ctx->args[1] };
+	__u32 tid = id;
+
+	if (!in_tree(id >> 32))
+		return 0;
+	entry.time = bpf_ktime_get_ns();
+	bpf_map_update_elem(&entries, &tid, &entry, BPF_ANY);
+	return 0;
+}
+
 /* (registers, result) */
 SEC("raw_tp/sys_exit")
 int witness_call(struct bpf_raw_tracepoint_args *ctx)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32, number, stream, *found, todo = 0;
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tgid = id >> 32, tid = id, number, stream, *found, todo = 0;
 	struct pt_regs___witness *regs;
+	struct entry entry, *entered;
 	__s64 result = ctx->args[1];
 	__u64 args[6];
 
 	if (!in_tree(tgid))
 		return 0;
+	entered = bpf_map_lookup_elem(&entries, &tid);
+	if (entered) {
+		entry = *entered;
+		entered->time = 0;
+	}
 	regs = (void *)ctx->args[0];
 	number = call_number(regs);
 	found = bpf_map_lookup_elem(&calls, &number);
@@ -432,10 +569,10 @@ int witness_call(struct bpf_raw_tracepoint_args *ctx)
 	if (result < 0 && result >= -MAX_ERRNO) {
 		if (-result >= ERESTARTSYS && -result <= ERESTART_LAST)
 			return 0;
-		return send_call(regs, number, result, todo);
+		return send_call(regs, number, result, todo, entered ? &entry : NULL);
 	}
 	if (todo & WITNESS_DO_SUCCESS)
-		return send_call(regs, number, result, todo);
+		return send_call(regs, number, result, todo, entered ? &entry : NULL);
 	if (result <= 0 || !(todo & (WITNESS_DO_WRITE | WITNESS_DO_WRITEV)))
 		return 0;
 	call_arguments(regs, args);
@@ -561,6 +698,47 @@ int witness_oom(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	begin(event, WITNESS_OOM, sizeof(*event));
 	event->tgid = tgid;
+	event->args[0] = bpf_get_current_cgroup_id();
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* A tracepoint tells of this since 6.14 only. */
+SEC("kprobe/cap_capable")
+int BPF_KPROBE(witness_check, const struct cred *cred, struct user_namespace *target,
+	       int capability, unsigned int options)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct check check = { .capability = capability, .options = options };
+	__u32 tid = id;
+
+	if (!in_tree(id >> 32))
+		return 0;
+	check.level = BPF_CORE_READ(target, level);
+	bpf_map_update_elem(&checks, &tid, &check, BPF_ANY);
+	return 0;
+}
+
+SEC("kretprobe/cap_capable")
+int BPF_KRETPROBE(witness_checked, int result)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct witness_event *event;
+	struct check *check;
+	__u32 tid = id;
+
+	if (!result || !in_tree(id >> 32))
+		return 0;
+	check = bpf_map_lookup_elem(&checks, &tid);
+	if (!check)
+		return 0;
+	event = reserve(sizeof(*event));
+	if (!event)
+		return 0;
+	begin(event, WITNESS_DENIED, sizeof(*event));
+	event->number = check->capability;
+	event->args[0] = check->options;
+	event->args[1] = check->level;
 	bpf_ringbuf_submit(event, 0);
 	return 0;
 }

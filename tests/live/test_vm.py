@@ -220,9 +220,11 @@ mount -t tmpfs none /tmp/covered
 def test_a_view_has_no_file_system_of_the_kernel_wherever_it_is_mounted(machine: Machine) -> None:
     machine.run(["sh", "-c", NESTED])
     program = [sys.executable, "-I", "-S", confined.__file__]
-    look = "cd {}; ls proc sys dev tmp/chroot/proc tmp/chroot/sys tmp/chroot/deeper tmp/covered"
+    # the folders that lie below the mounts may have empty files of their own
+    look = "cd {}; find proc sys dev tmp/chroot/proc tmp/chroot/sys tmp/chroot/deeper tmp/covered"
+    look += " -mindepth 1 ! -type d ! -empty"
     seen = machine.run([*program, "/tmp/sub", "sh", "-c", look.format("/tmp/sub")])
-    assert [line for line in seen.out.split() if not line.endswith(":")] == []
+    assert seen.out == ""
     assert seen.err == ""
     rooted = [*program, "--root", "/tmp/sight", "--write", "/tmp/rw", "--keep", "/dev/null"]
     script = "ls /dev /proc /proc/self/exe; cat /dev/null; touch /tmp/rw/made /tmp/not; "

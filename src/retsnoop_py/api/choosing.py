@@ -211,7 +211,8 @@ def with_reason(
     if call is None:
         return explained
     said = tuple(one.text for one in explained.said)
-    reason = reason_of(Scene(call, witnessed, _identity(call), said))
+    scene = Scene(call, witnessed, _identity(call), said, _functions(explained))
+    reason = reason_of(scene)
     reported = None
     if choice is not None:
         line = choice.line.text.strip() if choice.line is not None else None
@@ -229,9 +230,22 @@ def with_reason(
     )
 
 
+def _functions(explained: told.ExplainedCall) -> tuple[str, ...]:
+    """The kernel's functions that failed in the call, outermost first, as far as runs followed."""
+    names = [one.function.name for one in explained.chain]
+    for origin in (explained.origin, *explained.tested):
+        if origin is not None:
+            names += [origin.function.name, *filter(None, [origin.callee])]
+    return tuple(dict.fromkeys(names))
+
+
 def without_functions(call: SystemCall) -> told.ExplainedCall:
     """What is told of a call that no function of the kernel was seen to fail in."""
-    if call.is_filtered:
+    if call.is_filtered and call.was_entered is False:
+        unknown = "the kernel did not begin this call. A seccomp filter returned the error"
+    elif call.was_entered is False:
+        unknown = "the kernel did not begin this call. A tracer (ptrace) made its result"
+    elif call.is_filtered and call.was_entered is None:
         unknown = (
             "no kernel function of this call ran, and the process has a seccomp filter. The "
             "filter probably returned the error"

@@ -164,7 +164,6 @@ class Inquiry:
 
         Raises what a live run raises.
         """
-        self._announce_reruns()
         failing, first = self._survey()
         failed = self._exit_status != 0
         is_named = bool(self._asked.syscalls or self._asked.errors)
@@ -359,6 +358,8 @@ class Inquiry:
         """
         failing = FailingCalls(self._asked.syscalls, self._asked.errors)
         everything = self._everything = self._hooks_all()
+        if not self._runs:
+            self._announce_reruns()
         options: TraceOptions = {
             "entry": (
                 list(_REQUESTS)

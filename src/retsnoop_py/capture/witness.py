@@ -17,8 +17,10 @@ from struct import Struct, pack
 from typing import NamedTuple, Self
 
 from retsnoop_py.cause.events import (
+    Denied,
     Ended,
     Signalled,
+    State,
     SystemCall,
     Witnessed,
     Written,
@@ -33,16 +35,25 @@ __all__ = ["Witness"]
 
 _OBJECT = "witness.bpf.o"
 _PROGRAMS = (
-    *("witness_call", "witness_fork", "witness_exec", "witness_exit"),
+    *("witness_entry", "witness_call", "witness_fork", "witness_exec", "witness_exit"),
     *("witness_signal", "witness_oom"),
 )
+#: These take kprobes, which a kernel may have switched off. Without them no test of a capability is
+#: seen, and nothing else is missing.
+_CHECKS = ("witness_checked", "witness_check")
 _RING_BYTES = 8 << 20
 _QUEUE_BYTES = 32 << 20
 #: struct witness_event.
 _EVENT = Struct("=IIQII16sIIq6QIIII")
+#: struct witness_state.
+_LIMITS = 16
+_STATE = Struct(f"={2 * _LIMITS}Q6QII")
 #: enum WITNESS_* of the object: what is done about a call, flags of a record.
 _DO_ADDRESS, _DO_ADDRESS_4, _DO_WRITE, _DO_WRITEV, _DO_SUCCESS = (1 << bit for bit in range(8, 13))
-_COMPAT, _FILTERED, _ADDRESS = 1, 2, 4
+_COMPAT, _FILTERED, _ADDRESS, _ENTERED, _NOT_ENTERED = (1 << bit for bit in range(5))
+#: An option of cap_capable(): a failure is no news (CAP_OPT_NOAUDIT).
+_NO_AUDIT = 2
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _TEXT_BYTES = 256
 _WRITES = {"write": _DO_WRITE, "pwrite64": _DO_WRITE, "writev": _DO_WRITEV}
 #: Where a process is changes what its relative paths mean.
@@ -61,6 +72,7 @@ class Kind(IntEnum):
     EXIT = 5
     SIGNAL = 6
     OOM = 7
+    DENIED = 8
 
 
 class Event(NamedTuple):
@@ -120,6 +132,9 @@ class Witness:
                 )
                 for name in _PROGRAMS:
                     stack.callback(obj.program(name).attach().close)
+                with suppress(BpfError):
+                    for name in _CHECKS:
+                        stack.callback(obj.program(name).attach().close)
                 reader = stack.enter_context(
                     Reader(
                         obj.map("events"),
@@ -189,7 +204,8 @@ class Decoder:
         self._ends: list[Ended] = []
         self._signals: list[Signalled] = []
         self._parents: dict[int, int] = {}
-        self._victims: set[int] = set()
+        self._victims: dict[int, int] = {}
+        self._denied: deque[Denied] = deque(maxlen=_KEPT_CALLS)
         self.folders: dict[int, str | None] = {}
 
     def feed(self, data: bytes) -> None:
@@ -209,7 +225,8 @@ class Decoder:
             sorted(self._ends, key=lambda one: one.time),
             sorted(self._signals, key=lambda one: one.time),
             dict(self._parents),
-            frozenset(self._victims),
+            dict(self._victims),
+            sorted(self._denied, key=lambda one: one.time),
             lost,
         )
 
@@ -234,12 +251,16 @@ class Decoder:
                     Signalled(event.time, pid, event.number, code, event.arg1, event.arg2, sender)
                 )
             case Kind.OOM:
-                self._victims.add(pid)
+                self._victims[pid] = event.arg0
+            case Kind.DENIED:
+                silent = bool(event.arg0 & _NO_AUDIT)
+                self._denied.append(Denied(event.time, event.tid, event.number, event.arg1, silent))
 
     def _call(self, event: Event, rest: bytes) -> None:
         known = None if event.flags & _COMPAT else self._calls.get(event.number)
         name = known.name if known else f"number {event.number}"
         is_address = bool(event.flags & _ADDRESS)
+        state, rest = _state(rest), rest[_STATE.size :]
         texts: dict[int, str] = {}
         if known and not is_address:
             texts = dict(zip(known.texts, _texts(rest), strict=False))
@@ -261,6 +282,8 @@ class Decoder:
                 event.gid,
                 self.folders.get(event.tgid),
                 bool(event.flags & _FILTERED),
+                _was_entered(event.flags),
+                state,
             )
         )
 
@@ -273,6 +296,18 @@ class Decoder:
             self.folders[pid] = path
         else:
             self.folders[pid] = None if before is None else os.path.normpath(Path(before) / path)
+
+
+def _was_entered(flags: int) -> bool | None:
+    return None if not flags & (_ENTERED | _NOT_ENTERED) else bool(flags & _ENTERED)
+
+
+def _state(rest: bytes) -> State:
+    values = _STATE.unpack_from(rest)
+    limits = tuple(zip(values[: 2 * _LIMITS : 2], values[1 : 2 * _LIMITS : 2], strict=True))
+    capabilities, cgroup, begin, mapped, data, locked, namespace, mappings = values[2 * _LIMITS :]
+    pages = (mapped * _PAGE, data * _PAGE, locked * _PAGE)
+    return State(begin, limits, capabilities, namespace, cgroup, *pages, mappings)
 
 
 def _text(raw: bytes) -> str:

@@ -138,8 +138,8 @@ class _Meaning(Value):
 
 
 def _meaning(line: Line, wording: Wording) -> _Meaning:
-    errors = wording.errors(line.text)
-    hinted = frozenset() if errors else wording.hinted(line.text)
+    # mount(8) writes "permission denied", the text of EACCES, for EPERM
+    errors, hinted = wording.errors(line.text), wording.hinted(line.text)
     return _Meaning(errors, hinted, frozenset(_WORD.findall(line.text)))
 
 
@@ -182,10 +182,10 @@ def _is_heard(witnessed: Witnessed, call: SystemCall, line: Line) -> bool:
 def _said(call: SystemCall, line: Line, meaning: _Meaning) -> Iterator[Evidence]:
     if call.error in meaning.errors:
         yield Evidence.ERROR_TEXT
-    elif meaning.errors:
-        return  # it is about another error
     elif call.error in meaning.hinted:
         yield Evidence.OTHER_WORDS
+    elif meaning.errors:
+        return  # it is about another error
     yield from _named(call, line.text)
     if _plain_name(call.name) in meaning.words:
         yield Evidence.CALL_NAME

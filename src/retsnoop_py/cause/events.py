@@ -10,7 +10,17 @@ from types import MappingProxyType
 
 from retsnoop_py.value import Value
 
-__all__ = ["Address", "Ended", "Signalled", "SystemCall", "Witnessed", "Written", "read_address"]
+__all__ = [
+    "Address",
+    "Denied",
+    "Ended",
+    "Signalled",
+    "State",
+    "SystemCall",
+    "Witnessed",
+    "Written",
+    "read_address",
+]
 
 
 class Address(Value):
@@ -45,6 +55,44 @@ def read_address(data: bytes) -> Address | None:
     return Address(family)
 
 
+class State(Value):
+    """What a process had and was allowed as a call of it failed.
+
+    * ``begin``: ns of CLOCK_MONOTONIC, when the call began; 0 where that is not known
+    * ``limits``: soft and hard, by number (``resource.RLIMIT_NOFILE``)
+    * ``capabilities``: the effective ones, a bit each
+    * ``namespace``: how many user namespaces lie above its own
+    * ``cgroup``: the inode number of its folder in cgroup2; 0 where that is not known
+    * ``mapped``, ``data``, ``locked``: bytes of address space, of private writable memory, of
+      locked memory
+    * ``mappings``: how many mappings of memory it has
+    """
+
+    begin: int = 0
+    limits: tuple[tuple[int, int], ...] = ()
+    capabilities: int = 0
+    namespace: int = 0
+    cgroup: int = 0
+    mapped: int = 0
+    data: int = 0
+    locked: int = 0
+    mappings: int = 0
+
+
+class Denied(Value):
+    """A capability that a thread did not have when the kernel tested it.
+
+    ``namespace``: how many user namespaces lie above the one that it was tested in. ``is_silent``:
+    the kernel only wanted to know, as for the memory that is reserved for root.
+    """
+
+    time: int
+    tid: int
+    capability: int
+    namespace: int = 0
+    is_silent: bool = False
+
+
 class SystemCall(Value):
     """A system call that returned an error.
 
@@ -54,6 +102,9 @@ class SystemCall(Value):
     * ``uid``, ``gid``: those that the kernel tests permissions with
     * ``cwd``: the thread's folder then; None where it is not known
     * ``is_filtered``: the thread has a seccomp filter
+    * ``was_entered``: whether the kernel began the call; False where seccomp or ptrace made its
+      result; None where that is not known
+    * ``state``: what the process had and was allowed then
     """
 
     time: int
@@ -69,6 +120,8 @@ class SystemCall(Value):
     gid: int
     cwd: str | None
     is_filtered: bool
+    was_entered: bool | None = None
+    state: State | None = None
 
     def text(self, number: int) -> str | None:
         """The argument ``number``, if it is a string."""
@@ -114,8 +167,9 @@ class Signalled(Value):
 class Witnessed(Value):
     """All that was seen of one run, each kind in the order of time.
 
-    ``parents``: by process, who began it. ``victims``: processes that the kernel killed for want
-    of memory. ``lost``: so many events there was no room for; ``problem`` says why nothing was
+    ``parents``: by process, who began it. ``victims``: by process that the kernel killed for want
+    of memory, its cgroup (the folder's inode number). ``denied``: capabilities that were missing.
+    ``lost``: so many events there was no room for; ``problem`` says why nothing was
     seen at all, else it is None.
     """
 
@@ -124,7 +178,8 @@ class Witnessed(Value):
     ends: Sequence[Ended] = ()
     signals: Sequence[Signalled] = ()
     parents: Mapping[int, int] = MappingProxyType({})
-    victims: frozenset[int] = frozenset()
+    victims: Mapping[int, int] = MappingProxyType({})
+    denied: Sequence[Denied] = ()
     lost: int = 0
     problem: str | None = None
 

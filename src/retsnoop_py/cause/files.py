@@ -32,6 +32,7 @@ __all__ = [
     "missing_part",
     "mount_of",
     "near",
+    "parts_of",
     "user_name",
 ]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 
 from retsnoop_py.cause.events import Ended, Signalled, Witnessed
+from retsnoop_py.cause.limits import memory_limit, size
 from retsnoop_py.cause.reason import Reason
 
 __all__ = ["killed"]
@@ -44,6 +45,19 @@ def killed(witnessed: Witnessed, end: Ended) -> Reason | None:
     name = _name(end.signal)
     whose = [one for one in witnessed.signals if one.pid == end.pid and one.number == end.signal]
     if end.pid in witnessed.victims:
+        limited = memory_limit(witnessed.victims[end.pid])
+        if limited is not None:
+            cgroup, most, folder = limited
+            return Reason(
+                "killed",
+                f"The kernel killed {end.process} (PID {end.pid}) because its cgroup {cgroup} "
+                f"reached memory.max, which is {size(most)}.",
+                (
+                    f"echo BYTES > {folder}/memory.max",
+                    "of a systemd service: MemoryMax=; of a container: docker run --memory",
+                    "or let the program need less memory",
+                ),
+            )
         return Reason(
             "killed",
             f"The kernel killed {end.process} (PID {end.pid}) because memory ran out.",

@@ -8,15 +8,18 @@ import shlex
 from pathlib import Path
 
 from retsnoop_py.cause import files
-from retsnoop_py.cause.operation import MOUNT_CHANGES, path_of, show
+from retsnoop_py.cause.operation import MOUNT_CHANGES, operation, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 
 __all__ = [
+    "encrypted",
     "file_system_type",
     "is_mounted",
     "no_exec",
     "no_mount_point",
     "no_space",
+    "not_supported",
+    "quota",
     "read_only",
     "two_file_systems",
 ]
@@ -142,4 +145,47 @@ def no_mount_point(scene: Scene) -> Reason | None:
             f"make it a mount point: mount --bind {quoted} {quoted}",
             "or give the mount point itself",
         ),
+    )
+
+
+def not_supported(scene: Scene) -> Reason | None:
+    """The file system does not have the operation."""
+    path = scene.target
+    mount = files.mount_of(path) if path else None
+    if mount is None:
+        return None
+    return Reason(
+        "unsupported",
+        f"The {mount.kind} file system at {show(mount.point)} does not support this: "
+        f"{operation(scene.call)}.",
+        ("use a file system of another type there, or do without this feature",),
+    )
+
+
+def quota(scene: Scene) -> Reason | None:
+    """A quota of the file system is used up."""
+    path = scene.target
+    mount = files.mount_of(path) if path else None
+    if mount is None:
+        return None
+    user = files.user_name(scene.call.uid)
+    return Reason(
+        "quota",
+        f"The disk quota on the {mount.kind} file system at {show(mount.point)} is used up for "
+        f"user {user}, for the group, or for the project of the directory.",
+        (f"quota -u {user}, or repquota {shlex.quote(mount.point)}, shows limits and use",),
+    )
+
+
+def encrypted(scene: Scene) -> Reason | None:
+    """A directory is encrypted (fscrypt), and its key was not added."""
+    path = scene.path
+    mount = files.mount_of(path) if path else None
+    if path is None or mount is None:
+        return None
+    return Reason(
+        "encrypted",
+        f"{show(os.path.dirname(path))} is an encrypted directory of the {mount.kind} file system "
+        f"at {show(mount.point)}, and its key is not loaded.",
+        ("unlock the directory first: fscrypt unlock DIRECTORY",),
     )

@@ -5,21 +5,25 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from socket import AF_INET, AF_INET6, AF_UNIX
+from socket import AF_INET, AF_INET6, AF_UNIX, AddressFamily
 
-from retsnoop_py.cause import files
+from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
     "address_in_use",
+    "no_answer",
+    "no_family",
     "no_listener",
-    "privileged_port",
+    "no_route",
+    "not_a_local_address",
+    "special_file",
 ]
 
-#: The highest port that only root may use, where the kernel does not say it.
-_FIRST_FREE_PORT = 1024
 _STATES = {"0A": "listens on", "06": "has just closed"}
 
 
@@ -82,31 +86,6 @@ def _holder_of_socket(inode: str) -> str | None:
     return None
 
 
-def privileged_port(scene: Scene) -> Reason | None:
-    """The port is below the first one that every user may use."""
-    address = scene.call.address
-    if address is None or address.family not in (AF_INET, AF_INET6):
-        return None
-    first = _FIRST_FREE_PORT
-    setting = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
-    try:
-        first = int(setting.read_text())
-    except (OSError, ValueError):
-        pass
-    if not 0 < address.port < first:
-        return None
-    return Reason(
-        "capability",
-        f"Ports below {first} require CAP_NET_BIND_SERVICE. The command ran as user "
-        f"{files.user_name(scene.who.uid)} without it.",
-        (
-            f"choose port {first} or higher",
-            "or setcap cap_net_bind_service=+ep PROGRAM",
-            f"or sysctl net.ipv4.ip_unprivileged_port_start={address.port}",
-        ),
-    )
-
-
 def no_listener(scene: Scene) -> Reason | None:
     """No process listens on the address."""
     address = scene.call.address
@@ -126,3 +105,92 @@ def no_listener(scene: Scene) -> Reason | None:
         ("start the service, or check the port",),
         is_seen_later=False,
     )
+
+
+def no_route(scene: Scene) -> Reason | None:
+    """No route leads to the address, or the next host on it does not answer."""
+    address = scene.call.address
+    if address is None or address.family not in (AF_INET, AF_INET6):
+        return None
+    if errno_name(scene.call.error) == "ENETUNREACH":
+        family = "-6 " if address.family == AF_INET6 else ""
+        return Reason(
+            "no-route",
+            f"This machine has no route to {address.host}.",
+            (
+                f"ip {family}route shows the routes",
+                f"add one: ip {family}route add default via GATEWAY",
+                "check that the network interface is up: ip link",
+            ),
+            is_seen_later=False,
+        )
+    return Reason(
+        "unreachable",
+        f"{address.host} cannot be reached: it does not answer on the local network, or a router "
+        "or firewall on the way reports it as unreachable.",
+        (f"ip route get {address.host} shows the way; ip neigh shows which neighbours answer",),
+        is_seen_later=False,
+    )
+
+
+def no_answer(scene: Scene) -> Reason | None:
+    """Nobody answered in time."""
+    address = scene.call.address
+    if address is None:
+        return None
+    return Reason(
+        "no-answer",
+        f"{address} did not answer in time: the host is down, or a firewall drops the packets.",
+        ("check the address, the host, and the firewalls on the way",),
+        is_seen_later=False,
+    )
+
+
+def not_a_local_address(scene: Scene) -> Reason | None:
+    """bind(2) to an address that no interface has."""
+    address = scene.call.address
+    if address is None or address.family not in (AF_INET, AF_INET6):
+        return None
+    return Reason(
+        "not-local",
+        f"No network interface of this machine has the address {address.host}.",
+        (
+            "ip address shows the addresses",
+            "or bind to the wildcard address, which means all of them",
+        ),
+        is_seen_later=False,
+    )
+
+
+def no_family(scene: Scene) -> Reason | None:
+    """socket(2) of a family that this kernel does not have."""
+    number = scene.call.arguments[0] & 0xFFFFFFFF
+    try:
+        name = AddressFamily(number).name
+    except ValueError:
+        name = f"number {number}"
+    return Reason(
+        "unsupported",
+        f"This kernel does not support sockets of the family {name}.",
+        ("load its module, if there is one; for IPv6: boot without ipv6.disable=1",),
+        is_seen_later=False,
+    )
+
+
+def special_file(scene: Scene) -> Reason | None:
+    """open(2) of a socket, of a FIFO without a reader, of a device without a driver."""
+    path = scene.path
+    try:
+        status = os.stat(path or "")
+    except OSError:
+        return None
+    if stat.S_ISSOCK(status.st_mode):
+        text, advice = "is a socket: a program connects to it and cannot open it", "use connect()"
+    elif stat.S_ISFIFO(status.st_mode):
+        text, advice = "is a FIFO that no process reads", "start the reader first"
+    elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+        text = "is a device file, and no driver of this kernel serves its device"
+        advice = "load the driver, or connect the device"
+    else:
+        return None
+    return Reason("special-file", f"{show(path or '')} {text}.", (advice,))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reasons for ENOENT and ENOTDIR: which part of a path is missing, which program cannot run."""
+"""Reasons that a path has: which part of it is missing, too long, or leads in a circle."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ __all__ = [
     "interpreter",
     "interpreter_reason",
     "is_no_directory",
+    "is_no_link",
+    "loop",
     "missing",
     "not_in_folders",
     "searched",
+    "too_long",
 ]
 
 #: Folders of a search that are named.
 _MOST_FOLDERS = 8
+#: Characters of a path that is too long.
+_SHOWN = 40
 
 
 def not_in_folders(name: str, folders: Sequence[str]) -> Reason:
@@ -159,7 +164,8 @@ def _missing_of(path: str) -> Reason | None:
     alike = files.near(part)
     advice = [f"check the spelling: {show(alike)} exists"] if alike else []
     if part != path:
-        advice.append(f"or create it: mkdir -p {shlex.quote(os.path.dirname(path))}")
+        word = "or " if advice else ""
+        advice.append(f"{word}create it: mkdir -p {shlex.quote(os.path.dirname(path))}")
     return Reason("not-found", text, tuple(advice))
 
 
@@ -170,3 +176,47 @@ def is_no_directory(scene: Scene) -> Reason | None:
     if part is None:
         return None
     return Reason("not-a-directory", f"{show(part)} is a file, not a directory.")
+
+
+def loop(scene: Scene) -> Reason | None:
+    """A symbolic link leads back to itself, or must not be followed."""
+    path = scene.path
+    if path is None:
+        return None
+    for part in files.parts_of(path):
+        if not os.path.islink(part):
+            continue
+        target = os.readlink(part)
+        if not os.path.exists(part):
+            text = f"The symbolic link {show(part)} leads in a circle: it points to {show(target)}."
+            return Reason("loop", text, (f"ln -sfn TARGET {shlex.quote(part)}",))
+        if part == path:
+            text = (
+                f"{show(part)} is a symbolic link to {show(target)}, and the program refuses to "
+                "follow symbolic links there (O_NOFOLLOW)."
+            )
+            return Reason("loop", text, (f"give the real path: {show(os.path.realpath(path))}",))
+    return None
+
+
+def is_no_link(scene: Scene) -> Reason | None:
+    """readlink(2) of what is no symbolic link."""
+    path = scene.path
+    if path is None or not os.path.exists(path) or os.path.islink(path):
+        return None
+    return Reason("not-a-link", f"{show(path)} is not a symbolic link.")
+
+
+def too_long(scene: Scene) -> Reason | None:
+    """A name or the whole path is longer than allowed. Of a long path only the start is known."""
+    path = next((text for _, text in scene.call.texts if text), None)
+    if path is None:
+        return None
+    start = f"{path[:_SHOWN]}..." if len(path) > _SHOWN else path
+    return Reason(
+        "too-long",
+        f"The path {show(start)} has a name that is longer than 255 bytes, or is longer than 4095 "
+        "bytes as a whole.",
+        ("choose shorter names",),
+        is_seen_later=False,
+    )

@@ -21,7 +21,7 @@ __all__ = [
 class Reason(Value):
     """Why a call failed.
 
-    ``kind`` is one of docs/json.md. ``text`` is one or more sentences; ``advice`` what to change,
+    ``kind`` is one of docs/why.md. ``text`` is one or more sentences; ``advice`` what to change,
     each a sentence or a command. ``is_seen_later``: it was read after the command ended.
     """
 
@@ -34,13 +34,15 @@ class Reason(Value):
 class Scene(Value):
     """The call in question, with what else was seen of the run.
 
-    ``who`` is the process's identity, ``said`` the kernel's own words during the call.
+    ``who`` is the process's identity, ``said`` the kernel's own words during the call. ``chain``:
+    the kernel's functions that failed in it, outermost first; none where none was seen.
     """
 
     call: SystemCall
     witnessed: Witnessed
     who: Identity
     said: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()
 
     @property
     def path(self) -> str | None:

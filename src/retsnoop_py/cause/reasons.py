@@ -14,7 +14,17 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from retsnoop_py.cause import mounts, network, not_found, permission, present
+from retsnoop_py.cause import (
+    denied,
+    limits,
+    mounts,
+    network,
+    not_found,
+    permission,
+    present,
+    process,
+    sysctl,
+)
 from retsnoop_py.cause.events import SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity
 from retsnoop_py.cause.reason import Finder, Reason, Scene
@@ -39,14 +49,16 @@ def reason_of(scene: Scene) -> Reason | None:
     """The first reason of the table that is the one."""
     error = errno_name(scene.call.error)
     for errors, calls, find in _TABLE:
-        if error in errors and any(fnmatchcase(scene.call.name, one) for one in calls):
+        if (error in errors or errors == ("*",)) and any(
+            fnmatchcase(scene.call.name, one) for one in calls
+        ):
             found = find(scene)
             if found is not None:
                 return found
     return None
 
 
-def _kernel_message(scene: Scene) -> Reason | None:
+def kernel_message(scene: Scene) -> Reason | None:
     if not scene.said:
         return None
     words = " ".join(f'"{one}"' for one in scene.said[-2:])
@@ -58,28 +70,72 @@ def _kernel_message(scene: Scene) -> Reason | None:
 
 
 _PATHS = ("*",)
+_FORKS = ("clone*", "fork", "vfork")
+_DENIALS = ("EPERM", "EACCES")
+#: Operations that some file systems do not have.
+_OF_FILE_SYSTEM = ("fallocate", "*setxattr*", "*getxattr*", "copy_file_range", "symlink*", "link*")
+
+#: First what is observed to have made the result, then what the error usually means for a call,
+#: from the special to the general.
 _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
+    (("*",), _PATHS, denied.seccomp),
+    (("ENOSYS",), _PATHS, denied.missing_call),
+    (_DENIALS, _PATHS, denied.security_module),
     (("EINVAL",), ("mount", "umount*"), mounts.no_mount_point),
-    (("EINVAL", "ENODEV", "EPERM", "EBUSY", "EOPNOTSUPP", "ENOTBLK"), _PATHS, _kernel_message),
+    (("EINVAL", "ENODEV", "EPERM", "EBUSY", "EOPNOTSUPP", "ENOTBLK"), _PATHS, kernel_message),
     (("ENODEV",), ("mount", "fsopen"), mounts.file_system_type),
+    # paths
     (("ENOENT",), ("execve*",), not_found.interpreter),
     (("ENOENT",), _PATHS, not_found.searched),
     (("ENOENT",), _PATHS, not_found.missing),
     (("ENOTDIR",), _PATHS, not_found.is_no_directory),
-    (("EACCES",), ("bind",), network.privileged_port),
+    (("ELOOP",), _PATHS, not_found.loop),
+    (("EINVAL",), ("readlink*",), not_found.is_no_link),
+    (("ENAMETOOLONG",), _PATHS, not_found.too_long),
+    # limits and settings
+    (("EAGAIN",), _FORKS, limits.pids),
+    (("*",), _PATHS, sysctl.sysctl),
+    (("EMFILE",), ("mq_open",), limits.message_queues),
+    (("EMFILE",), _PATHS, limits.open_files),
+    (("ETOOMANYREFS",), ("sendmsg", "sendmmsg", "io_uring_register"), limits.in_flight),
+    (("EAGAIN",), (*_FORKS, "execve*"), limits.processes),
+    (("EFBIG",), _PATHS, limits.file_size),
+    (("E2BIG",), ("execve*",), limits.arguments),
+    (("ENOMEM", "EAGAIN", "EPERM"), ("mlock*", "io_uring_*", "shmctl"), limits.locked_memory),
+    (("EAGAIN",), ("mmap", "mremap"), limits.locked_memory),
+    (("EAGAIN",), ("timer_create", "rt_sigqueueinfo", "rt_tgsigqueueinfo"), limits.signals),
+    (("ENOMEM",), ("mmap", "mremap", "mprotect", "brk"), limits.memory),
+    (_DENIALS, ("setpriority",), limits.nice),
+    (("EPERM",), ("sched_set*",), limits.real_time),
+    # permission
     (("EACCES",), ("execve*", "open*", "mmap"), mounts.no_exec),
     (("EACCES",), _PATHS, permission.file_mode),
     (("EROFS",), _PATHS, mounts.read_only),
-    (("EPERM", "EACCES"), _PATHS, permission.attributes),
-    (("EPERM", "EACCES"), ("unlink*", "rename*", "rmdir"), permission.sticky),
+    (_DENIALS, _PATHS, limits.cgroup_device),
+    (_DENIALS, _PATHS, permission.attributes),
+    (_DENIALS, ("unlink*", "rename*", "rmdir"), permission.sticky),
     (("EPERM",), ("*chmod*", "*chown*", "utime*"), permission.not_owner),
+    (_DENIALS, _PATHS, process.other_user),
+    (_DENIALS, _PATHS, denied.capability),
+    # what is there, or not
     (("EEXIST",), _PATHS, present.exists),
     (("ENOTEMPTY", "EEXIST"), ("rmdir", "rename*", "unlink*"), present.not_empty),
     (("EISDIR",), _PATHS, present.is_directory),
-    (("EADDRINUSE",), ("bind", "listen"), network.address_in_use),
-    (("ECONNREFUSED",), ("connect", "sendto"), network.no_listener),
     (("EBUSY", "ETXTBSY"), _PATHS, present.busy),
     (("ENOSPC",), _PATHS, mounts.no_space),
+    (("EDQUOT",), _PATHS, mounts.quota),
     (("EXDEV",), ("rename*", "link*"), mounts.two_file_systems),
+    (("ENOKEY",), _PATHS, mounts.encrypted),
     (("ENOEXEC",), ("execve*",), present.program_format),
+    (("ENXIO", "ENODEV"), ("open*", "creat"), network.special_file),
+    (("EOPNOTSUPP",), _OF_FILE_SYSTEM, mounts.not_supported),
+    (("ESRCH",), _PATHS, process.no_process),
+    (("EBADF",), _PATHS, process.bad_descriptor),
+    # the network
+    (("EADDRINUSE",), ("bind", "listen"), network.address_in_use),
+    (("EADDRNOTAVAIL",), ("bind",), network.not_a_local_address),
+    (("ECONNREFUSED",), ("connect", "sendto"), network.no_listener),
+    (("ENETUNREACH", "EHOSTUNREACH"), ("connect", "sendto"), network.no_route),
+    (("ETIMEDOUT",), ("connect",), network.no_answer),
+    (("EAFNOSUPPORT",), ("socket",), network.no_family),
 )

@@ -56,7 +56,7 @@ class FailingChainCall(Struct, omit_defaults=True, frozen=True):
 class Reason(Struct, omit_defaults=True, frozen=True):
     """Why it failed, in the user's terms.
 
-    ``kind`` is a word of docs/json.md. ``advice``: what to change, in order. ``later``: it was read
+    ``kind`` is a word of docs/why.md. ``advice``: what to change, in order. ``later``: it was read
     after the command ended, so that it may have changed meanwhile.
     """
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import socket
 import struct
 
-from retsnoop_py.capture.witness import _EVENT, Decoder, Event, Kind
-from retsnoop_py.cause.events import Address
+from retsnoop_py.capture.witness import _EVENT, _STATE, Decoder, Event, Kind
+from retsnoop_py.cause.events import Address, Denied
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.btf import Kind as BtfKind
@@ -19,6 +19,11 @@ def record(kind: Kind, rest: bytes = b"", **fields: int | bytes) -> bytes:
     values = dict.fromkeys(Event._fields, 0) | {"comm": b"tool", "tid": 7, "tgid": 7}
     values |= {"type": kind, "size": _EVENT.size + len(rest)} | fields
     return _EVENT.pack(*values.values()) + rest
+
+
+def failed(rest: bytes = b"", **fields: int | bytes) -> bytes:
+    """The record of a call, its state all zero."""
+    return record(Kind.CALL, bytes(_STATE.size) + rest, **fields)
 
 
 def text(*parts: str) -> bytes:
@@ -39,15 +44,16 @@ def test_the_layout_is_that_of_the_object() -> None:
     spread = [f"arg{at}" for at in range(6)]
     assert [*names[:9], *spread, *names[10:]] == list(Event._fields)
     assert names[9] == "args"
+    state = btf.find("witness_state", BtfKind.STRUCT)
+    assert state is not None
+    assert btf.size_of(state) == _STATE.size
 
 
 def test_a_failing_call_with_its_texts_and_folder() -> None:
     decoder = Decoder("x86_64")
     decoder.folders[7] = "/srv"
-    moved = record(Kind.CALL, text("sub"), number=number("chdir"))
-    call = record(
-        Kind.CALL, text("f"), number=number("openat"), result=-13, arg0=0xFFFFFF9C, flags=2, uid=5
-    )
+    moved = failed(text("sub"), number=number("chdir"))
+    call = failed(text("f"), number=number("openat"), result=-13, arg0=0xFFFFFF9C, flags=2, uid=5)
     decoder.feed(moved + call)
     (found,) = decoder.found(0).calls
     assert (found.name, found.error, found.texts) == ("openat", 13, ((1, "f"),))
@@ -57,12 +63,12 @@ def test_a_failing_call_with_its_texts_and_folder() -> None:
 def test_a_child_begins_where_its_parent_is() -> None:
     decoder = Decoder("x86_64")
     decoder.folders[7] = "/srv"
-    call = record(Kind.CALL, text("f"), number=number("mkdir"), result=-17, tgid=8, tid=8)
+    call = failed(text("f"), number=number("mkdir"), result=-17, tgid=8, tid=8)
     decoder.feed(record(Kind.FORK, number=8) + call)
     found = decoder.found(0)
     assert found.calls[0].cwd == "/srv"
     assert found.is_below(8, 7)
-    decoder.feed(record(Kind.CALL, number=number("fchdir")) + call.replace(b"\x08", b"\x07", 0))
+    decoder.feed(failed(number=number("fchdir")) + call.replace(b"\x08", b"\x07", 0))
     assert decoder.folders[7] is None
 
 
@@ -71,9 +77,7 @@ def test_an_address() -> None:
     raw = (
         struct.pack("=H", socket.AF_INET) + struct.pack(">H", 80) + bytes([127, 0, 0, 1]) + bytes(8)
     )
-    call = record(
-        Kind.CALL, raw.ljust(1024, b"\0"), number=number("bind"), result=-98, flags=4, bytes=16
-    )
+    call = failed(raw.ljust(1024, b"\0"), number=number("bind"), result=-98, flags=4, bytes=16)
     decoder.feed(call)
     assert decoder.found(0).calls[0].address == Address(socket.AF_INET, "127.0.0.1", 80)
 
@@ -106,6 +110,32 @@ def test_who_killed_it() -> None:
     reason = killed(decoder.found(0), found.ends[0])
     assert reason is not None
     assert "memory ran out" in reason.text
+
+
+def test_what_a_process_had_and_was_allowed() -> None:
+    values = [0] * 40
+    values[14:16] = 16, 1024  # RLIMIT_NOFILE
+    values[32:40] = 1 << 21, 4711, 5, 10, 20, 30, 1, 7
+    state = _STATE.pack(*values)
+    call = record(Kind.CALL, state, number=number("socket"), result=-24, flags=8, time=9)
+    denied = record(Kind.DENIED, number=21, arg0=2, arg1=1, time=6)
+    decoder = Decoder("x86_64")
+    decoder.feed(call + denied)
+    found = decoder.found(0)
+    (one,) = found.calls
+    assert one.was_entered is True
+    assert one.state is not None
+    assert one.state.limits[7] == (16, 1024)
+    assert (one.state.capabilities, one.state.cgroup, one.state.begin) == (1 << 21, 4711, 5)
+    assert (one.state.namespace, one.state.mappings) == (1, 7)
+    assert found.denied == [Denied(6, 7, 21, 1, True)]
+
+
+def test_a_call_that_was_not_begun() -> None:
+    decoder = Decoder("x86_64")
+    decoder.feed(failed(number=number("socket"), result=-1, flags=2 | 16))
+    decoder.feed(failed(number=number("socket"), result=-1, flags=2))
+    assert [one.was_entered for one in decoder.found(0).calls] == [False, None]
 
 
 def test_the_tables_of_both_machines() -> None:

@@ -56,7 +56,7 @@ def test_which_part_of_a_path_is_missing(tmp_path: Path) -> None:
     assert found.advice == (f"check the spelling: {tmp_path}/settings.conf exists",)
     deep = reason(call("mkdir", errno.ENOENT, (0, f"{tmp_path}/a/b/c")))
     assert deep.text.startswith(f"The directory {tmp_path}/a does not exist")
-    assert deep.advice == (f"or create it: mkdir -p {tmp_path}/a/b",)
+    assert deep.advice == (f"create it: mkdir -p {tmp_path}/a/b",)
 
 
 def test_a_link_to_nowhere(tmp_path: Path) -> None:

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reasons that another process has, or a descriptor of the process itself."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from retsnoop_py.cause.files import user_name
+from retsnoop_py.cause.reason import Reason, Scene
+
+__all__ = ["bad_descriptor", "no_process", "other_user"]
+
+#: Calls whose first argument is a process id.
+_OF_PROCESS = (
+    *("kill", "tgkill", "tkill", "pidfd_open", "rt_sigqueueinfo", "prlimit64", "ptrace"),
+    *("process_vm_readv", "process_vm_writev", "sched_setaffinity", "sched_setscheduler"),
+    *("sched_setattr", "sched_setparam", "getpgid", "setpgid", "getsid"),
+)
+#: Calls whose first argument is a descriptor, and the only one.
+_OF_DESCRIPTOR = (
+    *(
+        "read",
+        "readv",
+        "write",
+        "writev",
+        "pread*",
+        "pwrite*",
+        "close",
+        "fstat",
+        "lseek",
+        "dup*",
+        "fcntl",
+        "ioctl",
+    ),
+    *("fsync", "fdatasync", "ftruncate", "fallocate", "fchmod", "fchown", "fchdir", "getdents*"),
+    *("bind", "connect", "listen", "accept*", "sendto", "sendm*", "recv*", "shutdown", "*sockopt"),
+    *("getsockname", "getpeername"),
+)
+
+
+def _pid(scene: Scene) -> int:
+    """The process that the call is about; 0: its own, or none."""
+    call = scene.call
+    if call.name not in _OF_PROCESS:
+        return 0
+    number = call.arguments[1 if call.name == "ptrace" else 0] & 0xFFFFFFFF
+    return number if number < 1 << 31 else -((1 << 32) - number)
+
+
+def no_process(scene: Scene) -> Reason | None:
+    """There is no such process."""
+    pid = _pid(scene)
+    if not pid or (pid > 0 and Path(f"/proc/{pid}").exists()):
+        return None
+    what = f"process with the id {pid}" if pid > 0 else f"process group {-pid}"
+    return Reason(
+        "not-found",
+        f"There is no {what}.",
+        ("it may have ended already: check the id (pgrep NAME)",),
+    )
+
+
+def other_user(scene: Scene) -> Reason | None:
+    """The process belongs to another user."""
+    pid = _pid(scene)
+    if pid <= 0 or scene.call.uid == 0:
+        return None
+    folder = Path(f"/proc/{pid}")
+    try:
+        owner, name = folder.stat().st_uid, (folder / "comm").read_text().strip()
+    except OSError:
+        return None
+    if owner == scene.call.uid:
+        return None
+    user = user_name(owner)
+    return Reason(
+        "owner",
+        f"The process {name} (PID {pid}) belongs to {user}; the command ran as "
+        f"{user_name(scene.call.uid)}.",
+        (f"run it as {'root' if user == 'root' else f'{user} or root'}",),
+    )
+
+
+def bad_descriptor(scene: Scene) -> Reason | None:
+    """A descriptor is not open, or not for what it is used for."""
+    if not any(fnmatchcase(scene.call.name, one) for one in _OF_DESCRIPTOR):
+        return None
+    number = scene.call.arguments[0] & 0xFFFFFFFF
+    if number > 1 << 20:
+        number -= 1 << 32 if number >> 31 else 0
+    mode = {"read": "reading", "write": "writing"}.get(scene.call.name.removesuffix("v"))
+    text = f"File descriptor {number} is not open"
+    if mode:
+        text += f", or not open for {mode}"
+    return Reason(
+        "descriptor",
+        f"{text}.",
+        ("check which descriptors the command gets (a shell's < and > open them)",),
+        is_seen_later=False,
+    )

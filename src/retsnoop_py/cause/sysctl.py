@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Settings below /proc/sys that made a call fail: the rows of ``sysctl.toml``.
+
+The value is read after the command ended.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from importlib.resources import files as resources
+from pathlib import Path
+
+from msgspec import Struct
+
+from retsnoop_py.cause.denied import has_capability
+from retsnoop_py.cause.files import user_name
+from retsnoop_py.cause.limits import size
+from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.kernel.errno import errno_name
+
+__all__ = ["Setting", "settings", "sysctl"]
+
+_O_CREAT = 0o100
+_ROOT = Path("/proc/sys")
+
+
+class Setting(Struct, frozen=True, forbid_unknown_fields=True):
+    """A row; the head of the file explains each field."""
+
+    name: str
+    calls: tuple[str, ...]
+    errors: tuple[str, ...]
+    text: str
+    set: str = ""
+    advice: str = ""
+    risk: str = ""
+    functions: tuple[str, ...] = ()
+    not_functions: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    equals: int | None = None
+    above: int | None = None
+    given: tuple[int, int] | None = None
+    given_equals: tuple[int, int, int] | None = None
+    asked: int | None = None
+    mappings: bool = False
+    port: bool = False
+    port_of_choice: bool = False
+    sticky: str = ""
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    setting: tuple[Setting, ...]
+
+
+@lru_cache(1)
+def settings() -> tuple[Setting, ...]:
+    """All rows."""
+    import tomllib
+
+    from msgspec import convert
+
+    text = resources(__package__).joinpath("sysctl.toml").read_text(encoding="utf-8")
+    return convert(tomllib.loads(text), _File).setting
+
+
+def sysctl(scene: Scene) -> Reason | None:
+    """The first setting whose row fits."""
+    error = errno_name(scene.call.error)
+    for row in settings():
+        if error in row.errors and any(fnmatchcase(scene.call.name, one) for one in row.calls):
+            found = _reason(row, scene)
+            if found is not None:
+                return found
+    return None
+
+
+def _reason(row: Setting, scene: Scene) -> Reason | None:
+    value = _value(row.name)
+    if value is None or not _value_fits(row, value) or not _call_fits(row, scene):
+        return None
+    fields = {"name": row.name, "value": value, "user": user_name(scene.call.uid)}
+    fields["more"] = str(max(2 * int(value), 1)) if _is_number(value) else value
+    if scene.call.address is not None:
+        fields["port"] = str(scene.call.address.port)
+    if row.asked is not None:
+        asked = scene.call.arguments[row.asked]
+        if not _is_number(value) or asked <= int(value):
+            return None
+        fields["asked"] = str(asked)
+        fields["value"] = f"{value}, {size(int(value))}"
+    if row.sticky:
+        place = _in_sticky(row.sticky, scene)
+        if place is None:
+            return None
+        fields |= place
+    return Reason("sysctl", row.text.format(**fields), tuple(_advice(row, fields)))
+
+
+def _advice(row: Setting, fields: Mapping[str, str]) -> Sequence[str]:
+    found = [row.advice.format(**fields)] if row.advice else []
+    if row.set:
+        value = row.set.format(**fields)
+        value = f'"{value}"' if " " in value else value
+        risk = f" ({row.risk})" if row.risk else ""
+        found.append(f"{'or ' if found else ''}sysctl {row.name}={value}{risk}")
+        if not row.lacks:
+            return found
+    if row.lacks:
+        found.append(f"{'or ' if found else ''}run it as root, or with CAP_{row.lacks[0]}")
+    return found
+
+
+def _value(name: str) -> str | None:
+    # a sysctl's name has dots where its path has slashes
+    with suppress(OSError):
+        return " ".join((_ROOT / name.replace(".", "/")).read_text().split())
+    return None
+
+
+def _is_number(value: str) -> bool:
+    return value.lstrip("-").isdecimal()
+
+
+def _value_fits(row: Setting, value: str) -> bool:
+    if row.equals is None and row.above is None:
+        return True
+    if not _is_number(value):
+        return False
+    number = int(value)
+    return (row.equals is None or number == row.equals) and (
+        row.above is None or number > row.above
+    )
+
+
+def _call_fits(row: Setting, scene: Scene) -> bool:
+    call, chain = scene.call, scene.chain
+    if row.functions and not any(name in chain for name in row.functions):
+        return False
+    if any(name in chain for name in row.not_functions):
+        return False
+    if any(has_capability(scene, name) for name in row.lacks):
+        return False
+    if row.given is not None and call.arguments[row.given[0]] & 0xFFFFFFFF != row.given[1]:
+        return False
+    if row.given_equals is not None:
+        at, mask, wanted = row.given_equals
+        if call.arguments[at] & mask != wanted:
+            return False
+    address = call.address
+    if row.port and not (address and address.port and address.port < int(_value(row.name) or 0)):
+        return False
+    if row.port_of_choice and call.name == "bind" and address and address.port:
+        return False
+    return not row.mappings or _has_all_mappings(row, scene)
+
+
+def _has_all_mappings(row: Setting, scene: Scene) -> bool:
+    """Whether the process had as many memory mappings as the setting allows."""
+    state, value = scene.call.state, _value(row.name)
+    return state is not None and value is not None and state.mappings >= int(value)
+
+
+def _in_sticky(kind: str, scene: Scene) -> dict[str, str] | None:
+    """The path and what it is in, where that is a sticky directory and the file is not ours."""
+    call, path = scene.call, scene.path
+    if path is None:
+        return None
+    if kind != "link":
+        at = 1 if call.name == "open" else 2
+        if call.name not in ("creat", "openat2") and not call.arguments[at] & _O_CREAT:
+            return None
+    test = {"file": stat.S_ISREG, "fifo": stat.S_ISFIFO, "link": stat.S_ISLNK}[kind]
+    folder = os.path.dirname(path)
+    try:
+        above, status = Path(folder).stat(), os.lstat(path)
+    except OSError:
+        return None
+    others = status.st_uid not in (call.uid, above.st_uid)
+    if not test(status.st_mode) or not above.st_mode & stat.S_ISVTX or not others:
+        return None
+    return {"folder": show(folder), "path": show(path), "owner": user_name(status.st_uid)}

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Each kind of reason on a real kernel: the first paragraph names the thing to change."""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+import pytest
+from tests.live.support import TOOL, compiled
+
+from retsnoop_py.vm.machine import Machine
+
+NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups "
+
+
+def python(*lines: str) -> str:
+    """A Python program as words of a shell."""
+    return "python3 -S -c " + shlex.quote("\n".join(lines))
+
+
+#: Calls a system call by number and ends as programs do.
+RAW = (
+    "import ctypes, os, sys",
+    "libc = ctypes.CDLL(None, use_errno=True)",
+    "def call(*arguments):",
+    "    if libc.syscall(*arguments) < 0:",
+    "        sys.exit(os.strerror(ctypes.get_errno()))",
+)
+LOCK = (
+    *RAW,
+    "libc.malloc.restype = ctypes.c_void_p",
+    "call(149, ctypes.c_void_p(libc.malloc(1 << 20)), 1 << 20)",
+)
+#: The second string of the path is a loop, the socket is there, the FIFO has no reader.
+FILES = """
+cd /tmp/reasons
+ln -s b a; ln -s a b
+python3 -S -c 'import socket; socket.socket(socket.AF_UNIX).bind("sock")'
+mkdir -p shared; chmod 1777 shared; touch shared/f; chown 65534 shared/f
+"""
+
+
+class Row(NamedTuple):
+    """A command, the words of its answer, and what is set before and put back behind it."""
+
+    command: str
+    words: tuple[str, ...]
+    before: str = ""
+    behind: str = ""
+
+
+def setting(name: str, value: str) -> tuple[str, str]:
+    """Commands that change a sysctl, and that put it back."""
+    path = f"/proc/sys/{name.replace('.', '/')}"
+    return f"cat {path} >/tmp/reasons/old; echo {value} >{path}", f"cat /tmp/reasons/old >{path}"
+
+
+ROWS = {
+    "rlimit nofile": Row(
+        "prlimit --nofile=12 " + python("import os", "for _ in range(20): os.dup(0)"),
+        ("RLIMIT_NOFILE (ulimit -n) is 12",),
+    ),
+    "rlimit nproc": Row(
+        f"prlimit --nproc=1 {NOBODY} sh -c 'sleep 0 & wait; sleep 0'",
+        ("RLIMIT_NPROC (ulimit -u) is 1",),
+    ),
+    "rlimit fsize": Row(
+        "prlimit --fsize=1024 "
+        + python(
+            "f = open('/tmp/reasons/big', 'wb', buffering=0)",
+            "f.write(b'x' * 1024)",
+            "f.write(b'x')",
+        ),
+        ("RLIMIT_FSIZE (ulimit -f) is 1 KiB",),
+    ),
+    "rlimit as": Row(
+        "prlimit --as=209715200 " + python("bytearray(500 << 20)"),
+        ("of address space and asked for", "RLIMIT_AS (ulimit -v) is 200 MiB"),
+    ),
+    "rlimit memlock": Row(
+        f"prlimit --memlock=65536 {NOBODY}" + python(*LOCK),
+        ("RLIMIT_MEMLOCK (ulimit -l) is 64 KiB",),
+    ),
+    "rlimit nice": Row(
+        NOBODY + python("import os", "os.setpriority(0, 0, -5)"),
+        ("nice value -5", "CAP_SYS_NICE", "RLIMIT_NICE"),
+    ),
+    "rlimit rtprio": Row(f"{NOBODY} chrt -f 10 true", ("CAP_SYS_NICE", "RLIMIT_RTPRIO")),
+    "sysctl userns": Row(
+        f"{NOBODY} unshare -U true",
+        ("kernel.unprivileged_userns_clone is 0", "sysctl kernel.unprivileged_userns_clone=1"),
+        *setting("kernel.unprivileged_userns_clone", "0"),
+    ),
+    "sysctl namespaces": Row(
+        "unshare -U true",
+        ("user.max_user_namespaces allows: 0",),
+        *setting("user.max_user_namespaces", "0"),
+    ),
+    "sysctl dmesg": Row(
+        f"{NOBODY} dmesg",
+        ("kernel.dmesg_restrict is 1", "CAP_SYSLOG"),
+        *setting("kernel.dmesg_restrict", "1"),
+    ),
+    "sysctl io_uring": Row(
+        python(*RAW, "call(425, 8, ctypes.create_string_buffer(256))"),
+        ("kernel.io_uring_disabled is 2",),
+        *setting("kernel.io_uring_disabled", "2"),
+    ),
+    "sysctl port": Row(
+        NOBODY + python("import socket", "socket.socket().bind(('127.0.0.1', 81))"),
+        ("ip_unprivileged_port_start (1024)", "CAP_NET_BIND_SERVICE"),
+    ),
+    "sysctl protected_regular": Row(
+        "sh -c 'echo x >/tmp/reasons/shared/f'",
+        ("fs.protected_regular is 2", "belongs to nobody"),
+        *setting("fs.protected_regular", "2"),
+    ),
+    "sysctl mqueue": Row(
+        NOBODY
+        + python(
+            "import ctypes, os, sys",
+            "rt = ctypes.CDLL(None, use_errno=True)",
+            "for i in range(3):",
+            "    if rt.mq_open(b'/q%d-%d' % (os.getpid(), i), 66, 0o600, None) < 0:",
+            "        sys.exit(os.strerror(ctypes.get_errno()))",
+        ),
+        ("fs.mqueue.queues_max allows: 1",),
+        *setting("fs.mqueue.queues_max", "1"),
+    ),
+    "cgroup pids": Row(
+        "sh -c 'echo $$ >/sys/fs/cgroup/reasons/cgroup.procs; (ls; ls) | (cat; cat) | cat'",
+        ("The cgroup /reasons has as many processes and threads", "2"),
+        "echo +pids >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/reasons;"
+        "echo 2 >/sys/fs/cgroup/reasons/pids.max",
+    ),
+    "cgroup memory": Row(
+        "sh -c 'echo $$ >/sys/fs/cgroup/small/cgroup.procs;"
+        ' exec python3 -S -c "bytearray(100 << 20)"\'',
+        ("cgroup /small reached memory.max, which is 30 MiB",),
+        "echo +memory >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/small;"
+        "echo 30M >/sys/fs/cgroup/small/memory.max",
+    ),
+    "capability": Row(
+        NOBODY + python("import os", "os.setuid(1)"),
+        ("This requires CAP_SETUID", "runs as user nobody"),
+    ),
+    "capability of root": Row(
+        "setpriv --bounding-set -sys_admin --inh-caps -sys_admin mount -t tmpfs x /mnt",
+        ("mounting x on /mnt", "This requires CAP_SYS_ADMIN", "docker run --cap-add SYS_ADMIN"),
+    ),
+    "capability of a namespace": Row(
+        "unshare -Ur mount -o remount,ro /sys",
+        ("CAP_SYS_ADMIN", "only in its own user namespace"),
+    ),
+    "owner of a process": Row(
+        f"{NOBODY} sh -c 'kill -9 1'", ("PID 1) belongs to root", "ran as nobody")
+    ),
+    "no process": Row("kill -9 4000000", ("There is no process with the id 4000000",)),
+    "missing call": Row(python(*RAW, "call(9999)"), ("has no system call number 9999",)),
+    "loop": Row("cat /tmp/reasons/a", ("/tmp/reasons/a leads in a circle",)),
+    "long name": Row(
+        "touch /tmp/reasons/" + "n" * 300, ("has a name that is longer than 255 bytes",)
+    ),
+    "socket": Row("cat /tmp/reasons/sock", ("/tmp/reasons/sock is a socket",)),
+    "no route": Row(
+        python("import socket", "socket.socket().connect(('192.0.2.1', 80))"),
+        ("no route to 192.0.2.1",),
+    ),
+    "not a local address": Row(
+        python("import socket", "socket.socket().bind(('192.0.2.1', 8080))"),
+        ("No network interface of this machine has the address 192.0.2.1",),
+    ),
+    "no family": Row(
+        python("import socket", "socket.socket(12, 1)"), ("does not support sockets of the family",)
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(machine: Machine) -> Machine:
+    script = f"mkdir -p /tmp/reasons && chmod 777 /tmp/reasons && {FILES.strip()}"
+    made = machine.run(["sh", "-ec", script])
+    assert made.status == 0, made.err
+    return machine
+
+
+@pytest.mark.only_on("6.12")
+@pytest.mark.parametrize("name", ROWS)
+def test_the_first_paragraph_names_what_to_change(name: str, prepared: Machine) -> None:
+    row = ROWS[name]
+    why = f"{shlex.quote(TOOL)} why --reruns 0 -- {row.command}"
+    script = f"{row.before or ':'}\n{why}; status=$?\n{row.behind or ':'}\nexit $status"
+    result = prepared.run(["sh", "-c", script], timeout=400)
+    first = " ".join(result.out.partition("\n\n")[0].split())
+    missing = [one for one in row.words if one not in first]
+    assert not missing, result.out + result.err
+
+
+@pytest.mark.only_on("6.12")
+def test_a_seccomp_filter_is_what_returned_the_error(machine: Machine) -> None:
+    program = str(compiled(machine, "seccomp_mkdir"))
+    result = machine.run([TOOL, "why", "--reruns", "0", "--", program], timeout=400)
+    assert "A seccomp filter of the process returned EPERM for mkdir()" in " ".join(
+        result.out.split()
+    )
