@@ -59,8 +59,8 @@ def flags_of(result: ResultType) -> FuncFlags:
 HELPER_LIST = Path(__file__).with_name("helper_list.py")
 
 _DECLARATION = (
-    r"^static\s+(?:__bpf_fastcall\s+)?(?P<type>[\w ]+?)\s*(?P<pointer>\*?)\s*"
-    r"\(\*\s*const\s+(?P<name>bpf_\w+)\)\("
+    r"^static\s++(?:__bpf_fastcall\s++)?(?P<type>\w++(?: ++\w++)*+)\s*+(?P<pointer>\*?)\s*+"
+    r"\(\*\s*+const\s++(?P<name>bpf_\w+)\)\("
 )
 
 _HEADER = """\

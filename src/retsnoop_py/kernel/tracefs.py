@@ -206,8 +206,8 @@ class TraceField(NamedTuple):
 
 _FIELD = re.compile(r"\tfield:(.+);\toffset:(\d+);\tsize:(\d+);(?:\tsigned:(\d);)?")
 _DECLARATION = re.compile(
-    r"(?:(?P<how>__data_loc|__rel_loc)\s+)?(?P<type>.*?[\w*])??(?P<of>\[\])?\s*"
-    r"\b(?P<name>\w+)(?P<array>\[.*\])?"
+    r"^(?:(?P<how>__data_loc|__rel_loc)\s+)?(?P<type>.*?[\w*])??(?P<of>\[\])?\s*"
+    r"\b(?P<name>\w+)(?P<array>(?:\[[^]]*+\])++)?"
 )
 _COMMON = "common_"
 

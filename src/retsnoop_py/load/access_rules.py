@@ -187,7 +187,7 @@ ACCESS_RULES: tuple[Rule, ...] = (
         "stack-bounds",
         MEMORY,
         "Access outside the stack",
-        r"invalid (?:variable-offset )?(?:indirect )?(?:read from|write to|access to|zero-size(?:d)? (?:read|write)[^.]*)"
+        r"invalid (?:variable-offset )?(?:indirect )?(?:read from|write to|access to|zero-size(?:d)? (?:read|write)[^.]{0,40})"
         r" ?(?:variable )?stack(?: type)? ?(?:R(?P<r>\d+)(?:_w)? )?(?:var_)?off=(?P<off>\([^)]*\)|\S+)(?: \S+=\S+)?"
         r" size=(?P<size>\d+)"
         r"|invalid stack off=(?P<off2>-?\d+) size=(?P<size2>\d+)|invalid stack(?: type R(?P<r2>\d+)| R\d+| access| off=).*|invalid (?:write|access) to stack"
@@ -248,7 +248,7 @@ ACCESS_RULES: tuple[Rule, ...] = (
         "misaligned",
         MEMORY,
         "Misaligned access",
-        r"misaligned (?:[\w ]+ )?access off (?P<off>.*) size (?P<size>\d+)",
+        r"misaligned (?:\w+ ){0,3}access off (?P<off>.*) size (?P<size>\d+)",
         "This access ({size} bytes) is not aligned to them, which this machine or this program type"
         " demands.",
         "Read smaller parts, or align the buffer: __attribute__((aligned(8))).",

@@ -17,7 +17,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
     (
         "sched-ext-exit",
         "Kernel: Scheduler that was put out",
-        r"sched_ext: BPF scheduler \W*(?P<name>[\w.-]+)\W* (?:errored, disabling|disabled \((?!unregistered from (?:user ?space|BPF))(?P<why>[^)]*)\))"
+        r"sched_ext: BPF scheduler \W*+(?P<name>\w[\w.-]*+)\W*+(?<= )(?:errored, disabling|disabled \((?!unregistered from (?:user ?space|BPF))(?P<why>[^)]*)\))"
         r"|(?:sched_ext: |EXIT: )(?P<why2>(?:runnable task stall|watchdog|.*failed to run for).*)"
         r"|sched_ext: (?P<why3>(?:\S+: )?(?:ops\.\w+\(\) failed|scx_bpf_error|invalid |runtime error|init failed|.*not allowed).*)"
         r"|EXIT: (?P<why4>(?!unregistered from)[\w ]*(?:error|fail|stall|unregistered from the main kernel|SysRq)\w*.*)"
@@ -209,7 +209,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"|[Ff]ailed to attach BPF program \S+ to k(?:ret)?probe b?'?(?P<name6>\w+)"
         r"|[Ff]ailed to attach BPF (?:program \S+ )?to k(?:ret)?probe"
         r"|failed to add (?:legacy )?kprobe (?:event )?for '(?P<name3>[^+']+)|"
-        r"(?:creating|opening) k(?:ret)?probe\b(?!.*\btoken ).*?(?P<name4>\w+).*(?:no such file|not found)"
+        r"(?:creating|opening) k(?:ret)?probe\b(?!.*\btoken )\W*+(?P<name4>\w++).*(?:no such file|not found)"
         r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?k(?:ret)?probe:(?P<name9>\S+?)'?[.:]?(?:\s|$)"
         r"|[Uu]nable to attach k(?:ret)?probe for (?P<name10>\S+)|[Cc]ould not resolve symbol:? (?P<name11>[\w.]*\w)"
         r"|[Ff]ailed to resolve kernel symbol:? (?P<name12>[\w.]*\w)|(?:(?P<name15>\w+) )?is not traceable \(either non-existing"
@@ -253,7 +253,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         "tracepoint-arguments",
         f"{_SUPPORT}: Attach target",
         r"failed to (?:create BPF link for|attach to) perf_event FD \d+: .*(?:-13\b|EACCES|Permission denied)"
-        r"|\bperf[ _]link\b.*(?:EACCES|Permission denied)|PERF_EVENT_IOC_SET_BPF\b.*(?:EACCES|Permission denied)|\(BPF_LINK_CREATE, .*BPF_PERF_EVENT\b.*= -1 EACCES",
+        r"|\bperf[ _]link\b.*(?:EACCES|Permission denied)|PERF_EVENT_IOC_SET_BPF\b.*(?:EACCES|Permission denied)|\(BPF_LINK_CREATE, (?>.*?BPF_PERF_EVENT\b).*= -1 EACCES",
         "The kernel does not take the program for this event: EACCES of a tracepoint means that the program reads beyond"
         " the record that the tracepoint has on this kernel.",
         "Compare the struct that the program uses with /sys/kernel/tracing/events/GROUP/NAME/format: its fields, and those"
@@ -266,7 +266,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"|tracepoint (?:id|ID)(?=.*(?:no such|not found)).*?(?P<name2>\w+[:/]\w+)"
         r"|prog '(?P<prog>[^']+)': failed to (?:auto-)?attach.*(?P<name3>raw_tracepoint\S*)"
         r"|(?:trace event|tracepoint) (?P<name4>\S+?):? (?:file )?(?:not found|does not exist)"
-        r"|tracing/events/(?P<name5>[\w/-]+)/id\b.*[Nn]o such file|perf_event_open_trace_point"
+        r"|tracing/events/(?P<name5>[\w-]++(?:/[\w-]++){0,3}?)/id\b.*[Nn]o such file|perf_event_open_trace_point"
         r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?(?:raw)?tracepoint:(?P<name7>\S+?)'?\.?(?:\s|$)"
         r"|[Ff]ailed to attach BPF (?:program \S+ )?to (?:raw )?tracepoint(?: (?P<name8>\S+))?|[Uu]nable to parse Tracepoint (?P<name9>\S+)"
         r"|[Uu]nable to attach (?:Raw )?[Tt]racepoint (?P<name10>\S+)|cannot read tracepoint id \W*(?:\S{0,200}/events/)?(?P<name11>[\w/]+?)(?:/id)?\W{0,2}:"
@@ -337,7 +337,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
     (
         "qdisc-missing",
         f"{_ENVIRONMENT}: No queueing discipline to attach to",
-        r"(?:[Cc]annot find specified (?:qdisc|filter)|specified qdisc kind|unknown (?:qdisc|filter)\b|qdisc kind is|TC classifier not found|specified .*(?:qdisc|filter).* (?:unknown|not found))(?P<why>.*)|[Pp]arent [Qq]disc doesn't exist|What is \"clsact\"|couldn't add a \"?clsact|Failed to find (?:specified )?qdisc|Invalid qdisc name",
+        r"(?:[Cc]annot find specified (?:qdisc|filter)|specified qdisc kind|unknown (?:qdisc|filter)\b|qdisc kind is|TC classifier not found|specified (?>.*?(?:qdisc|filter)).* (?:unknown|not found))(?P<why>.*)|[Pp]arent [Qq]disc doesn't exist|What is \"clsact\"|couldn't add a \"?clsact|Failed to find (?:specified )?qdisc|Invalid qdisc name",
         "The interface has no queueing discipline that takes programs of tc, or the kernel has none such (CONFIG_NET_SCH_INGRESS,"
         " CONFIG_NET_CLS_BPF, or their modules sch_ingress and cls_bpf are not there){why}.",
         "modprobe sch_ingress cls_bpf; tc qdisc add dev DEV clsact; since Linux 6.6 tcx needs none.",

@@ -28,6 +28,8 @@ _ADDITIONS = PROGRAM_FACTS | ACCESS_FACTS
 _WORDS = 4
 
 
+#: Characters of the last lines that are searched together; a message of the verifier has 1 KiB.
+_MOST_JOINED = 8192
 #: How cilium/ebpf ends it.
 _OMITTED = re.compile(r" \((?:truncated, )?\d+ line\(s\) omitted\)")
 
@@ -47,7 +49,7 @@ def find_rule(said: tuple[str, ...]) -> tuple[Rule, re.Match[str]] | None:
     The last lines count first: what stands further up may be about something that was survived.
     """
     for size in (2, 8, len(said)):
-        text = _OMITTED.sub("", "\n".join(said[-size:]))
+        text = _OMITTED.sub("", "\n".join(said[-size:])[-_MOST_JOINED:])
         if (found := _rule_of(text)) is not None:
             return found
         if size >= len(said):

@@ -16,7 +16,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",
-        r"apparmor=\W*DENIED\W.*?operation=\W*(?P<name>\w+)(?:.*?profile=\W*(?P<profile>[^\s\"\\]+))?(?:.*?(?:\bname=\W*(?P<what>[^\s\"\\]+)|capname=\W*(?P<what2>\w+)))?",
+        r"apparmor=\W*+DENIED\W(?>.*?operation=\W*+(?P<name>\w++))(?>.*?profile=\W*(?P<profile>[^\s\"\\]+))?+(?>.*?(?:\bname=\W*(?P<what>[^\s\"\\]+)|capname=\W*(?P<what2>\w+)))?+",
         "AppArmor denies it ({name} of {what}): the profile {profile} does not allow that.",
         "Allow it in that profile (aa-logprof, or aa-complain PROFILE to try), or run without it: a container with"
         " --security-opt apparmor=unconfined.",
@@ -83,7 +83,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "module-missing",
         f"{_ENVIRONMENT}: Kernel module that is not there",
-        r"/sys/module/(?P<name>\w+)/\S*.*(?:no such file|errno:? 2\b|not found|does not exist)",
+        r"/sys/module/(?P<name>\w++)/.*(?:no such file|errno:? 2\b|not found|does not exist)",
         "Kernel module {name} is not loaded, which the loader works with.",
         "Run `modprobe {name}`; `dkms status` shows if it is built for this kernel. Tools that"
         " work without the module have an option for BPF.",
@@ -148,7 +148,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "rights",
         f"{_ENVIRONMENT}: Missing rights",
-        r"(?:[ku]probe_events|/tracing\b\S*|tracefs|debugfs).*(?:[Pp]ermission denied|not permitted|EACCES|EPERM|os error 1[3]?\b)",
+        r"(?:[ku]probe_events|/tracing\b|tracefs|debugfs).*(?:[Pp]ermission denied|not permitted|EACCES|EPERM|os error 1[3]?\b)",
         "The files of tracefs, which make probes, cannot be opened or written: its directory is root's alone, a"
         " container's profile (AppArmor, SELinux, a read-only mount) keeps it away, or the kernel is locked down.",
         "Run as root; in a container mount /sys/kernel/tracing for writing and allow it in the profile; see"
@@ -183,7 +183,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "kconfig",
         f"{_ENVIRONMENT}: Kernel configuration",
-        r"^(?!\s*#).*?(?P<name>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)[\"'`]?(?:=y)?(?:: | is | was | being |\W+)*(?:not (?:set|enabled|found|available)|missing|disabled|required|unset)"
+        r"^(?!\s*#).*?(?P<name>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)[\"'`]?(?:=y)?(?: (?:is|was|being) |\W)*+(?:not (?:set|enabled|found|available)|missing|disabled|required|unset)"
         r"|not found\W+(?:(?:item|option|config)\W+)?(?P<name3>CONFIG_\w+)|(?:without|enable|requires?|missing|needs?|compiled with|ensure|make sure|check)(?: that| if| whether)? (?:(?:kernel|config\w*|option|the|your|has|supports|is|built|with) )*[\"'`]?(?P<name2>CONFIG_(?!DEBUG_INFO_BTF|BPF_SYSCALL)\w+)",
         "The kernel was built without {name}, which the loader asks for, or how it was built cannot be read here.",
         "Look for it in /boot/config-$(uname -r) or /proc/config.gz, and use a kernel that has it.",
@@ -220,7 +220,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         "kernel-btf",
         f"{_ENVIRONMENT}: Kernel without BTF",
         about(
-            r"\bBTF\b.*(?:/vmlinux\S*|\bbtf-?hub)|(?:/vmlinux\S*|\bbtf-?hub).*\bBTF\b",
+            r"\bBTF\b.*(?:/vmlinux|\bbtf-?hub)|(?:/vmlinux|\bbtf-?hub).*\bBTF\b",
             r"no such file|\b404\b|not found|unreachable|no route|timed? ?out|lookup",
         ),
         "The kernel has no BTF, or the loader does not find it, and the loader's other sources"
@@ -328,7 +328,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "no-cgroup-bpf",
         f"{_ENVIRONMENT}: Kernel without BPF programs for cgroups",
-        r"[Dd]etach\w* .*\bfrom cgroup\b.*(?:Invalid argument|EINVAL)",
+        r"[Dd]etach\w* (?>.*?\bfrom cgroup\b).*(?:Invalid argument|EINVAL)",
         "The kernel does not support programs of this type at cgroups, so it cannot detach one:"
         " CONFIG_CGROUP_BPF is off, or the kernel is too old for the type. For a program that is"
         " not attached the error would be ENOENT.",
@@ -392,7 +392,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
         r"is not on BPF FS|(?:failed to|can't) pin (?:at|map|program|the object)|requested pinning\. pinning failed"
         r"|pin map to \S+: |already pinned|(?:Obj|obj_)[Pp]in\b.*|invalid pin path|is not on a bpf filesystem"
         r"|(?:[Cc]ouldn't|[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Ee]rror) (?:\w+ )?(?:un)?pin\b|pin directory|working bpffs"
-        r"|(?:mount|create) .*(?:bpffs|BPF file ?system|-t bpf)\b(?!.*(?:denied|permitted)).*(?:fail|to pin)?|can't create dir '[^']*' to pin|without mounted eBPF fs"
+        r"|(?:mount|create) (?>.*(?:bpffs|BPF file ?system|-t bpf)\b)(?!.*(?:denied|permitted))|can't create dir '[^']*' to pin|without mounted eBPF fs"
         r"|[Ee]rror pinning|(?:pin|pinning) (?:map|program|prog|object|link)\b.*(?:[Ff]ile exists|permitted|denied|[Ii]nvalid|[Nn]o such)",
         "The object cannot be pinned: the path is not on a BPF file system, exists already, or is"
         " not writable.",
@@ -455,7 +455,7 @@ VAGUE_RULES: tuple[LineRule, ...] = (
     (
         "unsupported",
         f"{_SUPPORT}: Not supported",
-        r"(?:requires?|needs?|minimum|at least|supported (?:only )?(?:from|since|on)|>=)\W+(?:\S+ ){0,3}?(?:linux|kernel)(?: version)?(?: of)?\W{1,4}v?(?P<since>\d+\.\d+)"
+        r"(?:requires?|needs?|minimum|at least|supported (?:only )?(?:from|since|on)|>=)\W++(?:\S+ ){0,3}?(?:linux|kernel)(?: version)?(?: of)?\W{1,4}v?(?P<since>\d+\.\d+)"
         r"|(?:minimum|oldest|lowest|required) (?:supported |required )?(?:linux |kernel )*(?:version )?\W{0,3}(?:is |of )?\W{0,2}v?(?P<since3>\d+\.\d+)|(?:kernel|running)\W{0,3}(?:version )?[<>]=? ?v?(?P<since4>\d+\.\d+)|kernel (?:does not|doesn't|cannot) support|kernel is (?:too old|not supported)|(?:in|not )compatible with (?:this|your|the) kernel"
         r"|(?<![\w/-])(?:linux|kernel)(?: version)?\W{1,4}(?:\S+ ){0,2}?(?:is )?(?:not supported|too old|unsupported|older than)\W*v?(?P<since2>\d+\.\d+)?",
         "The loader does not go on with this kernel{since}.",

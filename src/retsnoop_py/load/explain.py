@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from msgspec import structs
 
+from retsnoop_py.listener import current
 from retsnoop_py.load.diagnose import diagnose
 from retsnoop_py.load.errno_rules import (
     errno_in,
@@ -29,7 +30,8 @@ from retsnoop_py.load.loader_rules import explain_line, is_of_map
 from retsnoop_py.load.model import VERSION, Explained, Explanation
 from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.operation_rules import explain_operation
-from retsnoop_py.load.read_log import Lines, ProgramLog, Segment, read_log, segments
+from retsnoop_py.load.read_log import ProgramLog, Segment, read_log, segments
+from retsnoop_py.load.time_limit import LimitedLines, Lines, TimeLimit
 from retsnoop_py.load.word_rules import explain_words, is_understood
 
 __all__ = ["explain_log"]
@@ -291,8 +293,9 @@ class _Told:
 class _Reader:
     """What is known while segments come."""
 
-    def __init__(self, target: ObjectFile | None) -> None:
+    def __init__(self, target: ObjectFile | None, limit: TimeLimit) -> None:
         self._target = target
+        self._limit = limit
         self._program = ""
         self._errno = ""
         #: Whether the verifier has told the reason of a failure by now.
@@ -531,9 +534,9 @@ class _Reader:
         self._lines = segment.lines
         self._of_bpf = self._of_bpf or segment.names_bpf
         for offset, line in enumerate(segment.lines):
-            if _VERIFIERS.match(line):
-                continue
-            if not _is_heard(segment, offset):
+            if self._limit.stop():
+                return
+            if _VERIFIERS.match(line) or not _is_heard(segment, offset):
                 continue
             if _BARE_ERRNO.fullmatch(line):
                 self._errno = errno_in(line)  # bcc says no more of a load; who failed comes later
@@ -668,6 +671,8 @@ class _Reader:
         for program, (number, errno, line) in self._waiting.items():
             label = f"program '{program}'" if program else "a program"
             cut = self._cut and errno in ("", "EINVAL", "EACCES", "EPERM")
+            if self._limit.stop():
+                return
             if cut:
                 why = explain_cut(line, errno)
             elif errno == "ESRCH":
@@ -723,9 +728,24 @@ _KERNEL_SAID = re.compile(r"[Kk]ernel error message:")
 _FOLLOWING = 4
 
 
-def explain_log(stream: Lines, target: ObjectFile | None = None) -> Iterator[Explained]:
-    """Each failure in ``stream``, in its order; nothing for a log that tells of none."""
-    reader = _Reader(target)
-    for segment in segments(stream):
+#: Seconds of wall time for reading a log, and after that for its conclusions.
+_MOST_SECONDS = 18.0
+_LAST_SECONDS = 4.0
+
+
+def explain_log(
+    stream: Lines, target: ObjectFile | None = None, seconds: float = _MOST_SECONDS
+) -> Iterator[Explained]:
+    """Each failure in ``stream``, in its order; nothing for a log that tells of none.
+
+    After ``seconds`` it stops reading, ends with what it knows, and warns the listener.
+    """
+    limit = TimeLimit(seconds)
+    lines = LimitedLines(stream, limit)
+    reader = _Reader(target, limit)
+    for segment in segments(lines):
         yield from reader.read(segment)
+    limit.extend(_LAST_SECONDS)
     yield from reader.end()
+    if limit.stopped:
+        current().warn(limit.message(lines))

@@ -79,7 +79,7 @@ _KPROBE_FOR = re.compile(
 )
 #: A map that is created, in other words, with an errno behind.
 _MAP_MADE = re.compile(
-    r"creat\w*\W(?:[^\s:]+ ){0,3}?maps?\b(?! (?:entry|base|dir|pin|path))(?:\W{1,3}(?P<name>@?[\w.-]+)\W{0,2})?.*?:",
+    r"creat\w*\W(?:[^\s:]+ ){0,3}?maps?\b(?! (?:entry|base|dir|pin|path))(?:\W{1,3}(?P<name>@?[\w.-]++)\W{0,2})?.*?:",
     re.IGNORECASE,
 )
 #: Words one of which is in each line that a rule knows: most lines of a daemon have none.

@@ -33,7 +33,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
     (
         "global-data",
         f"{_SUPPORT}: Global data",
-        r"[Mm]ap \W?(?P<name>[\w.]+)\W? (?:mmap|initial value) pointer is NULL|(?:mmap|map into memory).*\b(?P<name2>\.(?:rodata|bss|data))\b.*(?:fail|NULL|invalid)",
+        r"[Mm]ap \W?(?P<name>[\w.]+)\W? (?:mmap|initial value) pointer is NULL|(?:mmap|map into memory)(?>.*?\b(?P<name2>\.(?:rodata|bss|data))\b).*(?:fail|NULL|invalid)",
         "The program's variables (map '{name}') cannot be mapped into the loader's memory. This"
         " needs Linux 5.5 (BPF_F_MMAPABLE), and a completed load.",
         "Use a later kernel, or a release of the loader's library that writes them by bpf(2) where the kernel cannot map them;"

@@ -46,7 +46,7 @@ OTHER_OPERATIONS = (
     ),
     of(
         r"(?:updat|freez|insert|lookup|look up|delet|remov|put|writ|popul|add|read|set|iterat)\w*\W(?:[^:]{0,50}?\W)??(?:e?BPF )?(?:maps?|map element|hash ?map|prog array)\b"
-        r"|key (?:does not|doesn't|already|too)\b|batch (?:lookup|update|delete)|lookup_and_delete|bpf_map_(?:update|lookup|delete|get_next)\w*|bpf_\w*map_?\w*_elem|\bmap\b[^:]{0,40}\b(?:update|lookup|delete|insert)\w*|map (?:entry|element)",
+        r"|key (?:does not|doesn't|already|too)\b|batch (?:lookup|update|delete)|lookup_and_delete|bpf_map_(?:update|lookup|delete|get_next)\w*|bpf_(?>\w*?map)\w*_elem|\bmap\b[^:]{0,40}\b(?:update|lookup|delete|insert)\w*|map (?:entry|element)",
         {
             **each(
                 "ENOENT",

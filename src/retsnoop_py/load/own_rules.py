@@ -59,7 +59,7 @@ OWN_RULES: tuple[LineRule, ...] = (
     (
         "compile",
         "Loader: The program does not compile",
-        r"^(?!.*(?:load|attach)\w*[^:]*: error loading BPF program: )(?:.*?)(?:fail\w*|error|unable|cannot)\b.*\boptions?\W{1,3}-D\w+",
+        r"^(?!.*(?:load|attach)[^:]*: error loading BPF program: )(?:.*?)(?:fail\w*|error|unable|cannot)\b.*\boptions?\W{1,3}-D\w+",
         "bcc compiles the program on this machine, with the options in the line. That or a later"
         " step failed. The most frequent cause is that the headers of the running kernel are not"
         " installed (bcc reports it on standard error). Otherwise the kernel refused the program,"
@@ -107,7 +107,7 @@ OWN_RULES: tuple[LineRule, ...] = (
     (
         "kernel-btf",
         f"{_ENVIRONMENT}: BTF of the kernel, which the tool cannot read",
-        r"(?:EHDR|ELF)\b.*/sys/kernel/btf/|/sys/kernel/btf/\S+.*(?:-4001|not (?:a )?valid ELF|bad magic)",
+        r"(?:EHDR|ELF)\b.*/sys/kernel/btf/|/sys/kernel/btf/\S.*(?:-4001|not (?:a )?valid ELF|bad magic)",
         "The tool takes /sys/kernel/btf/vmlinux for an ELF file, and it is BTF alone: tools of before Linux 5.5 (libbpf 0.0.6)"
         " read BTF only out of a file such as vmlinux.",
         "Take a later bpftool or libbpf, as new as the kernel; or give it a vmlinux with debug information.",
@@ -115,7 +115,7 @@ OWN_RULES: tuple[LineRule, ...] = (
     (
         "kernel-btf",
         f"{_ENVIRONMENT}: BTF of the kernel, which the tool cannot read",
-        r"(?:CO-RE|BTF|kernel spec|vmlinux)\b.*bad magic number '\[159 235 .*in record at byte 0x0\b",
+        r"(?:CO-RE|BTF|kernel spec|vmlinux)\b(?>.*?bad magic number '\[159 235 ).*in record at byte 0x0\b",
         "The tool expects an ELF file such as a vmlinux for the kernel's BTF, and found raw BTF"
         " (it starts with 0xeb9f, the bytes in the line). Either the release of cilium/ebpf is"
         " too old, or a BTF file is at a path for vmlinux files.",
@@ -350,7 +350,7 @@ OWN_RULES: tuple[LineRule, ...] = (
     (
         "attach-refused",
         f"{_SUPPORT}: Attach target",
-        r"(?P<name>.*\bxdp\b.*(?:[Nn]umerical result out of range|\bERANGE\b|os error 34\b|strerror_r\(34\)).*)",
+        r"^(?P<name>(?>.*?\bxdp\b).*(?:[Nn]umerical result out of range|\bERANGE\b|os error 34\b|strerror_r\(34\)).*)",
         "The interface's driver does not take XDP at this MTU (ERANGE): a packet is to fit into one page with what XDP puts"
         " before it, about 3,500 bytes of veth and others; of a veth the other end's MTU counts.",
         "ip link set dev DEV mtu 1500 at both ends, a program for several buffers (section xdp.frags, 5.18), or generic mode"

@@ -208,9 +208,7 @@ def _relocation(case: Case) -> dict[str, str]:
     if case.target is not None and case.last is not None:
         relocation = case.target.relocation_at(case.log.program, case.last.index)
     if relocation is None:
-        found = re.search(
-            r"relo(?:cation)?.*?<byte_\w+> \[\d+\] (.*?) ?\(", "\n".join(case.log.said)
-        )
+        found = re.search(r"relo(?>.*?<byte_\w+> \[\d+\] )(.*?) ?\(", "\n".join(case.log.said))
         what = found[1] if found else ""
         return {
             "relocation": what or "a struct member, enumerator or type (--object FILE names it)",

@@ -17,8 +17,8 @@ from codecs import getincrementaldecoder
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Protocol
 
+from retsnoop_py.load.time_limit import Lines
 from retsnoop_py.value import Value, replace
 
 #: Bytes of one line that are looked at; the verifier's own are below 1 KiB, a quoted log is one.
@@ -27,6 +27,8 @@ _MAX_LINE = 1 << 20
 _MAX_TEXT = 4096
 #: Bytes of one program's log that are kept: its end says why, its beginning is left out.
 _MAX_SEGMENT = 2 << 20
+#: Lines of it; the verifier's have 20 bytes and more, and empty ones are no reason to take long.
+_MAX_LINES = 1 << 17
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
 _LOGFMT = re.compile(r'\b(?:msg|error|err)="((?:[^"\\]|\\.)*)"')
@@ -55,13 +57,6 @@ _PREFIX = re.compile(
 _MOST_PREFIXES = 6
 #: What only a verifier's log has, inside a string that quotes the whole of it.
 _QUOTED = re.compile(r"\\n\\?t?\s*(?:\d+: \([0-9a-f]{2}\)|processed \d+ insns|R\d+ )")
-
-
-class Lines(Protocol):
-    """What lines are read from: a binary file, say."""
-
-    def readline(self, size: int, /) -> bytes:
-        """The next line, no more than ``size`` bytes of it; nothing at the end."""
 
 
 class Segment(Value):
@@ -221,7 +216,7 @@ def segments(stream: Lines) -> Iterator[Segment]:
         kept.append(raw)
         size += len(raw)
         held += len(raw)
-        while held > _MAX_SEGMENT and len(kept) > 1:
+        while (held > _MAX_SEGMENT or len(kept) > _MAX_LINES) and len(kept) > 1:
             head = kept.popleft() if _begins(kept[0]) and len(kept) > 2 else None
             held -= len(kept.popleft())
             dropped += 1
@@ -296,7 +291,7 @@ def _cleaned(raw: tuple[bytes, ...]) -> Segment:
         for one in raw
         for line in _unquoted(one.decode(errors="replace").rstrip("\n"))
     ]
-    told = _unwrapped(told)
+    told = _unwrapped(told[-_MAX_LINES:])
     cleaned = [clean(line) for line in told]
     # what stands as it was written has no level
     light = frozenset(

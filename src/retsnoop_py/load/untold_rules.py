@@ -70,7 +70,9 @@ _ENDS: tuple[tuple[str, str, str, str], ...] = (
 _BY_END = [(re.compile(row[0]), row) for row in _ENDS]
 
 _PROGRAM = r"(?:(?<!_)e?bpf|prog(?:ram)?s?|objects?|obj|skel(?:eton)?s?|collections?|modules?|bytecode|(?:[ku](?:ret)?)?probes?|tracepoints?|sensors?|tracers?|filters?|hooks?|code|filler|schedulers?)"
-_FAILS = r"(?:fail\w*(?: to| in)?|can ?n[o']t|can't|could ?n[o']t|couldn't|cannot|unable to|error(?: while| when| in)?|unsuccessful\w*|problem)"
+_FAILS = r"(?:fail\w{0,20}(?: to| in)?|can ?n[o']t|can't|could ?n[o']t|couldn't|cannot|unable to|error(?: while| when| in)?|unsuccessful\w{0,20}|problem)"
+#: Repeats have a bound here: several without one would try each part of a line with each other.
+_ANY_NAME = r"[\w.-]{1,60}"
 
 
 def _of(verb: str, noun: str) -> str:
@@ -78,9 +80,9 @@ def _of(verb: str, noun: str) -> str:
     begins, ends = r"(?<![a-zA-Z])", r"(?![a-zA-Z])"  # a function's name is words, too
     verb, noun = f"{begins}{verb}", f"{begins}{noun}{ends}"
     return (
-        rf"{_FAILS}[^:]{{0,30}}?{verb}\w*(?:[^:]{{0,60}}?{noun})|{noun}[^:]{{0,40}}?{verb}\w*\W+(?:\w+ )?{_FAILS}"
-        rf"|{verb}(?:[a-z]*)[\W_]+(?:\w+\W+){{0,3}}?{noun}[^:]{{0,40}}?{_FAILS}"
-        rf"|{noun}.{{0,60}}?{_FAILS}[^:]{{0,30}}?{verb}\w*[^\w:]*(?:$|:)"
+        rf"{_FAILS}[^:]{{0,30}}?{verb}\w{{0,20}}(?:[^:]{{0,60}}?{noun})|{noun}[^:]{{0,40}}?{verb}\w{{0,20}}\W+(?:\w+ )?{_FAILS}"
+        rf"|{verb}(?:[a-z]{{0,20}})[\W_]+(?:\w+\W+){{0,3}}?{noun}[^:]{{0,40}}?{_FAILS}"
+        rf"|{noun}.{{0,60}}?{_FAILS}[^:]{{0,30}}?{verb}\w{{0,20}}[^\w:]*(?:$|:)"
         rf"|{_FAILS}[^:]{{0,30}}?{noun}[\W_]*{verb}"
     )
 
@@ -115,7 +117,7 @@ _CAUSES = (
 #: What is tried, and why that may fail.
 _TRIED: tuple[tuple[str, str, str], ...] = (
     (
-        _of(r"(?:detach|unload|clos|destroy|clean|unpin|remov|delet|unregist|stop)", r"[\w.-]+"),
+        _of(r"(?:detach|unload|clos|destroy|clean|unpin|remov|delet|unregist|stop)", _ANY_NAME),
         "What is to be taken away is not there (any more), or was attached by another way; nothing that still runs is lost by"
         " that.",
         "`bpftool net`, `bpftool link` and `bpftool prog` list the rest. Find the first failure"
@@ -124,7 +126,7 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
     (
         _of(
             r"(?:creat|open|init|new|set ?up|start|instantiat|read|build|mmap|map)",
-            r"(?:(?:ring|perf) ?(?:buf\w*|rings?|readers?)|ringbuf\w*)",
+            r"(?:(?:ring|perf) ?(?:buf\w{0,20}|rings?|readers?)|ringbuf\w{0,20})",
         ),
         "Usual causes for an event buffer: the limit of locked memory (ulimit -l,"
         " kernel.perf_event_mlock_kb, before Linux 5.11), the limit of open files (one per CPU),"
@@ -133,13 +135,13 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
         "Try `ulimit -l unlimited` and `ulimit -n 65536`. `bpftool map show` shows a map's type.",
     ),
     (
-        _of("alloc", r"[\w.-]+"),
+        _of("alloc", _ANY_NAME),
         "Memory ran out in the process, its cgroup or the kernel; or a size was never set and has"
         " a random value.",
         "`free -m` and memory.max show the available memory. Make maps and buffers smaller.",
     ),
     (
-        _of("compil", r"[\w.-]+"),
+        _of("compil", _ANY_NAME),
         "The program is compiled on this machine: the compiler (clang, llc) is not there or too old, headers are missing (the"
         " kernel's, libbpf's), or do not fit the source.",
         "Read the compiler's messages above. A CO-RE build compiles nothing on the target.",
@@ -154,7 +156,7 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
     (
         _of(
             r"(?:open|updat|lookup|look up|delet|insert|populat|freez|writ|read|iterat|add|put|set|get|fetch|access)",
-            r"(?:maps?|elem(?:ent)?s?|map entr\w+)",
+            r"(?:maps?|elem(?:ent)?s?|map entr\w{1,20})",
         ),
         "Usual causes for a map entry: the map is full, the key does not exist, it is another map"
         " (not loaded, or from another run), or the map is read-only.",
@@ -174,7 +176,7 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
     (
         _of(
             r"(?:get|duplicat|dup|retriev|obtain|fetch|read)",
-            r"(?:(?:prog(?:ram)?|map|link|btf)s?[ _]?(?:file descriptors?|fds?|ids?|info\w*))",
+            r"(?:(?:prog(?:ram)?|map|link|btf)s?[ _]?(?:file descriptors?|fds?|ids?|info\w{0,20}))",
         ),
         "Usual causes for a program, map or link: it was removed or never loaded (see the first"
         " failure above), privileges are missing (CAP_SYS_ADMIN to open one by ID), or the limit"
@@ -182,7 +184,7 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
         "`bpftool prog show` and `bpftool map show`, as root, list the present ones.",
     ),
     (
-        _of(r"(?:attach|link|hook|enabl|install|instrument)", r"[\w.-]+")
+        _of(r"(?:attach|link|hook|enabl|install|instrument)", _ANY_NAME)
         + rf"|{_FAILS}[^:]{{0,30}}?(?:set|apply|add)\w*(?: \w+){{0,2}} (?:e?bpf |socket )?filters?\b|PERF_EVENT_IOC_(?:SET_BPF|ENABLE)\W+failed",
         "Usual causes for an attachment: the target does not exist under that name (an inlined or"
         " renamed function, a tracepoint of another kernel, an interface of another namespace),"
@@ -213,7 +215,7 @@ _TRIED: tuple[tuple[str, str, str], ...] = (
         _LOAD,
     ),
     (
-        _of(r"(?:init\w*|start|set ?up|setup|run|open|prepar|bring up)", rf"{_PROGRAM}")
+        _of(r"(?:init|start|set ?up|setup|run|open|prepar|bring up)", rf"{_PROGRAM}")
         + rf"|{_PROGRAM}\b[^:]{{0,30}}\bnot (?:loaded|initiali[sz]ed|started|running|available)",
         "Starting takes loading and attaching: the verifier refuses a program, rights are missing (root, CAP_BPF, a container's"
         " seccomp profile), the kernel is too old or has no BTF, or a target is not there.",

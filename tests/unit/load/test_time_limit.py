@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How long a log may keep ``explain`` busy."""
+
+from __future__ import annotations
+
+import io
+from time import thread_time
+
+import pytest
+
+from retsnoop_py.listener import Listener, listening
+from retsnoop_py.load.explain import explain_log
+
+_FAILURE = b"libbpf: prog 'p': BPF program load failed: Invalid argument\n"
+
+
+class Heard(Listener):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+class Endless:
+    """A log without an end, of one line over and over."""
+
+    def __init__(self, line: bytes) -> None:
+        self.line = line
+
+    def readline(self, size: int, /) -> bytes:
+        return self.line[:size]
+
+
+def heard(stream: object, seconds: float) -> tuple[list[str], list[str]]:
+    listener = Heard()
+    with listening(listener):
+        found = [one.errno for one in explain_log(stream, seconds=seconds)]  # type: ignore[arg-type]
+    return found, listener.lines
+
+
+@pytest.mark.parametrize("line", [b"\n", b"a" * 5000, _FAILURE], ids=["empty", "long", "failure"])
+def test_a_log_without_end_is_left_and_a_warning_has_how_much_was_read(line: bytes) -> None:
+    began = thread_time()
+    _, lines = heard(Endless(line), 0.2)
+    assert thread_time() - began < 15
+    assert len(lines) == 1
+    assert "explain stopped after 0 s of CPU time: it read " in lines[0]
+    assert "lines) of the log, and did not explain all of it" in lines[0]
+
+
+def test_a_log_that_is_read_in_time_has_its_failure_and_no_warning() -> None:
+    assert heard(io.BytesIO(_FAILURE), 18) == (["EINVAL"], [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error: CONFIG_BPF_EVENTS" + " " * 60 + "y",
+        "error: CONFIG_BPF_EVENTS " + "." * 60 + " y",
+        "error: CONFIG_X" + ": " * 60 + "y",
+        "errored, disabling: sched_ext: BPF scheduler " + "." * 2400,
+        "error: " + "/sys/module/a/" * 160,
+    ],
+)
+def test_a_line_of_the_security_review_takes_no_time(line: str) -> None:
+    began = thread_time()
+    list(explain_log(io.BytesIO(line.encode())))
+    assert thread_time() - began < 5
