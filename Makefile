@@ -74,8 +74,9 @@ test-sanitized: build ## the tests of the C extensions under AddressSanitizer an
 	@$(BIN)/python build.py sanitized
 	@$(BIN)/python -m tests.sanitized
 
-fuzz: build ## damaged recordings, objects, .BTF.ext and logs, for so many seconds: make fuzz FOR=60
+fuzz: build ## damaged recordings, objects, .BTF.ext and logs, near-misses: make fuzz FOR=60
 	@$(BIN)/python -m tests.fuzz --for $(FOR)
+	@$(BIN)/pytest -q -n auto --maxprocesses=4 tests/fuzz/test_near_misses.py
 
 test-live: build ## tests that boot kernels: make test-live KERNEL=6.1
 	@RETSNOOP_KERNELS="$(KERNEL)" $(BIN)/pytest -q -n auto --maxprocesses=4 \

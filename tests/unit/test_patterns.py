@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""No text makes a pattern of the package run for long."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.package_patterns import package_patterns
+from tests.unit.pattern_cost import cost
+
+PATTERNS = package_patterns()
+
+
+def of_load() -> list[tuple[str | bytes, int]]:
+    return [(pattern, flags) for name, pattern, flags in PATTERNS if ".load." in name]
+
+
+def test_all_patterns_of_the_package_are_found() -> None:
+    assert len(of_load()) > 350
+    assert len(PATTERNS) > 550
+
+
+@pytest.mark.parametrize(
+    ("pattern", "power"),
+    [
+        ("abc", 1),
+        (r"^a.*b", 1),
+        (r"a.*b", 2),
+        (r"a.*b.*c", 3),
+        (r"a(?>.*?b).*c", 2),
+        (r"^(?>.*?a)(?>.*?b)c", 1),
+        (r"\s*\s*a", 3),
+        (r"\w*fail\w*:", 3),
+        (r"\bpin\w*\b.*x", 2),
+        (r"x*+x*+y", 2),
+        (r"^(?=.*?a)(?=.*?b)", 1),
+        (r"foo\s+bar", 1),
+        (r"foo.*", 1),
+        (r"foo.*$", 2),
+        (r"/sys/module/(?P<name>\w+)/\S*.*(?:no such file)", 3),
+    ],
+)
+def test_the_cost_counts_the_repeats_that_multiply(pattern: str, power: int) -> None:
+    assert cost(pattern)[:2] == (power, False)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?:\W+)*x",
+        r"(?:\W|: )*x",
+        r"(a|a)*b",
+        r"(?:a*)*b",
+        r"(?:\w+ ?)*:",
+        r"(?:: | is |\W+)*(?:not set)",
+    ],
+)
+def test_a_repeat_that_reads_a_text_in_two_ways_is_exponential(pattern: str) -> None:
+    assert cost(pattern).exponential
+
+
+@pytest.mark.parametrize(("name", "pattern", "flags"), PATTERNS)
+def test_no_pattern_costs_more_than_the_square_of_the_length(
+    name: str, pattern: str | bytes, flags: int
+) -> None:
+    found = cost(pattern, flags)
+    assert not found.exponential, f"{name}: exponential on {found.text!r} repeated"
+    assert found.power <= 2, f"{name}: power {found.power} on {found.text!r} repeated"
