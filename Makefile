@@ -19,7 +19,7 @@ C_FILES = $(wildcard release/*.c src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo check test test-all test-quick test-unit test-golden test-sanitized fuzz test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-install test-release lint format clean distclean
+.PHONY: help build demo check test test-all test-quick test-unit test-thorough test-golden test-sanitized fuzz test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-install test-release lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -53,7 +53,7 @@ demo: build ## errors of failing bpf() calls, and why, here or in a VM
 
 check: lint test-unit test-golden ## what a commit has to pass, in a minute; .githooks/pre-commit runs it
 
-test: check site test-python test-sanitized fuzz test-quick ## what a change has to pass, in 25 minutes: all tests on 6.12, the core on others
+test: check test-thorough site test-python test-sanitized fuzz test-quick ## what a change has to pass, in 25 minutes: all tests on 6.12, the core on others
 
 test-quick: build ## the live tests of make test
 	@$(BIN)/pytest -q --quick -n $(GUESTS) --dist=loadgroup --no-loadscope-reorder tests/live
@@ -62,7 +62,10 @@ test-all: build ## everything, in hours; continues after an interruption: make t
 	@$(BIN)/python -m tests.parts $(if $(AGAIN),--again) $(PART)
 
 test-unit: build ## tests of the parts; no privileges, no network
-	@$(BIN)/pytest -q -n auto --maxprocesses=4 tests/unit
+	@$(BIN)/pytest -q -n auto --maxprocesses=4 -m "not thorough" tests/unit
+
+test-thorough: build ## unit tests that take long: damage in every place, each pattern, shells
+	@$(BIN)/pytest -q -n auto --maxprocesses=4 -m thorough tests/unit
 
 test-golden: build ## recordings replayed into the expected text
 	@$(BIN)/pytest -q tests/golden

@@ -62,6 +62,7 @@ def live(kernel: str) -> Part:
 PARTS = (
     make("lint", "ruff, mypy, import contracts, clang-format, BPF objects"),
     make("test-unit", "unit tests"),
+    make("test-thorough", "unit tests that take long"),
     make("test-golden", "recordings against their texts"),
     make("test-python", "unit and golden tests on the oldest and the newest Python"),
     make("test-sanitized", "the C extensions under AddressSanitizer and UBSan"),

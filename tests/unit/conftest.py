@@ -26,6 +26,27 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
+#: Files whose tests together take as long as all others, by what they do. ``make test`` runs them,
+#: ``make check`` does not.
+THOROUGH = {
+    "each pattern of the package": (
+        "test_patterns.py",
+        "load/test_prefilter.py",
+        "load/test_time_limit.py",
+    ),
+    "damage in every place": ("recording/test_hostile.py", "symbolize/test_hostile_programs.py"),
+    "a terminal, or a program that waits": ("cli/test_shells.py", "vm/test_signals.py"),
+}
+_THOROUGH = {name for names in THOROUGH.values() for name in names}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of :data:`THOROUGH`."""
+    here = Path(__file__).parent
+    if here in item.path.parents and str(item.path.relative_to(here)) in _THOROUGH:
+        item.add_marker(pytest.mark.thorough)
+
+
 RELEASE = "6.12.0-test"
 TEXT = 0xFFFFFFFF81000000
 KASLR = 0x1A000000

@@ -105,3 +105,10 @@ def test_each_part_of_make_is_a_target() -> None:
     targets = re.findall(r"^([a-z-]+(?: [a-z-]+)*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     known = {word for target in targets for word in target.split()}
     assert {one.argv[2] for one in parts.PARTS if one.argv[0] == "make"} <= known
+
+
+def test_each_thorough_file_is_there() -> None:
+    from tests.unit import conftest
+
+    unit = Path(conftest.__file__).parent
+    assert all((unit / name).is_file() for names in conftest.THOROUGH.values() for name in names)
