@@ -140,7 +140,7 @@ def ensure(arch: Architecture, folders: Sequence[Path] = ()) -> Userland:
     layers = [(each, (each,)) for each in dict.fromkeys([*shown, *hidden])]
     layers.append(program)
     programs = Path(sys.executable).parent
-    if programs.parts[1] not in _OWN:
+    if any(path in programs.parents for path, _ in layers):
         layers.append((programs, (root / _PROGRAMS, programs)))
     env = {"PYTHONPATH": f"{library}:/{_LIBRARY}"}
     return Userland(root, tuple(layers), env)
