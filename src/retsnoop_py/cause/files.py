@@ -36,7 +36,6 @@ __all__ = [
     "user_name",
 ]
 
-_MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: FS_IOC_GETFLAGS, and the flags that keep a file from being changed (linux/fs.h).
 _GETFLAGS, _IMMUTABLE, _APPEND = 0x80086601, 0x10, 0x20

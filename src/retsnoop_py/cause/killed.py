@@ -11,8 +11,8 @@ from retsnoop_py.cause.reason import Reason
 
 __all__ = ["killed"]
 
-#: si_code: a process sent it; the kernel did.
-_SI_USER, _SI_KERNEL = 0, 0x80
+#: si_code: the kernel sent it.
+_SI_KERNEL = 0x80
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP)
 #: si_code of faults (asm-generic/siginfo.h), in words.
 _CODES = {

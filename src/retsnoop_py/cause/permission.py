@@ -21,8 +21,8 @@ __all__ = [
     "sticky",
 ]
 
-#: open(2): the bits of O_RDONLY, O_WRONLY and O_RDWR, and the flags that change the folder.
-_ACCMODE, _WRONLY, _RDWR, _CREAT, _TRUNC = 0o3, 0o1, 0o2, 0o100, 0o1000
+#: open(2): the bits of O_RDONLY, O_WRONLY and O_RDWR, and the flag that needs write permission.
+_ACCMODE, _WRONLY, _RDWR, _TRUNC = 0o3, 0o1, 0o2, 0o1000
 
 
 def _needed(call: SystemCall) -> int:
