@@ -44,6 +44,9 @@ class SelectionSettings(Value):
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     presets: tuple[str, ...] = ()
+    #: Only functions whose result can be a failure or false, beside the entry functions. A third
+    #: of the kernel's functions have no result.
+    telling: bool = False
 
 
 class FilterSettings(Value):

@@ -40,6 +40,13 @@ def test_fields_are_given_by_position_or_name_or_have_defaults() -> None:
     assert Point(1, 5).sum == 6
 
 
+def test_many_are_made_from_their_columns() -> None:
+    made = Point.from_columns([1, 2], [3, 4], ("a", "b"))
+    assert made == [Point(1, 3, "a"), Point(2, 4, "b")]
+    with pytest.raises(ValueError, match="shorter"):
+        Point.from_columns([1, 2], [3, 4])
+
+
 def test_a_subclass_adds_fields_behind_those_of_its_base() -> None:
     assert Point3.fields == ("x", "y", "name", "z")
     assert Point3(1, z=4) == Point3(1, 2, "", 4)

@@ -479,6 +479,8 @@ class Inquiry:
             options["source"] = asked.source
         settings = trace_settings(words(options, TraceOptions.__optional_keys__))
         settings = replace(settings, quiet_command=quiet)
+        if options.get("allow") == ["*"]:
+            settings = replace(settings, selection=replace(settings.selection, telling=True))
         witness = Witness(self._facts.machine)
         run = Run(
             settings,

@@ -27,15 +27,16 @@ def result_for(name: str, result: ResultType | None) -> ResultType:
     The two differ for BPF helpers, all of which the kernel compiles to return u64, and for what
     gives an address as unsigned long, or an error in its place (IS_ERR_VALUE()).
     """
-    plain_u64 = result is None or (
-        result.kind is ResultKind.INT and result.size == 8 and not result.signed
-    )
-    if plain_u64:
+    if result is None or is_plain_u64(result):
         if result is not None and gives_address(name):
             return _RESULTS["long"]
         return helper_result(name) or result or UNKNOWN_RESULT
-    assert result is not None
     return result
+
+
+def is_plain_u64(result: ResultType) -> bool:
+    """Whether BTF says no more than an unsigned number of 64 bits."""
+    return result.kind is ResultKind.INT and result.size == 8 and not result.signed
 
 
 def flags_of(result: ResultType) -> FuncFlags:

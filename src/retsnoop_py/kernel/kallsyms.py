@@ -215,10 +215,13 @@ class Kallsyms:
 
     def fields(self, indexes: Iterable[int]) -> Iterator[tuple[int, int, str, str | None]]:
         """The fields of the same symbols, for who wants many."""
-        for address, extent, name, in_module in self.table.lines(array("I", indexes)):
-            module = in_module or None
-            size = min(extent, self._limit(address, module) - address)
-            yield address, max(size, 0), name, module
+        end = self._text_end or _HIGHEST
+        for address, extent, name, module in self.table.lines(array("I", indexes)):
+            if module or address + extent > end:
+                limit = self._limit(address, module or None)
+                yield address, max(min(extent, limit - address), 0), name, module or None
+            else:
+                yield address, min(extent, _UNBOUNDED), name, None
 
     def name(self, index: int) -> tuple[str, str | None]:
         """Name and module of the symbol at ``index`` of :attr:`table`."""

@@ -8,7 +8,7 @@ import os
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -173,6 +173,11 @@ class KprobeBlacklist:
             else:
                 self._starts.append(start)
                 self._ends.append(end)
+
+    @property
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """The ranges, ascending: first address, and the first one beyond."""
+        return zip(self._starts, self._ends, strict=True)
 
     def covers(self, address: int) -> bool:
         """Whether ``address`` must not be probed."""

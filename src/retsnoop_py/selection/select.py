@@ -12,12 +12,19 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from retsnoop_py.errors import UnavailableError, UsageError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.flags import flags_of, result_for
-from retsnoop_py.kernel.functions import FuncFlags, Function, ResultType, source_name
+from retsnoop_py.kernel.flags import flags_of, is_plain_u64, result_for
+from retsnoop_py.kernel.functions import (
+    FuncFlags,
+    Function,
+    ResultKind,
+    ResultType,
+    source_name,
+)
 from retsnoop_py.libbpf.facts import State
 from retsnoop_py.selection import deny_list, globs
 from retsnoop_py.selection.explain import NoMatch, no_match
@@ -125,73 +132,101 @@ def _denied(spec: str, reason: Reason, preset: str | None = None) -> Asked:
     return Asked(globs.parse(spec), origin, reason=reason, detail=detail)
 
 
-#: A function that BTF does not know.
-_NOTHING: tuple[ResultType | None, FuncFlags] = (None, FuncFlags(0))
-
-
 def build_functions(
     facts: KernelFacts,
     indexes: Iterable[int],
     entries: Container[int],
     *,
     prototypes: bool = True,
+    telling: bool = False,
 ) -> tuple[tuple[Function, ...], tuple[TypeSource, ...]]:
     """The functions at ``indexes`` of kallsyms, in that order, and the BTF they come from.
 
     Those in ``entries`` start sessions. Without ``prototypes`` they have none: writing them
-    takes longer than all the rest.
+    takes longer than all the rest. ``telling``: leave out those whose result cannot be a failure
+    or false, such as functions without a result.
     """
     chosen = list(indexes)
     symbols = list(facts.kallsyms.fields(chosen))
-    modules = sorted({module for _, _, _, module in symbols if module})
-    types: dict[str | None, _Types] = {}
-    for one in (None, *modules):
-        names = [name for _, _, name, module in symbols if module == one]
-        btf = facts.btf if one is None else facts.module_btf(one)
-        types[one] = _Types(btf, names, prototypes)
-    functions = tuple(
-        [
-            types[symbol[3]].function(symbol, index in entries)
-            for index, symbol in zip(chosen, symbols, strict=True)
-        ]
-    )
-    return functions, tuple(TypeSource(module, t.btf is not None) for module, t in types.items())
+    names: dict[str | None, list[str]] = {None: []}
+    for _, _, name, module in symbols:
+        names.setdefault(module, []).append(name)
+    types = {
+        module: _Types(facts.btf if module is None else facts.module_btf(module), names[module])
+        for module in (None, *sorted(filter(None, names)))
+    }
+    rows = []
+    for index, symbol in zip(chosen, symbols, strict=True):
+        btf_id, result, flags, is_mute = types[symbol[3]].returned(symbol[2])
+        if index in entries:
+            flags |= FuncFlags.ENTRY
+        elif is_mute and telling:
+            continue
+        rows.append((*symbol, btf_id, result, flags))
+    columns = zip(*rows, strict=True) if rows else [()] * 7
+    addresses, sizes, labels, of, ids, results, flagged = columns
+    texts = [
+        types[module].prototype(btf_id) if prototypes and btf_id is not None else None
+        for module, btf_id in zip(of, ids, strict=True)
+    ]
+    functions = Function.from_columns(labels, addresses, sizes, flagged, results, of, ids, texts)
+    return tuple(functions), tuple(TypeSource(one, t.btf is not None) for one, t in types.items())
+
+
+class _Returned(NamedTuple):
+    """How the results of functions with one return type read.
+
+    ``is_mute``: none of them is a failure or false. ``by_name``: the function's name may say
+    something else (:func:`result_for`).
+    """
+
+    result: ResultType
+    flags: FuncFlags
+    is_mute: bool
+    by_name: bool
+
+
+def _returned(result: ResultType, *, by_name: bool = False) -> _Returned:
+    flags = flags_of(result)
+    is_mute = FuncFlags.CANT_FAIL in flags and result.kind is not ResultKind.BOOL
+    return _Returned(result, flags, is_mute, by_name)
 
 
 class _Types:
     """What the functions of these names return, looked up in one BTF."""
 
-    def __init__(self, btf: Btf | None, names: list[str], prototypes: bool) -> None:
+    def __init__(self, btf: Btf | None, names: list[str]) -> None:
         self.btf = btf
-        self._prototypes = prototypes
         origins = {name: source_name(name) for name in names if "." in name}
         self._ids = btf.functions({*names, *origins.values()}) if btf else {}
-        ids = list(self._ids.values())
-        self._results = self._known(btf, ids) if btf else {}
+        self._results = self._known(btf, list(self._ids.values())) if btf else {}
         # A variant takes other parameters than its origin, but what it returns is the same.
         self._origins = {name: self._ids[o] for name, o in origins.items() if o in self._ids}
 
     @staticmethod
-    def _known(btf: Btf, ids: list[int]) -> dict[int, tuple[ResultType, FuncFlags]]:
-        """What the functions ``ids`` return by BTF, and the flags that follow."""
+    def _known(btf: Btf, ids: list[int]) -> dict[int, _Returned]:
+        """What the functions ``ids`` return by BTF."""
         returns = btf.returns(ids)
         kinds = {type_id: btf.result(type_id) for type_id in set(returns)}
-        known = {type_id: (result, flags_of(result)) for type_id, result in kinds.items()}
+        known = {
+            type_id: _returned(result, by_name=is_plain_u64(result))
+            for type_id, result in kinds.items()
+        }
         return {btf_id: known[type_id] for btf_id, type_id in zip(ids, returns, strict=True)}
 
-    def function(self, symbol: tuple[int, int, str, str | None], entry: bool) -> Function:
-        address, size, name, module = symbol
+    def returned(self, name: str) -> tuple[int | None, ResultType, FuncFlags, bool]:
+        """The BTF id of function ``name``, its result, the flags, and whether it is mute."""
         btf_id = self._ids.get(name)
-        by_btf, flags = self._results.get(btf_id or self._origins.get(name, 0), _NOTHING)
-        result = result_for(name, by_btf)
-        if result is not by_btf:
-            flags = flags_of(result)
-        if entry:
-            flags |= FuncFlags.ENTRY
-        prototype = None
-        if self._prototypes and btf_id is not None and self.btf is not None:
-            prototype = self.btf.prototype(btf_id)[1]
-        return Function(name, address, size, flags, result, module, btf_id, prototype)
+        known = self._results.get(btf_id or self._origins.get(name, 0))
+        if known is None or known.by_name:
+            result = result_for(name, known.result if known else None)
+            if known is None or result is not known.result:
+                known = _returned(result)
+        return btf_id, known.result, known.flags, known.is_mute
+
+    def prototype(self, btf_id: int) -> str | None:
+        """The prototype of function ``btf_id`` in C."""
+        return self.btf.prototype(btf_id)[1] if self.btf is not None else None
 
 
 def select(
@@ -240,6 +275,7 @@ class Selector:
         self.plan = plan.on(self._can_trace)
         self._units = units
         self._prototypes = prototypes
+        self._telling = settings.telling
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         self._blacklist = facts.kprobe_blacklist
         self._named = self.plan.names
@@ -274,7 +310,11 @@ class Selector:
         refused = [*rejections.values(), *self._untraceable(sorted(others))]
         self._check_entries(traced, refused)
         functions, types = build_functions(
-            self.facts, traced, chosen.entries.keys(), prototypes=self._prototypes
+            self.facts,
+            traced,
+            chosen.entries.keys(),
+            prototypes=self._prototypes,
+            telling=self._telling,
         )
         return Selection(
             functions=functions,
@@ -333,11 +373,9 @@ class Selector:
                 included = self._units.included_in(glob.pattern, addresses)
                 ranges = [(address, address + 1) for address in included]
             self._ranges[glob.pattern] = merge_ranges(ranges)
-        above = self.kallsyms.table.above
         found: list[int] = []
         for first, beyond in self._ranges[glob.pattern]:
-            start = bisect_left(subset, above(first - 1))
-            found += subset[start : bisect_left(subset, above(beyond - 1), start)]
+            found += self._between(first, beyond, subset)
         return found
 
     # -- reasons --
@@ -345,17 +383,23 @@ class Selector:
     def _rejections(self, subset: array[int], denied: dict[int, Asked]) -> dict[int, Rejection]:
         """Why functions of ``subset`` are not traced."""
         states, ambiguous = self.functions.states, int(State.AMBIGUOUS)
-        covers = self._blacklist.covers
-        found = {}
-        for index, line in zip(subset, self.kallsyms.table.lines(subset), strict=True):
-            if index in denied:
-                deny = denied[index]
-                found[index] = self._refusal(index, deny.reason, deny.detail)
-            elif states[index] == ambiguous:
+        found = {
+            index: self._refusal(index, Reason.BLACKLISTED)
+            for first, beyond in self._blacklist.ranges
+            for index in self._between(first, beyond, subset)
+        }
+        for index in subset:
+            if states[index] == ambiguous:
                 found[index] = self._refusal(index, Reason.AMBIGUOUS)
-            elif covers(line[0]):
-                found[index] = self._refusal(index, Reason.BLACKLISTED)
-        return found
+        for index, deny in denied.items():
+            found[index] = self._refusal(index, deny.reason, deny.detail)
+        return dict(sorted(found.items()))
+
+    def _between(self, first: int, beyond: int, subset: array[int]) -> array[int]:
+        """The functions of ``subset`` that begin at one of these addresses."""
+        above = self.kallsyms.table.above
+        start = bisect_left(subset, above(max(first, 1) - 1))
+        return subset[start : bisect_left(subset, above(beyond - 1), start)]
 
     def _untraceable(self, indexes: Sequence[int]) -> list[Rejection]:
         found = []

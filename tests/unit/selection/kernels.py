@@ -82,6 +82,8 @@ class Kernel:
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
         presets: Sequence[str] = (),
+        *,
+        telling: bool = False,
     ) -> Selection:
         """Write the kernel's files and select."""
         end = f"{self._next:x} T _etext"
@@ -89,7 +91,9 @@ class Kernel:
         self.tree.traceable(*(name for _, name in self._listed))
         if self._addrs:
             self.tree.traceable(*(where + name for where, name in self._listed), addrs=True)
-        settings = SelectionSettings(tuple(entry), tuple(allow), tuple(deny), tuple(presets))
+        settings = SelectionSettings(
+            tuple(entry), tuple(allow), tuple(deny), tuple(presets), telling
+        )
         units = self.units if self.units.files else None
         return select(self.tree.facts, settings, units)
 

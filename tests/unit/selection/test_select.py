@@ -57,6 +57,18 @@ def test_types_come_from_btf(kernel: Kernel) -> None:
     assert functions["unknown"].flags == FuncFlags.ENTRY | guessed
 
 
+def test_functions_whose_result_tells_nothing_can_be_left_out(kernel: Kernel) -> None:
+    kernel.tree.btf(btf())
+    for name in ("__sys_bpf", "array_map_alloc", "helper", "helper.constprop.0", "unknown"):
+        kernel.add(name)
+
+    selection = kernel.select(entry=["__sys_bpf"], allow=["*"], telling=True)
+    entries = kernel.select(entry=["helper"], allow=["*"], telling=True)
+
+    assert labels(selection) == ["__sys_bpf", "array_map_alloc", "unknown"]
+    assert "helper" in labels(entries)
+
+
 def test_a_kernel_without_btf_can_be_selected_from(kernel: Kernel) -> None:
     kernel.add("f")
     selection = kernel.select(entry=["f"])
