@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.live.guest import SharedGuest
+from tests.live.guest import SharedGuest, available
 from tests.live.kernels import (
     ALL,
     MAIN,
@@ -28,7 +28,10 @@ from tests.live.kernels import (
     runs_the_core_only,
 )
 
+from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.vm.architecture import split
 from retsnoop_py.vm.machine import Machine
+from retsnoop_py.vm.qemu import find_qemu
 
 #: Files whose tests take longest, first. They start first, so that a run does not end with one
 #: worker at them and the others idle.
@@ -100,8 +103,27 @@ def pytest_configure(config: pytest.Config) -> None:
         "one_kernel: what is tested does not depend on the kernel; run on one of them",
         "only_on(kernel): what is tested is about this kernel",
         "oldest_and_newest: what is tested is the same on the kernels between the two",
+        "slow: takes more than 20 s of a guest's time; make test leaves it to make test-all",
     ):
         config.addinivalue_line("markers", marker)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Look for QEMU and fetch kernels before any test: one message, not a failure of each test."""
+    config = session.config
+    if os.environ.get("PYTEST_XDIST_WORKER") or config.option.collectonly:
+        return
+    part = config.getoption("--part")
+    names = [part] if part else selected(config)
+    is_whole = not config.option.keyword and not any("::" in word for word in config.args)
+    try:
+        for name in names:
+            find_qemu(split(name)[0])
+        for name in names if is_whole else ():
+            available(name)
+    except RetsnoopError as error:
+        text = f"{error.message}; {error.hint}" if error.hint else error.message
+        pytest.exit(f"the live tests cannot run: {text}", returncode=1)
 
 
 def selected(config: pytest.Config) -> list[str]:
@@ -139,7 +161,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in others]
     part = config.getoption("--part")
     wanted = [part] if part else order
-    left_out = [item for item in items if not _is_wanted(item, wanted, bool(part))]
+    quick = config.getoption("--quick")
+    left_out = [
+        item
+        for item in items
+        if not _is_wanted(item, wanted, bool(part))
+        or (quick and item.get_closest_marker("slow") and here in item.path.parents)
+    ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Which live test runs on which kernel.
 
-``make test`` runs the *quick* selection: every test on :data:`MAIN`, and on the other kernels of
+``make test`` runs the *quick* selection: the tests on :data:`MAIN`, and on the other kernels of
 :data:`QUICK` only :data:`CORE`, where kernels and architectures differ, and tests about that
-kernel.
+kernel. It leaves out what is marked ``slow``: tests that take more than 20 s, and all but one of
+tests of the same kind.
 
 ``make test-all`` runs the *full* selection. Three markers reduce it:
 

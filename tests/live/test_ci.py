@@ -125,6 +125,7 @@ def test_the_steps_for_github(parked: str, project: Path) -> None:
     assert re.search(r"1 ENOENT +- +0 +ok$", traced, re.MULTILINE), traced
 
 
+@pytest.mark.slow
 def test_the_script_for_gitlab(parked: str, project: Path) -> None:
     (job,) = yaml.safe_load(block("yaml", "artifacts")).values()
     for line in job["script"]:
@@ -132,12 +133,14 @@ def test_the_script_for_gitlab(parked: str, project: Path) -> None:
     assert (project / job["artifacts"]["reports"]["junit"]).exists()
 
 
+@pytest.mark.slow
 def test_the_rule_for_make(parked: str, project: Path) -> None:
     said = run("make check-kernels KERNELS=5.10,7.2", project, parked)
     assert re.search(r"license\.bpf\.o +program helper_for_gpl +EINVAL", said)
     assert re.search(r"1 ENOENT +- +0 +ok$", said, re.MULTILINE), said
 
 
+@pytest.mark.slow
 def test_the_script_for_anything_else(parked: str, project: Path) -> None:
     load, trace = block("sh", "OBJECTS=").splitlines()
     run("make objects", project, parked)

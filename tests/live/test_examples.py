@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.examples import Shown, difference, has_moved, masked, shown_on
@@ -26,6 +27,8 @@ from retsnoop_py.vm.machine import Machine
 #: Where Debian's package of debug information puts it, as `vm run --debug-info` does.
 DEBUG = Path("/usr/lib/debug")
 TUTORIAL = "docs/tutorial.md"
+#: Those whose commands take more than 20 s together, but for README.
+SLOW_PAGES = ("docs/why.md", "docs/line.md", "docs/arguments.md")
 #: The executable has no python beside it: what the pages trace is the checkout's.
 _ENV = {"PATH": f"/usr/sbin:/usr/bin:/sbin:/bin:{Path(TOOL).parent}:{Path(PYTHON).parent}"}
 
@@ -121,9 +124,14 @@ def pages_on(kernel: str) -> list[str]:
     return list(dict.fromkeys(one.page for one in shown_on(kernel) if one.page != TUTORIAL))
 
 
+def _slowly(page: str) -> Any:
+    """The page as a parameter, marked if its commands take long."""
+    return pytest.param(page, marks=pytest.mark.slow) if page in SLOW_PAGES else page
+
+
 @pytest.mark.only_on("6.12")
 @pytest.mark.usefixtures("debug_info")
-@pytest.mark.parametrize("page", pages_on("6.12"))
+@pytest.mark.parametrize("page", [_slowly(page) for page in pages_on("6.12")])
 def test_a_page_shows_what_its_commands_do(machine: Machine, page: str, folder: Path) -> None:
     mine = [one for one in shown_on("6.12") if one.page == page]
     wrong = [told for one in mine if (told := untrue(machine, one, folder))]
@@ -140,6 +148,7 @@ def test_a_page_about_an_old_kernel_shows_what_its_commands_do(
     assert not wrong, "\n\n".join(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.only_on("6.12")
 @pytest.mark.usefixtures("debug_info")
 def test_the_tutorial_prints_what_it_shows(machine: Machine, folder: Path) -> None:

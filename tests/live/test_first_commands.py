@@ -95,6 +95,7 @@ def test_the_answers_of_the_page(first: Machine, command: str) -> None:
     assert_answered(first, command, LC_ALL="C.UTF-8")
 
 
+@pytest.mark.slow
 @pytest.mark.only_on("6.12")
 @pytest.mark.parametrize(
     "command", ["ls /nonexistent", "--user nobody -- cat secret", "mkdir d", "rm -f fixed"]

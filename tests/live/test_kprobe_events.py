@@ -156,6 +156,7 @@ def test_a_signal_while_attaching_puts_rcu_expedited_back(
     become(lambda: expedited(machine) == "0")
 
 
+@pytest.mark.slow
 def test_system_changes_are_made_put_back_and_can_be_refused(machine: Machine) -> None:
     """A file in place of the setting shows whether anybody wrote to it."""
     script = f"""

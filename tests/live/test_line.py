@@ -142,6 +142,7 @@ def test_every_case_of_the_program_is_in_the_table(machine: Machine) -> None:
     assert len({line.split()[1] for line in listed.out.splitlines()}) > 70
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_the_line_that_decided_is_that_of_the_source(machine: Machine) -> None:
     if series(machine) == (6, 12) and machine.arch.name == "x86_64":

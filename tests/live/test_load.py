@@ -204,6 +204,7 @@ def test_this_linux_has_what_since_toml_says(machine: Machine) -> None:
     assert not btf.functions(late)
 
 
+@pytest.mark.slow
 def test_instructions_are_counted_and_refused_btf_is_told(results: list[dict[str, Any]]) -> None:
     seen = {part_of(one): one for one in results}
     assert seen["btf.bpf.o", "btf", ""]["reason"] == "btf-refused"
@@ -350,6 +351,7 @@ def test_the_page_shows_what_a_matrix_prints(objects: list[Path], name: str) -> 
         assert not difference(one.output or "", done.stdout), done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_a_matrix_over_two_architectures(
     release_without_guest: str, objects: list[Path], request: pytest.FixtureRequest

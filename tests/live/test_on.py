@@ -98,6 +98,7 @@ def test_each_kernel_streams_under_its_name_and_is_a_row(parked: list[str], tmp_
             assert "mount/mount" in shown.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_a_guest_that_does_not_boot_crashes_or_hangs_is_a_row(
     parked: list[str], tmp_path: Path

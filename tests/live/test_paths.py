@@ -42,6 +42,7 @@ def test_kill_9_leaves_no_probe(machine: Machine, at_once: bool) -> None:
     assert_back_to(before, machine, patience=120)
 
 
+@pytest.mark.slow
 def test_each_of_a_thousand_calls_under_load_is_told(machine: Machine) -> None:
     before = leftovers(machine)
     problems = kernel_problems(machine.kernel_log())

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import shlex
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
 from tests.live.support import TOOL, compiled
@@ -185,8 +186,17 @@ def prepared(machine: Machine) -> Machine:
     return machine
 
 
+def _rows() -> Iterator[Any]:
+    """The names of the rows; of those that begin with the same word all but one are slow."""
+    kinds = set[str]()
+    for name in ROWS:
+        kind = name.partition(" ")[0]
+        yield pytest.param(name, marks=pytest.mark.slow) if kind in kinds else name
+        kinds.add(kind)
+
+
 @pytest.mark.only_on("6.12")
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", list(_rows()))
 def test_the_first_paragraph_names_what_to_change(name: str, prepared: Machine) -> None:
     row = ROWS[name]
     why = f"{shlex.quote(TOOL)} why --reruns 0 -- {row.command}"

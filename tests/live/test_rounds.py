@@ -40,7 +40,12 @@ def rounds_of(mechanism: Mechanism, machine: Machine) -> int:
 
 
 @pytest.mark.parametrize(
-    "mechanism", [m for m in Mechanism if m is not Mechanism.AUTO], ids=lambda m: m.value
+    "mechanism",
+    [
+        pytest.param(m, id=m.value, marks=[] if m is Mechanism.KPROBE_MULTI else pytest.mark.slow)
+        for m in Mechanism
+        if m is not Mechanism.AUTO
+    ],
 )
 def test_rounds_under_load_leave_a_clean_kernel_log(mechanism: Mechanism, machine: Machine) -> None:
     rounds = rounds_of(mechanism, machine)

@@ -83,6 +83,7 @@ def test_a_file_that_is_not_there_is_what_the_command_complains_of(machine: Mach
 MANY_FILES = "import os\nfor _ in range(200): os.open('/dev/null', os.O_RDONLY)"
 
 
+@pytest.mark.slow
 @pytest.mark.oldest_and_newest
 def test_a_low_limit_is_as_low_in_the_next_run(machine: Machine) -> None:
     """`why` raises the limit of open files for itself, between the first run and the second."""
@@ -95,6 +96,7 @@ def test_a_low_limit_is_as_low_in_the_next_run(machine: Machine) -> None:
     assert call["origin"]["function"]["name"].startswith(("alloc_fd", "__alloc_fd")), call
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_what_fails_without_the_kernel_is_said_to(machine: Machine) -> None:
     for command, status, text in (
@@ -107,6 +109,7 @@ def test_what_fails_without_the_kernel_is_said_to(machine: Machine) -> None:
         assert text in result.out
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_a_failure_below_many_functions_is_led_to_the_innermost(machine: Machine) -> None:
     """setsockopt(2) of an option that TCP does not have: six functions pass the error on."""
@@ -131,6 +134,7 @@ def test_what_was_called_through_a_pointer_is_followed_as_well(machine: Machine)
     assert [one["value"] for one in inner["decided"]["operands"]] == [7]  # TCP_CLOSE
 
 
+@pytest.mark.slow
 @pytest.mark.oldest_and_newest
 def test_an_error_that_a_function_was_handed_is_followed_to_where_it_was_made(
     machine: Machine,
@@ -150,6 +154,7 @@ def test_an_error_that_a_function_was_handed_is_followed_to_where_it_was_made(
     assert operand["value"] == state[machine.arch.name], operand
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_where_the_kernel_has_programs_off_nothing_is_made_up(machine: Machine) -> None:
     """It has while bpf(2) looks up a key: no block behind that is seen."""
@@ -162,6 +167,7 @@ def test_where_the_kernel_has_programs_off_nothing_is_made_up(machine: Machine) 
     assert "with BPF programs off" in origin["unknown"]
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_what_was_called_tells_of_a_function_that_cannot_be_followed(machine: Machine) -> None:
     """setns(2) of a namespace of another kind: its arguments alone do not decide.
@@ -182,6 +188,7 @@ def test_what_was_called_tells_of_a_function_that_cannot_be_followed(machine: Ma
     assert sorted(values, key=str) == [0x4000000, None]
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_what_the_kernel_said_meanwhile_is_told(machine: Machine) -> None:
     """What dmesg(1) would have, of this call alone; other messages come all the time."""
@@ -203,6 +210,7 @@ def test_one_run_says_what_it_can(machine: Machine) -> None:
     assert "--reruns" in found["explained"]["unknown"]
 
 
+@pytest.mark.slow
 @pytest.mark.only_on("6.12")
 def test_one_run_has_the_lines_of_the_chain(machine: Machine) -> None:
     vmlinux = str(ensure("6.12", debug=True).vmlinux)
@@ -214,6 +222,7 @@ def test_one_run_has_the_lines_of_the_chain(machine: Machine) -> None:
     assert "kernel/bpf/syscall.c" in files
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_a_failure_that_does_not_come_again_is_said_to(machine: Machine) -> None:
     once = machine.share / "once"

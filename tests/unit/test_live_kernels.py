@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -91,6 +94,41 @@ def test_kernels_are_in_the_order_of_their_age_this_machines_first() -> None:
     options = {"--kernel": words}
     config: Any = SimpleNamespace(getoption=options.get)
     assert conftest.selected(config) == ["6.1", "7.3", "arm64/5.10", "arm64/7.3"]
+
+
+def test_slow_tests_are_left_to_the_full_selection() -> None:
+    config: Any = SimpleNamespace(
+        getoption={"--quick": True, "--kernel": ["6.12"]}.get,
+        hook=SimpleNamespace(pytest_deselected=lambda items: None),
+    )
+
+    def item(*marks: str) -> Any:
+        return SimpleNamespace(
+            path=LIVE / "test_why.py",
+            get_closest_marker={mark: mark for mark in marks}.get,
+            add_marker=lambda mark: None,
+        )
+
+    plain, slow = item(), item("slow")
+    quick, full = [plain, slow], [plain, slow]
+    conftest.pytest_collection_modifyitems(config, quick)
+    config.getoption = {"--kernel": ["6.12"]}.get
+    conftest.pytest_collection_modifyitems(config, full)
+    assert (quick, full) == ([plain], [plain, slow])
+
+
+def test_without_qemu_there_is_one_message_instead_of_a_failure_of_each_test(
+    tmp_path: Path,
+) -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "--quick", LIVE]
+    env = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run(
+        words, cwd=LIVE.parents[1], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "the live tests cannot run: qemu-system-" in done.stdout + done.stderr
+    assert "install the package qemu-system-" in done.stdout + done.stderr
+    assert "FAILED" not in done.stdout
 
 
 def test_each_row_of_the_tables_has_a_test() -> None:
