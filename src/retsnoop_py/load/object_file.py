@@ -11,7 +11,7 @@ import bisect
 import functools
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from retsnoop_py.errors import DataError
@@ -40,6 +40,16 @@ _LOAD_ADDRESS = 0x18
 _JUMP_64, _JUMP_32 = 5, 6
 _JUMPS = (_JUMP_64, _JUMP_32)
 _NO_JUMPS = (0x80, 0x90)
+
+
+def _one_of(opcodes: Iterable[int]) -> re.Pattern[bytes]:
+    """A pattern for the first bytes of instructions."""
+    return re.compile(b"[" + re.escape(bytes(opcodes)) + b"]")
+
+
+_REFERRING = _one_of((_LOAD_ADDRESS, _CALL))
+_CALLING = _one_of((_CALL,))
+_JUMPING = _one_of(one for one in range(256) if one & 7 in _JUMPS and one & 0xF0 not in _NO_JUMPS)
 _STT_FUNC, _STT_SECTION = 2, 3
 _WEAK, _GLOBAL = 2, 1
 #: Functions and instructions of one program: more are a loop in damaged data. The verifier reads no
@@ -181,14 +191,14 @@ class ObjectFile:
         code = self._code.get(section, b"")
         rels = self._relocated(section)
         functions = self._functions
-        for at in _instructions(code, function.value, function.size):
+        for at in _instructions(code, function.value, function.size, _REFERRING):
             imm = int.from_bytes(code[at + 4 : at + 8], "little", signed=True)
             symbol = rels.get(at)
             if code[at] == _LOAD_ADDRESS:
                 if symbol is None:
                     continue
                 key = (symbol.section, symbol.value + imm)
-            elif code[at] != _CALL or code[at + 1] >> 4 != _PSEUDO_CALL:
+            elif code[at + 1] >> 4 != _PSEUDO_CALL:
                 continue
             elif symbol is None:
                 key = (function.section, at + (imm + 1) * _INSN)
@@ -249,11 +259,9 @@ class ObjectFile:
         """Whether it, or a function that it calls, jumps back."""
         for _, section, start in self._layout(program):
             code = self._code.get(section, b"")
-            for at in _instructions(code, start, self._sizes.get((section, start), 0)):
-                kind, operation = code[at] & 7, code[at] & 0xF0
-                if kind not in _JUMPS or operation in _NO_JUMPS:
-                    continue
-                by_number = kind == _JUMP_32 and operation == 0
+            size = self._sizes.get((section, start), 0)
+            for at in _instructions(code, start, size, _JUMPING):
+                by_number = code[at] & 0xF7 == _JUMP_32
                 where = slice(at + 4, at + 8) if by_number else slice(at + 2, at + 4)
                 if int.from_bytes(code[where], "little", signed=True) < 0:
                     return True
@@ -323,12 +331,8 @@ class ObjectFile:
         """Number and place, an instruction's index, of each helper that it calls."""
         for first, section, start in self._layout(program):
             code, size = self._code.get(section, b""), self._sizes.get((section, start), 0)
-            for at in _instructions(code, start, size):
-                if (
-                    code[at] == _CALL
-                    and code[at + 1] >> 4 == 0
-                    and at not in self._relocated(section)
-                ):
+            for at in _instructions(code, start, size, _CALLING):
+                if code[at + 1] >> 4 == 0 and at not in self._relocated(section):
                     number = int.from_bytes(code[at + 4 : at + 8], "little", signed=True)
                     yield number, first + (at - start) // _INSN
 
@@ -526,6 +530,11 @@ def _names_below(file: str) -> Iterator[str]:
     return ("/".join(parts[at:]) for at in range(len(parts)))
 
 
-def _instructions(code: bytes, start: int, size: int) -> range:
-    """Where the whole instructions of a function are in the code of its section."""
-    return range(start, min(start + size, len(code) - _INSN + 1), _INSN)
+def _instructions(code: bytes, start: int, size: int, opcodes: re.Pattern[bytes]) -> Iterator[int]:
+    """Where the whole instructions of a function with such opcodes are in the code of its section.
+
+    A program may have a million instructions, so that none of the others is looked at in Python.
+    """
+    beyond = min(start + size, len(code) - _INSN + 1)
+    for found in opcodes.finditer(code[start:beyond:_INSN]):
+        yield start + found.start() * _INSN
