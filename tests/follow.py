@@ -10,7 +10,7 @@ mention it are those which a new one like it has to be written into::
     python -m tests.follow --recording tests/golden/6.12.rsn --option longer --option longer_ns
     python -m tests.follow --checkout ../of-another-commit
 
-docs/architecture.md has what this printed before and after the house was put in order.
+docs/architecture.md contains the figures of the current code.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ ROWS = {
     "branch snapshots": "branch_snapshot",
     "BTF of modules": "module_btf",
 }
-FIRST = "taken first"
+FIRST = "default mechanism"
 
 
 def kernel_name(machine: Machine) -> str:

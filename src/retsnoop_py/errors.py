@@ -58,7 +58,7 @@ class InputError(RetsnoopError):
 
 
 class UnavailableError(RetsnoopError):
-    """This kernel, or its configuration, lacks what is needed."""
+    """The kernel or its configuration lacks a required feature."""
 
     exit_status = 69
 

@@ -45,13 +45,13 @@ ROWS = (
     Row("100", "exit", "SIGINT to exit", "s"),
     Row("default", "ready", "start to ready, `-e '*sys_bpf' -a '*bpf*'`", "s", _READY),
     Row("default", "exit", "SIGINT to exit", "s", _EXIT),
-    Row("default", "settled", "SIGINT until no process of it is left", "s"),
+    Row("default", "settled", "SIGINT until its last process has ended", "s"),
     Row("default", "peak", "peak memory", "MiB", _PEAK),
     Row("default", "info", "`info` call, nothing reported", "ns", _CALLS),
     Row("default", "lookup", "`lookup` call, nothing reported", "ns", _CALLS),
     Row("default", "held", "failing call, kernel side", "ns"),
     Row("default", "report", "failing call, reader running", "ns"),
-    Row("default", "shown", "failing call until shown", "ns", _SHOWN),
+    Row("default", "shown", "failing call until printed", "ns", _SHOWN),
     Row("equal", "ready", "start to ready, equal sets", "s"),
     Row("equal", "exit", "SIGINT to exit", "s"),
     Row("equal", "info", "`info` call, nothing reported", "ns", _EQUAL),
@@ -61,12 +61,12 @@ ROWS = (
     Row("all", "ready", "start to ready, `-e '*sys_bpf' -a '*'`", "s"),
     Row("all", "exit", "SIGINT to exit", "s"),
     Row("all", "peak", "peak memory", "MiB"),
-    Row("burst", "lost", "lossless burst: not shown of 100,002 sessions, `-T -S`", "sessions"),
-    Row("burst", "report", "a call of it, reader running", "ns"),
-    Row("burst", "shown", "a call of it until shown", "ns"),
+    Row("burst", "lost", "burst of 100,002 sessions (`-T -S`): not printed", "sessions"),
+    Row("burst", "report", "burst: call, reader running", "ns"),
+    Row("burst", "shown", "burst: call until printed", "ns"),
     Row("burst", "peak", "peak memory", "MiB"),
-    Row("rendering", "text", "rendering: replay of it outside the guest, text", "rows/s"),
-    Row("rendering", "json", "the same as JSON", "rows/s"),
+    Row("rendering", "text", "replay of the burst outside the guest, text", "rows/s"),
+    Row("rendering", "json", "replay of the burst outside the guest, JSON", "rows/s"),
 )
 _HEAD = ("", BARE, *NAMES[:2], "ratio", "bar", *NAMES[2:])
 
@@ -104,7 +104,7 @@ def notes(results: KernelResults) -> list[str]:
         }
     )
     if once:
-        told.append(f"Too slow to end more than once, only started again: {', '.join(once)}.")
+        told.append(f"Stopped only once, because stopping is too slow: {', '.join(once)}.")
     told += [
         f"{cell.tool} with {cell.selection}: {cell.problem}."
         for cell in results.cells.values()

@@ -138,7 +138,7 @@ class KernelSoak:
                 step.fail(result.err or result.out)
             else:
                 told = json.loads(result.out)
-                step.told = f"{kills} times, {told['tracing']} of them while tracing"
+                step.told = f"{kills} times, {told['tracing']} while tracing"
         return step
 
     @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 DOCS = Path("docs/reliability.md")
 #: Problems of a step that are told in words.
 _NAMED = 5
-_HEAD = ("| what | how much | came to | seconds | day |", "| --- | --- | --- | --- | --- |")
+_HEAD = ("| test | amount | result | seconds | day |", "| --- | --- | --- | --- | --- |")
 
 
 @dataclass(slots=True)

@@ -164,8 +164,8 @@ _MODES = {
 KEYS: tuple[Key, ...] = (
     Key(
         "bpf.ringbuf-size",
-        "bytes of the buffer between kernel and retsnoop-py, rounded up to a power\n"
-        "of two (default 8388608)",
+        "size of the buffer between the kernel and retsnoop-py in bytes, rounded up\n"
+        "to a power of two (default 8388608)",
         "bpf.ringbuf_size",
         _integer,
     ),
@@ -177,44 +177,44 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "bpf.transport",
-        "auto, ringbuf or perfbuf: the kind of that buffer (default auto: ringbuf\n"
-        "where the kernel has it)",
+        "type of that buffer: auto, ringbuf or perfbuf (default auto: ringbuf if\n"
+        "the kernel supports it)",
         "bpf.transport",
         lambda text: _choice(text, _TRANSPORTS),
     ),
     Key(
         "bpf.queue-size",
-        "bytes of records that wait in memory until they are shown; what exceeds it\n"
-        "waits in a file without a name in $TMPDIR or /var/tmp (default 67108864)",
+        "bytes of records that wait in memory for output; further records wait in\n"
+        "an unnamed file in $TMPDIR or /var/tmp (default 67108864)",
         "bpf.queue_size",
         _integer,
     ),
     Key(
         "bpf.spool-size",
-        "bytes which that file may have; what exceeds it is lost and counted, 0 for\n"
-        "no file at all (default: a quarter of what is free there)",
+        "maximum size of that file in bytes; further records are lost and counted;\n"
+        "0: no file (default: a quarter of the free space there)",
         "bpf.spool_size",
         lambda text: _integer(text, 0, 1 << 63),
     ),
     Key(
         "bpf.drain-seconds",
-        "seconds after a signal or --for in which waiting records are still shown;\n"
-        "what is left then is dropped and counted, 0 to show all (default 8)",
+        "seconds after a signal or --for in which waiting records are still\n"
+        "printed; the rest is dropped and counted; 0: print all (default 8)",
         "bpf.drain_seconds",
         lambda text: _integer(text, 0, 1 << 31),
     ),
     Key(
         "results.ordinary",
-        "results that look like failures and are none, such as the NULL of a search\n"
-        "that found nothing, count as none: by a list that is shipped, and your own\n"
-        "in ~/.config/retsnoop-py/no-failure.txt (default true)",
+        "do not count results as failures that only look like errors, for example\n"
+        "NULL from a search without a match; uses the built-in list and your own in\n"
+        "~/.config/retsnoop-py/no-failure.txt (default true)",
         "results.ordinary",
         _boolean,
     ),
     Key(
         "results.no-failure",
-        "a file with more of that list, in lines of FUNCTION RESULT KERNELS REASON,\n"
-        "such as 'find_vma NULL * nothing is mapped there' (default: none)",
+        "file with further lines for that list: FUNCTION RESULT KERNELS REASON, for\n"
+        "example 'find_vma NULL * nothing is mapped there' (default: none)",
         "results.no_failure",
         _path,
     ),
@@ -226,7 +226,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "stacks.unfiltered",
-        "keep the frames of tracing itself in a stack (default false)",
+        "keep the stack frames of tracing itself (default false)",
         "stacks.unfiltered",
         _boolean,
     ),
@@ -238,63 +238,62 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "stacks.dec-offs",
-        "offsets in decimal, func+35 instead of func+0x23 (default false)",
+        "print offsets in decimal: func+35 instead of func+0x23 (default false)",
         "stacks.dec_offs",
         _boolean,
     ),
     Key(
         "args.max-total-args-size",
-        "bytes of arguments kept of one call (default 3072)",
+        "bytes of arguments to keep per call (default 3072)",
         "args.max_total",
         lambda text: _integer(text, 1, 65536),
     ),
     Key(
         "args.max-sized-arg-size",
-        "bytes kept of one argument, or of what it points to (default 256)",
+        "bytes to keep per argument, or behind its pointer (default 256)",
         "args.max_sized",
         lambda text: _integer(text, 1, 16384),
     ),
     Key(
         "args.max-str-arg-size",
-        "bytes kept of one string (default 256)",
+        "bytes to keep per string (default 256)",
         "args.max_str",
         lambda text: _integer(text, 1, 16384),
     ),
     Key(
         "args.capture-raw-ptrs",
-        "show the pointer itself beside what it points to (default false)",
+        "show pointers as well as the data behind them (default false)",
         "args.raw_pointers",
         _boolean,
     ),
     Key(
         "args.fmt-mode",
-        "compact, multiline or verbose: arguments behind their call, a line for\n"
-        "each, or nested data over several lines and nothing cut (default compact)",
+        "compact: arguments behind their call; multiline: one line per argument;\n"
+        "verbose: nested data on several lines, never truncated (default compact)",
         "args.mode",
         lambda text: _choice(text, _ARG_MODES),
     ),
     Key(
         "args.fmt-max-arg-width",
-        "columns an argument's value may take before it is cut, 0 for any number;\n"
-        "verbose ignores it (default 120)",
+        "maximum columns of an argument's value, 0: no limit; verbose ignores it\n(default 120)",
         "args.width",
         lambda text: _integer(text, 0, 250),
     ),
     Key(
         "fmt.lbr-max-count",
-        "how many branches to show at most, the latest ones (default: all)",
+        "maximum number of branches to show, latest first (default: all)",
         "views.lbr_max",
         _integer,
     ),
     Key(
         "fmt.self-time",
-        "in a call trace, show the time without callees as well (default false)",
+        "show the time without callees in call traces (default false)",
         "views.self_time",
         _boolean,
     ),
     Key(
         "fmt.cpu",
-        "in a call trace, show the CPU as well (default false)",
+        "show the CPU in call traces (default false)",
         "views.cpu",
         _boolean,
     ),

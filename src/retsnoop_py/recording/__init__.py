@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Recordings: what a live run consumed, in a file, and its replay."""
+"""Recordings: the input of a live run in a file, and its replay."""

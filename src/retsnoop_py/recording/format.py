@@ -35,7 +35,7 @@ from retsnoop_py.value import Value, replace
 if TYPE_CHECKING:
     from retsnoop_py.kernel.arguments.model import ArgumentFacts
 
-#: As PNG's: not text, and shows what a text-mode transfer does to it.
+#: Like PNG's: not text, and damaged by a text-mode transfer.
 MAGIC = b"\x8aRSN\r\n\x1a\n"
 VERSION = 1
 FILE_HEADER = struct.Struct("<8sHHI")
@@ -44,19 +44,19 @@ _CHECKED = struct.Struct("<BI")
 
 #: No frame is larger, decompressed or not: a longer one is damage.
 MAX_PAYLOAD = 1 << 28
-#: What a recording may hold decompressed: so many bytes, and so many for each of the file. Ours
-#: shrink to a tenth; zlib could make a thousand bytes of one.
+#: Limit of the decompressed size: this many bytes, plus this many per byte of the file. Real
+#: recordings shrink to a tenth; zlib can turn one byte into a thousand.
 PLAIN_BYTES = 4 << 20
 PLAIN_PER_BYTE = 64
 #: No name is longer; the kernel's own end at 512 bytes, and paths at this.
 MAX_NAME = 4096
 _COMPRESSED = 0x80
-#: Times are signed 64-bit numbers, bit fields of no more than 128.
+#: Times are signed 64-bit numbers, bit fields have at most 128 bits.
 _MAX_TIME_NS = 1 << 63
 _DAY_S = 86_400
 _MAX_BITS = 128
 _MAX_MEMBERS = 1 << 16
-#: Of a way 64 blocks are kept, and between any two of them some may be put that have no probe.
+#: A path has at most 64 recorded blocks, and blocks without a probe between them.
 _MAX_BLOCKS = 1 << 14
 #: A kernel's release, as uname(2) has it, without what leads out of /lib/modules/RELEASE.
 _RELEASE = re.compile(r"(?:[A-Za-z0-9][\w.+~:@-]{0,63})?", re.ASCII)
@@ -73,7 +73,7 @@ _COMPRESS_BELOW = 768 << 10
 
 
 class FrameKind(IntEnum):
-    """What a frame holds."""
+    """The content of a frame."""
 
     #: :class:`StreamHeader`, JSON.
     FACTS = 1
@@ -172,7 +172,7 @@ def encode_end(stats: Mapping[str, int], counts: Mapping[str, int]) -> bytes:
 
 
 def _fields(value: object) -> dict[str, Any]:
-    """What msgspec writes for a :class:`Value`."""
+    """Return the members that msgspec writes for a :class:`Value`."""
     if isinstance(value, Value):
         return {field: getattr(value, field) for field in type(value).fields}
     raise NotImplementedError(type(value).__name__)
@@ -303,7 +303,7 @@ def _check_origin(origin: Origin) -> None:
 
 
 def decode_warning(payload: bytes) -> str:
-    """Text of a WARNING frame, whatever its bytes."""
+    """Return the text of a WARNING frame, for any bytes."""
     return payload.decode("utf-8", "backslashreplace")
 
 

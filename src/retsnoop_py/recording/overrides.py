@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a person may change when replaying: the view and the filters of the live run."""
+"""The settings that a replay can change: the views and filters of the live run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from retsnoop_py.value import Value, replace
 
 
 class ReplayOverrides(Value):
-    """Only what was typed: ``None`` keeps what the live run had.
+    """The options that the user gave; ``None`` keeps the setting of the live run.
 
-    The fields carry the names and units of :class:`FilterSettings`, :class:`StackSettings`,
-    :class:`ViewSettings` and :class:`ArgSettings`; ``allow_errors="any"`` is ``-x any``. Of the
-    two views ``call_stack`` and ``call_trace``, one that is given alone is shown alone.
+    The fields have the names and units of :class:`FilterSettings`, :class:`StackSettings`,
+    :class:`ViewSettings` and :class:`ArgSettings`; ``allow_errors="any"`` is ``-x any``. If only
+    one of the views ``call_stack`` and ``call_trace`` is given, only this view is shown.
     """
 
     pids: tuple[int, ...] | None = None

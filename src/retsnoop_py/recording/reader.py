@@ -27,7 +27,7 @@ from retsnoop_py.session.paths import Path as Way
 from retsnoop_py.symbolize.frames import Resolved, UserAddress, UserKey, user_key
 from retsnoop_py.text import printable
 
-#: libdw is asked for no longer chains of inlined functions.
+#: Maximum length of a chain of inlined functions to request from libdw.
 _MAX_FRAMES = 64
 
 
@@ -74,7 +74,7 @@ class RecordedSymbolizer:
 
 
 def _bounded(resolved: Resolved) -> Resolved:
-    """The answer with what no live run finds cut off: it is printed for every frame."""
+    """Truncate an answer to the limits of a live run, because each frame prints it."""
     if len(resolved.frames) > _MAX_FRAMES:
         resolved = resolved._replace(frames=resolved.frames[-_MAX_FRAMES:])
     if any(len(text or "") > MAX_NAME for text in (resolved.name, resolved.module)):
@@ -156,7 +156,7 @@ def _frames(file: BinaryIO, path: Path) -> Iterator[Frame]:
 
 
 def _read(file: BinaryIO, length: int) -> bytes:
-    """Up to ``length`` bytes; a wrong length must not take memory for what is not there."""
+    """Read up to ``length`` bytes; a wrong length must not allocate memory."""
     parts = []
     while length and (part := file.read(min(length, 1 << 20))):
         parts.append(part)

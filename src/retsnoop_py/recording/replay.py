@@ -42,11 +42,11 @@ _MEMORY_PER_BYTE = 64
 
 
 class Replay:
-    """The recording at ``path``, shown as its live run was, changed by ``overrides``.
+    """The recording at ``path``, shown like its live run, changed by ``overrides``.
 
-    ``header`` are those of the live run, ``settings`` what is shown now, ``missing`` has a sentence
-    for each thing that was asked for and is not in the recording. Raises InputError and DataError
-    as :func:`read_frames`.
+    ``header`` is the header of the live run, ``settings`` are the settings of the replay.
+    ``missing`` has a sentence for each requested thing that the recording lacks. Raises InputError
+    and DataError like :func:`read_frames`.
     """
 
     def __init__(self, path: Path, overrides: ReplayOverrides) -> None:
@@ -62,10 +62,10 @@ class Replay:
         return Replay(self._path, self._overrides)
 
     def play(self, make_sink: SinkMaker) -> Iterator[None]:
-        """Bring everything to the sink, with a rest after some of it each time.
+        """Pass everything to the sink, and yield after each part.
 
-        Raises what :func:`read_frames` and the sink raise, DataError too if a frame's contents
-        make no sense; everything before has been shown then.
+        Raises the errors of :func:`read_frames` and of the sink, and DataError if the content of a
+        frame is invalid; everything before it has been shown then.
         """
         symbols = RecordedSymbolizer()
         sink = make_sink(self.header, self.settings)
@@ -92,9 +92,9 @@ class Replay:
 
 @contextmanager
 def memory_limit(path: Path) -> Iterator[None]:
-    """Let this process take no more memory than replaying ``path`` may.
+    """Limit the memory of this process to the maximum for replaying ``path``.
 
-    A few bytes can be made to say that there are a million of something. Raises DataError then.
+    A few bytes can claim a million elements. Raises DataError if the limit is exceeded.
     """
     try:
         with _data_limit(path):
@@ -172,8 +172,8 @@ def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> Iter
 class _ImageSymbolizer:
     """Names from the recording, source lines from an image.
 
-    Where the image has none, as for modules, whose places in memory are not recorded, the
-    recorded ones stay. ``warnings`` tells what went wrong with the image.
+    The recorded lines are kept where the image has none, for example in modules: their places in
+    memory are not recorded. ``warnings`` lists the problems of the image.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class _RecordedSymbol(NamedTuple):
 
 
 class _RecordedSymbols:
-    """What a recording knows of kallsyms: the symbols its addresses are in, and ``_stext``."""
+    """The recorded part of kallsyms: the symbols of the recorded addresses, and ``_stext``."""
 
     def __init__(self, stext: int, recorded: RecordedSymbolizer) -> None:
         self._stext = stext

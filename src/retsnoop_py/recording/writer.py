@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Writing a recording while the run goes on.
 
-Every frame is appended by a single write(2) that does not wait in this process: when it is
-killed, what was captured stays readable up to the last whole frame.
+Every frame is appended by a single write(2) without buffering in this process. If the process is
+killed, the file stays readable up to the last whole frame.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from retsnoop_py.symbolize.frames import Resolved, UserKey
 class RecordingWriter:
     """A recording being written; a context manager.
 
-    Making one opens the file, so that an unwritable path is known before anything is traced,
-    but an older recording there is kept until :meth:`start`; a file that was created is removed
-    again if :meth:`start` never comes. Raises OutputError if ``path`` cannot be written, is
-    not a regular file, may be somebody else's trap, or is being written by another run.
+    The constructor opens the file, so an unwritable path fails before tracing. An older recording
+    is kept until :meth:`start`. A new file is removed again if :meth:`start` is never called.
+    Raises OutputError if ``path`` cannot be written, is not a regular file, may be a trap by
+    another user, or is in use by another run.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class RecordingWriter:
         self.close()
 
     def start(self, header: StreamHeader) -> None:
-        """Replace what the file held by the beginning of this recording.
+        """Replace the content of the file by the beginning of this recording.
 
         Raises OutputError.
         """
@@ -99,7 +99,7 @@ class RecordingWriter:
             try:
                 os.unlink(self._path.name, dir_fd=self._folder)
             except FileNotFoundError:
-                pass  # somebody was faster
+                pass  # another process removed it first
         os.close(self._fd)
         os.close(self._folder)
         self._fd = -1

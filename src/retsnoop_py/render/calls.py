@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The call trace view: every traced call of a session, as a tree.
 
-What is equal for all traces of a shape is put together once. A trace is then a single ``%`` of a
-ready-made text: there may be hundreds of thousands.
+The common text of all traces of a shape is built once. A trace is then a single ``%`` operation,
+because there may be hundreds of thousands.
 
 ::
 
@@ -13,7 +13,7 @@ ready-made text: there may be hundreds of thousands.
     ← __sys_bpf                   [-EINVAL]  155.802us
 
 ``→`` is a call, ``←`` its return, ``↔`` both if nothing traced is in between, ``◎`` a hit of an
-injected probe, ``↯`` what an interrupt of the thread does.
+injected probe, ``↯`` a row of an interrupt of the thread.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ Values = Sequence[Any]
 class TraceTable:
     """Lays out the traces of one shape.
 
-    The cells that differ from trace to trace, column by column: ``returns``, the rows with a
-    result; ``timed``, those with a duration (also without callees: ``own``); ``placed``, those
-    that have a CPU. ``titles`` names the columns behind the result; ``width`` is the first one's.
-    In a window of ``columns`` that column is as narrow as the others need; what is behind a longer
-    label stands below it. 0: any number.
+    The cells that differ between traces are, by column: ``returns``, the rows with a result;
+    ``timed``, the rows with a duration (without callees: ``own``); ``placed``, the rows with a CPU.
+    ``titles`` are the titles of the columns after the result; ``width`` is the width of the first
+    column. In a window of ``columns``, the first column uses the remaining space, and the cells
+    behind a longer label are printed below it. 0: no limit.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TraceTable:
         self._columns = columns
         self.returns = [row for row in shape.rows if _returns(row)]
         self.timed = [row for row in self.returns if row.began is not None]
-        #: Of these: function and event, and the two events of a duration.
+        #: For these rows: function and event, and the two events of a duration.
         self.results = [(row.id, row.event) for row in self.returns]
         self.spans = [(row.event, row.began) for row in self.returns if row.began is not None]
         self.own = [row for row in self.timed if row.inner is not None] if SELF in titles else []
@@ -128,7 +128,7 @@ class TraceTable:
         return "\n".join(lines), _picker(order)
 
     def _first(self, widths: Sequence[int]) -> int:
-        """How wide the first column is beside others of these ``widths``."""
+        """Return the width of the first column beside columns of these ``widths``."""
         if not self._columns:
             return self.width
         room = self._columns - len("   ") - sum(widths) - len("  ") * (len(widths) - 1)
@@ -262,7 +262,7 @@ class CallsSection:
         return self._table(trace.shape).template(trace) if trace and trace.shape.rows else []
 
     def _add_paths(self, report: Report, trace: Trace, rows: Sequence[list[str]]) -> None:
-        """Below the return of each call the way it took, and what that says."""
+        """Add the executed path and its meaning below the return of each call."""
         assert self._origins is not None
         seqs = trace.events.seqs
         for row, lines in zip(trace.shape.rows, rows, strict=True):
@@ -281,7 +281,7 @@ class CallsSection:
         rows: Sequence[list[str]],
         width: int,
     ) -> tuple[list[str], list[list[str]]]:
-        """Header and rows, and on these or below what was captured at them."""
+        """Return header and rows, with the arguments on or below the rows."""
         arguments = self._arguments
         assert arguments is not None
         events = [arguments.of_row(trace, row) for row in trace.shape.rows]

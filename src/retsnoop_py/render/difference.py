@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What two recordings differ in: the line of ``diff --format json``, and the page made of it.
+"""The differences of two recordings: the JSON object of ``diff --format json``, and its page.
 
-Names of functions are without the compiler's suffixes. Results are as text has them where they are
-errors, 0 or constants; of others only what does not change from run to run: ``>0``, ``<0``,
-``pointer``.
+Names of functions have no compiler suffixes. Errors, 0 and constants are printed as in traces.
+Other results are reduced to the part that is the same in each run: ``>0``, ``<0``, ``pointer``.
 
 ::
 
@@ -41,10 +40,10 @@ VERSION = 1
 class Compared(Struct, omit_defaults=True, frozen=True):
     """One of the two recordings.
 
-    ``calls`` are those of entry functions that were compared, ``failed`` of them; ``functions``
-    how many it traced, ``only_here`` those the other did not trace. ``calls_traced``: it holds
-    call trees. ``damage``: where it ends too early, and why; what is before that was compared.
-    ``warnings`` are those of its run.
+    ``calls`` counts the compared calls of entry functions, ``failed`` the failing ones among
+    them. ``functions`` counts the traced functions, ``only_here`` lists those that the other
+    recording did not trace. ``calls_traced``: it contains call trees. ``damage``: the place and
+    reason of an early end; everything before it was compared. ``warnings`` are those of its run.
     """
 
     path: str
@@ -61,9 +60,9 @@ class Compared(Struct, omit_defaults=True, frozen=True):
 
 
 class ChainCall(Struct, omit_defaults=True, frozen=True):
-    """A call of a failing chain and what it returned.
+    """A call of a failing chain and its result.
 
-    ``failed``: that is an error. ``both``: both recordings trace the function.
+    ``failed``: the result is an error. ``both``: both recordings trace the function.
     """
 
     function: str
@@ -73,11 +72,11 @@ class ChainCall(Struct, omit_defaults=True, frozen=True):
 
 
 class DepartureStep(Struct, omit_defaults=True, frozen=True):
-    """A step of a call tree (``entry``, ``exit``), or of the way through a function.
+    """A step of a call tree (``entry``, ``exit``), or of the executed path of a function.
 
     ``text`` is the result of an ``exit``. ``block``: code of ``function`` ran, ``text`` is its
-    offset, ``place`` its source line; ``decided``: the result was made, ``text`` tells of what and
-    on which condition. ``end``: nothing follows. ``depth`` is 1 for the first.
+    offset, ``place`` its source line; ``decided``: the result was created, ``text`` is its source
+    and the condition. ``end``: nothing follows. ``depth`` is 1 for the first step.
     """
 
     step: Literal["entry", "exit", "block", "decided", "end"]
@@ -88,11 +87,11 @@ class DepartureStep(Struct, omit_defaults=True, frozen=True):
 
 
 class Departure(Struct, omit_defaults=True, frozen=True):
-    """Where a call first goes another way than the nearest one of the other recording.
+    """The first difference between a call and the nearest call of the other recording.
 
-    ``kind``: by its call tree, or by the way through followed functions. ``equal`` steps come
-    before, of which ``inside`` are the calls that have not returned yet; ``a`` and ``b`` are what
-    follows. ``nearest`` is the error of the other recording's call, null if it succeeded.
+    ``kind``: in the call tree, or in the executed path of a function. ``equal`` counts the steps
+    before the difference, ``inside`` are the calls among them that have not returned; ``a`` and
+    ``b`` follow. ``nearest`` is the error of the other recording's call, null if it succeeded.
     """
 
     kind: Literal["tree", "path"]
@@ -104,12 +103,12 @@ class Departure(Struct, omit_defaults=True, frozen=True):
 
 
 class Failure(Struct, omit_defaults=True, frozen=True):
-    """A failing chain, outermost call first: how often each recording has it, 0 for never.
+    """A failing chain, outermost call first, with its number in each recording (0: never).
 
-    ``error`` is the name of what its outermost failing call returned, ``NULL`` for a NULL pointer.
-    Of the recording that does not have it:
-    ``same_error`` calls of ``entry`` returned that error by another chain, ``other_failures``
-    failed with another one, ``succeeded`` did not fail (null: it does not hold such).
+    ``error`` is the name of the error of the outermost failing call, ``NULL`` for a NULL pointer.
+    In the recording without this chain, ``same_error`` counts the calls of ``entry`` that returned
+    the error by another chain, ``other_failures`` the calls with other errors, and ``succeeded``
+    the successful ones (null: not recorded).
     """
 
     entry: str
@@ -124,13 +123,13 @@ class Failure(Struct, omit_defaults=True, frozen=True):
 
 
 class Difference(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="diff"):
-    """What two recordings differ in.
+    """The differences of two recordings.
 
-    ``only_a`` and ``only_b`` fail in one of them; ``both`` fail in both, by another way where
-    there are ``departures``. ``unseen_a`` fail in A, and B does not trace the entry function or
-    none of what failed, ``unseen_b`` the other way round: these are no differences. ``uncounted``:
-    there were too many different chains, so many calls of others were left out. ``notes`` say what
-    the recordings cannot tell.
+    ``only_a`` and ``only_b`` fail in one recording; ``both`` fail in both, and differ inside if
+    there are ``departures``. ``unseen_a`` fail in A, but B traces neither the entry function nor
+    a function that failed; ``unseen_b`` is the opposite. These are not differences. ``uncounted``
+    counts calls that were ignored because there were too many different chains. ``notes`` list
+    questions that the recordings cannot answer.
     """
 
     version: int
@@ -151,7 +150,7 @@ class Difference(Struct, omit_defaults=True, frozen=True, tag_field="type", tag=
 
     @property
     def found(self) -> bool:
-        """Whether there is any difference."""
+        """Return True if there is a difference."""
         return bool(self.only_a or self.only_b or self.other_ways)
 
 
@@ -217,7 +216,7 @@ class DifferencePage:
         if side:
             times = _times(failure.a or failure.b)
         entry = paint(printable(failure.entry), self._palette.name)
-        # of an entry function whose result is no error, a call inside failed
+        # a call inside failed, although the result of the entry function is not an error
         is_own = any(call.failed for call in failure.calls if call.function == failure.entry)
         verb = "returned" if is_own else "did not fail, but a call inside returned"
         yield f"{entry} {verb} {paint(error, self._palette.error)}, {times}"
@@ -324,7 +323,7 @@ def _compared(side: str, one: Compared) -> tuple[str, str, str, str]:
 
 
 def _other_side(failure: Failure, other: str) -> str:
-    """What the recording that does not have it has instead."""
+    """Describe the calls of the recording that does not have this failure."""
     error, parts = _returned(failure.error), []
     if failure.same_error:
         parts.append(f"{_times(failure.same_error)} with {error} from another place")
@@ -333,7 +332,7 @@ def _other_side(failure: Failure, other: str) -> str:
     if failure.succeeded:
         parts.append(f"{_times(failure.succeeded)} without any")
     if not parts:
-        # without -S nothing is known of calls that succeed
+        # without -S, successful calls are unknown
         parts.append("no failure of it" if failure.succeeded is None else "not called")
     return f"  {other}: {', '.join(parts)}"
 

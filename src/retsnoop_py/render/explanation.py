@@ -14,7 +14,7 @@ __all__ = ["explained_lines", "explanation_lines"]
 
 #: Columns of running text where the terminal's width is not known.
 _WIDTH = 100
-#: What is no verifier's doing begins otherwise.
+#: Titles of the verifier's failures begin with one of these categories.
 _VERIFIER = (
     "Memory Safety",
     "Register Type Safety",
@@ -32,7 +32,7 @@ def _line(text: str, code: str = "") -> str:
 
 
 def explained_lines(found: Explained, palette: Palette, width: int = 0) -> Iterator[str]:
-    """A failure of a log: whose, and why."""
+    """Yield one failure of a log: its subject, and the explanation."""
     whose = f"program '{found.program}'" if found.program else "a program or map"
     more = [f"line {found.line} of the log"]
     more += [found.errno] if found.errno else []
@@ -42,7 +42,7 @@ def explained_lines(found: Explained, palette: Palette, width: int = 0) -> Itera
 
 
 def explanation_lines(why: Explanation, palette: Palette, width: int = 0) -> Iterator[str]:
-    """The explanation, with what the kernel wrote of it where it did."""
+    """Yield the explanation, with the kernel's own text if there is one."""
     if why.kernel:
         for line in why.kernel:
             yield _line(line, palette.error if line.startswith("Verification failed") else "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How what is shown in many views is written: results, addresses, messages of the kernel."""
+"""Text formats that many views share: results, addresses, messages of the kernel."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _MAX_KNOWN = 1 << 15
 
 
 class AddressText(NamedTuple):
-    """The texts of one address; ``inlined`` has a symbol and a source for each further row."""
+    """The text of an address; ``inlined`` has symbol and source of each further row."""
 
     symbol: str
     source: str
@@ -166,7 +166,7 @@ def source_chain(frame: Resolved, symbolize: SymbolizeMode) -> Sequence[SourceFr
 
 
 def _source(source: SourceFrame, name: str = "") -> str:
-    """``(path:line)``, after ``name @ `` if one is given; as much of it as is known."""
+    """Return ``(path:line)``, after ``name @ `` if given; unknown parts are omitted."""
     if source.file is None:
         return f"({name})" if name else ""
     line = f":{source.line}" if source.line else ""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The objects of ``--format json``, from which ``docs/json-schema.json`` is made.
+"""The objects of ``--format json``, from which ``docs/json-schema.json`` is generated.
 
-A field that is not given has its default. Raw values of 64 bits are hex strings: many readers
-of JSON cannot hold such numbers. Times are nanoseconds of CLOCK_MONOTONIC unless they are text.
-``gc=False``: none of them is part of a reference loop, and there are many.
+A missing field has its default. Raw 64-bit values are hex strings: many JSON readers cannot hold
+such numbers. Times are nanoseconds of CLOCK_MONOTONIC unless they are text.
+``gc=False``: the objects are never part of a reference loop, and there are many.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Func(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class Result(Struct, omit_defaults=True, frozen=True, gc=False):
-    """What a call returned: the raw register, and how it reads by the function's type.
+    """The result of a call: the raw register, and its value by the function's type.
 
-    ``error`` is the name of the error it stands for, or its number, NULL for a NULL pointer.
-    ``value`` is the number where it is one.
+    ``error`` is the name of the error or its number, NULL for a NULL pointer. ``value`` is the
+    number, if the result is one.
     """
 
     raw: Hex
@@ -65,12 +65,12 @@ class Frame(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class Argument(Struct, omit_defaults=True, frozen=True, gc=False):
-    """What a call was given, or what an injected probe found.
+    """An argument of a call, or a value that an injected probe captured.
 
-    ``text`` is as in the other format. ``value`` is made of numbers, texts and these nested;
-    members of structs that are zero are left out, pointers that were not followed and numbers of
+    ``text`` is the text format. ``value`` consists of numbers, texts, and lists and objects of
+    these. Zero members of structs are omitted. Pointers that were not followed and numbers of
     more than 53 bits are texts, NULL is null. ``@name`` is the name of a kernel object, ``…``
-    stands for what was not captured. One without a name is a remark on the others.
+    marks data that was not captured. An entry without a name is a remark on the others.
     """
 
     name: str
@@ -165,7 +165,7 @@ TraceEvent = Entered | Returned | ProbeHit | Missing | ToldBefore
 
 
 class Branch(Struct, omit_defaults=True, frozen=True, gc=False):
-    """A branch the CPU took; ``number`` 0 is the newest of what it kept."""
+    """A branch of the CPU; ``number`` 0 is the newest."""
 
     number: int
     source: Frame
@@ -175,8 +175,9 @@ class Branch(Struct, omit_defaults=True, frozen=True, gc=False):
 class Branches(Struct, omit_defaults=True, frozen=True, gc=False):
     """The last branches before a failure (LBR), newest first.
 
-    Those of tracing itself are left out, unless ``relevant`` is false: then none of them touches
-    the innermost traced function. ``error``: why the CPU gave none. ``lost``: they did not arrive.
+    Branches of tracing itself are omitted. If ``relevant`` is false, they are included, because no
+    branch touches the innermost traced function. ``error``: the reason why the CPU recorded
+    none. ``lost``: the branches did not arrive.
     """
 
     records: tuple[Branch, ...] = ()
@@ -200,12 +201,12 @@ class UserFrame(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class CodePlace(Struct, omit_defaults=True, frozen=True, gc=False):
-    """An instruction: its address, and what DWARF says of it, innermost function first.
+    """An instruction: its address, and its places by DWARF, innermost function first.
 
     ``file``, ``line`` and ``column`` are those of ``inline[0]``; without DWARF they are missing.
-    ``offset`` counts from ``symbol`` where that is not the function itself but a part of it.
-    ``text`` is that line, where the kernel's source is there (``--source``). ``shared``: several
-    returns share this code.
+    ``offset`` counts from ``symbol`` if that is a separate part of the function. ``text`` is the
+    source line, if the kernel's source is available (``--source``). ``shared``: several returns
+    share this code.
     """
 
     address: str
@@ -233,8 +234,8 @@ class ConditionOperand(Struct, omit_defaults=True, frozen=True, gc=False):
 class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
     """The last condition that could have avoided the result.
 
-    ``condition`` is what held, in C; null where that is not known. ``taken``: its jump was; null
-    where it is none. ``check``: it asks only if a called function had failed.
+    ``condition`` is the true condition in C, null if unknown. ``taken``: its jump was taken; null
+    if it is not a jump. ``check``: it only tests whether a called function failed.
     """
 
     place: CodePlace
@@ -245,12 +246,12 @@ class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class Origin(Struct, omit_defaults=True, frozen=True, gc=False):
-    """Where a call made its result and what decided that it did; ``seq`` is that of its entry.
+    """The source of a call's result and the deciding condition; ``seq`` is the call's entry.
 
-    ``made``: ``constant``, ``callee`` (by the function ``callee``, null if it is not known),
-    ``memory``, ``argument``, ``computed`` or ``unknown``. ``path`` has the blocks that ran, the
-    last 64 and those that can only have run between them; ``earlier`` hits came before.
-    ``unknown`` says why something is missing.
+    ``made``: ``constant``, ``callee`` (by the function ``callee``, null if unknown), ``memory``,
+    ``argument``, ``computed`` or ``unknown``. ``path`` lists the executed blocks: the last 64
+    recorded ones, and the blocks that must have run between them. ``earlier`` counts the hits
+    before. ``unknown`` is the reason for missing data.
     """
 
     function: Func
@@ -266,10 +267,10 @@ class Origin(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class SessionLost(Struct, omit_defaults=True, frozen=True, gc=False):
-    """What is missing from a session: how many records, calls and returns.
+    """Missing data of a session: the numbers of records, calls and returns.
 
-    ``missed``: calls of traced functions that the kernel kept from BPF programs, the first of them
-    inside ``missed_inside``; ``missed_shared``: some of them may be those of other threads.
+    ``missed``: calls of traced functions for which the kernel ran no BPF program, the first one
+    inside ``missed_inside``; ``missed_shared``: some may belong to other threads.
     """
 
     records: int = 0
@@ -282,9 +283,9 @@ class SessionLost(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class PidNamespace(Struct, omit_defaults=True, frozen=True, gc=False):
-    """The PID namespace of a thread, as in a container, by its inode, and its ids in there.
+    """The PID namespace of a thread, as in a container, and the thread's IDs there.
 
-    ``inode`` is that of /proc/PID/ns/pid.
+    ``inode`` is the inode of /proc/PID/ns/pid.
     """
 
     inode: int
@@ -293,13 +294,13 @@ class PidNamespace(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class KernelMessage(Struct, omit_defaults=True, frozen=True, gc=False):
-    """What the kernel said in words, in the thread of a call while that ran.
+    """A message that the kernel wrote in the thread of a call while the call ran.
 
-    ``source``: ``printk``, for the kernel's log, ``netlink``, an extended acknowledgement,
-    ``fs_context``, the log of a file system context, ``verifier`` and ``btf``, what a loader of BPF
-    that gave no log would have found in it, or ``io_uring``, a request that was refused.
-    ``left_out``: so many messages before this one were too many to keep. ``instruction``: that of
-    the program which the verifier speaks of, where that is known.
+    ``source``: ``printk`` (the kernel log), ``netlink`` (an extended acknowledgement),
+    ``fs_context`` (the log of a file system context), ``verifier`` and ``btf`` (text that a BPF
+    loader without a log buffer did not receive) or ``io_uring`` (a rejected request).
+    ``left_out`` counts the messages dropped before this one. ``instruction`` is the instruction of
+    the BPF program that the verifier's message is about, if known.
     """
 
     source: str
@@ -347,9 +348,9 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
 
 
 class Summary(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="summary"):
-    """The last line: how many sessions were shown, each counter of losses, what was said.
+    """The last line: the number of printed sessions, all loss counters, and the messages.
 
-    It is missing if the run was killed.
+    A killed run has no summary.
     """
 
     version: int
@@ -363,13 +364,13 @@ class Summary(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
 
 
 class RunResult(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="run"):
-    """What came of a run, on one of several kernels (``on``) or here: ``--summary``, ``--on``.
+    """The result of a run, on one of several kernels (``on``) or here: ``--summary``, ``--on``.
 
-    ``verdict``: ``ok``; ``failed``: so did CMD; ``unexpected``: what was caught is not as
-    ``--fail-on``, ``--expect`` or ``--expect-none`` have it, ``why`` says what; ``error``: the run
-    could not be made; and of a kernel ``crashed``, ``unbooted``, ``timeout``. ``sessions`` are
-    failing ones, by the error that their entry function returned. ``command_status``: CMD's own,
-    128+N if signal N ended it.
+    ``verdict``: ``ok``; ``failed``: CMD failed; ``unexpected``: the failures contradict
+    ``--fail-on``, ``--expect`` or ``--expect-none``, with the reason in ``why``; ``error``: the run
+    was not possible; ``crashed``, ``unbooted`` and ``timeout`` describe the kernel. ``sessions``
+    counts failing sessions by the error of their entry function. ``command_status``: CMD's exit
+    status, 128+N if signal N killed it.
     """
 
     version: int

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from retsnoop_py.render.args.read import ArgumentReader
 
 
-#: So many steps of shapes are kept.
+#: Maximum number of cached steps of shapes.
 _ROOM = 1 << 15
 
 # A look into an enum costs as much as the rest of the loop.
@@ -49,7 +49,7 @@ Arguments = Callable[[Session, int], tuple[to.Argument, ...] | None]
 
 
 class _Step(NamedTuple):
-    """What becomes of a row, or of one half of it.
+    """A row as an event, or one of the two events of a row.
 
     ``inner`` are the returns of the direct callees, None if some are missing.
     """
@@ -65,9 +65,9 @@ class _Step(NamedTuple):
 
 
 class TraceEncoder:
-    """Makes the events of traces. ``result`` reads a result register of a function's number.
+    """Creates the events of traces. ``result`` converts a result register of a function.
 
-    ``arguments`` gives what was captured at an event of a session, None without ``-A``.
+    ``arguments`` returns the values captured at an event of a session, None without ``-A``.
     """
 
     def __init__(
@@ -158,16 +158,16 @@ _REPORTS: dict[SessionKind, Literal["final", "stitch", "probe", "running"]] = {
     SessionKind.PROBE: "probe",
     SessionKind.RUNNING: "running",
 }
-#: A character of a template, as JSON has it, and a piece of it that is a value.
+#: NUL in a template as JSON escapes it, and the placeholder of a value.
 _NUL = r"\u0000"
 _VALUE = re.compile(r'"\\u0000([^\\]*)\\u0000"')
 _NO_LOSS = to.SessionLost()
 
 
 class JsonRenderer:
-    """Writes sessions as JSON lines; what is not ASCII is escaped if need be.
+    """Writes sessions as JSON lines; text that is not ASCII is escaped if the output requires it.
 
-    What a terminal would obey is escaped always.
+    Control characters of terminals are always escaped.
     """
 
     def __init__(self, header: StreamHeader, settings: Settings, out: TextIO | None = None) -> None:
@@ -214,7 +214,7 @@ class JsonRenderer:
             _result=result,
             _traces=TraceEncoder(self._header, self._functions, result, None),
         )
-        # what stands for a number or an object is in quotes, what is in a text is not
+        # placeholders of numbers and objects are in quotes, placeholders in texts are not
         return _VALUE.sub("\0\\1\0", like.session(symbolic(report))).replace(_NUL, "\0")
 
     def word(self, function: int, value: int) -> str:
@@ -259,18 +259,18 @@ class JsonRenderer:
         )
 
     def origins(self, report: Report) -> tuple[to.Origin, ...]:
-        """What is known of all calls that were followed block by block."""
+        """Return the origins of all calls with a recorded path."""
         return tuple([self._origin(view) for view in report.paths.values()])
 
     def origin(self, report: Report) -> to.Origin | None:
-        """That of the innermost call of the stack that was followed."""
+        """Return the origin of the innermost call of the stack with a recorded path."""
         for call in reversed(report.session.calls):
             if call.seq in report.paths:
                 return self._origin(report.paths[call.seq])
         return None
 
     def way(self, view: PathView, function: to.Func, result: to.Result) -> to.Origin:
-        """What is known of a call of ``function``."""
+        """Return the origin of a call of ``function``."""
         from retsnoop_py.render.origin import encode_origin
 
         return encode_origin(view, function, result, self._mode, self._source)
@@ -280,7 +280,7 @@ class JsonRenderer:
         return self.way(view, self._functions[number], self._result(number, view.path.result))
 
     def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:
-        """The last line: counters by name, and everything that was said on stderr."""
+        """Write the last line: counters by name, and all messages of stderr."""
         header = self._header
         return self._line(
             to.Summary(

@@ -24,7 +24,7 @@ class Palette(Value):
     warning: str = ""
     good: str = ""
     name: str = ""
-    #: The kernel's source, to whose files places are linked; none: they are not.
+    #: The kernel's source tree for links to files; None: no links.
     tree: Path | None = None
 
     @classmethod

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is written of a session, and where: an object, or a block of sections as retsnoop's are.
+"""Renderers of a session: a JSON object, or a block of sections in retsnoop's format.
 
 A block has a header, an empty line before each section, and warnings::
 
     12:31:43.934858 -> 12:31:43.935952 TID/PID 250/250 (simfail/simfail):
 
-Of a process in a container: ``TID/PID 250/250 (7/7 in its PID namespace) (simfail/simfail):``
+For a process in a container: ``TID/PID 250/250 (7/7 in its PID namespace) (simfail/simfail):``
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class Section(Protocol):
         ...
 
     def template(self, report: Report) -> Iterable[str] | None:
-        """Those of a symbolic report (:mod:`~.session.repeats`); None if there are none."""
+        """Return the template of a symbolic report (:mod:`~.session.repeats`), None if none."""
         ...
 
 
 class MessageSection:
-    """Writes what the kernel said, in so many ``columns``; 0: in lines of any length."""
+    """Writes messages of the kernel in lines of at most ``columns``; 0: no limit."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
 
     def lines(self, report: Report) -> list[str]:
-        """Its lines; none if it said nothing."""
+        """Return the lines of the messages."""
         said = report.session.said
         return list(message_lines(said, 0, self._columns)) if said else []
 
@@ -154,7 +154,7 @@ class Renderer(TextWriter, Protocol):
     """Writes the sessions of a stream in some format."""
 
     def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:
-        """The end: counters of losses by name, and what was said on stderr."""
+        """Write the end: loss counters by name, and the messages of stderr."""
         ...
 
 
@@ -215,10 +215,10 @@ def _arguments(header: StreamHeader, settings: Settings, glyphs: Glyphs) -> Argu
 
 
 class Printer:
-    """Writes sessions to ``out`` as ``settings`` say, and lines for people to ``err``.
+    """Writes sessions to ``out`` by ``settings``, and messages to ``err``.
 
     A :class:`~retsnoop_py.session.pipeline.Sink`. Raises OutputError if ``out`` cannot be
-    written, BrokenPipeError if nobody reads it any more.
+    written, BrokenPipeError if its reader has ended.
     """
 
     def __init__(self, header: StreamHeader, settings: Settings, out: TextIO, err: TextIO) -> None:
@@ -228,7 +228,7 @@ class Printer:
         self._counts = settings.counts
         self._identical = IdenticalStacks.of(header, settings, out)
         self._said: list[str] = []
-        #: Whether a text is being written: it may be cut where that was interrupted.
+        #: True during a write: the text may be incomplete if the write is interrupted.
         self._is_writing = False
 
     def show(self, reports: Sequence[Report]) -> None:
@@ -244,7 +244,7 @@ class Printer:
 
     @property
     def writer(self) -> TextWriter | None:
-        """What can write sessions by templates; what it writes is for :meth:`show_text`."""
+        """Return the writer of template text; its output goes to :meth:`show_text`."""
         return self._renderer if self._identical is None else None
 
     def show_text(self, written: Written) -> None:
@@ -273,7 +273,7 @@ class Printer:
             self._err.flush()
 
     def abandon(self) -> None:
-        """Where writing was cut short, or nobody reads what we write, write nothing more."""
+        """Write nothing more if a write was interrupted, or the reader has ended."""
         if self._is_writing or not takes_more(self._out):
             with Path(os.devnull).open("w") as nowhere:
                 os.dup2(nowhere.fileno(), self._out.fileno())

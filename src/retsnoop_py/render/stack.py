@@ -71,10 +71,10 @@ class _Row(NamedTuple):
 
 
 class _StackTable:
-    """The rows of the stacks of one shape, put together but for times and results.
+    """The rows of all stacks with the same shape, complete except for times and results.
 
-    ``calls`` has the position of each row's call, ``finished`` those of calls that have returned.
-    ``padded``: the rows are all of one width.
+    ``calls`` has the position of each row's call, ``finished`` the positions of returned calls.
+    ``padded``: all rows have the same width.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class _StackTable:
         self._tables: dict[tuple[int, int], str] = {}
 
     def text(self, duration: int, result: int, cells: Sequence[int | str]) -> str:
-        """The rows in columns of these widths, with time and result of each finished call."""
+        """Return the rows; ``duration`` and ``result`` are the widths of their columns."""
         table = self._tables.get((duration, result))
         if table is None:
             if len(self._tables) >= _MAX_TABLES:
@@ -146,10 +146,10 @@ class _StackTable:
         return line if self._padded else line.rstrip()
 
     def _gap(self, row: _Row, before: int) -> str:
-        """What parts a row's symbol from its source, behind so many columns of other cells.
+        """Return the space between a row's symbol and its source.
 
-        The sources are a column, which in a window comes as early as it must for the longest of
-        them to fit. That of a longer symbol stands behind it, or below it.
+        The sources form a column. In a narrow window, the column starts early enough for the
+        longest source. The source of a longer symbol is printed behind the symbol or below it.
         """
         wide, column = display_width(row.symbol), self._symbol
         room = self._columns - before - len("  ")
@@ -165,9 +165,9 @@ class _StackTable:
 
 
 class StackSection:
-    """Writes stacks as text. ``symbolize`` is what the run could do, never ``AUTO``.
+    """Writes stacks as text. ``symbolize`` is the mode that the run used, never ``AUTO``.
 
-    ``columns``: how many its rows are to take, where that can be; 0: any number.
+    ``columns``: the maximum width of rows, if possible; 0: no limit.
     """
 
     def __init__(  # noqa: PLR0913
@@ -242,7 +242,7 @@ class StackSection:
     def _with_arguments(
         self, session: Session, stack: Stack, rows: Sequence[list[str]], duration: int
     ) -> list[list[str]]:
-        """The rows, and on them or below what the calls were given."""
+        """Return the rows, with the calls' arguments on or below them."""
         arguments = self._arguments
         assert arguments is not None
         indent = _BEFORE_DURATION + duration + 1
@@ -304,7 +304,7 @@ class StackSection:
 
 
 def _innermost(shape: StackShape) -> int:
-    """The row of the innermost call that the thread itself made; -1 if there is none."""
+    """Return the index of the innermost call of the thread itself, else -1."""
     own = [
         number
         for number, row in enumerate(shape.rows)
@@ -325,7 +325,7 @@ class UserStackSection:
         self._palette = palette
 
     def lines(self, report: Report) -> list[str]:
-        """The stack; nothing if there is none."""
+        """Return the lines of the stack; empty without a stack."""
         rows = [cells for frame in report.user_stack for cells in self._cells(frame)]
         if not rows:
             return []
@@ -352,7 +352,7 @@ _NOTHING = ("", "")
 
 
 class _Line(NamedTuple):
-    """The cells of one line: a branch, or what is inlined at its ends."""
+    """The cells of a line: a branch, or an inlined function at one end."""
 
     number: str
     source: tuple[str, str]
@@ -361,14 +361,14 @@ class _Line(NamedTuple):
 
 
 class BranchSection:
-    """Writes branches as text. ``symbolize`` is what the run could do, never ``AUTO``."""
+    """Writes branches as text. ``symbolize`` is the mode that the run used, never ``AUTO``."""
 
     def __init__(self, stacks: StackSettings, symbolize: SymbolizeMode, palette: Palette) -> None:
         self._addresses = AddressFormat(stacks, symbolize, lead="")
         self._palette = palette
 
     def lines(self, report: Report) -> list[str]:
-        """The branches; or why there are none."""
+        """Return the lines of the branches, or the reason why they are missing."""
         view = report.branches
         if view is None:
             return []
@@ -407,5 +407,5 @@ class BranchSection:
 
 
 def _levels(place: AddressText) -> list[tuple[str, str]]:
-    """The lines of one end of a branch: where it is, and what is inlined there."""
+    """Return the lines of a branch end: the address, and its inlined functions."""
     return [(place.symbol, place.source), *place.inlined]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What was worked out once and may be needed again: within bounds, and symbols by address."""
+"""Caches of computed values with limited memory, and of symbols by address."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from retsnoop_py.symbolize.frames import (
 
 Key = TypeVar("Key", bound=Hashable)
 Kind = TypeVar("Kind")
-#: An address as it was asked for: whether as a return address, and the answer.
+#: The key of a lookup (True for a return address), and its result.
 Symbol = tuple[bool, Resolved]
 #: The same of programs.
 UserSymbol = tuple[UserKey, Resolved]
 
 
 class BoundedCache(Generic[Key, Kind]):
-    """Values by key. When their weights come to more than ``room`` all are forgotten.
+    """Values by key. If their total weight exceeds ``room``, all are removed.
 
-    Forgetting all of them is cheap, and what is still needed is soon there again.
+    Removing all values is cheap, and the ones in use are soon computed again.
     """
 
     def __init__(self, room: int) -> None:

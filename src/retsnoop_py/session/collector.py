@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from retsnoop_py.session.unwritten import Unwritten
     from retsnoop_py.symbolize.frames import UserAddress
 
-    #: What the parts of a session hold.
+    #: The decoded parts of a session.
     _Read = tuple[Events, Mapping[int, Captured], BranchRecords | None, tuple[UserAddress, ...]]
 
 Batch = bytes | memoryview
@@ -111,7 +111,7 @@ _SESSION = (
     "missed_in",
 )
 _COMMS = ("task_comm", "proc_comm")
-#: What an incomplete session misses: a struct without one of these had no such loss to tell.
+#: Losses of an incomplete session; a struct without such a member could not have that loss.
 _LATER = (
     *("dropped", "too_deep", "lost_exits", "lost_entries", "parts", "cpu"),
     *("ns_tid", "ns_tgid", "pid_ns", "proc_tgid", "interrupt_pos"),
@@ -119,14 +119,14 @@ _LATER = (
 )
 _SLOT = ("func_id", "seq", "result", "latency")
 _PART = ("start_ts", "tid", "cnt")
-#: So many records wait for parts that may never come; more are shown without.
+#: Maximum number of records that wait for parts; further records are shown without parts.
 _MAX_WAITING = 1 << 14
-#: Well over RSN_MAX_DEPTH and RSN_MAX_KSTACK of ``src/bpf/records.h``: matching them takes as many
-#: steps as their product.
+#: Well over RSN_MAX_DEPTH and RSN_MAX_KSTACK of ``src/bpf/records.h``: matching calls with frames
+#: takes up to their product in steps.
 _MAX_CALLS, _MAX_KSTACK = 256, 1024
 
 
-#: Calling the class itself takes several times as long, and there are many.
+#: Calling the class takes several times longer, and there are many sessions.
 _new_session: Callable[[type[Session], tuple[Any, ...]], Session] = tuple.__new__
 _new_call: Callable[[type[Call], tuple[Any, ...]], Call] = tuple.__new__
 
@@ -153,11 +153,11 @@ class Collector:
         self._pick_slot = slot.picker(_SLOT)
         self._plain_slots = tuple(member.name for member in slot.members) == _SLOT
         self._order = session.order
-        #: By how many there are.
+        #: By the number of addresses.
         self._stack_formats: dict[int, struct.Struct] = {}
         self._header = struct.Struct(session.order + "II")
         self._parts = PartStore()
-        #: Records by how many parts they need, then as they came.
+        #: Waiting records in order, each with the number of parts that it needs.
         self._waiting: dict[Key, list[tuple[int, int, bytes]]] = {}
         self._serial = count()
         self._nr_waiting = 0
@@ -168,7 +168,7 @@ class Collector:
         if any(layout.name == "rsn_part" for layout in layouts):
             self._describe_parts(layouts)
         self.skipped = 0
-        #: Where in its batch the record ends that made the last session.
+        #: The end of the record of the last session, as an offset in its batch.
         self.position = 0
 
     def _describe_parts(self, layouts: Sequence[Layout]) -> None:
@@ -179,15 +179,15 @@ class Collector:
 
     @property
     def parts_dropped(self) -> int:
-        """Parts with events of sessions that went on, for which there was no room."""
+        """Number of event parts of continuing sessions that were dropped for lack of memory."""
         return self._parts.dropped
 
     def feed(self, batch: Batch) -> list[Session]:
-        """All sessions of one batch; raises DataError as :meth:`sessions` does."""
+        """Return all sessions of one batch. Raises DataError like :meth:`sessions`."""
         return list(self.sessions(batch))
 
     def sessions(self, batch: Batch, start: int = 0, end: int | None = None) -> Iterator[Session]:
-        """The sessions of one batch, in order; of its bytes from ``start`` to ``end``.
+        """Yield the sessions of one batch in order, from byte ``start`` to ``end``.
 
         Raises DataError with the byte offset in the batch at the first malformed record, after
         everything before it has been yielded.
@@ -214,9 +214,9 @@ class Collector:
                 yield session
 
     def rest(self) -> Iterator[Session]:
-        """At the end of the stream: sessions that are still waiting for parts.
+        """Yield the sessions that still wait for parts, at the end of the stream.
 
-        Raises DataError if one of them is malformed, after the others.
+        Raises DataError if one session is malformed, after the others.
         """
         waiting, self._waiting, self._nr_waiting = self._waiting, {}, 0
         damage = None
@@ -234,16 +234,16 @@ class Collector:
             raise damage
 
     def discard(self) -> int:
-        """Forget the sessions that wait for parts; how many these are."""
+        """Forget the sessions that wait for parts; return their number."""
         waiting, self._waiting = self._waiting, {}
         return sum(map(len, waiting.values()))
 
     def count(self, batch: Batch) -> int:
-        """How many records there are in ``batch``, up to a malformed one."""
+        """Return the number of records in ``batch``, up to a malformed one."""
         return sum(1 for _ in self.split(batch, 1))
 
     def _part(self, kind: int, view: memoryview, position: int, size: int) -> Sequence[Session]:
-        """Keep a part; what has waited for it, if it was the last one missing."""
+        """Store a part; return the sessions that are complete with it."""
         assert self._part_format is not None
         head = self._part_format
         if size < head.size:
@@ -261,7 +261,7 @@ class Collector:
         return self._complete(key) if key in self._waiting else ()
 
     def _message(self, source: int, payload: bytes) -> tuple[KernelMessage | None, bool]:
-        """What the kernel said, if that tells anything, and whether its line ends with it."""
+        """Return a kernel message, if it has content, and whether its line ends with it."""
         if source not in _UNWRITTEN:
             return KernelMessage.of(source, payload), True
         if self._unwritten is None:
@@ -271,7 +271,7 @@ class Collector:
         return self._unwritten.message(source, payload)
 
     def _complete(self, key: Key) -> list[Session]:
-        """Of one session the waiting records that have all their parts now."""
+        """Return the waiting sessions of ``key`` that have all parts now."""
         arrived, records = self._parts.get(key).arrived, self._waiting[key]
         ready = []
         while records and records[0][0] <= arrived:
@@ -282,9 +282,9 @@ class Collector:
         return [session for one in ready for session in self._session(one, 0, len(one))]
 
     def split(self, batch: Batch, limit: int) -> Iterator[memoryview]:
-        """``batch`` cut between records into parts of about ``limit`` bytes.
+        """Yield ``batch`` cut between records into parts of about ``limit`` bytes.
 
-        From a malformed record on the rest is one part, so that decoding it tells.
+        The rest from a malformed record on is one part, so that decoding reports the damage.
         """
         view = memoryview(batch)
         unpack, head, end = self._header.unpack_from, self._header.size, len(view)
@@ -301,14 +301,14 @@ class Collector:
             yield view[start:]
 
     def _fields(self, view: memoryview, position: int, size: int) -> tuple[Any, ...]:
-        """The members :data:`_SESSION` of a record."""
+        """Return the members :data:`_SESSION` of a record."""
         head = self._session_format
         if size < head.size:
             raise _damaged(position, f"{size} bytes are too few for a session")
         return self._pick_session((*head.unpack_from(view, position), 0))
 
     def _session(self, view: memoryview, position: int, size: int) -> Sequence[Session]:
-        """The session of a record, unless it is to be ignored or has to wait for its parts."""
+        """Return the session of a record; None if it is ignored or waits for its parts."""
         fields = self._fields(view, position, size)
         start_ts, tid, flags, needed = fields[4], fields[6], fields[10], fields[16]
         key = tid, start_ts
@@ -372,8 +372,8 @@ class Collector:
             raise _damaged(
                 position, f"{slot_cnt} calls and {kstack_cnt} addresses do not fit {size} bytes"
             )
-        # A copy: an iterator that holds on to a memoryview in a traceback's reference loop
-        # crashes Python 3.11's garbage collector (gh-77894).
+        # A copy: an iterator over a memoryview in a traceback's reference loop crashes the garbage
+        # collector of Python 3.11 (gh-77894).
         calls = self._calls(
             bytes(view[slots:stack]),
             (depth, stitch_pos or slot_cnt, interrupt_pos or slot_cnt),
@@ -383,7 +383,7 @@ class Collector:
         events, args, branches, user_stack = (
             _NOTHING if parts is NO_PARTS else self._read_parts(parts, flags, position)
         )
-        # by position, all of them: a third of the time that names take
+        # all by position: a third of the time that keywords take
         return _new_session(
             Session,
             (
@@ -423,7 +423,7 @@ class Collector:
         )
 
     def _read_parts(self, parts: SessionParts, flags: int, position: int) -> _Read:
-        """What the parts of a session with ``flags`` hold; noted in them, if it goes on."""
+        """Decode the parts of a session with ``flags``; update them if the session continues."""
         events, args = self._events(parts, position)
         if flags & _INTERIM and parts.earlier is None:
             parts.earlier = Earlier()
@@ -432,7 +432,7 @@ class Collector:
         return events, args, branches, user_stack
 
     def _stack_format(self, count: int) -> struct.Struct:
-        """So many addresses."""
+        """Return the format of ``count`` addresses."""
         made = self._stack_formats[count] = struct.Struct(f"{self._order}{count}Q")
         return made
 
@@ -444,7 +444,7 @@ class Collector:
         return MissedCalls(missed, inside, bool(flags & _SWITCHED))
 
     def _events(self, parts: SessionParts, position: int) -> tuple[Events, Mapping[int, Captured]]:
-        """The events since the session's record before, and what was captured at any of it."""
+        """Return the events since the previous record, and the values captured at them."""
         data = parts.take_events()
         if not data:
             return NO_EVENTS, parts.args
@@ -462,10 +462,10 @@ class Collector:
         return events, parts.args
 
     def _calls(self, slots: bytes, begins: tuple[int, int, int], position: int) -> tuple[Call, ...]:
-        """The calls.
+        """Decode the calls.
 
-        ``begins`` tells where those that have returned, those that are stitched and those of an
-        interrupt begin.
+        ``begins`` are the indexes of the first returned, the first stitched and the first
+        interrupt call.
         """
         returned, stitched, interrupt = begins
         rows = self._slot_format.iter_unpack(slots)

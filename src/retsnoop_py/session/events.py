@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What comes before a session's record: events, what was captured, branches, the user stack."""
+"""Parts that precede a session's record: events, captured values, branches, the user stack."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 
 _MEMBERS = ("kind", "depth", "cpu", "id", "seq", "ts", "result", "flags")
-#: What took the room of the last one before there was such a thing: it is 0.
+#: The member in place of the last one in older layouts; it is 0.
 _BEFORE = "unused"
-#: What counts from 0, which so needs no look at each event.
+#: Members that are never negative, so no check per event is needed.
 _UNSIGNED = frozenset({"depth", "id", "seq"})
 _KINDS = frozenset(map(int, (EventKind.ENTRY, EventKind.EXIT, EventKind.PROBE)))
 _ARG_KINDS = frozenset(map(int, (EventKind.ARGS, EventKind.PROBE_ARGS)))
 _PROBE = int(EventKind.PROBE)
 _PATH = int(EventKind.PATH)
-#: So many are unpacked at once; a part holds no more.
+#: Events to unpack at once; a part contains no more.
 _CHUNK = 128
-#: The kernel's stack of 16 KiB has no room for so many calls.
+#: The kernel's stack of 16 KiB has no room for as many calls.
 _MAX_DEPTH = 1 << 10
 
 
 class EventDecoder:
     """Decodes the payloads of event parts.
 
-    ``functions`` is how many there are. Raises DataError if ``layouts`` do not describe events.
+    ``functions`` is the number of functions. Raises DataError if ``layouts`` have no events.
     """
 
     def __init__(self, layouts: Sequence[Layout], functions: int) -> None:
@@ -59,7 +59,7 @@ class EventDecoder:
                 raise DataError(f"struct {layout.name}: member {member.name} has a sign")
         order = [member.name for member in layout.members]
         members = [_BEFORE if name not in order and name == "flags" else name for name in _MEMBERS]
-        layout.picker(("size", *members))  # raises if there is one that is missing
+        layout.picker(("size", *members))  # raises if a member is missing
         self._width = len(order)
         self._at = [order.index(name) for name in members]
         self._size_at = order.index("size")
@@ -71,10 +71,10 @@ class EventDecoder:
         self._many = lru_cache(_CHUNK)(self._make_many)
 
     def decode(self, data: bytes) -> tuple[Events, Mapping[int, Captured]]:
-        """The calls, returns and probe hits in ``data``, and what was captured, by their number.
+        """Return the calls, returns and probe hits in ``data``, and the captured values by number.
 
-        Each item tells its size, so one of a kind that is not known is passed over. Raises
-        DataError if the data is damaged.
+        Each item contains its size, so unknown kinds can be skipped. Raises DataError if the data
+        is damaged.
         """
         chunk = _CHUNK * self._one.size
         parts = []
@@ -91,12 +91,12 @@ class EventDecoder:
         return Events(*(tuple(chain.from_iterable(column)) for column in columns)), NO_ARGS
 
     def _make_many(self, count: int) -> tuple[struct.Struct, tuple[int, ...]]:
-        """The format of so many events one after another, and the sizes they must have."""
+        """Return the format of ``count`` events in a row, and the sizes that they must have."""
         order, body = self._one.format[0], self._one.format[1:]
         return struct.Struct(order + body * count), (self._one.size,) * count
 
     def _uniform(self, data: bytes) -> Events | None:
-        """The events, if they are all of the kinds and the size that are known."""
+        """Return the events if all have known kinds and the same size."""
         count, rest = divmod(len(data), self._one.size)
         if rest:
             return None
@@ -111,13 +111,13 @@ class EventDecoder:
         return columns
 
     def _item(self, data: bytes) -> tuple[int, Captured]:
-        """What was captured at an event; most runs capture nothing."""
+        """Decode the values captured at an event; most runs capture nothing."""
         if self._items is None:
             self._items = Items(self._layouts)
         return self._items.read(data)
 
     def _path(self, data: bytes) -> Path:
-        """The way of a call; most runs follow none."""
+        """Decode the executed path of a call; most runs record none."""
         if self._path_items is None:
             from retsnoop_py.session.paths import PathItems
 
@@ -128,12 +128,12 @@ class EventDecoder:
         return path
 
     def take_paths(self) -> dict[int, Path]:
-        """The ways of calls that were decoded since this was called, by their entry events."""
+        """Return the paths decoded since the last call, by their entry events."""
         taken, self._paths = self._paths, {}
         return taken
 
     def _walk(self, data: bytes) -> tuple[Events, Mapping[int, Captured]]:
-        """The items one by one."""
+        """Decode the items one by one."""
         found: list[tuple[int, ...]] = []
         args: dict[int, Captured] = {}
         at, end, size_of = 0, len(data), self._one.size
@@ -167,7 +167,7 @@ class EventDecoder:
                 raise DataError("an event names a function that is not traced")
 
 
-#: The errno that stands for a capture that reached the limit of its call.
+#: The errno of a capture that reached the limit of its call.
 NO_ROOM = 28
 _ARGS = ("kind", "cnt", "id", "seq")
 _ARG = ("value", "data")
@@ -177,7 +177,7 @@ _ALIGNMENT = 8
 class Items:
     """Reads ``struct rsn_args`` as ``layouts`` describe it.
 
-    Raises DataError if they do not.
+    Raises DataError if ``layouts`` do not describe it.
     """
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
@@ -188,7 +188,7 @@ class Items:
         self._pick_one = one.picker(_ARG)
 
     def read(self, item: bytes) -> tuple[int, Captured]:
-        """The number of the event, and what was captured at it; DataError if it is damaged."""
+        """Return the number of the event and its captured values. Raises DataError on damage."""
         try:
             kind, count, number, seq = self._pick((*self._head.unpack_from(item), 0))
             start = self._head.size
@@ -214,16 +214,16 @@ def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNMENT) * _ALIGNMENT
 
 
-#: Parts of so many sessions are kept; beyond that the longest silent session goes.
+#: Maximum number of sessions with parts; beyond it, the session silent for longest is dropped.
 _MAX_OPEN = 1 << 16
-#: So many messages of the kernel are kept of a session.
+#: Maximum number of kernel messages per session.
 _MAX_MESSAGES = 32
-#: Characters of a line that comes in parts, beyond which the next one is a message of its own.
+#: Maximum characters of a line that comes in parts; the next part then starts a new message.
 _LONGEST_LINE = 4096
-#: Bytes of events kept for sessions that go on: a call that never ends could fill the memory.
+#: Maximum bytes of events of continuing sessions: a call that never ends could fill the memory.
 _MAX_BYTES = 256 << 20
 
-#: Which session: its thread and its start, CLOCK_MONOTONIC ns.
+#: The key of a session: its thread and its start, CLOCK_MONOTONIC ns.
 Key = tuple[int, int]
 
 
@@ -235,9 +235,9 @@ class Branches(NamedTuple):
 
 
 class SessionParts:
-    """A session's parts: ``arrived`` tells how many came; payloads as the kernel side made them.
+    """The parts of a session. ``arrived`` counts them; payloads are raw, as the kernel sent them.
 
-    ``args`` and ``earlier`` are what its records before have brought.
+    ``args`` and ``earlier`` come from previous records of the session.
     """
 
     __slots__ = (
@@ -249,11 +249,11 @@ class SessionParts:
         self.arrived = 0
         self._events: list[bytes] = []
         self._messages: tuple[KernelMessage, ...] = ()
-        #: Whether the last one's line goes on in the next.
+        #: True if the line of the last message continues in the next message.
         self._is_cut = False
-        #: How many bytes of events there are or, for what was captured at them, were.
+        #: Bytes of the stored events, including the bytes of captured values already decoded.
         self.event_bytes = 0
-        #: How many parts with events were forgotten, because others needed the memory.
+        #: Number of event parts that were dropped because others needed the memory.
         self.forgotten = 0
         self.args: dict[int, Captured] = {}
         self.paths: dict[int, Path] = {}
@@ -262,21 +262,21 @@ class SessionParts:
         self.user_stack = b""
 
     def take_events(self) -> bytes:
-        """The events since this was called last."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return b"".join(events)
 
     def take_messages(self) -> tuple[KernelMessage, ...]:
-        """What the kernel said since this was called last."""
+        """Return the kernel messages since the last call."""
         messages = self._messages
         if messages:
             self._messages = ()
         return messages
 
     def add_message(self, message: KernelMessage, ends: bool) -> None:
-        """Append what the kernel said; of very much the first and the last stay.
+        """Append a kernel message. If there are too many, only the first and last ones are kept.
 
-        ``ends``: its line ends with it, else what comes next from there belongs to it.
+        ``ends``: the line ends with this message; otherwise the next message continues it.
         """
         kept, is_cut, self._is_cut = self._messages, self._is_cut, not ends
         if is_cut and kept and kept[-1].source == message.source and _is_short(kept[-1]):
@@ -294,7 +294,7 @@ class SessionParts:
         self.event_bytes += len(data)
 
     def forget_events(self) -> int:
-        """Free the events and what was captured at them; return how many parts that were."""
+        """Free the events and captured values; return the number of their parts."""
         count = len(self._events)
         self._events = []
         self.args, self.paths = {}, {}
@@ -307,24 +307,23 @@ def _is_short(message: KernelMessage) -> bool:
     return len(message.text) < _LONGEST_LINE
 
 
-#: Of a session that has none; not to be changed.
+#: The parts of a session without parts; do not change it.
 NO_PARTS = SessionParts()
 
 
 class PartStore:
-    """The parts of sessions whose record has not come yet.
+    """The parts of sessions whose record has not arrived yet.
 
-    Events take no more than ``max_bytes``, and no more than ``max_open`` sessions are kept. Where
-    there would be more, the session that was silent for the longest time loses its events, or all
-    its parts: the record of a session may be lost, and then nothing else ends it. ``dropped``
-    counts the parts with events that were lost in this way, ``SessionParts.forgotten`` those of one
-    session.
+    Events use at most ``max_bytes``, and at most ``max_open`` sessions are kept. Beyond a limit,
+    the session that was silent for the longest time loses its events or all its parts: its
+    record may be lost, and then it would never end. ``dropped`` counts the lost parts with
+    events, ``SessionParts.forgotten`` the lost parts per session.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES, max_open: int = _MAX_OPEN) -> None:
-        #: The session that was silent for the longest time first.
+        #: Ordered by the last activity, the longest silent session first.
         self._open: OrderedDict[Key, SessionParts] = OrderedDict()
-        #: Those that have events, the one that was silent for the longest time first.
+        #: Sessions with events, the longest silent session first.
         self._holding: OrderedDict[Key, SessionParts] = OrderedDict()
         self._max_bytes = max_bytes
         self._max_open = max_open
@@ -348,37 +347,37 @@ class PartStore:
             self.dropped += oldest.forget_events()
 
     def set_branches(self, key: Key, branches: Branches) -> None:
-        """The last branches before what the next record of the session tells."""
+        """Store the last branches before the next record of the session."""
         self._arrived(key).branches = branches
 
     def set_user_stack(self, key: Key, data: bytes) -> None:
-        """The user stack of the session."""
+        """Store the user stack of the session."""
         self._arrived(key).user_stack = data
 
     def add_message(self, key: Key, message: KernelMessage | None, ends: bool) -> None:
-        """Append what the kernel said, as :meth:`SessionParts.add_message` does."""
+        """Append a kernel message, as :meth:`SessionParts.add_message` does."""
         parts = self._arrived(key)
         if message is not None:
             parts.add_message(message, ends)
 
     def get(self, key: Key) -> SessionParts:
-        """What has come for a session that goes on."""
+        """Return the parts of a session that continues."""
         return self._open.get(key, NO_PARTS)
 
     def drop_branches(self, key: Key) -> None:
-        """Those of a session that goes on belonged to the record it just had."""
+        """Drop the branches of a continuing session; they belonged to its last record."""
         if key in self._open:
             self._open[key].branches = None
 
     def take(self, key: Key) -> SessionParts:
-        """What has come for a session that has ended; forgotten here."""
+        """Remove and return the parts of a session that has ended."""
         parts = self._open.pop(key, NO_PARTS)
         self._holding.pop(key, None)
         self.release(parts, parts.event_bytes)
         return parts
 
     def release(self, parts: SessionParts, size: int) -> None:
-        """``size`` bytes of events need not be kept any more."""
+        """Release the memory of ``size`` bytes of events."""
         size = min(size, parts.event_bytes)
         parts.event_bytes -= size
         self._bytes -= size
@@ -396,9 +395,9 @@ class PartStore:
         return parts
 
 
-# --- structs of the kernel's own ABI, the same everywhere and for ever ---------------------------
+# --- structs of the kernel's ABI, the same on all kernels -----------------------------------------
 
-#: ``struct perf_branch_entry``: from, to, and flags, which are not used.
+#: ``struct perf_branch_entry``: from, to, and flags, which are unused.
 _BRANCH = "QQ8x"
 #: ``struct bpf_stack_build_id``: status, build id, offset in the file or address.
 _USER_FRAME = "i20sQ"
@@ -406,14 +405,14 @@ _NO_FRAME, _HAS_BUILD_ID = 0, 1
 
 
 def read_branches(order: str, raw: Branches) -> BranchRecords:
-    """Branch records in byte order ``order``; a rest that is no whole record is left out."""
+    """Decode branch records in byte order ``order``; ignore an incomplete last record."""
     record = struct.Struct(order + _BRANCH)
     whole = raw.data[: len(raw.data) // record.size * record.size]
     return BranchRecords(-raw.error, tuple(map(Branch._make, record.iter_unpack(whole))))
 
 
 def read_user_stack(order: str, data: bytes) -> tuple[UserAddress, ...]:
-    """A user stack in byte order ``order``; a rest that is no whole frame is left out."""
+    """Decode a user stack in byte order ``order``; ignore an incomplete last frame."""
     frame = struct.Struct(order + _USER_FRAME)
     whole = data[: len(data) // frame.size * frame.size]
     return tuple(

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How the records' C structs lie in memory, as the BPF object that makes them says it.
+"""The memory layouts of the records' C structs, as the BPF object defines them.
 
-``src/bpf/records.h`` is the only place where the structs are written down. A :class:`Layout`
-is read from the BTF of a compiled object; a recording carries the layouts of its own run, so
-that it can be read after the structs have changed.
+Only ``src/bpf/records.h`` defines the structs. A :class:`Layout` is read from the BTF of a
+compiled object. A recording contains the layouts of its own run, so later versions can read it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.btf import Btf
     from retsnoop_py.kernel.btf import Member as BtfMember
 
-#: The structs whose layouts a stream of records needs.
+#: The structs whose layouts are needed to decode records.
 RECORD_STRUCTS = (
     "rsn_slot",
     "rsn_session",
@@ -94,7 +93,7 @@ class Layout(Value):
         return picked
 
     def unpack(self, data: bytes) -> dict[str, int]:
-        """The scalar members of one struct by name, e.g. the counters of ``rsn_stats``.
+        """Return the scalar members of one struct by name, e.g. the counters of ``rsn_stats``.
 
         Raises DataError if ``data`` is too short.
         """
@@ -122,7 +121,7 @@ _INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 def btf_layouts(btf: Btf, names: tuple[str, ...] = RECORD_STRUCTS) -> tuple[Layout, ...]:
     """The layouts of the structs ``names``; DataError if one is missing or not flat."""
-    from retsnoop_py.kernel.btf import Kind  # what is replayed has its layouts
+    from retsnoop_py.kernel.btf import Kind  # a replay has its own layouts
 
     found = btf.find_all(names, Kind.STRUCT)
     missing = [name for name in names if name not in found]

@@ -27,7 +27,7 @@ _MOST_NAMED = 5
 
 
 def may_warn(session: Session) -> bool:
-    """Whether there is a loss in ``session``: most have none."""
+    """Return True if ``session`` may need a warning; most sessions do not."""
     return (
         session.dropped + session.too_deep + session.lost_exits + session.lost_entries > 0
         or session.missed is not None
@@ -67,10 +67,10 @@ def session_warnings(session: Session, bpf: BpfSettings) -> Iterator[str]:
 
 
 def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
-    """The lines told at exit, none if nothing is missing.
+    """Return the lines to print at exit; empty if nothing is missing.
 
     ``stats`` are the counters of ``struct rsn_stats``, of the reader and of the pipeline by
-    name; zero and absent are the same. A counter this version does not know is told by its name.
+    name; an absent counter is zero. A counter that this version does not know is printed by name.
     """
     known = _advice(bpf)
     lines = [
@@ -86,10 +86,10 @@ def loss_summary(stats: Mapping[str, int], bpf: BpfSettings) -> list[str]:
     if lines:
         lines.insert(0, _SUMMARY)
     if stats.get(_DIED):
-        # No loss: nothing more of these calls exists.
+        # This is not a loss: these calls ended with the thread.
         lines.append(f"NOTE: {counted(stats[_DIED], 'thread')} exited inside a traced call.")
     if stats.get(_FORKS):
-        # Of any process: whether something is missing is not known.
+        # The counter covers all processes, so it is unknown whether this run lost data.
         lines.append(
             f"NOTE: {counted(stats[_FORKS], 'fork')} not looked at, another being looked at on that"
             " CPU: a child of the command's may be missing. -p or -n trace without."

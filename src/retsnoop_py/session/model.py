@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A session, what one call of an entry function did, and the tree of its calls.
+"""A session (one call of an entry function), and the tree of its calls.
 
-Most sessions of a run have the same tree, with other times and results. So what depends on the
-tree alone, a :class:`Shape`, is worked out once for each different one.
+Most sessions of a run have the same call tree with other times and results. A :class:`Shape`
+holds everything that depends only on the tree, and is computed once per tree.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from retsnoop_py.symbolize.frames import Resolved, UserAddress
 class Call(NamedTuple):
     """One traced call on a session's stack.
 
-    ``func_id`` is the function's position among those of the run. ``result`` is the raw 64-bit
-    result register, signed. ``latency_ns`` includes the callees; for an unfinished call it is the
-    time it started (CLOCK_MONOTONIC ns). ``interrupt``: an interrupt of the thread made it.
+    ``func_id`` is the function's index in the run. ``result`` is the raw 64-bit result register,
+    signed. ``latency_ns`` includes the callees; for an unfinished call it is the start time
+    (CLOCK_MONOTONIC ns). ``interrupt``: an interrupt of the thread made the call.
     """
 
     function: Function
@@ -38,10 +38,10 @@ class Call(NamedTuple):
 
 
 class CapturedValue(NamedTuple):
-    """One argument: the bytes of its value, those it points to, and what went wrong with them.
+    """One argument: the bytes of its value, the bytes behind its pointer, and the read error.
 
-    ``error`` is a positive errno, 0 for none. Without an error and data it is NULL, or not a
-    pointer, or one that is not followed.
+    ``error`` is a positive errno, 0 for none. Without error and data, the argument is NULL, is not
+    a pointer, or is a pointer that is not followed.
     """
 
     value: bytes = b""
@@ -50,7 +50,7 @@ class CapturedValue(NamedTuple):
 
 
 class Captured(NamedTuple):
-    """What was captured at one event: ``id`` is that of the function or of the probe."""
+    """The values captured at one event; ``id`` is the ID of the function or of the probe."""
 
     kind: int
     id: int
@@ -77,9 +77,9 @@ class EventFlags(IntFlag):
 class Event(NamedTuple):
     """A call, a return or a hit of an injected probe, in the order of ``seq``.
 
-    ``id`` is that of the function or of the injected probe, ``depth`` 1 for the entry function,
-    ``time_ns`` CLOCK_MONOTONIC. ``result`` is the raw 64-bit result register of an exit, signed.
-    ``flags`` are of ``enum rsn_event_flags``.
+    ``id`` is the ID of the function or of the injected probe, ``depth`` is 1 for the entry
+    function, ``time_ns`` is CLOCK_MONOTONIC. ``result`` is the raw 64-bit result register of an
+    exit, signed. ``flags`` are of ``enum rsn_event_flags``.
     """
 
     kind: int
@@ -96,7 +96,7 @@ NO_ARGS: Mapping[int, Captured] = MappingProxyType({})
 
 
 class Events(NamedTuple):
-    """The events of a session, field by field; :class:`Event` tells what these are."""
+    """The events of a session as one column per field of :class:`Event`."""
 
     kinds: tuple[int, ...]
     depths: tuple[int, ...]
@@ -109,11 +109,11 @@ class Events(NamedTuple):
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Events:
-        """Single events put together."""
+        """Build the columns from single events."""
         return cls(*zip(*events, strict=True)) if (events := tuple(events)) else NO_EVENTS
 
     def each(self) -> Iterator[Event]:
-        """The events, one by one."""
+        """Yield the events, one by one."""
         return map(Event._make, zip(*self, strict=True))
 
 
@@ -123,21 +123,21 @@ NO_EVENTS = Events((), (), (), (), (), (), (), ())
 class SessionKind(IntEnum):
     """Why a session is reported."""
 
-    #: It has ended.
+    #: The session has ended.
     FINAL = 0
-    #: It goes on; a chain of calls is about to be forgotten.
+    #: The session continues. A chain of calls is about to be overwritten.
     STITCH = 1
-    #: It goes on; an injected probe was hit.
+    #: The session continues. An injected probe was hit.
     PROBE = 2
-    #: It goes on although tracing has ended.
+    #: The session still runs although tracing has ended.
     RUNNING = 3
 
 
 class MissedCalls(NamedTuple):
-    """Calls of traced functions that the kernel kept from our programs.
+    """Calls of traced functions for which the kernel did not run our BPF programs.
 
-    They were noticed when ``inside`` returned, the first of them at least: it made them, or its
-    caller just before. ``shared``: other threads had the CPU meanwhile, and some may be theirs.
+    At least the first one was noticed when ``inside`` returned: it made the calls, or its caller
+    did just before. ``shared``: other threads used the CPU meanwhile, and some calls may be theirs.
     """
 
     calls: int
@@ -153,7 +153,7 @@ class Branch(NamedTuple):
 
 
 class BranchRecords(NamedTuple):
-    """What the CPU kept of its branches, newest first; or the errno why it gave none."""
+    """The branches that the CPU recorded, newest first, or the errno of a failed read."""
 
     error: int
     branches: tuple[Branch, ...] = ()
@@ -178,13 +178,13 @@ _SOURCES = {int(source): source.name.lower() for source in MessageSource}
 
 
 class KernelMessage(NamedTuple):
-    """What the kernel said in words, in a session's thread while the session ran.
+    """A message that the kernel wrote in a session's thread while the session ran.
 
-    ``source``: ``printk``, for the kernel's log, ``netlink``, an extended acknowledgement for who
-    sent a netlink message, ``fs_context``, the log of a file system context, for who opened that,
-    ``verifier`` and ``btf``, what a loader of BPF that gave no log would have found in it, or
-    ``io_uring``, a request that was refused. ``left_out``: so many messages before this one were
-    too many to keep. ``instruction``: that of the program which it is about, where that is known.
+    ``source`` is ``printk`` (the kernel log), ``netlink`` (an extended acknowledgement to the
+    sender of a netlink message), ``fs_context`` (the log of a file system context), ``verifier``
+    and ``btf`` (text that a BPF loader without a log buffer did not receive) or ``io_uring`` (a
+    rejected request). ``left_out`` is the number of messages dropped before this one.
+    ``instruction`` is the instruction of the BPF program that the message is about, if known.
     """
 
     source: str
@@ -194,21 +194,21 @@ class KernelMessage(NamedTuple):
 
     @classmethod
     def of(cls, source: int, data: bytes) -> Self:
-        """A message as the kernel side sends it, which fills its room where it was cut."""
+        """Decode a message of the kernel side. A message that fills its buffer was truncated."""
         text = data.partition(b"\0")[0].decode("utf-8", "backslashreplace")
-        while text[:1] == "\1":  # KERN_SOH: a letter for its level follows
+        while text[:1] == "\1":  # KERN_SOH: a letter for the level follows
             text = text[2:]
         if source == MessageSource.FS_CONTEXT:
-            text = text[2:]  # a letter for its level and a blank
+            text = text[2:]  # a letter for the level and a blank
         cut = "..." if len(data) >= MESSAGE_BYTES else ""
         return cls(_SOURCES.get(source, str(source)), text.strip() + cut)
 
 
 class Session(NamedTuple):
-    """One thread from an entry function's call to its return, or to where it is reported before.
+    """A thread's call of an entry function until it returns, or until an interim report.
 
-    Times are CLOCK_MONOTONIC ns. ``calls`` is outermost first; ``kstack`` holds raw
-    addresses, innermost first. ``dropped`` to ``lost_entries`` and ``missed`` say what is missing.
+    Times are CLOCK_MONOTONIC ns. ``calls`` is outermost first; ``kstack`` holds raw addresses,
+    innermost first. ``dropped`` to ``lost_entries`` and ``missed`` count missing data.
     """
 
     start_ns: int
@@ -226,40 +226,40 @@ class Session(NamedTuple):
     too_deep: int
     lost_exits: int
     lost_entries: int
-    #: The kernel could not unwind: ``kstack`` is where each call returns to, then what was above.
+    #: The kernel could not unwind: ``kstack`` has the return address of each call, then the rest.
     call_sites: bool = False
-    #: Those that came since the record before this one of the same session.
+    #: The events since the previous record of the same session.
     events: Events = NO_EVENTS
-    #: What was captured at an event, by its ``seq``.
+    #: The values captured at an event, by its ``seq``.
     args: Mapping[int, Captured] = NO_ARGS
-    #: The CPU on which it ended.
+    #: The CPU on which the session ended.
     cpu: int = 0
     kind: SessionKind = SessionKind.FINAL
-    #: None: none were asked for, or they were lost.
+    #: None: not requested, or lost.
     branches: BranchRecords | None = None
     #: Innermost first.
     user_stack: tuple[UserAddress, ...] = ()
-    #: What came before: of a session that goes on, or did when it was reported before.
+    #: The events before this record, for a session with several records.
     earlier: Earlier | None = None
-    #: Thread and process in their own PID namespace, and its inode; 0 where that is the first.
+    #: Thread and process in their own PID namespace, and its inode; 0 for the first namespace.
     ns_tid: int = 0
     ns_tgid: int = 0
     pid_ns: int = 0
-    #: What the /proc of who traced it calls the process; 0: it was not there.
+    #: The process ID in the tracer's /proc; 0 if the process is not visible there.
     proc_tgid: int = 0
     missed: MissedCalls | None = None
-    #: ``kstack`` is where the thread exits, inside the calls or not.
+    #: ``kstack`` is the place where the thread exits, inside the calls or not.
     exiting: bool = False
-    #: Not to be shown: it is there to be counted.
+    #: Only counted, not shown.
     ignored: bool = False
-    #: Which blocks calls ran, by the ``seq`` of their entry.
+    #: The basic blocks that calls executed, by the ``seq`` of their entry.
     paths: Mapping[int, Path] = NO_PATHS
-    #: Since the record before this one of the same session.
+    #: The messages since the previous record of the same session.
     said: tuple[KernelMessage, ...] = ()
 
     @property
     def has_other_ids(self) -> bool:
-        """Whether its own PID namespace knows it by other ids than the kernel does."""
+        """True if the thread's PID namespace uses other IDs than the kernel."""
         return bool(self.ns_tid) and (self.ns_tid, self.ns_tgid) != (self.tid, self.tgid)
 
 
@@ -276,33 +276,33 @@ class StackRow(NamedTuple):
 
 _ENTRY, _EXIT = int(EventKind.ENTRY), int(EventKind.EXIT)
 _INTERRUPT = int(EventFlags.INTERRUPT)
-#: Shapes with so many events together are kept.
+#: Shapes with this many events in total are kept.
 _ROOM = 1 << 15
 
 
 class RowKind(IntEnum):
-    """What a row of a trace tells."""
+    """The kind of a row of a trace."""
 
     ENTRY = 1
     EXIT = 2
     PROBE = 3
-    #: A call and its return with nothing in between.
+    #: A call and its return without events in between.
     LEAF = 4
     #: Events that did not arrive.
     GAP = 5
-    #: Events that earlier reports of the session have told.
+    #: Events that earlier reports of the session have printed.
     EARLIER = 6
 
 
 class TraceRow(NamedTuple):
-    """One row. Indexes are those of the session's events.
+    """One row. All indexes are indexes of the session's events.
 
-    ``depth`` is 1 for the entry function; that of a probe is its caller's, that of a gap the one
-    at its beginning. ``id`` is the function's or the probe's. ``event`` is where the row happens,
-    for a leaf the return; ``began`` is where the call that returns began, None if that is not
-    known. ``inner`` are the direct callees of that call, each as (began, ended); None if some
-    are missing. ``missing`` is how many events a gap or what was told earlier stands for.
-    ``interrupt``: it happens in an interrupt of the thread.
+    ``depth`` is 1 for the entry function. A probe has the depth of its caller, a gap the depth at
+    its start. ``id`` is the ID of the function or of the probe. ``event`` is the event of the row,
+    for a leaf the return. ``began`` is the start of the returning call, None if unknown.
+    ``inner`` are the direct callees of that call, each as (began, ended); None if some are missing.
+    ``missing`` is the number of events that a gap or an earlier report stands for.
+    ``interrupt``: the row happens in an interrupt of the thread.
     """
 
     kind: RowKind
@@ -325,10 +325,10 @@ class Shape:
 
 
 class Trace(NamedTuple):
-    """The call trace of one session: its shape, and the events its rows point at.
+    """The call trace of one session: its shape, and the events of the rows.
 
-    ``spent`` is for callees that are not among the rows, but were told of earlier: by the index
-    that stands for the end of all of them in one call, the time they took.
+    ``spent`` is the time of callees that an earlier report printed, by the index that stands for
+    the end of these callees.
     """
 
     shape: Shape
@@ -336,14 +336,14 @@ class Trace(NamedTuple):
     spent: Mapping[int, int] = MappingProxyType({})
 
     def duration_ns(self, row: TraceRow) -> int | None:
-        """How long the call of an EXIT or LEAF row took, callees included; None: not known."""
+        """Duration of the call of an EXIT or LEAF row in ns, with callees; None if unknown."""
         if row.began is None:
             return None
         times = self.events.times_ns
         return times[row.event] - times[row.began]
 
     def self_ns(self, row: TraceRow) -> int | None:
-        """The same without the traced callees."""
+        """Duration of the call of an EXIT or LEAF row in ns, without traced callees."""
         total = self.duration_ns(row)
         if total is None or row.inner is None:
             return None
@@ -352,9 +352,9 @@ class Trace(NamedTuple):
 
 
 class _Carried(NamedTuple):
-    """A call that ran when its session was reported: what its return will need.
+    """A running call at the time of a report: the data for its later return.
 
-    ``entry`` is None where it was not seen, ``callees_ns`` where not all callees were.
+    ``entry`` is None if the call was not seen, ``callees_ns`` is None if callees are missing.
     """
 
     function: int
@@ -363,16 +363,16 @@ class _Carried(NamedTuple):
 
 
 class Earlier:
-    """What is known of a session from before its next report, which tells only what came since.
+    """The state of a session between reports. The next report prints only new events.
 
-    Were each report to tell all calls so far, a session with a thousand of them would tell most
-    calls hundreds of times.
+    If each report printed all calls so far, a session with a thousand calls would print most of
+    its calls hundreds of times.
     """
 
     __slots__ = ("_running", "_shown", "_waiting", "count")
 
     def __init__(self) -> None:
-        #: How many events have been told.
+        #: The number of events that were printed.
         self.count = 0
         self._shown = 0
         self._waiting: list[Events] = []
@@ -384,7 +384,7 @@ class Earlier:
             self._waiting.append(events)
 
     def trace(self, events: Events, last_seq: int) -> Trace:
-        """The calls up to event ``last_seq`` that have not been told, ``events`` among them."""
+        """Return the trace of ``events`` and earlier unprinted events, up to ``last_seq``."""
         self.wait(events)
         arrived = [event for waiting in self._waiting for event in waiting.each()]
         self._waiting = []
@@ -414,7 +414,7 @@ class Earlier:
 
 
 def _at(time_ns: int) -> Event:
-    """Something to tell a time by."""
+    """An event that only carries a time."""
     return Event(0, 0, 0, 0, 0, time_ns, 0)
 
 
@@ -427,22 +427,22 @@ def _carried(call: _Running, events: Events) -> _Carried:
 
 
 class Tracer:
-    """Makes traces, and remembers their shapes."""
+    """Builds traces, and caches their shapes."""
 
     def __init__(self) -> None:
         self._shapes: BoundedCache[object, Shape] = BoundedCache(_ROOM)
 
     def trace(self, session: Session) -> Trace:
-        """The trace of a session, up to the last event its record tells of.
+        """Return the trace of a session, up to the last event of its record.
 
-        Of one that was reported before: what came since then.
+        If the session was reported before, the trace contains only the events since then.
         """
         events, last_seq = session.events, session.last_seq
         if session.earlier is not None:
             return session.earlier.trace(events, last_seq)
         shape = self._shape(events, last_seq)
         if shape is None:
-            # parts from a perf buffer may come in another order; an interim record is of a part
+            # a perf buffer can reorder parts; an interim record covers only some events
             told = {event.seq: event for event in events.each() if 1 <= event.seq <= last_seq}
             events = Events.of(told[seq] for seq in sorted(told))
             shape = self._shape(events, last_seq)
@@ -450,7 +450,7 @@ class Tracer:
         return Trace(shape, events)
 
     def _shape(self, events: Events, last_seq: int) -> Shape | None:
-        """The shape of events in order, none behind ``last_seq``; None if they are not so."""
+        """Return the shape of ordered events up to ``last_seq``; None if they are unordered."""
         kinds, depths, _, ids, seqs, _, _, flags = events
         key = kinds, depths, ids, seqs, flags, last_seq
         known = self._shapes.get(key)
@@ -465,7 +465,7 @@ class Tracer:
 
 
 def _shape(rows: Sequence[TraceRow], flags: Sequence[int]) -> Shape:
-    """A shape of these rows, which are of events with these flags."""
+    """Return the shape for ``rows``, whose events have these flags."""
     if any(flags):
         rows = [
             row._replace(interrupt=bool(flags[row.event] & _INTERRUPT))
@@ -477,7 +477,7 @@ def _shape(rows: Sequence[TraceRow], flags: Sequence[int]) -> Shape:
 
 
 class _Running:
-    """A call that has not returned: its function, its first event (None: not known), callees."""
+    """A running call: its function, its first event (None: unknown), its callees."""
 
     __slots__ = ("began", "function", "inner")
 
@@ -488,7 +488,7 @@ class _Running:
 
 
 class _Tree:
-    """Follows the calls that are running while it walks over the events."""
+    """Tracks the running calls during a walk over the events."""
 
     def __init__(self) -> None:
         self.running: list[_Running] = []
@@ -496,7 +496,7 @@ class _Tree:
     def rows(
         self, events: Events, last_seq: int, first: int = 0, before: int = 0
     ) -> list[TraceRow]:
-        """The rows of ``events`` from index ``first`` on; ``before`` is the number before it."""
+        """Return the rows of ``events`` from index ``first`` on, after number ``before``."""
         kinds, depths, _, ids, seqs, _, _, _ = (column[first:] for column in events)
         rows: list[TraceRow] = []
         for index, (kind, depth, func, seq) in enumerate(
@@ -549,10 +549,10 @@ class _Tree:
         return TraceRow(RowKind.EXIT, depth, func, index, call.began, inner)
 
     def _gap(self, missing: int) -> TraceRow:
-        """Events are missing here: what they may have changed is not known any more.
+        """Forget everything that missing events may have changed.
 
-        For the innermost call to be another one by now it takes two of them, a return and a call;
-        for its caller three, and so on.
+        Two missing events (a return and a call) can replace the innermost call, three can replace
+        its caller, and so on.
         """
         row = TraceRow(RowKind.GAP, len(self.running), missing=missing)
         for height, call in enumerate(reversed(self.running), 1):
@@ -562,6 +562,6 @@ class _Tree:
         return row
 
     def _lose_inner(self) -> None:
-        """A callee of the innermost call was not seen whole."""
+        """Record that a callee of the innermost call is incomplete."""
         if self.running:
             self.running[-1].inner = None

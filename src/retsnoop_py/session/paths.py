@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ways that calls took through their functions: as they were recorded, and what they say.
+"""The executed paths of calls: as recorded, and their meaning.
 
-What a way means is worked out where the kernel's code can be read, and recorded: a
-:class:`Origin` is the same for all calls that took the same way to the same result.
+The meaning is computed on the machine with the kernel's code, and then recorded: a
+:class:`Origin` is the same for all calls with the same path and the same result.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ __all__ = [
 ALWAYS = "no conditional jump could have avoided it: it always returns this"
 _PATH = ("kind", "cnt", "id", "seq", "earlier", "result")
 _HIT = ("probe", "unread", "left", "right")
-#: So many answers are kept; ways of a loop can be many.
+#: Maximum number of cached answers; a loop can have many paths.
 _MAX_KNOWN = 1 << 14
-#: Of ``Hit.unread``: the left operand is an address that was called.
+#: A bit of ``Hit.unread``: the left operand is an address that was called.
 _CALLED = 4
 
 
@@ -58,16 +58,16 @@ class Hit(NamedTuple):
 
     @property
     def key(self) -> tuple[int, ...]:
-        """What says where the call went on."""
+        """Return the part of the hit that shows where the call continued."""
         return (self.probe, self.left) if self.target else (self.probe,)
 
 
 class Path(NamedTuple):
-    """The way of one call: of the function ``id``, its entry event ``seq``.
+    """The executed path of one call: of the function ``id``, with the entry event ``seq``.
 
-    ``hits`` are the last ones in order; ``earlier`` more came before them. ``result`` is the raw
-    result register, signed. ``handed``: the function that it got its result from had been given
-    that as an argument, by the call itself: so many of its arguments lead up to it, 0 for none.
+    ``hits`` are the last hits in order; ``earlier`` counts the hits before them. ``result`` is the
+    raw result register, signed. ``handed``: the number, from 1, of the argument that a called
+    function returned as the result; else 0.
     """
 
     id: int
@@ -79,25 +79,25 @@ class Path(NamedTuple):
 
     @property
     def key(self) -> OriginKey:
-        """What its :class:`Origin` depends on."""
+        """Return the key that determines the :class:`Origin`."""
         hits = tuple([one for hit in self.hits for one in hit.key])
         if self.handed:  # no probe's number, and no address
             hits = (*hits, -self.handed)
         return self.id, self.result, self.earlier > 0, hits
 
 
-#: Function, result, whether earlier hits are missing, the probes that were hit, and what was called
-#: at some of them; behind them -:attr:`Path.handed`, if that is not 0.
+#: Function, result, whether earlier hits are missing, the probes that were hit, and the functions
+#: called at some probes; then -:attr:`Path.handed`, unless it is 0.
 OriginKey = tuple[int, int, bool, tuple[int, ...]]
 
 NO_PATHS: Mapping[int, Path] = MappingProxyType({})
 
 
 class OperandText(NamedTuple):
-    """An operand of a condition: its name as an expression in C, and where its value is.
+    """An operand of a condition: its name as an expression in C, and the place of its value.
 
-    ``hit`` is the index of the hit that has it, ``side`` 0 for its left and 1 for its right
-    operand, ``size`` in bytes, ``signed`` how it reads. ``add`` is to be added to what was read:
+    ``hit`` is the index of the hit with the value, ``side`` 0 for its left and 1 for its right
+    operand, ``size`` in bytes, ``signed`` the kind of number. ``add`` is a correction of the value:
     the code compares `x - 1` where the source has `x`.
     """
 
@@ -110,9 +110,9 @@ class OperandText(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What held when it was decided: ``text`` in C, or the instructions where that fails.
+    """The condition that was true at the decision: ``text`` in C, else the instructions.
 
-    ``taken``: the jump was taken; None where it is no jump.
+    ``taken``: the jump was taken; None if it is not a jump.
     """
 
     text: str
@@ -121,9 +121,9 @@ class Condition(NamedTuple):
 
 
 class Place(NamedTuple):
-    """An instruction: its address, what it does, and in words what is to be said of it.
+    """An instruction: its address, its text, and a remark.
 
-    ``note``: ``callee X``, ``shared`` ... see docs/line.md; empty for nothing.
+    ``note``: ``callee X``, ``shared`` ..., see docs/line.md; empty without a remark.
     """
 
     address: int
@@ -132,11 +132,11 @@ class Place(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a call's result was made, what decided it, and the blocks that ran, by address.
+    """The place that created a call's result, the deciding condition, and the executed blocks.
 
-    ``made`` is a value of :class:`retsnoop_py.path.origin.Made`, ``callee`` the function that made
-    it, if one did. ``unknown`` says why something is missing. ``argument``: where the caller made
-    it, which one of the arguments it was, from 1; else 0.
+    Blocks are given by address. ``made`` is a value of :class:`retsnoop_py.path.origin.Made`,
+    ``callee`` the function that created the result, if any. ``unknown`` is the reason for missing
+    data. ``argument``: if the result is an argument of the call, its number from 1, else 0.
     """
 
     blocks: tuple[int, ...] = ()
@@ -153,12 +153,12 @@ class Origins(Protocol):
     """Knows what ways mean; live from the kernel's code, at replay from the recording."""
 
     def origin(self, path: Path) -> Origin | None:
-        """What ``path`` means; None where that is not known."""
+        """Return the meaning of ``path``; None if unknown."""
         ...
 
 
 class KnownOrigins:
-    """The answers of another, asked only once for each way; keeps what is to be recorded."""
+    """Caches the answers of another analyzer, and collects the ones to record."""
 
     def __init__(self, origins: Origins | None) -> None:
         self._origins = origins

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Everything behind the transport: decode, resolve, record, filter, hand to the sinks.
+"""The pipeline behind the transport: decode, resolve, record, filter, pass to the sinks.
 
-A live run and a replay both come through here, so they show the same.
+A live run and a replay both use it, so their output is the same.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from retsnoop_py.symbolize.frames import Symbolizer, UserSymbolizer
 if TYPE_CHECKING:
     from retsnoop_py.session.repeats import Repeats
 
-#: So many sessions are shown before it is looked for those that repeat.
+#: Sessions to show before the search for repeated sessions starts.
 _MANY = 256
 #: TASK_COMM_LEN - 1: the kernel cuts names to this many bytes.
 _COMM_BYTES = 15
 
 
 class SessionFilter:
-    """:class:`FilterSettings` as a test of sessions; without ``interim`` of ended ones.
+    """:class:`FilterSettings` as a test of sessions; without ``interim``, only of ended sessions.
 
-    The kernel side has decided on processes, duration and success already; the same conditions
-    are here so that a replay can narrow them. Error filters are only here. They look at every
-    recorded call of a failing session, as retsnoop's do, with these differences:
+    The kernel side has already applied the filters for processes, duration and success. They are
+    repeated here so that a replay can narrow them. Error filters exist only here. As in retsnoop,
+    they check every recorded call of a failing session, with these differences:
 
-    - a result counts by its own type: ``+22`` is not EINVAL, a pointer is 64 bits wide;
-    - NULL is an error of functions that return a pointer, whatever the upper half holds;
+    - a result counts by its own type: ``+22`` is not EINVAL, a pointer has 64 bits;
+    - NULL is an error of functions that return a pointer;
     - a call that has not returned has no result.
 
-    Where an injected probe was hit is reported whatever the session's results are so far. A call
-    that still runs when tracing ends has neither failed nor succeeded: it is reported to who asks
-    for successes (``-S``), for calls that go on (``-I``) or for long ones (``-L``).
+    A hit of an injected probe is reported for any results so far. A call that still runs when
+    tracing ends has neither failed nor succeeded. It is reported if the user requests successes
+    (``-S``), running calls (``-I``) or long calls (``-L``).
     """
 
     def __init__(self, settings: FilterSettings, *, interim: bool = True) -> None:
@@ -91,7 +91,7 @@ class SessionFilter:
         return self._any_error or self._accepts_errors(session)
 
     def only_counts(self, session: Session) -> bool:
-        """Whether ``session`` is a call that still runs, and nobody asks for such."""
+        """True if ``session`` is a running call, and the user did not request running calls."""
         is_running = session.kind is SessionKind.RUNNING
         return is_running and not self._wants_running and self._is_followed(session)
 
@@ -137,7 +137,7 @@ class SessionFilter:
 
 
 def accepts(session: Session, settings: FilterSettings) -> bool:
-    """Whether ``settings`` let ``session`` through; for many sessions, keep a filter."""
+    """Return True if ``settings`` accept ``session``; for many sessions, reuse a filter."""
     return SessionFilter(settings).accepts(session)
 
 
@@ -150,7 +150,7 @@ def _passes(
 
 
 def _duration_ns(session: Session) -> int:
-    """The entry function's latency; up to now where it has not returned."""
+    """Return the entry function's latency in ns; until now if it still runs."""
     if session.calls and session.calls[0].finished:
         return session.calls[0].latency_ns
     return session.emit_ns - session.start_ns
@@ -160,47 +160,47 @@ def _as_comm(name: str) -> str:
     return comm_text(os.fsencode(name)[:_COMM_BYTES])
 
 
-#: Batches are worked on in parts of this many bytes: output starts early, memory stays small.
+#: Batches are processed in parts of this size: output starts early, memory use stays small.
 _PART_BYTES = 1 << 16
 
 
 class Sink(Protocol):
-    """Where sessions go in the end: a printer, or a caller's own loop."""
+    """The consumer of sessions: a printer, or a caller's own loop."""
 
     def show(self, reports: Sequence[Report]) -> None:
-        """Some sessions, in their order. Raises OutputError if it cannot be written."""
+        """Show sessions in order. Raises OutputError if they cannot be written."""
 
     def say(self, line: str) -> None:
-        """What people are to be told beside them; a name in it may hold control characters."""
+        """Print a message to the user. A name in it may contain control characters."""
 
     def end(self, lost: Mapping[str, int]) -> None:
-        """Nothing but further lines follows; ``lost`` are the counters of losses, by name."""
+        """End the sessions; only messages follow. ``lost`` are the loss counters by name."""
 
     def conclude(self, counts: Counts) -> None:
-        """The last of all: what became of the calls. Nothing follows."""
+        """Report the numbers of calls. Nothing follows."""
 
     def abandon(self) -> None:
-        """No session is shown any more, also not the rest of one that was being written."""
+        """Stop output at once, also in the middle of a session."""
 
 
 @runtime_checkable
 class TextSink(Protocol):
-    """A sink that writes: it takes texts of sessions as well."""
+    """A sink that also accepts sessions as text."""
 
     @property
     def writer(self) -> TextWriter | None:
-        """What can write sessions by templates."""
+        """Return the writer of template text."""
 
     def show_text(self, written: Written) -> None:
-        """What it has written."""
+        """Show text of the writer."""
 
 
-#: Makes the sink of a stream when what is known of it, and what is to be shown, is settled.
+#: Creates the sink of a stream when its header and the settings are final.
 SinkMaker = Callable[[StreamHeader, Settings], Sink]
 
 
 class Recorder(Protocol):
-    """Where a live run is written to. Each raises OutputError once, then does nothing."""
+    """The recording of a live run. Each method raises OutputError once, then does nothing."""
 
     def write(
         self,
@@ -209,24 +209,24 @@ class Recorder(Protocol):
         users: Sequence[UserSymbol] = (),
         origins: Sequence[tuple[OriginKey, Origin]] = (),
     ) -> None:
-        """Add records, and before them the symbols and origins they need for the first time."""
+        """Add records, and before them their new symbols and origins."""
 
     def warn(self, text: str) -> None:
-        """Add a warning the user has seen."""
+        """Add a warning that the user has seen."""
 
     def end(self, stats: Mapping[str, int], counts: Mapping[str, int]) -> None:
-        """Add the counters of losses and of calls; nothing follows."""
+        """Add the counters of losses and of calls. Nothing follows."""
 
 
 class Pipeline:
-    """Takes raw batches and hands their sessions to ``sink``, and what is missing.
+    """Passes the sessions of raw batches to ``sink``, and the numbers of missing data.
 
-    ``settings`` says what to show, ``header`` what the batches mean. Once as many sessions as
-    ``stop_count`` allows have been shown, it is ``done``: what comes after them is neither shown
-    nor recorded. Raises DataError if the layouts in ``header`` do not describe the records.
+    ``settings`` define the output, ``header`` describes the batches. After ``stop_count`` shown
+    sessions the pipeline is ``done``: later sessions are neither shown nor recorded. Raises
+    DataError if the layouts in ``header`` do not describe the records.
     """
 
-    def __init__(  # noqa: PLR0913 - where everything meets
+    def __init__(  # noqa: PLR0913 - all parts meet here
         self,
         header: StreamHeader,
         settings: Settings,
@@ -243,7 +243,7 @@ class Pipeline:
         self._users = UserSymbolCache(users)
         self._origins = KnownOrigins(origins)
         self._reporter = Reporter(settings, self._symbols, self._users, self._origins)
-        # else a replay may show the traced calls, and it is no wonder that there are no others
+        # else a replay may show only the traced calls, and missing frames are then not a loss
         self._unwound = header.views.call_stack and settings.views.call_stack
         self._bare_stacks = 0
         self._exited: Counter[bool] = Counter()
@@ -251,33 +251,33 @@ class Pipeline:
         self._missing_calls = 0
         self._counts = Counts(settings)
         self._settings = settings
-        #: Is told of each session that is to be shown, and has the last word.
+        #: Called for each session before it is shown, and makes the final decision.
         self._accept = accept
         self._recorder = recorder
         self._sink = sink
-        #: 74 once the recording could not be written, else 0: for a run that ends well otherwise.
+        #: 74 if the recording could not be written, else 0; used if the run itself ends with 0.
         self.exit_status = 0
         self._is_concluded = False
         self._left = settings.stop_count
         self.done = False
-        #: What :meth:`feed` has in its hands, and how many bytes of it have been shown.
+        #: The batch of the current :meth:`feed`, and the number of its bytes that were shown.
         self._batch: Batch = b""
         self._shown = 0
         self._header = header
         self._repeats: Repeats | None = None
-        #: How many sessions until it is worth while to look for those that repeat.
+        #: Sessions left until the search for repeated sessions starts.
         self._until_repeats = _MANY
 
     def feed(self, batch: Batch) -> None:
-        """Show the sessions of one batch, and record it; raises what :meth:`parts` does."""
+        """Show and record one batch. Raises the errors of :meth:`parts`."""
         for _ in self.parts(batch):
             pass
 
     def parts(self, batch: Batch) -> Iterator[None]:
-        """The same with a rest after each part of the batch, for who has a loop of its own.
+        """Show and record one batch in parts, and yield after each part for a caller's own loop.
 
-        Raises DataError at a malformed record, after everything before it has been shown, and
-        what the sink raises.
+        Raises DataError at a malformed record, after everything before it was shown, and the
+        errors of the sink.
         """
         self._batch, self._shown = batch, 0
         for part in self._collector.split(batch, _PART_BYTES):
@@ -289,7 +289,7 @@ class Pipeline:
         self._batch = b""
 
     def discard(self) -> int:
-        """Show nothing more; how many records were not shown, if :meth:`feed` was interrupted."""
+        """Stop showing; return the number of records that an interrupted :meth:`feed` left."""
         self.done = True
         self._sink.abandon()
         rest = memoryview(self._batch)[self._shown :]
@@ -297,7 +297,7 @@ class Pipeline:
         return self._collector.count(rest) + self._collector.discard()
 
     def feed_running(self, batch: Batch) -> None:
-        """The same for calls that still run when tracing ends, however many have been shown."""
+        """Feed calls that still run when tracing ends, also after ``stop_count`` sessions."""
         done, left = self.done, self._left
         self.done, self._left = False, 0
         try:
@@ -306,7 +306,7 @@ class Pipeline:
             self.done, self._left = done, left
 
     def warn(self, text: str) -> None:
-        """Tell the user something now and at every replay."""
+        """Print a warning now and in every replay."""
         self._say(f"WARNING: {text}")
         if self._recorder is not None:
             try:
@@ -320,15 +320,15 @@ class Pipeline:
         warnings: Callable[[], Iterable[str]] = tuple,
         counts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Report losses, end the recording, and report what became of the calls.
+        """Report losses, end the recording, and report the numbers of calls.
 
-        ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name; ``warnings``
-        gives what is to be told once all sessions have been shown; ``counts`` are the numbers of
-        calls by the names in :mod:`.counts`, empty if they are not known. Raises DataError after
-        that if a session that waited for the end is malformed.
+        ``stats`` are the counters of ``struct rsn_stats`` and of the reader, by name. ``warnings``
+        returns the messages to print after all sessions. ``counts`` are the numbers of calls by
+        the names in :mod:`.counts`, empty if unknown. Raises DataError after that if a session
+        that waited for the end is malformed.
         """
         damage = None if self.done else self._show_rest()
-        for text in warnings():  # nothing follows the recording's end
+        for text in warnings():  # before the recording ends
             self.warn(text)
         known_here = {
             "records_unknown": self._collector.skipped,
@@ -358,7 +358,7 @@ class Pipeline:
         counts: Mapping[str, int] = MappingProxyType({}),
         lost: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Report what became of the calls, once; also where the rest of a recording is missing."""
+        """Report the numbers of calls, once; also if the end of a recording is missing."""
         if not self._is_concluded:
             self._is_concluded = True
             self._counts.is_cut = bool(self._settings.stop_count) and not self._left
@@ -366,7 +366,7 @@ class Pipeline:
             self._sink.conclude(self._counts)
 
     def _show_rest(self) -> DataError | None:
-        """Show and record the sessions that waited for more; what is wrong with one of them."""
+        """Show and record the sessions that waited for parts; return an error, if any."""
         sessions: list[Session] = []
         damage = None
         try:
@@ -380,7 +380,7 @@ class Pipeline:
 
     def _feed_part(self, part: memoryview) -> None:
         sessions: list[Session] = []
-        #: Texts, and before each of them how many sessions come first.
+        #: Texts, each with the number of sessions before it.
         texts: list[tuple[int, Written]] = []
         damage = None
         try:
@@ -411,7 +411,7 @@ class Pipeline:
         self._look_for_repeats(len(sessions))
 
     def _look_for_repeats(self, more: int) -> None:
-        """Where there are many sessions whose text is wanted, have C write those that repeat."""
+        """Let C write repeated sessions, if there are many sessions to print as text."""
         if self._repeats is not None or self._until_repeats <= 0:
             return
         self._until_repeats -= more
@@ -429,14 +429,14 @@ class Pipeline:
             self._repeats = Repeats(
                 header.layouts, self._sink.writer, self._example, by_process=by_process
             )
-        except DataError:  # of another time, or machine
+        except DataError:  # the layout of another version, or of another architecture
             return
 
     def _example(self, unit: memoryview) -> Report | Session | None:
-        """The report of a single session, if there is nothing to it but what it shows.
+        """Return the report of a single session that a template can represent.
 
-        The session itself if a filter keeps it out: by its results, names and process, which all
-        sessions like it share.
+        Return the session itself if a filter rejects it by its results, names and process, which
+        all sessions of this kind share.
         """
         sessions = self._examples.feed(unit)
         if len(sessions) != 1:
@@ -458,7 +458,7 @@ class Pipeline:
         return report
 
     def _until_enough(self, sessions: Iterable[Session]) -> Iterable[Session]:
-        """``sessions`` up to the last one that is to be shown."""
+        """Return ``sessions`` up to the last one to show."""
         return self._counted(sessions) if self._left else sessions
 
     def _counted(self, sessions: Iterable[Session]) -> Iterator[Session]:
@@ -470,7 +470,7 @@ class Pipeline:
                 return
 
     def _record(self, recorder: Recorder, sessions: Sequence[Session], part: memoryview) -> None:
-        # Those that are filtered out here as well: a replay may let them through.
+        # Sessions that are filtered out are recorded, too: a replay may show them.
         for session in sessions:
             self._reporter.resolve(session)
         try:
@@ -500,7 +500,7 @@ class Pipeline:
             self._sink.show(reports)
 
     def _hide(self, session: Session, times: int = 1) -> None:
-        """Pass over a session that a filter keeps out, or that is none; it came ``times`` times."""
+        """Skip a session that a filter rejects, or that is ignored; it came ``times`` times."""
         self._reporter.pass_over(session)
         if session.kind is not SessionKind.FINAL or not session.is_error or session.ignored:
             return
@@ -513,7 +513,7 @@ class Pipeline:
         return self._filter.accepts(session)
 
     def _count(self, session: Session) -> None:
-        """Note what is told at the end."""
+        """Count data for the final report."""
         if session.exiting:
             self._exited[is_inside(session, self._symbols)] += 1
         if session.missed and self._is_shown(session):

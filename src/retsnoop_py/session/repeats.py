@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Sessions that repeat: like one that was shown, but for times, results, threads and CPUs.
+"""Repeated sessions: equal to a shown one except for times, results, threads and CPUs.
 
-A session is shown once with symbols for its numbers. The text that comes of it is a template, by
-which C writes the next ones (``src/native/repeat.c``): a tenth of the work. Whatever is not like a
-session that came twice before goes the usual way.
+Python renders a session once with placeholders for its numbers. This text is a template, and C
+fills it for further sessions (``src/native/repeat.c``), which takes a tenth of the time. Sessions
+that differ from every template are rendered by Python.
 
-In a template a piece that is no text stands between two NUL characters: kind, column and side, and
-what it is made of.
+In a template, a placeholder is between two NUL characters: kind, column, side, and terms.
 """
 
 from __future__ import annotations
@@ -136,19 +135,19 @@ class Template(NamedTuple):
 #: A template that writes nothing: of sessions that are not shown.
 _NOTHING = Template([Piece(Kind.TEXT, -1, False, 0, 0)], [], b"")
 
-#: Where learning has not paid for so many sessions, it may after as many as this have been written.
+#: The budget for learning, in templates, and the cost of a template in written sessions.
 _FREE_LESSONS, _LESSON = 64, 16
-#: Parts that are not looked at where one held nothing that is known.
+#: Parts to skip after a part without known sessions.
 _PAUSE = 15
 
 
 class Repeats:
-    """Writes what is like a session that came twice before.
+    """Writes sessions that are equal to a session that came twice before.
 
-    ``example`` gives the report of a session, from its record and parts, or the session itself if
-    a filter keeps it and all like it out; None if that is nothing for a template. ``by_process``:
-    it depends on the process whether a session is shown. Raises DataError if the records have
-    another layout than those of this version: only Python, which checks each size, reads them.
+    ``example`` returns the report of a session from its record and parts. It returns the session
+    itself if a filter rejects all sessions of this kind, and None if a template cannot represent
+    it. ``by_process``: the filter depends on the process. Raises DataError if the records have
+    another layout than this version: only Python, which checks each size, reads such records.
     """
 
     def __init__(

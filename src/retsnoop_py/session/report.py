@@ -17,7 +17,7 @@ from retsnoop_py.symbolize.frames import Resolved, Symbolizer, UserSymbolizer
 
 
 class BranchRow(NamedTuple):
-    """One branch; ``number`` is its place among what the CPU kept, 0 for the newest."""
+    """One branch; ``number`` is its position in the CPU's records, 0 for the newest."""
 
     number: int
     source: Resolved
@@ -79,7 +79,7 @@ def _first_of(rows: Sequence[BranchRow], function: Function) -> int | None:
 
 
 class PathView(NamedTuple):
-    """The way of a call, what it means, and what resolves the addresses in it."""
+    """The executed path of a call, its meaning, and a resolver for its addresses."""
 
     path: Path
     origin: Origin
@@ -90,10 +90,10 @@ NO_PATH_VIEWS: Mapping[int, PathView] = MappingProxyType({})
 
 
 class Report(NamedTuple):
-    """One session and its views; those that are not asked for are None.
+    """One session and its views; views that were not requested are None.
 
     ``stack`` is the merged stack, outermost row first, ``trace`` the call trace, ``branches``
-    what the CPU kept of its branches, ``user_stack`` the program's frames, outermost first.
+    the CPU's branch records, ``user_stack`` the program's frames, outermost first.
     """
 
     session: Session
@@ -106,7 +106,7 @@ class Report(NamedTuple):
 
 
 class TextWriter(Protocol):
-    """A renderer whose texts can be written by templates."""
+    """A renderer whose text can be used as a template."""
 
     #: What is added to CLOCK_MONOTONIC before its second is looked up, ns.
     clock_ns: int
@@ -124,7 +124,7 @@ class TextWriter(Protocol):
         ...
 
     def repeated(self, times: int) -> None:
-        """So many more sessions were written by templates."""
+        """Count sessions that were written from templates."""
         ...
 
 
@@ -160,7 +160,7 @@ class Reporter:
     def resolve(self, session: Session) -> None:
         """Resolve every address that any view of the session needs."""
         if self._views.call_stack:
-            self._stacker.stack(session)  # of one that is known already they are resolved
+            self._stacker.stack(session)  # a known shape has its symbols resolved
         else:
             resolve_stack(session, self._symbolizer)
         resolve_branches(session, self._symbolizer)
@@ -169,7 +169,7 @@ class Reporter:
             self._paths(session)
 
     def report(self, session: Session) -> Report:
-        """The session with what the views need."""
+        """Return the session with the requested views."""
         views = self._views
         stack = self._stacker.stack(session) if views.call_stack else None
         trace = self._tracer.trace(session) if views.call_trace else None
@@ -183,7 +183,7 @@ class Reporter:
         return Report(session, stack, trace, branches, user_stack, paths)
 
     def _paths(self, session: Session) -> Mapping[int, PathView]:
-        """What the ways of its calls say, their addresses resolved."""
+        """Return the meaning of the session's paths, with resolved addresses."""
         found = {}
         for seq, path in self._handed(session).items():
             origin = self._origins.origin(path)
@@ -197,7 +197,7 @@ class Reporter:
         return found
 
     def _handed(self, session: Session) -> Mapping[int, Path]:
-        """Its ways; of a call whose callee gave back an argument, with which one that was."""
+        """Return the session's paths, with ``handed`` where a callee returned its argument."""
         paths = dict(session.paths)
         for inner, outer in pairwise(reversed(session.calls)):
             path, below = paths.get(outer.seq), paths.get(inner.seq)

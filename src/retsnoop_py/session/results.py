@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A result register read as its function's type says.
+"""Interpret a result register by the type of its function.
 
-The calling conventions define only the bits of the type: the rest of the register may hold
-anything. So a result is cut to its width first. What a function's flags say goes before its
-type: BPF helpers are all ``u64`` to BTF, and the flags know better.
+The calling conventions define only the bits of the type: the rest of the register is undefined.
+Therefore a result is first cut to its width. The flags of a function have precedence over its
+type: BTF describes BPF helpers as ``u64``, and the flags are more precise.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _BITS_64 = (1 << 64) - 1
 
 
 def width_of(function: Function, register: int) -> int:
-    """How many bits of the register belong to the result (0 for void).
+    """Return the number of bits of the register that belong to the result (0 for void).
 
-    The result of a function without a type is an int, unless there are more than 32 bits in the
-    register that are not the sign of one.
+    The result of a function without a type is an int, unless the upper half of the register is
+    not the sign extension of one.
     """
     flags = int(function.flags)
     if flags & _PTR:
@@ -61,10 +61,10 @@ def number_of(function: Function, register: int) -> int | None:
 
 
 def error_of(function: Function, register: int) -> int | None:
-    """The error a result stands for: a positive error number, 0 for NULL, None for none.
+    """Return the error of a result: a positive error number, 0 for NULL, None for no error.
 
-    Functions whose result cannot mean failure have none, and what is an ordinary result of a
-    function (``selection/ordinary.py``) is none.
+    Functions that cannot fail have no errors, and ordinary results of a function
+    (``selection/ordinary.py``) do not count as errors.
     """
     flags = int(function.flags)
     if flags & _CANT_FAIL or width_of(function, register) == 0:
@@ -78,13 +78,13 @@ def error_of(function: Function, register: int) -> int | None:
 
 
 def _extends_32(register: int) -> bool:
-    """Whether the upper half of the register is zeros, or the sign of the lower one."""
+    """Return True if the upper half of the register is zero, or the sign of the lower half."""
     bits = register & _BITS_64
     return not bits >> 32 or bits >> 31 == (1 << 33) - 1
 
 
 def _is_wide_guess(function: Function, width: int) -> bool:
-    """Whether this is no int although nothing is known of the type."""
+    """Return True for a result of unknown type that is not an int."""
     return width == 64 and int(function.flags) & _GUESSED != 0
 
 

@@ -45,8 +45,8 @@ _NAMES = r"""
       | kprobe_(?:breakpoint|brk)_handler
       """
 
-#: What the names above begin with, but for underscores: most names do not, and making the pattern
-#: takes as long as showing two hundred sessions.
+#: First letters of the names above, without underscores: most names have others, and compiling the
+#: pattern takes as long as showing two hundred sessions.
 _BEGINS = (
     *("aggr_", "arch_ftrace_", "arch_kretprobe_", "arch_rethook_", "asm_exc_int3", "bpf_get_"),
     *("bpf_prog_", "bpf_trace_", "bpf_trampoline_", "call_direct_", "do_int3", "exc_int3"),
@@ -55,10 +55,10 @@ _BEGINS = (
     *("return_to_handler", "trace_call_bpf", "traceiter_", "trampoline_handler"),
 )
 
-#: What kallsyms calls the module of JIT images.
+#: The module names of JIT images in kallsyms.
 _BPF_MODULES = ("bpf", "[bpf]")
 
-#: Where a call that the compiler put at the start of a function for ftrace returns to: x86
+#: Return offsets of the ftrace call that the compiler puts at the start of a function: x86
 #: without and with ENDBR, arm64 without and with BTI.
 FENTRY_RETURNS = frozenset((0x5, 0x9, 0x8, 0xC))
 
@@ -71,22 +71,23 @@ def _names() -> re.Pattern[str]:
 
 @lru_cache(maxsize=65536)
 def is_tracing_name(name: str) -> bool:
-    """Whether code of this name runs only for tracing."""
+    """Return True if code of this name runs only for tracing."""
     return name.lstrip("_").startswith(_BEGINS) and _names().fullmatch(name) is not None
 
 
 def is_tracing_frame(frame: Resolved) -> bool:
-    """Whether a frame is tracing's own: a trampoline, a handler, a BPF program."""
+    """Return True if a frame belongs to tracing: a trampoline, a handler, a BPF program."""
     return frame.name is not None and (frame.module in _BPF_MODULES or is_tracing_name(frame.name))
 
 
 def hidden_frames(frames: Sequence[Resolved], traced: frozenset[int]) -> list[bool]:
-    """For each frame, outermost first, whether it tells about tracing instead of the kernel.
+    """Return for each frame, outermost first, whether it belongs to tracing.
 
-    Frames of ``traced`` function addresses are never hidden as artefacts: they were asked for.
-    But a function that a BPF trampoline called has a frame ``F+0x5`` below the trampoline's, which
-    is no call of F's: F's own frame comes next, or, when F has just returned, none does. Where F
-    ended in a jump to another function, that one's frames come next, and F has no other.
+    Frames of ``traced`` function addresses are never hidden as artefacts, because the user
+    requested them. Exception: a function F called by a BPF trampoline has a frame ``F+0x5`` below
+    the frame of the trampoline. This frame is not a call by F. The real frame of F comes next, or
+    is missing if F has just returned. If F ended in a jump to another function, the frames of that
+    function come next, and F has no other frame.
     """
     hidden = [is_tracing_frame(frame) and frame.start not in traced for frame in frames]
     is_last = True
@@ -99,7 +100,7 @@ def hidden_frames(frames: Sequence[Resolved], traced: frozenset[int]) -> list[bo
 
 
 def _calls_trampoline(frames: Sequence[Resolved]) -> bool:
-    """Whether the first of two frames is where a BPF trampoline in the second one returns to."""
+    """Return True if a BPF trampoline (the second frame) returns to the first frame."""
     first, *inner = frames
     return (
         bool(first.name and inner)
@@ -180,7 +181,7 @@ def _rows_by_call_site(calls: Sequence[Call], frames: Sequence[Resolved]) -> tup
 
 
 def is_inside(session: Session, symbolizer: Symbolizer) -> bool:
-    """Whether one of the session's running calls is on its kernel stack, or there is no stack."""
+    """Return True if the kernel stack contains a running call of the session, or is empty."""
     frames = resolve_stack(session, symbolizer)
     running = [call.function for call in session.calls if not call.finished]
     return not frames or any(
@@ -202,7 +203,7 @@ def match_calls(calls: Sequence[Call], frames: Sequence[Resolved]) -> list[int |
 
 
 def is_frame_of(function: Function, frame: Resolved) -> bool:
-    """Whether ``frame`` lies in ``function``."""
+    """Return True if ``frame`` lies in ``function``."""
     if frame.name is None:
         return False
     distance = function.address - frame.start
@@ -213,14 +214,14 @@ def is_frame_of(function: Function, frame: Resolved) -> bool:
     name, cold, _ = frame.name.partition(".cold")
     if name != function.name:
         return False
-    # Same name, other address: another instance, unless one address says nothing.
+    # Same name, other address: another copy of the function, unless an address is unknown.
     return bool(cold) or 0 < distance <= _MAX_PROLOGUE or not (function.address and frame.start)
 
 
 def _still_running(last: Call, frames: Sequence[Resolved]) -> bool:
-    """Whether the stack was taken inside the innermost call.
+    """Return True if the stack was taken inside the innermost call.
 
-    So it is when its thread died there, and when a BPF trampoline called the function.
+    This is the case if the thread died there, or if a BPF trampoline called the function.
     """
     if not last.finished or not frames:
         return True
@@ -274,7 +275,7 @@ def _match_most(calls: Sequence[Call], frames: Sequence[Resolved]) -> list[int |
 
 #: Shapes with so many rows together are kept.
 _ROOM = 1 << 16
-#: What of a call a shape depends on; of its function the number will do.
+#: The members of a call that a shape depends on; the number represents the function.
 _CALL_KEY = attrgetter("func_id", "finished", "stitched", "interrupt")
 
 
@@ -287,9 +288,9 @@ class ShapeRow(NamedTuple):
 
 
 class StackShape:
-    """What stacks with equal addresses and calls have in common: all but times and results.
+    """The common data of stacks with equal addresses and calls: all but times and results.
 
-    ``calls`` are those of one of these stacks.
+    ``calls`` are the calls of one of these stacks.
     """
 
     __slots__ = ("calls", "is_bare", "rows")
@@ -297,12 +298,12 @@ class StackShape:
     def __init__(self, rows: tuple[ShapeRow, ...], calls: Sequence[Call]) -> None:
         self.rows = rows
         self.calls = calls
-        #: Whether none of the rows is a frame of the kernel's stack.
+        #: True if no row is a frame of the kernel's stack.
         self.is_bare = not any(row.frame and not row.hidden for row in rows)
 
 
 class Stack:
-    """The merged stack of one session, outermost row first."""
+    """The merged stack of a session, outermost row first."""
 
     __slots__ = ("calls", "shape")
 
@@ -312,7 +313,7 @@ class Stack:
 
     @classmethod
     def of(cls, rows: Iterable[StackRow]) -> Stack:
-        """A stack of these rows, its calls in their order."""
+        """Return a stack of these rows, with calls in their order."""
         rows = tuple(rows)
         calls = [row.call for row in rows if row.call is not None]
         return cls(_shape(rows, calls), calls)

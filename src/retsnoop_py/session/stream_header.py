@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What must be known to read a stream of records, wherever it is read."""
+"""The data needed to read a stream of records on any machine."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class ModuleFacts(Value):
 
 
 class StreamHeader(Value):
-    """The kernel, the functions traced and the settings of the run that makes the records.
+    """The kernel, the traced functions and the settings of the run that creates the records.
 
-    ``functions`` is indexed by the function id of the records. ``realtime_offset_ns`` is
-    CLOCK_REALTIME minus CLOCK_MONOTONIC, ``utc_offset_s`` local time minus UTC, both of the
-    start of the run, so that a replay in another place prints the same times.
-    ``symbolize`` is what the run could do, never ``AUTO``; ``stext`` is the address of
-    ``_stext`` (0: unknown) and ``build_id`` the kernel's, hex.
+    ``functions`` is indexed by the function ID of the records. ``realtime_offset_ns`` is
+    CLOCK_REALTIME minus CLOCK_MONOTONIC, ``utc_offset_s`` local time minus UTC. Both were read at
+    the start of the run, so a replay elsewhere prints the same times. ``symbolize`` is the mode
+    that the run used, never ``AUTO``; ``stext`` is the address of ``_stext`` (0: unknown) and
+    ``build_id`` the kernel's build ID, hex.
     """
 
     functions: tuple[Function, ...]
@@ -69,7 +69,7 @@ class StreamHeader(Value):
     probes: tuple[str, ...] = ()
     bpf: BpfSettings = BpfSettings()
     symbolize: SymbolizeMode = SymbolizeMode.NONE
-    #: Globs of the functions whose ways are followed.
+    #: Globs of the functions whose executed paths are recorded.
     paths: tuple[str, ...] = ()
 
     def probe_name(self, number: int) -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the kernel would have said, had anybody given it a log: put together as it would do it.
+"""Messages that the kernel did not write because there was no log, formatted as it would.
 
-A loader of BPF that gives no buffer gets an error number, and the kernel formats no text at all.
-The kernel side takes what the text would be made of, ``struct rsn_words``; of a refused request of
-io_uring it is the request itself.
+A BPF loader without a log buffer gets only an error number, and the kernel formats no text. The
+kernel side captures the format and its arguments (``struct rsn_words``). For a rejected request of
+io_uring, it captures the request itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Unwritten", "formatted"]
 
 _WORDS = tuple(f"word{number}" for number in range(8))
 _MEMBERS = (*_WORDS, "item", "texts", "format")
-#: What the verifier says at the end of each program, whether it is refused or not.
+#: The verifier prints this at the end of each program, rejected or not.
 _STATISTICS = b"processed %d insns"
 #: A conversion of the kernel's printf(): flags, width, precision, size, kind, letters behind %p.
 _CONVERSION = re.compile(
@@ -52,7 +52,7 @@ class Unwritten:
         self._order = layout.order
 
     def message(self, source: int, data: bytes) -> tuple[KernelMessage | None, bool]:
-        """A message, and whether its line ends with it; None for what is no reason."""
+        """Return a message, and whether its line ends with it; None if it is not a reason."""
         if len(data) < self._format.size:
             raise DataError(f"{len(data)} bytes are too few for a message of the kernel")
         *words, item, texts, text = self._pick((*self._format.unpack_from(data), 0))
@@ -78,9 +78,9 @@ def _text(data: bytes) -> str:
 
 
 def formatted(text: str, words: Sequence[int], strings: Sequence[str]) -> str:
-    """``text`` as printf() of the kernel writes it, of ``words`` and of what these point to.
+    """Return ``text`` formatted like the kernel's printf(), with ``words`` and their targets.
 
-    What there are no words for any more stays as it is.
+    Conversions without a word stay unchanged.
     """
     given = iter(zip(words, strings, strict=False))
 
@@ -125,7 +125,7 @@ def _signed(word: int, bits: int) -> int:
 
 
 def _refused(request: bytes, error: int) -> str:
-    """What a request of io_uring asked for, that was refused before it was begun."""
+    """Describe a request of io_uring that was rejected before it started."""
     operation, flags, _, fd, offset, address, length, more, user_data = _REQUEST.unpack_from(
         request
     )

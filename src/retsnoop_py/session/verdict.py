@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What was caught, counted on its way to who shows it, and whether it is what was asked for."""
+"""Counts failures on their way to a sink, and compares them with the expectations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Caught:
     def __init__(self, settings: VerdictSettings) -> None:
         self.errors: Counter[str] = Counter()
         self.lost: dict[str, int] = {}
-        #: What the sessions are of; None before the run has begun.
+        #: The header of the sessions; None before the run has begun.
         self.header: StreamHeader | None = None
         self._settings = settings
         #: Failing sessions with this error in them, and those without any that is expected.

@@ -77,7 +77,7 @@ def test_notes_tell_versions_absent_tools_and_problems() -> None:
 
 def test_notes_name_what_was_too_slow_to_end_again() -> None:
     cells = [Cell("100", "exit", OURS, (1.0,))] * 3 + [Cell("100", "exit", PEER, (60.0,))]
-    assert "Too slow to end more than once, only started again: retsnoop with 100." in notes(
+    assert "Stopped only once, because stopping is too slow: retsnoop with 100." in notes(
         results(*cells, repeats=3)
     )
 

@@ -15,16 +15,16 @@ __all__ = ["Decoder"]
 _CUT_LEAF = Leaf(CUT, CUT)
 #: Types nested deeper than this come from a damaged recording.
 _MAX_NESTING = 40
-#: Members looked at for one value, and for each byte of it: ``union bpf_attr`` with all its
-#: variants takes a few hundred. Types that hold two of the next would take powers of two.
+#: Maximum members to decode per value, and per byte of it: ``union bpf_attr`` with all its
+#: variants needs a few hundred. Types that contain two of the next type need powers of two.
 _STEPS, _STEPS_PER_BYTE = 1 << 12, 1 << 6
-#: Of unions, by the number of their type: the positions of the members that are meant.
+#: The selected members of unions: positions by type number.
 Meant = Mapping[int, Sequence[int]]
 _ALL: Meant = {}
 
 
 class _Tagged(NamedTuple):
-    """A tag, and what it chooses by its value."""
+    """A tag, and its choices by value."""
 
     tag: Tag
     choices: dict[int, Choice]
@@ -42,14 +42,14 @@ class Decoder:
             self._tags.setdefault(tag.type, []).append(_Tagged(tag, choices))
 
     def type(self, index: int) -> DataType | None:
-        """The type of that number, None if there is none."""
+        """Return the type with this number, None if it does not exist."""
         return self._types[index] if 0 <= index < len(self._types) else None
 
     def node(self, index: int, data: bytes, name: str = "", variant: int | None = None) -> Node:
-        """The value of type ``index`` at the start of ``data``, which may be too short for it.
+        """Return the value of type ``index`` at the start of ``data``, which may be too short.
 
-        ``name`` is that of the member or parameter: of plain numbers it tells which are addresses.
-        ``variant`` is the tag that an argument of the call is.
+        ``name`` is the name of the member or parameter; it shows which plain numbers are
+        addresses. ``variant`` is the value of the tag, if the tag is an argument of the call.
         """
         self._left = _steps_for(data)
         for tag, choices in self._tags.get(index, ()):
@@ -114,7 +114,7 @@ class Decoder:
                 continue
             end = max(end, self._end(field))
             member = self._member(field, data, depth, meant)
-            # of one that is cut, the mark at the end tells
+            # for a truncated member, the mark at the end is enough
             if member is None or (member == _CUT_LEAF and is_cut):
                 continue
             if (
@@ -141,7 +141,7 @@ class Decoder:
 
     @staticmethod
     def _is_chosen(field: Field, meant: Meant, chosen: Sequence[int] | None) -> bool:
-        """Whether no other alternative is left: its braces would tell of none."""
+        """Return True if only one alternative is left, so braces are not needed."""
         return chosen is not None or field.type in meant
 
     @staticmethod
@@ -149,7 +149,7 @@ class Decoder:
         return field.bit_offset // 8 >= size
 
     def _member(self, field: Field, data: bytes, depth: int, meant: Meant) -> Node | None:
-        """A member's value, None if all of it is there and zero."""
+        """Return the value of a member, None if it is complete and zero."""
         kind = self.type(field.type)
         if kind is None:
             return _CUT_LEAF
@@ -180,7 +180,7 @@ class Decoder:
         mac = kernel_types.mac(kind, element, data)
         if mac is not None:
             return mac
-        # zeros at the end say nothing that the type does not
+        # zeros at the end add nothing to the type
         shown = -(-len(data.rstrip(b"\0")) // element.size) if not is_cut else len(data)
         step = element.size
         members = [
@@ -195,7 +195,7 @@ class Decoder:
 
 
 def _is_zero(node: Node) -> bool:
-    """Whether a struct has nothing but zeros, whatever is between its members."""
+    """Return True if all members of a struct are zero; padding is ignored."""
     return isinstance(node, Group) and not (node.members or node.is_cut or node.label)
 
 
@@ -204,7 +204,7 @@ def _steps_for(data: bytes) -> int:
 
 
 def _value_of(tag: Tag, data: bytes, size: int) -> int | None:
-    """What a tag that is in ``data`` says; None if it is not, or cut."""
+    """Return the value of a tag in ``data``; None if it is missing or truncated."""
     start, end = tag.bit_offset // 8, -(-(tag.bit_offset + tag.bits) // 8)
     if not 0 <= start < end <= min(len(data), size) or tag.bits <= 0:
         return None

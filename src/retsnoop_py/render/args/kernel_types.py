@@ -32,8 +32,8 @@ WRAPPERS = frozenset(
     | {"vfsgid_t", "ktime_t", "kernel_cap_t"}
 )
 _ADDRESS_NAME = re.compile(r"addr|^[sd]?ip4?$")
-#: What system calls take with its size in another argument, of these names: a program made for an
-#: older kernel has less of it, and the kernel takes the rest as zero.
+#: Structs that system calls read with their size in another argument, which has one of these names.
+#: A program for an older kernel passes a shorter struct, and the kernel uses zeros for the rest.
 EXTENSIBLE = frozenset({"bpf_attr", "clone_args", "mount_attr", "open_how"})
 SIZES = frozenset({"size", "usize"})
 #: The same where the size is in the struct: its offset in bytes, and what zero stands for.
@@ -93,7 +93,7 @@ def struct(kind: DataType, data: bytes) -> Leaf | None:
 
 
 def is_socket_address(kind: DataType) -> bool:
-    """Whether a type is a socket address, of whatever family."""
+    """Return True for socket addresses of any family."""
     return kind.name.startswith(("sockaddr", "__kernel_sockaddr_storage"))
 
 
@@ -107,15 +107,15 @@ def mac(kind: DataType, element: DataType, data: bytes) -> Leaf | None:
 
 
 def is_comm(data: bytes, name: str) -> bool:
-    """Whether characters are the name of a task: it ends at the first NUL.
+    """Return True for the name of a task, which ends at the first NUL.
 
-    Behind that there may be what is left of an older and longer one.
+    The bytes behind it can be left over from an older and longer name.
     """
     return len(data) == _COMM_BYTES and _COMM_NAME.search(name) is not None
 
 
 def sentinel(kind: DataType, value: int) -> Leaf | None:
-    """A pointer's value that is no address but means something; None for all others."""
+    """Return the name of a special pointer value that is not an address; None for others."""
     for name, constant in kind.values:
         if value == constant & _POINTER_MASK:
             return _text(name)
@@ -133,7 +133,7 @@ def enum(kind: DataType, value: int) -> Leaf:
 
 
 def flag_names(constants: Sequence[tuple[str, int]], value: int) -> str:
-    """The flags in ``value`` joined by ``|``, with a number for what is left; empty for none."""
+    """Return the flags in ``value`` joined by ``|``, unknown bits as a number; empty for 0."""
     found = []
     for name, bit in constants:
         if bit and not bit & (bit - 1) and value & bit:
@@ -146,13 +146,13 @@ def flag_names(constants: Sequence[tuple[str, int]], value: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _names_of(constants: tuple[tuple[str, int], ...]) -> dict[int, str]:
-    # of two names of one value the first is the usual one
+    # if a value has two names, the first is the usual one
     return {value: name for name, value in reversed(constants)}
 
 
 @lru_cache(maxsize=4096)
 def _are_flags(constants: tuple[tuple[str, int], ...]) -> bool:
-    """Whether an enum's constants are bits to be combined, three at least, and not a count."""
+    """Return True if an enum has at least three constants, all single bits, and is not a count."""
     bits = {value for _, value in constants if value > 0 and not value & (value - 1)}
     every = sum(bits)
     combined = [value for _, value in constants if value not in bits]
@@ -223,7 +223,7 @@ _SCALARS: dict[str, Callable[[DataType, int, str], Leaf | None]] = {
 
 
 def _span(ns: int) -> str:
-    """A time in the largest unit that it has one of."""
+    """Return a time in the largest unit in which it is at least one."""
     for unit, size in (("s", _NS), ("ms", 1_000_000), ("us", 1000)):
         if abs(ns) >= size:
             whole, part = divmod(abs(ns), size)
@@ -247,7 +247,7 @@ def _seconds(kind: DataType, data: bytes, unit: int) -> Leaf | None:
 
 
 def _sockaddr(data: bytes) -> Leaf | None:
-    """A socket address by its family; None if it is none that is known here."""
+    """Return a socket address by its family; None for unknown families."""
     family = int.from_bytes(data[:2], "little")
     if family == _INET and len(data) >= 8:
         port = int.from_bytes(data[2:4], "big")

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from retsnoop_py.kernel.errno import ERRNO_NAMES, MAX_ERRNO
 from retsnoop_py.text import display_width
 
-#: What a program gets of a value: numbers, text, and these nested.
+#: The JSON form of a value: numbers, text, and these nested.
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
-#: Stands for what was not captured.
+#: Marks data that was not captured.
 CUT = "…"
 #: The key of an object's name in what programs get; no member in C can be called that.
 LABEL = "@name"
@@ -32,10 +32,10 @@ class Leaf(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A struct, a union or an array: its members with their names, empty for an array's.
+    """A struct, a union or an array: its members by name; array members have empty names.
 
-    ``prefix`` stands before it. ``is_cut``: it goes on behind what was captured. ``label`` is the
-    name of a kernel object, of a file for instance.
+    ``prefix`` is printed before it. ``is_cut``: it continues behind the captured bytes. ``label``
+    is the name of a kernel object, for example of a file.
     """
 
     members: tuple[tuple[str, Node], ...]
@@ -131,7 +131,7 @@ def pointer(value: int) -> str:
 
 
 def quoted(data: bytes, *, is_cut: bool = False) -> str:
-    r"""Text in quotes; what is not printable or not UTF-8 is escaped, and a cut marked."""
+    r"""Return text in quotes, with escapes for unprintable characters and a mark if truncated."""
     text = data.decode("utf-8", "surrogateescape")
     if not text.isprintable() or "'" in text or "\\" in text:
         text = "".join(map(_escaped, text))
@@ -144,9 +144,9 @@ def plain_text(data: bytes, *, is_cut: bool = False) -> str:
 
 
 def cut_to(text: str, width: int, mark: str = CUT) -> str:
-    """``text``, of which no more than ``width`` columns are shown, the mark included; 0: all.
+    """Return ``text`` cut to at most ``width`` columns, including the mark; 0: no limit.
 
-    Of a mark that is wider than that, as much as there is room for.
+    A mark that is wider than ``width`` is cut, too.
     """
     if not width or display_width(text) <= width:
         return text

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What was captured at an event, by name: the one reading that text and JSON share.
+"""Captured values by name, for text and JSON.
 
-Of arguments behind a format its conversions tell how many there are, and what each is.
+The conversions of a format define the number and the types of the arguments behind it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def text_of(data: bytes, address: int) -> Node:
 
 
 def known_conversions(previous: Sequence[CapturedValue]) -> list[str] | None:
-    """What the format, the last of the arguments before, takes; None if it was not captured."""
+    """Return the conversions of the format before the arguments; None if it was not captured."""
     if not previous or not previous[-1].data:
         return None
     return conversions(previous[-1].data.rstrip(b"\0").decode("latin-1"))
@@ -101,7 +101,7 @@ def known_conversions(previous: Sequence[CapturedValue]) -> list[str] | None:
 #: Calls with equal arguments come in bursts.
 _MAX_KEPT = 1 << 12
 _UNKNOWN = CallArguments()
-#: What has the name of a file that a program gave, and where that was (``uptr``).
+#: The kernel's copy of a file name that a program passed, with the original address (``uptr``).
 _COPIED_NAME = "struct filename *"
 
 
@@ -114,9 +114,9 @@ class Shown(NamedTuple):
 
 
 class ArgumentReader:
-    """Reads captured arguments as the ``facts`` of their stream tell.
+    """Reads captured arguments by the ``facts`` of their stream.
 
-    ``raw_pointers``: a pointer's value is shown before what it points to.
+    ``raw_pointers``: the value of a pointer is shown before its target.
     """
 
     def __init__(self, facts: ArgumentFacts, *, raw_pointers: bool = False) -> None:
@@ -126,10 +126,10 @@ class ArgumentReader:
         self._kept = lru_cache(_MAX_KEPT)(self._read)
 
     def read(self, session: Session, captured: Captured) -> tuple[Shown, ...]:
-        """What was ``captured`` at an event of ``session``, by name.
+        """Return the values ``captured`` at an event of ``session``, by name.
 
-        Text that was not in memory yet when the call began is taken from the copy that the kernel
-        made of it in that session.
+        Text that was not in memory at the start of the call is taken from the copy that the kernel
+        made in the same session.
         """
         shown = self._kept(captured)
         if not any(map(_is_unread_text, shown)):
@@ -168,12 +168,12 @@ class ArgumentReader:
         ]
 
     def expects(self, function: int) -> bool:
-        """Whether anything is captured of calls of that function."""
+        """Return True if the arguments of that function are captured."""
         functions = self._facts.functions
         return function < len(functions) and bool(functions[function].arguments)
 
     def expects_of_probe(self, probe: int) -> bool:
-        """Whether anything is captured at that injected probe."""
+        """Return True if values are captured at that injected probe."""
         probes = self._facts.probes
         return probe < len(probes) and bool(probes[probe].arguments)
 
@@ -206,7 +206,7 @@ class ArgumentReader:
             yield Shown("", Leaf(CUT, CUT))
 
     def _named(self, told: CallArguments, values: Sequence[CapturedValue], index: int) -> Node:
-        """An argument, with the name of what it points to if that was captured."""
+        """Return an argument, with the name of its target if that was captured."""
         argument = told.arguments[index]
         node = self._argument(
             argument, self._given(told, values, index), self._variant(told, values, index)
@@ -224,7 +224,7 @@ class ArgumentReader:
     def _given(
         self, told: CallArguments, values: Sequence[CapturedValue], index: int
     ) -> CapturedValue:
-        """What was captured, and zeros for what is behind the size that the caller tells."""
+        """Return a captured value, with zeros behind the size that the caller passed."""
         value = values[index]
         kind = self._decoder.type(told.arguments[index].target)
         if kind is None or not value.data:
@@ -248,7 +248,7 @@ class ArgumentReader:
     def _number(
         self, told: CallArguments, values: Sequence[CapturedValue], index: int
     ) -> int | None:
-        """An argument that is a number; None if it is none, or was not captured."""
+        """Return the number in an argument; None if it is not a number or was not captured."""
         if not 0 <= index < min(len(values), len(told.arguments)):
             return None
         kind = self._decoder.type(told.arguments[index].type)
@@ -260,7 +260,7 @@ class ArgumentReader:
     def _variant(
         self, told: CallArguments, values: Sequence[CapturedValue], index: int
     ) -> int | None:
-        """Which variant of what an argument points to is meant, if anything tells."""
+        """Return the selected variant of an argument's target, if known."""
         argument = told.arguments[index]
         if argument.tag < 0:
             return argument.variant
@@ -298,7 +298,7 @@ class ArgumentReader:
     def _target(
         self, argument: Argument, value: CapturedValue, raw: int, variant: int | None
     ) -> Node:
-        """A pointer and what it points to."""
+        """Return a pointer and its target."""
         if value.error:
             return _missing(pointer(raw), value.error)
         if not value.data:
@@ -315,12 +315,12 @@ class ArgumentReader:
 
 
 def _is_unread_text(shown: Shown) -> bool:
-    """Whether it is a program's text of which the page was not in memory."""
+    """Return True for a program's text on a page that was not in memory."""
     return bool(_unread_at(shown.node)) and shown.type in ("const char *", "char *")
 
 
 def _unread_at(node: Node) -> str:
-    """Where what could not be read is, or nothing."""
+    """Return the address of unreadable text, or nothing."""
     plain = node.plain if isinstance(node, Leaf) else None
     if not isinstance(plain, dict) or plain.get("error") != "-EFAULT":
         return ""
@@ -328,7 +328,7 @@ def _unread_at(node: Node) -> str:
 
 
 def _only(value: CapturedValue, end: int, size: int) -> CapturedValue:
-    """What was captured, its bytes from ``end`` on as zeros, if all before were captured."""
+    """Return the value with zeros from byte ``end`` on, if all bytes before were captured."""
     if end > len(value.data):
         return value
     whole = max(size, len(value.data))
@@ -342,6 +342,6 @@ def _unfollowed(node: Node, note: str) -> Leaf:
 
 
 def _missing(shown: str, error: int) -> Leaf:
-    """What could not be captured, and why."""
+    """Return the reason why a value was not captured."""
     why = "no room" if error == NO_ROOM else f"-{errno_name(error)}"
     return Leaf(f"{shown} ({why})".lstrip(), {"pointer": shown, "error": why})

@@ -36,7 +36,7 @@ class ArgumentRows:
         )
         self._settings = settings
         self._glyphs = glyphs
-        #: Whether they are on the row itself, else below.
+        #: True if arguments are on the row itself, False if they are below it.
         self.on_row = settings.mode is ArgMode.COMPACT
 
     def of_call(self, call: Call) -> Event:
@@ -44,7 +44,7 @@ class ArgumentRows:
         return Event(call.seq, self.reader.expects(call.func_id))
 
     def of_row(self, trace: Trace, row: TraceRow) -> Event | None:
-        """The event whose arguments belong on a row of a trace; returns have none."""
+        """Return the event with the arguments of a row of a trace; None for returns."""
         if row.kind is RowKind.PROBE:
             return Event(trace.events.seqs[row.event], self.reader.expects_of_probe(row.id))
         at = row.event if row.kind is RowKind.ENTRY else row.began
