@@ -24,8 +24,8 @@ from retsnoop_py.capture.rights import raise_memlock
 from retsnoop_py.errors import DataError, InputError, RetsnoopError, UsageError, no_proc
 from retsnoop_py.foreign_path import open_regular
 from retsnoop_py.listener import current
+from retsnoop_py.load.checked_object import open_object
 from retsnoop_py.load.model import Condition, Explained, LoadResult
-from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.options import values
 from retsnoop_py.options.table import HOST
@@ -196,7 +196,7 @@ def _check(asked: Loading, shapes: Sequence[Shape]) -> None:
     targets = []
     for path in asked.objects:
         try:
-            targets.append(ObjectFile(path))
+            targets.append(open_object(path))
         except DataError:
             continue  # which is a result
         except OSError as error:
@@ -294,7 +294,7 @@ def explain(
 
     try:
         folder = values.source_folder(None if source is None else fspath(source))
-        known = None if target is None else ObjectFile(Path(fspath(target)), source=folder)
+        known = None if target is None else open_object(Path(fspath(target)), source=folder)
         if isinstance(log, PathLike):
             with Path(fspath(log)).open("rb") as stream:
                 return list(explain_log(stream, known))

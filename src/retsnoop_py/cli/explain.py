@@ -137,12 +137,12 @@ def _opened(path: Path | None) -> BinaryIO:
 
 
 def _target(path: Path | None, source: Path | None) -> ObjectFile | None:
-    from retsnoop_py.load.object_file import ObjectFile
+    from retsnoop_py.load.checked_object import open_object
 
     if path is None:
         return None
     try:
-        return ObjectFile(path, source=source)
+        return open_object(path, source=source)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
 

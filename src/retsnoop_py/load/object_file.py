@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.foreign_path import open_file, read_below
+from retsnoop_py.foreign_path import read_below
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.elf_file import ElfFile, StringTable
 from retsnoop_py.load.model import Place
@@ -70,17 +70,24 @@ class ObjectFile:
     """One BPF object, read once.
 
     ``kernel``: the BTF of the kernel it is to run on, if that is at hand. ``source``: the folder
-    with the source files that the object names; files elsewhere are not read. Raises DataError
-    for what is no BPF object, and what :class:`ElfFile` raises.
+    with the source files that the object names; files elsewhere are not read. ``fd``: the object
+    itself, open and left so; ``path`` is only its name then. Raises DataError for what is no BPF
+    object, and what :class:`ElfFile` raises.
     """
 
-    def __init__(self, path: Path, kernel: Btf | None = None, source: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        kernel: Btf | None = None,
+        source: Path | None = None,
+        fd: int | None = None,
+    ) -> None:
         self.path = path
         self.kernel = kernel
         self._source = source
         self._sources: dict[str, tuple[str, ...]] = {}
-        with ElfFile(path) as elf:
-            self._check_machine(path)
+        with ElfFile(path, fd) as elf:
+            self._check_machine(elf)
             self.section_names = list(elf.sections)
             self._code = elf.read_all(
                 name
@@ -98,13 +105,11 @@ class ObjectFile:
             self._numbers = dict(enumerate(elf.section_names))
 
     @staticmethod
-    def _check_machine(path: Path) -> None:
-        with open_file(path) as file:
-            head = file.read(20)
-        machine = int.from_bytes(head[18:20], "little")
-        if machine != _EM_BPF:
+    def _check_machine(elf: ElfFile) -> None:
+        if elf.machine != _EM_BPF:
             raise DataError(
-                f"{path} is an ELF file, but not for BPF (machine {machine}, BPF is {_EM_BPF})",
+                f"{elf.path} is an ELF file, but not for BPF"
+                f" (machine {elf.machine}, BPF is {_EM_BPF})",
                 "compile it with clang -target bpf",
             )
 
@@ -126,6 +131,14 @@ class ObjectFile:
             text = self._names.at(name)
             found.append(Symbol(text, info & 15, info >> 4, section, value, size, number))
         return tuple(found)
+
+    def read_tables(self) -> None:
+        """Read all tables now: types, symbols, source lines and relocations. Raises DataError."""
+        if self.btf is not None:
+            self.data_sections()
+        self._lines  # noqa: B018 - kept by the property
+        self._relocations  # noqa: B018
+        self.symbols  # noqa: B018
 
     def strong_externs(self) -> dict[str, int]:
         """What it refers to and must have: names, with the file offset of each one's st_info."""
