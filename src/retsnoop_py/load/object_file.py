@@ -46,6 +46,8 @@ _WEAK, _GLOBAL = 2, 1
 #: more instructions (BPF_COMPLEXITY_LIMIT_INSNS).
 _MAX_SUBPROGRAMS = 256
 _MAX_INSTRUCTIONS = 1_000_000
+#: Symbols of an object. Objects have some thousands, and a sparse file may have millions.
+_MAX_SYMBOLS = 1 << 18
 _CONTEXT = 2
 #: Bytes of a source file, source files that are kept in memory, and folders in a name.
 _MAX_SOURCE, _MAX_FILES, _MAX_PARTS = 8 << 20, 32, 32
@@ -97,6 +99,8 @@ class ObjectFile:
             rels = elf.read_all(f".rel{name}" for name in self._code)
             self._rels = {name.removeprefix(".rel"): raw for name, raw in rels.items()}
             self._symtab = elf.read(".symtab")
+            if len(self._symtab) > _MAX_SYMBOLS * _SYMBOL.size:
+                raise DataError(f"{path} is damaged: it has more than {_MAX_SYMBOLS} symbols")
             self._names = StringTable(elf.read(".strtab"), str(path))
             self.symtab_offset = elf.sections[".symtab"].offset if self._symtab else 0
             self.has_btf = bool(elf.sections.get(".BTF"))

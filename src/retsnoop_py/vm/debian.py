@@ -290,9 +290,8 @@ class AptRoot:
         """A new folder that apt's user can write, removed at the end."""
         staging = Path(tempfile.mkdtemp(prefix="partial-", dir=self.root / kind))
         try:
-            user = sandbox_user()
-            if user != "root" and os.geteuid() == 0:
-                shutil.chown(staging, user)
+            if os.geteuid() == 0:
+                shutil.chown(staging, sandbox_user())
             yield staging
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -338,7 +337,8 @@ class AptRoot:
         home = self.root / kind
         # /tmp may be one that cannot be written
         (home / "tmp").mkdir(parents=True, exist_ok=True)
-        (home / "tmp").chmod(0o1777)  # apt's user, too
+        if os.geteuid() == 0:
+            shutil.chown(home / "tmp", sandbox_user())
         given = {"APT_CONFIG": home / "apt.conf", "TMPDIR": home / "tmp", "LC_ALL": "C.UTF-8"}
         env = os.environ | {name: str(value) for name, value in given.items()}
         try:
