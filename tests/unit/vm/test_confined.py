@@ -143,3 +143,24 @@ def test_a_folder_of_root_is_left_as_it_is() -> None:
         argv = [*PROGRAM, "--owned", name, "", "sh", "-c", f"touch {name}/x; chown 33 {name}/x"]
         subprocess.run(argv, check=True)
         assert (Path(name) / "x").stat().st_uid == 33
+
+
+def test_what_qemu_makes_in_a_folder_of_another_user_is_that_users() -> None:
+    """As for 9p: the folder is mounted in a root directory that is a view."""
+    if os.geteuid() != 0:
+        pytest.skip("it takes root")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        base = Path(name)
+        for part in ("view", "export", "share"):
+            (base / part).mkdir()
+        os.chown(base / "share", OWNER, OWNER)
+        words = ["--no-setuid", "--root", f"{name}/export", "--write", f"{name}/share"]
+        script = f"cp /bin/true {name}/share/tool; chmod 4755 {name}/share/tool; echo $?"
+        argv = [*PROGRAM, *words, f"{name}/view", "sh", "-c", script]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.stderr.startswith("cannot make"):
+            pytest.skip("it takes CAP_SYS_ADMIN")
+        assert done.stdout == "1\n", done.stderr
+        made = (base / "share/tool").stat()
+        assert (made.st_uid, made.st_gid) == (OWNER, OWNER)
+        assert not made.st_mode & (stat.S_ISUID | stat.S_ISGID)
