@@ -38,8 +38,9 @@ T = TypeVar("T")
 
 #: The folders that packages put debug files and modules into.
 _INSTALLED = ("boot", "lib/modules", "usr/lib/modules", "usr/lib/debug")
-#: Seconds for one request: opening a large vmlinux, or reading the largest unit of it.
-_REQUEST_S = 60.0
+#: Seconds for opening an image, whose sections may have to be decompressed (more than a minute on
+#: an emulated CPU that is busy), and for one request after that.
+_OPEN_S, _REQUEST_S = 600.0, 60.0
 #: Bytes of memory for DWARF that libelf decompresses, and of the list of all compile units.
 _MEMORY = 4 << 30
 _MAX_ANSWER = 256 << 20
@@ -80,8 +81,7 @@ def open_image(
 class UnprivilegedImage:
     """A :class:`DwarfImage` in a child without rights; methods and errors are the same.
 
-    Raises DataError also if the child ends or takes longer than a minute: nothing more is read
-    then.
+    Raises DataError also if the child ends or takes too long: nothing more is read then.
     """
 
     def __init__(self, path: Path, sections: Mapping[str, int] | None = None) -> None:
@@ -137,19 +137,20 @@ class UnprivilegedImage:
     def _ask(self, kind: type[T], method: str, *words: Any, fds: tuple[int, ...] = ()) -> T:
         import msgspec
 
+        seconds = _OPEN_S if method == "open" else _REQUEST_S
         with self._lock:
             if self._lost is not None:
                 raise self._lost
             try:
                 request = msgspec.json.encode(_Request(method, list(words)))
-                answer = self._process.ask(request, fds, _REQUEST_S)
+                answer = self._process.ask(request, fds, seconds)
                 if answer[:1] == b"e":
                     raise _error(
                         *msgspec.json.decode(answer[1:], type=tuple[bool, str, str | None])
                     )
                 return msgspec.json.decode(answer[1:], type=kind)
             except TimeoutError:
-                self._lose(f"reading it takes longer than {_REQUEST_S:.0f} s")
+                self._lose(f"reading it takes longer than {seconds:.0f} s")
             except (OSError, ValueError):  # msgspec's errors are ValueErrors
                 self._lose("it is damaged, and the process that reads it ended")
             assert self._lost is not None
