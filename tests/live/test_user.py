@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import errno
+import re
+import shlex
 
 import pytest
 from tests.live.support import BPF_NUMBERS, FEW, TOOL, errno_of, read_recording, trace
@@ -34,6 +36,20 @@ def test_the_command_runs_as_the_user_and_is_traced(machine: Machine) -> None:
     assert shown[:5] == [*asked.out.splitlines(), f"{home} {NAME} {NAME}", "-"]
     sessions = read_recording(path).sessions
     assert [errno_of(session) for session in sessions] == [errno.EPERM]
+
+
+def test_on_a_terminal_the_command_has_another_one_and_why_explains_it(machine: Machine) -> None:
+    script = "tty; echo $SECRET_TOKEN-; cat /etc/shadow"
+    line = shlex.join([TOOL, "why", "--reruns", "1", "--user", NAME, "--", "sh", "-c", script])
+    command = ["script", "-qec", f"tty; {line}", "/dev/null"]
+    result = machine.run(["env", "SECRET_TOKEN=x", *command], timeout=400)
+    # script(1) types an end of file ahead, which can be shown before the second name
+    terminals = re.findall(r"(/dev/pts/\d+)\r", result.out)
+    assert len(set(terminals)) == 2, result.out
+    assert "\n-\r" in result.out
+    assert "EACCES" in result.out
+    assert "because " in result.out, "the second run has no terminal, and fails as the first"
+    assert result.status == 1
 
 
 def test_a_program_is_searched_with_the_users_rights(machine: Machine) -> None:

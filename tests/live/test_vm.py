@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -343,12 +344,27 @@ def test_vm_run_boots_an_image_and_writes_where_allowed(parked: str, tmp_path: P
     kernel = kernels.ensure(parked)
     results = tmp_path / "results"
     results.mkdir()
+    os.chown(results, OWNER, OWNER)
     words = ["--on", str(kernel.image), "--modules", str(without_description(kernel, tmp_path))]
-    script = f"uname -r | tee {results}/release; grep -c ' virtiofs ' /proc/mounts"
+    script = f"uname -r | tee {results}/release; grep -c ' virtiofs ' /proc/mounts; "
+    script += f"cp /bin/true {results}/tool && ! chmod 4755 {results}/tool 2>/dev/null"
     done = vm_run(*words, "--rw", str(results), "--", "sh", "-c", script)
     assert done.returncode == 0, done.stderr
     assert (results / "release").read_text() == f"{kernel.release}\n"
     assert done.stdout == f"{kernel.release}\n2\n"
+    belongs_to_owner(results / "release", results / "tool")
+
+
+#: Whose folder a writable share is.
+OWNER = 4321
+
+
+def belongs_to_owner(*paths: Path) -> None:
+    """What root of a guest made in a folder of another user belongs to that user."""
+    for path in paths:
+        made = path.stat()
+        assert (made.st_uid, made.st_gid) == (OWNER, OWNER), path
+        assert not made.st_mode & (stat.S_ISUID | stat.S_ISGID)
 
 
 @pytest.mark.one_kernel
@@ -472,11 +488,15 @@ def _running(pid: int) -> bool:
 
 @pytest.mark.one_kernel
 def test_without_virtiofsd_files_are_shared_by_9p(
-    parked: str, monkeypatch: pytest.MonkeyPatch
+    parked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cloud flavours have no 9p; the ordinary ones do."""
     monkeypatch.setattr(qemu, "find_virtiofsd", lambda: None)
-    with Machine(f"{parked}-full") as guest:
+    os.chown(tmp_path, OWNER, OWNER)
+    with Machine(f"{parked}-full", shares=(tmp_path,)) as guest:
+        made = guest.run(["sh", "-c", f"cp /bin/true {tmp_path}/tool; chmod 4755 {tmp_path}/tool"])
+        assert made.status == 1, made.err
+        belongs_to_owner(tmp_path / "tool")
         mounts = guest.run(["cat", "/proc/mounts"]).out
         assert f"{guest.share} 9p rw" in mounts
         assert " virtiofs " not in mounts

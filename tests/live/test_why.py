@@ -96,6 +96,49 @@ def test_a_low_limit_is_as_low_in_the_next_run(machine: Machine) -> None:
     assert call["origin"]["function"]["name"].startswith(("alloc_fd", "__alloc_fd")), call
 
 
+#: Tells what a process has from who started it, and fails.
+SHOW = """
+{ ulimit -Sa; ulimit -Ha; nice; umask; cat /proc/self/oom_score_adj
+grep -E '^(SigBlk|SigIgn)' /proc/self/status; pwd; } > "$1/$$"
+rmdir /proc
+"""
+#: What the caller sets, before it runs SHOW by itself, by `why`, by `--pinpoint` and in a trace.
+CALLER = """
+ulimit -n 300; ulimit -l 64; ulimit -c 0; umask 027; trap '' USR1; cd /usr
+echo 100 > /proc/self/oom_score_adj
+run() { mkdir -p "$1"; folder=$1; shift; "$@" sh show "$folder"; }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.one_kernel
+def test_each_run_has_the_limits_of_the_caller(machine: Machine) -> None:
+    show = machine.share / "show"
+    show.write_text(SHOW)
+    folder = machine.share / "limits"
+    entry = ("-e", f"*_sys_{call_of_rmdir(machine)}")
+    lines = [CALLER.replace("sh show", f"sh {show}")]
+    for name, words in (
+        ("shell", ()),
+        ("why", (TOOL, "why", "--")),
+        ("pinpoint", (TOOL, "--pinpoint", *entry, "-a", "vfs_rmdir", "--")),
+        ("trace", (TOOL, *entry, "--")),
+    ):
+        lines.append(shlex.join(["run", str(folder / name), "nice", "-n", "5", *words]))
+    result = machine.run(["sh", "-c", "\n".join(lines)], timeout=600)
+    runs: dict[str, list[str]] = {}
+    for one in folder.glob("*/*"):
+        runs.setdefault(one.parent.name, []).append(one.read_text())
+    counts = {name: len(told) for name, told in runs.items()}
+    assert counts["shell"] == counts["trace"] == 1, result.err
+    assert counts["why"] > 1, result.err
+    assert counts["pinpoint"] > 1, result.err
+    (expected,) = runs["shell"]
+    assert "300" in expected
+    for name, told in runs.items():
+        assert set(told) == {expected}, name
+
+
 @pytest.mark.slow
 @pytest.mark.one_kernel
 def test_what_fails_without_the_kernel_is_said_to(machine: Machine) -> None:

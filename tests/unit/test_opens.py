@@ -14,7 +14,7 @@ import retsnoop_py
 
 PACKAGE = Path(retsnoop_py.__file__).parent
 #: The rooms that read what others made.
-ROOMS = ("load", "render", "symbolize", "recording", "cause")
+ROOMS = ("load", "render", "symbolize", "recording", "cause", "unprivileged")
 OPENS = {"open", "read_text", "read_bytes", "mmap", "copy", "copyfile", "copyfileobj"}
 #: Classes that open the file they are given; both are :func:`open_regular` or the C library's.
 CLASSES = {"DwarfImage", "BpfObject"}
@@ -40,6 +40,7 @@ ALLOWED = {
         "_load",
     ): "an OBJECT of the command line, opened before by ObjectFile",
     ("load/attempt.py", "load"): "the object in memory",
+    ("load/checked_object.py", "_answer"): "the object in memory",
     ("load/errno_rules.py", "_effective"): "/proc/self/status",
     ("load/errno_rules.py", "_read"): "settings of the kernel",
     ("load/outcome.py", "read_baseline"): "--baseline",
@@ -52,8 +53,8 @@ ALLOWED = {
     ("recording/reader.py", "read_frames"): "the recording that the user named",
     ("recording/replay.py", "_data_limit"): "/proc/self/statm",
     ("render/renderers.py", "abandon"): "/dev/null",
-    ("symbolize/sandbox.py", "_only_debug_files"): "the folder of installed debug files",
-    ("symbolize/sources.py", "_open_image"): "-k, or the kernel's own debug information",
+    ("unprivileged/dwarf.py", "open_image"): "-k, or the kernel's own debug information",
+    ("unprivileged/sandbox.py", "_only_debug_files"): "the folder of installed debug files",
     ("symbolize/user.py", "_read_maps"): "/proc/PID/maps, by a process id",
     ("symbolize/user.py", "_vdso"): "/proc/self/mem",
 }

@@ -24,8 +24,8 @@ from retsnoop_py.capture.rights import raise_memlock
 from retsnoop_py.errors import DataError, InputError, RetsnoopError, UsageError, no_proc
 from retsnoop_py.foreign_path import open_regular
 from retsnoop_py.listener import current
+from retsnoop_py.load.checked_object import open_object
 from retsnoop_py.load.model import Condition, Explained, LoadResult
-from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.options import values
 from retsnoop_py.options.table import HOST
@@ -196,7 +196,7 @@ def _check(asked: Loading, shapes: Sequence[Shape]) -> None:
     targets = []
     for path in asked.objects:
         try:
-            targets.append(ObjectFile(path))
+            targets.append(open_object(path))
         except DataError:
             continue  # which is a result
         except OSError as error:
@@ -287,21 +287,35 @@ def explain(
     ``log`` is its text, or the path (a :class:`~pathlib.Path`) of a file with that; ``target`` the
     object that it is about, for source lines and CO-RE relocations, ``source`` the folder with
     the source files of the object, for the lines around these. Takes neither root nor a kernel; a
-    log that tells of no failure gives none. Raises InputError for a file that cannot be read and a
+    log that tells of no failure gives none. Of a log that takes more than 18 s of CPU time the rest
+    is left out, and the listener is warned. Raises InputError for a file that cannot be read and a
     ``source`` that is no folder, DataError for a target that is no object.
     """
     from retsnoop_py.load.explain import explain_log
 
     try:
         folder = values.source_folder(None if source is None else fspath(source))
-        known = None if target is None else ObjectFile(Path(fspath(target)), source=folder)
+        known = None if target is None else open_object(Path(fspath(target)), source=folder)
         if isinstance(log, PathLike):
             with Path(fspath(log)).open("rb") as stream:
-                return list(explain_log(stream, known))
+                return _all_of(explain_log(stream, known))
     except OSError as error:
         raise InputError(f"cannot read {error.filename}: {error.strerror}") from None
     data = log.encode(errors="surrogateescape") if isinstance(log, str) else log
-    return list(explain_log(io.BytesIO(data), known))
+    return _all_of(explain_log(io.BytesIO(data), known))
+
+
+def _all_of(found: Iterator[Explained]) -> list[Explained]:
+    """The failures of a log that may be too long to be read to its end."""
+    from retsnoop_py.load.time_limit import PartlyReadError
+
+    failures = []
+    try:
+        for failure in found:
+            failures.append(failure)  # noqa: PERF402 - kept if the next one raises
+    except PartlyReadError as error:
+        current().warn(f"{error.message}; {error.hint}")
+    return failures
 
 
 def _with_chains(

@@ -25,6 +25,9 @@ _ELSEWHERE = re.compile(
     r"(?:__)?(?:sysvec_|asm_|common_interrupt|irq_enter|irq_exit|do_softirq|handle_softirqs)"
     r"|(?:__)?schedule$|preempt_schedule|__cond_resched$|_cond_resched$"
 )
+#: In the head of the buffer, of which so many characters are read.
+_ENTRIES = re.compile(r"^# entries-in-buffer/entries-written: (\d+)/", re.MULTILINE)
+_HEAD = 1024
 #: How long is waited until everything is put back, ms: the kernel patches all its functions.
 _PATIENCE_MS = 60_000
 
@@ -54,6 +57,7 @@ class FunctionGraph:
                 f"the kernel's function tracer is in use ({used_by})",
                 "stop it, or select functions with -e and -a",
             )
+        self._check_buffer()
         self._guard = Guard(system_changes=False)
         try:
             for name, text, before in (
@@ -73,6 +77,24 @@ class FunctionGraph:
 
     def __exit__(self, *_: object) -> None:
         self._end()
+
+    def _check_buffer(self) -> None:
+        """Raise UnavailableError if events of another tool are in the buffer, or may get there.
+
+        The tracer's buffer is that of the whole machine, and is emptied here.
+        """
+        events = self._read("set_event").split()
+        if events:
+            raise UnavailableError(
+                f"another tool traces events into the kernel's trace buffer ({events[0]})",
+                "stop it, or select functions with -e and -a",
+            )
+        found = _ENTRIES.search(self._read("trace", _HEAD))
+        if found and int(found[1]):
+            raise UnavailableError(
+                f"the kernel's trace buffer contains {int(found[1]):,} entries of another tool",
+                f"save {self._folder}/trace and empty it (echo > {self._folder}/trace)",
+            )
 
     def calls(self) -> list[str]:
         """The functions that ran in what the kernel kept of the calls, the newest first.
@@ -99,9 +121,10 @@ class FunctionGraph:
         if guard:
             guard.finish(_PATIENCE_MS)
 
-    def _read(self, name: str) -> str:
+    def _read(self, name: str, most: int = -1) -> str:
         try:
-            return (self._folder / name).read_text().strip()
+            with (self._folder / name).open() as file:
+                return file.read(most).strip()
         except OSError as error:
             raise UnavailableError(
                 f"{self._folder}/{name} cannot be read: {error.strerror}", "run as root"

@@ -36,7 +36,10 @@ Examples:
   retsnoop-py explain --object prog.bpf.o --source src/ log.txt     and lines around them
   retsnoop-py explain --format json log.txt | jq .explanation.id
 
-Exit status: 0 if failures were found and explained, 65 if the log contains no failure.
+explain stops after 18 s of CPU time, reports how much of the log it read, and ends with 65.
+
+Exit status: 0 if failures were found and explained, 65 if the log contains no failure or was not \
+read to its end.
 """
 
 _USAGE = """Usage: retsnoop-py explain FILE|- [--object FILE] [--format json]
@@ -92,7 +95,11 @@ def request(words: Words, files: list[str]) -> ExplainRequest:
 
 
 def run(asked: ExplainRequest) -> int:
-    """Explain the log. Raises InputError for a file that is not there, DataError for no failure."""
+    """Explain the log.
+
+    Raises InputError for a file that is not there, and DataError for a log without a failure or,
+    behind the failures that it explained, for one that was not read to its end.
+    """
     from retsnoop_py.load.explain import explain_log
     from retsnoop_py.terminal import Bar
 
@@ -137,12 +144,12 @@ def _opened(path: Path | None) -> BinaryIO:
 
 
 def _target(path: Path | None, source: Path | None) -> ObjectFile | None:
-    from retsnoop_py.load.object_file import ObjectFile
+    from retsnoop_py.load.checked_object import open_object
 
     if path is None:
         return None
     try:
-        return ObjectFile(path, source=source)
+        return open_object(path, source=source)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
 

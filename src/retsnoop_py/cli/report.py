@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,6 +23,8 @@ BROKEN_PIPE = 141
 _KNOWN = frozenset({errno.EPERM, errno.EMFILE, errno.ENFILE})
 #: Lines of a verifier log shown without -v: its verdict is at the end.
 _LOG_LINES = 12
+#: What the runner of a GitHub job obeys: ``##[`` anywhere in a line.
+_COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)
 
 
 def prepare_streams() -> None:
@@ -110,11 +113,24 @@ def _traceback(error: Exception) -> str:
     return "".join(traceback.format_exception(error)).rstrip()
 
 
-def _say(text: str) -> None:
+def _harmless(text: str) -> str:
+    """``text`` without control characters, and none of its lines a command of a GitHub job.
+
+    A name in a message, such as that of a file, may contain a line end and a command behind it.
+    """
     from retsnoop_py.text import printable_lines
 
+    shown = printable_lines(text)
+    if os.environ.get("GITHUB_ACTIONS") and _COMMAND.search(shown):
+        from retsnoop_py.render.github import unobeyed
+
+        return "\n".join(unobeyed(shown.split("\n")))
+    return shown
+
+
+def _say(text: str) -> None:
     try:
-        print(printable_lines(text), file=sys.stderr, flush=True)
+        print(_harmless(text), file=sys.stderr, flush=True)
     except OSError:
         # Nobody is left to be told.
         pass
@@ -140,6 +156,11 @@ class Console(Listener):
     def say(self, line: str) -> None:
         """One line, at once."""
         print(line, file=sys.stderr, flush=True)
+
+    def warn(self, text: str) -> None:
+        """A warning, which may contain names of other people."""
+        if text:
+            self.say(_harmless(f"WARNING: {text}"))
 
     def say_aside(self, text: str) -> None:
         """What cannot be written without waiting is left out."""

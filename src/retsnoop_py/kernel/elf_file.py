@@ -194,6 +194,8 @@ class ElfFile:
             raise DataError(f"{self.path} is not an ELF file")
         if head[:6] != _MAGIC:
             raise DataError(f"{self.path} is not a 64-bit ELF file of this machine's byte order")
+        #: EM_* of elf.h.
+        (self.machine,) = self._unpack("H", head[18:20])
         #: By the number of the section; two may have one name.
         self.section_names: list[str] = []
         (table,) = self._unpack("Q", head[40:48])

@@ -154,7 +154,7 @@ def _try_to_decode(path: Path) -> None:
 
     Whether this libelf has zstd, and whether a supplementary file is found, shows by trying only.
     """
-    from retsnoop_py.libbpf.dwarf import defect
+    from retsnoop_py.unprivileged.dwarf import defect
 
     found = defect(path)
     if found:

@@ -371,11 +371,16 @@ class BpfObject:
 
     ``globals`` are set by name before :meth:`load` (``.rodata``) and read or set at any time
     after (``.bss``). ``change`` makes what is opened of what the file has. ``kconfig``: lines of
-    the kernel's configuration, which is asked only for what is not in them.
+    the kernel's configuration, which is asked only for what is not in them. ``image``: the bytes
+    of the object; ``path`` is only its name then.
     """
 
     def __init__(
-        self, path: Path, change: Callable[[bytes], bytes] | None = None, kconfig: str = ""
+        self,
+        path: Path,
+        change: Callable[[bytes], bytes] | None = None,
+        kconfig: str = "",
+        image: bytes | None = None,
     ) -> None:
         self.path = path
         take_log()
@@ -387,7 +392,8 @@ class BpfObject:
         if kconfig:
             opts.kconfig = self._kconfig
         try:
-            self._image = read(path) if change is None else change(read(path))
+            data = read(path) if image is None else image
+            self._image = data if change is None else change(data)
         except OSError as error:
             fail(f"open {path.name}", -(error.errno or errno.EIO))
         handle = lib.bpf_object__open_mem(self._image, len(self._image), opts)

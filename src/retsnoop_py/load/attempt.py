@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Self
 
 from retsnoop_py.errors import BpfError, DataError
-from retsnoop_py.foreign_path import open_file
 from retsnoop_py.libbpf.object import BpfMap, BpfObject, Program, VerifierLog, take_log
 from retsnoop_py.load.attaching import Attached, attach_once, register_once
+from retsnoop_py.load.checked_object import open_object, read_checked
 from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.shape import Shape
 from retsnoop_py.value import Value
@@ -59,11 +59,11 @@ class Copy:
     """The object in memory, whose strong externs can be made weak."""
 
     def __init__(self, path: Path, target: ObjectFile) -> None:
-        with open_file(path) as file:
-            self._data = bytearray(file.read())
+        self._data = bytearray(read_checked(path))
         self._strong = target.strong_externs()
         self._fd = os.memfd_create("retsnoop-load", os.MFD_CLOEXEC)
-        os.write(self._fd, self._data)
+        with os.fdopen(os.dup(self._fd), "wb") as file:
+            file.write(self._data)
         self.path = Path(f"/proc/self/fd/{self._fd}")
 
     def __enter__(self) -> Self:
@@ -105,8 +105,9 @@ class Replaced:
 
     def _load(self, path: Path, function: str) -> int | None:
         try:
-            target = ObjectFile(path)
-            opened = BpfObject(path)
+            target = open_object(path)
+            with Copy(path, target) as copy:
+                opened = BpfObject(copy.path)
         except (BpfError, DataError):
             return None  # which that object's own results tell
         with ExitStack() as stack:

@@ -9,7 +9,6 @@ from functools import lru_cache
 
 from msgspec import structs
 
-from retsnoop_py.listener import current
 from retsnoop_py.load.diagnose import diagnose
 from retsnoop_py.load.errno_rules import (
     errno_in,
@@ -734,13 +733,14 @@ _LAST_SECONDS = 4.0
 
 
 def explain_log(
-    stream: Lines, target: ObjectFile | None = None, seconds: float = _MOST_SECONDS
+    stream: Lines, target: ObjectFile | None = None, seconds: float | None = None
 ) -> Iterator[Explained]:
     """Each failure in ``stream``, in its order; nothing for a log that tells of none.
 
-    After ``seconds`` it stops reading, ends with what it knows, and warns the listener.
+    After ``seconds`` of CPU time (default 18) it stops reading, ends with what it knows, and raises
+    :class:`PartlyReadError` behind the last failure.
     """
-    limit = TimeLimit(seconds)
+    limit = TimeLimit(_MOST_SECONDS if seconds is None else seconds)
     lines = LimitedLines(stream, limit)
     reader = _Reader(target, limit)
     for segment in segments(lines):
@@ -748,4 +748,4 @@ def explain_log(
     limit.extend(_LAST_SECONDS)
     yield from reader.end()
     if limit.stopped:
-        current().warn(limit.message(lines))
+        raise limit.error(lines)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.foreign_path import open_file, read_below
+from retsnoop_py.foreign_path import read_below
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.elf_file import ElfFile, StringTable
 from retsnoop_py.load.model import Place
@@ -56,6 +56,8 @@ _WEAK, _GLOBAL = 2, 1
 #: more instructions (BPF_COMPLEXITY_LIMIT_INSNS).
 _MAX_SUBPROGRAMS = 256
 _MAX_INSTRUCTIONS = 1_000_000
+#: Symbols of an object. Objects have some thousands, and a sparse file may have millions.
+_MAX_SYMBOLS = 1 << 18
 _CONTEXT = 2
 #: Bytes of a source file, source files that are kept in memory, and folders in a name.
 _MAX_SOURCE, _MAX_FILES, _MAX_PARTS = 8 << 20, 32, 32
@@ -80,17 +82,24 @@ class ObjectFile:
     """One BPF object, read once.
 
     ``kernel``: the BTF of the kernel it is to run on, if that is at hand. ``source``: the folder
-    with the source files that the object names; files elsewhere are not read. Raises DataError
-    for what is no BPF object, and what :class:`ElfFile` raises.
+    with the source files that the object names; files elsewhere are not read. ``fd``: the object
+    itself, open and left so; ``path`` is only its name then. Raises DataError for what is no BPF
+    object, and what :class:`ElfFile` raises.
     """
 
-    def __init__(self, path: Path, kernel: Btf | None = None, source: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        kernel: Btf | None = None,
+        source: Path | None = None,
+        fd: int | None = None,
+    ) -> None:
         self.path = path
         self.kernel = kernel
         self._source = source
         self._sources: dict[str, tuple[str, ...]] = {}
-        with ElfFile(path) as elf:
-            self._check_machine(path)
+        with ElfFile(path, fd) as elf:
+            self._check_machine(elf)
             self.section_names = list(elf.sections)
             self._code = elf.read_all(
                 name
@@ -100,6 +109,8 @@ class ObjectFile:
             rels = elf.read_all(f".rel{name}" for name in self._code)
             self._rels = {name.removeprefix(".rel"): raw for name, raw in rels.items()}
             self._symtab = elf.read(".symtab")
+            if len(self._symtab) > _MAX_SYMBOLS * _SYMBOL.size:
+                raise DataError(f"{path} is damaged: it has more than {_MAX_SYMBOLS} symbols")
             self._names = StringTable(elf.read(".strtab"), str(path))
             self.symtab_offset = elf.sections[".symtab"].offset if self._symtab else 0
             self.has_btf = bool(elf.sections.get(".BTF"))
@@ -108,13 +119,11 @@ class ObjectFile:
             self._numbers = dict(enumerate(elf.section_names))
 
     @staticmethod
-    def _check_machine(path: Path) -> None:
-        with open_file(path) as file:
-            head = file.read(20)
-        machine = int.from_bytes(head[18:20], "little")
-        if machine != _EM_BPF:
+    def _check_machine(elf: ElfFile) -> None:
+        if elf.machine != _EM_BPF:
             raise DataError(
-                f"{path} is an ELF file, but not for BPF (machine {machine}, BPF is {_EM_BPF})",
+                f"{elf.path} is an ELF file, but not for BPF"
+                f" (machine {elf.machine}, BPF is {_EM_BPF})",
                 "compile it with clang -target bpf",
             )
 
@@ -136,6 +145,14 @@ class ObjectFile:
             text = self._names.at(name)
             found.append(Symbol(text, info & 15, info >> 4, section, value, size, number))
         return tuple(found)
+
+    def read_tables(self) -> None:
+        """Read all tables now: types, symbols, source lines and relocations. Raises DataError."""
+        if self.btf is not None:
+            self.data_sections()
+        self._lines  # noqa: B018 - kept by the property
+        self._relocations  # noqa: B018
+        self.symbols  # noqa: B018
 
     def strong_externs(self) -> dict[str, int]:
         """What it refers to and must have: names, with the file offset of each one's st_info."""

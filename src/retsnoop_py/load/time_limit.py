@@ -10,7 +10,13 @@ from __future__ import annotations
 from time import thread_time
 from typing import Protocol
 
-__all__ = ["LimitedLines", "Lines", "TimeLimit"]
+from retsnoop_py.errors import DataError
+
+__all__ = ["LimitedLines", "Lines", "PartlyReadError", "TimeLimit"]
+
+
+class PartlyReadError(DataError):
+    """The time was over before the end of the log."""
 
 
 #: Bytes between two looks at the clock, and those that a line counts for besides its own.
@@ -46,13 +52,13 @@ class TimeLimit:
         self.stopped = True
         return True
 
-    def message(self, lines: LimitedLines) -> str:
-        """What was read until the time was over, and what to do."""
-        return (
+    def error(self, lines: LimitedLines) -> PartlyReadError:
+        """An error with the part of the log that was read until the time was over."""
+        return PartlyReadError(
             f"explain stopped after {self._seconds:.0f} s of CPU time:"
             f" it read {lines.bytes / 1e6:.1f} MB ({lines.count:,} lines) of the log,"
-            " and did not explain all of it;"
-            " pass only the part of the log with the failure (grep, tail)"
+            " and did not explain all of it",
+            "pass only the part of the log with the failure (grep, tail)",
         )
 
 

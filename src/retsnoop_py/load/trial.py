@@ -38,6 +38,7 @@ from retsnoop_py.load.attempt import (
     Replaced,
     can_interrupt,
 )
+from retsnoop_py.load.checked_object import open_object
 from retsnoop_py.load.errno_rules import errno_in, errno_name
 from retsnoop_py.load.loader_rules import explain_line
 from retsnoop_py.load.map_rules import MapFacts
@@ -127,7 +128,7 @@ def try_object(path: Path, shape: Shape, request: TrialRequest) -> Iterator[Load
     release = os.uname().release
     base = LoadResult(VERSION, request.kernel, str(path), "object", "ok", release=release)
     try:
-        target = ObjectFile(path, _kernel_btf(), request.source)
+        target = open_object(path, _kernel_btf(), request.source)
     except DataError as error:
         why = Explanation(
             "elf", "Object File: Not a BPF object", error.message, error.hint or _DAMAGED

@@ -28,6 +28,7 @@ from retsnoop_py.text import did_you_mean, near_names
 if TYPE_CHECKING:
     from retsnoop_py.libbpf.dwarf import DwarfImage, LinePlace
     from retsnoop_py.symbolize.sources import KernelImages, PlacedImage
+    from retsnoop_py.unprivileged.dwarf import UnprivilegedImage
 
 
 _SHOWN = 3
@@ -104,7 +105,9 @@ class SourceLines:
         return _Found({path: places[path]} if path in places else places, nearest)
 
 
-def _distinct(dwarf: DwarfImage, places: Sequence[LinePlace]) -> Iterator[LinePlace]:
+def _distinct(
+    dwarf: DwarfImage | UnprivilegedImage, places: Sequence[LinePlace]
+) -> Iterator[LinePlace]:
     """``places`` without those that say twice that the line is reached.
 
     A place without code of the line is left out if the line has code in the same function, or

@@ -3,7 +3,7 @@
 
 An ELF file with its DWARF is a program for libelf and libdw, in C, and whoever is traced chooses
 it: it may crash them, keep them busy for ever, or shrink while it is mapped. So they run in a
-process of their own (:mod:`retsnoop_py.symbolize.sandbox`), which has no rights, no environment,
+process of their own (:mod:`retsnoop_py.unprivileged.process`), which has no rights, no environment,
 no network, no files but those it is sent, little memory, and so many seconds for each request. What
 it answers is data of known types, and what goes wrong costs the symbols of that one file.
 
@@ -15,22 +15,19 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import struct
 from bisect import bisect_right
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError, RetsnoopError
 from retsnoop_py.kernel.elf_file import MAX_NAME, SHT_NOBITS, ElfFile, Section, string_at
-from retsnoop_py.package import python, search_path
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
+from retsnoop_py.unprivileged.process import Unprivileged, answer_requests
 from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
 
     from retsnoop_py.libbpf.dwarf import DwarfImage
@@ -206,9 +203,6 @@ _REQUEST_S = 20.0
 _PATIENCE_S = 60.0
 #: So many files are kept open for a child that has to take the place of one that ended.
 _MAX_KEPT = 64
-_HEAD = 4
-#: The child's program. That of ``-m`` would import runpy. It imports from where this process does.
-_CHILD = f"import sys; sys.path[:] = {{!r}}; from {__name__} import serve; serve({{}})"
 #: Bytes of an answer: 64 frames of two names of 4,096 characters, and some.
 _MAX_ANSWER = 4 << 20
 
@@ -250,8 +244,7 @@ class ProgramReader:
         import msgspec
 
         self._lines = lines
-        self._child: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+        self._process = Unprivileged(__name__, _MAX_ANSWER)
         self._files: list[_File | None] = []
         #: Numbers of files that the child has, and of those it will not be given again.
         self._sent: set[int] = set()
@@ -263,32 +256,16 @@ class ProgramReader:
 
     def start(self) -> None:
         """Start the child, which takes a moment, before it is needed."""
-        import subprocess
-
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                self._child = subprocess.Popen(
-                    [*python(), "-S", "-c", _CHILD.format(search_path(), theirs.fileno())],
-                    env={},
-                    pass_fds=(theirs.fileno(),),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    start_new_session=True,
-                )
-            except OSError as error:
-                ours.close()
-                self._patience = 0
-                self.warnings.append(f"no symbols of programs: no process to read them: {error}")
-                return
-        self._socket = ours
+        try:
+            self._process.start()
+        except OSError as error:
+            self._patience = 0
+            self.warnings.append(f"no symbols of programs: no process to read them: {error}")
 
     @property
     def child(self) -> int | None:
         """The process id of the child; None if there is none."""
-        return None if self._child is None else self._child.pid
+        return self._process.pid
 
     def close(self) -> None:
         """End the child and close the files."""
@@ -332,14 +309,12 @@ class ProgramReader:
     def _ask(self, request: _Request, name: str, fds: tuple[int, ...]) -> _Answer | None:
         if self._patience <= 0:
             return None
-        if self._socket is None:
+        if self.child is None:
             self.start()
-        if self._socket is None:
+        if self.child is None:
             return None
         try:
-            self._socket.settimeout(_REQUEST_S)
-            _send(self._socket, self._encode(request), fds)
-            return self._decode(_receive(self._socket))
+            return self._decode(self._process.ask(self._encode(request), fds, _REQUEST_S))
         except TimeoutError:
             self._patience -= _REQUEST_S
             self._give_up(name, f"it takes longer than {_REQUEST_S:.0f} s")
@@ -356,37 +331,7 @@ class ProgramReader:
 
     def _stop(self) -> None:
         self._sent.clear()
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            self._child = None
-
-
-def _send(to: socket.socket, data: bytes, fds: tuple[int, ...] = ()) -> None:
-    message = len(data).to_bytes(_HEAD, "little") + data
-    sent = socket.send_fds(to, [message], fds) if fds else 0
-    to.sendall(message[sent:])
-
-
-def _receive(source: socket.socket) -> bytes:
-    """A whole message; OSError if nobody sends one."""
-    size = int.from_bytes(_exactly(source, _HEAD), "little")
-    if size > _MAX_ANSWER:
-        raise OSError("an impossible answer")
-    return _exactly(source, size)
-
-
-def _exactly(source: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        part = source.recv(size - len(data))
-        if not part:
-            raise ConnectionError("the other process has ended")
-        data += part
-    return bytes(data)
+        self._process.stop()
 
 
 def _close(file: _File) -> None:
@@ -402,8 +347,11 @@ class _Child:
         self._kind = kind
         self._programs: dict[int, Program] = {}
 
-    def answer(self, request: _Request, fds: list[int]) -> _Answer:
-        """Answer a request; the files that came with it are closed."""
+    def answer(self, data: bytes, fds: list[int]) -> bytes:
+        """Answer a request, which the files ``fds`` accompany."""
+        return json.dumps(self._answer(_Request(*json.loads(data)), fds)).encode()
+
+    def _answer(self, request: _Request, fds: list[int]) -> _Answer:
         try:
             if request.offset is None:
                 with ElfFile(request.name, fds[0]) as elf:
@@ -416,27 +364,11 @@ class _Child:
             return _Answer(resolved=program.resolve(request.offset, request.place))
         except (OSError, DataError, MemoryError):
             return _Answer()
-        finally:
-            for fd in fds:
-                os.close(fd)
 
 
 def serve(descriptor: int) -> None:
-    """Be the child: answer at a socket until nobody asks any more."""
-    # all imports come before the rights to read files are gone
+    """Be the child: answer at a socket until the parent closes it."""
     from retsnoop_py.libbpf import dwarf
-    from retsnoop_py.symbolize import sandbox
 
     dwarf.load()
-    child = _Child(Program)
-    with socket.socket(fileno=descriptor) as parent:
-        sandbox.enter()
-        with suppress(ConnectionError):
-            while True:
-                head, fds, _, _ = socket.recv_fds(parent, _HEAD, 2)
-                head += _exactly(parent, _HEAD - len(head)) if head else b""
-                if not head:
-                    return
-                request = json.loads(_exactly(parent, int.from_bytes(head, "little")))
-                answer = child.answer(_Request(*request), list(fds))
-                _send(parent, json.dumps(answer).encode())
+    answer_requests(descriptor, _Child(Program).answer)

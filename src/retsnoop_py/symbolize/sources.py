@@ -24,6 +24,7 @@ from retsnoop_py.symbolize.paths import SourcePaths, source_root
 
 if TYPE_CHECKING:
     from retsnoop_py.libbpf.dwarf import DwarfImage, Variable
+    from retsnoop_py.unprivileged.dwarf import UnprivilegedImage
 
 __all__ = ["KernelImages", "PlacedImage", "SourceFacts", "Symbol"]
 
@@ -75,7 +76,7 @@ class SourceFacts(ImageFacts, Protocol):
 class PlacedImage:
     """An image and how far the kernel moved it: runtime address = linked address + ``bias``."""
 
-    def __init__(self, dwarf: DwarfImage, bias: int) -> None:
+    def __init__(self, dwarf: DwarfImage | UnprivilegedImage, bias: int) -> None:
         self.dwarf = dwarf
         self.bias = bias
 
@@ -147,7 +148,7 @@ class KernelImages:
                 f"no source lines: {path} cannot be located: no .text section or no _stext symbol"
             )
             return
-        dwarf = self._opened.enter_context(_open_image(path))
+        dwarf = self._opened_image(path)
         self._vmlinux = PlacedImage(dwarf, stext - text.address)
 
     def module(self, name: str) -> PlacedImage | None:
@@ -165,7 +166,16 @@ class KernelImages:
         path = self.module_path(name) if sections else None
         if path is None:
             return None
-        return PlacedImage(self._opened.enter_context(_open_image(path, sections)), 0)
+        return PlacedImage(self._opened_image(path, sections), 0)
+
+    def _opened_image(
+        self, path: Path, sections: Mapping[str, int] | None = None
+    ) -> DwarfImage | UnprivilegedImage:
+        from retsnoop_py.unprivileged.dwarf import open_image
+
+        image = open_image(path, sections)
+        self._opened.callback(image.close)
+        return image
 
     def variables(self, address: int, module: str | None) -> Sequence[Variable]:
         """The local variables whose place is known at an address; none where no image has it."""
@@ -213,9 +223,3 @@ class KernelImages:
             return source_root((unit.name, unit.comp_dir) for unit in image.dwarf.units())
         except RetsnoopError:
             return None  # names stay absolute, as DWARF has them
-
-
-def _open_image(path: Path, sections: Mapping[str, int] | None = None) -> DwarfImage:
-    from retsnoop_py.libbpf.dwarf import DwarfImage
-
-    return DwarfImage(path, sections)

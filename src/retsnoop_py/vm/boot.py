@@ -270,7 +270,7 @@ class Host:
         )
         if daemon and plan.transport == "virtiofs":
             for share in shares:
-                self._start_daemon(daemon, share)
+                self._start_daemon(daemon, share, is_seen=not no_view)
         fds = [self._console.fileno(), *(fd for _, fd in guest.ports)]
         self._process = self._spawn(self._qemu(guest, is_seen=not no_view), fds, "qemu.log")
         self._console.start()
@@ -332,7 +332,7 @@ class Host:
         self._cleanup.callback(theirs.close)
         return theirs.fileno()
 
-    def _start_daemon(self, program: str, share: qemu.Share) -> None:
+    def _start_daemon(self, program: str, share: qemu.Share, *, is_seen: bool) -> None:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(share.socket))
             listener.listen(1)
@@ -340,6 +340,8 @@ class Host:
                 words = ["--no-setuid"]
                 if share.path == self.share:
                     words += ["--file-limit", str(_FILE_LIMIT)]
+                elif is_seen:
+                    words += ["--owned", str(share.path)]
                 words.append("")
             else:
                 # the guest can mount its share anew, and writable: the host must say no

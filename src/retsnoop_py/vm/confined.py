@@ -8,9 +8,14 @@ mounted): whatever PROGRAM is made to do below VIEW, the kernel of this machine 
 Without PROGRAM it only tries. An empty VIEW makes none. Ends with 125 and a line on stderr where
 that cannot be.
 
+``--owned DIR`` mounts DIR over itself so that files of its owner and group belong to root there,
+and files that root makes there belong to the owner. Nobody else can make files there. The file
+system has to support it (ID-mapped mounts, ext4 since Linux 5.12); else DIR is left as it is.
+
 ``--root EXPORT`` makes VIEW the root directory of PROGRAM, and mounts the view once more at the
 directory EXPORT. PROGRAM gets a /dev with the files that ``--keep FILE`` names, and a /proc with
-itself alone; EXPORT has neither. ``--write DIR`` is a directory that it can write.
+itself alone; EXPORT has neither. ``--write DIR`` is a directory that it can write, mounted
+as by ``--owned``.
 ``--no-setuid`` denies it to make set-user-ID and set-group-ID files. ``--file-limit BYTES`` is the
 size of the largest file that it can write.
 
@@ -42,14 +47,18 @@ _KERNEL_FS = frozenset(
     | {"pstore", "rpc_pipefs", "securityfs", "selinuxfs", "smackfs", "sysfs", "tracefs"}
 )
 
-_CLONE_NEWNS = 0x20000
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
 _MNT_DETACH = 2
 #: mount_setattr(2) of Linux 5.12, the same number on all architectures but alpha. Its flags for
 #: read-only, nosuid and nodev are those of mount(2).
 _SYS_MOUNT_SETATTR = 442
-_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_AT_FDCWD, _AT_RECURSIVE, _AT_EMPTY_PATH = -100, 0x8000, 0x1000
+#: open_tree(2) and move_mount(2) of Linux 5.2, and the flag for ID-mapped mounts of 5.12.
+_SYS_OPEN_TREE, _SYS_MOVE_MOUNT = 428, 429
+_OPEN_TREE_CLONE, _MOVE_EMPTY_PATH = 1, 4
+_MOUNT_ATTR_IDMAP = 0x100000
 #: statvfs(3) and mount(2) have the same bits for nosuid, nodev and noexec.
 _KEPT = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
 
@@ -87,10 +96,7 @@ def make_view(view: str) -> None:
 
     Raises OSError. Mounts that are made on this machine later do not show in it.
     """
-    if _libc.unshare(_CLONE_NEWNS):
-        raise OSError(ctypes.get_errno(), "unshare", "mount namespace")
-    # not a slave either: what is mounted later would arrive writable
-    _mount("none", "/", _MS_REC | _MS_PRIVATE)
+    _own_namespace()
     _mount("/", view, _MS_BIND | _MS_REC)
     for name in _HIDDEN:
         while _unmount(f"{view}/{name}"):
@@ -100,6 +106,13 @@ def make_view(view: str) -> None:
         if not sum(_unmount(place) for place in reversed(hidden)):
             raise OSError(ctypes.get_errno(), "umount", hidden[-1])
     _restrict(view, _MS_RDONLY | _MS_NODEV)
+
+
+def _own_namespace() -> None:
+    if _libc.unshare(_CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "unshare", "mount namespace")
+    # not a slave either: what is mounted later would arrive writable
+    _mount("none", "/", _MS_REC | _MS_PRIVATE)
 
 
 def _unmount(place: str) -> bool:
@@ -136,6 +149,68 @@ def _restrict(top: str, flags: int) -> None:
             _mount(None, place, kept | _MS_REMOUNT | _MS_BIND | flags)
 
 
+def mount_owned(path: str, target: str) -> None:
+    """Mount ``path`` at ``target``, with the files of its owner and group as root's there.
+
+    A folder of root, and one whose file system cannot do that, is mounted as it is. Raises OSError.
+    """
+    status = Path(path).stat()
+    if status.st_uid == 0 or not _mount_mapped(path, target, status.st_uid, status.st_gid):
+        _mount(path, target, _MS_BIND | _MS_REC)
+
+
+def _mount_mapped(path: str, target: str, uid: int, gid: int) -> bool:
+    words = (_AT_FDCWD, os.fsencode(path))
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    tree = _libc.syscall(ctypes.c_long(_SYS_OPEN_TREE), *words, ctypes.c_uint(flags))
+    if tree < 0:
+        return False
+    try:
+        namespace = _user_namespace(uid, gid)
+        try:
+            attributes = _MountAttr(_MOUNT_ATTR_IDMAP, 0, 0, namespace)
+            failed = _libc.syscall(
+                ctypes.c_long(_SYS_MOUNT_SETATTR),
+                tree,
+                b"",
+                _AT_EMPTY_PATH | _AT_RECURSIVE,
+                ctypes.byref(attributes),
+                ctypes.c_size_t(ctypes.sizeof(attributes)),
+            )
+        finally:
+            os.close(namespace)
+        if failed:
+            return False
+        place = (_AT_FDCWD, os.fsencode(target), _MOVE_EMPTY_PATH)
+        return not _libc.syscall(ctypes.c_long(_SYS_MOVE_MOUNT), tree, b"", *place)
+    except OSError:
+        return False
+    finally:
+        os.close(tree)
+
+
+def _user_namespace(uid: int, gid: int) -> int:
+    """A descriptor of a user namespace: ``uid`` and ``gid`` there are root here. Raises OSError."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        if not _libc.unshare(_CLONE_NEWUSER):
+            os.write(write, b"x")
+            signal.pause()
+        os._exit(1)
+    os.close(write)
+    try:
+        if not os.read(read, 1):
+            raise OSError(errno.EPERM, "unshare", "user namespace")
+        Path(f"/proc/{child}/uid_map").write_text(f"{uid} 0 1\n")
+        Path(f"/proc/{child}/gid_map").write_text(f"{gid} 0 1\n")
+        return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(read)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 def make_root(view: str, export: str, writable: list[str], kept: list[str]) -> None:
     """Make ``view`` the root directory, with what a program needs beside files. Raises OSError."""
     # first: the guest must not see what is added to the root directory alone
@@ -151,7 +226,7 @@ def make_root(view: str, export: str, writable: list[str], kept: list[str]) -> N
     _mount(f"/proc/{os.getpid()}", f"{view}/proc/self", _MS_BIND)
     for path in writable:
         Path(view + path).mkdir(parents=True, exist_ok=True)
-        _mount(path, view + path, _MS_BIND | _MS_REC)
+        mount_owned(path, view + path)
         _restrict(view + path, _MS_NOSUID | _MS_NODEV)
     os.chroot(view)
     os.chdir("/")
@@ -200,7 +275,8 @@ def _limit_files(size: int) -> None:
 
 def main(*argv: str) -> int:
     """Do what the options say and become the program; the exit status otherwise."""
-    values: dict[str, list[str]] = {"--root": [], "--write": [], "--keep": [], "--file-limit": []}
+    names = ("--root", "--write", "--keep", "--owned", "--file-limit")
+    values: dict[str, list[str]] = {name: [] for name in names}
     words = list(argv)
     no_setuid = False
     while words and words[0].startswith("--"):
@@ -213,6 +289,10 @@ def main(*argv: str) -> int:
     try:
         if view:
             make_view(view)
+        for path in values["--owned"]:
+            _own_namespace()
+            mount_owned(path, path)
+            _restrict(path, _MS_NOSUID | _MS_NODEV)
         for export in values["--root"]:
             make_root(view, export, values["--write"], values["--keep"])
         for size in values["--file-limit"]:

@@ -12,11 +12,15 @@ import contextlib
 import errno
 import fcntl
 import functools
+import hashlib
 import os
+import pwd
 import re
 import shutil
 import signal
+import stat
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py.errors import OutputError, RetsnoopError, UnavailableError
-from retsnoop_py.own_file import cache_folder
+from retsnoop_py.own_file import ROOT_CACHE, cache_folder
 
 __all__ = [
     "AptRoot",
@@ -165,7 +169,7 @@ class AptRoot:
         self.arch = arch
         # lists of two architectures would take turns in one folder
         folder = suite if arch == "amd64" else f"{suite}-{arch}"
-        self.root = (cache or cache_root()) / "apt" / folder
+        self.root = (cache or _cache_of_apt()) / "apt" / folder
 
     def update(self, force: bool = False) -> None:
         """Refresh the package lists, if they are older than :data:`LISTS_FRESH_S` or on demand."""
@@ -190,8 +194,7 @@ class AptRoot:
 
     def size(self, package: str) -> int:
         """Bytes of the file of ``package`` (or ``package=version``); 0 if the lists do not tell."""
-        told = self._run("deb", ["apt-cache", "show", "--no-all-versions", package])
-        found = re.search(r"^Size: (\d+)$", told, re.MULTILINE)
+        found = re.search(r"^Size: (\d+)$", self._shown(package), re.MULTILINE)
         return int(found[1]) if found else 0
 
     def download(
@@ -202,7 +205,18 @@ class AptRoot:
         ``watch`` is told some times a second how many bytes are there.
         """
         self.update()
-        return self._fetch("deb", ["apt-get", "download", package], dest, "*.deb", watch)[0]
+        path = self._fetch("deb", ["apt-get", "download", package], dest, "*.deb", watch)[0]
+        # apt's user could write to the folder until now
+        wanted = re.search(r"^SHA256: (\w+)$", self._shown(package), re.MULTILINE)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if wanted is None or digest != wanted[1]:
+            path.unlink()
+            raise UnavailableError(f"{package} is not the file that Debian's lists describe")
+        return path
+
+    def _shown(self, package: str) -> str:
+        return self._run("deb", ["apt-cache", "show", "--no-all-versions", package])
 
     def resolve(self, packages: Sequence[str]) -> dict[str, tuple[str, int]]:
         """What an empty system needs for ``packages``: name of each, its version, bytes to fetch.
@@ -220,14 +234,23 @@ class AptRoot:
         """Fetch ``packages`` and all they need into ``dest``; see :meth:`resolve`."""
         self.update()
         dest.mkdir(parents=True, exist_ok=True)
-        (dest / "partial").mkdir(exist_ok=True)
+        with self._staging("deb") as staging:
 
-        def tick() -> None:
-            if watch:
-                watch(sum(each.stat().st_size for each in dest.rglob("*.deb") if each.exists()))
+            def tick() -> None:
+                if watch:
+                    watch(
+                        sum(each.stat().st_size for each in staging.rglob("*.deb") if each.exists())
+                    )
 
-        argv = [*_INSTALL, "--download-only", "-o", f"Dir::Cache::archives={dest}", *packages]
-        self._run("deb", argv, tick=tick)
+            # apt checks each file in a folder of its user, and moves it to one of root's
+            (staging / "archives" / "partial").mkdir(parents=True)
+            staging.chmod(0o755)
+            os.chown(staging, os.geteuid(), os.getegid())
+            archives = f"Dir::Cache::archives={staging}/archives"
+            argv = [*_INSTALL, "--download-only", "-o", archives, *packages]
+            self._run("deb", argv, tick=tick)
+            for file in (staging / "archives").glob("*.deb"):
+                _taken(file, dest / file.name)
         return sorted(dest.glob("*.deb"))
 
     def source(self, package: str, dest: Path) -> list[Path]:
@@ -248,21 +271,28 @@ class AptRoot:
         pattern: str,
         watch: Callable[[int], None] | None = None,
     ) -> list[Path]:
-        """Run ``argv`` in an empty directory inside ``dest`` and move what it leaves there."""
+        """Run ``argv`` in an empty directory of apt's user and move what it leaves to ``dest``."""
         dest.mkdir(parents=True, exist_ok=True)
-        staging = dest / f".partial-{os.getpid()}"
-        staging.mkdir(exist_ok=True)
+        with self._staging(kind) as staging:
 
-        def tick() -> None:
-            if watch:
-                watch(sum(each.stat().st_size for each in staging.iterdir() if each.is_file()))
+            def tick() -> None:
+                if watch:
+                    watch(sum(each.stat().st_size for each in staging.iterdir() if each.is_file()))
 
-        try:
             self._run(kind, argv, staging, tick)
             files = sorted(staging.glob(pattern))
             if not files:
                 raise UnavailableError(f"{' '.join(argv)} downloaded no file")
-            return [Path(shutil.move(file, dest / file.name)) for file in files]
+            return [_taken(file, dest / file.name) for file in files]
+
+    @contextlib.contextmanager
+    def _staging(self, kind: str) -> Iterator[Path]:
+        """A new folder that apt's user can write, removed at the end."""
+        staging = Path(tempfile.mkdtemp(prefix="partial-", dir=self.root / kind))
+        try:
+            if os.geteuid() == 0:
+                shutil.chown(staging, sandbox_user())
+            yield staging
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
@@ -307,6 +337,8 @@ class AptRoot:
         home = self.root / kind
         # /tmp may be one that cannot be written
         (home / "tmp").mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            shutil.chown(home / "tmp", sandbox_user())
         given = {"APT_CONFIG": home / "apt.conf", "TMPDIR": home / "tmp", "LC_ALL": "C.UTF-8"}
         env = os.environ | {name: str(value) for name, value in given.items()}
         try:
@@ -431,6 +463,40 @@ def undisturbed() -> Iterator[None]:
             signal.raise_signal(late)
 
 
+def sandbox_user() -> str:
+    """The user that root's apt downloads as: ``_apt`` if there is one, else ``root``."""
+    try:
+        pwd.getpwnam("_apt")
+    except KeyError:
+        return "root"
+    return "_apt" if os.geteuid() == 0 else "root"
+
+
+def _cache_of_apt() -> Path:
+    """The cache root; for root a folder that apt's user can enter, unless the caller chose one."""
+    base = cache_root()
+    if sandbox_user() == "root" or os.environ.get("XDG_CACHE_HOME") or _is_open(base):
+        return base
+    return ROOT_CACHE / base.name
+
+
+def _is_open(folder: Path) -> bool:
+    """Whether every user can enter ``folder``, as far as it exists."""
+    above = (folder, *folder.parents)
+    return all(one.stat().st_mode & stat.S_IXOTH for one in above if one.exists())
+
+
+def _taken(file: Path, target: Path) -> Path:
+    """Move a file that apt's user made, which is ours then. Raises UnavailableError."""
+    if not stat.S_ISREG(file.lstat().st_mode):
+        raise UnavailableError(f"apt left {file.name}, which is not a file")
+    path = Path(shutil.move(file, target))
+    if os.geteuid() == 0:
+        os.chown(path, 0, 0, follow_symlinks=False)
+        path.chmod(0o644)
+    return path
+
+
 def _machine_acquire() -> list[str]:
     """The machine's own Acquire:: settings: proxies, certificates, validity checks."""
     try:
@@ -457,8 +523,8 @@ def _config(home: Path, arch: str, acquire: list[str]) -> str:
         "Dir::Etc::parts": home / "etc" / "empty",
         "Dir::Etc::main": "/dev/null",
         "APT::Architecture": arch,
-        # the sandbox user cannot enter a cache below root's home directory
-        "APT::Sandbox::User": "root",
+        # apt itself uses root, with a warning, where this user cannot enter the folders
+        "APT::Sandbox::User": sandbox_user(),
         "Acquire::Languages": "none",
         "Acquire::Retries": 3,
     }

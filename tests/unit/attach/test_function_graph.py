@@ -43,6 +43,7 @@ SETTINGS = {
     "set_ftrace_pid": "no pid",
     "options/function-fork": "0",
     "tracing_on": "1",
+    "set_event": "",
     "trace": GRAPH,
 }
 
@@ -81,6 +82,32 @@ def test_a_tracer_that_is_in_use_is_left_alone(tmp_path: Path, tracefs: Path) ->
         pass
     assert (tracefs / "current_tracer").read_text() == "function"
     assert (tracefs / "trace").read_text() == GRAPH
+
+
+OTHERS = "# tracer: nop\n#\n# entries-in-buffer/entries-written: 3/12   #P:2\n#\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("set_event", "sched:sched_switch\n", "sched:sched_switch"),
+        ("trace", OTHERS, "3 entries of another tool"),
+    ],
+)
+def test_events_of_another_tool_are_left_in_the_buffer(
+    name: str, text: str, why: str, tmp_path: Path, tracefs: Path
+) -> None:
+    (tracefs / name).write_text(text)
+    before = {path: path.read_text() for path in tracefs.rglob("*") if path.is_file()}
+    with pytest.raises(UnavailableError, match=why), FunctionGraph(tmp_path, "f", 17):
+        pass
+    assert {path: path.read_text() for path in before} == before
+
+
+def test_an_empty_buffer_is_nobodys(tmp_path: Path, tracefs: Path) -> None:
+    (tracefs / "trace").write_text(OTHERS.replace("3/12", "0/0"))
+    with FunctionGraph(tmp_path, "f", 17):
+        assert (tracefs / "current_tracer").read_text() == "function_graph"
 
 
 def test_a_kernel_without_it(tmp_path: Path) -> None:

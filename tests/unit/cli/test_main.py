@@ -13,7 +13,7 @@ import pytest
 from retsnoop_py import __version__
 from retsnoop_py.cli import main as entry
 from retsnoop_py.cli import report, vm
-from retsnoop_py.errors import BpfError, Interrupted, RetsnoopError, UnavailableError
+from retsnoop_py.errors import BpfError, DataError, Interrupted, RetsnoopError, UnavailableError
 from retsnoop_py.options import table
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.settings import (
@@ -451,3 +451,29 @@ def test_names_of_kernels_are_whole_on_a_narrow_terminal() -> None:
         assert row[0] in told
         assert row[3] in told
         assert max(map(len, told.splitlines())) <= (width or 100)
+
+
+@pytest.mark.parametrize(
+    "name", ["x\n::error::FORGED\n.o", "x ##[error]FORGED.o", "x\n  ::add-mask::a.o"]
+)
+def test_a_name_in_an_error_is_no_command_of_a_github_job(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert report.failed(DataError(f"{name} is cut short"), 0) == 65
+    report.Console().warn(f"{name} is left out\x1b[2J")
+    lines = capsys.readouterr().err.splitlines()
+    for part in (lines[: len(lines) // 2], lines[len(lines) // 2 :]):
+        stop, token = part[0].split("::")[1:]
+        assert stop == "stop-commands"
+        assert part[-1] == f"::{token}::"
+        assert token not in "".join(part[1:-1])
+    assert "\x1b" not in "".join(lines)
+
+
+def test_an_ordinary_error_is_one_line_in_a_github_job(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    report.failed(DataError("std::vector is no function"), 0)
+    assert capsys.readouterr().err == "retsnoop-py: error: std::vector is no function\n"

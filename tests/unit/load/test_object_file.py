@@ -21,6 +21,7 @@ from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.relocation import Relocation
 from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.load.trial import TrialRequest, try_object
+from retsnoop_py.options.live import object_symbols
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "tests/live/objects"
@@ -421,3 +422,15 @@ def test_strings_that_lie_one_in_another_are_damage() -> None:
     table = StringTable(text, "a.o")
     starts = range(0, len(text), 15)
     assert len({table.at(start + more) for start in starts for more in (0, 4)}) == 10_000
+
+
+def test_an_object_with_millions_of_symbols_is_damage(folder: Path, tmp_path: Path) -> None:
+    """Else TAB behind its name takes minutes and gigabytes."""
+    path = folder / "flow.bpf.o"
+    whole = path.stat().st_size
+    row = struct.pack("=QQ", whole, 24 << 20)
+    made = patched(path, {header_row(path, ".symtab") + 24: row}, tmp_path / "a.bpf.o")
+    os.truncate(made, whole + (24 << 20))
+    with pytest.raises(DataError, match="more than 262144 symbols"):
+        ObjectFile(made)
+    assert object_symbols([str(made)]) == []

@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from time import thread_time
 
 import pytest
 
+from retsnoop_py.api.loading import _all_of
+from retsnoop_py.cli import explain as cli
+from retsnoop_py.errors import DataError
 from retsnoop_py.listener import Listener, listening
+from retsnoop_py.load import explain
 from retsnoop_py.load.explain import explain_log
 
 _FAILURE = b"libbpf: prog 'p': BPF program load failed: Invalid argument\n"
@@ -35,8 +40,8 @@ class Endless:
 def heard(stream: object, seconds: float) -> tuple[list[str], list[str]]:
     listener = Heard()
     with listening(listener):
-        found = [one.errno for one in explain_log(stream, seconds=seconds)]  # type: ignore[arg-type]
-    return found, listener.lines
+        found = _all_of(explain_log(stream, seconds=seconds))  # type: ignore[arg-type]
+    return [one.errno for one in found], listener.lines
 
 
 @pytest.mark.parametrize("line", [b"\n", b"a" * 5000, _FAILURE], ids=["empty", "long", "failure"])
@@ -51,6 +56,24 @@ def test_a_log_without_end_is_left_and_a_warning_has_how_much_was_read(line: byt
 
 def test_a_log_that_is_read_in_time_has_its_failure_and_no_warning() -> None:
     assert heard(io.BytesIO(_FAILURE), 18) == (["EINVAL"], [])
+
+
+@pytest.mark.parametrize("has_failure", [True, False])
+def test_the_command_prints_what_it_found_and_does_not_say_that_there_is_no_more(
+    has_failure: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Not 0, as for a whole log, and no claim that the log has no failure."""
+    monkeypatch.setattr(explain, "_MOST_SECONDS", 0.5)
+    log = tmp_path / "log"
+    found = (Path(__file__).parent / "agent.log").read_bytes() if has_failure else b""
+    log.write_bytes(found + b"".join(b"line %d\n" % number for number in range(1_000_000)))
+    with pytest.raises(DataError, match=r"it read \d+\.\d MB \([\d,]+ lines\)") as caught:
+        cli.run(cli.ExplainRequest(log, None, None, json=False, github=False, verbose=0))
+    assert caught.value.exit_status == 65
+    assert ("Verification failed" in capsys.readouterr().out) == has_failure
 
 
 @pytest.mark.parametrize(

@@ -242,9 +242,9 @@ def test_a_debug_section_that_expands_to_a_thousandfold_costs_the_lines(tmp_path
 
 
 def child_of(processes: ProcessSymbolizer) -> int:
-    child = processes._reader._child
+    child = processes._reader.child
     assert child is not None
-    return child.pid
+    return child
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_hostile_files_are_not_waited_for_without_end(
         for number in range(20):
             put(tmp_path, f"opt/{number}")
             write_maps(tmp_path, f"/opt/{number}".encode(), number)
-            if processes._reader._child is not None:
+            if processes._reader.child is not None:
                 os.kill(child_of(processes), signal.SIGSTOP)
             processes.resolve_user(number, UserAddress("", BASE + 5))
         assert len(processes.warnings) < 8

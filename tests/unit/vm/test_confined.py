@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,63 @@ def verdict_of(code: bytes, data: dict[int, int]) -> int:
 
 def test_a_machine_without_a_filter_goes_on() -> None:
     assert confined.setuid_filter("riscv64") == b""
+
+
+OWNER = 4321
+OWNED = """
+echo made > made; id -u; stat -c %u:%g . made old others; cat others; echo x >> others
+chmod 4755 made; setpriv --reuid 33 --clear-groups touch second; ls -A
+"""
+
+
+def test_files_that_root_makes_in_an_owned_folder_are_its_owners() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("it takes root")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        folder = Path(name)
+        for path, owner in ((folder / "old", OWNER), (folder / "others", OWNER + 1)):
+            path.write_text("here\n")
+            path.chmod(0o644)
+            os.chown(path, owner, owner)
+        os.chown(folder, OWNER, OWNER)
+        argv = [*PROGRAM, "--owned", name, "--no-setuid", "", "sh", "-c", f"cd {name}; {OWNED}"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        if done.stderr.startswith("cannot make"):
+            pytest.skip("it takes CAP_SYS_ADMIN")
+        made = (folder / "made").stat()
+        assert (made.st_uid, made.st_gid) == (OWNER, OWNER)
+        assert not made.st_mode & (stat.S_ISUID | stat.S_ISGID)
+        # root is there what the owner is here: others' files can be read, and no more
+        owners = ["0:0", "0:0", "0:0", "65534:65534"]
+        assert done.stdout.splitlines() == ["0", *owners, "here", "made", "old", "others"]
+        assert (folder / "others").read_text() == "here\n"
+
+
+def test_a_folder_of_root_is_left_as_it_is() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("it takes root")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        argv = [*PROGRAM, "--owned", name, "", "sh", "-c", f"touch {name}/x; chown 33 {name}/x"]
+        subprocess.run(argv, check=True)
+        assert (Path(name) / "x").stat().st_uid == 33
+
+
+def test_what_qemu_makes_in_a_folder_of_another_user_is_that_users() -> None:
+    """As for 9p: the folder is mounted in a root directory that is a view."""
+    if os.geteuid() != 0:
+        pytest.skip("it takes root")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        base = Path(name)
+        for part in ("view", "export", "share"):
+            (base / part).mkdir()
+        os.chown(base / "share", OWNER, OWNER)
+        words = ["--no-setuid", "--root", f"{name}/export", "--write", f"{name}/share"]
+        script = f"cp /bin/true {name}/share/tool; chmod 4755 {name}/share/tool; echo $?"
+        argv = [*PROGRAM, *words, f"{name}/view", "sh", "-c", script]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.stderr.startswith("cannot make"):
+            pytest.skip("it takes CAP_SYS_ADMIN")
+        assert done.stdout == "1\n", done.stderr
+        made = (base / "share/tool").stat()
+        assert (made.st_uid, made.st_gid) == (OWNER, OWNER)
+        assert not made.st_mode & (stat.S_ISUID | stat.S_ISGID)

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py import package
-from retsnoop_py.symbolize import sandbox
 from retsnoop_py.symbolize.isolated import ProgramReader
+from retsnoop_py.unprivileged import sandbox
 
 TRY = """
 import os, socket, sys
 sys.path[:] = {path!r}
-from retsnoop_py.symbolize import sandbox
+from retsnoop_py.unprivileged import sandbox
 readable = open("/etc/passwd")
 sandbox.enter()
 def attempt(what):

@@ -55,6 +55,9 @@ _ALLOWED: dict[str, tuple[int, int | None]] = {
     "brk": (12, 214),
     "mremap": (25, 216),
     "madvise": (28, 233),
+    # libbpf's placeholders of maps and programs, and the kernel's release
+    "memfd_create": (319, 279),
+    "uname": (63, 160),
     # the process itself
     "rt_sigaction": (13, 134),
     "rt_sigprocmask": (14, 135),
@@ -81,13 +84,14 @@ _FILE_RIGHTS, _READ_FILE = 0x1FFF, 0x4
 _LOAD, _EQUALS, _RETURN = 0x20, 0x15, 0x06
 
 
-def enter() -> None:
+def enter(memory: int | None = None) -> None:
     """Keep only what reading open files and answering take. Import everything before.
 
-    Each step is left out where the kernel or a container does not allow it; the others hold.
+    ``memory``: bytes that the process may use, 1 GiB by default. Each step is left out where
+    the kernel or a container does not allow it; the others hold.
     """
     libc = ctypes.CDLL(None)
-    _limit()
+    _limit(memory or _MEMORY)
     if os.geteuid() == 0:
         # where this fails, the system call filter still denies sockets
         libc.unshare(_CLONE_NEWNET)
@@ -104,10 +108,10 @@ def enter() -> None:
         _load_filter(libc, code)
 
 
-def _limit() -> None:
+def _limit(memory: int) -> None:
     for limit, most in (
         (resource.RLIMIT_AS, _ADDRESSES),
-        (resource.RLIMIT_DATA, _MEMORY),
+        (resource.RLIMIT_DATA, memory),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NPROC, 0),

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A child process without rights that answers requests about untrusted files.
+
+:class:`Unprivileged` is the parent's side. A module that reads such files has a function ``serve``
+that calls :func:`answer_requests` in the child. The child has no environment, no network, no files
+except those that it is sent, and few system calls (:mod:`retsnoop_py.unprivileged.sandbox`).
+
+Starting the child counts under emulation, so only the parent's functions import what they need.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from retsnoop_py.package import python, search_path
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+__all__ = ["Unprivileged", "answer_requests"]
+
+_HEAD = 4
+#: The child's program. ``-m`` would import runpy. The child imports from the parent's folders.
+_CHILD = "import sys; sys.path[:] = {!r}; from {} import serve; serve({})"
+#: Descriptors that come with one request.
+_MAX_FILES = 2
+
+
+class Unprivileged:
+    """A child that runs ``serve`` of ``module``, started by the first request.
+
+    ``largest``: bytes of the longest answer that the parent accepts.
+    """
+
+    def __init__(self, module: str, largest: int) -> None:
+        self._module = module
+        self._largest = largest
+        self._child: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the child; None if there is none."""
+        return None if self._child is None else self._child.pid
+
+    def start(self) -> None:
+        """Start the child if there is none. Raises OSError."""
+        import subprocess
+
+        if self._child is not None:
+            return
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._child = subprocess.Popen(
+                    [
+                        *python(),
+                        "-S",
+                        "-c",
+                        _CHILD.format(search_path(), self._module, theirs.fileno()),
+                    ],
+                    env={},
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            except OSError:
+                ours.close()
+                raise
+        self._socket = ours
+
+    def ask(self, request: bytes, fds: tuple[int, ...], seconds: float) -> bytes:
+        """The child's answer to ``request``, which the open files ``fds`` accompany.
+
+        Raises TimeoutError after ``seconds`` without an answer, and OSError if the child cannot
+        be started, ends, or sends something else. :meth:`stop` it then.
+        """
+        self.start()
+        assert self._socket is not None
+        self._socket.settimeout(seconds)
+        _send(self._socket, request, fds)
+        return _receive(self._socket, self._largest)
+
+    def stop(self) -> None:
+        """End the child."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+
+
+def answer_requests(
+    descriptor: int, answer: Callable[[bytes, list[int]], bytes], memory: int | None = None
+) -> None:
+    """Give up all rights, then answer requests at a socket until the parent closes it.
+
+    ``answer`` gets each request and its open files, which are closed afterwards. Import everything
+    before. ``memory``: bytes that the process may use, if not those of the sandbox.
+    """
+    from retsnoop_py.unprivileged import sandbox
+
+    with socket.socket(fileno=descriptor) as parent:
+        sandbox.enter(memory)
+        with suppress(ConnectionError):
+            while True:
+                head, fds, _, _ = socket.recv_fds(parent, _HEAD, _MAX_FILES)
+                head += _exactly(parent, _HEAD - len(head)) if head else b""
+                if not head:
+                    return
+                request = _exactly(parent, int.from_bytes(head, "little"))
+                try:
+                    answered = answer(request, list(fds))
+                finally:
+                    for fd in fds:
+                        os.close(fd)
+                _send(parent, answered)
+
+
+def _send(to: socket.socket, data: bytes, fds: tuple[int, ...] = ()) -> None:
+    message = len(data).to_bytes(_HEAD, "little") + data
+    sent = socket.send_fds(to, [message], fds) if fds else 0
+    to.sendall(memoryview(message)[sent:])
+
+
+def _receive(source: socket.socket, largest: int) -> bytes:
+    """A whole message. Raises OSError for one that is too large or does not come."""
+    size = int.from_bytes(_exactly(source, _HEAD), "little")
+    if size > largest:
+        raise OSError("an impossible answer")
+    return _exactly(source, size)
+
+
+def _exactly(source: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = source.recv(min(size - len(data), 1 << 20))
+        if not part:
+            raise ConnectionError("the other process has ended")
+        data += part
+    return bytes(data)
