@@ -32,8 +32,8 @@ root nor a kernel. It explains each failure in the form that Linux 7.3 uses.
 Examples:
   retsnoop-py explain build.log
   journalctl -u my-agent | retsnoop-py explain -
-  retsnoop-py explain --object prog.bpf.o log.txt     with source lines
-  retsnoop-py explain --object prog.bpf.o --source src/ log.txt     and lines around them
+  retsnoop-py explain --object prog.bpf.o log.txt      with source lines
+  retsnoop-py explain --object prog.bpf.o --source src/ log.txt
   retsnoop-py explain --format json log.txt | jq .explanation.id
 
 Exit status: 0 if failures were found and explained, 65 if the log contains no failure.
