@@ -102,7 +102,7 @@ def run(asked: ExplainRequest) -> int:
         count = _show(asked, explain_log(_Counted(stream, bar), target))
     if not count:
         raise DataError(
-            f"{name} tells of no BPF program or map that was refused",
+            f"{name} contains no failure of a BPF program or map",
             "give the whole output of the loader; libbpf prints a verifier's log as a warning,"
             " cilium/ebpf with %+v, bpftool with -d",
         )

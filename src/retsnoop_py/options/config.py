@@ -199,15 +199,15 @@ KEYS: tuple[Key, ...] = (
     Key(
         "bpf.drain-seconds",
         "seconds after a signal or --for in which waiting records are still shown;\n"
-        "what is left then is dropped and counted, 0 to show all (default 8)",
+        "then retsnoop-py drops and counts the rest; 0 shows all (default 8)",
         "bpf.drain_seconds",
         lambda text: _integer(text, 0, 1 << 31),
     ),
     Key(
         "results.ordinary",
-        "results that look like failures and are none, such as the NULL of a search\n"
-        "that found nothing, count as none: by a list that is shipped, and your own\n"
-        "in ~/.config/retsnoop-py/no-failure.txt (default true)",
+        "do not report results that look like failures but are not, such as the\n"
+        "NULL of a search that found nothing: by the list that is shipped, and\n"
+        "your own in ~/.config/retsnoop-py/no-failure.txt (default true)",
         "results.ordinary",
         _boolean,
     ),
