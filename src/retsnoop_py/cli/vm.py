@@ -221,6 +221,7 @@ def _group(context: typer.Context) -> int:
 
 @app.command(
     help=_RUN_HELP,
+    short_help="Boot a kernel and run CMD in it, as root.",
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS] --",
 )
