@@ -97,8 +97,8 @@ def terminal_width(out: TextIO | Aside) -> int:
 _ESCAPES = re.compile(r"((?:\x1b\[[\d;]*m|\x1b\]8;;[^\x1b]*\x1b\\)+)")
 _NO_STYLE = "\x1b[0m"
 #: Between the members of a struct, where a word may be parted.
-_MEMBERS = re.compile(r",(?=\.)")
-_MEMBERS_OR_BLANK = re.compile(r",(?=\.)|(?= )")
+_MEMBERS = re.compile(r",(?=[.{])")
+_MEMBERS_OR_BLANK = re.compile(r",(?=[.{])|(?= )")
 
 
 def folded(text: str, columns: int) -> str:
@@ -163,7 +163,7 @@ def _break(plain: str, start: int, room: int) -> tuple[int, int]:
 
 def _inside_word(plain: str, start: int, limit: int) -> int:
     """Where a row ends whose first word, from ``start``, is longer than the row."""
-    members = list(_MEMBERS.finditer(plain, start, limit))
+    members = list(_MEMBERS.finditer(plain, start, limit + 1))
     if members:
         return members[-1].end()
     after = _MEMBERS_OR_BLANK.search(plain, limit)
