@@ -204,7 +204,7 @@ def groups(listing: Listing, width: int, palette: Palette) -> Iterator[str]:
     for function in listing.functions:
         by_mechanism.setdefault(function.mechanism, []).append(function)
     for mechanism, functions in by_mechanism.items():
-        how = f"by {mechanism}" if mechanism else "(by which mechanism cannot be told here)"
+        how = f"by {mechanism}" if mechanism else "(the mechanism is not known here)"
         yield f"{counted(len(functions), 'function')} traced {how}:"
         yield from _table(functions, width, palette)
         yield ""

@@ -96,12 +96,16 @@ def terminal_width(out: TextIO | Aside) -> int:
 #: What a terminal obeys: colours, and links (OSC 8).
 _ESCAPES = re.compile(r"((?:\x1b\[[\d;]*m|\x1b\]8;;[^\x1b]*\x1b\\)+)")
 _NO_STYLE = "\x1b[0m"
+#: Between the members of a struct, where a word may be parted.
+_MEMBERS = re.compile(r",(?=[.{])")
+_MEMBERS_OR_BLANK = re.compile(r",(?=[.{])|(?= )")
 
 
 def folded(text: str, columns: int) -> str:
-    """Lines of ``text`` that are too long, continued below where blanks part their columns.
+    """``text`` with its long lines continued below, where blanks part their columns.
 
-    Where no blanks do, a line stays as it is. A vertical tab ends a line as well.
+    A word that is too long alone is parted between the members of a struct (``.a=1,.b=2``), and
+    otherwise stays whole. A vertical tab ends a line as well.
     """
     rows: list[str] = []
     for line in text.replace("\v", "\n").split("\n"):
@@ -151,10 +155,19 @@ def _break(plain: str, start: int, room: int) -> tuple[int, int]:
     gaps = list(re.compile(r" +").finditer(plain, first, limit + 1))
     wider = [gap for gap in gaps if len(gap[0]) > 1]
     if not gaps:
-        return len(plain), 0
+        return _inside_word(plain, first, limit), 0 if start else first + 4
     at = (wider or gaps)[-1]
     behind = wider[-2].end() if len(wider) > 1 else first + 4
     return at.start(), behind - start
+
+
+def _inside_word(plain: str, start: int, limit: int) -> int:
+    """Where a row ends whose first word, from ``start``, is longer than the row."""
+    members = list(_MEMBERS.finditer(plain, start, limit + 1))
+    if members:
+        return members[-1].end()
+    after = _MEMBERS_OR_BLANK.search(plain, limit)
+    return len(plain) if after is None else after.end()
 
 
 def has_colour(out: TextIO | Aside) -> bool:

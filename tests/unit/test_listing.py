@@ -61,7 +61,7 @@ def test_without_a_plan_the_mechanism_is_open(kernel: Kernel) -> None:
     (function,) = listing(kernel, ["__sys_bpf"]).functions
     assert function.mechanism is None
     shown = "\n".join(groups(Listing(functions=(function,)), 80, Palette()))
-    assert shown.startswith("1 function traced (by which mechanism cannot be told here):")
+    assert shown.startswith("1 function traced (the mechanism is not known here):")
 
 
 def test_what_no_mechanism_can_take_is_left_out_with_the_others(kernel: Kernel) -> None:

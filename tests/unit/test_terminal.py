@@ -198,3 +198,19 @@ def test_a_link_takes_no_columns() -> None:
 def test_what_has_no_blanks_is_not_folded() -> None:
     assert folded("x" * 30, 20) == "x" * 30
     assert folded("a  " + "x" * 30, 20) == "a\n    " + "x" * 30
+
+
+def test_a_struct_that_is_too_long_is_parted_between_its_members() -> None:
+    text = "  f  arg=&{.first=1,.second=2,.third=3} next=4"
+    assert folded(text, 24).split("\n") == [
+        "  f",
+        "      arg=&{.first=1,",
+        "      .second=2,",
+        "      .third=3} next=4",
+    ]
+    # also where not even the first member fits
+    assert folded("x  arg=&{.the_first_member=1,.b=2} c", 20).split("\n") == [
+        "x",
+        "    arg=&{.the_first_member=1,",
+        "    .b=2} c",
+    ]

@@ -136,7 +136,7 @@ def planned(settings: Settings, plan: AttachPlan) -> None:
     """Which mechanisms are used and which cannot be."""
     for mechanism, reason in plan.passed_over:
         note(settings, f"{mechanism.value} cannot be used: {reason}")
-    ways = ", what that cannot take by ".join(mechanism.value for mechanism in plan.mechanisms)
+    ways = ", and the rest by ".join(mechanism.value for mechanism in plan.mechanisms)
     note(settings, f"Attaching {len(plan.functions)} functions by {ways}...")
 
 

@@ -109,11 +109,13 @@ def _show(found: Difference, asked: DiffRequest) -> None:
         return
     from retsnoop_py.render.difference import DifferencePage
     from retsnoop_py.render.palette import Glyphs, Palette
+    from retsnoop_py.terminal import folded, terminal_width
 
+    columns = terminal_width(sys.stdout)
     glyphs = Glyphs.of(sys.stdout, ascii_only=asked.ascii)
     page = DifferencePage(Palette.of(sys.stdout), glyphs, verbose=asked.verbose > 0)
     for line in page.lines(found):
-        print(line)
+        print(folded(line, columns) if columns else line)
 
 
 COMMAND = Command(

@@ -32,8 +32,8 @@ root nor a kernel. It explains each failure in the form that Linux 7.3 uses.
 Examples:
   retsnoop-py explain build.log
   journalctl -u my-agent | retsnoop-py explain -
-  retsnoop-py explain --object prog.bpf.o log.txt     with source lines
-  retsnoop-py explain --object prog.bpf.o --source src/ log.txt     and lines around them
+  retsnoop-py explain --object prog.bpf.o log.txt      with source lines
+  retsnoop-py explain --object prog.bpf.o --source src/ log.txt
   retsnoop-py explain --format json log.txt | jq .explanation.id
 
 explain stops after 18 s of CPU time, reports how much of the log it read, and ends with 65.
@@ -109,7 +109,7 @@ def run(asked: ExplainRequest) -> int:
         count = _show(asked, explain_log(_Counted(stream, bar), target))
     if not count:
         raise DataError(
-            f"{name} tells of no BPF program or map that was refused",
+            f"{name} contains no failure of a BPF program or map",
             "give the whole output of the loader; libbpf prints a verifier's log as a warning,"
             " cilium/ebpf with %+v, bpftool with -d",
         )

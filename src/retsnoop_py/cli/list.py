@@ -73,6 +73,8 @@ def run(asked: ListRequest) -> int:
     Raises InputError where no name matches, and what the kernel's own lists raise that cannot be
     read.
     """
+    from retsnoop_py.terminal import terminal_width
+
     if asked.kind is None:
         return _show_counts(asked)
     found = _LISTS[asked.kind](asked.globs, verbose=asked.verbose > 0 or asked.json)
@@ -87,14 +89,28 @@ def run(asked: ListRequest) -> int:
         _print_json({asked.kind: [{"name": one.name, **one.told} for one in found]})
         return 0
     widest = max(len(one.name) for one in found) if asked.kind == "presets" else 0
+    columns = terminal_width(sys.stdout)
     for one in found:
         # programs split by the tab, a person reads a column
-        gap = " " * (widest - len(one.name) + 2) if sys.stdout.isatty() else "\t"
-        print(f"{one.name}{gap}{one.told['about']}" if widest else one.name)
+        gap = " " * (widest - len(one.name) + 2) if columns else "\t"
+        rows = [f"{one.name}{gap}{one.told['about']}" if widest else one.name]
         if asked.verbose:
-            for line in one.more:
-                print(f"    {line}")
+            rows += [f"    {line}" for line in one.more]
+        for row in rows:
+            print(_continued(row, widest + 2 if row is rows[0] else 6, columns))
     return 0
+
+
+def _continued(row: str, indent: int, columns: int) -> str:
+    """``row`` in lines of so many ``columns``, all but the first indented; 0: as it is."""
+    if len(row) <= columns or not columns:
+        return row
+    from textwrap import fill
+
+    after = " " * indent
+    return fill(
+        row, columns, subsequent_indent=after, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _show_counts(asked: ListRequest) -> int:

@@ -48,7 +48,7 @@ Examples:
   sudo retsnoop-py load prog.bpf.o
   retsnoop-py load *.bpf.o --on 5.10,6.1,6.12,7.2
   retsnoop-py load prog.bpf.o --set small:slots=16 --set large:slots=4096
-  retsnoop-py load prog.bpf.o --on 5.10,7.2 --known-failures known.txt --junit a.xml
+  retsnoop-py load prog.bpf.o --on 5.10,7.2 --known-failures known.txt
   retsnoop-py load prog.bpf.o --format json | jq 'select(.verdict != "ok")'
 
 Exit status: 0 if everything loads, 2 if something was rejected or a kernel did not finish, 3 if \

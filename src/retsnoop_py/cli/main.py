@@ -198,7 +198,10 @@ def _vm(words: list[str]) -> int:
 
     short = vm.short_help(words)
     if short is not None:
-        return _print(short)
+        from retsnoop_py.terminal import folded, terminal_width
+
+        columns = terminal_width(sys.stdout)
+        return _print(folded(short, columns) if columns else short)
     return int(typed.call(get_command(vm.app), words, f"{PROGRAM} vm") or 0)
 
 

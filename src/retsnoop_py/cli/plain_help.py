@@ -112,9 +112,18 @@ def _prose(command: Command, width: int) -> list[str]:
     for paragraph in command.text.strip("\n").split("\n\n"):
         first, *rest = paragraph.split("\n")
         # a backspace keeps the lines of a paragraph as they are
-        kept = [f"  {line}".rstrip() for line in rest]
+        kept = [row for line in rest for row in _kept(f"  {line}".rstrip(), width)]
         lines += ["", *(kept if first == "\b" else _wrapped("  ", " ".join([first, *rest]), width))]
     return lines
+
+
+def _kept(line: str, width: int) -> list[str]:
+    """A line of examples, whose comment goes below the command where both do not fit."""
+    if len(line) <= width:
+        return [line]
+    from retsnoop_py.terminal import folded
+
+    return folded(line, width).split("\n")
 
 
 def _groups(command: Command) -> dict[str, list[tuple[str, str]]]:

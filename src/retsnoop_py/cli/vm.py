@@ -69,7 +69,7 @@ Exit status: that of CMD (128+N if signal N ended it), or
 _SHORT = {
     "": """Usage: retsnoop-py vm COMMAND [OPTIONS]
 
-Run commands on other kernels, in virtual machines that share this machine's files.
+Run commands on other kernels, in virtual machines with this machine's files.
 
   retsnoop-py vm run --on 6.1 -- uname -r    run a command on Linux 6.1
   retsnoop-py vm shell --on 6.1              open a shell on Linux 6.1
@@ -221,6 +221,7 @@ def _group(context: typer.Context) -> int:
 
 @app.command(
     help=_RUN_HELP,
+    short_help="Boot a kernel and run CMD in it, as root.",
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS] --",
 )
@@ -278,7 +279,8 @@ def shell(  # noqa: PLR0913 - one parameter per option
     """Boot a kernel and open a shell in it; gives the shell's exit status."""
     if not is_terminal():
         raise UsageError(
-            "vm shell needs a terminal for input and output", "run a command: vm run -- CMD"
+            "vm shell needs a terminal for input and output",
+            "run a command: retsnoop-py vm run -- CMD",
         )
     wanted = _Guest(kernel, arch, modules, tuple(rw), memory, cpus, debug_info, verbose)
     found = "command -v bash >/dev/null && exec bash; exec sh"

@@ -49,7 +49,7 @@ def bpf(host: Host) -> list[Check]:
         _feature(
             host,
             *("branch_snapshot", "bpf_get_branch_snapshot", tried.branch_snapshot),
-            detail="it takes Linux 5.16",
+            detail="requires Linux 5.16",
         ),
         _jit(host),
     ]

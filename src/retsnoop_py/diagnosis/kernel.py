@@ -17,9 +17,12 @@ from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.kernel.switches import FTRACE, KPROBES
 from retsnoop_py.kernel.tracefs import (
+    MOUNT_PROC,
     MOUNT_SYSFS,
+    NO_PROC,
     NO_SYSFS,
     TRACEFS,
+    has_proc,
     has_sysfs,
     lacks_kprobes,
     mount_command,
@@ -189,6 +192,8 @@ def _debugfs(host: Host) -> str:
 def _ftrace_enabled(host: Host) -> Check:
     """All mechanisms hook functions through ftrace, kprobes at their first instruction too."""
     key, title = "ftrace_enabled", "ftrace switched on"
+    if not has_proc(host.root):
+        return _check(key, title, Answer.UNKNOWN, NO_PROC, more=MOUNT_PROC)
     if not (host.root / FTRACE.path).exists():
         return _check(key, title, Answer.UNKNOWN, "this kernel has no kernel.ftrace_enabled")
     if FTRACE.is_off(host.root):
@@ -286,6 +291,8 @@ def _ibt(host: Host) -> Check:
             answer=Answer.NO,
             detail="a feature of x86-64",
         )
+    if not has_proc(host.root):
+        return _check("ibt", "indirect branch tracking", Answer.UNKNOWN, NO_PROC, more=MOUNT_PROC)
     found = _FLAGS.search(read_text(host.root / "proc/cpuinfo") or "")
     has = found is not None and "ibt" in found[1].split()
     return Check(
@@ -329,13 +336,15 @@ def config(host: Host) -> list[Check]:
             tried.append((str(path), getattr(error, "strerror", None) or str(error)))
             continue
         return [_found(path, text, tuple(tried))]
+    there = has_proc(host.root)
     return [
         Check(
             key="config",
             title="configuration",
             group=Group.KERNEL,
             answer=Answer.UNKNOWN,
-            detail="this kernel does not report its configuration",
+            detail="this kernel does not report its configuration" if there else NO_PROC,
+            next_step="" if there else MOUNT_PROC,
             tried=tuple(tried),
         )
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from retsnoop_py.diagnosis.model import Answer, Check, Group, Host, read_text
 from retsnoop_py.errors import PrivilegeError
 from retsnoop_py.kernel.namespaces import in_first
-from retsnoop_py.kernel.tracefs import mount_command
+from retsnoop_py.kernel.tracefs import MOUNT_PROC, NO_PROC, has_proc, mount_command
 
 __all__ = [
     "BPF",
@@ -85,7 +85,7 @@ def _capability(host: Host, name: str, bit: int, without: str) -> Check:
         )
 
     if host.capabilities is None:
-        return check(Answer.UNKNOWN, "/proc/self/status does not tell")
+        return check(Answer.UNKNOWN, *_unread(host, "/proc/self/status"))
     if host.may(bit):
         return check(Answer.YES)
     if bit in _ESSENTIAL and host.may(SYS_ADMIN):
@@ -98,6 +98,11 @@ def _capability(host: Host, name: str, bit: int, without: str) -> Check:
     return check(
         Answer.NO, without, next_step, PrivilegeError.exit_status if bit in _ESSENTIAL else 0
     )
+
+
+def _unread(host: Host, what: str) -> tuple[str, str]:
+    """Why something of /proc is unknown, and the next step."""
+    return (f"{what} cannot be read", "") if has_proc(host.root) else (NO_PROC, MOUNT_PROC)
 
 
 def _open_files(host: Host) -> Check:
@@ -123,7 +128,8 @@ def _paranoid(host: Host) -> Check:
     text = read_text(host.root / "proc/sys/kernel/perf_event_paranoid")
     answer, next_step = Answer.YES, ""
     if text is None:
-        answer, detail = Answer.UNKNOWN, "kernel.perf_event_paranoid cannot be read"
+        answer = Answer.UNKNOWN
+        detail, next_step = _unread(host, "kernel.perf_event_paranoid")
     else:
         detail = f"kernel.perf_event_paranoid is {text}"
         allowed = host.may(SYS_ADMIN) or (int(text) <= 2 and host.may(PERFMON)) or int(text) < 0
@@ -147,16 +153,18 @@ def _unprivileged(host: Host) -> Check:
     """For information: tracing programs need CAP_BPF whatever this says."""
     text = read_text(host.root / "proc/sys/kernel/unprivileged_bpf_disabled")
     answer = Answer.UNKNOWN
-    detail = "kernel.unprivileged_bpf_disabled cannot be read"
+    detail, next_step = _unread(host, "kernel.unprivileged_bpf_disabled")
     if text is not None:
         answer = Answer.YES if text == "0" else Answer.NO
         detail = f"kernel.unprivileged_bpf_disabled is {text}; tracing requires CAP_BPF in any case"
+        next_step = ""
     return Check(
         key="unprivileged_bpf",
         title="bpf() without rights",
         group=Group.RIGHTS,
         answer=answer,
         detail=detail,
+        next_step=next_step,
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from retsnoop_py.errors import PrivilegeError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.btf import Btf, Kind
-from retsnoop_py.kernel.tracefs import Traceable
+from retsnoop_py.kernel.tracefs import MOUNT_PROC, Traceable, has_proc
 from retsnoop_py.libbpf.facts import Functions, IteratedSymbols, ListFormat, SymbolTable
 from retsnoop_py.value import Value
 
@@ -151,9 +151,10 @@ class Kallsyms:
         try:
             table = self._iterated() or SymbolTable(self._path, ListFormat.KALLSYMS)
         except OSError as err:
+            is_there = has_proc(self._path.parents[1])
             raise UnavailableError(
                 f"cannot read {self._path}: {err.strerror}",
-                "mount /proc; the kernel needs CONFIG_KALLSYMS",
+                "the kernel needs CONFIG_KALLSYMS" if is_there else MOUNT_PROC,
             ) from err
         if not len(table):
             raise UnavailableError(f"{self._path} lists no symbols")

@@ -32,6 +32,15 @@ _INVALID = "__ftrace_invalid_address___"
 NO_SYSFS, MOUNT_SYSFS = "nothing is mounted on /sys", "mount -t sysfs sysfs /sys"
 
 
+#: The same of /proc.
+NO_PROC, MOUNT_PROC = "nothing is mounted on /proc", "mount -t proc proc /proc"
+
+
+def has_proc(root: Path) -> bool:
+    """Whether procfs is mounted below ``root``."""
+    return (root / "proc/sys").is_dir()
+
+
 def has_sysfs(root: Path) -> bool:
     """Whether sysfs is mounted below ``root``."""
     return (root / "sys/kernel").is_dir()

@@ -89,7 +89,7 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise DataError(f"{path} is no text") from None
+        raise DataError(f"{path} is not a text file") from None
     found = []
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()

@@ -134,8 +134,7 @@ class Refusals:
                 "elf",
                 "Object File: Not a BPF object",
                 f"libbpf cannot open the object ({errno_name(error)}): {last}.",
-                "The file is damaged, or of a compiler that libbpf does not know: compile it anew"
-                " with"
+                "The file is damaged, or libbpf does not know its compiler. Compile it again with"
                 " clang -target bpf -g -O2.",
                 said.strip(),
             )

@@ -58,7 +58,7 @@ def functions(root: Path = Path("/")) -> list[str]:
     if not found:
         from retsnoop_py.errors import UnavailableError
 
-        raise UnavailableError(f"{root / _SYMBOLS} cannot be read", "mount /proc")
+        raise UnavailableError(f"{root / _SYMBOLS} cannot be read", "mount -t proc proc /proc")
     return found
 
 

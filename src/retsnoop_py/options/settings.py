@@ -29,12 +29,12 @@ def trace_settings(words: Words) -> Settings:
     fine = config.parse(words.texts("config"))
     if pids and words.command:
         raise UsageError(
-            f"-p {pids[0]} with a command: of a command only its own processes are traced",
+            f"-p {pids[0]} with a command: retsnoop-py traces only the processes of the command",
             "leave out -p; or leave out -- CMD, and run CMD elsewhere",
         )
     if words.text("reruns") is not None and not words.has("pinpoint"):
         raise UsageError(
-            "--reruns says how often CMD may run again, and nothing has it run again",
+            "--reruns limits how often CMD runs again, and without --pinpoint CMD runs once",
             "add --pinpoint",
         )
     features = values.debug(words.texts("debug"))
@@ -147,7 +147,7 @@ def _selection(words: Words) -> SelectionSettings:
     )
     if not (chosen.entry or chosen.presets):
         raise UsageError(
-            "no entry functions: nothing says which calls to follow",
+            "no entry functions: no option selects the calls to follow",
             "give -e GLOB (-e '*sys_bpf') or a preset (-c bpf); 'retsnoop-py --help' has examples",
         )
     return chosen

@@ -58,7 +58,7 @@ def user(name: str | None, command: Sequence[str]) -> str | None:
         )
     if name is not None and not command:
         raise UsageError(
-            f"--user {name}: says whom the command runs as, and there is none",
+            f"--user {name} needs a command to run as this user",
             "retsnoop-py ... -- CMD ARG...",
         )
     return name

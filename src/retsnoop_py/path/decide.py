@@ -62,7 +62,7 @@ def decide(graph: Graph, way: Way, result: int, names: Names, handed: int = 0) -
     from 1, so that argument is what is asked about; 0 where that is not so.
     """
     if not way.blocks:
-        return Decision(None, None, "no block of it was seen to run")
+        return Decision(None, None, "none of its blocks was recorded")
     run = evaluate(graph, way, names)
     if not way.ends:
         return Decision(None, None, f"the end of its way was not seen ({_PROGRAMS_OFF})")

@@ -124,7 +124,7 @@ class EventDecoder:
             self._path_items = PathItems(self._layouts)
         path = self._path_items.read(data)
         if path.id >= self._functions:
-            raise DataError("the way of a call is that of a function that is not traced")
+            raise DataError("the executed path of a call belongs to a function that is not traced")
         return path
 
     def take_paths(self) -> dict[int, Path]:

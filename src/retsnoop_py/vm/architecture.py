@@ -34,6 +34,8 @@ class Architecture:
     console: str
     #: Where program interpreters lie that are not in /lib.
     libraries: tuple[str, ...] = ("lib",)
+    #: For the kernel's command line.
+    options: tuple[str, ...] = ()
 
     @property
     def is_foreign(self) -> bool:
@@ -62,6 +64,10 @@ ARCHITECTURES = {
             cpu="max,-la57,-erms",
             console="ttyS0",
             libraries=("lib", "lib64"),
+            # At boot the kernel waits some milliseconds for ticks. Where the host gives the
+            # emulator no time just then it panics: "IO-APIC + timer doesn't work!". Under KVM
+            # the kernel leaves this check out by itself.
+            options=("no_timer_check",),
         ),
         Architecture(
             name="arm64",

@@ -254,7 +254,9 @@ class Host:
             qemu=program,
             image=kernel.image,
             initrd=image,
-            append=" ".join([f"console={kernel.arch.console}", _APPEND, *kernel_options]),
+            append=" ".join(
+                [f"console={kernel.arch.console}", _APPEND, *kernel.arch.options, *kernel_options]
+            ),
             memory=self.memory,
             cpus=self.cpus,
             console=self._console.fileno(),

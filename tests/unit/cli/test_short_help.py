@@ -12,7 +12,7 @@ from retsnoop_py.cli import completion, vm
 from retsnoop_py.cli import main as entry
 from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import command_of
-from retsnoop_py.cli.plain_help import short_text
+from retsnoop_py.cli.plain_help import help_text, short_text
 from retsnoop_py.errors import UsageError
 
 COMMANDS = ["trace", *(name for name in SUB_COMMANDS if name != "vm")]
@@ -41,12 +41,34 @@ def test_short_help_is_one_screen(name: str, width: int) -> None:
         assert shown >= min(len(command.first), 7)
 
 
-@pytest.mark.parametrize("words", [["-h"], ["run", "-h"], ["run", "--rw=x", "-h"], ["fetch", "-h"]])
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("width", [58, 78])
+def test_the_whole_help_has_every_option_and_fits(name: str, width: int) -> None:
+    command = command_of(name)
+    text = help_text(command, width)
+    assert max(map(len, text.splitlines())) <= width
+    for option in command.options:
+        assert option.hidden or all(f"{one}" in text for one in option.spellings), option.name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-h"],
+        ["run", "-h"],
+        ["run", "--rw=x", "-h"],
+        ["shell", "-h"],
+        ["fetch", "-h"],
+        ["list", "-h"],
+    ],
+)
 def test_short_help_of_vm_is_one_screen(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert entry.main(["vm", *words]) == 0
-    assert len(capsys.readouterr().out.splitlines()) <= 24
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
 
 
 def test_h_of_a_command_that_runs_in_a_guest_is_its_own() -> None:

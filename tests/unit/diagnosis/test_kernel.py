@@ -11,6 +11,7 @@ from tests.unit.diagnosis.host import RELEASE, FakeHost, by_key
 from retsnoop_py.diagnosis.bpf import mechanisms
 from retsnoop_py.diagnosis.kernel import OPTIONS, config, cpu, kernel
 from retsnoop_py.diagnosis.model import Answer, Check
+from retsnoop_py.diagnosis.rights import rights
 
 
 def asked(fake: FakeHost) -> dict[str, Check]:
@@ -118,6 +119,19 @@ def test_without_sysfs_what_cannot_be_read_is_not_said_to_be_missing(fake: FakeH
     assert checks["btf"].next_step == "mount -t sysfs sysfs /sys"
     for key in ("tracefs", "traceable_functions", "kprobes_enabled", "kprobe_blacklist"):
         assert "mount -t sysfs sysfs /sys && mount -t " in checks[key].next_step, key
+
+
+def test_without_proc_the_kernel_is_not_said_to_lack_what_stands_there(fake: FakeHost) -> None:
+    shutil.rmtree(fake.tree.root / "proc")
+    fake.capabilities = None
+    checks = asked(fake)
+    asked_of = {**checks, **by_key([*cpu(fake.host), *config(fake.host), *rights(fake.host)])}
+    unknown = ("ftrace_enabled", "ibt", "config", "cap_bpf", "perf_event_paranoid")
+    for key in (*unknown, "unprivileged_bpf"):
+        found = asked_of[key]
+        assert (found.answer, found.detail) == (Answer.UNKNOWN, "nothing is mounted on /proc"), key
+        assert found.next_step == "mount -t proc proc /proc", key
+    assert checks["kallsyms"].next_step == "mount -t proc proc /proc"
 
 
 @pytest.mark.parametrize(

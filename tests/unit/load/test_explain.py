@@ -877,7 +877,7 @@ def test_what_tells_of_no_failure_is_an_error(
     log = tmp_path / "log"
     log.write_bytes(make())
     assert entry.main(["explain", str(log)]) == 65
-    assert "tells of no BPF program or map that was refused" in capsys.readouterr().err
+    assert "contains no failure of a BPF program or map" in capsys.readouterr().err
 
 
 def test_a_log_that_is_missing_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
