@@ -13,7 +13,7 @@ from typing import NamedTuple
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import Flow, Imm, Insn, Mem
-from retsnoop_py.path.origin import Decided, is_settled, went
+from retsnoop_py.path.origin import LARGEST_ERROR, Decided, is_settled, went
 from retsnoop_py.path.values import Flags, Moment, Run
 
 __all__ = ["tests_before"]
@@ -122,7 +122,8 @@ def _only_leads(graph: Graph, start: int, ends: _Ends) -> bool:
         elif at not in ends.own:
             block = graph.blocks[at]
             steps = [step for one in block.insns for step in one.steps]
-            if not block.is_branch or not all(_only_tests(graph, one, set()) for one in steps):
+            is_test = block.is_branch and not any(map(_makes_error, steps))
+            if not is_test or not all(_only_tests(graph, one, set()) for one in steps):
                 return False
             new = {_behind(graph, one) for one in block.next} - seen
             seen |= new
@@ -169,6 +170,14 @@ def _is_quiet(graph: Graph, way: Way, moment: Moment, end: int, tested: set[int]
         for step in one.steps
     ]
     return all(_only_tests(graph, step, tested) for step in insns)
+
+
+def _makes_error(step: Insn) -> bool:
+    """Whether an instruction makes an error: of it another condition would be the reason."""
+    last = step.operands[-1] if step.operands else None
+    if step.op not in ("mov", "or") or not isinstance(last, Imm):
+        return False
+    return -LARGEST_ERROR <= last.value < 0
 
 
 def _only_tests(graph: Graph, step: Insn, tested: set[int]) -> bool:

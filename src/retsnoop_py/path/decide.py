@@ -36,6 +36,7 @@ from retsnoop_py.path.origin import (
     asks_the_unknown,
     chosen_of,
     failure_of,
+    is_error,
     is_result,
     is_settled,
     origin_of,
@@ -236,17 +237,17 @@ class _Search:
         if decided.checks or decided.position < 0:
             return found
         for at, taken in tests_before(self._graph, self._way, self._run, decided):
-            if decided.moment is None and self._has_result_at(moments[at]):
-                continue  # its other side leads to the same result
+            if decided.moment is None and self._has_error_at(moments[at]):
+                continue  # its other side may lead to that one
             if self._can_avoid(at, taken) and not self._is_about_result(moments[at]):
                 one = _decided(moments[at], taken)
                 found = (replace(one, position=moments[at].position), *found)
         return found
 
-    def _has_result_at(self, moment: Moment) -> bool:
-        """Whether a constant that is the result is held as a jump runs."""
+    def _has_error_at(self, moment: Moment) -> bool:
+        """Whether a constant that is an error is held as a jump runs."""
         kept = (*moment.regs.values(), *moment.slots.values())
-        return any(one.kind == "const" and is_result(one.value, self._result) for one in kept)
+        return any(is_error(one) for one in kept)
 
     def _asked_of_call(self) -> Decided | None:
         """The test of what a function gave that left the result in a local variable."""
@@ -513,8 +514,11 @@ class _Search:
         """
         if self._returned.made not in (Made.CONSTANT, Made.COMPUTED):
             return True
-        held = self._holders(moment, (self._returned.node, *self._chosen))
-        if moment.step <= self._returned.step or not held.places:
+        # what was chosen last goes on; of the constant itself another register may have a copy
+        nodes = (*self._chosen, self._returned.node)
+        each = (self._holders(moment, (node,)) for node in nodes)
+        held = next((one for one in each if one.places), None)
+        if moment.step <= self._returned.step or held is None:
             return True
         block = self._way.blocks[moment.position]
         return errors_at(self._graph, held, block, moment.insn.address) is not None

@@ -142,17 +142,18 @@ class Namer:
         found = []
         raw = flags.insn.compared
         for side, node in enumerate((flags.left, flags.right)):
-            if node.kind == "const" or side >= len(raw) or (side and node is flags.left):
+            is_again = side and node is flags.left
+            if node.kind == "const" or side >= len(raw) or is_again or self._is_made(raw[side]):
                 continue
             read = raw[side]
-            if isinstance(read, Reg) and read.name not in self._machine.pt_regs:
-                continue  # what an instruction computes before it compares, no probe can read
             start = _range_start(flags, decided.condition) if not side else None
             named = self._name(_looked_at(node, flags) if start is None else node.args[0])
             if start is not None and not named:
                 start, named = None, self._name(node)
             if named is not None and not side and start is None:
                 named = self._narrowed(named, node, flags, decided.condition)
+            if named is None and self._of_fields(flags, decided.condition) is not None:
+                continue  # the number that was compared is no member
             text = named.text if named else _operand_text(flags.insn, side)
             size = read.size
             if isinstance(read, Reg):
@@ -174,6 +175,10 @@ class Namer:
             )
             found.append(own)
         return tuple(found)
+
+    def _is_made(self, read: Operand) -> bool:
+        """Whether an instruction computes an operand before it compares: no probe can read it."""
+        return isinstance(read, Reg) and read.name not in self._machine.pt_regs
 
     def _held(self, node: Node, named: _Named | None) -> int:
         """Bytes of the value that a register holds, of which an instruction may look at fewer."""

@@ -143,7 +143,7 @@ def _keeps_older(graph: Graph, way: Way, run: Run, chooser: Node, kept: Node) ->
     held = Holders(graph.machine, frozenset((arm.name,)), 0, None)
     errors = errors_at(graph, held, index, chooser.at)
     # of two errors, one of several that were possible before was not made by this choice
-    return errors is None or (len(errors) > 1 and _is_error(chooser.args[is_first]))
+    return errors is None or (len(errors) > 1 and is_error(chooser.args[is_first]))
 
 
 def chosen_of(node: Node, result: int) -> list[Node]:
@@ -161,7 +161,7 @@ def _known_to_be_given(graph: Graph, way: Way, run: Run, node: Node) -> Node | N
     Where ``err`` has been found to be -ENOENT, compilers return that number in its place. Nothing
     that was called since was asked, and the function was called once: of a loop the end decides.
     """
-    if not _is_error(node) or way.gaps or way.is_cut:
+    if not is_error(node) or way.gaps or way.is_cut:
         return None
     insns = [one for index in way.blocks for one in graph.blocks[index].insns]
     asked: list[Flags] = []
@@ -172,7 +172,7 @@ def _known_to_be_given(graph: Graph, way: Way, run: Run, node: Node) -> Node | N
         if flags.op != "cmp" or moment.insn.flow is not Flow.BRANCH:
             asked.append(flags)
             continue
-        is_it = flags.left.kind == "call" and _is_error(flags.right)
+        is_it = flags.left.kind == "call" and is_error(flags.right)
         is_it = is_it and flags.right.value == node.value
         equal = {"e": True, "ne": False}.get(moment.insn.condition)
         if is_it and equal is not None and went(graph, way, moment) is equal:
@@ -228,7 +228,7 @@ def _selected(node: Node, result: int) -> tuple[Node, Decided | None]:
     if failure_of(node.flags, OPPOSITE.get(condition, "")) is other:
         return chosen, None
     is_later = node.flags is not None and node.flags.left.step > chosen.step
-    both_fail = _is_error(chosen) and _is_error(other)
+    both_fail = is_error(chosen) and is_error(other)
     if both_fail and is_later and went_well(node.flags, condition):
         return chosen, None
     at = _asked_at(node)
@@ -267,7 +267,7 @@ def with_zero(flags: Flags) -> bool:
     return flags.op == "cmp" and flags.right.kind == "const" and not flags.right.value
 
 
-def _is_error(node: Node) -> bool:
+def is_error(node: Node) -> bool:
     """Whether a value is an error's number in the code."""
     return node.kind == "const" and -LARGEST_ERROR <= node.value < 0
 
