@@ -34,6 +34,7 @@ THOROUGH = {
         "load/test_prefilter.py",
         "load/test_time_limit.py",
     ),
+    "many generated functions": ("path/test_generated_all.py",),
     "damage in every place": ("recording/test_hostile.py", "symbolize/test_hostile_programs.py"),
     "a terminal, or a program that waits": ("cli/test_shells.py", "vm/test_signals.py"),
 }

@@ -206,12 +206,16 @@ class FunctionPaths:
         return Place(decided.address, text, "check" if decided.checks else "")
 
     def _condition(self, way: Way, decided: Decided) -> Condition:
-        named = self._namer.condition(decided)
-        return Condition(
-            named.text,
-            self._namer.operands(decided, self._hit_of(way, decided)),
-            decided.taken if decided.moment else None,
-        )
+        own = self._namer.condition(decided).text
+        operands = self._namer.operands(decided, self._hit_of(way, decided))
+        texts: dict[str, None] = {}
+        for one in decided.also if own else ():
+            text = self._namer.condition(one).text
+            if text and text != own:
+                texts[text] = None
+                operands = (*self._namer.operands(one, self._hit_of(way, one)), *operands)
+        text = _joined([*texts, own])
+        return Condition(text, operands, decided.taken if decided.moment else None)
 
     def _hit_of(self, way: Way, decided: Decided) -> int:
         """The index of the hit at which the operands were read; -1 if they were not."""
@@ -226,3 +230,10 @@ class FunctionPaths:
                 at = probe.compare.address if probe and probe.compare else None
                 return way.hits[position] if at == compare else -1
         return -1
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """All of some conditions, in C."""
+    if len(texts) == 1:
+        return texts[0]
+    return " && ".join(f"({one})" if "||" in one else one for one in texts)

@@ -20,7 +20,9 @@ from retsnoop_py.path.asks import (
     is_zero,
 )
 from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.conjunction import tests_before
 from retsnoop_py.path.deduce import holds, known_value
+from retsnoop_py.path.definitions import errors_at
 from retsnoop_py.path.failing_ways import FailingWays
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
@@ -34,6 +36,7 @@ from retsnoop_py.path.origin import (
     asks_the_unknown,
     chosen_of,
     failure_of,
+    is_error,
     is_result,
     is_settled,
     origin_of,
@@ -72,9 +75,12 @@ def decide(graph: Graph, way: Way, result: int, names: Names, handed: int = 0) -
         return Decision(None, None, "its result was made before the blocks that were kept")
     if returned.made is Made.UNKNOWN and way.gaps:
         return Decision(None, None, _missing(graph, way))
-    decided, unknown = _Search(graph, way, run, result, returned, given).decided(choice)
+    search = _Search(graph, way, run, result, returned, given)
+    decided, unknown = search.decided(choice)
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
+    if decided is not None:
+        decided = replace(decided, also=search.also(decided))
     if decided is not None and returned.made is Made.CALLEE and decided.step < returned.step:
         decided = None  # that it was called is no reason for what it gave
     if decided is None and unknown is None:
@@ -208,7 +214,7 @@ class _Search:
             if taken is None or self._is_open(number, taken):
                 continue
             about = self._is_about_result(moment)
-            if about and not self._is_check(moment):
+            if not (self._is_check(moment) if about else self._may_choose(moment)):
                 continue
             if about or self._can_avoid(number, taken):
                 if gap >= 0 and asks_the_unknown(moment):
@@ -221,6 +227,27 @@ class _Search:
         if choice is None and gap >= 0:
             return None, self._missing()
         return choice or certain, None
+
+    def also(self, decided: Decided) -> tuple[Decided, ...]:
+        """The tests of the same statement in front of the one that decided, first those made first.
+
+        Each of them could have avoided the result as well.
+        """
+        moments, found = self._run.moments, decided.also
+        if decided.checks or decided.position < 0:
+            return found
+        for at, taken in tests_before(self._graph, self._way, self._run, decided):
+            if decided.moment is None and self._has_error_at(moments[at]):
+                continue  # its other side may lead to that one
+            if self._can_avoid(at, taken) and not self._is_about_result(moments[at]):
+                one = _decided(moments[at], taken)
+                found = (replace(one, position=moments[at].position), *found)
+        return found
+
+    def _has_error_at(self, moment: Moment) -> bool:
+        """Whether a constant that is an error is held as a jump runs."""
+        kept = (*moment.regs.values(), *moment.slots.values())
+        return any(is_error(one) for one in kept)
 
     def _asked_of_call(self) -> Decided | None:
         """The test of what a function gave that left the result in a local variable."""
@@ -478,6 +505,23 @@ class _Search:
         if flags.op in ("test", "and", "or"):
             return flags.left is flags.right or flags.right.value in (-1, 0)
         return flags.right.kind == "const" and flags.right.value in (0, -1, -4095, -4096)
+
+    def _may_choose(self, moment: Moment) -> bool:
+        """Whether a jump may have chosen the result, and an earlier one has not.
+
+        Where other paths bring something else than an error to a jump behind the result, the error
+        was chosen before. This jump only might have replaced it.
+        """
+        if self._returned.made not in (Made.CONSTANT, Made.COMPUTED):
+            return True
+        # what was chosen last goes on; of the constant itself another register may have a copy
+        nodes = (*self._chosen, self._returned.node)
+        each = (self._holders(moment, (node,)) for node in nodes)
+        held = next((one for one in each if one.places), None)
+        if moment.step <= self._returned.step or held is None:
+            return True
+        block = self._way.blocks[moment.position]
+        return errors_at(self._graph, held, block, moment.insn.address) is not None
 
     def _is_certain(self, moment: Moment, taken: bool) -> bool:
         """Whether the result was there before, and the other side would have kept it or failed.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.arguments.plan import syscall_parameters
 from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.path.bits import bit_test, fields_in
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.insn import INT, Flow, Insn, Machine, Mem, Names, Operand, Reg
 from retsnoop_py.path.members import STRUCTS, Members, members_at
@@ -141,17 +142,18 @@ class Namer:
         found = []
         raw = flags.insn.compared
         for side, node in enumerate((flags.left, flags.right)):
-            if node.kind == "const" or side >= len(raw) or (side and node is flags.left):
+            is_again = side and node is flags.left
+            if node.kind == "const" or side >= len(raw) or is_again or self._is_made(raw[side]):
                 continue
             read = raw[side]
-            if isinstance(read, Reg) and read.name not in self._machine.pt_regs:
-                continue  # what an instruction computes before it compares, no probe can read
             start = _range_start(flags, decided.condition) if not side else None
             named = self._name(_looked_at(node, flags) if start is None else node.args[0])
             if start is not None and not named:
                 start, named = None, self._name(node)
             if named is not None and not side and start is None:
                 named = self._narrowed(named, node, flags, decided.condition)
+            if named is None and self._of_fields(flags, decided.condition) is not None:
+                continue  # the number that was compared is no member
             text = named.text if named else _operand_text(flags.insn, side)
             size = read.size
             if isinstance(read, Reg):
@@ -173,6 +175,10 @@ class Namer:
             )
             found.append(own)
         return tuple(found)
+
+    def _is_made(self, read: Operand) -> bool:
+        """Whether an instruction computes an operand before it compares: no probe can read it."""
+        return isinstance(read, Reg) and read.name not in self._machine.pt_regs
 
     def _held(self, node: Node, named: _Named | None) -> int:
         """Bytes of the value that a register holds, of which an instruction may look at fewer."""
@@ -212,6 +218,9 @@ class Namer:
         left, right = flags.left, flags.right
         if sign is None:
             return None
+        fields = self._of_fields(flags, condition)
+        if fields is not None:
+            return fields
         found: _Named | None = None
         match flags.op:
             case "cmp" | "sub":
@@ -232,6 +241,32 @@ class Namer:
                 symbol = {"or": "|", "xor": "^", "add": "+"}.get(flags.op, "&")
                 found = self._binary(symbol, left, right)
         return self._with_zero(found, condition)
+
+    def _of_fields(self, flags: Flags, condition: str) -> str | None:
+        """A comparison of bit fields, or of several small members that one load has."""
+        test, btf = bit_test(flags, condition), self._btf()
+        if test is None or btf is None:
+            return None
+        base = self._name(test.load.args[0])
+        struct = self._target(base) if base is not None else 0
+        if base is None or not struct or btf.resolve(struct).kind not in STRUCTS:
+            return None
+        start = 8 * test.load.value
+        fields = fields_in(btf, struct, start, test.mask)
+        if not fields or (len(fields) == 1 and not fields[0].is_bits):
+            return None  # what is no part of a number is named as a number
+        if len(fields) > 1 and test.sign not in ("==", "!="):
+            return None
+        texts = []
+        for one in fields:
+            value = test.value >> (one.start - start)
+            if test.sign in ("==", "!="):
+                value &= (1 << one.bits) - 1
+            elif test.sign in (">=", "<") and test.value & (1 << one.start - start) - 1:
+                value += 1
+            right = self._constant(value, one.type)
+            texts.append(f"{base.inner}->{one.text} {test.sign} {right}")
+        return (" && " if test.sign == "==" else " || ").join(texts)
 
     def _compared(self, flags: Flags, condition: str) -> str | None:
         left, right = _looked_at(flags.left, flags), flags.right
@@ -311,7 +346,26 @@ class Namer:
                 return _Named("current", self._pointer_to("task_struct"))
             case "op" | "cond":
                 return self._operation(node, depth)
+            case "select":
+                return self._least(node, depth)
         return None
+
+    def _least(self, node: Node, depth: int) -> _Named | None:
+        """min() or max(), which compilers make of a comparison and a conditional move."""
+        flags = node.flags
+        if flags is None or flags.op != "cmp":
+            return None
+        if _is_same_value(node.args[0], flags.right) and _is_same_value(node.args[1], flags.left):
+            names = {"g": "min", "a": "min", "l": "max", "b": "max"}
+        elif _is_same_value(node.args[0], flags.left) and _is_same_value(node.args[1], flags.right):
+            names = {"g": "max", "a": "max", "l": "min", "b": "min"}
+        else:
+            return None
+        what = names.get((node.name or "").removesuffix("e"))
+        first, second = self._name(flags.left, depth + 1), self._name(flags.right, depth + 1)
+        if what is None or first is None or second is None:
+            return None
+        return _Named(f"{what}({first.text}, {second.text})", first.type)
 
     def _constant(self, value: int, type_id: int) -> str:
         enumerator = self._enumerator(value, type_id) if type_id else None
@@ -647,6 +701,19 @@ def _symbol_at(text: bytes, address: int) -> str | None:
 def _load_like(node: Node, offset: int, size: int) -> Node:
     """A load from the same base."""
     return Node("load", node.step, node.at, value=offset, name=node.name, args=node.args, size=size)
+
+
+def _is_same_value(one: Node, other: Node) -> bool:
+    """Whether two nodes are the same value, or read the same memory right after each other."""
+    if one is other:
+        return True
+    is_const = one.kind == other.kind == "const"
+    if is_const:
+        return one.value == other.value
+    if one.kind != "load" or other.kind != "load" or abs(one.step - other.step) > 1:
+        return False
+    same = (one.value, one.size, one.args) == (other.value, other.size, other.args)
+    return same and one.name == other.name
 
 
 def _folded(text: str) -> str:

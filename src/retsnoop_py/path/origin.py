@@ -9,11 +9,14 @@ from __future__ import annotations
 from enum import Enum
 
 from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.computed import is_bit, outcomes
 from retsnoop_py.path.deduce import known_value
+from retsnoop_py.path.definitions import errors_at
 from retsnoop_py.path.follow import Way
-from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn
+from retsnoop_py.path.holders import Holders
+from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Reg
 from retsnoop_py.path.values import Flags, Moment, Node, Run
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
 
 __all__ = ["Decided", "Decision", "Made", "Returned", "origin_of"]
 
@@ -68,6 +71,8 @@ class Decided(Value):
     taken: bool = False
     checks: bool = False
     position: int = -1
+    #: Further tests that all held, as that of ``A`` in ``A && B``; first those made first.
+    also: tuple[Decided, ...] = ()
 
 
 class Decision(Value):
@@ -92,8 +97,9 @@ def origin_of(graph: Graph, way: Way, run: Run, result: int) -> tuple[Returned, 
     """Where the result was made; what decided it there, if it was no jump."""
     node, choice = run.result, None
     while node.kind == "select":
+        chooser = node
         node, picked = _selected(node, result)
-        if not is_settled(picked):
+        if not is_settled(picked) and not _keeps_older(graph, way, run, chooser, node):
             choice = picked
     at = _block_of(way, run, node)
     ways = len(graph.before[at]) if at is not None else 1
@@ -112,8 +118,32 @@ def origin_of(graph: Graph, way: Way, run: Run, result: int) -> tuple[Returned, 
             made = Made.ARGUMENT
         case "op" | "cond":
             made = Made.COMPUTED
-            choice = _computed(node) or choice
+            choice = _computed(node, result) or choice
     return Returned(made, node.at, node.step, node, callee, ways), choice
+
+
+def _keeps_older(graph: Graph, way: Way, run: Run, chooser: Node, kept: Node) -> bool:
+    """Whether a conditional move kept an error that was chosen before.
+
+    That is so where the register may have something else on other paths.
+    """
+    index = _block_of(way, run, chooser)
+    if index is None or kept.kind not in ("const", "select", "op", "cond"):
+        return False
+    insns = [one for one in graph.blocks[index].insns if one.address == chooser.at]
+    moves = [step for one in insns for step in one.steps if step.op == "cmov"]
+    if len(moves) != 1 or len(chooser.args) != 2:
+        return False
+    operands = moves[0].operands
+    arms = (operands[1], operands[2] if len(operands) > 2 else operands[0])
+    is_first = kept is chooser.args[0]
+    arm = arms[0] if is_first else arms[1]
+    if not isinstance(arm, Reg):
+        return False
+    held = Holders(graph.machine, frozenset((arm.name,)), 0, None)
+    errors = errors_at(graph, held, index, chooser.at)
+    # of two errors, one of several that were possible before was not made by this choice
+    return errors is None or (len(errors) > 1 and is_error(chooser.args[is_first]))
 
 
 def chosen_of(node: Node, result: int) -> list[Node]:
@@ -131,7 +161,7 @@ def _known_to_be_given(graph: Graph, way: Way, run: Run, node: Node) -> Node | N
     Where ``err`` has been found to be -ENOENT, compilers return that number in its place. Nothing
     that was called since was asked, and the function was called once: of a loop the end decides.
     """
-    if not _is_error(node) or way.gaps or way.is_cut:
+    if not is_error(node) or way.gaps or way.is_cut:
         return None
     insns = [one for index in way.blocks for one in graph.blocks[index].insns]
     asked: list[Flags] = []
@@ -142,7 +172,7 @@ def _known_to_be_given(graph: Graph, way: Way, run: Run, node: Node) -> Node | N
         if flags.op != "cmp" or moment.insn.flow is not Flow.BRANCH:
             asked.append(flags)
             continue
-        is_it = flags.left.kind == "call" and _is_error(flags.right)
+        is_it = flags.left.kind == "call" and is_error(flags.right)
         is_it = is_it and flags.right.value == node.value
         equal = {"e": True, "ne": False}.get(moment.insn.condition)
         if is_it and equal is not None and went(graph, way, moment) is equal:
@@ -198,7 +228,7 @@ def _selected(node: Node, result: int) -> tuple[Node, Decided | None]:
     if failure_of(node.flags, OPPOSITE.get(condition, "")) is other:
         return chosen, None
     is_later = node.flags is not None and node.flags.left.step > chosen.step
-    both_fail = _is_error(chosen) and _is_error(other)
+    both_fail = is_error(chosen) and is_error(other)
     if both_fail and is_later and went_well(node.flags, condition):
         return chosen, None
     at = _asked_at(node)
@@ -237,28 +267,36 @@ def with_zero(flags: Flags) -> bool:
     return flags.op == "cmp" and flags.right.kind == "const" and not flags.right.value
 
 
-def _is_error(node: Node) -> bool:
+def is_error(node: Node) -> bool:
     """Whether a value is an error's number in the code."""
     return node.kind == "const" and -LARGEST_ERROR <= node.value < 0
 
 
-def _computed(node: Node) -> Decided | None:
-    """The comparison of which a result was computed without a jump."""
+def _computed(node: Node, result: int) -> Decided | None:
+    """The comparison of which a result was computed without a jump, the last of several."""
+    tests = [_test(one, held) for one, held in outcomes(node, result) or []]
+    tests = [one for one in tests if not is_settled(one)]
+    if not tests:
+        return None
+    *also, last = tests
+    # a jump in between chose whether it is computed at all
+    return replace(last, also=tuple(also), step=max(last.step, node.step))
+
+
+def _test(node: Node, held: bool) -> Decided:
+    """A test as a comparison that came out so."""
     if node.kind == "cond":
-        return Decided(_asked_at(node), node.step, node.name or "", node.flags)
-    if node.kind == "op":
-        if node.name == "sar" and node.args[1].kind == "const" and node.args[1].value in (31, 63):
-            # all bits are the sign
-            zero = Node("const", node.step, node.at, value=0)
-            size = 4 if node.args[1].value == 31 else 8
-            insn = Insn(node.at, 0, "sar", "sar")
-            flags = Flags(insn, "cmp", node.args[0], zero, size)
-            return Decided(node.at, node.step, "l", flags)
-        for one in node.args:
-            found = _computed(one)
-            if found:
-                return found
-    return None
+        condition = node.name or ""
+        condition = condition if held else OPPOSITE.get(condition, "")
+        return Decided(_asked_at(node), node.step, condition, node.flags)
+    zero = Node("const", node.step, node.at, value=0)
+    if is_bit(node):
+        left, right = node.args
+        flags = Flags(Insn(node.at, 0, "and", "and"), "test", left, right, node.size)
+        return Decided(node.at, node.step, "ne" if held else "e", flags)
+    size = 4 if node.args[1].value == 31 else 8
+    flags = Flags(Insn(node.at, 0, "sar", "sar"), "cmp", node.args[0], zero, size)
+    return Decided(node.at, node.step, "l" if held else "ge", flags)
 
 
 def is_settled(test: Moment | Decided | None) -> bool:

@@ -144,8 +144,10 @@ class _State:
         """Base and displacement of a memory operand; the index is part of the base."""
         base = self.reg(memory.base) if memory.base else None
         disp = memory.disp
-        if memory.at:
-            index = self.reg(memory.at)
+        index = self.reg(memory.at) if memory.at else None
+        if index is not None and index.kind == "const" and base is not None:
+            disp += index.value * memory.scale
+        elif index is not None:
             scaled = self.make("op", name="*", args=(index, self.const(memory.scale, 8)))
             part = scaled if memory.scale > 1 else index
             base = self.make("op", name="+", args=(base, part)) if base else part

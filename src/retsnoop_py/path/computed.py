@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The tests of which a result was computed without a jump: setcc, sbb, a sign bit as a mask.
+
+A test is a value of 0 or 1, as a bit is. A sign that is shifted over all bits is 0 or -1. How each
+test came out follows from the result: only some combinations compute it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+from retsnoop_py.path.deduce import known_value
+from retsnoop_py.path.insn import INT
+from retsnoop_py.path.values import Node
+
+__all__ = ["is_bit", "is_sign", "outcomes"]
+
+#: Tests that a result is computed of, at most, and the depth of such an expression.
+_MOST, _MAX_DEPTH = 6, 12
+_SIGN_SHIFTS = (31, 63)
+
+
+def outcomes(node: Node, result: int) -> list[tuple[Node, bool]] | None:
+    """The tests in ``node`` with how each came out, first those made first.
+
+    Tests that may have come out either way are left out. None where no outcome, or a value that
+    is not known, explains ``result``.
+    """
+    tests: list[Node] = []
+    _collect(node, tests)
+    if not tests or len(tests) > _MOST:
+        return None
+    fits = []
+    for held in product((False, True), repeat=len(tests)):
+        made = _with(node, {id(one): is_held for one, is_held in zip(tests, held, strict=True)})
+        value = known_value(made, {}, INT) if made is not None else None
+        if value is not None and value == result & 0xFFFFFFFF:
+            fits.append(held)
+    if not fits:
+        return None
+    known = []
+    for number, one in enumerate(tests):
+        values = {held[number] for held in fits}
+        if len(values) == 1:
+            known.append((one, values.pop()))
+    return sorted(known, key=lambda row: row[0].step)
+
+
+def is_sign(node: Node) -> bool:
+    """Whether all bits of a value are the sign of another."""
+    return (
+        node.kind == "op"
+        and node.name == "sar"
+        and node.args[1].kind == "const"
+        and node.args[1].value in _SIGN_SHIFTS
+    )
+
+
+def is_bit(node: Node) -> bool:
+    """Whether a value is the lowest bit of another."""
+    return (
+        node.kind == "op"
+        and node.name == "&"
+        and node.args[1].kind == "const"
+        and node.args[1].value == 1
+    )
+
+
+def _collect(node: Node, tests: list[Node], depth: int = 0) -> None:
+    if depth > _MAX_DEPTH or any(node is one for one in tests):
+        return
+    if node.kind == "cond" or is_sign(node) or is_bit(node):
+        tests.append(node)
+    elif node.kind == "op":
+        for one in node.args:
+            _collect(one, tests, depth + 1)
+
+
+def _with(node: Node, held: Mapping[int, bool], depth: int = 0) -> Node | None:
+    """The expression with numbers in place of its tests."""
+    if depth > _MAX_DEPTH:
+        return None
+    if id(node) in held:
+        true = -1 if is_sign(node) else 1
+        return Node("const", value=true if held[id(node)] else 0)
+    if node.kind != "op":
+        return node
+    args = [_with(one, held, depth + 1) for one in node.args]
+    known = tuple(one for one in args if one is not None)
+    if len(known) < len(args):
+        return None
+    return Node("op", name=node.name, args=known, size=node.size)

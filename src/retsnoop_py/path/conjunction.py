@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Further tests of the statement that decided: those of ``A && B`` in front of ``B``.
+
+They are the branches in front of the deciding one whose other side leads where the other side of
+that one does, with nothing in between but the tests themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.follow import Way
+from retsnoop_py.path.insn import Flow, Imm, Insn, Mem
+from retsnoop_py.path.origin import LARGEST_ERROR, Decided, is_settled, went
+from retsnoop_py.path.values import Flags, Moment, Run
+
+__all__ = ["tests_before"]
+
+#: Tests of one condition that are printed in front of the last.
+_MOST = 3
+_MAX_DEPTH = 12
+#: Blocks of further tests of a condition.
+_MOST_BLOCKS = 12
+_OPPOSITES = {"ne": "e", "ae": "b", "ns": "s", "no": "o", "a": "be", "ge": "l", "g": "le"}
+
+
+def tests_before(graph: Graph, way: Way, run: Run, last: Decided) -> Iterator[tuple[int, bool]]:
+    """The numbers of these tests, the last first, and whether each jump was taken."""
+    ends = _ends(graph, way, last)
+    if ends is None:
+        return
+    tested = _calls(last.flags)
+    position, found = last.position, 0
+    number = next((n for n, one in enumerate(run.moments) if one.step >= last.step), None)
+    for at in range((len(run.moments) if number is None else number) - 1, -1, -1):
+        moment = run.moments[at]
+        if found >= _MOST or not _is_quiet(graph, way, moment, position, tested):
+            return
+        if is_settled(moment):
+            continue
+        taken = _leads_to(graph, way, moment, ends)
+        if taken is None:
+            return
+        yield at, taken
+        found += 1
+        tested |= _calls(moment.flags)
+        position = moment.position
+        ends = ends._replace(own=ends.own | {way.blocks[position]})
+
+
+class _Ends(NamedTuple):
+    """Where a condition leads: ``other`` where it does not hold, ``own`` are its tests' blocks."""
+
+    other: int
+    own: frozenset[int]
+
+
+def _ends(graph: Graph, way: Way, last: Decided) -> _Ends | None:
+    """Of a jump its sides; of a conditional move what is behind it."""
+    if not 0 <= last.position < len(way.blocks):
+        return None
+    block = graph.blocks[way.blocks[last.position]]
+    if last.moment is not None:
+        taken = went(graph, way, last.moment)
+        if taken is None:
+            return None
+        other = _behind(graph, block.next[not taken])
+        own = (block.index, _behind(graph, block.next[taken]))
+    else:
+        other = _behind(graph, block.next[0]) if len(block.next) == 1 else None
+        own = (block.index, None)
+    if other is None:
+        return None
+    return _Ends(other, frozenset(one for one in own if one is not None and one != other))
+
+
+def _behind(graph: Graph, index: int) -> int | None:
+    """The first block from one on that does more than jump."""
+    for _ in range(_MAX_DEPTH):
+        if index < 0:
+            return None
+        block = graph.blocks[index]
+        does = [one for one in block.insns if one.op != "nop" and one.flow is not Flow.JUMP]
+        if does or len(block.next) != 1:
+            return index
+        index = block.next[0]
+    return index
+
+
+def _leads_to(graph: Graph, way: Way, moment: Moment, ends: _Ends) -> bool | None:
+    """Whether a test came out so that the other side of the condition was open no more.
+
+    None if its own other side leads elsewhere, or not there.
+    """
+    block = graph.blocks[way.blocks[moment.position]]
+    if moment.insn.flow is Flow.BRANCH:
+        taken = went(graph, way, moment)
+        if taken is None or not _only_leads(graph, block.next[not taken], ends):
+            return None
+        return taken
+    if moment.insn.op != "ccmp" or not way.compared(moment.position):
+        return None
+    constant = moment.insn.operands[0]
+    if not block.is_branch or not isinstance(constant, Imm):
+        return None
+    side = _of_flags(block.last.steps[-1].condition, constant.value)
+    return True if side is not None and _behind(graph, block.next[side]) == ends.other else None
+
+
+def _only_leads(graph: Graph, start: int, ends: _Ends) -> bool:
+    """Whether further tests lead from a block to the other side, and to nothing else."""
+    first = _behind(graph, start)
+    waiting, seen, found = [first], {first}, False
+    while waiting and len(seen) < _MOST_BLOCKS:
+        at = waiting.pop()
+        if at is None:
+            return False
+        if at == ends.other:
+            found = True
+        elif at not in ends.own:
+            block = graph.blocks[at]
+            steps = [step for one in block.insns for step in one.steps]
+            is_test = block.is_branch and not any(map(_makes_error, steps))
+            if not is_test or not all(_only_tests(graph, one, set()) for one in steps):
+                return False
+            new = {_behind(graph, one) for one in block.next} - seen
+            seen |= new
+            waiting += new
+    return found and not waiting
+
+
+def _of_flags(condition: str, number: int) -> bool | None:
+    """Whether a condition holds of arm64's flags as a number: negative, zero, carry, overflow."""
+    n, z, c, v = (bool(number >> at & 1) for at in (3, 2, 1, 0))
+    held = {
+        "e": z,
+        "b": not c,
+        "s": n,
+        "o": v,
+        "be": not c or z,
+        "l": n != v,
+        "le": z or n != v,
+    }.get(_OPPOSITES.get(condition, condition))
+    return None if held is None else held != (condition in _OPPOSITES)
+
+
+def _calls(flags: Flags | None) -> set[int]:
+    """The addresses of the calls whose results a comparison reads."""
+    waiting = [(one, 0) for one in (flags.left, flags.right)] if flags is not None else []
+    found = set()
+    while waiting:
+        node, depth = waiting.pop()
+        if node.kind == "call":
+            found.add(node.at)
+        elif depth < _MAX_DEPTH:
+            waiting += [(one, depth + 1) for one in node.args]
+    return found
+
+
+def _is_quiet(graph: Graph, way: Way, moment: Moment, end: int, tested: set[int]) -> bool:
+    """Whether nothing happens behind a test, up to the block at ``end``, but what is tested."""
+    if any(moment.position < gap <= end for gap in way.gaps):
+        return False
+    insns = [
+        step
+        for at in range(moment.position + 1, end + 1)
+        for one in graph.blocks[way.blocks[at]].insns
+        for step in one.steps
+    ]
+    return all(_only_tests(graph, step, tested) for step in insns)
+
+
+def _makes_error(step: Insn) -> bool:
+    """Whether an instruction makes an error: of it another condition would be the reason."""
+    last = step.operands[-1] if step.operands else None
+    if step.op not in ("mov", "or") or not isinstance(last, Imm):
+        return False
+    return -LARGEST_ERROR <= last.value < 0
+
+
+def _only_tests(graph: Graph, step: Insn, tested: set[int]) -> bool:
+    if step.flow is Flow.CALL:
+        return step.address in tested
+    to = step.operands[0] if step.operands else None
+    if not isinstance(to, Mem) or step.op not in ("mov", "add", "sub", "and", "or", "xor", "xchg"):
+        return step.flow is not Flow.INDIRECT
+    return to.base in (graph.machine.stack, graph.machine.frame)

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Generated functions: the reported condition is the one in the source that decided.
+
+``test_generated_all.py`` runs many more of them; ``python -m tests.unit.path.measured`` prints
+the table.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.path.measured import CONFIGS, Config, measure, table
+
+SEED, FUNCTIONS = 11, 10
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_the_reported_condition_is_that_of_the_source(config: Config, tmp_path: Path) -> None:
+    found = measure(SEED, FUNCTIONS, [config], tmp_path)
+    wrong = [(one.function.source, one.call, one.text) for one in found if one.grade == "wrong"]
+    assert not wrong, wrong[0]
+    right = sum(one.grade == "right" for one in found)
+    assert right >= 0.9 * len(found), table(found)

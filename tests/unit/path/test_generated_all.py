@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Many generated functions: how often the reported condition is that of the source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.path.measured import CONFIGS, measure, table
+
+FUNCTIONS = 60
+#: Shares of all calls: of conditions that are true but another one, and of those found in full.
+MOST_WRONG, LEAST_RIGHT = 0.01, 0.9
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_conditions_are_those_of_the_source(seed: int, tmp_path: Path) -> None:
+    found = measure(seed, FUNCTIONS, CONFIGS, tmp_path)
+    grades = [one.grade for one in found]
+    assert grades.count("wrong") <= MOST_WRONG * len(found), table(found)
+    assert grades.count("right") >= LEAST_RIGHT * len(found), table(found)
