@@ -100,6 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "one_kernel: what is tested does not depend on the kernel; run on one of them",
         "only_on(kernel): what is tested is about this kernel",
         "oldest_and_newest: what is tested is the same on the kernels between the two",
+        "full: takes long; left out of the quick selection (make test), part of make test-all",
     ):
         config.addinivalue_line("markers", marker)
 
@@ -137,6 +138,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if here in item.path.parents and not is_core(item)]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
+    if config.getoption("--quick"):
+        slow = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
     part = config.getoption("--part")
     wanted = [part] if part else order
     left_out = [item for item in items if not _is_wanted(item, wanted, bool(part))]
