@@ -40,6 +40,10 @@ enum {
 	ERESTART_LAST = 516,
 	SIGCHLD = 17,
 	SECCOMP_FILTER = 2,
+	SOCKET_LEVEL = 1, /* SOL_SOCKET */
+	SOCKET_ERROR = 4, /* SO_ERROR */
+	NO_OPCODE = 0xffffffff,
+	NULL_DEVICE = 1 << 20 | 3, /* /dev/null, as the kernel keeps device numbers */
 };
 
 /* What is done about a system call; of its number. The lowest six bits: which arguments are texts. */
@@ -49,6 +53,7 @@ enum {
 	WITNESS_DO_WRITE = 1 << 10,
 	WITNESS_DO_WRITEV = 1 << 11,
 	WITNESS_DO_SUCCESS = 1 << 12, /* its success counts, too */
+	WITNESS_DO_SO_ERROR = 1 << 13, /* getsockopt(2): it may read a socket's error */
 };
 
 enum {
@@ -57,6 +62,8 @@ enum {
 	WITNESS_ADDRESS = 4, /* the first text is a socket address */
 	WITNESS_ENTERED = 8, /* the call was begun: neither seccomp nor ptrace kept it away */
 	WITNESS_NOT_ENTERED = 16, /* it was not; without either bit that is not known */
+	WITNESS_SO_ERROR = 32, /* the call succeeded; `result` is the error that it read */
+	WITNESS_COMPLETION = 64, /* a completion of io_uring; `number` is the request's opcode */
 };
 
 struct witness_limit {
@@ -215,8 +222,12 @@ struct atomic {
 	int counter;
 };
 
+struct inode {
+	__u32 i_rdev;
+};
+
 struct file {
-	void *f_inode;
+	struct inode *f_inode;
 };
 
 struct fdtable {
@@ -239,6 +250,16 @@ struct kernel_siginfo {
 
 struct linux_binprm {
 	const char *filename;
+};
+
+/* `req` since Linux 5.18. */
+struct trace_event_raw_io_uring_complete {
+	void *req;
+	int res;
+};
+
+struct io_kiocb {
+	__u8 opcode;
 };
 
 #if defined(__TARGET_ARCH_arm64)
@@ -459,6 +480,21 @@ static __always_inline int send_call(struct pt_regs___witness *regs, __u32 numbe
 	return 0;
 }
 
+static __always_inline int send_socket_error(struct pt_regs___witness *regs, __u32 number,
+					     __s64 result)
+{
+	struct witness_plain_call *plain = reserve(sizeof(*plain));
+
+	if (!plain)
+		return 0;
+	begin(&plain->event, WITNESS_CALL, sizeof(*plain));
+	fill_call(&plain->event, regs, number, result);
+	plain->event.flags |= WITNESS_SO_ERROR;
+	fill_state(&plain->event, &plain->state, NULL);
+	bpf_ringbuf_submit(plain, 0);
+	return 0;
+}
+
 /* The file of a descriptor, to compare it; 0: none. */
 static __always_inline __u64 file_of(__u32 descriptor)
 {
@@ -471,15 +507,16 @@ static __always_inline __u64 file_of(__u32 descriptor)
 	return file ? (__u64)BPF_CORE_READ(file, f_inode) : 0;
 }
 
-/* Which of the two a descriptor writes to: 1, 2, or 0 for something else. */
+/* Which of the two a descriptor writes to: 1, 2, or 0 for something else, or for /dev/null. */
 static __always_inline __u32 stream_of(__u32 descriptor)
 {
-	__u64 file;
+	__u64 file = file_of(descriptor);
 
+	if (!file || BPF_CORE_READ((struct inode *)file, i_rdev) == NULL_DEVICE)
+		return 0;
 	if (descriptor == 1 || descriptor == 2)
 		return descriptor;
-	file = file_of(descriptor);
-	return file && file == file_of(2) ? 2 : 0;
+	return file == file_of(2) ? 2 : 0;
 }
 
 static __noinline int send_text(__u64 from, __u64 bytes, __u32 stream)
@@ -528,6 +565,19 @@ static __always_inline int send_pieces(__u64 from, __u64 count, __u64 left, __u3
 	return 0;
 }
 
+/* The error of a socket that getsockopt(2) read, as a system call returns it; 0: none. */
+static __always_inline __s64 socket_error(struct pt_regs___witness *regs)
+{
+	__u64 args[6];
+	__s32 value = 0;
+
+	call_arguments(regs, args);
+	if (args[1] != SOCKET_LEVEL || args[2] != SOCKET_ERROR ||
+	    bpf_probe_read_user(&value, sizeof(value), (void *)args[3]))
+		return 0;
+	return value > 0 && value <= MAX_ERRNO ? -(__s64)value : 0;
+}
+
 /* (registers, number); behind seccomp and ptrace, which may keep the call away */
 SEC("raw_tp/sys_enter")
 int witness_entry(struct bpf_raw_tracepoint_args *ctx)
@@ -571,6 +621,10 @@ int witness_call(struct bpf_raw_tracepoint_args *ctx)
 			return 0;
 		return send_call(regs, number, result, todo, entered ? &entry : NULL);
 	}
+	if (todo & WITNESS_DO_SO_ERROR && !result) {
+		result = socket_error(regs);
+		return result ? send_socket_error(regs, number, result) : 0;
+	}
 	if (todo & WITNESS_DO_SUCCESS)
 		return send_call(regs, number, result, todo, entered ? &entry : NULL);
 	if (result <= 0 || !(todo & (WITNESS_DO_WRITE | WITNESS_DO_WRITEV)))
@@ -582,6 +636,41 @@ int witness_call(struct bpf_raw_tracepoint_args *ctx)
 	if (todo & WITNESS_DO_WRITE)
 		return send_text(args[1], result, stream);
 	return send_pieces(args[1], args[2], result, stream);
+}
+
+/*
+ * By the tracepoint's record, whose members have names: its arguments changed in Linux 5.18 and
+ * later. It runs in a thread of the process that made the request.
+ */
+SEC("tracepoint/io_uring/io_uring_complete")
+int witness_complete(struct trace_event_raw_io_uring_complete *ctx)
+{
+	struct io_kiocb *request = NULL;
+	struct witness_plain_call *plain;
+	__u32 opcode = NO_OPCODE;
+	__s32 result;
+
+	if (!in_tree(bpf_get_current_pid_tgid() >> 32))
+		return 0;
+	result = ctx->res;
+	if (bpf_core_field_exists(ctx->req))
+		request = ctx->req;
+	if (result >= 0 || result < -MAX_ERRNO)
+		return 0;
+	if (request)
+		opcode = BPF_CORE_READ(request, opcode);
+	plain = reserve(sizeof(*plain));
+	if (!plain)
+		return 0;
+	begin(&plain->event, WITNESS_CALL, sizeof(*plain));
+	plain->event.number = opcode;
+	plain->event.result = result;
+	plain->event.uid = BPF_CORE_READ(this_task(), cred, fsuid.val);
+	plain->event.gid = BPF_CORE_READ(this_task(), cred, fsgid.val);
+	fill_state(&plain->event, &plain->state, NULL);
+	plain->event.flags |= WITNESS_COMPLETION;
+	bpf_ringbuf_submit(plain, 0);
+	return 0;
 }
 
 /* (parent, child); in the parent */

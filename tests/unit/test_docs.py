@@ -243,7 +243,7 @@ def test_long_options_a_page_names_exist(page: Path) -> None:
     known |= {name for each in group.commands.values() for one in each.params for name in one.opts}
     for span in _spans(page.read_text()):
         if re.match(r"--\w", span):
-            option = re.split(r"[ =\[]", span)[0]
+            option = re.split(r"[ ,=\[]", span)[0]
             assert option in known | FOREIGN, f"{page.name}: {span}"
 
 

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from retsnoop_py.api.failing import Failing, FailingCalls, ordinary
-from retsnoop_py.cause.complaint import Choice, Evidence, choose, reported_elsewhere
+from retsnoop_py.cause.complaint import (
+    Choice,
+    Evidence,
+    choose,
+    errors_written,
+    reported_elsewhere,
+)
 from retsnoop_py.cause.events import SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity
 from retsnoop_py.cause.killed import killed
@@ -35,22 +41,24 @@ __all__ = [
     "without_functions",
 ]
 
-#: Evidence that speaks against a call.
-_AGAINST = (Evidence.LOOKS, Evidence.ORDINARY, Evidence.NEVER)
-
 
 class Chosen(Value):
     """A failure to explain.
 
     ``failing``: the kernel's functions that failed in it, None where none was seen. ``call``: the
     system call as the program made it, None where nothing watched. ``choice``: the evidence.
-    ``alike``: other failures that have the same.
+    ``alike``: other failures that have the same. ``is_named``: the user named the call or error.
+    ``is_request``: it is a request of netlink, whose answer had the error; ``line`` is then what
+    the command wrote about that error.
     """
 
     failing: Failing | None
     call: SystemCall | None = None
     choice: Choice | None = None
     alike: tuple[str, ...] = ()
+    is_named: bool = False
+    is_request: bool = False
+    line: str | None = None
 
     @property
     def error(self) -> str:
@@ -66,9 +74,23 @@ class Chosen(Value):
         return self.choice is not None and self.choice.is_reported
 
     @property
+    def certainty(self) -> told.Certainty:
+        """How sure it is that the command failed by this call."""
+        if self.alike and self.is_hinted_at:
+            return "unknown"
+        return "observed" if self.is_reported or self.is_named else "inferred"
+
+    @property
     def is_hinted_at(self) -> bool:
         """Whether they at least name its path, its address or its error."""
         return self.choice is not None and self.choice.line is not None
+
+    @property
+    def may_be_another(self) -> bool:
+        """Whether an answer of netlink may be what the command's words are about."""
+        return not self.is_hinted_at or not (
+            self.is_reported or (self.choice is not None and not self.choice.is_ordinary)
+        )
 
 
 class Survey:
@@ -91,7 +113,27 @@ class Survey:
         best = self._best(ranked, failed=failed)
         if best is None:
             return None
-        return Chosen(self._matches.get(best.call), best.call, best, tuple(_alike(best, ranked)))
+        return Chosen(
+            self._matches.get(best.call),
+            best.call,
+            best,
+            tuple(_alike(best, ranked)),
+            self._is_named,
+        )
+
+    def refused(self, requests: FailingCalls) -> Chosen | None:
+        """The netlink request to explain: the last one with an error that the command wrote."""
+        written = errors_written(self.witnessed, self._wording)
+        if written is not None:
+            errors, line = written
+            names = {errno_name(one) for one in errors}
+            meant = [one for one in requests if one.error in names and not one.is_never_meant]
+            if meant:
+                return Chosen(meant[-1], is_request=True, line=line.text.strip())
+        last = requests.complained_of(failed=True)
+        if last is None or last.is_never_meant:
+            return None
+        return Chosen(last, is_request=True)
 
     def of(self, failing: Failing) -> Chosen:
         """The same of a failure that was chosen already, as the next one of a process."""
@@ -110,7 +152,7 @@ class Survey:
             return best
         if failed:
             return best if best.points >= 0 else None
-        plain = [one for one in ranked if not any(bad in one.evidence for bad in _AGAINST)]
+        plain = [one for one in ranked if not one.is_ordinary]
         return plain[-1] if plain else None
 
     def failures(self, chosen: Chosen | None) -> tuple[told.FailedCall, ...]:
@@ -157,6 +199,19 @@ class Survey:
                 return _told(reason)
         return None
 
+    def still_running(self) -> str | None:
+        """A warning about processes that run on, as those of a daemon do; None without any."""
+        running = self.witnessed.running
+        if not running:
+            return None
+        what = "1 process" if len(running) == 1 else f"{len(running)} processes"
+        ids = ", ".join(map(str, running[:3]))
+        return (
+            f"WARNING: {what} that the command started did not end with it (PID {ids}); "
+            "retsnoop-py does not see what happens there later. "
+            f"why -p {running[0]} waits for the next failure"
+        )
+
     def nothing(self, *, failed: bool, status: int | None) -> str:
         """Why nothing is explained."""
         if not failed:
@@ -183,7 +238,7 @@ def _alike(best: Choice, ranked: Sequence[Choice]) -> list[str]:
         text = f"{operation(one.call)} ({errno_name(one.call.error)})"
         if text != f"{operation(best.call)} ({errno_name(best.call.error)})":
             found.append(text)
-    return list(dict.fromkeys(found))[:2] if best.line is not None else []
+    return list(dict.fromkeys(found))[:2]
 
 
 def counterpart(witnessed: Witnessed, like: SystemCall) -> SystemCall | None:
@@ -208,6 +263,8 @@ def with_reason(
 ) -> told.ExplainedCall:
     """The same with what it means for the user."""
     call, choice = chosen.call, chosen.choice
+    if chosen.is_request:
+        return _of_request(explained, chosen)
     if call is None:
         return explained
     said = tuple(one.text for one in explained.said)
@@ -217,7 +274,8 @@ def with_reason(
     if choice is not None:
         line = choice.line.text.strip() if choice.line is not None else None
         reported = told.Reported(
-            choice.is_reported,
+            choice.is_reported or chosen.is_named,
+            chosen.certainty,
             tuple(one.text for one in choice.evidence),
             line,
             chosen.alike,
@@ -226,6 +284,28 @@ def with_reason(
         explained,
         what=operation(call),
         reason=None if reason is None else _told(reason),
+        reported=reported,
+    )
+
+
+def _of_request(explained: told.ExplainedCall, chosen: Chosen) -> told.ExplainedCall:
+    """The same of a netlink request, with the kernel's own message as the reason."""
+    said = [one.text for one in explained.said]
+    reason = None
+    if said:
+        words = " ".join(f'"{one}"' for one in said[-2:])
+        reason = told.Reason("kernel-message", f"The kernel reported: {words}", "observed")
+    evidence = ["the kernel's answer to a netlink request has this error"]
+    if chosen.line is not None:
+        evidence.append(Evidence.ERROR_TEXT.text)
+    is_sure = chosen.line is not None
+    reported = told.Reported(
+        is_sure, "observed" if is_sure else "inferred", tuple(evidence), chosen.line
+    )
+    return structs.replace(
+        explained,
+        what=f"the netlink request to {explained.syscall}()",
+        reason=reason,
         reported=reported,
     )
 
@@ -241,7 +321,9 @@ def _functions(explained: told.ExplainedCall) -> tuple[str, ...]:
 
 def without_functions(call: SystemCall) -> told.ExplainedCall:
     """What is told of a call that no function of the kernel was seen to fail in."""
-    if call.is_filtered and call.was_entered is False:
+    if call.deferred is not None:
+        unknown = f"{call.deferred.value}. retsnoop-py follows system calls only"
+    elif call.is_filtered and call.was_entered is False:
         unknown = "the kernel did not begin this call. A seccomp filter returned the error"
     elif call.was_entered is False:
         unknown = "the kernel did not begin this call. A tracer (ptrace) made its result"
@@ -262,6 +344,7 @@ def without_functions(call: SystemCall) -> told.ExplainedCall:
         call.process,
         call.process,
         "",
+        "unknown",
         unknown=unknown,
     )
 
@@ -278,4 +361,5 @@ def _identity(call: SystemCall) -> Identity:
 
 
 def _told(reason: Reason) -> told.Reason:
-    return told.Reason(reason.kind, reason.text, reason.advice, reason.is_seen_later)
+    certainty: told.Certainty = "inferred" if reason.is_seen_later else "observed"
+    return told.Reason(reason.kind, reason.text, certainty, reason.advice, reason.is_seen_later)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
@@ -41,54 +41,85 @@ class Explanation:
 
     def origin(self) -> to.Origin | None:
         """Of the call that made the error: as long as a function gives what another one gave."""
-        found = self._failing()
-        return found[-1] if found else None
+        found = self._made()
+        return found[-1].origin if found else None
 
-    def _failing(self) -> tuple[to.Origin, ...]:
-        """That of the chain, and those further in that returned before the chain's end was called.
+    def _made(self) -> list[_Link]:
+        """The chain's function that made the error, and those further in that it had it from.
 
         An error that a function gave may be handed on to another one, which is the one that the
-        chain ends in.
+        chain ends in. None of them where no function of the chain was followed.
         """
         found = self._of_chain()
-        origins = [found] if found is not None else []
-        while found is not None and found.made == "callee" and found.callee:
+        links = [found] if found is not None else []
+        while found is not None and found.origin.made == "callee" and found.origin.callee:
+            origin = found.origin
             inside = [
                 one
                 for one in self._said.paths
-                if _plain(one.function.name) == _plain(found.callee)
-                and one.seq > found.seq
-                and one.result.error == found.result.error
+                if _plain(one.function.name) == _plain(origin.callee or "")
+                and one.seq > origin.seq
+                and one.result.error == origin.result.error
             ]
-            found = inside[-1] if inside else None
-            origins += [found] if found is not None else []
-        return tuple(origins)
+            found = _Link(inside[-1], found.is_seen and len(inside) == 1) if inside else None
+            links += [found] if found is not None else []
+        return links
 
-    def _of_chain(self, begin: int = 0) -> to.Origin | None:
-        """The innermost one of the chain, from its call ``begin`` on, that made the error."""
+    def _of_chain(self, begin: int = 0) -> _Link | None:
+        """The innermost one of the chain, from its call ``begin`` on, that made the error.
+
+        A function that was not followed is passed where the next one returned the same error:
+        what returned something else is not known to be on the way of the value.
+        """
         calls = [one.call for one in self._chain() if one.call is not None][begin:]
-        followed = [self._origins.get(call.seq) for call in calls]
         names = {_plain(call.function.name) for call in calls}
-        found: to.Origin | None = None
-        for number, origin in enumerate(followed):
-            if origin is None:
-                continue
-            found = origin
+        found: _Link | None = None
+        is_seen = True
+        for number, call in enumerate(calls):
+            origin = self._origins.get(call.seq)
+            if origin is not None:
+                found = _Link(origin, is_seen)
             following = calls[number + 1] if number + 1 < len(calls) else None
-            if following is None or not _gives(following, origin, names):
+            if following is None or not _hands_on(call, following, origin, names):
                 break
-            inner = followed[number + 1]
-            if inner is not None and inner.made == "argument" and not _called(following, origin):
+            is_seen = is_seen and (origin is None or origin.made == "callee")
+            inner = self._origins.get(following.seq)
+            if (
+                origin is not None
+                and inner is not None
+                and inner.made == "argument"
+                and not _called(following, origin)
+            ):
                 break
         return found
 
-    def _below(self, origin: to.Origin) -> to.Origin | None:
-        """What made another error further in, where who made one of that cannot be followed."""
+    def _below(self, origin: to.Origin) -> _Link | None:
+        """What made another error further in, where who made one of that cannot be followed.
+
+        Only what ran inside the function that gave the error: what its caller called afterwards
+        may be a clean-up.
+        """
         seqs = [one.call.seq for one in self._chain() if one.call is not None]
         if origin.decided is not None or origin.seq not in seqs:
             return None
+        if _plain(origin.callee or "") not in self._frames_below(origin.seq):
+            return None
         below = self._of_chain(seqs.index(origin.seq) + 1)
-        return below if below is not None and below.decided is not None else None
+        return below if below is not None and below.origin.decided is not None else None
+
+    def _frames_below(self, seq: int) -> set[str]:
+        """The functions on the kernel's stack between a traced call and the next one in it."""
+        found: set[str] = set()
+        is_below = False
+        for one in self._said.stack or ():
+            if one.call is not None and not one.call.interrupt:
+                if is_below:
+                    break
+                is_below = one.call.seq == seq
+            if is_below and one.frame is not None:
+                names = [one.frame.symbol, *(place.function for place in one.frame.source)]
+                found.update(_plain(name) for name in names if name)
+        return found
 
     def asks_of(self, followed: Sequence[str]) -> str | None:
         """The function that gave the error, where that was not followed yet and has a name."""
@@ -111,7 +142,10 @@ class Explanation:
             inside = [
                 one
                 for one in self._said.paths
-                if _plain(one.function.name) == name and one.seq > origin.seq and one not in found
+                if _plain(one.function.name) == name
+                and one.seq > origin.seq
+                and one not in found
+                and _fits(one, origin)
             ]
             origin = inside[-1] if name and inside else None
             found += [origin] if origin else []
@@ -124,15 +158,22 @@ class Explanation:
         name = ask(known[-1]) if known[-1] else None
         return name if name and name not in map(_plain, followed) else None
 
+    def needed(self, followed: Sequence[str]) -> list[str]:
+        """Those of the globs ``followed`` that lead from the error to the innermost condition."""
+        origins = (*(one.origin for one in self._made()), *self.tested())
+        names = {_plain(one.function.name) for one in origins}
+        return [glob for glob in followed if _plain(glob.partition("[")[0]) in names]
+
     def call(
         self, unknown: str | None = None, deduced: to.Origin | None = None
     ) -> told.ExplainedCall:
         """The call, as it is told; ``deduced`` is what is known of a callee without a way."""
         said = self._said
-        origins = self._failing()
-        if deduced is None and origins and origins[-1].made == "callee":
-            below = self._below(origins[-1])
-            origins = (below,) if below is not None else origins
+        links = self._made()
+        if deduced is None and links and links[-1].origin.made == "callee":
+            below = self._below(links[-1].origin)
+            links = [_Link(below.origin, is_seen=False)] if below is not None else links
+        origins = tuple(one.origin for one in links)
         origin = origins[-1] if origins else None
         chain = [
             told.FailingChainCall(one.call.function, one.call.result, one.frame)
@@ -150,6 +191,7 @@ class Explanation:
             said.thread,
             said.process,
             said.end,
+            _certainty(links, deduced),
             tuple(arguments or ()),
             _user_place(said.user_stack or ()),
             tuple(_up_to(chain, origins)),
@@ -157,8 +199,32 @@ class Explanation:
             self.tested(),
             deduced,
             said.said,
-            None if origin is not None else unknown,
+            unknown if origin is None else _not_followed(origin, deduced),
         )
+
+
+class _Link(NamedTuple):
+    """A function that handed on or made the error; ``is_seen``: no link from outside is a guess."""
+
+    origin: to.Origin
+    is_seen: bool
+
+
+def _certainty(links: Sequence[_Link], deduced: to.Origin | None) -> told.Certainty:
+    """How sure the condition is."""
+    if deduced is not None:
+        return "inferred" if deduced.decided is not None else "unknown"
+    if not links or links[-1].origin.decided is None or links[-1].origin.made == "callee":
+        return "unknown"
+    return "observed" if links[-1].is_seen else "inferred"
+
+
+def _not_followed(origin: to.Origin, deduced: to.Origin | None) -> str | None:
+    """Where the condition is that was not reached; None if it was, or if nothing tells."""
+    if origin.made != "callee" or deduced is not None:
+        return None
+    name = f"{origin.callee}()" if origin.callee else "a function called through a pointer"
+    return f"it is inside {name}, which was not followed"
 
 
 def _plain(function: str) -> str:
@@ -182,6 +248,15 @@ def _tested_name(origin: to.Origin) -> str | None:
     return _plain(called[0]) if len(names) == len(called) == 1 else None
 
 
+def _fits(tested: to.Origin, origin: to.Origin) -> bool:
+    """Whether a call returned the value that the condition of ``origin`` read, where it did."""
+    if origin.decided is None or not origin.decided.operands:
+        return True
+    value = origin.decided.operands[0].value
+    mask = 0xFF if tested.result.text in ("true", "false") else 0xFFFFFFFF
+    return value is None or value & mask == int(tested.result.raw, 16) & mask
+
+
 def _given_by(origin: to.Origin) -> str | None:
     """The function whose result a tested call gave, or its condition tested."""
     if origin.decided is None and origin.made == "callee" and origin.callee:
@@ -189,15 +264,20 @@ def _given_by(origin: to.Origin) -> str | None:
     return _tested_name(origin)
 
 
-def _gives(inner: to.Call, origin: to.Origin, traced: set[str]) -> bool:
-    """Whether what a call returned is what ``inner``, which it called, gave.
+def _hands_on(outer: to.Call, inner: to.Call, origin: to.Origin | None, traced: set[str]) -> bool:
+    """Whether what ``outer`` returned is what ``inner``, which it called, gave.
 
-    Where its way does not tell, or leads to a function that is not ``traced`` and called ``inner``
-    in turn, that both returned the same error has to do.
+    Where its way was not followed or does not tell, or leads to a function that is not ``traced``
+    and called ``inner`` in turn, that both returned the same error has to do.
     """
+    if outer.result is None or inner.result is None:
+        return origin is None
+    is_alike = inner.result.error == outer.result.error
+    if origin is None:
+        return is_alike
     callee = _plain(origin.callee) if origin.callee else None
     if origin.made == "unknown" or (origin.made == "callee" and callee and callee not in traced):
-        return inner.result is not None and inner.result.error == origin.result.error
+        return is_alike
     if origin.made != "callee":
         return False
     return callee is None or callee == _plain(inner.function.name)

@@ -233,7 +233,8 @@ class FailingCalls:
         found = {}
         places = dict.fromkeys(self._seen, 0)
         ordered = {tid: sorted(seen, key=lambda one: one[0]) for tid, seen in self._seen.items()}
-        for call in sorted(calls, key=lambda one: one.time):
+        direct = [one for one in calls if one.deferred is None]
+        for call in sorted(direct, key=lambda one: one.time):
             seen, at = ordered.get(call.tid, []), places.get(call.tid, 0)
             last: Failing | None = None
             while at < len(seen) and seen[at][0] <= call.time:

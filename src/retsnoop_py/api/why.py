@@ -44,6 +44,7 @@ from retsnoop_py.capture.witness import Witness
 from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.kallsyms import read_modules
 from retsnoop_py.options.settings import trace_settings
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
@@ -62,6 +63,10 @@ __all__ = ["Inquiry", "why", "why_recorded"]
 _NO_CALLS = ("*_sys_rt_sigreturn", "*_sys_sigreturn", "*_sys_restart_syscall")
 #: What handles a netlink request: its result goes into the answer, and sending it succeeds.
 _REQUESTS = ("*_rcv_msg", "audit_receive_msg")
+#: nftables sends its requests in batches, of which each message has a function; and one of them,
+#: which is there if the module is.
+_BATCHES = ("nf_tables_new*", "nf_tables_del*", "nf_tables_get*", "nf_tables_commit")
+_OF_BATCH = "nf_tables_newrule"
 #: All functions of a kernel.
 _MAX_FUNCTIONS = 200_000
 #: Code that is followed block by block in one run, bytes: attaching to a block takes milliseconds.
@@ -113,6 +118,7 @@ def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.
         recorded.kernel,
         recorded.machine,
         1,
+        "inferred" if chosen else "unknown",
         tuple(recorded.command),
         None,
         _told(failing, chosen),
@@ -158,6 +164,9 @@ class Inquiry:
         self._witnessed = Witnessed()
         #: The functions of the last run.
         self._traced: frozenset[str] = frozenset()
+        self._modules = self._modules_now()
+        #: Modules that a run loaded: no function of theirs was hooked in it.
+        self._new_modules: frozenset[str] = frozenset()
 
     def answer(self) -> told.Why:
         """Run what was asked for until the condition is known, or no further run would tell more.
@@ -168,21 +177,24 @@ class Inquiry:
         failed = self._exit_status != 0
         is_named = bool(self._asked.syscalls or self._asked.errors)
         survey = Survey(failing, self._witnessed, is_named=is_named)
+        if (running := survey.still_running()) is not None and self._asked.command:
+            self._warnings.append(running)
         chosen = survey.of(first) if first is not None else survey.chosen(failed=failed)
         rows = survey.failures(chosen)
         if failed and not is_named:
             killed = survey.end_reason(chosen, self._exit_status)
             if killed is not None:
                 return self._whole(survey.failures(None), None, None, killed)
-        if failed and not (chosen and chosen.is_hinted_at) and self._may_ask_netlink():
+        is_open = chosen is None or chosen.may_be_another
+        if failed and is_open and self._may_ask_netlink(survey.witnessed):
             requests, _ = self._survey(netlink=True)
-            refused = requests.complained_of(failed=True)
-            rows += _told(requests, refused)
-            chosen = Chosen(refused) if refused is not None else chosen
+            refused = survey.refused(requests)
+            rows += _told(requests, refused.failing if refused is not None else None)
+            chosen = refused or chosen
         if chosen is None:
             return self._whole(rows, None, self._nothing(survey, failed=failed))
-        explained = self._explained(chosen)
-        return self._whole(rows, with_reason(explained, chosen, survey.witnessed), None)
+        explained = with_reason(self._explained(chosen), chosen, survey.witnessed)
+        return self._whole(rows, explained, None)
 
     def _explained(self, chosen: Chosen) -> told.ExplainedCall:
         """What the kernel's functions tell of it."""
@@ -242,14 +254,15 @@ class Inquiry:
             condition = " if it fails" if asked.reruns is None else ""
             self._say(f"CMD may run up to {reruns + 1} times{condition}; --reruns 0 runs it once")
 
-    def _may_ask_netlink(self) -> bool:
+    def _may_ask_netlink(self, seen: Witnessed) -> bool:
         """Whether requests are looked at that fail although the system call does not.
 
         That takes a run, which elsewhere the functions inside a system call need.
         """
         asked = self._asked
         is_open = not (asked.syscalls or asked.errors)
-        return bool(asked.command and self._again > 1 and self._everything and is_open)
+        uses_it = seen.uses_netlink or seen.problem is not None
+        return bool(uses_it and asked.command and self._again > 1 and self._everything and is_open)
 
     # -- the runs --
 
@@ -362,7 +375,7 @@ class Inquiry:
             self._announce_reruns()
         options: TraceOptions = {
             "entry": (
-                list(_REQUESTS)
+                self._requests()
                 if netlink
                 else syscall_globs(self._facts.machine, compat=everything)
             ),
@@ -382,6 +395,11 @@ class Inquiry:
             if failing.is_asked_for(one) and (one.probing is None or self._asked.errors):
                 return failing, one
         return failing, None
+
+    def _requests(self) -> list[str]:
+        """Globs for the functions that handle netlink requests here."""
+        has_batches = self._facts.traceable.contains(_OF_BATCH)
+        return [*_REQUESTS, *(_BATCHES if has_batches else ())]
 
     def _hooks_all(self) -> bool:
         """Whether a mechanism is there that hooks all functions at once.
@@ -412,7 +430,8 @@ class Inquiry:
         self._say(f"{self._name(self._runs + 1)}: following {names} block by block")
         options: TraceOptions = {
             "entry": [chosen.function],
-            "allow": [*chain, *follow, *self._beside(chosen)],
+            "allow": [*chain, *follow, *self._beside(chosen), *self._of_new_modules()],
+            "max_functions": _MAX_FUNCTIONS,
             "path": list(follow),
             "arguments": True,
             "user_stack": True,
@@ -496,6 +515,7 @@ class Inquiry:
                 yield from run
         finally:
             self._witnessed = witness.found
+        self._note_modules()
         self._interrupted = run.interrupted
         if not asked.command:
             return
@@ -503,6 +523,21 @@ class Inquiry:
             self._exit_status = run.exit_status
         elif not run.interrupted:
             self._compare_status(run.exit_status)
+
+    def _modules_now(self) -> frozenset[str]:
+        return frozenset(one.name for one in read_modules(self._facts.root / "proc/modules"))
+
+    def _note_modules(self) -> None:
+        """Remember which modules a run loaded, and read the kernel's symbols again then."""
+        now = self._modules_now()
+        loaded, self._modules = now - self._modules, now
+        if loaded:
+            self._new_modules |= loaded
+            self._facts = KernelFacts()
+
+    def _of_new_modules(self) -> list[str]:
+        """Globs for the functions of modules that a run loaded, where all can be hooked."""
+        return [f"*[{name}]" for name in sorted(self._new_modules)] if self._everything else []
 
     def _compare_status(self, status: int | None) -> None:
         """Report a further run that ended in another way than the first; None: it was left."""
@@ -533,9 +568,12 @@ class Inquiry:
     ) -> list[str]:
         """What to follow in a further run; nothing where that would tell no more."""
         deeper = explanation.asks_of(followed) or explanation.tests(followed)
+        if self._new_modules and _is_deeper(session, followed):
+            return _innermost(session)
         if deeper:
             symbols = self._symbols_of(deeper)
-            return [*followed, symbols] if symbols else []
+            needed = explanation.needed(followed)
+            return [*needed, symbols] if symbols else []
         if explanation.origin() is None:
             innermost = _innermost(session)
             return [] if set(innermost) <= set(followed) else innermost
@@ -581,11 +619,17 @@ class Inquiry:
         reason: told.Reason | None = None,
     ) -> told.Why:
         release, machine = self._kernel
+        certainty: told.Certainty = "unknown"
+        if reason is not None:
+            certainty = reason.certainty
+        elif call is not None:
+            certainty = call.reported.certainty if call.reported is not None else "inferred"
         return told.Why(
             told.VERSION,
             release,
             machine,
             self._runs,
+            certainty,
             self._asked.command,
             self._exit_status,
             rows,
@@ -611,26 +655,38 @@ def _hands_on(session: Session) -> bool:
 
 
 def _innermost(session: Session) -> list[str]:
-    """The functions to follow: the innermost one that failed, and callers as far as they fit.
+    """The functions to follow first: the one that made the error, and others as far as they fit.
 
-    Not those that only hand a system call on, where there is something below that gave its
-    error.
+    The error was made in the innermost function that returned it, counted from the system call: a
+    function below it that returned something else either made the condition that it tested, or ran
+    after the error was there. Then come those below it, the nearest first, as far as they failed,
+    and then its callers. Not those that only hand a system call on, where there is something below
+    that gave its error.
     """
     names = chain_of(session)
-    inner = [
-        (name, call.function.size)
-        for name, call in zip(names, session.calls, strict=True)
-        if call.error is not None or call.result is None
-    ]
-    found: list[str] = []
-    room = _MOST_CODE
-    for name, size in reversed(inner):
-        room -= size
-        if found and (room < 0 or (name == names[0] and _hands_on(session))):
+    calls = session.calls
+    error = calls[0].error
+    maker = 0
+    for number, call in enumerate(calls):
+        if call.result is not None and call.error != error:
             break
-        if name not in found:
-            found.append(name)
-    return found
+        maker = number
+    failed = [call.error is not None or call.result is None for call in calls]
+    below = [number for number in range(maker + 1, len(calls)) if failed[number]]
+    found: list[int] = []
+    room = _MOST_CODE
+    for number in [maker, *below, *range(maker - 1, -1, -1)]:
+        room -= calls[number].function.size
+        if found and (room < 0 or (number == 0 and _hands_on(session))):
+            break
+        found.append(number)
+    return list(dict.fromkeys(names[number] for number in sorted(found, reverse=True)))
+
+
+def _is_deeper(session: Session, followed: Sequence[str]) -> bool:
+    """Whether the error was made in a function of a module that was not followed yet."""
+    inner = _innermost(session)
+    return bool(inner) and inner[0] not in followed and "[" in inner[0]
 
 
 def _told(failing: Iterable[Failing], chosen: Failing | None) -> tuple[told.FailedCall, ...]:

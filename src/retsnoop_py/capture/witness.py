@@ -12,11 +12,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from enum import IntEnum
+from errno import EINPROGRESS
 from pathlib import Path
+from socket import AF_NETLINK
 from struct import Struct, pack
 from typing import NamedTuple, Self
 
 from retsnoop_py.cause.events import (
+    Deferred,
     Denied,
     Ended,
     Signalled,
@@ -41,6 +44,8 @@ _PROGRAMS = (
 #: These take kprobes, which a kernel may have switched off. Without them no test of a capability is
 #: seen, and nothing else is missing.
 _CHECKS = ("witness_checked", "witness_check")
+#: A kernel may be without io_uring.
+_COMPLETIONS = ("witness_complete",)
 _RING_BYTES = 8 << 20
 _QUEUE_BYTES = 32 << 20
 #: struct witness_event.
@@ -49,13 +54,25 @@ _EVENT = Struct("=IIQII16sIIq6QIIII")
 _LIMITS = 16
 _STATE = Struct(f"={2 * _LIMITS}Q6QII")
 #: enum WITNESS_* of the object: what is done about a call, flags of a record.
-_DO_ADDRESS, _DO_ADDRESS_4, _DO_WRITE, _DO_WRITEV, _DO_SUCCESS = (1 << bit for bit in range(8, 13))
+_DO_ADDRESS, _DO_ADDRESS_4, _DO_WRITE, _DO_WRITEV = (1 << bit for bit in range(8, 12))
+_DO_SUCCESS, _DO_SO_ERROR = 1 << 12, 1 << 13
 _COMPAT, _FILTERED, _ADDRESS, _ENTERED, _NOT_ENTERED = (1 << bit for bit in range(5))
+_SO_ERROR, _COMPLETION = 1 << 5, 1 << 6
 #: An option of cap_capable(): a failure is no news (CAP_OPT_NOAUDIT).
 _NO_AUDIT = 2
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TEXT_BYTES = 256
 _WRITES = {"write": _DO_WRITE, "pwrite64": _DO_WRITE, "writev": _DO_WRITEV}
+#: ``enum io_uring_op`` (linux/io_uring.h), from 0 on.
+_REQUEST_NAMES = """
+nop readv writev fsync read_fixed write_fixed poll_add poll_remove sync_file_range sendmsg recvmsg
+timeout timeout_remove accept async_cancel link_timeout connect fallocate openat close files_update
+statx read write fadvise madvise send recv openat2 epoll_ctl splice provide_buffers remove_buffers
+tee shutdown renameat unlinkat mkdirat symlinkat linkat msg_ring fsetxattr setxattr fgetxattr
+getxattr socket uring_cmd send_zc sendmsg_zc read_multishot waitid futex_wait futex_wake futex_waitv
+fixed_fd_install ftruncate bind listen
+"""
+_REQUESTS = tuple(_REQUEST_NAMES.split())
 #: Where a process is changes what its relative paths mean.
 _MOVES = ("chdir", "fchdir", "chroot")
 #: Calls and texts that are kept, the newest.
@@ -132,9 +149,10 @@ class Witness:
                 )
                 for name in _PROGRAMS:
                     stack.callback(obj.program(name).attach().close)
-                with suppress(BpfError):
-                    for name in _CHECKS:
-                        stack.callback(obj.program(name).attach().close)
+                for optional in (_CHECKS, _COMPLETIONS):
+                    with suppress(BpfError):
+                        for name in optional:
+                            stack.callback(obj.program(name).attach().close)
                 reader = stack.enter_context(
                     Reader(
                         obj.map("events"),
@@ -191,7 +209,9 @@ def _action(name: str, texts: Sequence[int], address: int | None) -> int:
     found = sum(1 << one for one in texts) | _WRITES.get(name, 0)
     if address is not None:
         found |= _DO_ADDRESS if address == 1 else _DO_ADDRESS_4
-    return found | (_DO_SUCCESS if name in _MOVES else 0)
+    if name == "getsockopt":
+        found |= _DO_SO_ERROR
+    return found | (_DO_SUCCESS if name in (*_MOVES, "socket") else 0)
 
 
 class Decoder:
@@ -206,6 +226,7 @@ class Decoder:
         self._parents: dict[int, int] = {}
         self._victims: dict[int, int] = {}
         self._denied: deque[Denied] = deque(maxlen=_KEPT_CALLS)
+        self._uses_netlink = False
         self.folders: dict[int, str | None] = {}
 
     def feed(self, data: bytes) -> None:
@@ -228,11 +249,16 @@ class Decoder:
             dict(self._victims),
             sorted(self._denied, key=lambda one: one.time),
             lost,
+            uses_netlink=self._uses_netlink,
         )
 
     def _take(self, event: Event, rest: bytes) -> None:
         pid = event.tgid
         match event.type:
+            case Kind.CALL if event.flags & _COMPLETION:
+                self._request(event, _state(rest))
+            case Kind.CALL if event.flags & _SO_ERROR:
+                self._socket_error(event, _state(rest))
             case Kind.CALL:
                 self._call(event, rest)
             case Kind.TEXT:
@@ -256,6 +282,44 @@ class Decoder:
                 silent = bool(event.arg0 & _NO_AUDIT)
                 self._denied.append(Denied(event.time, event.tid, event.number, event.arg1, silent))
 
+    def _request(self, event: Event, state: State) -> None:
+        """A request of io_uring failed; the call that submitted it succeeded."""
+        name = _REQUESTS[event.number] if event.number < len(_REQUESTS) else "request"
+        self._deferred(event, state, f"io_uring {name}", Deferred.COMPLETION)
+
+    def _socket_error(self, event: Event, state: State) -> None:
+        """The program read that a call which only began something failed: that call, again."""
+        for one in reversed(self._failed):
+            is_of_socket = (one.pid, one.arguments[0]) == (event.tgid, event.arg0)
+            if is_of_socket and one.error == EINPROGRESS:
+                self._deferred(event, state, one.name, Deferred.SOCKET_ERROR, one)
+                return
+        self._deferred(event, state, self._calls[event.number].name, Deferred.SOCKET_ERROR)
+
+    def _deferred(
+        self, event: Event, state: State, name: str, how: Deferred, begun: SystemCall | None = None
+    ) -> None:
+        """An error that no call returned, of what the call ``begun`` began."""
+        self._failed.append(
+            SystemCall(
+                event.time,
+                event.tid,
+                event.tgid,
+                _text(event.comm),
+                name,
+                -event.result,
+                (0,) * 6 if begun is None else begun.arguments,
+                (),
+                None if begun is None else begun.address,
+                event.uid,
+                event.gid,
+                self.folders.get(event.tgid),
+                is_filtered=False,
+                state=state,
+                deferred=how,
+            )
+        )
+
     def _call(self, event: Event, rest: bytes) -> None:
         known = None if event.flags & _COMPAT else self._calls.get(event.number)
         name = known.name if known else f"number {event.number}"
@@ -265,7 +329,10 @@ class Decoder:
         if known and not is_address:
             texts = dict(zip(known.texts, _texts(rest), strict=False))
         if event.result >= 0:
-            self._move(event.tgid, name, texts)
+            if name == "socket":
+                self._uses_netlink |= event.arg0 == AF_NETLINK
+            else:
+                self._move(event.tgid, name, texts)
             return
         self._failed.append(
             SystemCall(

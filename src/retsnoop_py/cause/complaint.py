@@ -18,13 +18,22 @@ from retsnoop_py.cause.wording import Wording
 from retsnoop_py.kernel.errno import error_name
 from retsnoop_py.value import Value
 
-__all__ = ["Choice", "Evidence", "Line", "choose", "lines_of", "reported_elsewhere"]
+__all__ = [
+    "Choice",
+    "Evidence",
+    "Line",
+    "choose",
+    "errors_written",
+    "lines_of",
+    "reported_elsewhere",
+]
 
 
 class Evidence(Enum):
     """What speaks for a call (or against it): its points, and what is said of it."""
 
     ERROR_TEXT = 40, "the command wrote this error"
+    LAST_WORDS = 35, "it is the last error that the command wrote"
     OTHER_WORDS = 20, "the command wrote words for this error"
     FULL_NAME = 25, "the text names the path or address of the call"
     SHORT_NAME = 15, "the text has the last part of its path, or its port"
@@ -47,6 +56,10 @@ class Evidence(Enum):
         return str(self.value[1])
 
 
+#: The stream of text that may be about an error without naming one.
+_ERRORS = 2
+#: What of the evidence speaks against a call.
+_AGAINST = (Evidence.LOOKS, Evidence.ORDINARY, Evidence.NEVER)
 #: What of the evidence is about the text that the command wrote.
 _OF_TEXT = (Evidence.ERROR_TEXT, Evidence.OTHER_WORDS, Evidence.FULL_NAME, Evidence.SHORT_NAME)
 
@@ -74,11 +87,20 @@ class Choice(Value):
 
     @property
     def is_reported(self) -> bool:
-        """Whether the command's own words are about this call."""
-        return Evidence.ERROR_TEXT in self.evidence or (
-            Evidence.OTHER_WORDS in self.evidence
-            and (Evidence.FULL_NAME in self.evidence or Evidence.SHORT_NAME in self.evidence)
-        )
+        """Whether the command's own words are about this call.
+
+        The error alone does not tell that of a call which programs make in their ordinary work:
+        another call, or an answer of netlink, may have had the same error.
+        """
+        is_named = Evidence.FULL_NAME in self.evidence or Evidence.SHORT_NAME in self.evidence
+        if is_named:
+            return Evidence.ERROR_TEXT in self.evidence or Evidence.OTHER_WORDS in self.evidence
+        return Evidence.ERROR_TEXT in self.evidence and not self.is_ordinary
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether programs make such calls in their ordinary work."""
+        return any(one in self.evidence for one in _AGAINST)
 
 
 def lines_of(witnessed: Witnessed) -> list[Line]:
@@ -114,11 +136,12 @@ def choose(
     """
     calls = witnessed.calls if candidates is None else candidates
     lines = [(line, _meaning(line, wording)) for line in lines_of(witnessed)]
+    last = next((line for line, meaning in reversed(lines) if meaning.errors), None)
     # what a process wrote last is what it ended by
     lines = lines[-_LINES:]
     # of calls that are alike the last one stands for all
     alike = {_key(call): call for call in sorted(calls, key=lambda one: one.time)}
-    found = [_judged(call, witnessed, lines, is_ordinary) for call in alike.values()]
+    found = [_judged(call, witnessed, lines, last, is_ordinary) for call in alike.values()]
     return sorted(_with_last(found), key=lambda one: (one.points, one.call.time))
 
 
@@ -150,14 +173,18 @@ def _judged(
     call: SystemCall,
     witnessed: Witnessed,
     lines: Sequence[tuple[Line, _Meaning]],
+    last: Line | None,
     is_ordinary: Callable[[SystemCall], Evidence | None],
 ) -> Choice:
+    """The evidence for one call. ``last`` is the last line that names an error."""
     best: tuple[Evidence, ...] = ()
     by: Line | None = None
     for line, meaning in lines:
         if line.time < call.time or not _is_heard(witnessed, call, line):
             continue
         said = tuple(_said(call, line, meaning))
+        if line is last and Evidence.ERROR_TEXT in said:
+            said = (*said, Evidence.LAST_WORDS)
         if any(one in _OF_TEXT for one in said) and _sum(said) >= _sum(best):
             best, by = said, line
     rest = []
@@ -184,8 +211,8 @@ def _said(call: SystemCall, line: Line, meaning: _Meaning) -> Iterator[Evidence]
         yield Evidence.ERROR_TEXT
     elif call.error in meaning.hinted:
         yield Evidence.OTHER_WORDS
-    elif meaning.errors:
-        return  # it is about another error
+    elif meaning.errors or line.stream != _ERRORS:
+        return  # it is about another error, or part of the output
     yield from _named(call, line.text)
     if _plain_name(call.name) in meaning.words:
         yield Evidence.CALL_NAME
@@ -229,13 +256,21 @@ def _with_last(found: Sequence[Choice]) -> Iterator[Choice]:
             yield one
 
 
+def errors_written(witnessed: Witnessed, wording: Wording) -> tuple[frozenset[int], Line] | None:
+    """The errors that the last line names which names any, and that line."""
+    for line in reversed(lines_of(witnessed)):
+        if errors := wording.errors(line.text):
+            return errors, line
+    return None
+
+
 def reported_elsewhere(
     witnessed: Witnessed, wording: Wording, calls: Sequence[SystemCall]
 ) -> tuple[Line, str] | None:
     """A line that names an error which none of the calls gave, and that error; the last one."""
+    written = errors_written(witnessed, wording)
+    if written is None:
+        return None
+    errors, line = written
     given = {one.error for one in calls}
-    for line in reversed(lines_of(witnessed)):
-        errors = wording.errors(line.text)
-        if errors:
-            return None if errors & given else (line, error_name(min(errors)))
-    return None
+    return None if errors & given else (line, error_name(min(errors)))

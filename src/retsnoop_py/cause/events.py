@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from socket import AF_INET, AF_INET6, AF_UNIX, inet_ntop
 from struct import unpack_from
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from retsnoop_py.value import Value
 
 __all__ = [
     "Address",
+    "Deferred",
     "Denied",
     "Ended",
     "Signalled",
@@ -93,6 +95,13 @@ class Denied(Value):
     is_silent: bool = False
 
 
+class Deferred(Enum):
+    """How a program got an error that no system call returned: in words."""
+
+    SOCKET_ERROR = "getsockopt(SO_ERROR) read it after the call had begun the operation"
+    COMPLETION = "a completion of io_uring returned it, and the system call succeeded"
+
+
 class SystemCall(Value):
     """A system call that returned an error.
 
@@ -105,6 +114,7 @@ class SystemCall(Value):
     * ``was_entered``: whether the kernel began the call; False where seccomp or ptrace made its
       result; None where that is not known
     * ``state``: what the process had and was allowed then
+    * ``deferred``: how the program got the error, if no system call returned it
     """
 
     time: int
@@ -122,6 +132,7 @@ class SystemCall(Value):
     is_filtered: bool
     was_entered: bool | None = None
     state: State | None = None
+    deferred: Deferred | None = None
 
     def text(self, number: int) -> str | None:
         """The argument ``number``, if it is a string."""
@@ -170,7 +181,8 @@ class Witnessed(Value):
     ``parents``: by process, who began it. ``victims``: by process that the kernel killed for want
     of memory, its cgroup (the folder's inode number). ``denied``: capabilities that were missing.
     ``lost``: so many events there was no room for; ``problem`` says why nothing was
-    seen at all, else it is None.
+    seen at all, else it is None. ``uses_netlink``: a process of the command opened a netlink
+    socket.
     """
 
     calls: Sequence[SystemCall] = ()
@@ -182,6 +194,15 @@ class Witnessed(Value):
     denied: Sequence[Denied] = ()
     lost: int = 0
     problem: str | None = None
+    uses_netlink: bool = False
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Processes that were begun and did not end while the run was watched; none if unsure."""
+        if self.lost:
+            return ()
+        ended = {one.pid for one in self.ends}
+        return tuple(sorted(pid for pid in self.parents if pid not in ended))
 
     def is_below(self, pid: int, ancestor: int) -> bool:
         """Whether ``pid`` is ``ancestor``, or descends from it."""

@@ -23,6 +23,8 @@ __all__ = ["Wording"]
 _CATALOGS = (Path("/usr/share/locale"), Path("/usr/share/locale-langpack"))
 #: Variables that choose the language of messages, the strongest first.
 _VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
+#: Behind other words than errno these are exit statuses, as make(1) writes them: ``Error 1``.
+_STATUSES = ("1", "2")
 #: A number that is said to be an error.
 _NUMBER = re.compile(
     r"(?:errno|err|error|ret|rc|returned)\W{0,3}(-?\d{1,4})\b|= ?(-\d{1,4})\b", re.I
@@ -96,6 +98,8 @@ class Wording:
         names = set(_NAME.findall(text))
         found = {number for number, name in ERRNO_NAMES.items() if name in names}
         for match in _NUMBER.finditer(text):
+            if match[1] in _STATUSES and not match[0].casefold().startswith("errno"):
+                continue
             number = abs(int(match[1] or match[2]))
             if number in ERRNO_NAMES:
                 found.add(number)

@@ -39,14 +39,14 @@ therefore be safe to run again. --reruns 0 runs it once, and the explanation is 
 exits with status 0, it runs again only with --reruns N.
 
 The explained call is the one that CMD's error message matches: by the error, and by the file or \
-address that it names. --syscall and -x choose another call. -p explains the next failure of a \
+address that it names. --call and --errno choose another call. -p explains the next failure of a \
 running process.
 
 \b
 Examples:
   retsnoop-py why -- ./loader               why does it fail?
-  retsnoop-py why -x EPERM -- ./loader      where does EPERM come from?
-  retsnoop-py why --syscall bpf -- ./loader why does bpf() fail?
+  retsnoop-py why --errno EPERM -- ./loader where does EPERM come from?
+  retsnoop-py why --call bpf -- ./loader    why does bpf() fail?
   sudo retsnoop-py why --user "$USER" -- ./test
   retsnoop-py why -p 4711                   the next failure of a process
   retsnoop-py why failure.rsn               a recording made with --path
@@ -55,7 +55,7 @@ Examples:
 Exit status: that of CMD's first run; 64 and more for errors of retsnoop-py.
 """
 
-_USAGE = """Usage: retsnoop-py why [--syscall NAME] [-x ERROR] [--reruns N] -- CMD ARG...
+_USAGE = """Usage: retsnoop-py why [--call NAME] [--errno NAME] [--reruns N] -- CMD ARG...
        retsnoop-py why -p PID
        retsnoop-py why RECORDING
 
@@ -85,7 +85,7 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
             "why of what? Give a command, a process, or a recording",
             "retsnoop-py why -- CMD, why -p PID, or why FILE.rsn",
         )
-    errors = tuple(words.texts("allow-errors"))
+    errors = (*words.texts("allow-errors"), *words.texts("errno"))
     allowed_errors(errors)
     asked_reruns = words.text("reruns")
     image = words.text("kernel")
@@ -93,7 +93,7 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
         command,
         processes,
         user(words.text("user"), command),
-        tuple(words.texts("syscall")),
+        tuple(words.texts("call")),
         tuple(error.upper() for error in errors if error.lower() != "any"),
         reruns(asked_reruns) if asked_reruns is not None else None,
         Path(image) if image else None,
@@ -155,8 +155,8 @@ COMMAND = Command(
     text=_TEXT,
     usage=_USAGE,
     first=(
-        "syscall",
-        "allow-errors",
+        "call",
+        "errno",
         "pid",
         "reruns",
         "user",

@@ -485,13 +485,25 @@ OPTIONS: tuple[Option, ...] = (
         read=values.max_blocks,
     ),
     Option(
-        ("--syscall",),
+        ("--call", "--syscall"),
         Takes.MANY,
         "Explain a failing call of this system call. NAME is the kernel's name, for example bpf "
         "or openat.",
         panel=CALLS,
         metavar="NAME",
+        keyword="syscall",
         commands=("why",),
+    ),
+    Option(
+        ("--errno",),
+        Takes.MANY,
+        "Explain a failing call with this error, for example EPERM. The same as -x.",
+        panel=CALLS,
+        metavar="NAME",
+        keyword="",
+        commands=("why",),
+        complete=complete_error,
+        dashed=True,
     ),
     Option(
         ("--reruns",),

@@ -90,11 +90,12 @@ class OriginRows:
 
 
 def origin_lines(
-    origin: to.Origin, indent: int, palette: Palette, columns: int = 0
+    origin: to.Origin, indent: int, palette: Palette, columns: int = 0, *, is_guess: bool = False
 ) -> Iterator[str]:
     """Where the result was made, and what decided it, with the lines of the source below each.
 
-    In so many ``columns``, if that can be; 0: each is a line.
+    In so many ``columns``, if that can be; 0: each is a line. ``is_guess``: not every link from the
+    system call to the condition was observed.
     """
     rows: list[tuple[str, str, to.CodePlace | None]] = []
     if origin.returned is not None:
@@ -102,9 +103,8 @@ def origin_lines(
         rows.append((_with_its_caller(place, origin.function.name), _returned(origin), place))
     if origin.decided is not None:
         place = origin.decided.place
-        rows.append(
-            (_with_its_caller(place, origin.function.name), _because(origin.decided), place)
-        )
+        because = ("probably " if is_guess else "") + _because(origin.decided)
+        rows.append((_with_its_caller(place, origin.function.name), because, place))
     elif origin.unknown == ALWAYS:
         rows.append(("", ALWAYS, None))
     elif origin.unknown:

@@ -85,17 +85,17 @@ class WhyPage:
             return
         if not reported.sure and reported.line is not None:
             yield from self._paragraph(
-                "The command's text names no error. Its words fit this call best; --syscall and -x "
-                "choose another call.",
+                "The command's text fits this call best, but it may mean another one; --call and "
+                "--errno choose it.",
                 2,
             )
         elif not reported.sure:
             yield from self._paragraph(
                 "The command wrote no text about this error. This call is the most likely one, "
-                "because it failed last. --syscall and -x choose another call.",
+                "because it failed last. --call and --errno choose another call.",
                 2,
             )
-        elif reported.alike:
+        if reported.alike:
             others = " or ".join(reported.alike)
             yield from self._paragraph(f"The command may also mean {others}.", 2)
 
@@ -132,10 +132,12 @@ class WhyPage:
         if call.said:
             yield ""
             yield from message_lines(call.said, 4, self._width)
-        if call.origin is None and call.unknown:
+        if call.unknown:
             yield ""
             unknown = printable(f"The deciding condition is not known: {call.unknown}")
             yield from wrapped(unknown, 4, self._width)
+        yield ""
+        yield from wrapped(_certainty(call), 4, self._width)
 
     def _chain(self, call: ExplainedCall) -> Iterator[str]:
         width = max((display_width(one.function.name) for one in call.chain), default=0)
@@ -149,7 +151,8 @@ class WhyPage:
         if call.origin is not None:
             # that it is not known what decided there is no news where it is told below
             origin = structs.replace(call.origin, unknown=None) if call.deduced else call.origin
-            yield from origin_lines(origin, 8, self._palette, self._width)
+            is_guess = call.certainty == "inferred" and not call.deduced
+            yield from origin_lines(origin, 8, self._palette, self._width, is_guess=is_guess)
         for inner in call.tested:
             yield f"    {printable(inner.function.name)}"
             yield from origin_lines(inner, 8, self._palette, self._width)
@@ -189,6 +192,16 @@ class WhyPage:
                 f"  {mark} {pad(one.syscall, name)}  {pad(one.error, error)}  {one.count:>{count}}"
             )
             yield f"{kept}  {one.probing or ''}".rstrip()
+
+
+def _certainty(call: ExplainedCall) -> str:
+    """How sure each part of the answer is, in one line."""
+    parts = [
+        ("call", call.reported.certainty if call.reported is not None else "inferred"),
+        ("reason", call.reason.certainty if call.reason is not None else "unknown"),
+        ("condition", call.certainty),
+    ]
+    return "certainty: " + ", ".join(f"{name} {word}" for name, word in parts)
 
 
 def _meaning(error: str) -> str:

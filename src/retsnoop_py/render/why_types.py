@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from retsnoop_py.render.json_types import (
@@ -17,6 +19,7 @@ from retsnoop_py.render.json_types import (
 
 __all__ = [
     "VERSION",
+    "Certainty",
     "ExplainedCall",
     "FailedCall",
     "FailingChainCall",
@@ -27,6 +30,11 @@ __all__ = [
 
 #: Grows when a field changes its meaning or goes away; new fields may come without that.
 VERSION = 1
+
+#: How sure a part of an answer is. ``observed``: each link was read in the kernel or from the
+#: command's own text as the call failed. ``inferred``: a link was read after the command ended, or
+#: rests on code or order alone. ``unknown``: retsnoop-py cannot decide it.
+Certainty = Literal["observed", "inferred", "unknown"]
 
 
 class FailedCall(Struct, omit_defaults=True, frozen=True):
@@ -57,11 +65,13 @@ class Reason(Struct, omit_defaults=True, frozen=True):
     """Why it failed, in the user's terms.
 
     ``kind`` is a word of docs/why.md. ``advice``: what to change, in order. ``later``: it was read
-    after the command ended, so that it may have changed meanwhile.
+    after the command ended, so that it may have changed meanwhile; ``certainty`` is then
+    ``inferred``.
     """
 
     kind: str
     text: str
+    certainty: Certainty
     advice: tuple[str, ...] = ()
     later: bool = False
 
@@ -69,11 +79,14 @@ class Reason(Struct, omit_defaults=True, frozen=True):
 class Reported(Struct, omit_defaults=True, frozen=True):
     """Why this call was chosen among those that failed.
 
-    ``sure``: the command's own words are about it. ``evidence``: what speaks for it, and against.
-    ``line``: what the command wrote. ``alike``: other failures for which as much speaks.
+    ``sure``: the command's own words are about it, or the user named it. ``certainty`` is
+    ``observed`` then, ``unknown`` if another failure has equal evidence, else ``inferred``.
+    ``evidence``: what speaks for it, and against. ``line``: what the command wrote. ``alike``:
+    other failures with equal evidence.
     """
 
     sure: bool
+    certainty: Certainty
     evidence: tuple[str, ...] = ()
     line: str | None = None
     alike: tuple[str, ...] = ()
@@ -91,6 +104,9 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     code, where its arguments alone decide.
     ``said``: messages of the kernel meanwhile. ``what``: what the call was to do, in words;
     ``reason``: why it could not; ``reported``: why it is this call that is explained.
+    ``certainty`` is that of the condition: ``observed`` if every function from the system call to
+    the condition was seen to hand on the value, ``inferred`` if a link rests on equal errors or on
+    code alone, ``unknown`` without a condition.
     """
 
     syscall: str
@@ -100,6 +116,7 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     thread: str
     process: str
     time: str
+    certainty: Certainty
     arguments: tuple[Argument, ...] = ()
     user: Source | None = None
     chain: tuple[FailingChainCall, ...] = ()
@@ -120,13 +137,15 @@ class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
     signal N ended it; null for a process that was not started here. ``failures``: all system calls
     that failed in the first run, in the order in which their last ones came. ``unknown`` says why
     nothing is explained. ``reason``: why the command ended, where no call of it is explained.
-    ``warnings`` are those of the runs.
+    ``warnings`` are those of the runs. ``certainty``: how sure it is that the command failed by
+    this call or reason.
     """
 
     version: int
     kernel: str
     machine: str
     runs: int
+    certainty: Certainty
     command: tuple[str, ...] = ()
     exit_status: int | None = None
     failures: tuple[FailedCall, ...] = ()

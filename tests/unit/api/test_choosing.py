@@ -7,10 +7,17 @@ import errno
 import signal
 
 import pytest
+from tests.unit.api.test_failing import call, session
 
-from retsnoop_py.api.choosing import Chosen, Survey
+from retsnoop_py.api import choosing
+from retsnoop_py.api.choosing import Chosen, Survey, with_reason, without_functions
 from retsnoop_py.api.failing import FailingCalls
-from retsnoop_py.cause.events import Ended, Signalled, SystemCall, Witnessed, Written
+from retsnoop_py.cause.complaint import Choice, Evidence, Line
+from retsnoop_py.cause.events import Deferred, Ended, Signalled, SystemCall, Witnessed, Written
+from retsnoop_py.cause.reason import Reason
+from retsnoop_py.render.json_types import KernelMessage
+from retsnoop_py.render.why_types import ExplainedCall
+from retsnoop_py.value import replace
 
 SHELL, NOISE, MOUNT, OUTSIDER = 1, 2, 3, 99
 CALL = SystemCall(
@@ -55,3 +62,84 @@ def test_a_kill_is_the_answer_unless_the_command_reports_a_call(
     assert (reason is not None) is is_kill
     if reason is not None:
         assert "SIGTERM killed sh" in reason.text
+
+
+def one_request(error: str) -> FailingCalls:
+    """What a run that followed netlink requests saw."""
+    requests = FailingCalls()
+    for name, number in (("nf_tables_newrule", error), ("rtnetlink_rcv_msg", "EPERM")):
+        requests.add(session(call(name, number)))
+    return requests
+
+
+def test_the_netlink_request_with_the_error_that_was_written_is_the_one() -> None:
+    words = "Error: Could not process rule: No such file or directory\n"
+    made, _ = survey(words, OUTSIDER)
+    found = made.refused(one_request("ENOENT"))
+    assert found is not None
+    assert found.failing is not None
+    assert found.failing.function == "nf_tables_newrule"
+    explained = with_reason(explained_call("nf_tables_newrule"), found, made.witnessed)
+    assert explained.what == "the netlink request to nf_tables_newrule()"
+    assert explained.reported is not None
+    assert (explained.reported.sure, explained.reported.certainty) == (True, "observed")
+    assert explained.reported.line == words.strip()
+    assert explained.reason is not None
+    assert explained.reason.text == 'The kernel reported: "no chain"'
+    other = made.refused(one_request("EEXIST"))
+    assert other is not None
+    assert other.failing is not None
+    assert other.failing.function == "rtnetlink_rcv_msg"
+    guessed = with_reason(explained_call("rtnetlink_rcv_msg"), other, made.witnessed)
+    assert guessed.reported is not None
+    assert guessed.reported.certainty == "inferred"
+    assert made.refused(FailingCalls()) is None
+
+
+def explained_call(name: str) -> ExplainedCall:
+    said = (KernelMessage("netlink", "no chain"),)
+    return ExplainedCall(name, "ENOENT", 1, 1, "x", "x", "", "unknown", said=said)
+
+
+def test_an_ordinary_call_that_only_has_the_error_leaves_netlink_possible() -> None:
+    _, reported = survey("mount: /mnt: Block device required\n", OUTSIDER)
+    assert reported is not None
+    assert not reported.may_be_another
+    looked = replace(CALL, name="openat", error=errno.ENOENT)
+    choice = Choice(looked, (Evidence.ERROR_TEXT, Evidence.LOOKS), Line(1, 1, 2, "x"))
+    assert Chosen(None, looked, choice).may_be_another
+    assert Chosen(None, looked).may_be_another
+
+
+def test_how_sure_a_choice_is() -> None:
+    line = Line(1, 1, 2, "x")
+    clear = Choice(CALL, (Evidence.ERROR_TEXT,), line)
+    assert Chosen(None, CALL, clear).certainty == "observed"
+    assert Chosen(None, CALL, clear, alike=("opening /x (ENOENT)",)).certainty == "unknown"
+    assert Chosen(None, CALL, Choice(CALL, (), None)).certainty == "inferred"
+    assert Chosen(None, CALL, Choice(CALL, (), None), alike=("x",)).certainty == "inferred"
+    assert Chosen(None, CALL, Choice(CALL, (), None), is_named=True).certainty == "observed"
+
+
+def test_a_reason_that_was_read_later_is_inferred() -> None:
+    seen = Reason("rlimit", "It is low.", is_seen_later=False)
+    assert choosing._told(seen).certainty == "observed"
+    assert choosing._told(Reason("not-found", "It is not there.")).certainty == "inferred"
+
+
+def test_an_error_that_no_system_call_returned_is_not_looked_for_in_the_kernel() -> None:
+    later = replace(CALL, name="connect", deferred=Deferred.SOCKET_ERROR)
+    found = without_functions(later)
+    assert found.certainty == "unknown"
+    assert found.unknown is not None
+    assert "getsockopt(SO_ERROR)" in found.unknown
+
+
+def test_processes_that_run_on_are_named() -> None:
+    seen = Witnessed(ends=(Ended(1, SHELL, "sh", 3, 0),), parents={NOISE: SHELL})
+    text = Survey(FailingCalls(), seen, is_named=False).still_running()
+    assert text is not None
+    assert "1 process that the command started did not end with it (PID 2)" in text
+    assert "why -p 2" in text
+    unsure = replace(seen, lost=1)
+    assert Survey(FailingCalls(), unsure, is_named=False).still_running() is None

@@ -148,3 +148,75 @@ def test_a_function_that_calls_itself_is_told_once_for_each_call() -> None:
     found = explanation(outer, inner, chain=("walk",))
     assert found.tested() == (inner,)
     assert found.tests(["walk"]) is None
+
+
+def test_a_function_that_returned_something_else_is_not_passed_unseen() -> None:
+    """As perf_event_free_task() does below copy_process(): the clean-up behind the error."""
+    null = to.Result("0x0", "NULL", 0, "NULL")
+    clean_up = origin("clean_up", 2, "constant", "list->next", result=null)
+    made = explanation_of(("outer", EINVAL), ("clean_up", null), paths=(clean_up,))
+    assert made.origin() is None
+    assert made.call().certainty == "unknown"
+    inner = origin("inner", 2, "constant", "attr->size")
+    made = explanation_of(("outer", EINVAL), ("inner", EINVAL), paths=(inner,))
+    assert made.origin() == inner
+    assert made.call().certainty == "observed"
+
+
+def explanation_of(*chain: tuple[str, to.Result], paths: tuple[to.Origin, ...]) -> Explanation:
+    stack = [
+        to.StackEntry(to.Call(func(name), seq, result, 1))
+        for seq, (name, result) in enumerate(chain, 1)
+    ]
+    session = to.Session(1, "", "", 0, 0, 1, 1, "x", "x", 0, True, stack=stack, paths=paths)
+    return Explanation(session, chain[0][0], "EINVAL")
+
+
+def test_a_link_that_its_way_does_not_tell_makes_the_condition_inferred() -> None:
+    found = explanation(
+        origin("outer", 1, "unknown"),
+        origin("inner", 2, "constant", "attr->size"),
+        chain=("outer", "inner"),
+    )
+    assert found.call().certainty == "inferred"
+    deduced = origin("__do_sys_x", 2, "constant", "flags")
+    assert found.call(deduced=deduced).certainty == "inferred"
+
+
+def test_of_several_calls_the_one_that_returned_the_tested_value_is_meant() -> None:
+    outer = origin("outer", 1, "constant", "check()")
+    no = origin("check", 2, "constant", "a->x", result=NO)
+    yes = origin("check", 3, "constant", "a->y", result=to.Result("0x1", "true", 1))
+    assert explanation(outer, no, yes, chain=("outer",)).tested() == (no,)
+
+
+def test_a_further_run_follows_only_what_leads_to_the_condition() -> None:
+    found = explanation(origin("middle", 2, "callee", callee="inner"), chain=("outer", "middle"))
+    assert found.needed(["outer", "middle.*", "other[x]"]) == ["middle.*"]
+
+
+@pytest.mark.parametrize("name", ["__do_sys_x", "clean_up"])
+def test_below_a_function_that_cannot_be_followed_only_what_ran_inside_it_counts(name: str) -> None:
+    outer = origin("sys_x", 1, "callee", callee="__do_sys_x")
+    null = to.Result("0x0", "NULL", 0, "NULL")
+    inner = origin("check", 2, "constant", "attr->size", result=null)
+    stack = [
+        to.StackEntry(to.Call(func("sys_x"), 1, EINVAL, 1)),
+        to.StackEntry(None, to.Frame("0x9", name, 3)),
+        to.StackEntry(to.Call(func("check"), 2, null, 1)),
+    ]
+    paths = (outer, inner)
+    session = to.Session(1, "", "", 0, 0, 1, 1, "x", "x", 0, True, stack=stack, paths=paths)
+    call = Explanation(session, "sys_x", "EINVAL").call()
+    is_inside = name == "__do_sys_x"
+    assert call.origin == (inner if is_inside else outer)
+    assert call.certainty == ("inferred" if is_inside else "unknown")
+
+
+def test_a_condition_that_only_tests_who_gave_the_error_is_not_the_deciding_one() -> None:
+    """As IS_ERR(inode) in ext4_create(): what decided is inside what gave the pointer."""
+    made = origin("create", 1, "callee", "IS_ERR(new_inode())", callee="new_inode")
+    call = explanation(made, chain=("create",)).call()
+    assert call.origin == made
+    assert call.certainty == "unknown"
+    assert call.unknown == "it is inside new_inode(), which was not followed"

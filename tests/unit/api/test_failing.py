@@ -203,3 +203,16 @@ def test_a_system_call_that_makes_another_error_of_one_is_followed_itself() -> N
 
     assert inside("EBADF") == ["pidfd_pid", "__x64_sys_setns"]
     assert inside("EINVAL") == ["pidfd_pid"]
+
+
+def test_the_function_that_made_the_error_is_followed_whatever_failed_below_it() -> None:
+    """As copy_process() is, which is large: what a clean-up below it returned says nothing."""
+    calls = [
+        *(call("__x64_sys_clone", "ENOMEM"), call("kernel_clone", "ENOMEM")),
+        *(call("copy_process", "ENOMEM"), call("free_task", "NULL")),
+    ]
+    for one, size in zip(calls, (100, 900, 9000, 300), strict=True):
+        one.function.size, one.result = size, object()
+    assert why._innermost(session(*calls)) == ["copy_process"]
+    calls[2].function.size = 500
+    assert why._innermost(session(*calls)) == ["free_task", "copy_process", "kernel_clone"]

@@ -141,7 +141,7 @@ def test_what_is_told_are_the_calls_inside_bpf_and_the_condition_as_why_has_it()
         call("array_map_alloc_check", "EINVAL"),
     )
     explained = why_types.ExplainedCall(
-        "bpf", "EINVAL", 1, 1, "x", "x", "", chain=chain, origin=origin
+        "bpf", "EINVAL", 1, 1, "x", "x", "", "observed", chain=chain, origin=origin
     )
     assert _chain(explained) == (
         "map_create  [EINVAL]  (kernel/bpf/syscall.c:1269)",

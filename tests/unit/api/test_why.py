@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.why import Inquiry
+from retsnoop_py.cause.events import Witnessed
+from retsnoop_py.kernel.facts import KernelFacts
 
 
 @pytest.mark.parametrize(
@@ -61,3 +65,41 @@ def test_a_further_run_with_another_status_is_reported(monkeypatch: pytest.Monke
         inquiry._compare_status(3)
         (line,) = inquiry._warnings
         assert line.startswith(f"WARNING: run 2 exited with status 3, run 1 with 1{reason}")
+
+
+def listing(folder: Path, *names: str) -> None:
+    (folder / "proc").mkdir(exist_ok=True)
+    lines = [f"{name} 4096 0 - Live 0xffffffffc0000000\n" for name in names]
+    (folder / "proc/modules").write_text("".join(lines))
+
+
+def test_modules_that_a_run_loaded_are_followed_in_the_next(tmp_path: Path) -> None:
+    inquiry = Inquiry(Asked(("x",)))
+    inquiry._facts = KernelFacts(tmp_path)
+    listing(tmp_path, "ext4")
+    inquiry._modules = inquiry._modules_now()
+    inquiry._note_modules()
+    assert inquiry._of_new_modules() == []
+    listing(tmp_path, "ext4", "overlay")
+    inquiry._note_modules()
+    assert inquiry._of_new_modules() == [], "only where all functions can be hooked at once"
+    inquiry._everything = True
+    assert inquiry._of_new_modules() == ["*[overlay]"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "asked", "runs", "expected"),
+    [
+        (Witnessed(uses_netlink=True), Asked(("x",)), 1, True),
+        (Witnessed(), Asked(("x",)), 1, False),
+        (Witnessed(problem="no BPF"), Asked(("x",)), 1, True),
+        (Witnessed(uses_netlink=True), Asked(("x",), errors=("EPERM",)), 1, False),
+        (Witnessed(uses_netlink=True), Asked(("x",)), 2, False),
+    ],
+)
+def test_netlink_takes_a_run_only_of_a_command_that_used_it(
+    seen: Witnessed, asked: Asked, runs: int, *, expected: bool
+) -> None:
+    inquiry = Inquiry(asked)
+    inquiry._everything, inquiry._runs, inquiry._exit_status = True, runs, 1
+    assert inquiry._may_ask_netlink(seen) is expected

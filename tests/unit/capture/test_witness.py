@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 
 from retsnoop_py.capture.witness import _EVENT, _STATE, Decoder, Event, Kind
-from retsnoop_py.cause.events import Address, Denied
+from retsnoop_py.cause.events import Address, Deferred, Denied
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.btf import Kind as BtfKind
@@ -144,3 +145,32 @@ def test_the_tables_of_both_machines() -> None:
     assert x86[number("openat")].texts == (1,)
     assert all(at not in x86 or x86[at].name == arm[at].name for at in arm if at >= 424)
     assert system_calls("riscv64") == {}
+
+
+def test_an_error_that_was_read_from_a_socket_is_that_of_the_call_that_began_it() -> None:
+    address = struct.pack(">HBBBB", 80, 127, 0, 0, 1)
+    begun = failed(
+        struct.pack("=H", socket.AF_INET) + address + bytes(120),
+        number=number("connect"),
+        result=-errno.EINPROGRESS,
+        arg0=3,
+        flags=4,
+        bytes=8,
+    )
+    read = failed(number=number("getsockopt"), result=-errno.ECONNREFUSED, arg0=3, flags=32)
+    other = failed(number=number("getsockopt"), result=-errno.ECONNREFUSED, arg0=4, flags=32)
+    decoder = Decoder("x86_64")
+    decoder.feed(begun + read + other)
+    _, found, alone = decoder.found(0).calls
+    assert (found.name, found.error) == ("connect", errno.ECONNREFUSED)
+    assert found.address == Address(socket.AF_INET, "127.0.0.1", 80)
+    assert found.deferred is Deferred.SOCKET_ERROR
+    assert (alone.name, alone.address) == ("getsockopt", None)
+
+
+def test_a_completion_of_io_uring_is_a_failure_of_its_request() -> None:
+    decoder = Decoder("x86_64")
+    decoder.feed(failed(number=18, result=-2, flags=64) + failed(number=200, result=-9, flags=64))
+    known, unknown = decoder.found(0).calls
+    assert (known.name, known.error, known.deferred) == ("io_uring openat", 2, Deferred.COMPLETION)
+    assert (unknown.name, unknown.error) == ("io_uring request", 9)

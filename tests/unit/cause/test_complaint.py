@@ -14,6 +14,7 @@ from retsnoop_py.cause.complaint import (
     Choice,
     Evidence,
     choose,
+    errors_written,
     lines_of,
     reported_elsewhere,
 )
@@ -138,6 +139,8 @@ def test_pieces_of_two_processes_are_not_one_line() -> None:
         ("prog load failed: errno 22", errno.EINVAL),
         ("err = -28", errno.ENOSPC),
         ("everything is fine", None),
+        ("make: *** [Makefile:2: all] Error 1", None),
+        ("[Errno 1] no", errno.EPERM),
     ],
 )
 def test_an_error_in_a_text(text: str, error: int | None) -> None:
@@ -176,3 +179,51 @@ def test_texts_of_another_language(
     monkeypatch.setattr("retsnoop_py.cause.wording._CATALOGS", (tmp_path,))
     found = Wording({variable: "de_DE.UTF-8"}).errors("cat: x: Keine Berechtigung")
     assert found == {errno.EACCES}
+
+
+def test_the_error_alone_does_not_show_that_an_ordinary_call_is_meant() -> None:
+    """As nft(8) writes the ENOENT of an answer, and looked for files that are not there."""
+    looked = call(1, "openat", errno.ENOENT, "/etc/x.conf")
+    written = (wrote(2, "Error: Could not process rule: No such file or directory\n"),)
+    assert best(Witnessed((looked,), written)).is_reported
+    found = best(Witnessed((looked,), written), Evidence.LOOKS)
+    assert not found.is_reported
+    assert found.is_ordinary
+    named = (wrote(2, "cat: /etc/x.conf: No such file or directory\n"),)
+    assert best(Witnessed((looked,), named), Evidence.LOOKS).is_reported
+
+
+def test_the_last_line_with_an_error_tells_which_errors_were_written() -> None:
+    written = (wrote(1, "a: Permission denied\n"), wrote(2, "b: Bad address\n"), wrote(3, "end\n"))
+    found = errors_written(Witnessed((), written), Wording({}))
+    assert found is not None
+    errors, line = found
+    assert (errors, line.text) == ({errno.EFAULT}, "b: Bad address\n")
+    assert errors_written(Witnessed(), Wording({})) is None
+
+
+def test_the_last_error_that_was_written_counts_more_than_an_earlier_one() -> None:
+    """As of a program behind a wrapper that wrote about a file and went on."""
+    calls = (
+        call(1, "openat", errno.ENOENT, "/opt/wrapper/realpath.so"),
+        call(3, "connect", errno.ECONNREFUSED),
+    )
+    written = (
+        wrote(2, "open /opt/wrapper/realpath.so: No such file or directory\n"),
+        wrote(4, "connect: Connection refused\n"),
+        wrote(5, "giving up\n"),
+    )
+    found = best(Witnessed(calls, written))
+    assert found.call is calls[1]
+    assert Evidence.LAST_WORDS in found.evidence
+
+
+def test_a_name_in_the_output_is_no_complaint() -> None:
+    """As of a wrapper that looks for a program and hands its path on."""
+    looked = call(1, "newfstatat", errno.ENOENT, "/usr/sbin/readlink")
+    failed = call(3, "rmdir", errno.EBUSY, "/proc")
+    ended = (Ended(9, 1, "tool", 1, 0),)
+    output = (wrote(2, "/usr/bin/readlink\n", stream=1),)
+    assert best(Witnessed((looked, failed), output, ended)).call is failed
+    errors = (wrote(2, "/usr/bin/readlink\n"),)
+    assert best(Witnessed((looked, failed), errors, ended)).call is looked

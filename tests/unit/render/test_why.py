@@ -12,6 +12,7 @@ from retsnoop_py.render.palette import Palette
 from retsnoop_py.render.why import WhyPage
 from retsnoop_py.render.why_types import (
     VERSION,
+    Certainty,
     ExplainedCall,
     FailedCall,
     FailingChainCall,
@@ -39,6 +40,8 @@ ORIGIN = to.Origin(
 FRAME = to.Frame(
     "0x7", "map_create", 31, source=(to.Source("map_create", "kernel/bpf/syscall.c", 1269),)
 )
+#: The last lines of each answer to a call of which nothing else is known.
+CERTAINTY = ["", "    certainty: call inferred, reason unknown, condition observed"]
 CALL = ExplainedCall(
     "bpf",
     "EINVAL",
@@ -47,6 +50,7 @@ CALL = ExplainedCall(
     "loader",
     "loader",
     "",
+    "observed",
     (to.Argument("cmd", "BPF_MAP_CREATE", 0), to.Argument("attr", "{...}", {"x": 1})),
     to.Source("create_maps", "loader.c", 88),
     (
@@ -63,18 +67,19 @@ def page(found: Why, *, verbose: bool = False) -> list[str]:
 
 def test_the_call_the_chain_and_the_condition() -> None:
     who = "loader (PID 4711), at loader.c:88 (create_maps)"
-    assert page(Why(VERSION, "6.12", "x86_64", 2, ("./loader",), 1, explained=CALL)) == [
+    assert page(Why(VERSION, "6.12", "x86_64", 2, "unknown", ("./loader",), 1, explained=CALL)) == [
         f"bpf(BPF_MAP_CREATE, ...) returned EINVAL to {who}",
         "",
         "    map_create              kernel/bpf/syscall.c:1269",
         "  ! array_map_alloc_check",
         "        kernel/bpf/arraymap.c:63:10   returned -EINVAL",
         "        kernel/bpf/arraymap.c:58:29   because attr->key_size != 4   attr->key_size = 8",
+        *CERTAINTY,
     ]
 
 
 def test_what_does_not_fit_the_window_goes_on_below() -> None:
-    found = Why(VERSION, "6.12", "x86_64", 2, ("./loader",), 1, explained=CALL)
+    found = Why(VERSION, "6.12", "x86_64", 2, "unknown", ("./loader",), 1, explained=CALL)
     assert list(WhyPage(Palette(), width=72).lines(found)) == [
         "bpf(BPF_MAP_CREATE, ...)",
         "    returned EINVAL to loader (PID 4711),",
@@ -86,6 +91,8 @@ def test_what_does_not_fit_the_window_goes_on_below() -> None:
         "        kernel/bpf/arraymap.c:58:29",
         "            because attr->key_size != 4",
         "            attr->key_size = 8",
+        "",
+        "    certainty: call inferred, reason unknown, condition observed",
     ]
 
 
@@ -104,7 +111,7 @@ def test_what_is_told_without_having_been_followed_says_so() -> None:
     inner = replace(ORIGIN, function=to.Func("__do_sys_mremap", "0x7"))
     outer = replace(ORIGIN, made="callee", callee="__do_sys_mremap", decided=None, unknown="why")
     call = replace(CALL, origin=outer, deduced=inner)
-    found = page(Why(VERSION, "", "", 2, ("x",), 1, explained=call))
+    found = page(Why(VERSION, "", "", 2, "unknown", ("x",), 1, explained=call))
     assert not any("not known" in line for line in found)
     at = found.index("    __do_sys_mremap (by its arguments, not followed)")
     assert "because attr->key_size != 4" in found[at + 2]
@@ -114,8 +121,10 @@ def test_what_the_condition_tested_is_below_it() -> None:
     decided = to.Decision(to.CodePlace("0x7", 7, ""), "attr->deadline < attr->runtime", True)
     result = to.Result("0x0", "false", 0)
     inner = to.Origin(to.Func("is_valid", "0x3"), 4, result, "constant", decided=decided)
-    found = page(Why(VERSION, "", "", 3, ("x",), 1, explained=replace(CALL, tested=(inner,))))
-    assert found[-2:] == [
+    found = page(
+        Why(VERSION, "", "", 3, "unknown", ("x",), 1, explained=replace(CALL, tested=(inner,)))
+    )
+    assert found[-4:-2] == [
         "    is_valid",
         "        is_valid+0x7   because attr->deadline < attr->runtime",
     ]
@@ -123,8 +132,8 @@ def test_what_the_condition_tested_is_below_it() -> None:
 
 def test_what_the_kernel_said_is_below_the_condition() -> None:
     said = (to.KernelMessage("printk", "bad magic\x1b"),)
-    found = page(Why(VERSION, "", "", 3, ("x",), 1, explained=replace(CALL, said=said)))
-    assert found[-2:] == ["", "    the kernel said: bad magic\\x1b"]
+    found = page(Why(VERSION, "", "", 3, "unknown", ("x",), 1, explained=replace(CALL, said=said)))
+    assert found[-4:-2] == ["", "    the kernel said: bad magic\\x1b"]
 
 
 def test_the_line_of_the_source_is_below_its_place() -> None:
@@ -187,7 +196,7 @@ def test_what_programs_try_at_any_time_is_listed_on_demand() -> None:
         FailedCall("mount", "__x64_sys_mount", "EPERM", 1),
         FailedCall("bpf", "__x64_sys_bpf", "EINVAL", 1, chosen=True),
     )
-    found = Why(VERSION, "", "", 1, ("x",), 1, failures, unknown="it is its own logic")
+    found = Why(VERSION, "", "", 1, "unknown", ("x",), 1, failures, unknown="it is its own logic")
     assert page(found) == [
         "x: it is its own logic",
         "",
@@ -199,13 +208,14 @@ def test_what_programs_try_at_any_time_is_listed_on_demand() -> None:
 
 
 def test_names_cannot_command_the_terminal() -> None:
-    evil = Why(VERSION, "", "", 1, ("\x1b[2J",), 1, unknown="x")
+    evil = Why(VERSION, "", "", 1, "unknown", ("\x1b[2J",), 1, unknown="x")
     assert page(evil) == ["\\x1b[2J: x"]
 
 
 MISSING = Reason(
     "not-found",
     "/srv/x does not exist. The directory /srv does.",
+    "inferred",
     ("check the spelling: there is /srv/y", "or create it: mkdir -p /srv/x"),
     later=True,
 )
@@ -215,12 +225,12 @@ def answer(reported: Reported, **changes: object) -> list[str]:
     call = replace(
         CALL, error="ENOENT", what="opening /srv/x", reason=MISSING, reported=reported, **changes
     )
-    lines = page(Why(VERSION, "", "", 2, ("cat", "/srv/x"), 1, (), call))
+    lines = page(Why(VERSION, "", "", 2, "unknown", ("cat", "/srv/x"), 1, (), call))
     return lines[: lines.index("")]
 
 
 def test_the_answer_comes_first_in_the_users_terms() -> None:
-    assert answer(Reported(True, ("the command wrote this error",), "cat: ...")) == [
+    assert answer(Reported(True, "observed", ("the command wrote this error",), "cat: ...")) == [
         "loader: opening /srv/x failed with ENOENT (No such file or directory).",
         "  /srv/x does not exist. The directory /srv does.",
         "  To change: check the spelling: there is /srv/y",
@@ -229,13 +239,25 @@ def test_the_answer_comes_first_in_the_users_terms() -> None:
 
 
 def test_doubt_is_said() -> None:
-    guessed = answer(Reported(False))
+    guessed = answer(Reported(False, "inferred"))
     assert "wrote no text about this error" in guessed[-1]
-    alike = answer(Reported(True, alike=("opening /b (ENOENT)",)))
+    alike = answer(Reported(True, "unknown", alike=("opening /b (ENOENT)",)))
     assert alike[-1] == "  The command may also mean opening /b (ENOENT)."
 
 
+@pytest.mark.parametrize("known", ["observed", "inferred", "unknown"])
+def test_each_certainty_has_a_word_of_its_own(known: Certainty) -> None:
+    reported = Reported(True, known)
+    reason = Reason("x", "The reason.", known)
+    origin = ORIGIN if known != "unknown" else replace(ORIGIN, decided=None, unknown="why")
+    call = replace(CALL, what="x", certainty=known, reason=reason, reported=reported, origin=origin)
+    lines = page(Why(VERSION, "", "", 1, known, ("x",), 1, (), call))
+    assert lines[-1] == f"    certainty: call {known}, reason {known}, condition {known}"
+    words = {"observed": "   because ", "inferred": "   probably because ", "unknown": "not known"}
+    assert [one for one, word in words.items() if any(word in line for line in lines)] == [known]
+
+
 def test_a_command_that_was_killed() -> None:
-    reason = Reason("killed", "Signal SIGKILL killed x (PID 7): y (PID 8) sent it.")
-    found = Why(VERSION, "", "", 1, ("x",), 137, reason=reason)
+    reason = Reason("killed", "Signal SIGKILL killed x (PID 7): y (PID 8) sent it.", "observed")
+    found = Why(VERSION, "", "", 1, "unknown", ("x",), 137, reason=reason)
     assert page(found) == ["x: Signal SIGKILL killed x (PID 7): y (PID 8) sent it."]

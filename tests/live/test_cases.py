@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Failing commands of many parts of the kernel: the call, the reason and the condition are right.
+
+Each row is a failure that people report, made by a command of ours, with its true cause. A row with
+``reruns`` 0 asks for the call and its reason, which one run shows; the others also ask for the
+condition, and are left to ``make test-all``.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any, NamedTuple
+
+import pytest
+from tests.live.support import PROGRAMS, TOOL, compiled, trace
+from tests.live.test_reasons import NOBODY, python
+
+from retsnoop_py.vm.kernels import ensure
+from retsnoop_py.vm.machine import Machine
+
+
+class Case(NamedTuple):
+    """A command and its cause.
+
+    ``call`` and ``error``: the failure that it reports. ``words`` of the first paragraph. ``made``:
+    the function with the condition; ``condition``: a part of that. ``before`` and ``behind``
+    prepare and clean up. ``certain``: how sure the choice of the call is.
+    """
+
+    command: str
+    call: str
+    error: str
+    words: tuple[str, ...] = ()
+    made: str = ""
+    condition: str = ""
+    before: str = ""
+    behind: str = ""
+    certain: str = "observed"
+
+
+def shell(*lines: str) -> str:
+    return "sh -c " + shlex.quote("; ".join(lines))
+
+
+#: Prints the first of two errors, and ends by it.
+FIRST_OF_TWO = NOBODY + python(
+    "import os, sys",
+    "try: open('/proc/sys/kernel/cap_last_cap', 'w')",
+    "except OSError as first:",
+    "    try: os.setpriority(0, 0, -5)",
+    "    except OSError: pass",
+    "    sys.exit(str(first))",
+)
+#: The peer refuses a connection that connect(2) only began.
+LATER = python(
+    "import os, select, socket, sys",
+    "s = socket.socket()",
+    "s.setblocking(False)",
+    "s.connect_ex(('127.0.0.1', 4))",
+    "select.select([], [s], [], 20)",
+    "sys.exit('connect: ' + os.strerror(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)))",
+)
+MANY = python(
+    "import os",
+    "for i in range(10000):",
+    "    try: os.stat(f'/nonexistent/{i}')",
+    "    except OSError: pass",
+    "os.rmdir('/proc')",
+)
+
+ONE_RUN = {
+    "the error that was printed, not the last one": Case(
+        FIRST_OF_TWO, "openat", "EACCES", ("/proc/sys/kernel/cap_last_cap",)
+    ),
+    "10,000 calls that do not matter": Case(MANY, "rmdir", "EBUSY"),
+    "a terminal full of text": Case(
+        shell("seq 1 100000", "cat /nonexistent"), "openat", "ENOENT", ("/nonexistent does not",)
+    ),
+    "other namespaces": Case(
+        "unshare -Urmpf ls /nonexistent", "statx", "ENOENT", ("/nonexistent does not exist",)
+    ),
+    "an error that a socket kept": Case(
+        LATER,
+        "connect",
+        "ECONNREFUSED",
+        ("connecting to 127.0.0.1:4",),
+        before="ip link set lo up",
+    ),
+}
+
+FOLLOWED = {
+    "a rule of nftables, in a batch of netlink": Case(
+        f"python3 {shlex.quote(str(PROGRAMS / 'nft_rule.py'))}",
+        "nf_tables_newrule",
+        "ENOENT",
+        ("the netlink request to nf_tables_newrule()",),
+        before="modprobe nf_tables",
+        made="nft_chain_lookup",
+    ),
+    "the limit of a cgroup, not the clean-up behind it": Case(
+        shell("echo $$ >/sys/fs/cgroup/two/cgroup.procs", "(ls; ls) | (cat; cat) | cat"),
+        "clone",
+        "EAGAIN",
+        ("The cgroup /two has as many processes",),
+        before="echo +pids >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/two;"
+        "echo 2 >/sys/fs/cgroup/two/pids.max",
+    ),
+    "the first process of a PID namespace ended": Case(
+        "unshare -p bash -c '/bin/true; /bin/true; echo done'",
+        "clone",
+        "ENOMEM",
+        made="alloc_pid",
+        condition="pid_allocated",
+    ),
+    "a module that the command loaded": Case(
+        "mount -t overlay -o lowerdir=/tmp/cases/l,upperdir=/tmp/cases/u,workdir=/tmp/cases/u/w o "
+        "/tmp/cases/m",
+        "mount",
+        "EINVAL",
+        before="mkdir -p /tmp/cases/l /tmp/cases/u/w /tmp/cases/m; rmmod overlay || :",
+        made="ovl",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def ready(machine: Machine) -> Machine:
+    made = machine.run(["sh", "-ec", "mkdir -p /tmp/cases"])
+    assert made.status == 0, made.err
+    return machine
+
+
+def answer(machine: Machine, case: Case, *options: str) -> dict[str, Any]:
+    why = f"{shlex.quote(TOOL)} why --format json {shlex.join(options)} -- {case.command}"
+    script = f"{case.before or ':'}\n{why}; status=$?\n{case.behind or ':'}\nexit $status"
+    result = machine.run(["sh", "-c", script], timeout=600)
+    found: dict[str, Any] = json.loads(result.out)
+    call: dict[str, Any] | None = found.get("explained")
+    assert call is not None, result.out + result.err
+    assert (call["syscall"], call["error"]) == (case.call, case.error), result.err
+    assert call["reported"]["certainty"] == case.certain, call["reported"]
+    text = f"{call['what']} {call.get('reason', {}).get('text', '')}"
+    assert not [one for one in case.words if one not in text], text
+    return call
+
+
+@pytest.mark.only_on("6.12")
+@pytest.mark.parametrize("name", ONE_RUN)
+def test_one_run_finds_the_call_and_the_reason(name: str, ready: Machine) -> None:
+    call = answer(ready, ONE_RUN[name], "--reruns", "0")
+    assert call["certainty"] == "unknown", "one run follows no function"
+
+
+@pytest.mark.only_on("6.12")
+def test_a_request_of_io_uring_fails_and_no_system_call(ready: Machine) -> None:
+    program = str(compiled(ready, "ring_open"))
+    call = answer(ready, Case(program, "io_uring openat", "ENOENT"), "--reruns", "0")
+    assert "a completion of io_uring returned it" in call["unknown"]
+
+
+@pytest.mark.only_on("6.12")
+def test_a_process_that_runs_on_is_named(ready: Machine) -> None:
+    result = trace(
+        ready, "why", "--reruns", "0", "--", "sh", "-c", "(sleep 30; rmdir /proc) & exit 3"
+    )
+    assert result.status == 3
+    assert "did not end with it (PID " in result.err
+
+
+@pytest.mark.only_on("6.12")
+def test_two_calls_for_which_as_much_speaks_are_both_named(ready: Machine) -> None:
+    lines = (
+        "import os, sys",
+        "try: os.rmdir('/proc')",
+        "except OSError: pass",
+        "try: os.kill(4000000, 0)",
+        "except OSError: pass",
+        "sys.exit('Something went wrong')",
+    )
+    result = ready.run(["sh", "-c", f"{TOOL} why -v --reruns 0 -- {python(*lines)}"], timeout=400)
+    text = " ".join(result.out.split())
+    assert "sending a signal failed with ESRCH" in text
+    assert "The command may also mean removing the directory /proc (EBUSY)" in text
+    assert "Chosen because its process then ended without success" in text
+    assert "certainty: call inferred, reason inferred, condition unknown" in text
+
+
+@pytest.mark.only_on("6.12")
+@pytest.mark.parametrize("option", [("--call", "rmdir"), ("--errno", "EBUSY")])
+def test_the_user_chooses_the_call(option: tuple[str, str], ready: Machine) -> None:
+    case = Case(shell("rmdir /proc", "cat /nonexistent", "exit 3"), "rmdir", "EBUSY")
+    call = answer(ready, case, "--reruns", "0", *option)
+    assert call["reported"]["sure"]
+
+
+@pytest.mark.only_on("6.12")
+@pytest.mark.parametrize("missing", ["/proc/kcore", "/sys/kernel/btf"])
+def test_what_the_kernel_does_not_offer_is_named(missing: str, ready: Machine) -> None:
+    """As in a container that masks files of the kernel."""
+    script = f"""
+mkdir -p /tmp/cases/empty; : >/tmp/cases/nothing
+if [ -d {missing} ]; then mount --bind /tmp/cases/empty {missing}
+else mount --bind /tmp/cases/nothing {missing}; fi
+{TOOL} why -- rmdir /proc; status=$?
+umount {missing}
+exit $status"""
+    result = ready.run(["sh", "-c", script], timeout=600)
+    text = " ".join((result.out + result.err).split())
+    assert {"/proc/kcore": "kcore", "/sys/kernel/btf": "BTF"}[missing] in text, text
+
+
+@pytest.mark.slow
+@pytest.mark.only_on("6.12")
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_the_runs_lead_to_the_condition(name: str, ready: Machine) -> None:
+    case = FOLLOWED[name]
+    call = answer(ready, case, "-k", str(ensure("6.12", debug=True).vmlinux))
+    if not case.made:
+        return
+    assert call["origin"]["function"]["name"].startswith(case.made), call["origin"]
+    assert case.condition in str(call["origin"]["decided"]["condition"])
+    assert call["certainty"] == "observed"
