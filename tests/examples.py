@@ -31,7 +31,7 @@ _MASKS = (
     (r"\x1b\[[\d;]*m|\r", ""),
     (r"\d\d:\d\d:\d\d\.\d{6}", "TIME"),
     (r"TID/PID \d+/\d+", "TID/PID"),
-    (r"\(PID \d+\)", "(PID)"),
+    (r"\bPID \d+\b", "PID"),
     (r"\b0x[0-9a-f]{16}\b", "ADDRESS"),
     (r"\b0x7f[0-9a-f]{10}\b", "ADDRESS"),
     (r" *\d+(?:\.\d+)?us", " DURATION"),

@@ -20,7 +20,8 @@ enum {
 	WITNESS_FORK = 4, /* `number` is the new process */
 	WITNESS_EXIT = 5, /* `result` is the exit code as wait(2) gives it */
 	WITNESS_SIGNAL =
-		6, /* `number`; args: code, address, the sender's process; comm is its name */
+		6, /* `number`; args: code, address, the sender's process; comm is its name;
+		    * struct witness_fault follows */
 	WITNESS_OOM = 7, /* the kernel chose the process to give its memory back; args: cgroup */
 	WITNESS_DENIED =
 		8, /* `number`: a capability that it lacks; args: options, user namespace's level */
@@ -38,7 +39,12 @@ enum {
 	MAX_ERRNO = 4095,
 	ERESTARTSYS = 512, /* up to 516: the program sees none of these */
 	ERESTART_LAST = 516,
+	SIGBUS = 7,
+	SIGSEGV = 11,
 	SIGCHLD = 17,
+	RLIMIT_CPU = 0,
+	RLIMIT_FSIZE = 1,
+	RLIMIT_STACK = 3,
 	SECCOMP_FILTER = 2,
 	SOCKET_LEVEL = 1, /* SOL_SOCKET */
 	SOCKET_ERROR = 4, /* SO_ERROR */
@@ -117,12 +123,54 @@ struct witness_text {
 	char text[WITNESS_WRITTEN_BYTES];
 };
 
+enum {
+	WITNESS_READS = 1,
+	WITNESS_WRITES = 2,
+	WITNESS_EXECUTES = 3,
+	WITNESS_IN_CALL =
+		1, /* the thread is in a system call, `descriptor` is its first argument */
+};
+
+struct witness_mapping {
+	__u64 start; /* 0: none */
+	__u64 end;
+	__u64 flags; /* VM_* */
+	__u64 offset; /* of `start` in the file, bytes */
+	__u64 bytes; /* the file's size */
+	char file[64]; /* the last part of its path; "": no file */
+};
+
+/* What is known as a signal is sent. All but the limits is of the thread that sends it to itself,
+ * as for a fault. */
+struct witness_fault {
+	__u64 instruction; /* its address in the program; 0: not known */
+	__u64 stack; /* where the first thread's stack begins */
+	__u64 detail; /* the second word of what siginfo has for this signal */
+	__u64 limit_cpu; /* seconds */
+	__u64 hard_limit_cpu;
+	__u64 limit_stack; /* bytes */
+	__u64 limit_file;
+	__u32 access; /* WITNESS_READS ... */
+	__u32 flags; /* WITNESS_IN_CALL */
+	__u32 descriptor;
+	__u32 mode; /* of its file, as in stat(2) */
+	char file[64]; /* the last part of its path */
+	struct witness_mapping at; /* the address */
+	struct witness_mapping code; /* the instruction */
+};
+
+struct witness_signal {
+	struct witness_event event;
+	struct witness_fault fault;
+};
+
 /* Puts the types into the object's BTF, where user space finds their layouts. */
 struct witness_types {
 	struct witness_event event;
 	struct witness_state state;
 	struct witness_call call;
 	struct witness_text text;
+	struct witness_signal signal;
 };
 const struct witness_types *witness_types __attribute__((unused));
 
@@ -150,7 +198,7 @@ struct {
 struct entry {
 	__u64 time; /* 0: the thread is in no call */
 	__u32 number;
-	__u32 unused;
+	__u32 first; /* its first argument */
 };
 
 /* By thread: the call that it is in. */
@@ -160,6 +208,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct entry);
 } entries SEC(".maps");
+
+/* Where a signal's record is put together. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct witness_signal);
+} signals SEC(".maps");
 
 struct check {
 	__u32 capability;
@@ -211,6 +267,7 @@ struct mm_struct {
 	unsigned long total_vm;
 	unsigned long data_vm;
 	unsigned long locked_vm;
+	unsigned long start_stack;
 	int map_count;
 };
 
@@ -223,11 +280,34 @@ struct atomic {
 };
 
 struct inode {
+	unsigned short i_mode;
 	__u32 i_rdev;
+	long long i_size;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
 };
 
 struct file {
 	struct inode *f_inode;
+	struct path f_path;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	unsigned long vm_flags;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
 };
 
 struct fdtable {
@@ -282,7 +362,13 @@ struct pt_regs___witness {
 };
 #endif
 
+struct thread_struct___witness {
+	unsigned long error_code; /* x86-64: of the page fault */
+	unsigned long fault_code; /* arm64: ESR_EL1 */
+};
+
 struct task_struct___witness {
+	struct thread_struct___witness thread;
 	struct thread_info thread_info;
 	const struct cred *cred;
 	struct files_struct___witness *files;
@@ -495,15 +581,23 @@ static __always_inline int send_socket_error(struct pt_regs___witness *regs, __u
 	return 0;
 }
 
-/* The file of a descriptor, to compare it; 0: none. */
-static __always_inline __u64 file_of(__u32 descriptor)
+/* The file of a descriptor; NULL: none. */
+static __always_inline struct file *open_file(__u32 descriptor)
 {
 	struct fdtable *table = BPF_CORE_READ(this_task(), files, fdt);
 	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
 
 	if (descriptor >= BPF_CORE_READ(table, max_fds))
-		return 0;
+		return NULL;
 	bpf_probe_read_kernel(&file, sizeof(file), &files[descriptor]);
+	return file;
+}
+
+/* The same, to compare it; 0: none. */
+static __always_inline __u64 file_of(__u32 descriptor)
+{
+	struct file *file = open_file(descriptor);
+
 	return file ? (__u64)BPF_CORE_READ(file, f_inode) : 0;
 }
 
@@ -585,9 +679,12 @@ int witness_entry(struct bpf_raw_tracepoint_args *ctx)
 	__u64 id = bpf_get_current_pid_tgid();
 	struct entry entry = { .number = ctx->args[1] };
 	__u32 tid = id;
+	__u64 args[6];
 
 	if (!in_tree(id >> 32))
 		return 0;
+	call_arguments((void *)ctx->args[0], args);
+	entry.first = args[0];
 	entry.time = bpf_ktime_get_ns();
 	bpf_map_update_elem(&entries, &tid, &entry, BPF_ANY);
 	return 0;
@@ -738,36 +835,153 @@ int witness_exit(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* (signal, what is known of it, the task that gets it); in the sender */
-SEC("raw_tp/signal_generate")
-int witness_signal(struct bpf_raw_tracepoint_args *ctx)
+static __always_inline void file_name(struct file *file, char *name, __u32 size)
+{
+	bpf_probe_read_kernel_str(name, size, BPF_CORE_READ(file, f_path.dentry, d_name.name));
+}
+
+static long fill_mapping(struct task_struct *task, struct vm_area_struct *area, void *context)
+{
+	struct witness_mapping *mapping = context;
+	struct file *file = BPF_CORE_READ(area, vm_file);
+
+	mapping->start = BPF_CORE_READ(area, vm_start);
+	mapping->end = BPF_CORE_READ(area, vm_end);
+	mapping->flags = BPF_CORE_READ(area, vm_flags);
+	mapping->offset = BPF_CORE_READ(area, vm_pgoff) << 12;
+	if (file) {
+		mapping->bytes = BPF_CORE_READ(file, f_inode, i_size);
+		file_name(file, mapping->file, sizeof(mapping->file));
+	}
+	return 0;
+}
+
+/* The mapping at an address. */
+static __always_inline void find_mapping(__u64 address, struct witness_mapping *mapping)
+{
+	/* the callback may only be given something on the stack */
+	struct witness_mapping found = {};
+
+	bpf_find_vma(bpf_get_current_task_btf(), address, fill_mapping, &found, 0);
+	*mapping = found;
+}
+
+/* Whether a fault is one of an address that is mapped. */
+static __always_inline bool is_forbidden(__u64 number, __s64 code)
+{
+	return (number == SIGSEGV || number == SIGBUS) && code > 1 && code < 0x80;
+}
+
+#if defined(__TARGET_ARCH_arm64)
+
+/* Of a fault, by its syndrome: an instruction's, or a datum's with the bit WnR. */
+static __always_inline __u32 access_of(struct task_struct___witness *task)
+{
+	unsigned long code = BPF_CORE_READ(task, thread.fault_code);
+
+	if (code >> 26 == 0x20 || code >> 26 == 0x21)
+		return WITNESS_EXECUTES;
+	return code & 1 << 6 ? WITNESS_WRITES : WITNESS_READS;
+}
+
+#else
+
+static __always_inline __u32 access_of(struct task_struct___witness *task)
+{
+	unsigned long code = BPF_CORE_READ(task, thread.error_code);
+
+	if (code & 1 << 4)
+		return WITNESS_EXECUTES;
+	return code & 1 << 1 ? WITNESS_WRITES : WITNESS_READS;
+}
+
+#endif
+
+/* What is known of the thread that runs, and gets the signal. */
+static __always_inline void fill_own(struct bpf_raw_tracepoint_args *ctx,
+				     struct witness_event *event, struct witness_fault *fault)
+{
+	struct task_struct___witness *task = this_task();
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct entry *entry = bpf_map_lookup_elem(&entries, &tid);
+	struct file *file;
+
+	fault->stack = BPF_CORE_READ(task, mm, start_stack);
+	bpf_get_stack(ctx, &fault->instruction, sizeof(fault->instruction), BPF_F_USER_STACK);
+	if (event->number == SIGSEGV || event->number == SIGBUS)
+		fault->access = access_of(task);
+	if (!entry || !entry->time)
+		return;
+	fault->flags |= WITNESS_IN_CALL;
+	fault->descriptor = entry->first;
+	file = open_file(entry->first);
+	if (file) {
+		fault->mode = BPF_CORE_READ(file, f_inode, i_mode);
+		file_name(file, fault->file, sizeof(fault->file));
+	}
+}
+
+static __always_inline int send_signal(struct bpf_raw_tracepoint_args *ctx, bool finds_mappings)
 {
 	struct task_struct___witness *task = (void *)ctx->args[2];
-	__u32 tgid = BPF_CORE_READ(task, tgid), tid = BPF_CORE_READ(task, pid);
+	__u32 tgid = BPF_CORE_READ(task, tgid), tid = BPF_CORE_READ(task, pid), key = 0;
 	__u64 info = ctx->args[1], address = 0;
-	struct witness_event *event;
+	struct witness_signal *signal;
+	struct signal_struct___witness *shared = BPF_CORE_READ(task, signal);
 	__s64 code;
 
 	if (ctx->args[0] == SIGCHLD || !in_tree(tgid))
 		return 0;
-	event = reserve(sizeof(*event));
-	if (!event)
+	signal = bpf_map_lookup_elem(&signals, &key);
+	if (!signal)
 		return 0;
-	begin(event, WITNESS_SIGNAL, sizeof(*event));
-	event->number = ctx->args[0];
+	begin(&signal->event, WITNESS_SIGNAL, sizeof(*signal));
+	__builtin_memset(&signal->fault, 0, sizeof(signal->fault));
+	signal->event.number = ctx->args[0];
 	if (info > 2) {
 		code = BPF_CORE_READ((struct kernel_siginfo *)info, si_code);
 		bpf_probe_read_kernel(&address, sizeof(address), (void *)(info + 16));
+		bpf_probe_read_kernel(&signal->fault.detail, sizeof(signal->fault.detail),
+				      (void *)(info + 24));
 	} else {
 		code = info ? 0x80 : 0; /* the kernel's own (SI_KERNEL), or a process's (SI_USER) */
 	}
-	event->args[0] = code;
-	event->args[1] = address;
-	event->args[2] = event->tgid;
-	event->tgid = tgid;
-	event->tid = tid;
-	bpf_ringbuf_submit(event, 0);
+	signal->event.args[0] = code;
+	signal->event.args[1] = address;
+	signal->event.args[2] = signal->event.tgid;
+	signal->fault.limit_cpu = BPF_CORE_READ(shared, rlim[RLIMIT_CPU].rlim_cur);
+	signal->fault.hard_limit_cpu = BPF_CORE_READ(shared, rlim[RLIMIT_CPU].rlim_max);
+	signal->fault.limit_file = BPF_CORE_READ(shared, rlim[RLIMIT_FSIZE].rlim_cur);
+	signal->fault.limit_stack = BPF_CORE_READ(shared, rlim[RLIMIT_STACK].rlim_cur);
+	if (tid == (__u32)bpf_get_current_pid_tgid()) {
+		fill_own(ctx, &signal->event, &signal->fault);
+		/* the kernel looks up one only: it lets go of the memory later */
+		if (finds_mappings && code > 0) {
+			if (is_forbidden(ctx->args[0], code))
+				find_mapping(address, &signal->fault.at);
+			else
+				find_mapping(signal->fault.instruction, &signal->fault.code);
+		}
+	}
+	signal->event.tgid = tgid;
+	signal->event.tid = tid;
+	if (bpf_ringbuf_output(&events, signal, sizeof(*signal), 0))
+		__sync_fetch_and_add(&lost, 1);
 	return 0;
+}
+
+/* (signal, what is known of it, the task that gets it); in the sender. One of the two is loaded:
+ * the first one takes Linux 5.17 */
+SEC("raw_tp/signal_generate")
+int witness_signal_mapped(struct bpf_raw_tracepoint_args *ctx)
+{
+	return send_signal(ctx, true);
+}
+
+SEC("raw_tp/signal_generate")
+int witness_signal(struct bpf_raw_tracepoint_args *ctx)
+{
+	return send_signal(ctx, false);
 }
 
 /* (process id), since Linux 6.9 (task, user id) */

@@ -190,6 +190,8 @@ class Settings(Value):
     #: Stop after so many reported sessions, and after so many ns of tracing; 0 for neither.
     stop_count: int = 0
     stop_after_ns: int = 0
+    #: Whether a command that outlives ``stop_after_ns`` is ended then, with its children.
+    ends_command: bool = False
     #: End with a line that says what became of the calls; on a terminal, print identical chains a
     #: few times and then count them, unless ``each`` is to be printed. For who reads the output of
     #: a command; a run of ours inside another one has neither.

@@ -32,6 +32,8 @@ ALLOWED = {
     ("cause/process.py", "other_user"): "/proc/PID/comm",
     ("cause/sysctl.py", "_value"): "/proc/sys, by a name of sysctl.toml",
     ("cause/sysctl.py", "settings"): "a file of this package",
+    ("cause/waiting/proc.py", "memory"): "/proc/PID/mem",
+    ("cause/waiting/proc.py", "text_of"): "a file of /proc, of fixed names and process ids",
     ("cause/wording.py", "_others"): "a file of this package",
     ("load/attaching.py", "_missing"): "the kernel's symbols",
     ("load/attaching.py", "register_once"): "/dev/kmsg",

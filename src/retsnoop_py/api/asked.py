@@ -25,6 +25,7 @@ class WhyOptions(TypedDict, total=False):
     * ``reruns``: run the command again so often at most (2), its output unseen; without it, a
       command that exits with 0 is not run again
     * ``kernel``: a vmlinux with DWARF; ``source``: the kernel's source tree
+    * ``duration``: end the command after so many seconds, and report what it waits for
     """
 
     pid: int | Iterable[int]
@@ -35,6 +36,7 @@ class WhyOptions(TypedDict, total=False):
     reruns: int
     kernel: str | PathLike[str]
     source: str | PathLike[str]
+    duration: float
 
 
 class Asked(Value):
@@ -42,7 +44,8 @@ class Asked(Value):
 
     ``syscalls`` and ``errors``, by name, choose among what fails. The command is run again at most
     ``reruns`` times; None: RERUNS times if it fails. ``kernel`` is a vmlinux with DWARF, ``source``
-    the kernel's source tree. ``keep_env`` gives ``user`` our whole environment.
+    the kernel's source tree. ``keep_env`` gives ``user`` our whole environment. After
+    ``limit_ns`` the first run is over; 0: no limit.
     """
 
     command: tuple[str, ...] = ()
@@ -54,6 +57,7 @@ class Asked(Value):
     kernel: Path | None = None
     source: Path | None = None
     keep_env: bool = False
+    limit_ns: int = 0
 
     @classmethod
     def of(cls, command: Sequence[str], options: WhyOptions) -> Self:
@@ -75,6 +79,7 @@ class Asked(Value):
             None if kernel is None else Path(kernel),
             None if source is None else Path(source),
             options.get("keep_env", False),
+            round(options.get("duration", 0) * 1e9),
         )
 
     def reruns_after(self, exit_status: int | None) -> int:

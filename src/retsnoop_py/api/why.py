@@ -40,18 +40,17 @@ from retsnoop_py.api.failing import (
 )
 from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.runs import Run, replay
+from retsnoop_py.api.waiting import told_waits, with_lines
+from retsnoop_py.capture.hang import HangWatch
 from retsnoop_py.capture.witness import Witness
 from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
+from retsnoop_py.kernel.btf import Kind as BtfKind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.kallsyms import read_modules
 from retsnoop_py.options.settings import trace_settings
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
-from retsnoop_py.render.formats import source_chain
-from retsnoop_py.settings import SymbolizeMode
-from retsnoop_py.symbolize.kernel import KernelSymbolizer
-from retsnoop_py.symbolize.sources import KernelImages
 from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
@@ -124,15 +123,8 @@ def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.
         _told(failing, chosen),
         Explanation.of(chosen.last).call() if chosen and chosen.last else None,
         unknown,
-        None,
-        tuple(recorded.warnings),
+        warnings=tuple(recorded.warnings),
     )
-
-
-def _lined(frame: to.Frame, symbols: KernelSymbolizer) -> to.Frame:
-    found = symbols.resolve(int(frame.address, 16))
-    places = source_chain(found, symbols.mode)
-    return structs.replace(frame, source=tuple(to.Source(*one) for one in places))
 
 
 class Inquiry:
@@ -162,6 +154,8 @@ class Inquiry:
         self._kernel = ("", "")
         #: What was seen of the processes of the last run.
         self._witnessed = Witnessed()
+        #: What the threads waited for when the first run was ended before its time.
+        self._waits: tuple[told.Waiting, ...] = ()
         #: The functions of the last run.
         self._traced: frozenset[str] = frozenset()
         self._modules = self._modules_now()
@@ -180,6 +174,8 @@ class Inquiry:
         if (running := survey.still_running()) is not None and self._asked.command:
             self._warnings.append(running)
         chosen = survey.of(first) if first is not None else survey.chosen(failed=failed)
+        if self._waits:
+            return self._hanging(survey, chosen if first is not None or is_named else None)
         rows = survey.failures(chosen)
         if failed and not is_named:
             killed = survey.end_reason(chosen, self._exit_status)
@@ -195,6 +191,16 @@ class Inquiry:
             return self._whole(rows, None, self._nothing(survey, failed=failed))
         explained = with_reason(self._explained(chosen), chosen, survey.witnessed)
         return self._whole(rows, explained, None)
+
+    def _hanging(self, survey: Survey, chosen: Chosen | None) -> told.Why:
+        """What the threads wait for; with the failing call that was asked for, or reported."""
+        if chosen is None:
+            found = survey.chosen(failed=True)
+            chosen = found if found is not None and found.is_reported else None
+        explained = None
+        if chosen is not None:
+            explained = with_reason(self._explained(chosen), chosen, survey.witnessed)
+        return self._whole(survey.failures(chosen), explained, None)
 
     def _explained(self, chosen: Chosen) -> told.ExplainedCall:
         """What the kernel's functions tell of it."""
@@ -232,13 +238,12 @@ class Inquiry:
         frames = [one.frame for one in call.chain if one.frame is not None]
         if not frames or any(one.source for one in frames):
             return call
-        images = KernelImages(self._facts, self._asked.kernel)
-        with KernelSymbolizer(self._facts, SymbolizeMode.AUTO, images) as symbols:
-            chain = [
-                one if one.frame is None else structs.replace(one, frame=_lined(one.frame, symbols))
-                for one in call.chain
-            ]
-        return structs.replace(call, chain=tuple(chain))
+        lined = iter(with_lines(frames, self._facts, self._asked.kernel))
+        chain = tuple(
+            one if one.frame is None else structs.replace(one, frame=next(lined))
+            for one in call.chain
+        )
+        return structs.replace(call, chain=chain)
 
     @property
     def _again(self) -> int:
@@ -500,7 +505,14 @@ class Inquiry:
         settings = replace(settings, quiet_command=quiet)
         if options.get("allow") == ["*"]:
             settings = replace(settings, selection=replace(settings.selection, telling=True))
-        witness = Witness(self._facts.machine)
+        watch = None
+        if not self._runs:
+            watch = HangWatch(self._facts.machine)
+            settings = replace(
+                settings, stop_after_ns=asked.limit_ns, ends_command=bool(asked.limit_ns)
+            )
+        mapped = self._facts.require_btf().find("bpf_find_vma", BtfKind.FUNC) is not None
+        witness = Witness(self._facts.machine, watch, finds_mappings=mapped)
         run = Run(
             settings,
             on_message=self._hear,
@@ -516,7 +528,9 @@ class Inquiry:
         finally:
             self._witnessed = witness.found
         self._note_modules()
-        self._interrupted = run.interrupted
+        self._interrupted = run.interrupted or bool(watch and watch.timed_out)
+        if watch is not None and self._interrupted:
+            self._waits = told_waits(watch.waits, self._facts, asked.kernel)
         if not asked.command:
             return
         if self._exit_status is None:
@@ -636,6 +650,7 @@ class Inquiry:
             call,
             unknown,
             reason,
+            self._waits,
             tuple(self._warnings),
         )
 

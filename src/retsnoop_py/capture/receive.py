@@ -214,10 +214,10 @@ class Reception:
         if command is not None:
             kernel_id = ids.kernel_id(command.pid)
             if kernel_id is not None:
-                witness.watch(kernel_id, str(Path.cwd()))
+                witness.watch(kernel_id, ids.proc_id(command.pid), str(Path.cwd()))
             return
         for kernel_id in self._hooks.loaded.filters.pids:
-            witness.watch(kernel_id, None)
+            witness.watch(kernel_id, ids.proc_thread(kernel_id) or 0, None)
 
     def _read(self, stream: Stream) -> Iterator[None]:
         """Show what comes until it is enough, and then what has come until then."""
@@ -235,6 +235,8 @@ class Reception:
         finally:
             with self._signals.held():
                 self._end()
+                if time.monotonic() >= self._deadline and not self._signals.stopping():
+                    self._look(at_end=True)
         if self._signals.stopping() or time.monotonic() >= self._deadline:
             self._limit()
         else:  # what a command caused until its end is all shown
@@ -328,8 +330,17 @@ class Reception:
                         self._end()
                 yield from self._rest()
             self._pinpoint()
+            self._look()
             if stream.done or (command is not None and command.ended()):
                 return
+
+    def _look(self, *, at_end: bool = False) -> None:
+        """Let the witness see what the threads wait for, from time to time and ``at_end``."""
+        witness = self._hooks.witness
+        if witness is None or not (at_end or witness.is_time_to_look()):
+            return
+        with self._signals.held(), self._signals.postponed():
+            witness.look(at_end=at_end)
 
     def _end(self) -> None:
         """Close the gate in front of the probes and take what the kernel's buffer still holds."""

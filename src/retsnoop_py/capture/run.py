@@ -74,7 +74,8 @@ class Ended(Value):
     """How a run ended.
 
     ``status``: 74 if the recording could not be written, else 0. ``command``: the command's exit
-    status, 128+N if signal N ended it or could not; None without a command.
+    status, 128+N if signal N ended it or could not, 124 if it was ended because its time was over;
+    None without a command.
     """
 
     status: int
@@ -116,6 +117,11 @@ def run(
             raise
         if command is None:
             return Ended(status)
+        if settings.ends_command and not (signals.requested or command.ended()):
+            from retsnoop_py.capture.hang import TIMED_OUT, end_late
+
+            end_late(command)
+            return Ended(status, TIMED_OUT)
         if not (signals.requested or command.ended()):
             messages.lifecycle("The command goes on, untraced.")
             command.wait(lambda: bool(signals.requested))

@@ -14,14 +14,17 @@ from contextlib import ExitStack, suppress
 from enum import IntEnum
 from errno import EINPROGRESS
 from pathlib import Path
+from signal import SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU
 from socket import AF_NETLINK
 from struct import Struct, pack
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from retsnoop_py.cause.events import (
     Deferred,
     Denied,
     Ended,
+    Fault,
+    Mapping,
     Signalled,
     State,
     SystemCall,
@@ -30,17 +33,23 @@ from retsnoop_py.cause.events import (
     read_address,
 )
 from retsnoop_py.errors import BpfError, RetsnoopError
+from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.kernel.syscalls import system_calls
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.libbpf.reader import Reader
+
+if TYPE_CHECKING:
+    from retsnoop_py.capture.hang import HangWatch
 
 __all__ = ["Witness"]
 
 _OBJECT = "witness.bpf.o"
 _PROGRAMS = (
     *("witness_entry", "witness_call", "witness_fork", "witness_exec", "witness_exit"),
-    *("witness_signal", "witness_oom"),
+    "witness_oom",
 )
+#: One of these is loaded: the first one where the kernel can look up mappings (Linux 5.17).
+_SIGNALS = ("witness_signal_mapped", "witness_signal")
 #: These take kprobes, which a kernel may have switched off. Without them no test of a capability is
 #: seen, and nothing else is missing.
 _CHECKS = ("witness_checked", "witness_check")
@@ -50,6 +59,11 @@ _RING_BYTES = 8 << 20
 _QUEUE_BYTES = 32 << 20
 #: struct witness_event.
 _EVENT = Struct("=IIQII16sIIq6QIIII")
+#: struct witness_fault: with two of struct witness_mapping.
+_FAULT = Struct("=7Q4I64s5Q64s5Q64s")
+_IN_CALL = 1
+#: struct entry.
+_ENTRY = Struct("=QI4x")
 #: struct witness_state.
 _LIMITS = 16
 _STATE = Struct(f"={2 * _LIMITS}Q6QII")
@@ -75,6 +89,7 @@ fixed_fd_install ftruncate bind listen
 _REQUESTS = tuple(_REQUEST_NAMES.split())
 #: Where a process is changes what its relative paths mean.
 _MOVES = ("chdir", "fchdir", "chroot")
+_STOPS = (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU)
 #: Calls and texts that are kept, the newest.
 _KEPT_CALLS, _KEPT_TEXTS = 20_000, 20_000
 
@@ -119,17 +134,23 @@ class Event(NamedTuple):
 class Witness:
     """Watches one run. :meth:`open` it before the command may run, :meth:`close` it behind its end.
 
+    ``hang`` sees what the threads wait for. ``finds_mappings``: the kernel has bpf_find_vma().
     ``found`` is what was seen; complete behind :meth:`close`. A kernel that refuses the programs
     makes no error: ``found.problem`` says it.
     """
 
-    def __init__(self, machine: str) -> None:
+    def __init__(
+        self, machine: str, hang: HangWatch | None = None, *, finds_mappings: bool = False
+    ) -> None:
         self._machine = machine
+        self._finds_mappings = finds_mappings
+        self._hang = hang
         self._stack = ExitStack()
         self._object: BpfObject | None = None
         self._reader: Reader | None = None
         self._decoder: Decoder | None = None
         self._lost = 0
+        self._has_same_ids = in_first("pid")
         self._problem: str | None = None
 
     def open(self) -> None:
@@ -137,6 +158,9 @@ class Witness:
         try:
             with ExitStack() as stack:
                 obj = stack.enter_context(BpfObject(OBJECTS / _OBJECT))
+                mapped = self._finds_mappings
+                signals = _SIGNALS[0 if mapped else 1]
+                obj.program(_SIGNALS[1 if mapped else 0]).set_autoload(False)
                 obj.load()
                 table = obj.map("calls")
                 actions = {
@@ -147,7 +171,7 @@ class Witness:
                 table.update_many(
                     [(pack("=I", number), pack("=I", what)) for number, what in actions.items()]
                 )
-                for name in _PROGRAMS:
+                for name in (*_PROGRAMS, signals):
                     stack.callback(obj.program(name).attach().close)
                 for optional in (_CHECKS, _COMPLETIONS):
                     with suppress(BpfError):
@@ -168,11 +192,61 @@ class Witness:
         except BpfError as error:
             self._problem = error.message
 
-    def watch(self, kernel_id: int, folder: str | None) -> None:
-        """Watch a process, whose current folder is ``folder``, and what descends from it."""
+    def watch(self, kernel_id: int, proc_id: int, folder: str | None) -> None:
+        """Watch a process, whose current folder is ``folder``, and what descends from it.
+
+        ``proc_id``: its id in /proc.
+        """
+        if self._hang is not None and proc_id:
+            self._hang.roots.append(proc_id)
         if self._object is not None and self._decoder is not None:
             self._object.map("tree").update(pack("=I", kernel_id), b"\1")
             self._decoder.folders[kernel_id] = folder
+
+    def is_time_to_look(self) -> bool:
+        """Whether :meth:`look` would look at the threads of the command now."""
+        return self._hang is not None and self._hang.is_due()
+
+    def look(self, *, at_end: bool = False) -> None:
+        """Have the :class:`HangWatch` see what the threads wait for; ``at_end``: for the last time.
+
+        Not to be interrupted by :meth:`close`.
+        """
+        if self._hang is None:
+            return
+        while self._reader is not None and self._decoder is not None:
+            data = self._reader.take(0)
+            if not data:
+                break
+            self._decoder.feed(data)
+        self._hang.look(self, at_end=at_end)
+
+    def living(self) -> frozenset[int]:
+        """The processes that were begun by the watched ones; none where /proc has other ids."""
+        if self._decoder is None or not self._has_same_ids:
+            return frozenset()
+        return frozenset(self._decoder.living)
+
+    def begun(self, tid: int, number: int) -> int | None:
+        """When a thread began the system call that it is in, ns of CLOCK_MONOTONIC.
+
+        None where it was in the call before this watched, or where that is not known.
+        """
+        data = self._element("entries", tid)
+        time, of = _ENTRY.unpack(data) if data else (0, 0)
+        return time if time and of == number else None
+
+    def stop_of(self, pid: int) -> tuple[int, int] | None:
+        """The last signal that stops the process, and who sent it; None if none was seen."""
+        return self._decoder.stop_of(pid) if self._decoder is not None else None
+
+    def _element(self, name: str, number: int) -> bytes | None:
+        if self._object is None or not self._has_same_ids:
+            return None
+        try:
+            return self._object.map(name).lookup(pack("=I", number))
+        except BpfError:
+            return None
 
     def close(self) -> None:
         """Detach, and read what still waits. Idempotent."""
@@ -227,6 +301,8 @@ class Decoder:
         self._victims: dict[int, int] = {}
         self._denied: deque[Denied] = deque(maxlen=_KEPT_CALLS)
         self._uses_netlink = False
+        #: Processes that were begun and have not ended.
+        self.living: set[int] = set()
         self.folders: dict[int, str | None] = {}
 
     def feed(self, data: bytes) -> None:
@@ -252,6 +328,13 @@ class Decoder:
             uses_netlink=self._uses_netlink,
         )
 
+    def stop_of(self, pid: int) -> tuple[int, int] | None:
+        """The last signal for ``pid`` that stops a process, and its sender."""
+        for one in reversed(self._signals):
+            if one.pid == pid and one.number in _STOPS:
+                return one.number, one.sender
+        return None
+
     def _take(self, event: Event, rest: bytes) -> None:
         pid = event.tgid
         match event.type:
@@ -266,16 +349,18 @@ class Decoder:
                 self._written.append(Written(event.time, event.tid, pid, event.number, text))
             case Kind.FORK:
                 self._parents[event.number] = pid
+                self.living.add(event.number)
                 self.folders[event.number] = self.folders.get(pid)
             case Kind.EXIT:
+                self.living.discard(pid)
                 status, signal = event.result >> 8 & 0xFF, event.result & 0x7F
                 self._ends.append(Ended(event.time, pid, _text(event.comm), status, signal))
             case Kind.SIGNAL:
                 code = event.arg0 - (1 << 64) if event.arg0 >> 63 else event.arg0
                 sender = _text(event.comm)
-                self._signals.append(
-                    Signalled(event.time, pid, event.number, code, event.arg1, event.arg2, sender)
-                )
+                fault = self._fault(rest) if len(rest) >= _FAULT.size else None
+                arguments = (event.time, pid, event.number, code, event.arg1, event.arg2, sender)
+                self._signals.append(Signalled(*arguments, fault))
             case Kind.OOM:
                 self._victims[pid] = event.arg0
             case Kind.DENIED:
@@ -318,6 +403,29 @@ class Decoder:
                 state=state,
                 deferred=how,
             )
+        )
+
+    def _fault(self, rest: bytes) -> Fault:
+        values = _FAULT.unpack_from(rest)
+        instruction, stack, detail, cpu, hard_cpu, limit_stack, limit_file = values[:7]
+        access, flags, descriptor, mode, file = values[7:12]
+        number = detail & 0xFFFFFFFF
+        known = self._calls.get(number)
+        return Fault(
+            instruction=instruction,
+            stack=stack,
+            limit_cpu=cpu,
+            hard_limit_cpu=hard_cpu,
+            limit_stack=limit_stack,
+            limit_file=limit_file,
+            access=access,
+            is_in_call=bool(flags & _IN_CALL),
+            descriptor=descriptor,
+            mode=mode,
+            file=_text(file),
+            call=f"{known.name}()" if known else f"number {number}",
+            at=_mapping(values[12:18]),
+            code=_mapping(values[18:24]),
         )
 
     def _call(self, event: Event, rest: bytes) -> None:
@@ -363,6 +471,11 @@ class Decoder:
             self.folders[pid] = path
         else:
             self.folders[pid] = None if before is None else os.path.normpath(Path(before) / path)
+
+
+def _mapping(values: tuple[Any, ...]) -> Mapping:
+    start, end, flags, offset, size, file = values
+    return Mapping(start, end, flags, offset, size, _text(file))
 
 
 def _was_entered(flags: int) -> bool | None:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from enum import Enum
 from socket import AF_INET, AF_INET6, AF_UNIX, inet_ntop
 from struct import unpack_from
@@ -16,6 +17,8 @@ __all__ = [
     "Deferred",
     "Denied",
     "Ended",
+    "Fault",
+    "Mapping",
     "Signalled",
     "State",
     "SystemCall",
@@ -159,6 +162,51 @@ class Ended(Value):
     signal: int
 
 
+class Mapping(Value):
+    """A mapping of memory: from ``start`` (0: there is none) up to ``end``.
+
+    ``flags`` are VM_*. ``file`` is the last part of a path, "" without a file, ``offset`` of
+    ``start`` in it and its size ``bytes`` as the signal was sent.
+    """
+
+    start: int = 0
+    end: int = 0
+    flags: int = 0
+    offset: int = 0
+    bytes: int = 0
+    file: str = ""
+
+
+class Fault(Value):
+    """What was known as a signal was sent; all but the limits only of one for the own thread.
+
+    * ``instruction``: its address, 0 where it is not known; ``code`` is the mapping with it, of
+      other faults
+    * ``access``: 1 for reading, 2 for writing, 3 for executing, 0 where it is not known
+    * ``at``: the mapping with the address, of a fault by an address that is mapped
+    * ``stack``: where the first thread's stack begins
+    * ``is_in_call``: the thread was in a system call; then ``descriptor`` is its first argument,
+      ``file`` the last part of the path of that descriptor's file, ``mode`` its mode as of stat(2)
+    * ``call``: the system call that a seccomp filter refused, as in ``mkdir()``
+    * ``limit_cpu`` and ``hard_limit_cpu`` in seconds, ``limit_stack`` and ``limit_file`` in bytes
+    """
+
+    instruction: int = 0
+    stack: int = 0
+    limit_cpu: int = 0
+    hard_limit_cpu: int = 0
+    limit_stack: int = 0
+    limit_file: int = 0
+    access: int = 0
+    is_in_call: bool = False
+    descriptor: int = 0
+    mode: int = 0
+    file: str = ""
+    call: str = ""
+    at: Mapping = Mapping()
+    code: Mapping = Mapping()
+
+
 class Signalled(Value):
     """A signal for a process of the command.
 
@@ -173,6 +221,7 @@ class Signalled(Value):
     address: int
     sender: int
     sender_name: str
+    fault: Fault | None = None
 
 
 class Witnessed(Value):
@@ -189,8 +238,8 @@ class Witnessed(Value):
     written: Sequence[Written] = ()
     ends: Sequence[Ended] = ()
     signals: Sequence[Signalled] = ()
-    parents: Mapping[int, int] = MappingProxyType({})
-    victims: Mapping[int, int] = MappingProxyType({})
+    parents: abc.Mapping[int, int] = MappingProxyType({})
+    victims: abc.Mapping[int, int] = MappingProxyType({})
     denied: Sequence[Denied] = ()
     lost: int = 0
     problem: str | None = None

@@ -5,34 +5,12 @@ from __future__ import annotations
 
 import signal
 
+from retsnoop_py.cause.crash import SI_KERNEL, Crash, crash
 from retsnoop_py.cause.events import Ended, Signalled, Witnessed
 from retsnoop_py.cause.limits import memory_limit, size
 from retsnoop_py.cause.reason import Reason
 
 __all__ = ["killed"]
-
-#: si_code: the kernel sent it.
-_SI_KERNEL = 0x80
-_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP)
-#: si_code of faults (asm-generic/siginfo.h), in words.
-_CODES = {
-    (signal.SIGSEGV, 1): "nothing is mapped at {address}",
-    (signal.SIGSEGV, 2): "the protection of the memory at {address} forbids this access",
-    (signal.SIGBUS, 1): "the address {address} is not aligned",
-    (signal.SIGBUS, 2): "the mapped file ends before {address}",
-    (signal.SIGBUS, 3): "the kernel could not read the file that is mapped at {address}",
-    (signal.SIGFPE, 1): "it divided an integer by zero (at {address})",
-    (signal.SIGILL, 1): "the CPU does not support the instruction at {address}",
-    (signal.SIGILL, 2): "the CPU does not support the instruction at {address}",
-}
-#: Signals that the kernel sends for a limit or a closed pipe.
-_KERNEL = {
-    signal.SIGXCPU: "it used more processor time than its limit allows (ulimit -t)",
-    signal.SIGXFSZ: "it wrote more to a file than its limit allows (ulimit -f)",
-    signal.SIGPIPE: "it wrote to a pipe or socket without a reader",
-    signal.SIGHUP: "its terminal was closed",
-    signal.SIGSYS: "a seccomp filter forbids one of its system calls",
-}
 
 
 def killed(witnessed: Witnessed, end: Ended) -> Reason | None:
@@ -70,29 +48,22 @@ def killed(witnessed: Witnessed, end: Ended) -> Reason | None:
     if not whose:
         text = f"Signal {name} killed {end.process} (PID {end.pid}). The sender is not known."
         return Reason("killed", text, (), is_seen_later=False)
-    why = _why(whose[-1])
+    one = whose[-1]
+    found = crash(one, witnessed) or _sender(one)
     return Reason(
         "killed",
-        f"Signal {name} killed {end.process} (PID {end.pid}): {why}.",
-        (),
+        f"Signal {name} killed {end.process} (PID {end.pid}): {found.text}.",
+        found.advice,
         is_seen_later=False,
     )
 
 
-def _why(one: Signalled) -> str:
-    if one.number in _FAULTS and 0 < one.code < _SI_KERNEL:
-        words = _CODES.get((signal.Signals(one.number), one.code))
-        address = f"{one.address:#x}"
-        return words.format(address=address) if words else f"a fault at {address}"
-    if one.sender == one.pid and one.number == signal.SIGABRT:
-        return "it called abort(); most programs do so after an internal error"
-    if one.number in _KERNEL and (one.code > 0 or one.sender == one.pid):
-        return _KERNEL[signal.Signals(one.number)]
-    if one.code >= _SI_KERNEL:
-        return "the kernel sent the signal"
+def _sender(one: Signalled) -> Crash:
+    if one.code >= SI_KERNEL:
+        return Crash("the kernel sent the signal")
     if one.sender == one.pid:
-        return "it sent the signal to itself"
-    return f"{one.sender_name} (PID {one.sender}) sent the signal"
+        return Crash("it sent the signal to itself")
+    return Crash(f"{one.sender_name} (PID {one.sender}) sent the signal")
 
 
 def _name(number: int) -> str:

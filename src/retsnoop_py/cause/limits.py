@@ -20,6 +20,7 @@ __all__ = [
     "cgroup_device",
     "cgroup_folder",
     "file_size",
+    "frozen_cgroup",
     "in_flight",
     "locked_memory",
     "memory",
@@ -348,6 +349,15 @@ def memory_limit(inode: int) -> tuple[str, int, Path] | None:
         if most is not None and _events(one / "memory.events", "oom_kill"):
             return _shown(one), most, one
     return None
+
+
+def frozen_cgroup(path: str) -> Path | None:
+    """The folder of the outermost cgroup that is frozen, above the process's ``path`` or at it."""
+    root = _mount_point()
+    if root is None or ".." in path.split("/"):
+        return None
+    frozen = [one for one in _above(root / path.lstrip("/")) if _number(one / "cgroup.freeze") == 1]
+    return frozen[-1] if frozen else None
 
 
 def cgroup_device(scene: Scene) -> Reason | None:

@@ -14,6 +14,7 @@ from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.options.values import (
     allowed_errors,
+    duration_ns,
     keep_env,
     output_format,
     pids,
@@ -42,6 +43,9 @@ The explained call is the one that CMD's error message matches: by the error, an
 address that it names. --call and --errno choose another call. -p explains the next failure of a \
 running process.
 
+If CMD hangs, Ctrl-C or --for reports what each of its threads waits for, since when, and who has \
+to act. CMD is ended then; a process of -p is not.
+
 \b
 Examples:
   retsnoop-py why -- ./loader               why does it fail?
@@ -49,10 +53,11 @@ Examples:
   retsnoop-py why --call bpf -- ./loader    why does bpf() fail?
   sudo retsnoop-py why --user "$USER" -- ./test
   retsnoop-py why -p 4711                   the next failure of a process
+  retsnoop-py why --for 5s -- ./server      why does it hang?
   retsnoop-py why failure.rsn               a recording made with --path
   retsnoop-py why --format json -- ./loader | jq .explained.origin.decided
 
-Exit status: that of CMD's first run; 64 and more for errors of retsnoop-py.
+Exit status: that of CMD's first run; 124 if --for ended CMD; 64 and more for errors of retsnoop-py.
 """
 
 _USAGE = """Usage: retsnoop-py why [--call NAME] [--errno NAME] [--reruns N] -- CMD ARG...
@@ -99,7 +104,10 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
         Path(image) if image else None,
         source_tree(words.text("source")),
         keep_env(words.has("keep-env"), words.text("user")),
+        duration_ns("--for", words.text("for"), "s"),
     )
+    if files and what.limit_ns:
+        raise UsageError("--for limits a run, and a recording is none", "leave out --for")
     return WhyRequest(
         what,
         Path(files[0]) if files else None,
@@ -158,6 +166,7 @@ COMMAND = Command(
         "call",
         "errno",
         "pid",
+        "for",
         "reruns",
         "user",
         "keep-env",

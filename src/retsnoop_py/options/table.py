@@ -625,11 +625,18 @@ OPTIONS: tuple[Option, ...] = (
         ("--for",),
         Takes.ONE,
         "Stop tracing after this time: 500ms, 10s, 5min. CMD continues untraced.",
+        help_in=(
+            (
+                "why",
+                "End CMD after this time (10s, 5min), and report what its threads wait for.",
+            ),
+        ),
         panel=WHERE,
         metavar="TIME",
         place="stop_after_ns",
         read=_duration("--for", "s"),
         keyword="duration",
+        commands=("trace", "why"),
         dashed=True,
     ),
     Option(

@@ -25,6 +25,7 @@ from retsnoop_py.render import json_types as to
 from retsnoop_py.render.formats import message_lines
 from retsnoop_py.render.origin import origin_lines
 from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.waiting import waiting_lines
 from retsnoop_py.render.why_types import (
     ExplainedCall,
     FailedCall,
@@ -53,6 +54,9 @@ class WhyPage:
 
     def lines(self, found: Why) -> Iterator[str]:
         """The lines of the page; none ends in blanks."""
+        yield from waiting_lines(found.waiting, self._palette, self._width, verbose=self._verbose)
+        if found.waiting and (found.explained is not None or (found.failures and self._verbose)):
+            yield ""
         if found.explained is not None:
             yield from self._answer(found.explained)
             yield from self._explained(found.explained)
@@ -61,7 +65,8 @@ class WhyPage:
             yield from self._advice(found.reason)
         elif found.unknown:
             yield from self._paragraph(f"{_subject(found)}: {found.unknown}", 0)
-        yield from self._failures(found)
+        if not found.waiting or found.explained is not None or self._verbose:
+            yield from self._failures(found)
 
     def _answer(self, call: ExplainedCall) -> Iterator[str]:
         """What failed and why, in the user's terms; the kernel's part follows it."""

@@ -25,6 +25,7 @@ __all__ = [
     "FailingChainCall",
     "Reason",
     "Reported",
+    "Waiting",
     "Why",
 ]
 
@@ -130,13 +131,41 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     reported: Reported | None = None
 
 
+class Waiting(Struct, omit_defaults=True, frozen=True):
+    """A thread of the command, and what it waited for when the command was ended.
+
+    ``call`` is the system call, missing where it was in none, ``arguments`` its arguments as text.
+    ``since_s``: for how many seconds it had been in the call; null if the call began before the
+    watch. ``kind`` is a word of docs/why.md, and ``fields`` are the facts of that kind.
+    ``sentence`` and ``advice`` are as in the text. ``certainty``: observed, inferred or unknown.
+    ``kernel_stack``: the kernel's functions, outermost first; ``address`` is 0x0 where several
+    functions have the name.
+    """
+
+    pid: int
+    tid: int
+    name: str
+    call: str = ""
+    arguments: str = ""
+    since_s: float | None = None
+    kind: str = "unknown"
+    fields: dict[str, int | str] = {}
+    sentence: str = ""
+    advice: tuple[str, ...] = ()
+    certainty: str = "unknown"
+    kernel_stack: tuple[Frame, ...] = ()
+
+
 class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
     """Why a command failed, as far as the kernel knows.
 
     ``runs``: so often the command was run. ``exit_status`` is that of its first run, 128+N if
-    signal N ended it; null for a process that was not started here. ``failures``: all system calls
-    that failed in the first run, in the order in which their last ones came. ``unknown`` says why
+    signal N ended it, 124 if its time (--for) was over; null for a process that was not started
+    here. ``failures``: all system calls that failed in the first run, in the order in which their
+    last ones came. ``unknown`` says why
     nothing is explained. ``reason``: why the command ended, where no call of it is explained.
+    ``waiting``: what the threads of the command waited for, if it was ended by --for or a signal;
+    what explains most first.
     ``warnings`` are those of the runs. ``certainty``: how sure it is that the command failed by
     this call or reason.
     """
@@ -152,4 +181,5 @@ class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
     explained: ExplainedCall | None = None
     unknown: str | None = None
     reason: Reason | None = None
+    waiting: tuple[Waiting, ...] = ()
     warnings: tuple[str, ...] = ()

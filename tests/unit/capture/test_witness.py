@@ -7,8 +7,8 @@ import errno
 import socket
 import struct
 
-from retsnoop_py.capture.witness import _EVENT, _STATE, Decoder, Event, Kind
-from retsnoop_py.cause.events import Address, Deferred, Denied
+from retsnoop_py.capture.witness import _EVENT, _FAULT, _STATE, Decoder, Event, Kind
+from retsnoop_py.cause.events import Address, Deferred, Denied, Mapping
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.btf import Kind as BtfKind
@@ -48,6 +48,9 @@ def test_the_layout_is_that_of_the_object() -> None:
     state = btf.find("witness_state", BtfKind.STRUCT)
     assert state is not None
     assert btf.size_of(state) == _STATE.size
+    fault = btf.find("witness_fault", BtfKind.STRUCT)
+    assert fault is not None
+    assert btf.size_of(fault) == _FAULT.size
 
 
 def test_a_failing_call_with_its_texts_and_folder() -> None:
@@ -95,7 +98,32 @@ def test_texts_ends_and_signals() -> None:
     assert (found.ends[0].status, found.ends[0].signal, found.lost) == (0, 11, 3)
     reason = killed(found, found.ends[0])
     assert reason is not None
-    assert reason.text == "Signal SIGSEGV killed tool (PID 7): nothing is mapped at 0x10."
+    assert reason.text == (
+        "Signal SIGSEGV killed tool (PID 7): it used the address 0x10, and nothing is mapped "
+        "there. This is probably a null pointer."
+    )
+
+
+def test_what_is_known_of_a_fault() -> None:
+    mapping = (0x5000, 0x7000, 3, 0x1000, 100)
+    values = (0x1234, 9, number("chdir"), 1, 2, 3, 4, 2, 1, 5, 6, b"f")
+    fault = _FAULT.pack(*values, *mapping, b"data", *[0] * 5, b"")
+    decoder = Decoder("x86_64")
+    decoder.feed(record(Kind.SIGNAL, fault, number=7, arg0=2))
+    found = decoder.found(0).signals[0].fault
+    assert found is not None
+    assert (found.instruction, found.stack, found.call) == (0x1234, 9, "chdir()")
+    assert (found.limit_cpu, found.hard_limit_cpu) == (1, 2)
+    assert (found.limit_stack, found.limit_file) == (3, 4)
+    assert (found.access, found.is_in_call, found.descriptor, found.mode) == (2, True, 5, 6)
+    assert (found.file, found.at, found.code) == ("f", Mapping(*mapping, "data"), Mapping())
+
+
+def test_the_last_signal_that_stopped_a_process() -> None:
+    decoder = Decoder("x86_64")
+    decoder.feed(record(Kind.SIGNAL, number=19, arg2=99) + record(Kind.SIGNAL, number=18))
+    assert decoder.stop_of(7) == (19, 99)
+    assert decoder.stop_of(8) is None
 
 
 def test_who_killed_it() -> None:

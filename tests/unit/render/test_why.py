@@ -18,6 +18,7 @@ from retsnoop_py.render.why_types import (
     FailingChainCall,
     Reason,
     Reported,
+    Waiting,
     Why,
 )
 from retsnoop_py.session.paths import ALWAYS
@@ -261,3 +262,39 @@ def test_a_command_that_was_killed() -> None:
     reason = Reason("killed", "Signal SIGKILL killed x (PID 7): y (PID 8) sent it.", "observed")
     found = Why(VERSION, "", "", 1, "unknown", ("x",), 137, reason=reason)
     assert page(found) == ["x: Signal SIGKILL killed x (PID 7): y (PID 8) sent it."]
+
+
+def test_a_command_that_hangs() -> None:
+    waiting = Waiting(
+        7,
+        7,
+        "flock",
+        "flock",
+        "3</tmp/l>, LOCK_EX",
+        4.2,
+        "lock",
+        sentence="flock (PID 7) has waited 4.2 s for a lock on /tmp/l. PID 6 (x) holds it.",
+        advice=("end PID 6", "or wait"),
+        kernel_stack=(to.Frame("0x7", "__x64_sys_flock", 31), FRAME),
+    )
+    other = Waiting(6, 6, "x", sentence="x (PID 6) waits for a signal.", kernel_stack=(FRAME,))
+    failed = FailedCall("openat", "__x64_sys_openat", "ENOENT", 1, "looks for a file")
+    found = Why(VERSION, "", "", 1, ("x",), 124, (failed,), waiting=(waiting, *[other] * 10))
+    lines = page(found)
+    assert lines[:11] == [
+        waiting.sentence,
+        "  To change: end PID 6",
+        "             or wait",
+        "",
+        "flock(3</tmp/l>, LOCK_EX)",
+        "",
+        "    __x64_sys_flock   +0x1f",
+        "  ! map_create        kernel/bpf/syscall.c:1269",
+        "",
+        "Other threads:",
+        "  x (PID 6) waits for a signal.",
+    ]
+    assert lines[-1] == "  and 2 more (-v lists all)"
+    verbose = page(found, verbose=True)
+    assert verbose.count("  ! map_create   kernel/bpf/syscall.c:1269") == 10
+    assert verbose[-1].split() == ["openat", "ENOENT", "1", "looks", "for", "a", "file"]

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the threads of a command wait for, as ``why`` reports it: with the kernel's functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import structs
+
+from retsnoop_py.cause.waiting.model import Wait
+from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.render import json_types as to
+from retsnoop_py.render import why_types as told
+from retsnoop_py.render.formats import source_chain
+from retsnoop_py.settings import SymbolizeMode
+from retsnoop_py.symbolize.kernel import KernelSymbolizer
+from retsnoop_py.symbolize.sources import KernelImages
+
+__all__ = ["told_waits", "with_lines"]
+
+#: A line of /proc/PID/stack: ``do_wait+0x59/0xe0 [module]``.
+_LINE = re.compile(
+    r"(?P<name>[^+]+)\+0x(?P<offset>[0-9a-f]+)/0x[0-9a-f]+(?: \[(?P<module>[^]]+)\])?"
+)
+#: The frames outside of a system call's own function.
+_ENTRIES = re.compile(r"do_syscall_64|entry_.*|el0.*|invoke_syscall.*|x64_sys_call|ret_from_fork.*")
+
+
+def told_waits(
+    waits: Sequence[Wait], facts: KernelFacts, kernel: Path | None
+) -> tuple[told.Waiting, ...]:
+    """The same as values of docs/json.md; ``kernel`` is a vmlinux with DWARF, or None."""
+    rows = [_told(one, facts) for one in waits]
+    frames = with_lines([frame for one in rows for frame in one.kernel_stack], facts, kernel)
+    found = iter(frames)
+    return tuple(
+        structs.replace(one, kernel_stack=tuple(next(found) for _ in one.kernel_stack))
+        for one in rows
+    )
+
+
+def _told(one: Wait, facts: KernelFacts) -> told.Waiting:
+    thread, found = one.thread, one.found
+    since = thread.since_s
+    return told.Waiting(
+        thread.pid,
+        thread.tid,
+        thread.name,
+        thread.call,
+        one.arguments,
+        None if since is None else round(since, 3),
+        found.kind,
+        dict(found.facts),
+        one.sentence,
+        found.advice,
+        found.certainty,
+        _frames(thread.stack, facts),
+    )
+
+
+def _frames(lines: Iterable[str], facts: KernelFacts) -> tuple[to.Frame, ...]:
+    """The kernel's functions, outermost first, without those that all system calls share."""
+    found: list[to.Frame] = []
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        if match is None or _ENTRIES.fullmatch(match["name"]):
+            continue
+        offset = int(match["offset"], 16)
+        address = _address(facts, match["name"], match["module"])
+        place = address + offset if address else 0
+        found.append(to.Frame(f"{place:#x}", match["name"], offset, match["module"]))
+    return tuple(reversed(found))
+
+
+def _address(facts: KernelFacts, name: str, module: str | None) -> int:
+    """Where a function begins; 0 where several have that name, or none is known."""
+    try:
+        found = [one for one in facts.kallsyms.named(name, module) if one.module == module]
+    except RetsnoopError:
+        return 0
+    return found[0].address if len(found) == 1 else 0
+
+
+def with_lines(
+    frames: Sequence[to.Frame], facts: KernelFacts, kernel: Path | None
+) -> list[to.Frame]:
+    """The same frames with their source lines, where the kernel's debug information is there."""
+    if not frames:
+        return []
+    images = KernelImages(facts, kernel)
+    with KernelSymbolizer(facts, SymbolizeMode.AUTO, images) as symbols:
+        return [_lined(one, symbols) for one in frames]
+
+
+def _lined(frame: to.Frame, symbols: KernelSymbolizer) -> to.Frame:
+    address = int(frame.address, 16)
+    if not address:
+        return frame
+    places = source_chain(symbols.resolve(address), symbols.mode)
+    return structs.replace(frame, source=tuple(to.Source(*one) for one in places))

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What /proc shows of a process. Nothing here raises: a process may end at any moment."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from retsnoop_py.value import Value
+
+__all__ = [
+    "Holder",
+    "children",
+    "comm",
+    "descriptors",
+    "holders",
+    "inode",
+    "is_fifo",
+    "link",
+    "memory",
+    "net",
+    "open_flags",
+    "parent",
+    "pids",
+    "stat_words",
+    "string",
+    "text",
+    "text_of",
+    "threads",
+    "who",
+]
+
+#: A command line in a sentence takes so many characters at most.
+_COMMAND = 60
+_MOST_HOLDERS = 20
+_STRING = 256
+
+
+class Holder(Value):
+    """A process that has a file open, and how: ``flags`` as for open(2)."""
+
+    pid: int
+    descriptor: int
+    flags: int
+
+    @property
+    def reads(self) -> bool:
+        """Whether it may read."""
+        return self.flags & os.O_ACCMODE in (os.O_RDONLY, os.O_RDWR)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may write."""
+        return self.flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
+
+
+def text(pid: int, name: str) -> str:
+    """A file of the process's folder, "" where it cannot be read."""
+    return text_of(f"{pid}/{name}")
+
+
+def text_of(name: str) -> str:
+    """A file of /proc, "" where it cannot be read."""
+    try:
+        with open(f"/proc/{name}", errors="replace") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return ""
+
+
+def link(pid: int, name: str) -> str:
+    """Where a link of the process's folder leads, "" where it cannot be read."""
+    try:
+        return os.readlink(f"/proc/{pid}/{name}")
+    except OSError:
+        return ""
+
+
+def net(pid: int, name: str) -> list[list[str]]:
+    """The rows of /proc/PID/net/NAME in words, without the heading."""
+    return [row.split() for row in text(pid, f"net/{name}").splitlines()[1:]]
+
+
+def memory(pid: int, address: int, size: int) -> bytes:
+    """The process's memory at an address, b"" where it cannot be read as a whole."""
+    try:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+            found = os.pread(file.fileno(), size, address)
+    except (OSError, OverflowError, ValueError):
+        return b""
+    return found if len(found) == size else b""
+
+
+def string(pid: int, address: int) -> str:
+    """A string of the process's memory, without what is longer than 256 bytes."""
+    page = 4096
+    first = min(page - address % page, _STRING)
+    found = memory(pid, address, first)
+    if b"\0" not in found and first < _STRING:
+        found += memory(pid, address + first, _STRING - first)
+    return found.partition(b"\0")[0].decode(errors="replace")
+
+
+def pids() -> list[int]:
+    """All processes."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def threads(pid: int) -> list[int]:
+    """The ids of a process's threads, the first one first."""
+    try:
+        found = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+    return sorted(found, key=lambda tid: (tid != pid, tid))
+
+
+def stat_words(pid: int, tid: int) -> tuple[str, list[str]]:
+    """The thread's comm, and the words of its stat from the state on; none if it has ended."""
+    found = text(pid, f"task/{tid}/stat")
+    before, bracket, behind = found.rpartition(")")
+    return (before.partition("(")[2], behind.split()) if bracket else ("", [])
+
+
+def parent(pid: int) -> int:
+    """The parent's id; 0 if there is none."""
+    words = stat_words(pid, pid)[1]
+    return int(words[1]) if len(words) > 1 else 0
+
+
+def children(pid: int) -> list[int]:
+    """The process's children, by id."""
+    if _has_children():
+        lists = (text(pid, f"task/{tid}/children") for tid in threads(pid))
+        return sorted(int(one) for found in lists for one in found.split())
+    return sorted(one for one in pids() if parent(one) == pid)
+
+
+@cache
+def _has_children() -> bool:
+    """Whether /proc lists the children of a thread (CONFIG_PROC_CHILDREN)."""
+    return os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+
+
+def comm(pid: int) -> str:
+    """Its name, "" if it has ended."""
+    return text(pid, "comm").strip()
+
+
+def who(pid: int) -> str:
+    """``PID 12 (sleep 100)``: a process with its command line."""
+    words = " ".join(text(pid, "cmdline").replace("\0", " ").split()) or comm(pid)
+    if len(words) > _COMMAND:
+        words = words[: _COMMAND - 3] + "..."
+    return f"PID {pid} ({words})" if words else f"PID {pid}"
+
+
+def open_flags(pid: int, descriptor: int) -> int:
+    """How a descriptor was opened, as for open(2); 0 where that cannot be read."""
+    for line in text(pid, f"fdinfo/{descriptor}").splitlines():
+        if line.startswith("flags:"):
+            return int(line.split()[1], 8)
+    return 0
+
+
+def inode(pid: int, descriptor: int) -> int:
+    """The inode number of a descriptor's file; 0 where it cannot be read."""
+    try:
+        return os.stat(f"/proc/{pid}/fd/{descriptor}").st_ino
+    except OSError:
+        return 0
+
+
+def descriptors(pid: int) -> list[int]:
+    """The open descriptors of a process."""
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return []
+
+
+def holders(target: str) -> Iterator[Holder]:
+    """Which processes have open what ``target`` names (``pipe:[123]``, ``/dev/fuse``)."""
+    count = 0
+    for pid in pids():
+        for descriptor in descriptors(pid):
+            if link(pid, f"fd/{descriptor}") == target:
+                yield Holder(pid, descriptor, open_flags(pid, descriptor))
+                count += 1
+        if count >= _MOST_HOLDERS:
+            return
+
+
+def is_fifo(path: Path) -> bool:
+    """Whether a path is a named pipe."""
+    try:
+        return stat.S_ISFIFO(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def root_of(pid: int, path: str) -> Path:
+    """A path as the process sees it, for us."""
+    return Path(f"/proc/{pid}/root") / path.lstrip("/")
