@@ -3,25 +3,27 @@
 
 from __future__ import annotations
 
-import os
-import pwd
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from retsnoop_py.api.failing import Failing, FailingCalls, ordinary
+from retsnoop_py.cause import names
 from retsnoop_py.cause.complaint import Choice, Evidence, choose, reported_elsewhere
 from retsnoop_py.cause.events import SystemCall, Witnessed
-from retsnoop_py.cause.files import Identity
+from retsnoop_py.cause.files import Identity, groups_of
 from retsnoop_py.cause.killed import killed
+from retsnoop_py.cause.netlink import words
 from retsnoop_py.cause.operation import operation
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.cause.wording import Wording
-from retsnoop_py.kernel.errno import errno_name
+from retsnoop_py.kernel.capabilities import CAPABILITIES
+from retsnoop_py.kernel.errno import ERRNO_NAMES, errno_name
 from retsnoop_py.render import why_types as told
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
@@ -35,6 +37,10 @@ __all__ = [
     "without_functions",
 ]
 
+#: A path as programs quote it.
+_QUOTED = re.compile(r"['\u2018]([^'\u2018\u2019]+)['\u2019]")
+#: Errors that programs report of a path without a call that returned them.
+_OF_PATHS = ("EISDIR", "ENOTDIR", "EEXIST", "ENOTEMPTY", "ENOENT")
 #: Evidence that speaks against a call.
 _AGAINST = (Evidence.LOOKS, Evidence.ORDINARY, Evidence.NEVER)
 
@@ -59,6 +65,11 @@ class Chosen(Value):
             return self.failing.error
         assert self.call is not None
         return errno_name(self.call.error)
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it is a netlink message, and no system call."""
+        return self.call is not None and self.call.request is not None
 
     @property
     def is_reported(self) -> bool:
@@ -109,9 +120,24 @@ class Survey:
         if self._is_named or best.is_reported:
             return best
         if failed:
-            return best if best.points >= 0 else None
+            likely = [one for one in ranked if self._is_likely(one)]
+            return likely[-1] if likely else None
         plain = [one for one in ranked if not any(bad in one.evidence for bad in _AGAINST)]
         return plain[-1] if plain else None
+
+    def _is_likely(self, choice: Choice) -> bool:
+        """Whether a command that failed may have failed by this call.
+
+        What programs try in their ordinary work needs the error in the command's text. What they
+        look for needs words about it, unless the command wrote nothing at all.
+        """
+        evidence = choice.evidence
+        if choice.points < 0:
+            return False
+        if Evidence.ORDINARY in evidence or Evidence.NEVER in evidence:
+            return Evidence.ERROR_TEXT in evidence
+        is_silent = not any(one.stream == 2 for one in self.witnessed.written)
+        return Evidence.LOOKS not in evidence or choice.line is not None or is_silent
 
     def failures(self, chosen: Chosen | None) -> tuple[told.FailedCall, ...]:
         """All that failed, a row for each call and error."""
@@ -148,6 +174,13 @@ class Survey:
         """
         if chosen is not None and chosen.is_reported:
             return None
+        unresolved = names.unresolved(self.witnessed)
+        if unresolved is not None and status:
+            return _told(unresolved)
+        if chosen is None and status:
+            checked = self._checked_by_program()
+            if checked is not None:
+                return _told(checked)
         is_hinted_at = chosen is not None and chosen.is_hinted_at
         for end in reversed(self.witnessed.ends):
             if is_hinted_at and status != 128 + end.signal and self.witnessed.killed_itself(end):
@@ -156,6 +189,32 @@ class Survey:
             if reason is not None:
                 return _told(reason)
         return None
+
+    def _checked_by_program(self) -> Reason | None:
+        """Why the program reported an error that no call returned: rm(1) finds EISDIR itself.
+
+        The path is the one in quotation marks in the program's text.
+        """
+        found = reported_elsewhere(self.witnessed, self._wording, self.witnessed.calls)
+        if found is None:
+            return None
+        line, error = found
+        quoted = _QUOTED.search(line.text)
+        own = [one for one in self.witnessed.calls if one.pid == line.pid]
+        if quoted is None or not own or error not in _OF_PATHS:
+            return None
+        number = next(one for one, name in ERRNO_NAMES.items() if name == error)
+        call = replace(
+            own[-1],
+            name="",
+            error=number,
+            texts=((0, quoted[1]),),
+            arguments=(0,) * 6,
+            address=None,
+            places=(),
+            request=None,
+        )
+        return reason_of(Scene(call, Witnessed(), _identity(call)))
 
     def nothing(self, *, failed: bool, status: int | None) -> str:
         """Why nothing is explained."""
@@ -180,10 +239,15 @@ def _alike(best: Choice, ranked: Sequence[Choice]) -> list[str]:
     for one in reversed(ranked):
         if one.points != best.points:
             break
-        text = f"{operation(one.call)} ({errno_name(one.call.error)})"
-        if text != f"{operation(best.call)} ({errno_name(best.call.error)})":
+        text = f"{_what(one.call)} ({errno_name(one.call.error)})"
+        if text != f"{_what(best.call)} ({errno_name(best.call.error)})":
             found.append(text)
     return list(dict.fromkeys(found))[:2] if best.line is not None else []
+
+
+def _what(call: SystemCall) -> str:
+    """What a system call or a netlink message was to do."""
+    return operation(call) if call.request is None else words(call)
 
 
 def counterpart(witnessed: Witnessed, like: SystemCall) -> SystemCall | None:
@@ -224,7 +288,7 @@ def with_reason(
         )
     return structs.replace(
         explained,
-        what=operation(call),
+        what=_what(call),
         reason=None if reason is None else _told(reason),
         reported=reported,
     )
@@ -241,7 +305,9 @@ def _functions(explained: told.ExplainedCall) -> tuple[str, ...]:
 
 def without_functions(call: SystemCall) -> told.ExplainedCall:
     """What is told of a call that no function of the kernel was seen to fail in."""
-    if call.is_filtered and call.was_entered is False:
+    if call.request is not None:
+        unknown = "this run did not follow the functions that handle a netlink message"
+    elif call.is_filtered and call.was_entered is False:
         unknown = "the kernel did not begin this call. A seccomp filter returned the error"
     elif call.was_entered is False:
         unknown = "the kernel did not begin this call. A tracer (ptrace) made its result"
@@ -267,14 +333,12 @@ def without_functions(call: SystemCall) -> told.ExplainedCall:
 
 
 def _identity(call: SystemCall) -> Identity:
-    groups: tuple[int, ...] = ()
-    if call.uid:
-        try:
-            name = pwd.getpwuid(call.uid).pw_name
-            groups = tuple(os.getgrouplist(name, call.gid))
-        except (KeyError, OSError):
-            groups = ()
-    return Identity(call.uid, call.gid, groups)
+    """Whose rights the process had: as captured, else by the user database."""
+    state = call.state
+    if state is None or state.groups is None:
+        return Identity(call.uid, call.gid, groups_of(call.uid))
+    overrides = bool(state.capabilities >> CAPABILITIES.index("DAC_OVERRIDE") & 1)
+    return Identity(call.uid, call.gid, state.groups, overrides and not state.namespace)
 
 
 def _told(reason: Reason) -> told.Reason:

@@ -123,6 +123,15 @@ def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.
     )
 
 
+def _with_functions(chosen: Chosen | None, refused: Failing | None) -> Chosen | None:
+    """What was chosen, with the functions that refused a netlink message, if they are its own."""
+    if refused is None:
+        return chosen
+    if chosen is not None and chosen.is_request and chosen.error == refused.error:
+        return replace(chosen, failing=refused)
+    return Chosen(refused)
+
+
 def _lined(frame: to.Frame, symbols: KernelSymbolizer) -> to.Frame:
     found = symbols.resolve(int(frame.address, 16))
     places = source_chain(found, symbols.mode)
@@ -174,11 +183,12 @@ class Inquiry:
             killed = survey.end_reason(chosen, self._exit_status)
             if killed is not None:
                 return self._whole(survey.failures(None), None, None, killed)
-        if failed and not (chosen and chosen.is_hinted_at) and self._may_ask_netlink():
+        is_open = chosen is None or chosen.is_request or not chosen.is_hinted_at
+        if failed and is_open and self._may_ask_netlink():
             requests, _ = self._survey(netlink=True)
             refused = requests.complained_of(failed=True)
             rows += _told(requests, refused)
-            chosen = Chosen(refused) if refused is not None else chosen
+            chosen = _with_functions(chosen, refused)
         if chosen is None:
             return self._whole(rows, None, self._nothing(survey, failed=failed))
         explained = self._explained(chosen)
