@@ -14,7 +14,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 enum {
-	WITNESS_CALL = 1, /* a system call returned an error, or is one whose success counts */
+	WITNESS_CALL = 1, /* a system call returned an error */
 	WITNESS_TEXT = 2, /* `number` is the descriptor that the text was written to */
 	WITNESS_EXEC = 3, /* a new program; the text is its path */
 	WITNESS_FORK = 4, /* `number` is the new process */
@@ -25,12 +25,19 @@ enum {
 	WITNESS_OOM = 7, /* the kernel chose the process to give its memory back; args: cgroup */
 	WITNESS_DENIED =
 		8, /* `number`: a capability that it lacks; args: options, user namespace's level */
+	WITNESS_REQUEST =
+		9, /* a call, but of a netlink message; `number`: its type; args: the protocol */
 };
 
 enum {
 	WITNESS_TEXTS = 4,
 	WITNESS_TEXT_BYTES = 256,
+	WITNESS_NAMES_BYTES = 2048, /* of the texts of a call and of where it was made, together */
+	WITNESS_PLACES = 4,
+	WITNESS_DEPTH = 40, /* directories and mounts above a place */
+	WITNESS_GROUPS = 32,
 	WITNESS_WRITTEN_BYTES = 512,
+	WITNESS_MESSAGE_BYTES = 256, /* of a netlink message, with its head of 16 bytes */
 	WITNESS_ADDRESS_BYTES = 128,
 	WITNESS_PIECES = 16, /* of a writev(2) */
 	WITNESS_CALLS = 1024,
@@ -60,6 +67,7 @@ enum {
 	WITNESS_DO_WRITEV = 1 << 11,
 	WITNESS_DO_SUCCESS = 1 << 12, /* its success counts, too */
 	WITNESS_DO_SO_ERROR = 1 << 13, /* getsockopt(2): it may read a socket's error */
+	WITNESS_DO_DESCRIPTOR = 1 << 16, /* argument 0 is a descriptor; the next bits: 1 to 5 */
 };
 
 enum {
@@ -88,6 +96,34 @@ struct witness_state {
 	__u64 pages_locked;
 	__u32 namespace; /* how many user namespaces lie above its own */
 	__u32 mappings;
+	__u32 mounts; /* the inode of its mount namespace */
+	__u32 network; /* and of its network namespace */
+	__u32 group_count; /* of the supplementary groups; the first ones follow */
+	__u32 groups[WITNESS_GROUPS];
+	__u32 unused;
+};
+
+enum {
+	WITNESS_OF_CWD = 6, /* a place that is no argument: the current directory, the root */
+	WITNESS_OF_ROOT = 7,
+};
+
+enum {
+	WITNESS_PLACE_UNKNOWN = 1, /* its path is too long, or could not be read */
+	WITNESS_PLACE_DETACHED = 2, /* no mount leads there: pipes, sockets, unmounted places */
+	WITNESS_PLACE_DELETED = 4,
+};
+
+/*
+ * Where the current directory, the root or a descriptor is. Its names are behind the texts, the
+ * last name of the path first, up to the tool's root.
+ */
+struct witness_place {
+	__u64 inode;
+	__u32 argument; /* WITNESS_OF_*, or the descriptor's */
+	__u32 bytes; /* of its names */
+	__u32 mode; /* 0: the place is not there */
+	__u32 flags;
 };
 
 struct witness_event {
@@ -107,15 +143,19 @@ struct witness_event {
 	__u32 bytes; /* of the text that was written, without what did not fit */
 };
 
-struct witness_plain_call {
-	struct witness_event event;
-	struct witness_state state;
-};
-
+/* Only as much of `names` is sent as is used: the texts or the address, then those of each place. */
 struct witness_call {
 	struct witness_event event;
 	struct witness_state state;
-	char texts[WITNESS_TEXTS][WITNESS_TEXT_BYTES];
+	struct witness_place places[WITNESS_PLACES];
+	char names[2 * WITNESS_NAMES_BYTES];
+};
+
+/* A call without names: of a completion, whose request has no arguments here. */
+struct witness_plain_call {
+	struct witness_event event;
+	struct witness_state state;
+	struct witness_place places[WITNESS_PLACES];
 };
 
 struct witness_text {
@@ -168,6 +208,7 @@ struct witness_signal {
 struct witness_types {
 	struct witness_event event;
 	struct witness_state state;
+	struct witness_place place;
 	struct witness_call call;
 	struct witness_text text;
 	struct witness_signal signal;
@@ -184,7 +225,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
 	__type(key, __u32);
-	__type(value, __u8);
+	__type(value, __u8); /* 2: its root is that of the tool, until its next call */
 } tree SEC(".maps");
 
 /* By number of a system call: WITNESS_DO_*. */
@@ -231,11 +272,23 @@ struct {
 	__type(value, struct check);
 } checks SEC(".maps");
 
+/* A record in the making; programs at these tracepoints do not interrupt each other. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct witness_call);
+} scratch SEC(".maps");
+
 /* Of standard output so much is kept: a command may write any amount there. */
 const volatile __u64 output_limit = 4 << 20;
 
 __u64 output_bytes;
 __u64 lost;
+
+/* The root of the tool, which paths begin at; 0: not known, they begin at the root of all mounts. */
+__u64 own_root;
+__u64 own_mount;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -251,11 +304,17 @@ struct user_namespace {
 	int level;
 };
 
+struct group_info {
+	int ngroups;
+	struct kid gid[];
+};
+
 struct cred {
 	struct kid fsuid;
 	struct kid fsgid;
 	struct capabilities cap_effective;
 	struct user_namespace *user_ns;
+	struct group_info *group_info;
 };
 
 struct rlimit {
@@ -282,6 +341,7 @@ struct atomic {
 struct inode {
 	unsigned short i_mode;
 	__u32 i_rdev;
+	unsigned long i_ino;
 	long long i_size;
 };
 
@@ -289,12 +349,48 @@ struct qstr {
 	const unsigned char *name;
 };
 
+struct hlist_bl_node {
+	void *pprev;
+};
+
 struct dentry {
+	struct hlist_bl_node d_hash;
+	struct dentry *d_parent;
 	struct qstr d_name;
+	struct inode *d_inode;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+	void *mnt_ns;
 };
 
 struct path {
+	struct vfsmount *mnt;
 	struct dentry *dentry;
+};
+
+struct fs_struct {
+	struct path root, pwd;
+};
+
+struct mnt_namespace {
+	struct ns_common ns;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
+	struct net *net_ns;
 };
 
 struct file {
@@ -342,6 +438,18 @@ struct io_kiocb {
 	__u8 opcode;
 };
 
+struct sock {
+	__u16 sk_protocol;
+};
+
+struct sk_buff {
+	struct sock *sk;
+};
+
+struct netlink_ext_ack {
+	const char *_msg;
+};
+
 #if defined(__TARGET_ARCH_arm64)
 struct thread_info {
 	unsigned long flags;
@@ -372,6 +480,8 @@ struct task_struct___witness {
 	struct thread_info thread_info;
 	const struct cred *cred;
 	struct files_struct___witness *files;
+	struct fs_struct *fs;
+	struct nsproxy *nsproxy;
 	struct signal_struct___witness *signal;
 	struct mm_struct *mm;
 	struct seccomp seccomp;
@@ -390,6 +500,21 @@ static __always_inline struct task_struct___witness *this_task(void)
 static __always_inline bool in_tree(__u32 tgid)
 {
 	return bpf_map_lookup_elem(&tree, &tgid);
+}
+
+/* The same, at each call; of the command, which has not run anything yet, it learns the root. */
+static __always_inline bool calls_in_tree(__u32 tgid)
+{
+	__u8 *found = bpf_map_lookup_elem(&tree, &tgid);
+
+	if (!found)
+		return false;
+	if (*found == 2) {
+		*found = 1;
+		own_root = (__u64)BPF_CORE_READ(this_task(), fs, root.dentry);
+		own_mount = (__u64)BPF_CORE_READ(this_task(), fs, root.mnt);
+	}
+	return true;
 }
 
 #if defined(__TARGET_ARCH_arm64)
@@ -485,12 +610,22 @@ static __always_inline void fill_state(struct witness_event *event, struct witne
 	struct signal_struct___witness *signal = BPF_CORE_READ(task, signal);
 	const struct cred *cred = BPF_CORE_READ(task, cred);
 	struct mm_struct *mm = BPF_CORE_READ(task, mm);
+	struct group_info *groups;
+	__u32 count;
 
 	__builtin_memset(state, 0, sizeof(*state));
 	bpf_core_read(state->limits, sizeof(state->limits), &signal->rlim);
 	bpf_core_read(&state->capabilities, sizeof(state->capabilities), &cred->cap_effective);
 	state->namespace = BPF_CORE_READ(cred, user_ns, level);
 	state->cgroup = bpf_get_current_cgroup_id();
+	state->mounts = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
+	state->network = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+	groups = BPF_CORE_READ(cred, group_info);
+	count = BPF_CORE_READ(groups, ngroups);
+	state->group_count = count;
+	if (count > WITNESS_GROUPS)
+		count = WITNESS_GROUPS;
+	bpf_probe_read_kernel(state->groups, count * sizeof(__u32), &groups->gid);
 	if (mm) {
 		state->pages_mapped = BPF_CORE_READ(mm, total_vm);
 		state->pages_data = BPF_CORE_READ(mm, data_vm);
@@ -505,80 +640,6 @@ static __always_inline void fill_state(struct witness_event *event, struct witne
 	} else {
 		event->flags |= WITNESS_NOT_ENTERED;
 	}
-}
-
-static __always_inline void fill_texts(struct witness_call *call, __u32 todo)
-{
-	__u32 count = 0, i;
-
-#pragma unroll
-	for (i = 0; i < 6; i++) {
-		if (!(todo & 1 << i) || count >= WITNESS_TEXTS)
-			continue;
-		call->texts[count][0] = 0;
-		if (call->event.args[i])
-			bpf_probe_read_user_str(call->texts[count], WITNESS_TEXT_BYTES,
-						(void *)call->event.args[i]);
-		count++;
-	}
-	call->event.mask = todo & 63;
-}
-
-static __always_inline void fill_address(struct witness_call *call, __u64 from, __u64 size)
-{
-	if (size > WITNESS_ADDRESS_BYTES)
-		size = WITNESS_ADDRESS_BYTES;
-	if (from && size && !bpf_probe_read_user(call->texts[0], size, (void *)from)) {
-		call->event.flags |= WITNESS_ADDRESS;
-		call->event.bytes = size;
-	}
-}
-
-static __always_inline int send_call(struct pt_regs___witness *regs, __u32 number, __s64 result,
-				     __u32 todo, const struct entry *entry)
-{
-	struct witness_plain_call *plain;
-	struct witness_call *call;
-
-	if (!(todo & (63 | WITNESS_DO_ADDRESS | WITNESS_DO_ADDRESS_4))) {
-		plain = reserve(sizeof(*plain));
-		if (!plain)
-			return 0;
-		begin(&plain->event, WITNESS_CALL, sizeof(*plain));
-		fill_call(&plain->event, regs, number, result);
-		fill_state(&plain->event, &plain->state, entry);
-		bpf_ringbuf_submit(plain, 0);
-		return 0;
-	}
-	call = reserve(sizeof(*call));
-	if (!call)
-		return 0;
-	begin(&call->event, WITNESS_CALL, sizeof(*call));
-	fill_call(&call->event, regs, number, result);
-	fill_state(&call->event, &call->state, entry);
-	if (todo & WITNESS_DO_ADDRESS)
-		fill_address(call, call->event.args[1], call->event.args[2]);
-	else if (todo & WITNESS_DO_ADDRESS_4)
-		fill_address(call, call->event.args[4], call->event.args[5]);
-	else
-		fill_texts(call, todo);
-	bpf_ringbuf_submit(call, 0);
-	return 0;
-}
-
-static __always_inline int send_socket_error(struct pt_regs___witness *regs, __u32 number,
-					     __s64 result)
-{
-	struct witness_plain_call *plain = reserve(sizeof(*plain));
-
-	if (!plain)
-		return 0;
-	begin(&plain->event, WITNESS_CALL, sizeof(*plain));
-	fill_call(&plain->event, regs, number, result);
-	plain->event.flags |= WITNESS_SO_ERROR;
-	fill_state(&plain->event, &plain->state, NULL);
-	bpf_ringbuf_submit(plain, 0);
-	return 0;
 }
 
 /* The file of a descriptor; NULL: none. */
@@ -599,6 +660,186 @@ static __always_inline __u64 file_of(__u32 descriptor)
 	struct file *file = open_file(descriptor);
 
 	return file ? (__u64)BPF_CORE_READ(file, f_inode) : 0;
+}
+
+/*
+ * A place behind the first `at` bytes of the names; `at` is below WITNESS_NAMES_BYTES. In assembler,
+ * since the compiler leaves out a mask after a test of `at`, and the verifier of Linux 5.10 forgets
+ * the test of a value that was on the stack.
+ */
+static __always_inline char *name_at(struct witness_call *call, __u64 at)
+{
+	asm volatile("%0 &= %1" : "+r"(at) : "i"(WITNESS_NAMES_BYTES - 1));
+	return call->names + at;
+}
+
+/* The bytes of a record with the first `at` bytes of its names; a mask as above. */
+static __always_inline __u64 size_with(__u64 at)
+{
+	asm volatile("%0 &= %1" : "+r"(at) : "i"(2 * WITNESS_NAMES_BYTES - 1));
+	return __builtin_offsetof(struct witness_call, names) + at;
+}
+
+/*
+ * Writes the names from a dentry up to the tool's root, or the root of all mounts, behind the first `at` bytes of
+ * `names`. Returns where they end, and WITNESS_PLACE_* from bit 16 on. Not static, as the next one:
+ * the verifier then checks it once, and not at each call.
+ */
+__noinline __u32 write_names(__u64 of_dentry, __u64 of_mount, __u32 at)
+{
+	struct vfsmount *vfsmount = (void *)of_mount;
+	struct mount *mount = (void *)vfsmount - bpf_core_field_offset(struct mount, mnt), *above;
+	struct dentry *dentry = (void *)of_dentry;
+	struct witness_call *call;
+	struct dentry *parent;
+	__u32 zero = 0, i;
+	__s64 namespace;
+	long bytes;
+
+	call = bpf_map_lookup_elem(&scratch, &zero);
+	if (!call)
+		return at | WITNESS_PLACE_UNKNOWN << 16;
+	for (i = 0; i < WITNESS_DEPTH; i++) {
+		if ((__u64)dentry == own_root && (__u64)vfsmount == own_mount)
+			return at;
+		parent = BPF_CORE_READ(dentry, d_parent);
+		if (dentry == parent || dentry == BPF_CORE_READ(mount, mnt.mnt_root)) {
+			above = BPF_CORE_READ(mount, mnt_parent);
+			if (above == mount) {
+				/* NULL: unmounted; an error's number: only the kernel mounted it */
+				namespace = (__s64)BPF_CORE_READ(mount, mnt_ns);
+				if (!namespace || (namespace >= -MAX_ERRNO && namespace < 0))
+					return at | WITNESS_PLACE_DETACHED << 16;
+				return at;
+			}
+			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+			mount = above;
+			vfsmount = (void *)mount + bpf_core_field_offset(struct mount, mnt);
+			continue;
+		}
+		if (at >= WITNESS_NAMES_BYTES)
+			break;
+		bytes = bpf_probe_read_kernel_str(name_at(call, at), WITNESS_TEXT_BYTES,
+						  BPF_CORE_READ(dentry, d_name.name));
+		if (bytes <= 0)
+			break;
+		at += bytes & (2 * WITNESS_TEXT_BYTES - 1);
+		dentry = parent;
+	}
+	return at | WITNESS_PLACE_UNKNOWN << 16;
+}
+
+/* Fills the place `number`; returns where its names end. */
+__noinline __u32 fill_place(__u64 of_dentry, __u64 of_mount, __u32 number, __u32 argument, __u32 at)
+{
+	struct dentry *dentry = (void *)of_dentry;
+	struct witness_place *place;
+	struct witness_call *call;
+	__u32 zero = 0, end;
+
+	call = bpf_map_lookup_elem(&scratch, &zero);
+	if (!call || number >= WITNESS_PLACES || at >= WITNESS_NAMES_BYTES)
+		return at;
+	place = &call->places[number];
+	place->argument = argument;
+	place->mode = BPF_CORE_READ(dentry, d_inode, i_mode);
+	place->inode = BPF_CORE_READ(dentry, d_inode, i_ino);
+	end = write_names(of_dentry, of_mount, at);
+	place->flags = end >> 16;
+	if (!BPF_CORE_READ(dentry, d_hash.pprev) && BPF_CORE_READ(dentry, d_parent) != dentry)
+		place->flags |= WITNESS_PLACE_DELETED;
+	end &= 0xffff;
+	place->bytes = end - at;
+	return end;
+}
+
+/* Where the process is, and what its descriptors among the arguments are; returns the end. */
+static __always_inline __u32 fill_places(struct witness_call *call, __u32 todo, __u32 at)
+{
+	struct fs_struct *fs = BPF_CORE_READ(this_task(), fs);
+	__u32 count = 2, i;
+	struct file *file;
+
+	__builtin_memset(call->places, 0, sizeof(call->places));
+	if (fs) {
+		at = fill_place((__u64)BPF_CORE_READ(fs, root.dentry),
+				(__u64)BPF_CORE_READ(fs, root.mnt), 0, WITNESS_OF_ROOT, at);
+		at = fill_place((__u64)BPF_CORE_READ(fs, pwd.dentry),
+				(__u64)BPF_CORE_READ(fs, pwd.mnt), 1, WITNESS_OF_CWD, at);
+	}
+#pragma unroll
+	for (i = 0; i < 6; i++) {
+		if (!(todo & WITNESS_DO_DESCRIPTOR << i) || count >= WITNESS_PLACES)
+			continue;
+		file = open_file(call->event.args[i]);
+		if (file)
+			at = fill_place((__u64)BPF_CORE_READ(file, f_path.dentry),
+					(__u64)BPF_CORE_READ(file, f_path.mnt), count++, i, at);
+	}
+	return at;
+}
+
+static __always_inline __u32 fill_texts(struct witness_call *call, __u32 todo)
+{
+	__u32 count = 0, at = 0, i;
+	long bytes;
+
+#pragma unroll
+	for (i = 0; i < 6; i++) {
+		if (!(todo & 1 << i) || count >= WITNESS_TEXTS)
+			continue;
+		bytes = 0;
+		if (call->event.args[i])
+			bytes = bpf_probe_read_user_str(name_at(call, at), WITNESS_TEXT_BYTES,
+							(void *)call->event.args[i]);
+		if (bytes <= 0) {
+			*name_at(call, at) = 0;
+			bytes = 1;
+		}
+		at += bytes & (2 * WITNESS_TEXT_BYTES - 1);
+		count++;
+	}
+	call->event.mask = todo & 63;
+	return at;
+}
+
+static __always_inline __u32 fill_address(struct witness_call *call, __u64 from, __u64 size)
+{
+	if (size > WITNESS_ADDRESS_BYTES)
+		size = WITNESS_ADDRESS_BYTES;
+	if (!from || !size || bpf_probe_read_user(call->names, size, (void *)from))
+		return 0;
+	call->event.flags |= WITNESS_ADDRESS;
+	call->event.bytes = size;
+	return size;
+}
+
+static __always_inline int send_call(struct pt_regs___witness *regs, __u32 number, __s64 result,
+				     __u32 todo, __u32 flags, const struct entry *entry)
+{
+	struct witness_call *call;
+	__u32 zero = 0, at = 0;
+	__u64 size;
+
+	call = bpf_map_lookup_elem(&scratch, &zero);
+	if (!call)
+		return 0;
+	begin(&call->event, WITNESS_CALL, 0);
+	fill_call(&call->event, regs, number, result);
+	call->event.flags |= flags;
+	fill_state(&call->event, &call->state, entry);
+	if (todo & WITNESS_DO_ADDRESS)
+		at = fill_address(call, call->event.args[1], call->event.args[2]);
+	else if (todo & WITNESS_DO_ADDRESS_4)
+		at = fill_address(call, call->event.args[4], call->event.args[5]);
+	else if (todo & 63)
+		at = fill_texts(call, todo);
+	at = fill_places(call, todo, at);
+	size = size_with(at);
+	call->event.size = size;
+	if (bpf_ringbuf_output(&events, call, size, 0))
+		__sync_fetch_and_add(&lost, 1);
+	return 0;
 }
 
 /* Which of the two a descriptor writes to: 1, 2, or 0 for something else, or for /dev/null. */
@@ -681,7 +922,7 @@ int witness_entry(struct bpf_raw_tracepoint_args *ctx)
 	__u32 tid = id;
 	__u64 args[6];
 
-	if (!in_tree(id >> 32))
+	if (!calls_in_tree(id >> 32))
 		return 0;
 	call_arguments((void *)ctx->args[0], args);
 	entry.first = args[0];
@@ -695,13 +936,13 @@ SEC("raw_tp/sys_exit")
 int witness_call(struct bpf_raw_tracepoint_args *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
-	__u32 tgid = id >> 32, tid = id, number, stream, *found, todo = 0;
+	__u32 tgid = id >> 32, tid = id, number, stream, flags = 0, *found, todo = 0;
 	struct pt_regs___witness *regs;
 	struct entry entry, *entered;
 	__s64 result = ctx->args[1];
 	__u64 args[6];
 
-	if (!in_tree(tgid))
+	if (!calls_in_tree(tgid))
 		return 0;
 	entered = bpf_map_lookup_elem(&entries, &tid);
 	if (entered) {
@@ -713,17 +954,17 @@ int witness_call(struct bpf_raw_tracepoint_args *ctx)
 	found = bpf_map_lookup_elem(&calls, &number);
 	if (found && !is_compat(this_task()))
 		todo = *found;
-	if (result < 0 && result >= -MAX_ERRNO) {
-		if (-result >= ERESTARTSYS && -result <= ERESTART_LAST)
-			return 0;
-		return send_call(regs, number, result, todo, entered ? &entry : NULL);
-	}
 	if (todo & WITNESS_DO_SO_ERROR && !result) {
 		result = socket_error(regs);
-		return result ? send_socket_error(regs, number, result) : 0;
+		if (!result)
+			return 0;
+		flags = WITNESS_SO_ERROR;
+		entered = NULL;
 	}
-	if (todo & WITNESS_DO_SUCCESS)
-		return send_call(regs, number, result, todo, entered ? &entry : NULL);
+	if (-result >= ERESTARTSYS && -result <= ERESTART_LAST)
+		return 0;
+	if ((result < 0 && result >= -MAX_ERRNO) || todo & WITNESS_DO_SUCCESS)
+		return send_call(regs, number, result, todo, flags, entered ? &entry : NULL);
 	if (result <= 0 || !(todo & (WITNESS_DO_WRITE | WITNESS_DO_WRITEV)))
 		return 0;
 	call_arguments(regs, args);
@@ -765,6 +1006,7 @@ int witness_complete(struct trace_event_raw_io_uring_complete *ctx)
 	plain->event.uid = BPF_CORE_READ(this_task(), cred, fsuid.val);
 	plain->event.gid = BPF_CORE_READ(this_task(), cred, fsgid.val);
 	fill_state(&plain->event, &plain->state, NULL);
+	__builtin_memset(plain->places, 0, sizeof(plain->places));
 	plain->event.flags |= WITNESS_COMPLETION;
 	bpf_ringbuf_submit(plain, 0);
 	return 0;
@@ -1043,5 +1285,58 @@ int BPF_KRETPROBE(witness_checked, int result)
 	event->args[0] = check->options;
 	event->args[1] = check->level;
 	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* The kernel refuses a netlink message: the call that sent it succeeds, the answer has the error. */
+SEC("kprobe/netlink_ack")
+int BPF_KPROBE(witness_request, struct sk_buff *buffer, void *message, int error,
+	       struct netlink_ext_ack *more)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct task_struct___witness *task = this_task();
+	__u32 zero = 0, tid = id, size, at = 1;
+	struct witness_call *call;
+	struct entry *entered;
+	struct {
+		__u32 length;
+		__u16 type;
+		__u16 flags;
+	} head;
+	long bytes;
+
+	if (error >= 0 || !in_tree(id >> 32) || bpf_probe_read_kernel(&head, sizeof(head), message))
+		return 0;
+	call = bpf_map_lookup_elem(&scratch, &zero);
+	if (!call)
+		return 0;
+	begin(&call->event, WITNESS_REQUEST, 0);
+	call->event.number = head.type;
+	call->event.result = error;
+	call->event.args[0] = BPF_CORE_READ(buffer, sk, sk_protocol);
+	call->event.uid = BPF_CORE_READ(task, cred, fsuid.val);
+	call->event.gid = BPF_CORE_READ(task, cred, fsgid.val);
+	entered = bpf_map_lookup_elem(&entries, &tid);
+	fill_state(&call->event, &call->state, NULL);
+	if (entered)
+		call->state.begin = entered->time;
+	__builtin_memset(call->places, 0, sizeof(call->places));
+	call->names[0] = 0;
+	if (more) {
+		bytes = bpf_probe_read_kernel_str(call->names, WITNESS_TEXT_BYTES,
+						  BPF_CORE_READ(more, _msg));
+		if (bytes > 0)
+			at = bytes & (2 * WITNESS_TEXT_BYTES - 1);
+	}
+	size = head.length;
+	if (size > WITNESS_MESSAGE_BYTES)
+		size = WITNESS_MESSAGE_BYTES;
+	if (!bpf_probe_read_kernel(name_at(call, at), size, message))
+		call->event.bytes = size;
+	at += size;
+	size = size_with(at);
+	call->event.size = size;
+	if (bpf_ringbuf_output(&events, call, size, 0))
+		__sync_fetch_and_add(&lost, 1);
 	return 0;
 }

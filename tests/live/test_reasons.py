@@ -39,6 +39,14 @@ cd /tmp/reasons
 ln -s b a; ln -s a b
 python3 -S -c 'import socket; socket.socket(socket.AF_UNIX).bind("sock")'
 mkdir -p shared; chmod 1777 shared; touch shared/f; chown 65534 shared/f
+mkdir -p closed root/bin small; cp /bin/ls root/bin
+printf '#!/bin/sh\necho hi\n' > plain.sh; chmod 644 plain.sh
+touch listed; chmod 644 listed
+python3 -S -c '
+import os, struct
+entries = (1, 6, -1), (2, 0, 65534), (4, 4, -1), (16, 4, -1), (32, 4, -1)
+packed = b"".join(struct.pack("<HHi", *one) for one in entries)
+os.setxattr("listed", "system.posix_acl_access", struct.pack("<I", 2) + packed)'
 """
 
 
@@ -164,6 +172,63 @@ ROWS = {
         "touch /tmp/reasons/" + "n" * 300, ("has a name that is longer than 255 bytes",)
     ),
     "socket": Row("cat /tmp/reasons/sock", ("/tmp/reasons/sock is a socket",)),
+    "file of a descriptor": Row(
+        "dd if=/dev/zero of=/tmp/reasons/small/x bs=1M count=1",
+        ("writing to /tmp/reasons/small/x failed with ENOSPC", "at /tmp/reasons/small"),
+        "mount -t tmpfs -o size=64k none /tmp/reasons/small",
+        "umount /tmp/reasons/small",
+    ),
+    "directory of a descriptor": Row(
+        f"{NOBODY} cp /etc/hosts /tmp/reasons/closed/",
+        (
+            "opening /tmp/reasons/closed/hosts failed with EACCES",
+            "may not add or remove entries in the directory /tmp/reasons/closed: owner root",
+        ),
+    ),
+    "access control list": Row(
+        f"{NOBODY} cat /tmp/reasons/listed",
+        ("has the entry user:nobody:---", "setfacl -m user:nobody:r /tmp/reasons/listed"),
+    ),
+    "not executable": Row(
+        "bash -c /tmp/reasons/plain.sh",
+        ("/tmp/reasons/plain.sh is not executable", "chmod +x", "/bin/sh /tmp/reasons/plain.sh"),
+    ),
+    "loader of another root": Row(
+        "chroot /tmp/reasons/root /bin/ls",
+        (
+            "The program /tmp/reasons/root/bin/ls needs the loader",
+            "does not exist in the root directory of the process, /tmp/reasons/root",
+        ),
+    ),
+    "mount namespace": Row(
+        "unshare -m sh -c 'mount -t tmpfs -o ro none /mnt; touch /mnt/x'",
+        ("opening /mnt/x failed with EROFS", "had a mount namespace of its own"),
+    ),
+    "name that is not UTF-8": Row(
+        python("import os", r"os.open(b'/tmp/reasons/caf\xe9', 0)"),
+        (r"$'/tmp/reasons/caf\xe9' does not exist",),
+    ),
+    "network namespace": Row(
+        "ip netns exec blue true", ("no network namespace blue", "ip netns add blue")
+    ),
+    "hard limit": Row(
+        f"prlimit --nofile=100:100 {NOBODY} prlimit --nofile=200:200 true",
+        ("may raise a hard limit", "RLIMIT_NOFILE (ulimit -n) is 100"),
+    ),
+    "netlink": Row("ip link set eth9 up", ("There is no network interface eth9",)),
+    "netlink capability": Row(
+        f"{NOBODY} ip address add 10.1.1.1/24 dev lo",
+        ("the address 10.1.1.1 failed with EPERM", "This requires CAP_NET_ADMIN"),
+    ),
+    "error of a connection": Row(
+        "curl -sS http://127.0.0.1:7070/",
+        ("No process listens on 127.0.0.1:7070",),
+        "ip link set lo up",
+    ),
+    "host name": Row(
+        python("import socket", "socket.create_connection(('nosuch.invalid', 80))"),
+        ("The host name could not be resolved",),
+    ),
     "no route": Row(
         python("import socket", "socket.socket().connect(('192.0.2.1', 80))"),
         ("no route to 192.0.2.1",),

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import os
-import pwd
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from retsnoop_py.api.failing import Failing, FailingCalls, ordinary
+from retsnoop_py.cause import names
 from retsnoop_py.cause.complaint import (
     Choice,
     Evidence,
@@ -19,15 +19,17 @@ from retsnoop_py.cause.complaint import (
     reported_elsewhere,
 )
 from retsnoop_py.cause.events import SystemCall, Witnessed
-from retsnoop_py.cause.files import Identity
+from retsnoop_py.cause.files import Identity, groups_of
 from retsnoop_py.cause.killed import killed
+from retsnoop_py.cause.netlink import words
 from retsnoop_py.cause.operation import operation
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.cause.wording import Wording
-from retsnoop_py.kernel.errno import errno_name
+from retsnoop_py.kernel.capabilities import CAPABILITIES
+from retsnoop_py.kernel.errno import ERRNO_NAMES, errno_name
 from retsnoop_py.render import why_types as told
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
@@ -41,6 +43,11 @@ __all__ = [
     "without_functions",
 ]
 
+#: A path as programs quote it.
+_QUOTED = re.compile(r"['\u2018]([^'\u2018\u2019]+)['\u2019]")
+#: Errors that programs report of a path without a call that returned them.
+_OF_PATHS = ("EISDIR", "ENOTDIR", "EEXIST", "ENOTEMPTY", "ENOENT")
+
 
 class Chosen(Value):
     """A failure to explain.
@@ -48,8 +55,8 @@ class Chosen(Value):
     ``failing``: the kernel's functions that failed in it, None where none was seen. ``call``: the
     system call as the program made it, None where nothing watched. ``choice``: the evidence.
     ``alike``: other failures that have the same. ``is_named``: the user named the call or error.
-    ``is_request``: it is a request of netlink, whose answer had the error; ``line`` is then what
-    the command wrote about that error.
+    ``is_answer``: it is a request of netlink that only functions of the kernel were seen to refuse,
+    and no call; ``line`` is then what the command wrote about that error.
     """
 
     failing: Failing | None
@@ -57,7 +64,7 @@ class Chosen(Value):
     choice: Choice | None = None
     alike: tuple[str, ...] = ()
     is_named: bool = False
-    is_request: bool = False
+    is_answer: bool = False
     line: str | None = None
 
     @property
@@ -67,6 +74,11 @@ class Chosen(Value):
             return self.failing.error
         assert self.call is not None
         return errno_name(self.call.error)
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it is a netlink message, and no system call."""
+        return self.is_answer or (self.call is not None and self.call.request is not None)
 
     @property
     def is_reported(self) -> bool:
@@ -121,7 +133,30 @@ class Survey:
             self._is_named,
         )
 
-    def refused(self, requests: FailingCalls) -> Chosen | None:
+    def may_be_request(self, chosen: Chosen | None) -> bool:
+        """Whether a run that follows the functions of netlink may show more than ``chosen``.
+
+        It shows those that refused a message. Where no refused message was seen, they may still
+        have made the error, as of a list that the kernel sends in several messages.
+        """
+        if chosen is not None and chosen.is_request:
+            return True
+        if any(one.request is not None for one in self.witnessed.calls):
+            return False
+        uses_it = self.witnessed.uses_netlink or self.witnessed.problem is not None
+        return uses_it and (chosen is None or chosen.may_be_another)
+
+    def with_request(self, chosen: Chosen | None, requests: FailingCalls) -> Chosen | None:
+        """``chosen``, with the functions that refused it if it is a netlink message.
+
+        Else the request that may explain the error better, if there is one.
+        """
+        if chosen is None or not chosen.is_request:
+            return self._refused(requests) or chosen
+        same = [one for one in requests if one.error == chosen.error and not one.is_never_meant]
+        return replace(chosen, failing=same[-1]) if same else chosen
+
+    def _refused(self, requests: FailingCalls) -> Chosen | None:
         """The netlink request to explain: the last one with an error that the command wrote."""
         written = errors_written(self.witnessed, self._wording)
         if written is not None:
@@ -129,11 +164,11 @@ class Survey:
             names = {errno_name(one) for one in errors}
             meant = [one for one in requests if one.error in names and not one.is_never_meant]
             if meant:
-                return Chosen(meant[-1], is_request=True, line=line.text.strip())
+                return Chosen(meant[-1], is_answer=True, line=line.text.strip())
         last = requests.complained_of(failed=True)
         if last is None or last.is_never_meant:
             return None
-        return Chosen(last, is_request=True)
+        return Chosen(last, is_answer=True)
 
     def of(self, failing: Failing) -> Chosen:
         """The same of a failure that was chosen already, as the next one of a process."""
@@ -151,9 +186,24 @@ class Survey:
         if self._is_named or best.is_reported:
             return best
         if failed:
-            return best if best.points >= 0 else None
+            likely = [one for one in ranked if self._is_likely(one)]
+            return likely[-1] if likely else None
         plain = [one for one in ranked if not one.is_ordinary]
         return plain[-1] if plain else None
+
+    def _is_likely(self, choice: Choice) -> bool:
+        """Whether a command that failed may have failed by this call.
+
+        What programs try in their ordinary work needs the error in the command's text. What they
+        look for needs words about it, unless the command wrote nothing at all.
+        """
+        evidence = choice.evidence
+        if choice.points < 0:
+            return False
+        if Evidence.ORDINARY in evidence or Evidence.NEVER in evidence:
+            return Evidence.ERROR_TEXT in evidence
+        is_silent = not any(one.stream == 2 for one in self.witnessed.written)
+        return Evidence.LOOKS not in evidence or choice.line is not None or is_silent
 
     def failures(self, chosen: Chosen | None) -> tuple[told.FailedCall, ...]:
         """All that failed, a row for each call and error."""
@@ -190,6 +240,13 @@ class Survey:
         """
         if chosen is not None and chosen.is_reported:
             return None
+        unresolved = names.unresolved(self.witnessed)
+        if unresolved is not None and status:
+            return _told(unresolved)
+        if chosen is None and status:
+            checked = self._checked_by_program()
+            if checked is not None:
+                return _told(checked)
         is_hinted_at = chosen is not None and chosen.is_hinted_at
         for end in reversed(self.witnessed.ends):
             if is_hinted_at and status != 128 + end.signal and self.witnessed.killed_itself(end):
@@ -211,6 +268,32 @@ class Survey:
             "retsnoop-py does not see what happens there later. "
             f"why -p {running[0]} waits for the next failure"
         )
+
+    def _checked_by_program(self) -> Reason | None:
+        """Why the program reported an error that no call returned: rm(1) finds EISDIR itself.
+
+        The path is the one in quotation marks in the program's text.
+        """
+        found = reported_elsewhere(self.witnessed, self._wording, self.witnessed.calls)
+        if found is None:
+            return None
+        line, error = found
+        quoted = _QUOTED.search(line.text)
+        own = [one for one in self.witnessed.calls if one.pid == line.pid]
+        if quoted is None or not own or error not in _OF_PATHS:
+            return None
+        number = next(one for one, name in ERRNO_NAMES.items() if name == error)
+        call = replace(
+            own[-1],
+            name="",
+            error=number,
+            texts=((0, quoted[1]),),
+            arguments=(0,) * 6,
+            address=None,
+            places=(),
+            request=None,
+        )
+        return reason_of(Scene(call, Witnessed(), _identity(call)))
 
     def nothing(self, *, failed: bool, status: int | None) -> str:
         """Why nothing is explained."""
@@ -235,10 +318,15 @@ def _alike(best: Choice, ranked: Sequence[Choice]) -> list[str]:
     for one in reversed(ranked):
         if one.points != best.points:
             break
-        text = f"{operation(one.call)} ({errno_name(one.call.error)})"
-        if text != f"{operation(best.call)} ({errno_name(best.call.error)})":
+        text = f"{_what(one.call)} ({errno_name(one.call.error)})"
+        if text != f"{_what(best.call)} ({errno_name(best.call.error)})":
             found.append(text)
     return list(dict.fromkeys(found))[:2]
+
+
+def _what(call: SystemCall) -> str:
+    """What a system call or a netlink message was to do."""
+    return operation(call) if call.request is None else words(call)
 
 
 def counterpart(witnessed: Witnessed, like: SystemCall) -> SystemCall | None:
@@ -263,8 +351,8 @@ def with_reason(
 ) -> told.ExplainedCall:
     """The same with what it means for the user."""
     call, choice = chosen.call, chosen.choice
-    if chosen.is_request:
-        return _of_request(explained, chosen)
+    if chosen.is_answer:
+        return _of_answer(explained, chosen)
     if call is None:
         return explained
     said = tuple(one.text for one in explained.said)
@@ -282,13 +370,13 @@ def with_reason(
         )
     return structs.replace(
         explained,
-        what=operation(call),
+        what=_what(call),
         reason=None if reason is None else _told(reason),
         reported=reported,
     )
 
 
-def _of_request(explained: told.ExplainedCall, chosen: Chosen) -> told.ExplainedCall:
+def _of_answer(explained: told.ExplainedCall, chosen: Chosen) -> told.ExplainedCall:
     """The same of a netlink request, with the kernel's own message as the reason."""
     said = [one.text for one in explained.said]
     reason = None
@@ -321,7 +409,9 @@ def _functions(explained: told.ExplainedCall) -> tuple[str, ...]:
 
 def without_functions(call: SystemCall) -> told.ExplainedCall:
     """What is told of a call that no function of the kernel was seen to fail in."""
-    if call.deferred is not None:
+    if call.request is not None:
+        unknown = "this run did not follow the functions that handle a netlink message"
+    elif call.deferred is not None:
         unknown = f"{call.deferred.value}. retsnoop-py follows system calls only"
     elif call.is_filtered and call.was_entered is False:
         unknown = "the kernel did not begin this call. A seccomp filter returned the error"
@@ -350,14 +440,12 @@ def without_functions(call: SystemCall) -> told.ExplainedCall:
 
 
 def _identity(call: SystemCall) -> Identity:
-    groups: tuple[int, ...] = ()
-    if call.uid:
-        try:
-            name = pwd.getpwuid(call.uid).pw_name
-            groups = tuple(os.getgrouplist(name, call.gid))
-        except (KeyError, OSError):
-            groups = ()
-    return Identity(call.uid, call.gid, groups)
+    """Whose rights the process had: as captured, else by the user database."""
+    state = call.state
+    if state is None or state.groups is None:
+        return Identity(call.uid, call.gid, groups_of(call.uid))
+    overrides = bool(state.capabilities >> CAPABILITIES.index("DAC_OVERRIDE") & 1)
+    return Identity(call.uid, call.gid, state.groups, overrides and not state.namespace)
 
 
 def _told(reason: Reason) -> told.Reason:

@@ -181,12 +181,11 @@ class Inquiry:
             killed = survey.end_reason(chosen, self._exit_status)
             if killed is not None:
                 return self._whole(survey.failures(None), None, None, killed)
-        is_open = chosen is None or chosen.may_be_another
-        if failed and is_open and self._may_ask_netlink(survey.witnessed):
+        if failed and self._may_ask_netlink() and survey.may_be_request(chosen):
             requests, _ = self._survey(netlink=True)
-            refused = survey.refused(requests)
-            rows += _told(requests, refused.failing if refused is not None else None)
-            chosen = refused or chosen
+            chosen = survey.with_request(chosen, requests)
+            is_request = chosen is not None and chosen.is_request
+            rows += _told(requests, chosen.failing if chosen is not None and is_request else None)
         if chosen is None:
             return self._whole(rows, None, self._nothing(survey, failed=failed))
         explained = with_reason(self._explained(chosen), chosen, survey.witnessed)
@@ -259,15 +258,14 @@ class Inquiry:
             condition = " if it fails" if asked.reruns is None else ""
             self._say(f"CMD may run up to {reruns + 1} times{condition}; --reruns 0 runs it once")
 
-    def _may_ask_netlink(self, seen: Witnessed) -> bool:
+    def _may_ask_netlink(self) -> bool:
         """Whether requests are looked at that fail although the system call does not.
 
         That takes a run, which elsewhere the functions inside a system call need.
         """
         asked = self._asked
         is_open = not (asked.syscalls or asked.errors)
-        uses_it = seen.uses_netlink or seen.problem is not None
-        return bool(uses_it and asked.command and self._again > 1 and self._everything and is_open)
+        return bool(asked.command and self._again > 1 and self._everything and is_open)
 
     # -- the runs --
 

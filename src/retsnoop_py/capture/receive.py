@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.mass_attacher import Attached, since
@@ -214,10 +213,10 @@ class Reception:
         if command is not None:
             kernel_id = ids.kernel_id(command.pid)
             if kernel_id is not None:
-                witness.watch(kernel_id, ids.proc_id(command.pid), str(Path.cwd()))
+                witness.watch(kernel_id, ids.proc_id(command.pid), is_command=True)
             return
         for kernel_id in self._hooks.loaded.filters.pids:
-            witness.watch(kernel_id, ids.proc_thread(kernel_id) or 0, None)
+            witness.watch(kernel_id, ids.proc_thread(kernel_id) or 0, is_command=False)
 
     def _read(self, stream: Stream) -> Iterator[None]:
         """Show what comes until it is enough, and then what has come until then."""

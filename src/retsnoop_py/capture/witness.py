@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from enum import IntEnum
 from errno import EINPROGRESS
@@ -19,12 +19,15 @@ from socket import AF_NETLINK
 from struct import Struct, pack
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from retsnoop_py.cause import netlink
 from retsnoop_py.cause.events import (
     Deferred,
     Denied,
     Ended,
     Fault,
     Mapping,
+    Place,
+    Request,
     Signalled,
     State,
     SystemCall,
@@ -34,9 +37,10 @@ from retsnoop_py.cause.events import (
 )
 from retsnoop_py.errors import BpfError, RetsnoopError
 from retsnoop_py.kernel.namespaces import in_first
-from retsnoop_py.kernel.syscalls import system_calls
+from retsnoop_py.kernel.syscalls import Syscall, system_calls
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.libbpf.reader import Reader
+from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
     from retsnoop_py.capture.hang import HangWatch
@@ -51,8 +55,9 @@ _PROGRAMS = (
 #: One of these is loaded: the first one where the kernel can look up mappings (Linux 5.17).
 _SIGNALS = ("witness_signal_mapped", "witness_signal")
 #: These take kprobes, which a kernel may have switched off. Without them no test of a capability is
-#: seen, and nothing else is missing.
+#: seen and no refused netlink message, and nothing else is missing.
 _CHECKS = ("witness_checked", "witness_check")
+_REFUSALS = ("witness_request",)
 #: A kernel may be without io_uring.
 _COMPLETIONS = ("witness_complete",)
 _RING_BYTES = 8 << 20
@@ -65,17 +70,24 @@ _IN_CALL = 1
 #: struct entry.
 _ENTRY = Struct("=QI4x")
 #: struct witness_state.
-_LIMITS = 16
-_STATE = Struct(f"={2 * _LIMITS}Q6QII")
+_LIMITS, _GROUPS = 16, 32
+_STATE = Struct(f"={2 * _LIMITS}Q6QIIIII{_GROUPS}I4x")
+#: struct witness_place, so many of them in each call; WITNESS_OF_* and WITNESS_PLACE_*.
+_PLACE, _PLACES = Struct("=QIIII"), 4
+_OF_CWD, _OF_ROOT = 6, 7
+#: Where the names of a call begin, behind the struct witness_event.
+_NAMES = _STATE.size + _PLACES * _PLACE.size
+#: struct nlmsghdr.
+_MESSAGE_HEAD = 16
+_UNKNOWN, _DETACHED, _DELETED = 1, 2, 4
 #: enum WITNESS_* of the object: what is done about a call, flags of a record.
 _DO_ADDRESS, _DO_ADDRESS_4, _DO_WRITE, _DO_WRITEV = (1 << bit for bit in range(8, 12))
-_DO_SUCCESS, _DO_SO_ERROR = 1 << 12, 1 << 13
+_DO_SUCCESS, _DO_SO_ERROR, _DO_DESCRIPTOR = 1 << 12, 1 << 13, 16
 _COMPAT, _FILTERED, _ADDRESS, _ENTERED, _NOT_ENTERED = (1 << bit for bit in range(5))
 _SO_ERROR, _COMPLETION = 1 << 5, 1 << 6
 #: An option of cap_capable(): a failure is no news (CAP_OPT_NOAUDIT).
 _NO_AUDIT = 2
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_TEXT_BYTES = 256
 _WRITES = {"write": _DO_WRITE, "pwrite64": _DO_WRITE, "writev": _DO_WRITEV}
 #: ``enum io_uring_op`` (linux/io_uring.h), from 0 on.
 _REQUEST_NAMES = """
@@ -87,9 +99,9 @@ getxattr socket uring_cmd send_zc sendmsg_zc read_multishot waitid futex_wait fu
 fixed_fd_install ftruncate bind listen
 """
 _REQUESTS = tuple(_REQUEST_NAMES.split())
-#: Where a process is changes what its relative paths mean.
-_MOVES = ("chdir", "fchdir", "chroot")
 _STOPS = (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU)
+#: What the tree of processes has for the command, whose root is ours, and for others.
+_COMMAND, _OTHER = b"\2", b"\1"
 #: Calls and texts that are kept, the newest.
 _KEPT_CALLS, _KEPT_TEXTS = 20_000, 20_000
 
@@ -105,6 +117,7 @@ class Kind(IntEnum):
     SIGNAL = 6
     OOM = 7
     DENIED = 8
+    REQUEST = 9
 
 
 class Event(NamedTuple):
@@ -166,14 +179,14 @@ class Witness:
                 actions = {
                     number: action
                     for number, call in system_calls(self._machine).items()
-                    if (action := _action(call.name, call.texts, call.address))
+                    if (action := _action(call))
                 }
                 table.update_many(
                     [(pack("=I", number), pack("=I", what)) for number, what in actions.items()]
                 )
                 for name in (*_PROGRAMS, signals):
                     stack.callback(obj.program(name).attach().close)
-                for optional in (_CHECKS, _COMPLETIONS):
+                for optional in (_CHECKS, _REFUSALS, _COMPLETIONS):
                     with suppress(BpfError):
                         for name in optional:
                             stack.callback(obj.program(name).attach().close)
@@ -192,16 +205,17 @@ class Witness:
         except BpfError as error:
             self._problem = error.message
 
-    def watch(self, kernel_id: int, proc_id: int, folder: str | None) -> None:
-        """Watch a process, whose current folder is ``folder``, and what descends from it.
+    def watch(self, kernel_id: int, proc_id: int, *, is_command: bool) -> None:
+        """Watch a process, and what descends from it.
 
-        ``proc_id``: its id in /proc.
+        ``proc_id``: its id in /proc. ``is_command``: we began it, and it has run nothing yet, so
+        that its root is ours.
         """
         if self._hang is not None and proc_id:
             self._hang.roots.append(proc_id)
-        if self._object is not None and self._decoder is not None:
-            self._object.map("tree").update(pack("=I", kernel_id), b"\1")
-            self._decoder.folders[kernel_id] = folder
+        if self._object is not None:
+            kind = _COMMAND if is_command else _OTHER
+            self._object.map("tree").update(pack("=I", kernel_id), kind)
 
     def is_time_to_look(self) -> bool:
         """Whether :meth:`look` would look at the threads of the command now."""
@@ -278,18 +292,19 @@ class Witness:
             self.close()
 
 
-def _action(name: str, texts: Sequence[int], address: int | None) -> int:
+def _action(call: Syscall) -> int:
     """What the programs do about a call (``WITNESS_DO_*``)."""
-    found = sum(1 << one for one in texts) | _WRITES.get(name, 0)
-    if address is not None:
-        found |= _DO_ADDRESS if address == 1 else _DO_ADDRESS_4
-    if name == "getsockopt":
+    found = sum(1 << one for one in call.texts) | _WRITES.get(call.name, 0)
+    found |= sum(1 << _DO_DESCRIPTOR + one for one in call.descriptors)
+    if call.address is not None:
+        found |= _DO_ADDRESS if call.address == 1 else _DO_ADDRESS_4
+    if call.name == "getsockopt":
         found |= _DO_SO_ERROR
-    return found | (_DO_SUCCESS if name in (*_MOVES, "socket") else 0)
+    return found | (_DO_SUCCESS if call.name == "socket" else 0)
 
 
 class Decoder:
-    """Records as values; ``folders`` says where each process is, None where that is not known."""
+    """Records as values."""
 
     def __init__(self, machine: str) -> None:
         self._calls = system_calls(machine)
@@ -303,7 +318,7 @@ class Decoder:
         self._uses_netlink = False
         #: Processes that were begun and have not ended.
         self.living: set[int] = set()
-        self.folders: dict[int, str | None] = {}
+        self._own_mounts = _mount_namespace()
 
     def feed(self, data: bytes) -> None:
         """Take whole records."""
@@ -339,9 +354,9 @@ class Decoder:
         pid = event.tgid
         match event.type:
             case Kind.CALL if event.flags & _COMPLETION:
-                self._request(event, _state(rest))
+                self._completion(event, rest)
             case Kind.CALL if event.flags & _SO_ERROR:
-                self._socket_error(event, _state(rest))
+                self._socket_error(event, rest)
             case Kind.CALL:
                 self._call(event, rest)
             case Kind.TEXT:
@@ -350,7 +365,6 @@ class Decoder:
             case Kind.FORK:
                 self._parents[event.number] = pid
                 self.living.add(event.number)
-                self.folders[event.number] = self.folders.get(pid)
             case Kind.EXIT:
                 self.living.discard(pid)
                 status, signal = event.result >> 8 & 0xFF, event.result & 0x7F
@@ -363,47 +377,35 @@ class Decoder:
                 self._signals.append(Signalled(*arguments, fault))
             case Kind.OOM:
                 self._victims[pid] = event.arg0
+            case Kind.REQUEST:
+                self._request(event, rest)
             case Kind.DENIED:
                 silent = bool(event.arg0 & _NO_AUDIT)
                 self._denied.append(Denied(event.time, event.tid, event.number, event.arg1, silent))
 
-    def _request(self, event: Event, state: State) -> None:
+    def _completion(self, event: Event, rest: bytes) -> None:
         """A request of io_uring failed; the call that submitted it succeeded."""
         name = _REQUESTS[event.number] if event.number < len(_REQUESTS) else "request"
-        self._deferred(event, state, f"io_uring {name}", Deferred.COMPLETION)
-
-    def _socket_error(self, event: Event, state: State) -> None:
-        """The program read that a call which only began something failed: that call, again."""
-        for one in reversed(self._failed):
-            is_of_socket = (one.pid, one.arguments[0]) == (event.tgid, event.arg0)
-            if is_of_socket and one.error == EINPROGRESS:
-                self._deferred(event, state, one.name, Deferred.SOCKET_ERROR, one)
-                return
-        self._deferred(event, state, self._calls[event.number].name, Deferred.SOCKET_ERROR)
-
-    def _deferred(
-        self, event: Event, state: State, name: str, how: Deferred, begun: SystemCall | None = None
-    ) -> None:
-        """An error that no call returned, of what the call ``begun`` began."""
+        call = self._made(event, rest)
         self._failed.append(
-            SystemCall(
-                event.time,
-                event.tid,
-                event.tgid,
-                _text(event.comm),
-                name,
-                -event.result,
-                (0,) * 6 if begun is None else begun.arguments,
-                (),
-                None if begun is None else begun.address,
-                event.uid,
-                event.gid,
-                self.folders.get(event.tgid),
-                is_filtered=False,
-                state=state,
-                deferred=how,
-            )
+            replace(call, name=f"io_uring {name}", deferred=Deferred.COMPLETION, is_filtered=False)
         )
+
+    def _socket_error(self, event: Event, rest: bytes) -> None:
+        """The program read that a call which only began something failed: that call, again."""
+        call = replace(
+            self._made(event, rest),
+            name=self._calls[event.number].name,
+            deferred=Deferred.SOCKET_ERROR,
+            is_filtered=False,
+        )
+        for one in reversed(self._failed):
+            is_of_socket = (one.pid, one.arguments[0]) == (call.pid, call.arguments[0])
+            if is_of_socket and one.error == EINPROGRESS:
+                begun = one.name, one.arguments, one.address
+                call = replace(call, name=begun[0], arguments=begun[1], address=begun[2])
+                break
+        self._failed.append(call)
 
     def _fault(self, rest: bytes) -> Fault:
         values = _FAULT.unpack_from(rest)
@@ -431,46 +433,74 @@ class Decoder:
     def _call(self, event: Event, rest: bytes) -> None:
         known = None if event.flags & _COMPAT else self._calls.get(event.number)
         name = known.name if known else f"number {event.number}"
-        is_address = bool(event.flags & _ADDRESS)
-        state, rest = _state(rest), rest[_STATE.size :]
-        texts: dict[int, str] = {}
-        if known and not is_address:
-            texts = dict(zip(known.texts, _texts(rest), strict=False))
         if event.result >= 0:
-            if name == "socket":
-                self._uses_netlink |= event.arg0 == AF_NETLINK
-            else:
-                self._move(event.tgid, name, texts)
+            self._uses_netlink |= name == "socket" and event.arg0 == AF_NETLINK
             return
+        names = rest[_NAMES:]
+        texts: dict[int, str] = {}
+        address, at = None, 0
+        if event.flags & _ADDRESS:
+            address, at = read_address(names[: event.bytes]), event.bytes
+        elif event.mask:
+            found, at = _texts(names, event.mask.bit_count())
+            texts = dict(zip(known.texts if known else (), found, strict=False))
+        call = self._made(event, rest, at)
+        self._failed.append(replace(call, name=name, texts=tuple(texts.items()), address=address))
+
+    def _request(self, event: Event, rest: bytes) -> None:
+        """The kernel refused a netlink message; the call that sent it succeeded."""
+        names = rest[_NAMES:]
+        (message,), at = _texts(names, 1)
+        data = names[at + _MESSAGE_HEAD : at + event.bytes]
+        request = Request(event.arg0, event.number, message, data)
+        what = netlink.object_of(request)
         self._failed.append(
-            SystemCall(
-                event.time,
-                event.tid,
-                event.tgid,
-                _text(event.comm),
-                name,
-                -event.result,
-                (event.arg0, event.arg1, event.arg2, event.arg3, event.arg4, event.arg5),
-                tuple(texts.items()),
-                read_address(rest[: event.bytes]) if is_address else None,
-                event.uid,
-                event.gid,
-                self.folders.get(event.tgid),
-                bool(event.flags & _FILTERED),
-                _was_entered(event.flags),
-                state,
+            replace(
+                self._made(event, rest),
+                name=netlink.name_of(request),
+                arguments=(0,) * 6,
+                texts=((0, what),) if what else (),
+                is_filtered=False,
+                was_entered=None,
+                request=request,
             )
         )
 
-    def _move(self, pid: int, name: str, texts: dict[int, str]) -> None:
-        """A process went to another folder."""
-        before, path = self.folders.get(pid), texts.get(0)
-        if name != "chdir" or not path:
-            self.folders[pid] = None
-        elif path.startswith("/"):
-            self.folders[pid] = path
-        else:
-            self.folders[pid] = None if before is None else os.path.normpath(Path(before) / path)
+    def _made(self, event: Event, rest: bytes, at: int = 0) -> SystemCall:
+        """A call by the parts that all records of calls have; its places are named from ``at`` on.
+
+        Its name, texts and address are for the caller to set.
+        """
+        state = _state(rest)
+        places = dict(_places(rest[_STATE.size :], rest[_NAMES + at :]))
+        root, cwd = places.pop(_OF_ROOT, None), places.pop(_OF_CWD, None)
+        return SystemCall(
+            event.time,
+            event.tid,
+            event.tgid,
+            _text(event.comm),
+            "",
+            -event.result,
+            (event.arg0, event.arg1, event.arg2, event.arg3, event.arg4, event.arg5),
+            (),
+            None,
+            event.uid,
+            event.gid,
+            None if cwd is None or cwd.is_deleted else cwd.path,
+            bool(event.flags & _FILTERED),
+            _was_entered(event.flags),
+            state,
+            None if root is None or root.path is None else root.path.rstrip("/"),
+            tuple(places.items()),
+            bool(state.mounts) and state.mounts != self._own_mounts,
+        )
+
+
+def _mount_namespace() -> int:
+    """The inode number of ours; 0 where it is not known."""
+    with suppress(OSError):
+        return Path("/proc/self/ns/mnt").stat().st_ino
+    return 0
 
 
 def _mapping(values: tuple[Any, ...]) -> Mapping:
@@ -482,19 +512,46 @@ def _was_entered(flags: int) -> bool | None:
     return None if not flags & (_ENTERED | _NOT_ENTERED) else bool(flags & _ENTERED)
 
 
-def _state(rest: bytes) -> State:
-    values = _STATE.unpack_from(rest)
+def _state(raw: bytes) -> State:
+    values = _STATE.unpack_from(raw)
     limits = tuple(zip(values[: 2 * _LIMITS : 2], values[1 : 2 * _LIMITS : 2], strict=True))
-    capabilities, cgroup, begin, mapped, data, locked, namespace, mappings = values[2 * _LIMITS :]
+    more, groups = values[2 * _LIMITS : -_GROUPS], values[-_GROUPS:]
+    capabilities, cgroup, begin, mapped, data, locked, namespace, mappings = more[:8]
+    mounts, network, count = more[8:]
     pages = (mapped * _PAGE, data * _PAGE, locked * _PAGE)
-    return State(begin, limits, capabilities, namespace, cgroup, *pages, mappings)
+    some = tuple(groups[:count]) if count <= _GROUPS else None
+    return State(
+        begin, limits, capabilities, namespace, cgroup, *pages, mappings, mounts, some, network
+    )
 
 
 def _text(raw: bytes) -> str:
     return raw.partition(b"\0")[0].decode(errors="replace")
 
 
-def _texts(rest: bytes) -> Iterator[str]:
-    """The strings of a record, each in its own place."""
-    for at in range(0, len(rest), _TEXT_BYTES):
-        yield _text(rest[at : at + _TEXT_BYTES])
+def _texts(names: bytes, count: int) -> tuple[list[str], int]:
+    """The first ``count`` strings, and where they end. Names keep bytes that are not UTF-8."""
+    found, at = [], 0
+    for _ in range(count):
+        end = names.find(b"\0", at)
+        end = len(names) if end < 0 else end
+        found.append(os.fsdecode(names[at:end]))
+        at = end + 1
+    return found, at
+
+
+def _places(raw: bytes, names: bytes) -> Iterator[tuple[int, Place]]:
+    """Each place, by the argument's number or ``_OF_*``."""
+    at = 0
+    for number in range(_PLACES):
+        inode, argument, size, mode, flags = _PLACE.unpack_from(raw, number * _PLACE.size)
+        if not mode:
+            continue
+        parts = [os.fsdecode(one) for one in names[at : at + size].split(b"\0") if one]
+        at += size
+        is_known = not flags & (_UNKNOWN | _DETACHED)
+        path = "/" + "/".join(reversed(parts)) if is_known else None
+        yield (
+            argument,
+            Place(path, mode, inode, bool(flags & _DETACHED), bool(flags & _DELETED)),
+        )

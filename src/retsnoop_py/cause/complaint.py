@@ -135,7 +135,10 @@ def choose(
     ``candidates`` are those to choose from; all failing calls without.
     """
     calls = witnessed.calls if candidates is None else candidates
-    lines = [(line, _meaning(line, wording)) for line in lines_of(witnessed)]
+    programs = {call.pid: call.process for call in witnessed.calls}
+    lines = [
+        (line, _meaning(line, wording, programs.get(line.pid, ""))) for line in lines_of(witnessed)
+    ]
     last = next((line for line, meaning in reversed(lines) if meaning.errors), None)
     # what a process wrote last is what it ended by
     lines = lines[-_LINES:]
@@ -155,15 +158,19 @@ _LINES = 200
 
 
 class _Meaning(Value):
+    """What a line says; ``text`` is the line without the name of the program before it."""
+
+    text: str
     errors: frozenset[int]
     hinted: frozenset[int]
     words: frozenset[str]
 
 
-def _meaning(line: Line, wording: Wording) -> _Meaning:
+def _meaning(line: Line, wording: Wording, program: str) -> _Meaning:
+    text = line.text.removeprefix(f"{program}: ") if program else line.text
     # mount(8) writes "permission denied", the text of EACCES, for EPERM
     errors, hinted = wording.errors(line.text), wording.hinted(line.text)
-    return _Meaning(errors, hinted, frozenset(_WORD.findall(line.text)))
+    return _Meaning(text, errors, hinted, frozenset(_WORD.findall(line.text)))
 
 
 _WORD = re.compile(r"[\w.+@-]+")
@@ -213,7 +220,7 @@ def _said(call: SystemCall, line: Line, meaning: _Meaning) -> Iterator[Evidence]
         yield Evidence.OTHER_WORDS
     elif meaning.errors or line.stream != _ERRORS:
         return  # it is about another error, or part of the output
-    yield from _named(call, line.text)
+    yield from _named(call, meaning.text)
     if _plain_name(call.name) in meaning.words:
         yield Evidence.CALL_NAME
     if call.pid == line.pid:
@@ -228,10 +235,23 @@ def _named(call: SystemCall, text: str) -> Iterator[Evidence]:
     short = [one for one in short if len(one) > 2]
     if call.address is not None and call.address.port:
         short.append(str(call.address.port))
-    if any(len(one) > 1 and one in text for one in names):
+    if any(len(one) > 1 and _has(text, one) for one in names):
         yield Evidence.FULL_NAME
-    elif any(one in text for one in short):
+    elif any(_has(text, one) for one in short):
         yield Evidence.SHORT_NAME
+
+
+def _has(text: str, name: str) -> bool:
+    """Whether a text has the name, and not as a part of a longer word."""
+    at = text.find(name)
+    while at >= 0:
+        before, behind = text[at - 1 : at], text[at + len(name) : at + len(name) + 1]
+        is_begin = not (before.isalnum() and name[0].isalnum())
+        is_end = not (behind.isalnum() and name[-1].isalnum())
+        if is_begin and is_end:
+            return True
+        at = text.find(name, at + 1)
+    return False
 
 
 def _plain_name(name: str) -> str:

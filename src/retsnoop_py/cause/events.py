@@ -19,6 +19,8 @@ __all__ = [
     "Ended",
     "Fault",
     "Mapping",
+    "Place",
+    "Request",
     "Signalled",
     "State",
     "SystemCall",
@@ -71,6 +73,9 @@ class State(Value):
     * ``mapped``, ``data``, ``locked``: bytes of address space, of private writable memory, of
       locked memory
     * ``mappings``: how many mappings of memory it has
+    * ``mounts``: the inode number of its mount namespace; 0 where that is not known
+    * ``groups``: its supplementary groups; None where there are more than were captured
+    * ``network``: the inode number of its network namespace; 0 where that is not known
     """
 
     begin: int = 0
@@ -82,6 +87,37 @@ class State(Value):
     data: int = 0
     locked: int = 0
     mappings: int = 0
+    mounts: int = 0
+    groups: tuple[int, ...] | None = ()
+    network: int = 0
+
+
+class Place(Value):
+    """Where a descriptor, the current folder or the root of a process is.
+
+    * ``path``: from our root on; None where it is not known, or no mount leads there
+    * ``mode``: as in stat(2); ``inode``: its number
+    * ``is_detached``: no mount leads there, as to pipes and sockets
+    * ``is_deleted``: it was removed
+    """
+
+    path: str | None
+    mode: int
+    inode: int
+    is_detached: bool = False
+    is_deleted: bool = False
+
+
+class Request(Value):
+    """A netlink message that the kernel refused: its ``protocol`` (NETLINK_*) and ``type``.
+
+    ``message`` are the kernel's words in the answer, ``data`` the first bytes behind its head.
+    """
+
+    protocol: int
+    type: int
+    message: str
+    data: bytes
 
 
 class Denied(Value):
@@ -113,11 +149,15 @@ class SystemCall(Value):
     * ``arguments``: six registers; ``texts``: its strings, each behind the argument's number
     * ``uid``, ``gid``: those that the kernel tests permissions with
     * ``cwd``: the thread's folder then; None where it is not known
+    * ``root``: its root, "" where that is ours; None where it is not known
+    * ``places``: what its descriptors are, by the argument's number
     * ``is_filtered``: the thread has a seccomp filter
     * ``was_entered``: whether the kernel began the call; False where seccomp or ptrace made its
       result; None where that is not known
     * ``state``: what the process had and was allowed then
+    * ``is_elsewhere``: its mount namespace is not ours, so that we cannot look up its paths
     * ``deferred``: how the program got the error, if no system call returned it
+    * ``request``: what was refused if this is a netlink message, and no call
     """
 
     time: int
@@ -135,7 +175,15 @@ class SystemCall(Value):
     is_filtered: bool
     was_entered: bool | None = None
     state: State | None = None
+    root: str | None = ""
+    places: tuple[tuple[int, Place], ...] = ()
+    is_elsewhere: bool = False
     deferred: Deferred | None = None
+    request: Request | None = None
+
+    def place(self, number: int) -> Place | None:
+        """What the descriptor is that was the argument ``number``."""
+        return next((place for at, place in self.places if at == number), None)
 
     def text(self, number: int) -> str | None:
         """The argument ``number``, if it is a string."""

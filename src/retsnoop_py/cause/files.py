@@ -12,22 +12,29 @@ import fcntl
 import grp
 import os
 import pwd
+import re
 import stat
 from contextlib import suppress
 from pathlib import Path
 
+from retsnoop_py.cause.access_list import Entry, access_list, deciding_entry
+from retsnoop_py.cause.identity import Identity
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file, open_regular
 from retsnoop_py.value import Value
 
 __all__ = [
+    "OF_KERNEL",
+    "DeniedBy",
     "Identity",
     "Mount",
     "attributes",
     "denied_by",
     "described",
     "group_name",
+    "groups_of",
     "interpreter_of",
+    "is_of_kernel",
     "kind_of",
     "missing_part",
     "mount_of",
@@ -37,43 +44,23 @@ __all__ = [
 ]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Blanks and backslashes of mountinfo, in octal.
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 #: FS_IOC_GETFLAGS, and the flags that keep a file from being changed (linux/fs.h).
 _GETFLAGS, _IMMUTABLE, _APPEND = 0x80086601, 0x10, 0x20
 
 
-class Identity(Value):
-    """Whose rights a process has: user and group ids that the file system tests."""
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...] = ()
-
-    @property
-    def is_root(self) -> bool:
-        """Whether it mostly may do everything."""
-        return self.uid == 0
-
-    def may(self, status: os.stat_result, need: int) -> bool:
-        """Whether the mode allows ``need`` (bits as in ``R_OK | W_OK | X_OK``)."""
-        mode = stat.S_IMODE(status.st_mode)
-        if self.uid == 0:
-            is_dir = stat.S_ISDIR(status.st_mode)
-            return bool(not need & os.X_OK or is_dir or mode & 0o111)
-        shift = 0
-        if self.uid == status.st_uid:
-            shift = 6
-        elif status.st_gid == self.gid or status.st_gid in self.groups:
-            shift = 3
-        return mode >> shift & need == need
-
-
 class Mount(Value):
-    """Where a file system is mounted, its type, and the options of the mount."""
+    """Where a file system is mounted, its type, and its options.
+
+    ``options`` are those of the mount and of the file system, ``own`` those of the mount alone.
+    """
 
     point: str
     kind: str
     options: tuple[str, ...]
     source: str
+    own: tuple[str, ...] = ()
 
 
 def user_name(uid: int) -> str:
@@ -90,6 +77,15 @@ def group_name(gid: int) -> str:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return str(gid)
+
+
+def groups_of(uid: int) -> tuple[int, ...]:
+    """The groups of a user by the databases, which a new session gets; () for an unknown one."""
+    try:
+        entry = pwd.getpwuid(uid)
+        return tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    except (KeyError, OSError):
+        return ()
 
 
 def parts_of(path: str) -> list[str]:
@@ -120,8 +116,8 @@ def missing_part(path: str) -> tuple[str, str | None] | None:
 
 
 def not_a_directory(path: str) -> str | None:
-    """The first part before the last that is something else than a directory."""
-    for part in parts_of(path)[:-1]:
+    """The first part that is something else than a directory."""
+    for part in parts_of(path):
         try:
             if not stat.S_ISDIR(Path(part).stat().st_mode):
                 return part
@@ -145,28 +141,41 @@ def near(path: str) -> str | None:
     return os.path.join(folder, found[0]) if found else None
 
 
-def denied_by(path: str, who: Identity, need: int) -> tuple[str, os.stat_result, int] | None:
+class DeniedBy(Value):
+    """A part of a path that denies a right.
+
+    ``missing`` is the right (R_OK, W_OK or X_OK); ``entry`` that of its access control list which
+    denies it, None where the mode does.
+    """
+
+    part: str
+    status: os.stat_result
+    missing: int
+    entry: Entry | None = None
+
+
+def denied_by(path: str, who: Identity, need: int) -> DeniedBy | None:
     """The part of a path that does not let somebody in, or has not the right that is needed.
 
-    The part, its status, and the right that is missing (``X_OK`` of a directory on the way). None
-    where modes allow it.
+    None where modes and access control lists allow it.
     """
     parts = parts_of(path)
-    for part in parts[:-1]:
+    needs = [(part, os.X_OK) for part in parts[:-1]]
+    needs += [(parts[-1], bit) for bit in (4, 2, 1) if need & bit]
+    for part, bit in needs:
         try:
             status = Path(part).stat()
         except OSError:
             return None
-        if not who.may(status, os.X_OK):
-            return part, status, os.X_OK
-    if not need:
-        return None
-    try:
-        status = Path(parts[-1]).stat()
-    except OSError:
-        return None
-    missing = next((bit for bit in (4, 2, 1) if need & bit and not who.may(status, bit)), 0)
-    return (parts[-1], status, missing) if missing else None
+        entries = access_list(part)
+        if entries is None or who.is_root or who.overrides:
+            if not who.may(status, bit):
+                return DeniedBy(part, status, bit)
+            continue
+        entry = deciding_entry(entries, status, who, bit)
+        if not entry.rights & bit:
+            return DeniedBy(part, status, bit, entry)
+    return None
 
 
 def described(status: os.stat_result) -> str:
@@ -191,10 +200,10 @@ def kind_of(status: os.stat_result) -> str:
 
 def mount_of(path: str) -> Mount | None:
     """The mount that a path lies in, by the part of it that is there."""
-    real = os.path.realpath(path)
     best: Mount | None = None
     try:
-        text = Path("/proc/self/mountinfo").read_text(errors="replace")
+        real = os.path.realpath(path)
+        text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
     except OSError:
         return None
     for line in text.splitlines():
@@ -202,12 +211,25 @@ def mount_of(path: str) -> Mount | None:
         words, more = before.split(), behind.split()
         if len(words) < 6 or len(more) < 2:
             continue
-        point = words[4].encode().decode("unicode_escape")
+        point = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), words[4])
         is_in = real.startswith(point.rstrip("/") + "/") or real == point
         if is_in and (best is None or len(point) >= len(best.point)):
-            options = (*words[5].split(","), *(more[2].split(",") if len(more) > 2 else ()))
-            best = Mount(point, more[0], options, more[1])
+            own = tuple(words[5].split(","))
+            options = (*own, *(more[2].split(",") if len(more) > 2 else ()))
+            best = Mount(point, more[0], options, more[1], own)
     return best
+
+
+#: File systems that show what the kernel has; their files cannot be made, and modes mostly stay.
+OF_KERNEL = (
+    *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "efivarfs", "bpf"),
+)
+
+
+def is_of_kernel(path: str) -> bool:
+    """Whether a file is one of the kernel's own, as those below /proc and /sys."""
+    mount = mount_of(path)
+    return mount is not None and mount.kind in OF_KERNEL
 
 
 def attributes(path: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from retsnoop_py.cause.denied import has_capability
 from retsnoop_py.cause.files import user_name
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.value import Value
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "open_files",
     "pids",
     "processes",
+    "raised",
     "real_time",
     "signals",
     "size",
@@ -192,6 +194,43 @@ def real_time(scene: Scene) -> Reason | None:
         ("run it as root", "or LimitRTPRIO= of its systemd unit"),
         is_seen_later=False,
     )
+
+
+def raised(scene: Scene) -> Reason | None:
+    """setrlimit(2) and prlimit(2): a hard limit is to be raised, or is below the soft one."""
+    call, state = scene.call, scene.call.state
+    number = call.arguments[1 if call.name == "prlimit64" else 0] & 0xFFFFFFFF
+    limit = _LIMITS.get(number)
+    is_other = call.name == "prlimit64" and call.arguments[0] not in (0, call.pid)
+    if limit is None or is_other or state is None or not state.limits:
+        return None
+    hard = state.limits[number][1]
+    if hard == _INFINITY:
+        return None
+    name = f"{limit.name} (ulimit -{limit.letter})"
+    shown = size(hard) if limit.unit else str(hard)
+    if errno_name(call.error) == "EINVAL":
+        return Reason(
+            "rlimit",
+            f"A soft limit may not be higher than its hard limit. The hard limit of {name} is "
+            f"{shown}.",
+            (f"choose at most {hard // (limit.unit or 1)}", *_raise_hard(limit)),
+            is_seen_later=False,
+        )
+    if has_capability(scene, "SYS_RESOURCE"):
+        return None
+    return Reason(
+        "rlimit",
+        f"Only root, or a process with CAP_SYS_RESOURCE, may raise a hard limit. The hard limit of "
+        f"{name} is {shown}.",
+        (f"choose at most {hard // (limit.unit or 1)}", *_raise_hard(limit)),
+        is_seen_later=False,
+    )
+
+
+def _raise_hard(limit: _Limit) -> tuple[str, ...]:
+    systemd = f"Limit{limit.name.removeprefix('RLIMIT_')}= of its systemd unit"
+    return (f"or raise the hard limit as root: /etc/security/limits.conf, or {systemd}",)
 
 
 def arguments(scene: Scene) -> Reason | None:

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 
 from retsnoop_py.cause import files
-from retsnoop_py.cause.operation import MOUNT_CHANGES, operation, path_of, show
+from retsnoop_py.cause.operation import MOUNT_CHANGES, operation, path_of, quote, show
 from retsnoop_py.cause.reason import Reason, Scene
 
 __all__ = [
@@ -19,10 +18,18 @@ __all__ = [
     "no_mount_point",
     "no_space",
     "not_supported",
+    "not_writable",
+    "of_kernel",
     "quota",
     "read_only",
     "two_file_systems",
 ]
+
+
+#: File systems in which nobody can make a file or a directory.
+_FIXED = ("proc", "sysfs")
+#: open(2): the file is to be made.
+_O_CREAT = 0o100
 
 
 def no_exec(scene: Scene) -> Reason | None:
@@ -36,7 +43,7 @@ def no_exec(scene: Scene) -> Reason | None:
         f"{show(mount.point)} is mounted with noexec: the kernel runs no program from it.",
         (
             "copy the program to another file system",
-            f"or mount -o remount,exec {shlex.quote(mount.point)}",
+            f"or mount -o remount,exec {quote(mount.point)}",
         ),
     )
 
@@ -47,7 +54,9 @@ def read_only(scene: Scene) -> Reason | None:
     mount = files.mount_of(path) if path else None
     if mount is None or "ro" not in mount.options:
         return None
-    advice = (f"mount -o remount,rw {shlex.quote(mount.point)}",)
+    # a bind mount may be read-only while its file system is not
+    bind = "bind," if mount.options.count("ro") == 1 and "ro" in mount.own else ""
+    advice = (f"mount -o remount,{bind}rw {quote(mount.point)}",)
     if mount.kind in ("iso9660", "squashfs", "erofs"):
         advice = (f"choose another place: {mount.kind} file systems are always read-only",)
     return Reason(
@@ -55,6 +64,41 @@ def read_only(scene: Scene) -> Reason | None:
         f"{show(path or '')} is in the {mount.kind} file system at {show(mount.point)}, which is "
         "mounted read-only.",
         (*advice, *(("or choose another place",) if len(advice) == 1 else ())),
+    )
+
+
+def of_kernel(scene: Scene) -> Reason | None:
+    """A file is to be made or written in a file system that only shows what the kernel has."""
+    path = scene.target
+    mount = files.mount_of(path) if path else None
+    if path is None or mount is None or mount.kind not in _FIXED:
+        return None
+    at = {"open": 1, "openat": 2}.get(scene.call.name)
+    if os.path.lexists(path) or (at is not None and not scene.call.arguments[at] & _O_CREAT):
+        return None
+    return Reason(
+        "unsupported",
+        f"{show(path)} cannot be created: the {mount.kind} file system at {show(mount.point)} only "
+        "has the files that the kernel makes.",
+        ("choose another place",),
+    )
+
+
+def not_writable(scene: Scene) -> Reason | None:
+    """A file of the kernel that nobody can write."""
+    path = scene.path
+    if path is None or not files.is_of_kernel(path):
+        return None
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    if status.st_mode & 0o222:
+        return None
+    return Reason(
+        "unsupported",
+        f"{show(path)} can only be read ({files.described(status)}): the kernel accepts no value "
+        "there.",
     )
 
 
@@ -119,7 +163,7 @@ def file_system_type(scene: Scene) -> Reason | None:
     return Reason(
         "unsupported",
         f"This kernel does not support the file system type {show(kind)}.",
-        (f"check the spelling, or load its module: modprobe {shlex.quote(kind)}",),
+        (f"check the spelling, or load its module: modprobe {quote(kind)}",),
     )
 
 
@@ -135,7 +179,7 @@ def no_mount_point(scene: Scene) -> Reason | None:
     made = next((word for flag, word in MOUNT_CHANGES.items() if call.arguments[3] & flag), None)
     if made is None:
         return None
-    quoted = shlex.quote(path)
+    quoted = quote(path)
     return Reason(
         "no-mount-point",
         f"{show(path)} is not a mount point. Only a mount can become {made}."
@@ -173,7 +217,7 @@ def quota(scene: Scene) -> Reason | None:
         "quota",
         f"The disk quota on the {mount.kind} file system at {show(mount.point)} is used up for "
         f"user {user}, for the group, or for the project of the directory.",
-        (f"quota -u {user}, or repquota {shlex.quote(mount.point)}, shows limits and use",),
+        (f"quota -u {user}, or repquota {quote(mount.point)}, shows limits and use",),
     )
 
 

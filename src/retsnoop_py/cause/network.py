@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from socket import AF_INET, AF_INET6, AF_UNIX, AddressFamily
 
-from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.operation import quote, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.kernel.errno import errno_name
 
@@ -24,6 +23,8 @@ __all__ = [
     "special_file",
 ]
 
+#: IFF_UP of linux/if.h.
+_UP = 1
 _STATES = {"0A": "listens on", "06": "has just closed"}
 
 
@@ -36,7 +37,14 @@ def address_in_use(scene: Scene) -> Reason | None:
         return Reason(
             "busy",
             f"The file {address.path} exists already.",
-            (f"rm {shlex.quote(address.path)}, if no program uses that socket",),
+            (f"rm {quote(address.path)}, if no program uses that socket",),
+        )
+    if scene.call.state is not None and _is_elsewhere(scene):
+        return Reason(
+            "busy",
+            f"Port {address.port} is in use in the network namespace of the process.",
+            (f"choose another port, or find its user there: ss -tulpn sport = :{address.port}",),
+            is_seen_later=False,
         )
     found = list(_sockets(address.port))
     if not found:
@@ -114,15 +122,20 @@ def no_route(scene: Scene) -> Reason | None:
         return None
     if errno_name(scene.call.error) == "ENETUNREACH":
         family = "-6 " if address.family == AF_INET6 else ""
+        down = list(_down()) if not _is_elsewhere(scene) else []
+        text = f"This machine has no route to {address.host}."
+        if down:
+            text += f" {'A' if len(down) == 1 else 'Some'} network interface"
+            text += f"{'s are' if len(down) > 1 else ' is'} down: {', '.join(map(show, down[:3]))}."
         return Reason(
             "no-route",
-            f"This machine has no route to {address.host}.",
+            text,
             (
+                *(f"start the interface: ip link set {quote(one)} up" for one in down[:1]),
+                f"add a route: ip {family}route add default via GATEWAY",
                 f"ip {family}route shows the routes",
-                f"add one: ip {family}route add default via GATEWAY",
-                "check that the network interface is up: ip link",
             ),
-            is_seen_later=False,
+            is_seen_later=bool(down),
         )
     return Reason(
         "unreachable",
@@ -131,6 +144,27 @@ def no_route(scene: Scene) -> Reason | None:
         (f"ip route get {address.host} shows the way; ip neigh shows which neighbours answer",),
         is_seen_later=False,
     )
+
+
+def _is_elsewhere(scene: Scene) -> bool:
+    """Whether the process had another network namespace than ours, or that is not known."""
+    state = scene.call.state
+    try:
+        ours = os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return True
+    return state is None or state.network != ours
+
+
+def _down() -> Iterator[str]:
+    """Network interfaces of devices that are switched off."""
+    for folder in sorted(Path("/sys/class/net").glob("*")):
+        try:
+            flags = int((folder / "flags").read_text(), 16)
+        except (OSError, ValueError):
+            continue
+        if not flags & _UP and (folder / "device").exists():
+            yield folder.name
 
 
 def no_answer(scene: Scene) -> Reason | None:
@@ -185,7 +219,8 @@ def special_file(scene: Scene) -> Reason | None:
     except OSError:
         return None
     if stat.S_ISSOCK(status.st_mode):
-        text, advice = "is a socket: a program connects to it and cannot open it", "use connect()"
+        text = "is a socket. Programs connect to a socket, and cannot open it as a file"
+        advice = f"connect to it, for example: nc -U {quote(path or '')}"
     elif stat.S_ISFIFO(status.st_mode):
         text, advice = "is a FIFO that no process reads", "start the reader first"
     elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import os
-import shlex
+import re
 import shutil
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from importlib.resources import files as resources
 from pathlib import Path, PurePath
 
+from msgspec import Struct
+
 from retsnoop_py.cause import files
-from retsnoop_py.cause.operation import object_of, path_of, show
+from retsnoop_py.cause.operation import object_of, path_of, quote, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.value import replace
 
@@ -19,15 +24,19 @@ __all__ = [
     "interpreter_reason",
     "is_no_directory",
     "is_no_link",
+    "long_host_name",
     "loop",
     "missing",
     "not_in_folders",
     "searched",
+    "special",
     "too_long",
 ]
 
 #: Folders of a search that are named.
 _MOST_FOLDERS = 8
+#: Characters of a host name (__NEW_UTS_LEN).
+_HOST_NAME = 64
 #: Characters of a path that is too long.
 _SHOWN = 40
 
@@ -96,11 +105,14 @@ def interpreter(scene: Scene) -> Reason | None:
     path = scene.path
     if path is None or not Path(path).is_file():
         return None
-    return interpreter_reason(path)
+    return interpreter_reason(path, scene.call.root or "")
 
 
-def interpreter_reason(path: str) -> Reason | None:
-    """Why the file at ``path`` cannot be run although it is there; None if that is not why."""
+def interpreter_reason(path: str, root: str = "") -> Reason | None:
+    """Why the file at ``path`` cannot be run although it is there; None if that is not why.
+
+    ``root`` is the root directory of the process, "" for ours.
+    """
     found = files.interpreter_of(path)
     if found is None:
         return None
@@ -112,9 +124,9 @@ def interpreter_reason(path: str) -> Reason | None:
                 "not-found",
                 f"The first line of {show(path)} ends with a carriage return (a Windows line "
                 f"ending). The kernel therefore looks for the interpreter {plain}\\r.",
-                (f"sed -i 's/\\r$//' {shlex.quote(path)}",),
+                (f"sed -i 's/\\r$//' {quote(path)}",),
             )
-        if os.path.exists(interpreter):
+        if os.path.exists(root + interpreter):
             return None
         advice = [f"install {PurePath(plain).name}"]
         other = shutil.which(PurePath(plain).name)
@@ -124,10 +136,17 @@ def interpreter_reason(path: str) -> Reason | None:
             "not-found",
             f"The first line of {show(path)} is #!{plain}, and the interpreter {show(plain)} "
             "does not exist.",
-            (*advice, f"or run it with another interpreter: INTERPRETER {shlex.quote(path)}"),
+            (*advice, f"or run it with another interpreter: INTERPRETER {quote(path)}"),
         )
-    if os.path.exists(interpreter):
+    if os.path.exists(root + interpreter):
         return None
+    if root:
+        return Reason(
+            "not-found",
+            f"The program {show(path)} needs the loader {interpreter}, which does not exist in the "
+            f"root directory of the process, {show(root)}.",
+            (f"copy the loader and the libraries that ldd {quote(path)} lists into {quote(root)}",),
+        )
     return Reason(
         "not-found",
         f"The program {show(path)} needs the loader {interpreter}, which does not exist. The "
@@ -138,14 +157,60 @@ def interpreter_reason(path: str) -> Reason | None:
 
 def missing(scene: Scene) -> Reason | None:
     """A part of the path is not there."""
-    for path in dict.fromkeys((scene.path, scene.target)):
-        reason = _missing_of(path) if path else None
+    paths = [scene.path, scene.target]
+    if scene.call.name == "mount":
+        # the source of a file system without a device is any word
+        is_path = (scene.call.text(0) or "").startswith("/")
+        paths = [path_of(scene.call, 1), scene.path if is_path else None]
+    for path in dict.fromkeys(paths):
+        reason = _missing_of(scene, path) if path else None
         if reason is not None:
             return reason
     return None
 
 
-def _missing_of(path: str) -> Reason | None:
+class _Place(Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of ``places.toml``; its head explains the fields."""
+
+    path: str
+    text: str
+    advice: tuple[str, ...] = ()
+    but: tuple[str, ...] = ()
+
+
+class _Places(Struct, frozen=True, forbid_unknown_fields=True):
+    place: tuple[_Place, ...]
+
+
+@lru_cache(1)
+def _places() -> tuple[_Place, ...]:
+    import tomllib
+
+    from msgspec import convert
+
+    text = resources(__package__).joinpath("places.toml").read_text(encoding="utf-8")
+    return convert(tomllib.loads(text), _Places).place
+
+
+def special(scene: Scene) -> Reason | None:
+    """What it means that a path does not exist which has a meaning of its own."""
+    path = scene.path
+    found = files.missing_part(path) if path else None
+    if path is None or found is None or found[1] is not None:
+        return None
+    alike = files.near(found[0])
+    spelled = [f"check the spelling: {show(alike)} exists"] if alike else []
+    for row in _places():
+        if not fnmatchcase(path, row.path) or any(fnmatchcase(path, one) for one in row.but):
+            continue
+        rest = path[len(re.split(r"[*\[]", row.path)[0]) :]
+        fields = {"name": quote(rest.partition("/")[0]), "path": show(path)}
+        advice = (one.format(**fields) for one in row.advice)
+        return Reason("not-found", row.text.format(**fields), (*spelled, *advice))
+    return None
+
+
+def _missing_of(scene: Scene, path: str) -> Reason | None:
     found = files.missing_part(path)
     if found is None:
         return None
@@ -154,18 +219,33 @@ def _missing_of(path: str) -> Reason | None:
         return Reason(
             "not-found",
             f"{show(link)} is a symbolic link to {show(part)}, which does not exist.",
-            (f"make the link point elsewhere: ln -sfn TARGET {shlex.quote(link)}",),
+            (f"make the link point elsewhere: ln -sfn TARGET {quote(link)}",),
         )
+    alike = files.near(part)
+    spelled = [f"check the spelling: {show(alike)} exists"] if alike else []
     folder = os.path.dirname(part)
+    if scene.call.name == "connect":
+        return Reason(
+            "not-found",
+            f"The socket {show(path)} does not exist: the service that creates it does not run, or "
+            "creates it elsewhere.",
+            (*spelled, "start the service, or give the path of its socket"),
+        )
     if part == path:
         text = f"{show(part)} does not exist. The directory {show(folder)} does."
     else:
         text = f"The directory {show(part)} does not exist."
-    alike = files.near(part)
-    advice = [f"check the spelling: {show(alike)} exists"] if alike else []
-    if part != path:
+    advice = spelled
+    root = scene.call.root
+    if root and path.startswith(root):
+        text += f" The root directory of the process was {show(root)}."
+    elif (
+        part != path
+        and not scene.call.name.startswith(("execve", "connect"))
+        and not files.is_of_kernel(folder)
+    ):
         word = "or " if advice else ""
-        advice.append(f"{word}create it: mkdir -p {shlex.quote(os.path.dirname(path))}")
+        advice.append(f"{word}create it: mkdir -p {quote(os.path.dirname(path))}")
     return Reason("not-found", text, tuple(advice))
 
 
@@ -175,7 +255,14 @@ def is_no_directory(scene: Scene) -> Reason | None:
     part = files.not_a_directory(path) if path else None
     if part is None:
         return None
-    return Reason("not-a-directory", f"{show(part)} is a file, not a directory.")
+    try:
+        kind = files.kind_of(Path(part).stat())
+    except OSError:
+        return None
+    advice = ("give the name of a directory",)
+    if part != path:
+        advice = (f"check the path: nothing can be below the {kind} {show(part)}",)
+    return Reason("not-a-directory", f"{show(part)} is a {kind}, not a directory.", advice)
 
 
 def loop(scene: Scene) -> Reason | None:
@@ -189,7 +276,7 @@ def loop(scene: Scene) -> Reason | None:
         target = os.readlink(part)
         if not os.path.exists(part):
             text = f"The symbolic link {show(part)} leads in a circle: it points to {show(target)}."
-            return Reason("loop", text, (f"ln -sfn TARGET {shlex.quote(part)}",))
+            return Reason("loop", text, (f"ln -sfn TARGET {quote(part)}",))
         if part == path:
             text = (
                 f"{show(part)} is a symbolic link to {show(target)}, and the program refuses to "
@@ -218,5 +305,18 @@ def too_long(scene: Scene) -> Reason | None:
         f"The path {show(start)} has a name that is longer than 255 bytes, or is longer than 4095 "
         "bytes as a whole.",
         ("choose shorter names",),
+        is_seen_later=False,
+    )
+
+
+def long_host_name(scene: Scene) -> Reason | None:
+    """sethostname(2): the name is longer than the kernel keeps."""
+    length = scene.call.arguments[1]
+    if length <= _HOST_NAME:
+        return None
+    return Reason(
+        "too-long",
+        f"The name has {length} characters. A host name has at most {_HOST_NAME}.",
+        ("choose a shorter name",),
         is_seen_later=False,
     )

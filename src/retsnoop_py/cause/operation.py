@@ -4,14 +4,43 @@
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 from fnmatch import fnmatchcase
+from socket import AF_UNIX
 
-from retsnoop_py.cause.events import SystemCall
+from retsnoop_py.cause.events import Place, SystemCall
 
-__all__ = ["MOUNT_CHANGES", "object_of", "operation", "path_of"]
+__all__ = ["MOUNT_CHANGES", "described", "object_of", "operation", "path_of", "quote", "show"]
 
-#: By pattern of the call's name: what it does. {0}, {1}: its paths, {a}: its address.
+#: By pattern of the call's name: what it does. {0}, {1}: its texts, {a}: its address, {f}: the file
+#: of the descriptor that it begins with.
 _OPERATIONS = (
+    ("write*", "writing to {f}"),
+    ("pwrite*", "writing to {f}"),
+    ("read", "reading {f}"),
+    ("readv", "reading {f}"),
+    ("pread*", "reading {f}"),
+    ("getdents*", "listing {f}"),
+    ("fallocate", "reserving space for {f}"),
+    ("ftruncate", "changing the size of {f}"),
+    ("fsync", "writing {f} to its device"),
+    ("fdatasync", "writing {f} to its device"),
+    ("fchmod", "changing the mode of {f}"),
+    ("fchown", "changing the owner of {f}"),
+    ("fchdir", "entering the directory {f}"),
+    ("fstatfs", "reading the file system status of {f}"),
+    ("fsetxattr", "setting the attribute {0} of {f}"),
+    ("fgetxattr", "reading the attribute {0} of {f}"),
+    ("fremovexattr", "removing the attribute {0} of {f}"),
+    ("inotify_add_watch", "watching {0}"),
+    ("flock", "locking {f}"),
+    ("fcntl", "fcntl() on {f}"),
+    ("ioctl", "ioctl() on {f}"),
+    ("close", "closing {f}"),
+    ("copy_file_range", "copying from {f}"),
+    ("sendfile", "copying to {f}"),
+    ("finit_module", "loading the module {f}"),
     ("execve*", "running {0}"),
     ("creat", "creating {0}"),
     ("open", "opening {0}"),
@@ -47,7 +76,6 @@ _OPERATIONS = (
     ("*setxattr*", "setting the attribute {1} of {0}"),
     ("*getxattr*", "reading the attribute {1} of {0}"),
     ("*removexattr*", "removing the attribute {1} of {0}"),
-    ("inotify_add_watch", "watching {0}"),
     ("delete_module", "removing the module {0}"),
     ("bind", "binding to {a}"),
     ("connect", "connecting to {a}"),
@@ -90,29 +118,62 @@ MOUNT_CHANGES = {
     1 << 19: "a slave",
     1 << 20: "shared",
 }
-#: Of calls with a directory before the path: the numbers of such arguments, by that of the path.
-_RELATIVE_TO = {1: 0, 3: 2}
+#: Calls whose path begins at the directory of the argument before it, as those on *at do.
+_AT_CALLS = (
+    *("*at", "*at2", "statx", "open_tree*", "move_mount", "fspick", "mount_setattr"),
+    *("name_to_handle_at", "fanotify_mark", "file_*etattr"),
+)
 
 
 def operation(call: SystemCall) -> str:
     """What the call was to do: ``opening /etc/shadow``; its name where that cannot be said."""
-    texts = [show(text) for _, text in call.texts]
+    texts = [show(named(call, number)) for number in range(len(call.texts))]
     if call.name == "mount" and any(call.arguments[3] & flag for flag in MOUNT_CHANGES):
         return f"changing the mount {texts[1]}"
+    place = call.place(0)
+    file = described(place) if place is not None else ""
     for pattern, words in _OPERATIONS:
         if not fnmatchcase(call.name, pattern):
             continue
-        if "{a}" in words and call.address is None:
+        if ("{a}" in words and call.address is None) or ("{f}" in words and not file):
             continue
         if ("{0}" in words and not object_of(call)) or ("{1}" in words and len(texts) < 2):
             continue
-        return words.format(*texts, a=call.address)
+        return words.format(*texts, a=call.address and show(str(call.address)), f=file)
     return f"{call.name}()"
 
 
+def described(place: Place) -> str:
+    """The file of a descriptor: its path, or its kind where it has none."""
+    if place.path is not None and not place.is_detached:
+        return show(place.path) + (" (deleted)" if place.is_deleted else "")
+    kinds = ((stat.S_ISSOCK, "a socket"), (stat.S_ISFIFO, "a pipe"))
+    return next((word for test, word in kinds if test(place.mode)), "")
+
+
 def show(text: str) -> str:
-    """A text as it stands in a sentence: quoted where it has blanks or is empty."""
-    return repr(text) if not text or any(one.isspace() for one in text) else text
+    """A text as it stands in a sentence: quoted where it has blanks or is empty.
+
+    Control characters, and bytes that are not UTF-8, are written out as a shell reads them.
+    """
+    if text and text.isprintable() and not any(one.isspace() for one in text):
+        return text
+    return repr(text) if text.isprintable() else quote(text)
+
+
+def quote(text: str) -> str:
+    """A text as a word of a shell's command line (``$'...'`` where it cannot be printed)."""
+    if text.isprintable():
+        return shlex.quote(text)
+    parts = []
+    for char in text:
+        if char in "\\'":
+            parts.append("\\" + char)
+        elif char.isprintable():
+            parts.append(char)
+        else:
+            parts += [f"\\x{byte:02x}" for byte in os.fsencode(char)]
+    return f"$'{''.join(parts)}'"
 
 
 def object_of(call: SystemCall) -> str:
@@ -122,29 +183,58 @@ def object_of(call: SystemCall) -> str:
     return next((text for _, text in call.texts if text), "")
 
 
+def named(call: SystemCall, number: int = 0) -> str:
+    """The text ``number`` as the program gave it, behind the directory that it is relative to."""
+    at, text = call.texts[number]
+    folder = call.place(at - 1) if _is_at(call, at) else None
+    if text.startswith("/") or folder is None or folder.path is None:
+        return text
+    return os.path.join(folder.path, text) if text else folder.path
+
+
 def path_of(call: SystemCall, number: int = 0) -> str | None:
     """The absolute path that the call's text ``number`` means; None where that is not known.
 
-    A path that a descriptor is the beginning of is not known.
+    That of the descriptor where the call has no text. Paths of other mount namespaces are not
+    known: here they mean something else.
     """
+    if call.is_elsewhere:
+        return None
     if number >= len(call.texts):
-        return None
+        return _path_without_text(call) if not call.texts else None
     at, text = call.texts[number]
-    if not text:
-        return None
     if text.startswith("/"):
-        return os.path.normpath(text) if ".." not in text.split("/") else text
-    before = _RELATIVE_TO.get(at)
-    if before is not None and _is_at(call.name):
-        descriptor = call.arguments[before] & 0xFFFFFFFF
-        if descriptor != _AT_FDCWD & 0xFFFFFFFF:
-            return None
-    if call.cwd is None:
+        return None if call.root is None else _joined(call.root, text)
+    is_at = _is_at(call, at)
+    folder = call.place(at - 1) if is_at else None
+    if folder is not None:
+        before = None if folder.is_deleted else folder.path
+    else:
+        before = None if is_at else call.cwd
+    if before is None:
         return None
-    joined = f"{call.cwd.rstrip('/')}/{text}"
-    return os.path.normpath(joined) if ".." not in text.split("/") else joined
+    return _joined(before, text) if text else (before if folder is not None else None)
 
 
-def _is_at(name: str) -> bool:
-    """Whether a call's path begins at a descriptor: openat, statx, open_tree ..."""
-    return "at" in name.removeprefix("f") or name.startswith(("open_tree", "move_mount", "fspick"))
+def _path_without_text(call: SystemCall) -> str | None:
+    address = call.address
+    if address is not None:
+        if address.family != AF_UNIX or not address.path or address.path.startswith("@"):
+            return None
+        before = call.root if address.path.startswith("/") else call.cwd
+        return None if before is None else _joined(before, address.path)
+    place = call.place(0)
+    return None if place is None or place.is_deleted else place.path
+
+
+def _joined(before: str, text: str) -> str:
+    joined = f"{before.rstrip('/')}/{text.lstrip('/')}"
+    # a link before ".." leads elsewhere than the path without both
+    return joined if ".." in text.split("/") else os.path.normpath(joined)
+
+
+def _is_at(call: SystemCall, at: int) -> bool:
+    """Whether the path in argument ``at`` begins at a descriptor, and not at the current folder."""
+    if at == 0 or not any(fnmatchcase(call.name, one) for one in _AT_CALLS):
+        return False
+    return call.arguments[at - 1] & 0xFFFFFFFF != _AT_FDCWD & 0xFFFFFFFF

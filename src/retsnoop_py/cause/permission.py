@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from retsnoop_py.cause import files
+from retsnoop_py.cause.denied import has_capability
 from retsnoop_py.cause.events import SystemCall
-from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.operation import quote, show
 from retsnoop_py.cause.reason import Reason, Scene
 
 __all__ = [
     "attributes",
     "file_mode",
+    "given_away",
     "not_owner",
     "sticky",
 ]
@@ -31,7 +33,7 @@ def _needed(call: SystemCall) -> int:
         return os.X_OK
     if call.name in ("access", "faccessat", "faccessat2"):
         return call.arguments[1 if call.name == "access" else 2] & 7
-    if call.name in ("creat", "truncate"):
+    if call.name in ("creat", "truncate", "connect"):
         return os.W_OK
     if call.name in ("open", "openat"):
         flags = call.arguments[1 if call.name == "open" else 2]
@@ -43,6 +45,8 @@ def _needed(call: SystemCall) -> int:
     return 0
 
 
+#: chown(2): an id that stays.
+_UNCHANGED = 0xFFFFFFFF
 CHANGES_FOLDER = (
     *("mkdir*", "rmdir", "unlink*", "rename*", "link*", "symlink*", "mknod*", "creat", "open*"),
 )
@@ -57,34 +61,98 @@ def file_mode(scene: Scene) -> Reason | None:
             continue
         found = files.denied_by(path, scene.who, _needed(scene.call))
         if found is not None:
-            return _denied(scene, *found)
+            return _denied(scene, found)
         folder = os.path.dirname(path)
         if any(fnmatchcase(scene.call.name, one) for one in CHANGES_FOLDER) and (
             not scene.call.name.startswith("open") or not os.path.lexists(path)
         ):
             found = files.denied_by(folder, scene.who, os.W_OK | os.X_OK)
             if found is not None:
-                return _denied(scene, *found)
+                return _denied(scene, found)
     return None
 
 
-def _denied(scene: Scene, part: str, status: os.stat_result, missing: int) -> Reason:
-    is_dir = stat.S_ISDIR(status.st_mode)
+def _denied(scene: Scene, found: files.DeniedBy) -> Reason:
+    status, part, missing = found.status, found.part, found.missing
     user = files.user_name(scene.who.uid)
     kind = files.kind_of(status)
     right = _RIGHTS[missing]
-    if is_dir:
+    if stat.S_ISDIR(status.st_mode):
         right = {4: "list", 2: "add or remove entries in", 1: "enter"}[missing]
-    who = "u" if status.st_uid == scene.who.uid else "o"
-    if who == "o" and status.st_gid in (scene.who.gid, *scene.who.groups):
-        who = "g"
-    change = f"chmod {who}+{_LETTERS[missing]} {shlex.quote(part)}"
-    wide = " (this allows every user)" if who == "o" else ""
+    elif stat.S_ISSOCK(status.st_mode):
+        right = "connect to"
+    elif missing == os.X_OK and not status.st_mode & 0o111:
+        return _not_executable(part, status)
+    text = f"User {user} may not {right} the {kind} {show(part)}: {files.described(status)}"
+    return Reason("file-mode", text + _in_list(found), tuple(_advice(scene, found)))
+
+
+def _not_executable(part: str, status: os.stat_result) -> Reason:
+    """No user may run the file, not even root."""
+    found = files.interpreter_of(part)
+    advice = [f"chmod +x {quote(part)}"]
+    if found is not None and found[0] == "script":
+        advice.append(f"or run it with its interpreter: {found[1]} {quote(part)}")
     return Reason(
         "file-mode",
-        f"User {user} may not {right} the {kind} {show(part)}: {files.described(status)}.",
-        (f"run it as {_owner_or_root(status)}", f"or {change}{wide}"),
+        f"{show(part)} is not executable: {files.described(status)}. Not even root may run it.",
+        tuple(advice),
     )
+
+
+def _in_list(found: files.DeniedBy) -> str:
+    """What an access control list adds to owner and mode, as the end of the sentence."""
+    if found.entry is None:
+        return "."
+    masked = ", which the mask of the list limits" if found.entry.is_masked else ""
+    return f". The access control list (ACL) has the entry {found.entry.words}{masked}."
+
+
+def _advice(scene: Scene, found: files.DeniedBy) -> Iterator[str]:
+    status, who = found.status, scene.who
+    part, letter = quote(found.part), _LETTERS[found.missing]
+    if status.st_uid == who.uid:
+        yield f"chmod u+{letter} {part}"
+        return
+    user, group = files.user_name(who.uid), files.group_name(status.st_gid)
+    is_open = found.entry is None and status.st_mode >> 3 & found.missing
+    if is_open and status.st_gid in files.groups_of(who.uid):
+        yield (
+            f"log in again: user {user} is a member of group {group} by now, and the process does "
+            "not have that group yet"
+        )
+        return
+    yield f"run it as {_owner_or_root(status)}"
+    if files.is_of_kernel(found.part):
+        return
+    is_of_system = found.part in _SYSTEM or found.part.startswith(_SYSTEM_BELOW)
+    if is_open and status.st_gid:
+        risk = _WARNINGS.get(group, "the user then has all rights of the group")
+        yield f"or add {user} to the group, and log in again: usermod -aG {group} {user} ({risk})"
+    elif found.entry is not None:
+        entry = found.entry.with_right(found.missing)
+        yield f"or setfacl -m {f'mask::{letter}' if found.entry.is_masked else entry} {part}"
+    elif who.is_in(status.st_gid):
+        yield f"or chmod g+{letter} {part}"
+    elif not is_of_system:
+        yield f"or chmod o+{letter} {part} (this allows every user)"
+    elif found.missing == os.W_OK:
+        yield f"or choose a place that user {user} may write to"
+
+
+#: Directories whose modes are those of the distribution, and stay.
+_SYSTEM = ("/", "/etc", "/home", "/mnt", "/opt", "/root", "/run", "/srv", "/usr", "/var")
+_SYSTEM_BELOW = (
+    *("/bin", "/boot", "/dev", "/etc/", "/lib", "/root/", "/sbin", "/usr/", "/var/lib/"),
+)
+
+
+#: Groups that are as good as root.
+_WARNINGS = {
+    "docker": "this group can become root",
+    "disk": "this group can read and change all files",
+    "shadow": "this group can read the password hashes",
+}
 
 
 def _owner_or_root(status: os.stat_result) -> str:
@@ -109,7 +177,7 @@ def attributes(scene: Scene) -> Reason | None:
         return Reason(
             found[0],
             f"{show(path)} has the attribute {letter} ({found[0]}): {what}.",
-            (f"chattr -{letter} {shlex.quote(path)}",),
+            (f"chattr -{letter} {quote(path)}",),
         )
     return None
 
@@ -132,7 +200,7 @@ def sticky(scene: Scene) -> Reason | None:
         "sticky",
         f"In {show(folder)} (sticky bit, {files.described(above)}) only the owner of a file may "
         f"remove or rename it, and {show(path)} belongs to {owner}.",
-        (f"do it as {owner} or root",),
+        (f"run it as {_owner_or_root(status)}",),
     )
 
 
@@ -150,7 +218,33 @@ def not_owner(scene: Scene) -> Reason | None:
     owner = files.user_name(status.st_uid)
     return Reason(
         "owner",
-        f"Only its owner, {owner}, or root may do this to {show(path)}; the command ran as "
+        f"Only the owner of {show(path)} ({owner}) or root may do this. The command ran as user "
         f"{files.user_name(scene.who.uid)}.",
-        (f"do it as {owner} or root",),
+        (f"run it as {_owner_or_root(status)}",),
     )
+
+
+def given_away(scene: Scene) -> Reason | None:
+    """The owner of a file gives it to another user, or to a group that the owner is not in."""
+    call, path, who = scene.call, scene.path, scene.who
+    at = 2 if call.name == "fchownat" else 1
+    uid, gid = (number & 0xFFFFFFFF for number in call.arguments[at : at + 2])
+    if path is None or who.is_root or has_capability(scene, "CHOWN"):
+        return None
+    if uid not in (_UNCHANGED, who.uid):
+        return Reason(
+            "owner",
+            f"Only root may give {show(path)} to another user, not even its owner.",
+            ("run it as root",),
+            is_seen_later=False,
+        )
+    if gid != _UNCHANGED and not who.is_in(gid):
+        group, user = files.group_name(gid), files.user_name(who.uid)
+        return Reason(
+            "owner",
+            f"User {user} may only give {show(path)} to the user's own groups, and the process "
+            f"does not have group {group}.",
+            ("run it as root",),
+            is_seen_later=False,
+        )
+    return None

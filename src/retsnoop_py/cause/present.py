@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from retsnoop_py.cause import files
 from retsnoop_py.cause.mounts import is_mounted
-from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.operation import quote, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
+from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
     "busy",
@@ -54,8 +54,14 @@ def not_empty(scene: Scene) -> Reason | None:
         return None
     if not names:
         return None
-    shown = ", ".join(sorted(names)[:3]) + (", ..." if len(names) > 3 else "")
-    return Reason("not-empty", f"The directory {show(path or '')} is not empty: it has {shown}.")
+    shown = ", ".join(map(show, sorted(names)[:3])) + (", ..." if len(names) > 3 else "")
+    return Reason(
+        "not-empty",
+        f"The directory {show(path or '')} is not empty: it has {shown}.",
+        (f"rm -r {quote(path or '')} (removes the directory and everything in it)",)
+        if scene.call.name in ("rmdir", "unlinkat")
+        else ("choose another name, or empty the directory first",),
+    )
 
 
 def is_directory(scene: Scene) -> Reason | None:
@@ -63,7 +69,13 @@ def is_directory(scene: Scene) -> Reason | None:
     path = scene.target
     if path is None or not os.path.isdir(path):
         return None
-    return Reason("is-a-directory", f"{show(path)} is a directory.")
+    advice: tuple[str, ...] = ("give the name of a file",)
+    if scene.call.name.startswith("unlink"):
+        advice = (
+            f"rmdir {quote(path)} (if the directory is empty)",
+            f"or rm -r {quote(path)} (removes the directory and everything in it)",
+        )
+    return Reason("is-a-directory", f"{show(path)} is a directory, not a file.", advice)
 
 
 def busy(scene: Scene) -> Reason | None:
@@ -76,13 +88,20 @@ def busy(scene: Scene) -> Reason | None:
         return Reason(
             "busy",
             f"{show(path)} is in use: {'; '.join(holders)}.",
-            ("end these processes",),
+            (
+                "end these processes",
+                *(
+                    ("or write a new file, and move it over the old one with mv(1)",)
+                    if errno_name(scene.call.error) == "ETXTBSY"
+                    else ()
+                ),
+            ),
         )
     if scene.call.name != "umount2" and is_mounted(path):
         return Reason(
             "busy",
             f"A file system is mounted at {show(path)}.",
-            (f"umount {shlex.quote(path)}",),
+            (f"umount {quote(path)}",),
         )
     return None
 
@@ -138,6 +157,6 @@ def program_format(scene: Scene) -> Reason | None:
             "format",
             f"{show(path or '')} is not an executable program, and its first line names no "
             "interpreter.",
-            (f"start {shlex.quote(path or '')} with a line such as #!/bin/sh",),
+            (f"start {quote(path or '')} with a line such as #!/bin/sh",),
         )
     return None

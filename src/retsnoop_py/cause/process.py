@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from retsnoop_py.cause.files import user_name
+from retsnoop_py.cause.operation import described, show
 from retsnoop_py.cause.reason import Reason, Scene
 
-__all__ = ["bad_descriptor", "no_process", "other_user"]
+__all__ = ["bad_descriptor", "capabilities", "no_process", "other_user"]
 
 #: Calls whose first argument is a process id.
 _OF_PROCESS = (
     *("kill", "tgkill", "tkill", "pidfd_open", "rt_sigqueueinfo", "prlimit64", "ptrace"),
     *("process_vm_readv", "process_vm_writev", "sched_setaffinity", "sched_setscheduler"),
     *("sched_setattr", "sched_setparam", "getpgid", "setpgid", "getsid"),
+    *("setpriority", "getpriority", "ioprio_set"),
 )
 #: Calls whose first argument is a descriptor, and the only one.
 _OF_DESCRIPTOR = (
@@ -44,8 +47,31 @@ def _pid(scene: Scene) -> int:
     call = scene.call
     if call.name not in _OF_PROCESS:
         return 0
-    number = call.arguments[1 if call.name == "ptrace" else 0] & 0xFFFFFFFF
+    if call.name in ("setpriority", "getpriority", "ioprio_set") and call.arguments[0] & 0xFF > 1:
+        return 0  # of a group of processes, or of a user
+    at = 1 if call.name in ("ptrace", "setpriority", "getpriority", "ioprio_set") else 0
+    number = call.arguments[at] & 0xFFFFFFFF
     return number if number < 1 << 31 else -((1 << 32) - number)
+
+
+def _pid_of_path(scene: Scene) -> int:
+    """The process that a path below /proc is about; 0: none."""
+    found = re.match(r"/proc/(\d+)/", scene.path or "")
+    return int(found[1]) if found else 0
+
+
+def capabilities(scene: Scene) -> Reason | None:
+    """capset(2): a process takes capabilities that it does not have."""
+    advice = "run it as root"
+    if scene.call.uid == 0:
+        advice = "give them to the process: docker run --cap-add NAME, or CapabilityBoundingSet="
+    return Reason(
+        "capability",
+        "The process tried to give itself capabilities that it does not have. It runs as user "
+        f"{user_name(scene.call.uid)}.",
+        (advice,),
+        is_seen_later=False,
+    )
 
 
 def no_process(scene: Scene) -> Reason | None:
@@ -63,7 +89,7 @@ def no_process(scene: Scene) -> Reason | None:
 
 def other_user(scene: Scene) -> Reason | None:
     """The process belongs to another user."""
-    pid = _pid(scene)
+    pid = _pid(scene) or _pid_of_path(scene)
     if pid <= 0 or scene.call.uid == 0:
         return None
     folder = Path(f"/proc/{pid}")
@@ -76,7 +102,7 @@ def other_user(scene: Scene) -> Reason | None:
     user = user_name(owner)
     return Reason(
         "owner",
-        f"The process {name} (PID {pid}) belongs to {user}; the command ran as "
+        f"The process {show(name)} (PID {pid}) belongs to {user}; the command ran as "
         f"{user_name(scene.call.uid)}.",
         (f"run it as {'root' if user == 'root' else f'{user} or root'}",),
     )
@@ -90,9 +116,16 @@ def bad_descriptor(scene: Scene) -> Reason | None:
     if number > 1 << 20:
         number -= 1 << 32 if number >> 31 else 0
     mode = {"read": "reading", "write": "writing"}.get(scene.call.name.removesuffix("v"))
-    text = f"File descriptor {number} is not open"
-    if mode:
-        text += f", or not open for {mode}"
+    place = scene.call.place(0)
+    if place is not None:
+        file = described(place)
+        if mode is None or not file:
+            return None
+        text = f"File descriptor {number} ({file}) is not open for {mode}"
+    elif scene.call.state is not None:
+        text = f"File descriptor {number} is not open"
+    else:
+        text = f"File descriptor {number} is not open" + (f", or not open for {mode}" * bool(mode))
     return Reason(
         "descriptor",
         f"{text}.",

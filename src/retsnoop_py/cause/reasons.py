@@ -12,12 +12,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from retsnoop_py.cause import (
     denied,
     limits,
     mounts,
+    netlink,
     network,
     not_found,
     permission,
@@ -27,6 +29,7 @@ from retsnoop_py.cause import (
 )
 from retsnoop_py.cause.events import SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity
+from retsnoop_py.cause.operation import object_of, show
 from retsnoop_py.cause.reason import Finder, Reason, Scene
 from retsnoop_py.kernel.errno import errno_name
 
@@ -52,10 +55,27 @@ def reason_of(scene: Scene) -> Reason | None:
         if (error in errors or errors == ("*",)) and any(
             fnmatchcase(scene.call.name, one) for one in calls
         ):
-            found = find(scene)
+            found = None
+            # what it looks up may vanish meanwhile, or be closed even to root
+            with suppress(OSError):
+                found = find(scene)
             if found is not None:
                 return found
-    return None
+    return elsewhere(scene)
+
+
+def elsewhere(scene: Scene) -> Reason | None:
+    """A path of another mount namespace: here it would mean something else."""
+    call = scene.call
+    if not call.is_elsewhere or not any(text for _, text in call.texts):
+        return None
+    return Reason(
+        "elsewhere",
+        "The process had a mount namespace of its own, so retsnoop-py could not look up "
+        f"{show(object_of(call))} after the command ended.",
+        ("start retsnoop-py inside that namespace: unshare -m retsnoop-py why -- CMD",),
+        is_seen_later=False,
+    )
 
 
 def kernel_message(scene: Scene) -> Reason | None:
@@ -72,6 +92,9 @@ def kernel_message(scene: Scene) -> Reason | None:
 _PATHS = ("*",)
 _FORKS = ("clone*", "fork", "vfork")
 _DENIALS = ("EPERM", "EACCES")
+#: Calls that make a file; open(2) may do so, and touch(1) sets the times of what it made.
+_CREATES = ("mkdir*", "mknod*", "symlink*", "link*", "creat", "open", "openat")
+_REQUESTS = ("RTM_*", "*netlink*", "xfrm")
 #: Operations that some file systems do not have.
 _OF_FILE_SYSTEM = ("fallocate", "*setxattr*", "*getxattr*", "copy_file_range", "symlink*", "link*")
 
@@ -81,17 +104,22 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("*",), _PATHS, denied.seccomp),
     (("ENOSYS",), _PATHS, denied.missing_call),
     (_DENIALS, _PATHS, denied.security_module),
+    (("EPERM",), _REQUESTS, denied.capability),
+    (("*",), _REQUESTS, netlink.reason),
     (("EINVAL",), ("mount", "umount*"), mounts.no_mount_point),
     (("EINVAL", "ENODEV", "EPERM", "EBUSY", "EOPNOTSUPP", "ENOTBLK"), _PATHS, kernel_message),
     (("ENODEV",), ("mount", "fsopen"), mounts.file_system_type),
     # paths
     (("ENOENT",), ("execve*",), not_found.interpreter),
+    (("ENOENT",), _PATHS, not_found.special),
+    (("ENOENT",), (*_CREATES, "utimensat"), mounts.of_kernel),
     (("ENOENT",), _PATHS, not_found.searched),
     (("ENOENT",), _PATHS, not_found.missing),
     (("ENOTDIR",), _PATHS, not_found.is_no_directory),
     (("ELOOP",), _PATHS, not_found.loop),
     (("EINVAL",), ("readlink*",), not_found.is_no_link),
     (("ENAMETOOLONG",), _PATHS, not_found.too_long),
+    (("EINVAL",), ("sethostname", "setdomainname"), not_found.long_host_name),
     # limits and settings
     (("EAGAIN",), _FORKS, limits.pids),
     (("*",), _PATHS, sysctl.sysctl),
@@ -105,17 +133,24 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EAGAIN",), ("mmap", "mremap"), limits.locked_memory),
     (("EAGAIN",), ("timer_create", "rt_sigqueueinfo", "rt_tgsigqueueinfo"), limits.signals),
     (("ENOMEM",), ("mmap", "mremap", "mprotect", "brk"), limits.memory),
-    (_DENIALS, ("setpriority",), limits.nice),
+    (("EACCES",), ("setpriority",), limits.nice),
     (("EPERM",), ("sched_set*",), limits.real_time),
+    (("EPERM", "EINVAL"), ("setrlimit", "prlimit64"), limits.raised),
+    (("EIO", "EINVAL", "EACCES", "EPERM"), ("write*", "pwrite*"), mounts.not_writable),
+    (("EINVAL", "ERANGE"), ("write*", "pwrite*"), sysctl.bad_value),
+    (("EACCES", "EPERM"), _CREATES, mounts.of_kernel),
     # permission
-    (("EACCES",), ("execve*", "open*", "mmap"), mounts.no_exec),
+    (("EACCES",), ("execve*", "open*", "mmap", "*access*"), mounts.no_exec),
+    (("EACCES",), ("execve*",), present.is_directory),
     (("EACCES",), _PATHS, permission.file_mode),
     (("EROFS",), _PATHS, mounts.read_only),
     (_DENIALS, _PATHS, limits.cgroup_device),
     (_DENIALS, _PATHS, permission.attributes),
     (_DENIALS, ("unlink*", "rename*", "rmdir"), permission.sticky),
     (("EPERM",), ("*chmod*", "*chown*", "utime*"), permission.not_owner),
+    (("EPERM",), ("*chown*",), permission.given_away),
     (_DENIALS, _PATHS, process.other_user),
+    (("EPERM",), ("capset",), process.capabilities),
     (_DENIALS, _PATHS, denied.capability),
     # what is there, or not
     (("EEXIST",), _PATHS, present.exists),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""System calls by number, and which of their arguments are texts or socket addresses."""
+"""System calls by number, and which arguments are texts, socket addresses or descriptors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ class Syscall(Value):
     """One system call, by its name in ``asm/unistd.h``.
 
     ``texts``: which arguments are strings, from 0 on. ``address``: which one is a socket address,
-    whose length is the next argument; None: none is.
+    whose length is the next argument; None: none is. ``descriptors``: which ones are file
+    descriptors.
     """
 
     name: str
     texts: tuple[int, ...] = ()
     address: int | None = None
+    descriptors: tuple[int, ...] = ()
 
 
 @lru_cache(2)
@@ -40,7 +42,8 @@ def system_calls(machine: str) -> dict[int, Syscall]:
         if words[column] == "-":
             continue
         rest = words[3:]
-        texts = tuple(int(word) for word in rest if not word.startswith("@"))
+        texts = tuple(int(word) for word in rest if word.isdecimal())
         address = next((int(word[1:]) for word in rest if word.startswith("@")), None)
-        found[int(words[column])] = Syscall(words[0], texts, address)
+        descriptors = tuple(int(word[1:]) for word in rest if word.startswith("%"))
+        found[int(words[column])] = Syscall(words[0], texts, address, descriptors)
     return found

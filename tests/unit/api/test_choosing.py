@@ -13,7 +13,15 @@ from retsnoop_py.api import choosing
 from retsnoop_py.api.choosing import Chosen, Survey, with_reason, without_functions
 from retsnoop_py.api.failing import FailingCalls
 from retsnoop_py.cause.complaint import Choice, Evidence, Line
-from retsnoop_py.cause.events import Deferred, Ended, Signalled, SystemCall, Witnessed, Written
+from retsnoop_py.cause.events import (
+    Deferred,
+    Ended,
+    Request,
+    Signalled,
+    SystemCall,
+    Witnessed,
+    Written,
+)
 from retsnoop_py.cause.reason import Reason
 from retsnoop_py.render.json_types import KernelMessage
 from retsnoop_py.render.why_types import ExplainedCall
@@ -75,7 +83,7 @@ def one_request(error: str) -> FailingCalls:
 def test_the_netlink_request_with_the_error_that_was_written_is_the_one() -> None:
     words = "Error: Could not process rule: No such file or directory\n"
     made, _ = survey(words, OUTSIDER)
-    found = made.refused(one_request("ENOENT"))
+    found = made.with_request(None, one_request("ENOENT"))
     assert found is not None
     assert found.failing is not None
     assert found.failing.function == "nf_tables_newrule"
@@ -86,14 +94,38 @@ def test_the_netlink_request_with_the_error_that_was_written_is_the_one() -> Non
     assert explained.reported.line == words.strip()
     assert explained.reason is not None
     assert explained.reason.text == 'The kernel reported: "no chain"'
-    other = made.refused(one_request("EEXIST"))
+    other = made.with_request(None, one_request("EEXIST"))
     assert other is not None
     assert other.failing is not None
     assert other.failing.function == "rtnetlink_rcv_msg"
     guessed = with_reason(explained_call("rtnetlink_rcv_msg"), other, made.witnessed)
     assert guessed.reported is not None
     assert guessed.reported.certainty == "inferred"
-    assert made.refused(FailingCalls()) is None
+    assert made.with_request(None, FailingCalls()) is None
+
+
+def test_a_refused_message_gets_the_functions_that_refused_it() -> None:
+    request = Request(0, 16, "", b"")
+    sent = replace(CALL, name="RTM_NEWLINK", error=errno.EEXIST, request=request)
+    made = Survey(FailingCalls(), Witnessed((sent,), uses_netlink=True), is_named=False)
+    chosen = Chosen(None, sent)
+    assert made.may_be_request(chosen)
+    found = made.with_request(chosen, one_request("EEXIST"))
+    assert found is not None
+    assert found.failing is not None
+    assert (found.call, found.failing.error) == (sent, "EEXIST")
+    assert made.with_request(chosen, one_request("ENOENT")) == chosen
+    assert not made.may_be_request(None), "all refused messages were seen, and none is chosen"
+
+
+def test_netlink_takes_a_run_only_of_a_command_that_used_it() -> None:
+    for seen, expected in (
+        (Witnessed(uses_netlink=True), True),
+        (Witnessed(), False),
+        (Witnessed(problem="no BPF"), True),
+    ):
+        made = Survey(FailingCalls(), seen, is_named=False)
+        assert made.may_be_request(None) is expected
 
 
 def explained_call(name: str) -> ExplainedCall:

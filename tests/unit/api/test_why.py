@@ -9,7 +9,6 @@ import pytest
 
 from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.why import Inquiry
-from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.kernel.facts import KernelFacts
 
 
@@ -88,18 +87,16 @@ def test_modules_that_a_run_loaded_are_followed_in_the_next(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("seen", "asked", "runs", "expected"),
+    ("asked", "runs", "expected"),
     [
-        (Witnessed(uses_netlink=True), Asked(("x",)), 1, True),
-        (Witnessed(), Asked(("x",)), 1, False),
-        (Witnessed(problem="no BPF"), Asked(("x",)), 1, True),
-        (Witnessed(uses_netlink=True), Asked(("x",), errors=("EPERM",)), 1, False),
-        (Witnessed(uses_netlink=True), Asked(("x",)), 2, False),
+        (Asked(("x",)), 1, True),
+        (Asked(("x",), errors=("EPERM",)), 1, False),
+        (Asked(("x",)), 2, False),
     ],
 )
-def test_netlink_takes_a_run_only_of_a_command_that_used_it(
-    seen: Witnessed, asked: Asked, runs: int, *, expected: bool
+def test_netlink_takes_a_run_of_an_open_question(
+    asked: Asked, runs: int, *, expected: bool
 ) -> None:
     inquiry = Inquiry(asked)
     inquiry._everything, inquiry._runs, inquiry._exit_status = True, runs, 1
-    assert inquiry._may_ask_netlink(seen) is expected
+    assert inquiry._may_ask_netlink() is expected

@@ -7,8 +7,17 @@ import errno
 import socket
 import struct
 
-from retsnoop_py.capture.witness import _EVENT, _FAULT, _STATE, Decoder, Event, Kind
-from retsnoop_py.cause.events import Address, Deferred, Denied, Mapping
+from retsnoop_py.capture.witness import (
+    _EVENT,
+    _FAULT,
+    _PLACE,
+    _PLACES,
+    _STATE,
+    Decoder,
+    Event,
+    Kind,
+)
+from retsnoop_py.cause.events import Address, Deferred, Denied, Mapping, Place
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.btf import Kind as BtfKind
@@ -22,13 +31,15 @@ def record(kind: Kind, rest: bytes = b"", **fields: int | bytes) -> bytes:
     return _EVENT.pack(*values.values()) + rest
 
 
-def failed(rest: bytes = b"", **fields: int | bytes) -> bytes:
-    """The record of a call, its state all zero."""
-    return record(Kind.CALL, bytes(_STATE.size) + rest, **fields)
+def failed(names: bytes = b"", *places: tuple[int, ...], **fields: int | bytes) -> bytes:
+    """The record of a call, its state all zero; its places in the order of struct witness_place."""
+    raw = b"".join(_PLACE.pack(*one) for one in places).ljust(_PLACES * _PLACE.size, b"\0")
+    return record(Kind.CALL, bytes(_STATE.size) + raw + names, **fields)
 
 
-def text(*parts: str) -> bytes:
-    return b"".join(one.encode().ljust(256, b"\0") for one in parts).ljust(1024, b"\0")
+def text(*parts: str | bytes) -> bytes:
+    raw = [one.encode() if isinstance(one, str) else one for one in parts]
+    return b"".join(one + b"\0" for one in raw)
 
 
 def number(name: str) -> int:
@@ -45,35 +56,47 @@ def test_the_layout_is_that_of_the_object() -> None:
     spread = [f"arg{at}" for at in range(6)]
     assert [*names[:9], *spread, *names[10:]] == list(Event._fields)
     assert names[9] == "args"
-    state = btf.find("witness_state", BtfKind.STRUCT)
-    assert state is not None
-    assert btf.size_of(state) == _STATE.size
-    fault = btf.find("witness_fault", BtfKind.STRUCT)
-    assert fault is not None
-    assert btf.size_of(fault) == _FAULT.size
+    sizes = {"witness_state": _STATE, "witness_place": _PLACE, "witness_fault": _FAULT}
+    for name, layout in sizes.items():
+        struct_type = btf.find(name, BtfKind.STRUCT)
+        assert struct_type is not None
+        assert btf.size_of(struct_type) == layout.size
+    call = btf.find("witness_call", BtfKind.STRUCT)
+    assert call is not None
+    names = next(one for one in btf.members(call) if one.name == "names")
+    assert names.bit_offset == 8 * (_EVENT.size + _STATE.size + _PLACES * _PLACE.size)
 
 
-def test_a_failing_call_with_its_texts_and_folder() -> None:
+ROOT, CWD, FOLDER, FILE = 7, 6, 0o040755, 0o100644
+
+
+def test_a_failing_call_with_its_texts_and_places() -> None:
     decoder = Decoder("x86_64")
-    decoder.folders[7] = "/srv"
-    moved = failed(text("sub"), number=number("chdir"))
-    call = failed(text("f"), number=number("openat"), result=-13, arg0=0xFFFFFF9C, flags=2, uid=5)
-    decoder.feed(moved + call)
+    names = text("f", "sub", "srv", "conf", "srv")
+    places = (1, ROOT, 0, FOLDER, 0), (2, CWD, 8, FOLDER, 0), (3, 0, 9, FOLDER, 0)
+    at = {"number": number("openat"), "mask": 2, "arg0": 3, "flags": 2, "uid": 5}
+    decoder.feed(failed(names, *places, result=-13, **at))
     (found,) = decoder.found(0).calls
     assert (found.name, found.error, found.texts) == ("openat", 13, ((1, "f"),))
-    assert (found.cwd, found.is_filtered, found.uid) == ("/srv/sub", True, 5)
+    assert (found.cwd, found.root, found.is_filtered, found.uid) == ("/srv/sub", "", True, 5)
+    assert found.place(0) == Place("/srv/conf", FOLDER, 3)
 
 
-def test_a_child_begins_where_its_parent_is() -> None:
+def test_places_that_no_path_leads_to() -> None:
     decoder = Decoder("x86_64")
-    decoder.folders[7] = "/srv"
-    call = failed(text("f"), number=number("mkdir"), result=-17, tgid=8, tid=8)
-    decoder.feed(record(Kind.FORK, number=8) + call)
-    found = decoder.found(0)
-    assert found.calls[0].cwd == "/srv"
-    assert found.is_below(8, 7)
-    decoder.feed(failed(number=number("fchdir")) + call.replace(b"\x08", b"\x07", 0))
-    assert decoder.folders[7] is None
+    pipe, gone, deep = (9, 0, 0, 0o010600, 2), (8, CWD, 4, FOLDER, 4), (7, 2, 3, FILE, 1)
+    decoder.feed(failed(text("sub", "ab"), pipe, gone, deep, result=-9, number=number("splice")))
+    (found,) = decoder.found(0).calls
+    assert found.cwd is None
+    assert found.place(0) == Place(None, 0o010600, 9, is_detached=True)
+    assert found.place(2) == Place(None, FILE, 7)
+
+
+def test_names_keep_bytes_that_are_not_utf_8() -> None:
+    decoder = Decoder("x86_64")
+    decoder.feed(failed(text(b"caf\xe9"), mask=1, result=-2, number=number("open")))
+    (found,) = decoder.found(0).calls
+    assert found.texts == ((0, "caf\udce9"),)
 
 
 def test_an_address() -> None:
@@ -81,7 +104,7 @@ def test_an_address() -> None:
     raw = (
         struct.pack("=H", socket.AF_INET) + struct.pack(">H", 80) + bytes([127, 0, 0, 1]) + bytes(8)
     )
-    call = failed(raw.ljust(1024, b"\0"), number=number("bind"), result=-98, flags=4, bytes=16)
+    call = failed(raw, number=number("bind"), result=-98, flags=4, bytes=16)
     decoder.feed(call)
     assert decoder.found(0).calls[0].address == Address(socket.AF_INET, "127.0.0.1", 80)
 
@@ -142,11 +165,18 @@ def test_who_killed_it() -> None:
 
 
 def test_what_a_process_had_and_was_allowed() -> None:
-    values = [0] * 40
+    values = [0] * 75
     values[14:16] = 16, 1024  # RLIMIT_NOFILE
-    values[32:40] = 1 << 21, 4711, 5, 10, 20, 30, 1, 7
+    values[32:45] = 1 << 21, 4711, 5, 10, 20, 30, 1, 7, 99, 98, 2, 50, 60
     state = _STATE.pack(*values)
-    call = record(Kind.CALL, state, number=number("socket"), result=-24, flags=8, time=9)
+    call = record(
+        Kind.CALL,
+        state + bytes(_PLACES * _PLACE.size),
+        number=number("socket"),
+        result=-24,
+        flags=8,
+        time=9,
+    )
     denied = record(Kind.DENIED, number=21, arg0=2, arg1=1, time=6)
     decoder = Decoder("x86_64")
     decoder.feed(call + denied)
@@ -157,6 +187,7 @@ def test_what_a_process_had_and_was_allowed() -> None:
     assert one.state.limits[7] == (16, 1024)
     assert (one.state.capabilities, one.state.cgroup, one.state.begin) == (1 << 21, 4711, 5)
     assert (one.state.namespace, one.state.mappings) == (1, 7)
+    assert (one.state.groups, one.state.network, one.is_elsewhere) == ((50, 60), 98, True)
     assert found.denied == [Denied(6, 7, 21, 1, True)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from retsnoop_py.cause.events import Address, SystemCall, Witnessed
+from retsnoop_py.cause.events import Address, Place, SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity, missing_part, mount_of, near
 from retsnoop_py.cause.operation import operation, path_of
 from retsnoop_py.cause.reason import Reason, Scene
@@ -228,3 +229,156 @@ def test_paths(tmp_path: Path) -> None:
     proc = mount_of("/proc/self/status")
     assert proc is not None
     assert (proc.point, proc.kind) == ("/proc", "proc")
+
+
+def place(path: str | None, **changes: bool) -> Place:
+    return Place(path, 0o040755, 5, **changes)
+
+
+def test_paths_begin_at_a_descriptor_at_the_folder_or_at_the_root() -> None:
+    at = {"arguments": (3, 0, 0, 0, 0, 0), "cwd": "/home"}
+    folder = call("openat", errno.EACCES, (1, "f"), places=((0, place("/srv/out")),), **at)
+    assert path_of(folder) == "/srv/out/f"
+    assert operation(folder) == "opening /srv/out/f"
+    assert path_of(call("openat", errno.EACCES, (1, "f"), cwd="/home")) == "/home/f"
+    assert path_of(call("openat", errno.EACCES, (1, "f"), **at)) is None
+    gone = call("openat", errno.EACCES, (1, "f"), places=((0, place("/x", is_deleted=True)),), **at)
+    assert path_of(gone) is None
+    assert path_of(call("openat", errno.ENOENT, (1, "/bin/sh"), root="/srv/root")) == (
+        "/srv/root/bin/sh"
+    )
+    assert path_of(call("openat", errno.ENOENT, (1, "/bin/sh"), root=None)) is None
+    assert path_of(call("symlinkat", errno.EEXIST, (0, "to"), (2, "f"), cwd="/home"), 1) is None
+
+
+def test_a_call_with_a_descriptor_is_about_its_file(tmp_path: Path) -> None:
+    full = call("write", errno.ENOSPC, places=((0, place(f"{tmp_path}/disk.img")),))
+    assert operation(full) == f"writing to {tmp_path}/disk.img"
+    assert path_of(full) == f"{tmp_path}/disk.img"
+    pipe = Place(None, 0o010600, 5, is_detached=True)
+    assert operation(call("write", errno.EPIPE, places=((0, pipe),))) == "writing to a pipe"
+    only_read = call(
+        "write", errno.EBADF, places=((0, place("/srv/log")),), arguments=(5, 0, 0, 0, 0, 0)
+    )
+    assert reason(only_read).text == "File descriptor 5 (/srv/log) is not open for writing."
+
+
+def test_a_path_of_another_mount_namespace_is_not_looked_up(tmp_path: Path) -> None:
+    found = reason(call("openat", errno.ENOENT, (1, f"{tmp_path}/f"), is_elsewhere=True))
+    assert found.kind == "elsewhere"
+    assert f"could not look up {tmp_path}/f" in found.text
+
+
+def test_names_that_cannot_be_printed(tmp_path: Path) -> None:
+    found = reason(call("openat", errno.ENOENT, (1, f"{tmp_path}/a\n\x1b[31m\udce9'")))
+    quoted = f"$'{tmp_path}/a\\x0a\\x1b[31m\\xe9\\''"
+    assert found.text.startswith(f"{quoted} does not exist.")
+    assert found.text.isprintable()
+    found.text.encode()
+    assert operation(call("unlink", errno.ENOENT, (0, "a\n"))) == r"removing $'a\x0a'"
+
+
+def test_a_program_that_nobody_may_run(open_folder: Path) -> None:
+    script = open_folder / "run.sh"
+    script.write_text("#!/bin/sh\necho hi\n")
+    script.chmod(0o644)
+    found = reason(call("execve", errno.EACCES, (0, str(script))))
+    assert f"{script} is not executable" in found.text
+    assert found.advice == (
+        f"chmod +x {script}",
+        f"or run it with its interpreter: /bin/sh {script}",
+    )
+
+
+def test_the_advice_for_a_mode_fits_the_user(open_folder: Path) -> None:
+    file = open_folder / "f"
+    file.touch()
+    file.chmod(0o400)
+    os.chown(file, OTHER, 0)
+    at = {"uid": OTHER, "gid": OTHER, "arguments": (0xFFFFFF9C, 0, 1, 0, 0, 0)}
+    assert reason(call("openat", errno.EACCES, (1, str(file)), **at)).advice == (
+        f"chmod u+w {file}",
+    )
+    system = reason(call("openat", errno.EACCES, (1, "/etc/passwd"), **at))
+    assert not any("chmod" in one for one in system.advice)
+    setting = call("openat", errno.EACCES, (1, "/proc/sys/vm/swappiness"), **at)
+    assert reason(setting).advice == ("run it as root",)
+
+
+def test_a_group_that_the_process_does_not_have(open_folder: Path) -> None:
+    import grp
+
+    file = open_folder / "f"
+    file.touch()
+    group = grp.getgrnam("daemon")
+    os.chown(file, 0, group.gr_gid)
+    file.chmod(0o640)
+    found = reason(call("openat", errno.EACCES, (1, str(file)), uid=65534, gid=65534))
+    assert found.advice[1].startswith("or add nobody to the group")
+    # the user daemon has the group by the database, and this process does not
+    daemon = pwd.getpwnam("daemon").pw_uid
+    stale = call("openat", errno.EACCES, (1, str(file)), uid=daemon, gid=65534)
+    assert "log in again: user daemon is a member of group daemon" in reason(stale).advice[0]
+
+
+def test_a_socket_that_the_user_may_not_connect_to(open_folder: Path) -> None:
+    path = open_folder / "app.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        address = Address(socket.AF_UNIX, path=str(path))
+        denied = call("connect", errno.EACCES, address=address, uid=OTHER, gid=OTHER)
+        assert f"may not connect to the socket {path}" in reason(denied).text
+    path.unlink()
+    gone = reason(call("connect", errno.ENOENT, address=address))
+    assert gone.text.startswith(f"The socket {path} does not exist")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "advice"),
+    [
+        ("/run/netns/bluex", "There is no network namespace bluex.", "ip netns add bluex"),
+        ("/proc/3999999/status", "There is no process with the id 3999999.", "pgrep"),
+        ("/sys/class/net/zz7/mtu", "There is no network interface zz7.", "ip link"),
+        ("/proc/sys/net/nosuch", "This kernel has no setting /proc/sys/net/nosuch.", "sysctl -a"),
+        ("/dev/nosuchdisk", "There is no device /dev/nosuchdisk.", "lsblk"),
+    ],
+)
+def test_paths_with_a_meaning_of_their_own(path: str, text: str, advice: str) -> None:
+    found = reason(call("openat", errno.ENOENT, (1, path)))
+    assert found.text == text
+    assert any(advice in one for one in found.advice)
+
+
+def test_a_directory_below_dev_that_holds_files_is_no_device() -> None:
+    found = reason(call("openat", errno.ENOENT, (1, "/dev/shm/nosuch/f")))
+    assert "/dev/shm/nosuch does not exist" in found.text
+
+
+def test_what_cannot_be_looked_up_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_: str) -> str:
+        raise PermissionError(errno.EACCES, "closed")
+
+    monkeypatch.setattr(os.path, "realpath", closed)
+    assert mount_of("/proc/1/ns/net") is None
+    one = call("umount2", errno.EBUSY, (0, "/proc/1/ns/net"))
+    assert reason_of(Scene(one, Witnessed((one,)), Identity(0, 0))) is None
+
+
+def test_files_that_only_the_kernel_makes() -> None:
+    made = reason(call("mkdir", errno.EPERM, (0, "/proc/nosuch")))
+    assert made.text.startswith("/proc/nosuch cannot be created: the proc file system at /proc")
+    written = reason(call("write", errno.EIO, places=((0, place("/proc/version")),)))
+    assert written.text.startswith("/proc/version can only be read")
+    value = call("write", errno.EINVAL, places=((0, place("/proc/sys/kernel/pid_max")),))
+    assert "kernel.pid_max does not accept the value" in reason(value).text
+
+
+def test_the_source_of_a_mount_without_a_device_is_no_path() -> None:
+    one = call("mount", errno.ENOENT, (0, "none"), (1, "/nosuch/mnt"), (2, "tmpfs"), (4, ""))
+    assert reason(one).text.startswith("The directory /nosuch does not exist")
+
+
+def test_a_host_name_that_is_too_long() -> None:
+    one = call("sethostname", errno.EINVAL, (0, "a" * 89), arguments=(0, 89, 0, 0, 0, 0))
+    assert reason(one).text == "The name has 89 characters. A host name has at most 64."

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Netlink messages that the kernel refuses, as ip(8) and tc(8) send them.
+
+The system call that sends such a message succeeds; the error comes in the kernel's answer.
+"""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+from socket import AF_INET, AF_INET6, inet_ntop
+from struct import unpack_from
+
+from retsnoop_py.cause.events import Request, SystemCall
+from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.kernel.errno import errno_name
+from retsnoop_py.value import Value
+
+__all__ = ["name_of", "object_of", "reason", "words"]
+
+_ROUTE = 0
+_PROTOCOLS = {6: "xfrm", 12: "nfnetlink", 15: "uevent", 16: "generic netlink"}
+
+
+class _Object(Value):
+    """A kind of object that rtnetlink messages are about.
+
+    ``head`` bytes precede the attributes, of which ``names`` are the object's name or address.
+    ``command`` shows such objects.
+    """
+
+    name: str
+    noun: str
+    head: int
+    names: tuple[int, ...]
+    command: str
+
+
+#: By type of RTM_NEW* (linux/rtnetlink.h).
+_OBJECTS = {
+    16: _Object("LINK", "network interface", 16, (3, 53), "ip link"),
+    20: _Object("ADDR", "address", 8, (2, 1), "ip address"),
+    24: _Object("ROUTE", "route", 12, (1,), "ip route"),
+    28: _Object("NEIGH", "neighbour entry", 12, (1,), "ip neigh"),
+    32: _Object("RULE", "routing rule", 12, (), "ip rule"),
+    36: _Object("QDISC", "queueing discipline", 20, (1,), "tc qdisc"),
+    40: _Object("TCLASS", "traffic class", 20, (1,), "tc class show dev INTERFACE"),
+    44: _Object("TFILTER", "traffic filter", 20, (1,), "tc filter show dev INTERFACE"),
+}
+_VERBS = (
+    ("NEW", "creating or changing"),
+    ("DEL", "removing"),
+    ("GET", "looking up"),
+    ("SET", "changing"),
+)
+_GATEWAY = 5
+#: What to change, by the kernel's words.
+_ADVICE = (
+    (
+        "Nexthop has invalid gateway*",
+        "use a gateway in a network that this machine is connected to: ip address shows them",
+    ),
+    ("Device for nexthop is not up*", "start the network interface first: ip link set NAME up"),
+    ("Unknown device type*", "check the type, or load the module of this type with modprobe(8)"),
+    ("*qdisc*not found*", "check the name, or load the module: modprobe sch_NAME"),
+)
+
+
+def name_of(request: Request) -> str:
+    """``RTM_NEWROUTE``; the protocol's name where the type has none here."""
+    found = _object(request)
+    if found is None:
+        return _PROTOCOLS.get(request.protocol, f"netlink message {request.type}")
+    return f"RTM_{_VERBS[request.type & 3][0]}{found.name}"
+
+
+def object_of(request: Request) -> str:
+    """The name of the interface, or the address, that the message is about; "" without one."""
+    found = _object(request)
+    if found is None:
+        return ""
+    for number in found.names:
+        value = _attribute(request, found.head, number)
+        if value:
+            if found.name in ("ADDR", "ROUTE", "NEIGH"):
+                return _address(value)
+            return value.partition(b"\0")[0].decode(errors="replace")
+    return ""
+
+
+def words(call: SystemCall) -> str:
+    """What the message was to do: ``creating or changing the network interface eth9``."""
+    request = call.request
+    found = _object(request) if request is not None else None
+    if request is None or found is None:
+        return f"a {call.name} request"
+    name = object_of(request)
+    what = f"the {found.noun} {show(name)}" if name else f"a {found.noun}"
+    if found.name == "ROUTE":
+        gateway = _attribute(request, found.head, _GATEWAY)
+        what = f"the route to {name}" if name else "a route"
+        what += f" via {_address(gateway)}" if gateway else ""
+    return f"{_VERBS[request.type & 3][1]} {what}"
+
+
+def reason(scene: Scene) -> Reason | None:
+    """Why the kernel refused the message, by its words or its error."""
+    request = scene.call.request
+    if request is None:
+        return None
+    found = _object(request)
+    name, error = object_of(request), errno_name(scene.call.error)
+    if error == "ENODEV" and found is not None and found.name == "LINK" and name:
+        return Reason("not-found", f"There is no network interface {show(name)}.", _links(name))
+    if request.message:
+        advice = [text for glob, text in _ADVICE if fnmatchcase(request.message, glob)]
+        text = f'The kernel reported: "{request.message}"'
+        return Reason("kernel-message", text, tuple(advice[:1]), is_seen_later=False)
+    if found is None:
+        return None
+    what = f"{found.noun} {show(name)}" if name else f"such {found.noun}"
+    if error == "EEXIST":
+        text = f"There is a {what} already." if name else f"There is {what} already."
+        advice = [f"{found.command} lists what is there"]
+        return Reason("exists", text, tuple(advice), is_seen_later=False)
+    if error in ("ESRCH", "ENOENT", "EADDRNOTAVAIL") and request.type & 3:
+        text = f"There is no {what.removeprefix('such ')}" + (
+            "." if name else " that fits the given values."
+        )
+        advice = [f"{found.command} lists what is there"]
+        return Reason("not-found", text, tuple(advice), is_seen_later=False)
+    return None
+
+
+def _links(name: str) -> tuple[str, ...]:
+    import difflib
+
+    try:
+        names = os.listdir("/sys/class/net")
+    except OSError:
+        names = []
+    alike = difflib.get_close_matches(name, names, 1, 0.6)
+    spelled = (f"check the spelling: {show(alike[0])} exists",) if alike else ()
+    return (*spelled, "ip link lists the network interfaces")
+
+
+def _object(request: Request) -> _Object | None:
+    return _OBJECTS.get(request.type & ~3) if request.protocol == _ROUTE else None
+
+
+def _attribute(request: Request, at: int, wanted: int) -> bytes:
+    """The value of an attribute behind the first ``at`` bytes; b"" where it is not captured."""
+    data = request.data
+    while at + 4 <= len(data):
+        length, number = unpack_from("=HH", data, at)
+        if length < 4:
+            break
+        if number & 0x3FFF == wanted:
+            return data[at + 4 : at + length]
+        at += length + -length % 4
+    return b""
+
+
+def _address(value: bytes) -> str:
+    families = {4: AF_INET, 16: AF_INET6}
+    return inet_ntop(families[len(value)], value) if len(value) in families else ""

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a refused netlink message means: messages as ip(8) sends them."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from struct import pack
+
+from tests.unit.cause.test_reasons import call, reason
+
+from retsnoop_py.cause.events import Request, SystemCall
+from retsnoop_py.cause.netlink import name_of, object_of, words
+
+NEWLINK, GETLINK, DELADDR, NEWROUTE = 16, 18, 21, 24
+
+
+def attribute(number: int, value: bytes) -> bytes:
+    raw = pack("=HH", 4 + len(value), number) + value
+    return raw + bytes(-len(raw) % 4)
+
+
+def refused(error: int, kind: int, head: int, *data: bytes, message: str = "") -> SystemCall:
+    request = Request(0, kind, message, bytes(head) + b"".join(data))
+    return call(name_of(request), error, (0, object_of(request)), request=request)
+
+
+def test_an_interface_that_does_not_exist() -> None:
+    one = refused(errno.ENODEV, GETLINK, 16, attribute(29, b"...."), attribute(3, b"eth9x\0"))
+    assert one.name == "RTM_GETLINK"
+    assert words(one) == "looking up the network interface eth9x"
+    found = reason(one)
+    assert (found.kind, found.text) == ("not-found", "There is no network interface eth9x.")
+    assert found.advice[-1] == "ip link lists the network interfaces"
+
+
+def test_the_kernel_s_message_and_what_to_change() -> None:
+    gateway = attribute(5, socket.inet_aton("10.9.9.9"))
+    one = refused(errno.ENETUNREACH, NEWROUTE, 12, gateway, message="Nexthop has invalid gateway.")
+    assert words(one) == "creating or changing a route via 10.9.9.9"
+    found = reason(one)
+    assert found.text == 'The kernel reported: "Nexthop has invalid gateway."'
+    assert "use a gateway in a network that this machine is connected to" in found.advice[0]
+
+
+def test_what_is_there_and_what_is_not() -> None:
+    link = refused(errno.EEXIST, NEWLINK, 16, attribute(3, b"d0\0"))
+    assert reason(link).text == "There is a network interface d0 already."
+    address = refused(errno.EADDRNOTAVAIL, DELADDR, 8, attribute(2, socket.inet_aton("10.1.1.1")))
+    assert words(address) == "removing the address 10.1.1.1"
+    assert reason(address).text == "There is no address 10.1.1.1."
+
+
+def test_messages_that_are_cut_or_of_other_protocols() -> None:
+    broken = Request(0, NEWLINK, "", bytes(16) + b"\x01\0\x03\0")
+    assert object_of(broken) == ""
+    other = Request(16, 30, "", b"")
+    assert name_of(other) == "generic netlink"
+    assert (
+        words(call("generic netlink", errno.EINVAL, request=other)) == "a generic netlink request"
+    )
