@@ -42,7 +42,8 @@ class Asked(Value):
 
     ``syscalls`` and ``errors``, by name, choose among what fails. The command is run again at most
     ``reruns`` times; None: RERUNS times if it fails. ``kernel`` is a vmlinux with DWARF, ``source``
-    the kernel's source tree. ``keep_env`` gives ``user`` our whole environment.
+    the kernel's source tree. ``keep_env`` gives ``user`` our whole environment. ``aside``: what the
+    command writes to standard output goes to standard error.
     """
 
     command: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class Asked(Value):
     kernel: Path | None = None
     source: Path | None = None
     keep_env: bool = False
+    aside: bool = False
 
     @classmethod
     def of(cls, command: Sequence[str], options: WhyOptions) -> Self:

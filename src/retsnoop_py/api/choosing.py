@@ -17,7 +17,7 @@ from retsnoop_py.cause.files import Identity
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.cause.operation import operation
 from retsnoop_py.cause.reason import Reason, Scene
-from retsnoop_py.cause.reasons import reason_of
+from retsnoop_py.cause.reasons import answered, reason_of
 from retsnoop_py.cause.wording import Wording
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.render import why_types as told
@@ -209,7 +209,7 @@ def with_reason(
     """The same with what it means for the user."""
     call, choice = chosen.call, chosen.choice
     if call is None:
-        return explained
+        return _of_request(explained)
     said = tuple(one.text for one in explained.said)
     scene = Scene(call, witnessed, _identity(call), said, _functions(explained))
     reason = reason_of(scene)
@@ -227,6 +227,22 @@ def with_reason(
         what=operation(call),
         reason=None if reason is None else _told(reason),
         reported=reported,
+    )
+
+
+def _of_request(explained: told.ExplainedCall) -> told.ExplainedCall:
+    """The same of a netlink request: the kernel answers it with an error and a message.
+
+    Anything else that no system call was recorded for stays as it is.
+    """
+    if not explained.syscall.endswith(("_rcv_msg", "_receive_msg")):
+        return explained
+    said = tuple(one.text for one in explained.said)
+    reason = answered(said)
+    return structs.replace(
+        explained,
+        what="a netlink request",
+        reason=None if reason is None else _told(reason),
     )
 
 

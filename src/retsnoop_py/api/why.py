@@ -48,7 +48,7 @@ from retsnoop_py.options.settings import trace_settings
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
 from retsnoop_py.render.formats import source_chain
-from retsnoop_py.settings import SymbolizeMode
+from retsnoop_py.settings import OutputFormat, SymbolizeMode
 from retsnoop_py.symbolize.kernel import KernelSymbolizer
 from retsnoop_py.symbolize.sources import KernelImages
 from retsnoop_py.value import replace
@@ -481,6 +481,9 @@ class Inquiry:
         settings = replace(settings, quiet_command=quiet)
         if options.get("allow") == ["*"]:
             settings = replace(settings, selection=replace(settings.selection, telling=True))
+        if asked.aside:
+            views = replace(settings.views, format=OutputFormat.JSON)
+            settings = replace(settings, views=views)
         witness = Witness(self._facts.machine)
         run = Run(
             settings,

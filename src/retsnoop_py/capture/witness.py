@@ -16,6 +16,7 @@ from pathlib import Path
 from struct import Struct, pack
 from typing import NamedTuple, Self
 
+from retsnoop_py.capture.refused import Refusals
 from retsnoop_py.cause.events import (
     Denied,
     Ended,
@@ -114,6 +115,7 @@ class Witness:
         self._decoder: Decoder | None = None
         self._lost = 0
         self._problem: str | None = None
+        self._refusals = Refusals(machine)
 
     def open(self) -> None:
         """Load and attach; nothing is watched yet."""
@@ -146,6 +148,7 @@ class Witness:
                 reader.start()
                 self._decoder = Decoder(self._machine)
                 self._object, self._reader = obj, reader
+                stack.enter_context(self._refusals)
                 self._stack = stack.pop_all()
         except BpfError as error:
             self._problem = error.message
@@ -175,7 +178,7 @@ class Witness:
         """What was seen."""
         if self._decoder is None:
             return Witnessed(problem=self._problem)
-        return self._decoder.found(self._lost)
+        return self._refusals.add_to(self._decoder.found(self._lost))
 
     def __enter__(self) -> Self:
         self.open()

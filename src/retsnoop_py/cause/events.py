@@ -12,8 +12,11 @@ from retsnoop_py.value import Value
 
 __all__ = [
     "Address",
+    "Audited",
     "Denied",
+    "Dropped",
     "Ended",
+    "Installed",
     "Signalled",
     "State",
     "SystemCall",
@@ -93,6 +96,42 @@ class Denied(Value):
     is_silent: bool = False
 
 
+class Audited(Value):
+    """A record of the audit log that a thread made: what a security module refused."""
+
+    time: int
+    tid: int
+    text: str
+
+
+class Installed(Value):
+    """A call by which a process restricted itself: ``seccomp``, ``landlock_restrict_self``."""
+
+    time: int
+    pid: int
+    process: str
+    call: str
+
+
+class Dropped(Value):
+    """A packet that nftables dropped.
+
+    * ``family``: that of the table, as nft(8) writes it ("inet"); ``table``, ``chain``
+    * ``handle``: the rule's; 0 where the policy of the chain decided, or the rule is not known
+    * ``host``, ``port``: where the packet was to go; "" and 0 where that is not known
+    """
+
+    time: int
+    tid: int
+    family: str
+    table: str
+    chain: str
+    handle: int
+    is_policy: bool
+    host: str
+    port: int
+
+
 class SystemCall(Value):
     """A system call that returned an error.
 
@@ -169,6 +208,8 @@ class Witnessed(Value):
 
     ``parents``: by process, who began it. ``victims``: by process that the kernel killed for want
     of memory, its cgroup (the folder's inode number). ``denied``: capabilities that were missing.
+    ``audited``: records of the audit log. ``installed``: filters and rule sets that processes
+    put on themselves. ``dropped``: packets that nftables dropped; both of the whole machine.
     ``lost``: so many events there was no room for; ``problem`` says why nothing was
     seen at all, else it is None.
     """
@@ -181,6 +222,9 @@ class Witnessed(Value):
     victims: Mapping[int, int] = MappingProxyType({})
     denied: Sequence[Denied] = ()
     lost: int = 0
+    audited: Sequence[Audited] = ()
+    installed: Sequence[Installed] = ()
+    dropped: Sequence[Dropped] = ()
     problem: str | None = None
 
     def is_below(self, pid: int, ancestor: int) -> bool:

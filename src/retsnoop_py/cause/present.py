@@ -6,18 +6,14 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterator
-from pathlib import Path
 
 from retsnoop_py.cause import files
-from retsnoop_py.cause.mounts import is_mounted
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
 
 __all__ = [
-    "busy",
     "exists",
     "is_directory",
     "not_empty",
@@ -64,57 +60,6 @@ def is_directory(scene: Scene) -> Reason | None:
     if path is None or not os.path.isdir(path):
         return None
     return Reason("is-a-directory", f"{show(path)} is a directory.")
-
-
-def busy(scene: Scene) -> Reason | None:
-    """Somebody uses what is to be unmounted, removed or written."""
-    path = scene.path
-    if path is None:
-        return None
-    holders = list(_holders(path))[:5]
-    if holders:
-        return Reason(
-            "busy",
-            f"{show(path)} is in use: {'; '.join(holders)}.",
-            ("end these processes",),
-        )
-    if scene.call.name != "umount2" and is_mounted(path):
-        return Reason(
-            "busy",
-            f"A file system is mounted at {show(path)}.",
-            (f"umount {shlex.quote(path)}",),
-        )
-    return None
-
-
-def _holders(path: str) -> Iterator[str]:
-    """Processes that have something below the path: their folder, an open file, their program."""
-    real = os.path.realpath(path)
-
-    def is_below(other: str) -> bool:
-        return other == real or other.startswith(real.rstrip("/") + "/")
-
-    for folder in Path("/proc").glob("[0-9]*"):
-        if folder.name == str(os.getpid()):
-            continue
-        try:
-            links = [
-                ("its current folder is", "cwd"),
-                ("its root is", "root"),
-                ("it runs", "exe"),
-                *(("it has open", f"fd/{one}") for one in os.listdir(folder / "fd")),
-            ]
-            name = (folder / "comm").read_text().strip()
-        except OSError:
-            continue
-        for words, link in links:
-            try:
-                target = os.readlink(folder / link)
-            except OSError:
-                continue
-            if is_below(target):
-                yield f"{name} (PID {folder.name}): {words} {target}"
-                break
 
 
 def program_format(scene: Scene) -> Reason | None:

@@ -15,14 +15,20 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from retsnoop_py.cause import (
+    busy,
     denied,
     limits,
+    modules,
     mounts,
+    namespaces,
+    netfilter,
     network,
     not_found,
     permission,
     present,
     process,
+    room,
+    security_modules,
     sysctl,
 )
 from retsnoop_py.cause.events import SystemCall, Witnessed
@@ -31,6 +37,7 @@ from retsnoop_py.cause.reason import Finder, Reason, Scene
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
+    "answered",
     "reason_of",
     "reason_of_start",
 ]
@@ -59,19 +66,41 @@ def reason_of(scene: Scene) -> Reason | None:
 
 
 def kernel_message(scene: Scene) -> Reason | None:
-    if not scene.said:
+    return answered(scene.said)
+
+
+def answered(said: Sequence[str]) -> Reason | None:
+    """Return the kernel's own messages about a failure as the reason; None without any."""
+    if not said:
         return None
-    words = " ".join(f'"{one}"' for one in scene.said[-2:])
-    option = re.search(r"[Uu]nknown (?:parameter|mount option|option) '?([^'\s]+)", words)
+    words = " ".join(f'"{one}"' for one in said[-2:])
     advice: tuple[str, ...] = ()
-    if option is not None:
-        advice = (f"remove the option {option[1]}, or check its spelling",)
+    for pattern, change in _MESSAGES:
+        found = re.search(pattern, words)
+        if found is not None:
+            advice = (change.format(*found.groups()),)
     return Reason("kernel-message", f"The kernel reported: {words}", advice, is_seen_later=False)
 
 
+#: What to change by the words of a message.
+_MESSAGES = (
+    (
+        r"[Uu]nknown (?:parameter|mount option|option) '?([^'\s]+)",
+        "remove the option {}, or check its spelling",
+    ),
+    (
+        r"Unknown device type",
+        "check the spelling (ip link help lists the types), or load the module: modprobe TYPE",
+    ),
+    (
+        r"qdisc kind is unknown",
+        "check the name, or load the module: modprobe sch_NAME",
+    ),
+)
 _PATHS = ("*",)
 _FORKS = ("clone*", "fork", "vfork")
 _DENIALS = ("EPERM", "EACCES")
+_SENDS = ("send*", "connect", "write*")
 #: Operations that some file systems do not have.
 _OF_FILE_SYSTEM = ("fallocate", "*setxattr*", "*getxattr*", "copy_file_range", "symlink*", "link*")
 
@@ -80,10 +109,14 @@ _OF_FILE_SYSTEM = ("fallocate", "*setxattr*", "*getxattr*", "copy_file_range", "
 _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("*",), _PATHS, denied.seccomp),
     (("ENOSYS",), _PATHS, denied.missing_call),
-    (_DENIALS, _PATHS, denied.security_module),
+    (_DENIALS, _PATHS, security_modules.security_module),
     (("EINVAL",), ("mount", "umount*"), mounts.no_mount_point),
+    (("EAGAIN", "EBUSY", "ENOENT"), ("delete_module",), busy.module_in_use),
+    (("*",), ("init_module", "finit_module"), modules.not_loaded),
+    (("EINVAL",), ("swapoff",), busy.no_swap_space),
     (("EINVAL", "ENODEV", "EPERM", "EBUSY", "EOPNOTSUPP", "ENOTBLK"), _PATHS, kernel_message),
     (("ENODEV",), ("mount", "fsopen"), mounts.file_system_type),
+    (("EPERM",), _SENDS, netfilter.netfilter),
     # paths
     (("ENOENT",), ("execve*",), not_found.interpreter),
     (("ENOENT",), _PATHS, not_found.searched),
@@ -92,6 +125,9 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ELOOP",), _PATHS, not_found.loop),
     (("EINVAL",), ("readlink*",), not_found.is_no_link),
     (("ENAMETOOLONG",), _PATHS, not_found.too_long),
+    # namespaces
+    (("ENOMEM",), _FORKS, namespaces.ended),
+    (("ENOSPC", "EUSERS"), ("unshare", "clone"), namespaces.nested_too_deep),
     # limits and settings
     (("EAGAIN",), _FORKS, limits.pids),
     (("*",), _PATHS, sysctl.sysctl),
@@ -116,14 +152,15 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (_DENIALS, ("unlink*", "rename*", "rmdir"), permission.sticky),
     (("EPERM",), ("*chmod*", "*chown*", "utime*"), permission.not_owner),
     (_DENIALS, _PATHS, process.other_user),
+    (("EPERM",), ("setns",), namespaces.no_setns),
     (_DENIALS, _PATHS, denied.capability),
     # what is there, or not
     (("EEXIST",), _PATHS, present.exists),
     (("ENOTEMPTY", "EEXIST"), ("rmdir", "rename*", "unlink*"), present.not_empty),
     (("EISDIR",), _PATHS, present.is_directory),
-    (("EBUSY", "ETXTBSY"), _PATHS, present.busy),
-    (("ENOSPC",), _PATHS, mounts.no_space),
-    (("EDQUOT",), _PATHS, mounts.quota),
+    (("EBUSY", "ETXTBSY"), _PATHS, busy.busy),
+    (("ENOSPC",), _PATHS, room.no_space),
+    (("EDQUOT",), _PATHS, room.quota),
     (("EXDEV",), ("rename*", "link*"), mounts.two_file_systems),
     (("ENOKEY",), _PATHS, mounts.encrypted),
     (("ENOEXEC",), ("execve*",), present.program_format),
@@ -136,6 +173,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EADDRNOTAVAIL",), ("bind",), network.not_a_local_address),
     (("ECONNREFUSED",), ("connect", "sendto"), network.no_listener),
     (("ENETUNREACH", "EHOSTUNREACH"), ("connect", "sendto"), network.no_route),
+    (("ETIMEDOUT", "EINPROGRESS", "EAGAIN"), ("connect", "recv*", "read"), netfilter.dropped),
     (("ETIMEDOUT",), ("connect",), network.no_answer),
     (("EAFNOSUPPORT",), ("socket",), network.no_family),
 )

@@ -15,13 +15,11 @@ from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.options.values import (
     allowed_errors,
     keep_env,
-    output_format,
     pids,
     reruns,
     source_tree,
     user,
 )
-from retsnoop_py.settings import OutputFormat
 from retsnoop_py.text import printable_json
 from retsnoop_py.value import Value
 
@@ -55,6 +53,7 @@ Examples:
 Exit status: that of CMD's first run; 64 and more for errors of retsnoop-py.
 """
 
+_FORMS = ("text", "json", "github", "junit", "sarif")
 _USAGE = """Usage: retsnoop-py why [--syscall NAME] [-x ERROR] [--reruns N] -- CMD ARG...
        retsnoop-py why -p PID
        retsnoop-py why RECORDING
@@ -67,7 +66,7 @@ class WhyRequest(Value):
 
     what: Asked
     recording: Path | None
-    json: bool
+    form: str
     verbose: int
 
 
@@ -99,22 +98,36 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
         Path(image) if image else None,
         source_tree(words.text("source")),
         keep_env(words.has("keep-env"), words.text("user")),
+        words.text("format") not in (None, "text"),
     )
     return WhyRequest(
         what,
         Path(files[0]) if files else None,
-        output_format(words.text("format")) is OutputFormat.JSON,
+        _form(words.text("format")),
         words.count("verbose"),
     )
+
+
+def _form(value: str | None) -> str:
+    """``--format``. Raises :class:`UsageError`."""
+    form = value or "text"
+    if form not in _FORMS:
+        known = f"{', '.join(_FORMS[:-1])} and {_FORMS[-1]}"
+        raise UsageError(f"--format {form}: no such format", f"there are {known}")
+    return form
 
 
 def run(asked: WhyRequest) -> int:
     """Find out and print it; the exit status of CMD. Raises what a live run raises."""
     found = _answer(asked)
-    if asked.json:
+    if asked.form == "json":
         import msgspec
 
         print(printable_json(msgspec.json.encode(found).decode()))
+    elif asked.form != "text":
+        from retsnoop_py.render.why_reports import report
+
+        print(report(found, asked.form), end="")
     else:
         from retsnoop_py.render.palette import Palette
         from retsnoop_py.render.why import WhyPage
