@@ -211,7 +211,8 @@ def with_reason(
     if call is None:
         return _of_request(explained)
     said = tuple(one.text for one in explained.said)
-    scene = Scene(call, witnessed, _identity(call), said, _functions(explained))
+    condition = _condition(explained)
+    scene = Scene(call, witnessed, _identity(call), said, _functions(explained), *condition)
     reason = reason_of(scene)
     reported = None
     if choice is not None:
@@ -243,6 +244,20 @@ def _of_request(explained: told.ExplainedCall) -> told.ExplainedCall:
         explained,
         what="a netlink request",
         reason=None if reason is None else _told(reason),
+    )
+
+
+def _condition(
+    explained: told.ExplainedCall,
+) -> tuple[str | None, tuple[tuple[str, int], ...]]:
+    """The innermost condition that decided, and the values that it compared, as far as known."""
+    known = (explained.origin, explained.deduced, *explained.tested)
+    decided = [one.decided for one in known if one is not None and one.decided is not None]
+    if not decided or decided[-1].check:
+        return None, ()
+    last = decided[-1]
+    return last.condition, tuple(
+        (one.name, one.value) for one in last.operands if one.value is not None
     )
 
 

@@ -47,6 +47,7 @@ KINDS = {
     "unreachable": "a router or the local network reports the host as unreachable",
     "no-answer": "the address did not answer in time",
     "not-local": "no network interface has the address",
+    "out-of-range": "a value that the caller passed is not one that the kernel allows there",
     "unsupported": "this kernel does not have the call, file system, socket family or option",
     "module": "the kernel did not load or remove a module: symbol, version, signature",
     "format": "the file is not a program for this machine",

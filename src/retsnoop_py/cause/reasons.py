@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 
 from retsnoop_py.cause import (
     busy,
+    conditions,
     denied,
     limits,
     modules,
@@ -100,6 +101,7 @@ _MESSAGES = (
 _PATHS = ("*",)
 _FORKS = ("clone*", "fork", "vfork")
 _DENIALS = ("EPERM", "EACCES")
+_REJECTIONS = ("EINVAL", "ERANGE", "E2BIG", "EOPNOTSUPP", "ENOPROTOOPT", "EDOM", "EOVERFLOW")
 _SENDS = ("send*", "connect", "write*")
 #: Operations that some file systems do not have.
 _OF_FILE_SYSTEM = ("fallocate", "*setxattr*", "*getxattr*", "copy_file_range", "symlink*", "link*")
@@ -176,4 +178,6 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ETIMEDOUT", "EINPROGRESS", "EAGAIN"), ("connect", "recv*", "read"), netfilter.dropped),
     (("ETIMEDOUT",), ("connect",), network.no_answer),
     (("EAFNOSUPPORT",), ("socket",), network.no_family),
+    # what the caller passed
+    (_REJECTIONS, _PATHS, conditions.rejected_value),
 )
