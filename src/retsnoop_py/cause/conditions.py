@@ -19,9 +19,7 @@ _NAME = r"[A-Za-z_]\w*(?:(?:->|\.)\w+)*"
 _COMPARED = re.compile(rf"\(?({_NAME})\)? (!=|==|<=|>=|<|>) (-?\w+|{_NAME})")
 _MASKED = re.compile(rf"\(({_NAME}) & (0x[0-9a-f]+|\d+)\) != 0")
 #: Variables of the kernel that hold a struct which the caller passed.
-_COPIES = frozenset(
-    ("attr", "args", "arg", "uattr", "params", "kargs", "how", "info", "req", "opt", "opts", "p")
-)
+_COPIES = frozenset(("attr", "uattr", "args", "kargs", "params", "how"))
 #: What the value has to be, by the comparison that made the error: words, and what to add.
 _ALLOWED = {
     "!=": ("must be", 0),
@@ -107,12 +105,9 @@ def _flags(scene: Scene, name: str, unknown: int) -> Reason | None:
     if not bits:
         return None
     listed = f"the bit {bits[0]}" if len(bits) == 1 else f"the bits {', '.join(bits)}"
-    return Reason(
-        "unsupported",
-        f"{_plain(name)} of {scene.call.name}() has {listed} set (value {unknown}). This kernel does "
-        "not accept that there.",
-        (
-            f"remove {'it' if len(bits) == 1 else 'them'} from {_plain(name)}, or use a newer kernel",
-        ),
-        is_seen_later=False,
+    text = (
+        f"{_plain(name)} of {scene.call.name}() has {listed} set (value {unknown}). This kernel "
+        "does not accept that there."
     )
+    advice = f"remove {listed} from {_plain(name)}, or use a newer kernel"
+    return Reason("unsupported", text, (advice,), is_seen_later=False)

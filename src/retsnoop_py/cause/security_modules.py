@@ -78,6 +78,11 @@ def _apparmor(record: Record) -> Reason:
             f'add the rule "{rule}" to the profile in /etc/apparmor.d; apparmor_parser -r FILE',
             f"or {advice[0]}",
         ]
+    if profile == "unprivileged_userns" or record.get("operation") == "userns_create":
+        advice.append(
+            "or sysctl kernel.apparmor_restrict_unprivileged_userns=0 (each program of each user may "
+            "then create user namespaces)"
+        )
     return _reason(f"The AppArmor profile {profile} forbids {text}{masks}.", *advice)
 
 

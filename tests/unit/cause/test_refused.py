@@ -103,6 +103,12 @@ def test_the_rule_that_an_apparmor_profile_lacks(fields: str, rule: str) -> None
     assert f'"{rule}"' in reason.advice[0]
 
 
+def test_the_restriction_of_user_namespaces_has_a_setting() -> None:
+    text = 'apparmor="DENIED" operation="capable" profile="unprivileged_userns" capname="sys_admin"'
+    reason = found(failed("mount", errno.EPERM), audited=audit(text))
+    assert "kernel.apparmor_restrict_unprivileged_userns=0" in reason.advice[-1]
+
+
 def test_selinux_by_its_record() -> None:
     text = (
         'avc:  denied  { read open } for  pid=7 comm="httpd" name="x" dev="sda1" ino=5 '
