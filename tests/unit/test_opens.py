@@ -24,6 +24,7 @@ ALLOWED = {
     ("cause/bpf_programs.py", "_holder"): "/proc/PID/comm",
     ("cause/bpf_programs.py", "_name"): "the kernel's symbols",
     ("cause/busy.py", "_read"): "/proc, /sys/block and cgroup.procs of a cgroup",
+    ("cause/cgroups.py", "_read"): "files of a cgroup, and lists of CPUs",
     ("cause/files.py", "attributes"): "a directory, which neither blocks nor acts",
     ("cause/files.py", "mount_of"): "/proc/self/mountinfo",
     ("cause/holders.py", "_comm"): "/proc/PID/comm",

@@ -59,7 +59,9 @@ def installer(scene: Scene, *calls: str) -> str | None:
 def reason(scene: Scene, hook: str) -> Reason | None:
     """Return what the hook forbids; None for a hook that is not one of Landlock's."""
     maker = installer(scene, "landlock_restrict_self")
-    by = f"{maker} put it on itself" if maker else "a program that began this process made it"
+    by = (
+        f"{maker} applied it to itself" if maker else "a program that began this process applied it"
+    )
     program = maker or "the program that made the rule set"
     for pattern, words in _SCOPED.items():
         if fnmatchcase(hook, pattern):

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 
 from retsnoop_py.cause import (
     busy,
+    cgroups,
     conditions,
     denied,
     limits,
@@ -120,6 +121,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ENODEV",), ("mount", "fsopen"), mounts.file_system_type),
     (("EPERM",), _SENDS, netfilter.netfilter),
     # paths
+    (("*",), ("write*", "pwrite*"), cgroups.rejected_write),
     (("ENOENT",), ("execve*",), not_found.interpreter),
     (("ENOENT",), _PATHS, not_found.searched),
     (("ENOENT",), _PATHS, not_found.missing),
@@ -130,6 +132,8 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     # namespaces
     (("ENOMEM",), _FORKS, namespaces.ended),
     (("ENOSPC", "EUSERS"), ("unshare", "clone"), namespaces.nested_too_deep),
+    # cgroups
+    (("EINVAL",), ("sched_setaffinity",), cgroups.cpus),
     # limits and settings
     (("EAGAIN",), _FORKS, limits.pids),
     (("*",), _PATHS, sysctl.sysctl),

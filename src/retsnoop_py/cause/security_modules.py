@@ -80,8 +80,8 @@ def _apparmor(record: Record) -> Reason:
         ]
     if profile == "unprivileged_userns" or record.get("operation") == "userns_create":
         advice.append(
-            "or sysctl kernel.apparmor_restrict_unprivileged_userns=0 (each program of each user may "
-            "then create user namespaces)"
+            "or sysctl kernel.apparmor_restrict_unprivileged_userns=0 (every program may then "
+            "create user namespaces)"
         )
     return _reason(f"The AppArmor profile {profile} forbids {text}{masks}.", *advice)
 

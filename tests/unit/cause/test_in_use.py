@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cause.test_refused import failed, found
 
-from retsnoop_py.cause import busy, files, holders, modules, room
+from retsnoop_py.cause import busy, cgroups, files, holders, modules, room
 
 
 @pytest.fixture
@@ -127,3 +127,33 @@ def test_a_quota_names_use_and_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_swap_space_there() -> None:
     reason = found(failed("swapoff", errno.EINVAL, (0, "/nosuch")))
     assert reason.text == "/nosuch is not in use as swap space."
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("cpu.weight", errno.ERANGE, "cpu.weight of the cgroup /a takes a number from 1 to 10000"),
+        ("cgroup.subtree_control", errno.EBUSY, "The cgroup /a has processes of its own (1)"),
+        ("cgroup.subtree_control", errno.ENOENT, "has only these controllers: cpu pids"),
+        ("cgroup.procs", errno.EOPNOTSUPP, "has the type 'domain invalid'"),
+    ],
+)
+def test_what_a_file_of_a_cgroup_rejects(
+    name: str, error: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount = files.Mount(str(tmp_path), "cgroup2", ("rw",), "none")
+    monkeypatch.setattr(files, "mount_of", lambda _: mount)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/cgroup.procs").write_text("7\n")
+    (tmp_path / "a/cgroup.controllers").write_text("cpu pids\n")
+    (tmp_path / "a/cgroup.type").write_text("domain invalid\n")
+    reason = found(failed("write", error, (1, str(tmp_path / "a" / name))))
+    assert reason.kind == "cgroup"
+    assert words in reason.text
+
+
+def test_cpus_that_a_cgroup_may_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cpuset.cpus.effective").write_text("4000\n")
+    monkeypatch.setattr(cgroups, "cgroup_folder", lambda _: tmp_path)
+    reason = found(failed("sched_setaffinity", errno.EINVAL))
+    assert "cpuset.cpus.effective is 4000" in reason.text
