@@ -9,6 +9,7 @@ has no BTF of modules (before Linux 5.11), no packet is recorded.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -96,7 +97,7 @@ class Refusals:
     def __enter__(self) -> Self:
         groups = (("refused_audit",), ("refused_call",))
         self._open(_Source("refused.bpf.o", groups, self._decoder.refused))
-        if _NFTABLES.exists():
+        if _has_nftables():
             whole = (("dropped_end", "dropped_begin", "dropped_verdict"),)
             self._open(_Source("dropped.bpf.o", whole, self._decoder.dropping))
         return self
@@ -109,9 +110,10 @@ class Refusals:
                 memory[:] = b"".join(one.to_bytes(4, "little") for one in self._decoder.numbers())
             obj.load()
             for names in source.programs:
-                with suppress(BpfError):
+                with suppress(BpfError), ExitStack() as whole:
                     for name in names:
-                        stack.callback(obj.program(name).attach().close)
+                        whole.callback(obj.program(name).attach().close)
+                    stack.push(whole.pop_all())
             reader = stack.enter_context(
                 Reader(
                     obj.map("events"),
@@ -141,6 +143,17 @@ class Refusals:
             installed=tuple(sorted(found.installed, key=lambda one: one.time)),
             dropped=tuple(sorted(found.dropped, key=lambda one: one.time)),
         )
+
+
+def _has_nftables() -> bool:
+    """Whether nf_tables is loaded or built in: else its types are unknown, and it drops nothing."""
+    if _NFTABLES.exists():
+        return True
+    try:
+        built_in = Path(f"/lib/modules/{os.uname().release}/modules.builtin").read_text()
+    except OSError:
+        return False
+    return "/nf_tables.ko" in built_in
 
 
 def _whole(layout: Struct, data: bytes) -> Iterator[tuple[Any, ...]]:

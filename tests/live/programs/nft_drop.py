@@ -31,7 +31,10 @@ def text(kind, value):
 def message(kind, *parts, flags=0x401):
     body = struct.pack(">BBH", 2, 0, NFTABLES if kind in (16, 17) else 0) + b"".join(parts)
     kind = kind if kind in (16, 17) else NFTABLES << 8 | kind
-    return struct.pack("=IHHII", 16 + len(body), kind, flags | 4, 1, 0) + body
+    return (
+        struct.pack("=IHHII", 16 + len(body), kind, flags if kind in (16, 17) else flags | 4, 1, 0)
+        + body
+    )
 
 
 def expression(name, *parts):
@@ -51,10 +54,10 @@ def main():
         equal(struct.pack(">H", port)),
         expression("immediate", number(1, 0), nest(2, nest(2, number(1, DROP)))),
     ]
-    batch = [message(16, flags=0), message(0, text(1, "shop")), message(3, *chain)]
+    batch = [message(16, flags=1), message(0, text(1, "shop")), message(3, *chain)]
     if policy == ACCEPT:
         batch.append(message(6, text(1, "shop"), text(2, "outgoing"), nest(4, *rule), flags=0xC01))
-    batch.append(message(17, flags=0))
+    batch.append(message(17, flags=1))
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETFILTER) as netlink:
         netlink.bind((0, 0))
         netlink.send(b"".join(batch))
