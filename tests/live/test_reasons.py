@@ -197,7 +197,7 @@ ROWS |= {
     ),
     "lsm apparmor": Row(
         f"{CONFINED} touch /srv/x",
-        ("The AppArmor profile shop forbids", "/srv/x", 'add the rule "/srv/x'),
+        ("The AppArmor profile shop does not let the process create /srv/x", '"/srv/x w,"'),
         f"{SECURITYFS}; cat {PROGRAMS}/apparmor_shop.bin >/sys/kernel/security/apparmor/.replace",
     ),
     "netfilter rule": Row(

@@ -19,6 +19,18 @@ __all__ = ["security_module"]
 _LOCKDOWN = Path("/sys/kernel/security/lockdown")
 #: The kernel's message: "Lockdown: PROCESS: WHAT is restricted; see man kernel_lockdown.7".
 _LOCKDOWN_START, _LOCKDOWN_END = "Lockdown: ", " is restricted"
+#: Letters of AppArmor's masks.
+_MASKS = {
+    "r": "read",
+    "w": "write",
+    "a": "append to",
+    "c": "create",
+    "d": "delete",
+    "x": "execute",
+    "m": "map as a program",
+    "l": "link",
+    "k": "lock",
+}
 _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SCOPES = {
     1: "a process may only trace its own descendants",
@@ -65,12 +77,13 @@ def _apparmor(record: Record) -> Reason:
     profile = record.get("profile", "?")
     what = record.get("name") or record.get("capname") or record.get("peer") or ""
     denied = record.get("denied_mask") or record.get("denied") or ""
-    doing = record.get("operation", "this")
     if "capname" in record:
-        text = f"the capability {record['capname']}"
+        text = f"use the capability {record['capname']}"
+    elif what and denied and set(denied) <= set(_MASKS):
+        rights = [_MASKS[one] for one in dict.fromkeys(denied)]
+        text = f"{' and '.join(rights)} {show(what)}"
     else:
-        text = f"{doing} of {show(what)}" if what else doing
-    masks = f" (denied: {denied})" if denied and "capname" not in record else ""
+        text = f"do this: {record.get('operation', '')} {show(what) if what else ''}".strip()
     rule = _apparmor_rule(record, what, denied)
     advice = [f"aa-complain {shlex.quote(profile)} only logs what the profile forbids"]
     if rule:
@@ -83,7 +96,7 @@ def _apparmor(record: Record) -> Reason:
             "or sysctl kernel.apparmor_restrict_unprivileged_userns=0 (every program may then "
             "create user namespaces)"
         )
-    return _reason(f"The AppArmor profile {profile} forbids {text}{masks}.", *advice)
+    return _reason(f"The AppArmor profile {profile} does not let the process {text}.", *advice)
 
 
 def _apparmor_rule(record: Record, what: str, denied: str) -> str | None:

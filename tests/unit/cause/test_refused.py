@@ -78,7 +78,7 @@ def test_apparmor_by_its_record() -> None:
     reason = found(call, audited=audit(DENIED))
     assert reason.kind == "lsm"
     assert reason.text == (
-        "The AppArmor profile /usr/bin/man forbids open of /etc/shadow (denied: r)."
+        "The AppArmor profile /usr/bin/man does not let the process read /etc/shadow."
     )
     assert '"/etc/shadow r,"' in reason.advice[0]
     assert "aa-complain /usr/bin/man" in reason.advice[1]
