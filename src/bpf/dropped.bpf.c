@@ -17,6 +17,7 @@ enum {
 	DROPPED_MOST = 1000, /* records of a run */
 	DROPPED_RULES = 256, /* of a chain, that are searched for the one which dropped */
 	VERDICT_DROP = 0, /* NF_DROP: the lowest byte of a verdict */
+	VERDICT_STOLEN = 2, /* since Linux 6.7 with an error above: dropped, and freed already */
 	VERDICT_JUMP = -3,
 	VERDICT_GOTO = -4,
 	IPV4 = 4,
@@ -86,8 +87,15 @@ struct immediate {
 	} verdict;
 };
 
+/* Where the packet was to go; read at the beginning, because a dropped packet is freed at the end. */
+struct target {
+	__u32 version; /* of IP */
+	__u32 port;
+	__u8 address[16];
+};
+
 struct running {
-	__u64 packet;
+	struct target target;
 	__u64 chain; /* the base chain */
 	__u64 inner; /* the chain that was jumped to last */
 	__u64 expression; /* the last one that gave a drop */
@@ -106,12 +114,31 @@ static __always_inline __u64 this_call(void)
 	return bpf_get_current_pid_tgid() << 32 | bpf_get_smp_processor_id();
 }
 
-SEC("kprobe/nft_do_chain")
-int BPF_KPROBE(dropped_begin, void *packet, void *chain)
+static __always_inline void fill_target(struct target *target, struct sk_buff___dropped *skb)
 {
-	struct running running = { .packet = (__u64)packet, .chain = (__u64)chain };
+	unsigned char *head = BPF_CORE_READ(skb, head);
+	unsigned char *network = head + BPF_CORE_READ(skb, network_header);
+	unsigned char *transport = head + BPF_CORE_READ(skb, transport_header);
+	__u8 version = 0;
+	__u16 port = 0;
+
+	bpf_probe_read_kernel(&version, sizeof(version), network);
+	target->version = version >> 4;
+	if (target->version == IPV4)
+		bpf_probe_read_kernel(target->address, 4, network + 16);
+	else if (target->version == IPV6)
+		bpf_probe_read_kernel(target->address, 16, network + 24);
+	bpf_probe_read_kernel(&port, sizeof(port), transport + 2);
+	target->port = __builtin_bswap16(port);
+}
+
+SEC("kprobe/nft_do_chain")
+int BPF_KPROBE(dropped_begin, struct nft_pktinfo___dropped *packet, void *chain)
+{
+	struct running running = { .chain = (__u64)chain };
 	__u64 key = this_call();
 
+	fill_target(&running.target, BPF_CORE_READ(packet, skb));
 	bpf_map_update_elem(&calls, &key, &running, BPF_ANY);
 	return 0;
 }
@@ -170,29 +197,17 @@ static __always_inline __u64 handle_of(struct nft_chain___dropped *chain, __u64 
 	return found;
 }
 
-static __always_inline void fill_target(struct dropped_event *event, struct sk_buff___dropped *skb)
+static __always_inline bool is_drop(unsigned int verdict)
 {
-	unsigned char *head = BPF_CORE_READ(skb, head);
-	unsigned char *network = head + BPF_CORE_READ(skb, network_header);
-	unsigned char *transport = head + BPF_CORE_READ(skb, transport_header);
-	__u8 version = 0;
-	__u16 port = 0;
+	__u32 kind = verdict & 0xff;
 
-	bpf_probe_read_kernel(&version, sizeof(version), network);
-	event->version = version >> 4;
-	if (event->version == IPV4)
-		bpf_probe_read_kernel(event->address, 4, network + 16);
-	else if (event->version == IPV6)
-		bpf_probe_read_kernel(event->address, 16, network + 24);
-	bpf_probe_read_kernel(&port, sizeof(port), transport + 2);
-	event->port = __builtin_bswap16(port);
+	return kind == VERDICT_DROP || (kind == VERDICT_STOLEN && verdict >> 16);
 }
 
 SEC("kretprobe/nft_do_chain")
 int BPF_KRETPROBE(dropped_end, unsigned int verdict)
 {
 	struct nft_chain___dropped *chain, *inner;
-	struct nft_pktinfo___dropped *packet;
 	struct nft_table___dropped *table;
 	struct dropped_event *event;
 	struct running *running;
@@ -201,7 +216,7 @@ int BPF_KRETPROBE(dropped_end, unsigned int verdict)
 	running = bpf_map_lookup_elem(&calls, &key);
 	if (!running)
 		return 0;
-	if ((verdict & 0xff) != VERDICT_DROP || sent >= DROPPED_MOST) {
+	if (!is_drop(verdict) || sent >= DROPPED_MOST) {
 		bpf_map_delete_elem(&calls, &key);
 		return 0;
 	}
@@ -216,7 +231,6 @@ int BPF_KRETPROBE(dropped_end, unsigned int verdict)
 	event->tid = bpf_get_current_pid_tgid();
 	chain = (void *)running->chain;
 	inner = (void *)running->inner;
-	packet = (void *)running->packet;
 	event->is_policy = !running->expression;
 	if (running->expression) {
 		event->handle = handle_of(inner, running->expression);
@@ -229,7 +243,9 @@ int BPF_KRETPROBE(dropped_end, unsigned int verdict)
 	event->family = BPF_CORE_READ_BITFIELD_PROBED(table, family);
 	bpf_probe_read_kernel_str(event->table, sizeof(event->table), BPF_CORE_READ(table, name));
 	bpf_probe_read_kernel_str(event->chain, sizeof(event->chain), BPF_CORE_READ(chain, name));
-	fill_target(event, BPF_CORE_READ(packet, skb));
+	event->version = running->target.version;
+	event->port = running->target.port;
+	__builtin_memcpy(event->address, running->target.address, sizeof(event->address));
 	bpf_ringbuf_submit(event, 0);
 	bpf_map_delete_elem(&calls, &key);
 	return 0;
