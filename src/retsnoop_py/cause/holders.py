@@ -164,7 +164,7 @@ def device_users(path: str) -> Sequence[tuple[str, str]]:
     folder = _SYS / "dev/block" / device
     found += [_of_device(name) for name in _names(folder / "holders")]
     backing = _text(folder / "loop/backing_file")
-    if backing:
+    if backing and not found:
         found.append((f"it is a loop device for the file {show(backing)}", f"losetup -d {path}"))
     # a partition keeps the whole device busy
     for part in _names(folder):
