@@ -241,7 +241,7 @@ ROWS |= {
         "losetup -d /dev/loop6",
     ),
     "unsupported file system": Row(
-        "mount -t nosuchfs none /mnt",
+        python(*RAW, "call(165, b'none', b'/mnt', b'nosuchfs', 0, 0)"),
         ("does not support the file system type nosuchfs", "/lib/modules/"),
     ),
     "inodes": Row(
