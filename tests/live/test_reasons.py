@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from tests.live.support import TOOL, compiled
+from tests.live.support import PROGRAMS, TOOL, compiled
 
 from retsnoop_py.vm.machine import Machine
 
@@ -239,6 +239,82 @@ ROWS = {
     ),
     "no family": Row(
         python("import socket", "socket.socket(12, 1)"), ("does not support sockets of the family",)
+    ),
+}
+
+
+#: Becomes a command under the AppArmor profile shop.
+CONFINED = python(
+    "import os, sys",
+    "open('/proc/self/attr/exec', 'w').write('exec shop')",
+    "os.execvp(sys.argv[1], sys.argv[1:])",
+)
+PACKET = python("import socket", "socket.socket(2, 2).sendto(b'x', ('127.0.0.1', 81))")
+SECURITYFS = "mountpoint -q /sys/kernel/security || mount -t securityfs s /sys/kernel/security"
+#: Kinds that name what refused the call, or what uses the object.
+ROWS |= {
+    "lsm landlock": Row(
+        f"python3 -S {PROGRAMS}/landlocked.py mkdir /tmp/reasons/sub",
+        (
+            "forbids creating the directory /tmp/reasons/sub",
+            "LANDLOCK_ACCESS_FS_MAKE_DIR",
+            "below /tmp/reasons in the rule set of",
+        ),
+    ),
+    "lsm apparmor": Row(
+        f"{CONFINED} touch /srv/x",
+        ("The AppArmor profile shop does not let the process create /srv/x", '"/srv/x w,"'),
+        f"{SECURITYFS}; cat {PROGRAMS}/apparmor_shop.bin >/sys/kernel/security/apparmor/.replace",
+    ),
+    "netfilter rule": Row(
+        PACKET,
+        (
+            "The chain outgoing of the nftables table ip shop dropped the packet to 127.0.0.1:81",
+            "with the handle",
+            "nft delete rule ip shop outgoing handle",
+        ),
+        f"ip link set lo up; modprobe nf_tables; python3 -S {PROGRAMS}/nft_drop.py 81",
+        "rmmod nft_compat nf_tables 2>/dev/null; true",
+    ),
+    "namespace": Row(
+        "unshare -p sh -c '/bin/true; /bin/true; echo done'",
+        ("The first process of the new PID namespace", "unshare --pid --fork"),
+    ),
+    "busy mount": Row(
+        "umount /tmp/reasons/busy",
+        ("sleep (PID", "its current directory is /tmp/reasons/busy", "kill "),
+        "mkdir -p /tmp/reasons/busy; mount -t tmpfs t /tmp/reasons/busy;"
+        "cd /tmp/reasons/busy; setsid sleep 1000 >/dev/null 2>&1 & cd /tmp/reasons",
+    ),
+    "busy program": Row(
+        "sh -c 'echo >/tmp/reasons/runs'",
+        ("/tmp/reasons/runs is a program that runs", "mv /tmp/reasons/runs.new"),
+        "cp /bin/sleep /tmp/reasons/runs; setsid /tmp/reasons/runs 1000 >/dev/null 2>&1 &",
+    ),
+    "busy device": Row(
+        "mkfs.ext4 -q -F /dev/loop7",
+        ("The device /dev/loop7 is in use", "/tmp/reasons/ext", "umount /tmp/reasons/ext"),
+        "modprobe loop; dd if=/dev/zero of=/tmp/reasons/disk bs=1M count=16 2>/dev/null;"
+        "losetup /dev/loop7 /tmp/reasons/disk; mkfs.ext4 -q -F /dev/loop7;"
+        "mkdir -p /tmp/reasons/ext; mount /dev/loop7 /tmp/reasons/ext",
+        "umount /tmp/reasons/ext; losetup -d /dev/loop7",
+    ),
+    "module in use": Row(
+        python(*RAW, "call(176, b'loop', 2048)"),
+        ("The module loop is in use", "losetup -D"),
+        "modprobe loop; dd if=/dev/zero of=/tmp/reasons/disk bs=1M count=1 2>/dev/null;"
+        "losetup /dev/loop6 /tmp/reasons/disk",
+        "losetup -d /dev/loop6",
+    ),
+    "unsupported file system": Row(
+        python(*RAW, "call(165, b'none', b'/mnt', b'nosuchfs', 0, 0)"),
+        ("does not support the file system type nosuchfs", "/lib/modules/"),
+    ),
+    "inodes": Row(
+        "touch /tmp/reasons/few/a /tmp/reasons/few/b /tmp/reasons/few/c",
+        ("all 3 inodes are in use", "mount -o remount,nr_inodes=6"),
+        "mkdir -p /tmp/reasons/few; mount -t tmpfs -o nr_inodes=3 s /tmp/reasons/few",
+        "umount /tmp/reasons/few",
     ),
 }
 

@@ -21,7 +21,7 @@ from retsnoop_py.cause.complaint import (
 from retsnoop_py.cause.events import SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity, groups_of
 from retsnoop_py.cause.killed import killed
-from retsnoop_py.cause.netlink import words
+from retsnoop_py.cause.netlink import answered, words
 from retsnoop_py.cause.operation import operation
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
@@ -356,7 +356,8 @@ def with_reason(
     if call is None:
         return explained
     said = tuple(one.text for one in explained.said)
-    scene = Scene(call, witnessed, _identity(call), said, _functions(explained))
+    condition = _condition(explained)
+    scene = Scene(call, witnessed, _identity(call), said, _functions(explained), *condition)
     reason = reason_of(scene)
     reported = None
     if choice is not None:
@@ -378,11 +379,7 @@ def with_reason(
 
 def _of_answer(explained: told.ExplainedCall, chosen: Chosen) -> told.ExplainedCall:
     """The same of a netlink request, with the kernel's own message as the reason."""
-    said = [one.text for one in explained.said]
-    reason = None
-    if said:
-        words = " ".join(f'"{one}"' for one in said[-2:])
-        reason = told.Reason("kernel-message", f"The kernel reported: {words}", "observed")
+    reason = answered([one.text for one in explained.said])
     evidence = ["the kernel's answer to a netlink request has this error"]
     if chosen.line is not None:
         evidence.append(Evidence.ERROR_TEXT.text)
@@ -393,8 +390,22 @@ def _of_answer(explained: told.ExplainedCall, chosen: Chosen) -> told.ExplainedC
     return structs.replace(
         explained,
         what=f"the netlink request to {explained.syscall}()",
-        reason=reason,
+        reason=None if reason is None else _told(reason),
         reported=reported,
+    )
+
+
+def _condition(
+    explained: told.ExplainedCall,
+) -> tuple[str | None, tuple[tuple[str, int], ...]]:
+    """The innermost condition that decided, and the values that it compared, as far as known."""
+    known = (explained.origin, explained.deduced, *explained.tested)
+    decided = [one.decided for one in known if one is not None and one.decided is not None]
+    if not decided or decided[-1].check:
+        return None, ()
+    last = decided[-1]
+    return last.condition, tuple(
+        (one.name, one.value) for one in last.operands if one.value is not None
     )
 
 

@@ -51,6 +51,7 @@ from retsnoop_py.kernel.kallsyms import read_modules
 from retsnoop_py.options.settings import trace_settings
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
+from retsnoop_py.settings import OutputFormat, Settings
 from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
@@ -487,22 +488,7 @@ class Inquiry:
     def _run(self, options: TraceOptions, *, quiet: bool) -> Iterator[Session]:
         """A live run's sessions."""
         asked = self._asked
-        options = {**options, "no_system_changes": False}
-        if asked.command:
-            options["command"] = asked.command
-            if asked.user is not None:
-                options["user"] = asked.user
-                options["keep_env"] = asked.keep_env
-        else:
-            options["pid"] = list(asked.pids)
-        if asked.kernel is not None:
-            options["kernel"] = asked.kernel
-        if asked.source is not None:
-            options["source"] = asked.source
-        settings = trace_settings(words(options, TraceOptions.__optional_keys__))
-        settings = replace(settings, quiet_command=quiet)
-        if options.get("allow") == ["*"]:
-            settings = replace(settings, selection=replace(settings.selection, telling=True))
+        settings = self._settings(options, quiet=quiet)
         watch = None
         if not self._runs:
             watch = HangWatch(self._facts.machine)
@@ -535,6 +521,30 @@ class Inquiry:
             self._exit_status = run.exit_status
         elif not run.interrupted:
             self._compare_status(run.exit_status)
+
+    def _settings(self, options: TraceOptions, *, quiet: bool) -> Settings:
+        """The settings of a run with these options."""
+        asked = self._asked
+        options = {**options, "no_system_changes": False}
+        if asked.command:
+            options["command"] = asked.command
+            if asked.user is not None:
+                options["user"] = asked.user
+                options["keep_env"] = asked.keep_env
+        else:
+            options["pid"] = list(asked.pids)
+        if asked.kernel is not None:
+            options["kernel"] = asked.kernel
+        if asked.source is not None:
+            options["source"] = asked.source
+        settings = trace_settings(words(options, TraceOptions.__optional_keys__))
+        settings = replace(settings, quiet_command=quiet)
+        if options.get("allow") == ["*"]:
+            settings = replace(settings, selection=replace(settings.selection, telling=True))
+        if asked.aside:
+            views = replace(settings.views, format=OutputFormat.JSON)
+            settings = replace(settings, views=views)
+        return settings
 
     def _modules_now(self) -> frozenset[str]:
         return frozenset(one.name for one in read_modules(self._facts.root / "proc/modules"))

@@ -19,6 +19,7 @@ from socket import AF_NETLINK
 from struct import Struct, pack
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from retsnoop_py.capture.refused import Refusals
 from retsnoop_py.cause import netlink
 from retsnoop_py.cause.events import (
     Deferred,
@@ -165,6 +166,7 @@ class Witness:
         self._lost = 0
         self._has_same_ids = in_first("pid")
         self._problem: str | None = None
+        self._refusals = Refusals(machine)
 
     def open(self) -> None:
         """Load and attach; nothing is watched yet."""
@@ -201,6 +203,7 @@ class Witness:
                 reader.start()
                 self._decoder = Decoder(self._machine)
                 self._object, self._reader = obj, reader
+                stack.enter_context(self._refusals)
                 self._stack = stack.pop_all()
         except BpfError as error:
             self._problem = error.message
@@ -281,7 +284,7 @@ class Witness:
         """What was seen."""
         if self._decoder is None:
             return Witnessed(problem=self._problem)
-        return self._decoder.found(self._lost)
+        return self._refusals.add_to(self._decoder.found(self._lost))
 
     def __enter__(self) -> Self:
         self.open()

@@ -1,78 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who refused a call: a seccomp filter, a security module, a missing capability, a missing call."""
+"""Who refused a call: a seccomp filter, a missing capability, a missing call."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 from retsnoop_py.cause.events import Denied
 from retsnoop_py.cause.files import user_name
+from retsnoop_py.cause.landlock import installer
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.kernel.capabilities import CAPABILITIES, capability_name
 from retsnoop_py.kernel.errno import errno_name
 
-__all__ = ["capability", "has_capability", "missing_call", "seccomp", "security_module"]
-
-#: By pattern of a kernel function that a security module has: its name, and what to do. The
-#: functions of Landlock have no prefix of their own; they are called from security_*().
-_MODULES = (
-    (
-        "hook_*",
-        "Landlock",
-        "The process, or one of its parents, restricted itself by a Landlock rule set.",
-        ("allow the access in the program that made the rule set",),
-    ),
-    (
-        "apparmor_*",
-        "AppArmor",
-        "An AppArmor profile forbids this access.",
-        (
-            "journalctl -k --grep apparmor shows the profile and the rule that is missing",
-            "aa-complain PROFILE only logs what the profile forbids",
-        ),
-    ),
-    (
-        "selinux_*",
-        "SELinux",
-        "The SELinux policy forbids this access.",
-        (
-            "ausearch -m avc -ts recent shows the contexts and the class",
-            "setenforce 0 only logs what the policy forbids, for all processes",
-        ),
-    ),
-    ("smack_*", "Smack", "A Smack rule forbids this access.", ()),
-    ("tomoyo_*", "TOMOYO", "A TOMOYO policy forbids this access.", ()),
-    (
-        "yama_*",
-        "Yama",
-        "The security module Yama forbids tracing this process.",
-        ("sysctl kernel.yama.ptrace_scope=0 (every user may then trace all of the own processes)",),
-    ),
-    (
-        "lockdown_*",
-        "lockdown",
-        "The kernel is locked down: not even root may change or read the running kernel.",
-        (
-            "cat /sys/kernel/security/lockdown shows the level",
-            "switch off Secure Boot, or boot without lockdown=",
-        ),
-    ),
-    (
-        "bpf_lsm_*",
-        "BPF LSM",
-        "A BPF program that is attached to this security hook refused the call.",
-        ("bpftool prog list shows the programs of type lsm, and who loaded them",),
-    ),
-    ("safesetid_*", "SafeSetID", "SafeSetID has no rule that allows this change of user.", ()),
-    (
-        "loadpin_*",
-        "LoadPin",
-        "LoadPin only allows files of the file system that it is pinned to.",
-        (),
-    ),
-)
+__all__ = ["capability", "has_capability", "missing_call", "seccomp"]
 
 
 def seccomp(scene: Scene) -> Reason | None:
@@ -80,10 +21,12 @@ def seccomp(scene: Scene) -> Reason | None:
     call = scene.call
     if not call.is_filtered or call.was_entered is not False:
         return None
+    maker = installer(scene, "seccomp", "prctl")
+    by = f" {maker} installed a filter while the command ran." if maker else ""
     return Reason(
         "seccomp",
         f"A seccomp filter of the process returned {errno_name(call.error)} for {call.name}(); the "
-        "kernel did not run the call.",
+        f"kernel did not run the call.{by}",
         (
             f"allow {call.name} in the filter",
             "of a container: docker run --security-opt seccomp=PROFILE, or seccomp=unconfined",
@@ -107,21 +50,6 @@ def missing_call(scene: Scene) -> Reason | None:
         )
     advice = "use a newer kernel, or a program that does not need this call"
     return Reason("unsupported", text, (advice,), is_seen_later=False)
-
-
-def security_module(scene: Scene) -> Reason | None:
-    """A security module refused: one of its functions returned the error."""
-    for name in reversed(scene.chain):
-        for pattern, module, text, advice in _MODULES:
-            if not fnmatchcase(name, pattern):
-                continue
-            is_hook = any(one.startswith("security_") for one in scene.chain)
-            if module == "Landlock" and not is_hook:
-                continue
-            return Reason(
-                "lsm", f"{text} (Security module: {module}.)", advice, is_seen_later=False
-            )
-    return None
 
 
 def denials(scene: Scene) -> Sequence[Denied]:

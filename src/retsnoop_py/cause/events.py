@@ -14,10 +14,13 @@ from retsnoop_py.value import Value
 
 __all__ = [
     "Address",
+    "Audited",
     "Deferred",
     "Denied",
+    "Dropped",
     "Ended",
     "Fault",
+    "Installed",
     "Mapping",
     "Place",
     "Request",
@@ -132,6 +135,42 @@ class Denied(Value):
     capability: int
     namespace: int = 0
     is_silent: bool = False
+
+
+class Audited(Value):
+    """A record of the audit log that a thread made: what a security module refused."""
+
+    time: int
+    tid: int
+    text: str
+
+
+class Installed(Value):
+    """A call by which a process restricted itself: ``seccomp``, ``landlock_restrict_self``."""
+
+    time: int
+    pid: int
+    process: str
+    call: str
+
+
+class Dropped(Value):
+    """A packet that nftables dropped.
+
+    * ``family``: that of the table, as nft(8) writes it ("inet"); ``table``, ``chain``
+    * ``handle``: the rule's; 0 where the policy of the chain decided, or the rule is not known
+    * ``host``, ``port``: where the packet was to go; "" and 0 where that is not known
+    """
+
+    time: int
+    tid: int
+    family: str
+    table: str
+    chain: str
+    handle: int
+    is_policy: bool
+    host: str
+    port: int
 
 
 class Deferred(Enum):
@@ -277,6 +316,8 @@ class Witnessed(Value):
 
     ``parents``: by process, who began it. ``victims``: by process that the kernel killed for want
     of memory, its cgroup (the folder's inode number). ``denied``: capabilities that were missing.
+    ``audited``: records of the audit log. ``installed``: filters and rule sets that processes
+    put on themselves. ``dropped``: packets that nftables dropped; both of the whole machine.
     ``lost``: so many events there was no room for; ``problem`` says why nothing was
     seen at all, else it is None. ``uses_netlink``: a process of the command opened a netlink
     socket.
@@ -290,6 +331,9 @@ class Witnessed(Value):
     victims: abc.Mapping[int, int] = MappingProxyType({})
     denied: Sequence[Denied] = ()
     lost: int = 0
+    audited: Sequence[Audited] = ()
+    installed: Sequence[Installed] = ()
+    dropped: Sequence[Dropped] = ()
     problem: str | None = None
     uses_netlink: bool = False
 

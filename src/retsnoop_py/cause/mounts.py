@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from retsnoop_py.cause import files
+from retsnoop_py.cause.modules import file_system_module
 from retsnoop_py.cause.operation import MOUNT_CHANGES, operation, path_of, quote, show
 from retsnoop_py.cause.reason import Reason, Scene
 
@@ -16,11 +17,9 @@ __all__ = [
     "is_mounted",
     "no_exec",
     "no_mount_point",
-    "no_space",
     "not_supported",
     "not_writable",
     "of_kernel",
-    "quota",
     "read_only",
     "two_file_systems",
 ]
@@ -108,33 +107,6 @@ def is_mounted(path: str) -> bool:
     return mount is not None and mount.point == os.path.realpath(path)
 
 
-def no_space(scene: Scene) -> Reason | None:
-    """The file system has no room, or no inodes."""
-    path = scene.target
-    mount = files.mount_of(path) if path else None
-    if mount is None:
-        return None
-    try:
-        there = os.statvfs(mount.point)
-    except OSError:
-        return None
-    if there.f_files and not there.f_favail:
-        return Reason(
-            "inodes",
-            f"The file system at {show(mount.point)} cannot hold another file: all "
-            f"{there.f_files} inodes are used.",
-            ("remove files there",),
-        )
-    if there.f_bavail * there.f_frsize > 1 << 20:
-        return None
-    total = there.f_blocks * there.f_frsize >> 20
-    return Reason(
-        "space",
-        f"The file system at {show(mount.point)} ({mount.kind}, {total} MiB) is full.",
-        ("remove files there, or choose another place",),
-    )
-
-
 def two_file_systems(scene: Scene) -> Reason | None:
     """Two paths of a call are in different file systems."""
     one, two = (path_of(scene.call, number) for number in (0, 1))
@@ -160,10 +132,22 @@ def file_system_type(scene: Scene) -> Reason | None:
         return None
     if not kind or kind in known:
         return None
+    advice = file_system_module(kind)
+    if advice is not None:
+        text = f"The module of the file system type {show(kind)} is not loaded."
+        return Reason("module", text, advice)
+    import difflib
+
+    alike = difflib.get_close_matches(kind, sorted(known), 1)
     return Reason(
         "unsupported",
-        f"This kernel does not support the file system type {show(kind)}.",
-        (f"check the spelling, or load its module: modprobe {quote(kind)}",),
+        f"This kernel does not support the file system type {show(kind)}: it is not built in, and "
+        f"/lib/modules/{os.uname().release} has no module for it.",
+        (
+            f"check the spelling: {alike[0]} exists"
+            if alike
+            else "check the spelling, or install the package that has the module",
+        ),
     )
 
 
@@ -203,21 +187,6 @@ def not_supported(scene: Scene) -> Reason | None:
         f"The {mount.kind} file system at {show(mount.point)} does not support this: "
         f"{operation(scene.call)}.",
         ("use a file system of another type there, or do without this feature",),
-    )
-
-
-def quota(scene: Scene) -> Reason | None:
-    """A quota of the file system is used up."""
-    path = scene.target
-    mount = files.mount_of(path) if path else None
-    if mount is None:
-        return None
-    user = files.user_name(scene.call.uid)
-    return Reason(
-        "quota",
-        f"The disk quota on the {mount.kind} file system at {show(mount.point)} is used up for "
-        f"user {user}, for the group, or for the project of the directory.",
-        (f"quota -u {user}, or repquota {quote(mount.point)}, shows limits and use",),
     )
 
 

@@ -7,6 +7,7 @@ The system call that sends such a message succeeds; the error comes in the kerne
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from socket import AF_INET, AF_INET6, inet_ntop
 from struct import unpack_from
@@ -17,7 +18,7 @@ from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.value import Value
 
-__all__ = ["name_of", "object_of", "reason", "words"]
+__all__ = ["answered", "name_of", "object_of", "reason", "words"]
 
 _ROUTE = 0
 _PROTOCOLS = {6: "xfrm", 12: "nfnetlink", 15: "uevent", 16: "generic netlink"}
@@ -62,8 +63,12 @@ _ADVICE = (
         "use a gateway in a network that this machine is connected to: ip address shows them",
     ),
     ("Device for nexthop is not up*", "start the network interface first: ip link set NAME up"),
-    ("Unknown device type*", "check the type, or load the module of this type with modprobe(8)"),
+    (
+        "Unknown device type*",
+        "check the type (ip link help lists them), or load its module: modprobe TYPE",
+    ),
     ("*qdisc*not found*", "check the name, or load the module: modprobe sch_NAME"),
+    ("*qdisc kind is unknown*", "check the name, or load the module: modprobe sch_NAME"),
 )
 
 
@@ -114,9 +119,7 @@ def reason(scene: Scene) -> Reason | None:
     if error == "ENODEV" and found is not None and found.name == "LINK" and name:
         return Reason("not-found", f"There is no network interface {show(name)}.", _links(name))
     if request.message:
-        advice = [text for glob, text in _ADVICE if fnmatchcase(request.message, glob)]
-        text = f'The kernel reported: "{request.message}"'
-        return Reason("kernel-message", text, tuple(advice[:1]), is_seen_later=False)
+        return answered([request.message])
     if found is None:
         return None
     what = f"{found.noun} {show(name)}" if name else f"such {found.noun}"
@@ -131,6 +134,17 @@ def reason(scene: Scene) -> Reason | None:
         advice = [f"{found.command} lists what is there"]
         return Reason("not-found", text, tuple(advice), is_seen_later=False)
     return None
+
+
+def answered(messages: Sequence[str]) -> Reason | None:
+    """The kernel's words in its answer, the last two messages, as the reason; None without any."""
+    if not messages:
+        return None
+    last = messages[-2:]
+    advice = [text for one in last for glob, text in _ADVICE if fnmatchcase(one, glob)]
+    words = " ".join(f'"{one}"' for one in last)
+    text = f"The kernel reported: {words}"
+    return Reason("kernel-message", text, tuple(advice[:1]), is_seen_later=False)
 
 
 def _links(name: str) -> tuple[str, ...]:

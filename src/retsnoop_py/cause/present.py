@@ -5,19 +5,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from pathlib import Path
 
 from retsnoop_py.cause import files
-from retsnoop_py.cause.mounts import is_mounted
 from retsnoop_py.cause.operation import quote, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
-from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
-    "busy",
     "exists",
     "is_directory",
     "not_empty",
@@ -76,64 +71,6 @@ def is_directory(scene: Scene) -> Reason | None:
             f"or rm -r {quote(path)} (removes the directory and everything in it)",
         )
     return Reason("is-a-directory", f"{show(path)} is a directory, not a file.", advice)
-
-
-def busy(scene: Scene) -> Reason | None:
-    """Somebody uses what is to be unmounted, removed or written."""
-    path = scene.path
-    if path is None:
-        return None
-    holders = list(_holders(path))[:5]
-    if holders:
-        return Reason(
-            "busy",
-            f"{show(path)} is in use: {'; '.join(holders)}.",
-            (
-                "end these processes",
-                *(
-                    ("or write a new file, and move it over the old one with mv(1)",)
-                    if errno_name(scene.call.error) == "ETXTBSY"
-                    else ()
-                ),
-            ),
-        )
-    if scene.call.name != "umount2" and is_mounted(path):
-        return Reason(
-            "busy",
-            f"A file system is mounted at {show(path)}.",
-            (f"umount {quote(path)}",),
-        )
-    return None
-
-
-def _holders(path: str) -> Iterator[str]:
-    """Processes that have something below the path: their folder, an open file, their program."""
-    real = os.path.realpath(path)
-
-    def is_below(other: str) -> bool:
-        return other == real or other.startswith(real.rstrip("/") + "/")
-
-    for folder in Path("/proc").glob("[0-9]*"):
-        if folder.name == str(os.getpid()):
-            continue
-        try:
-            links = [
-                ("its current folder is", "cwd"),
-                ("its root is", "root"),
-                ("it runs", "exe"),
-                *(("it has open", f"fd/{one}") for one in os.listdir(folder / "fd")),
-            ]
-            name = (folder / "comm").read_text().strip()
-        except OSError:
-            continue
-        for words, link in links:
-            try:
-                target = os.readlink(folder / link)
-            except OSError:
-                continue
-            if is_below(target):
-                yield f"{name} (PID {folder.name}): {words} {target}"
-                break
 
 
 def program_format(scene: Scene) -> Reason | None:

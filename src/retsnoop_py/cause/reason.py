@@ -36,6 +36,7 @@ class Scene(Value):
 
     ``who`` is the process's identity, ``said`` the kernel's own words during the call. ``chain``:
     the kernel's functions that failed in it, outermost first; none where none was seen.
+    ``condition``: the comparison in C that decided, ``values`` what it compared, by expression.
     """
 
     call: SystemCall
@@ -43,6 +44,8 @@ class Scene(Value):
     who: Identity
     said: tuple[str, ...] = ()
     chain: tuple[str, ...] = ()
+    condition: str | None = None
+    values: tuple[tuple[str, int], ...] = ()
 
     @property
     def path(self) -> str | None:

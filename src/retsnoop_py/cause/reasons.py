@@ -16,15 +16,23 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from retsnoop_py.cause import (
+    busy,
+    cgroups,
+    conditions,
     denied,
     limits,
+    modules,
     mounts,
+    namespaces,
+    netfilter,
     netlink,
     network,
     not_found,
     permission,
     present,
     process,
+    room,
+    security_modules,
     sysctl,
 )
 from retsnoop_py.cause.events import SystemCall, Witnessed
@@ -95,6 +103,8 @@ _DENIALS = ("EPERM", "EACCES")
 #: Calls that make a file; open(2) may do so, and touch(1) sets the times of what it made.
 _CREATES = ("mkdir*", "mknod*", "symlink*", "link*", "creat", "open", "openat")
 _REQUESTS = ("RTM_*", "*netlink*", "xfrm")
+_REJECTIONS = ("EINVAL", "ERANGE", "E2BIG", "EOPNOTSUPP", "ENOPROTOOPT", "EDOM", "EOVERFLOW")
+_SENDS = ("send*", "connect", "write*")
 #: Operations that some file systems do not have.
 _OF_FILE_SYSTEM = ("fallocate", "*setxattr*", "*getxattr*", "copy_file_range", "symlink*", "link*")
 
@@ -103,13 +113,18 @@ _OF_FILE_SYSTEM = ("fallocate", "*setxattr*", "*getxattr*", "copy_file_range", "
 _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("*",), _PATHS, denied.seccomp),
     (("ENOSYS",), _PATHS, denied.missing_call),
-    (_DENIALS, _PATHS, denied.security_module),
+    (_DENIALS, _PATHS, security_modules.security_module),
     (("EPERM",), _REQUESTS, denied.capability),
     (("*",), _REQUESTS, netlink.reason),
     (("EINVAL",), ("mount", "umount*"), mounts.no_mount_point),
+    (("EAGAIN", "EBUSY", "ENOENT"), ("delete_module",), busy.module_in_use),
+    (("*",), ("init_module", "finit_module"), modules.not_loaded),
+    (("EINVAL",), ("swapoff",), busy.no_swap_space),
     (("EINVAL", "ENODEV", "EPERM", "EBUSY", "EOPNOTSUPP", "ENOTBLK"), _PATHS, kernel_message),
     (("ENODEV",), ("mount", "fsopen"), mounts.file_system_type),
+    (("EPERM",), _SENDS, netfilter.netfilter),
     # paths
+    (("*",), ("write*", "pwrite*"), cgroups.rejected_write),
     (("ENOENT",), ("execve*",), not_found.interpreter),
     (("ENOENT",), _PATHS, not_found.special),
     (("ENOENT",), (*_CREATES, "utimensat"), mounts.of_kernel),
@@ -120,6 +135,11 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EINVAL",), ("readlink*",), not_found.is_no_link),
     (("ENAMETOOLONG",), _PATHS, not_found.too_long),
     (("EINVAL",), ("sethostname", "setdomainname"), not_found.long_host_name),
+    # namespaces
+    (("ENOMEM",), _FORKS, namespaces.ended),
+    (("ENOSPC", "EUSERS"), ("unshare", "clone"), namespaces.nested_too_deep),
+    # cgroups
+    (("EINVAL",), ("sched_setaffinity",), cgroups.cpus),
     # limits and settings
     (("EAGAIN",), _FORKS, limits.pids),
     (("*",), _PATHS, sysctl.sysctl),
@@ -151,14 +171,15 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EPERM",), ("*chown*",), permission.given_away),
     (_DENIALS, _PATHS, process.other_user),
     (("EPERM",), ("capset",), process.capabilities),
+    (("EPERM",), ("setns",), namespaces.no_setns),
     (_DENIALS, _PATHS, denied.capability),
     # what is there, or not
     (("EEXIST",), _PATHS, present.exists),
     (("ENOTEMPTY", "EEXIST"), ("rmdir", "rename*", "unlink*"), present.not_empty),
     (("EISDIR",), _PATHS, present.is_directory),
-    (("EBUSY", "ETXTBSY"), _PATHS, present.busy),
-    (("ENOSPC",), _PATHS, mounts.no_space),
-    (("EDQUOT",), _PATHS, mounts.quota),
+    (("EBUSY", "ETXTBSY"), _PATHS, busy.busy),
+    (("ENOSPC",), _PATHS, room.no_space),
+    (("EDQUOT",), _PATHS, room.quota),
     (("EXDEV",), ("rename*", "link*"), mounts.two_file_systems),
     (("ENOKEY",), _PATHS, mounts.encrypted),
     (("ENOEXEC",), ("execve*",), present.program_format),
@@ -171,6 +192,9 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EADDRNOTAVAIL",), ("bind",), network.not_a_local_address),
     (("ECONNREFUSED",), ("connect", "sendto"), network.no_listener),
     (("ENETUNREACH", "EHOSTUNREACH"), ("connect", "sendto"), network.no_route),
+    (("ETIMEDOUT", "EINPROGRESS", "EAGAIN"), ("connect", "recv*", "read"), netfilter.dropped),
     (("ETIMEDOUT",), ("connect",), network.no_answer),
     (("EAFNOSUPPORT",), ("socket",), network.no_family),
+    # what the caller passed
+    (_REJECTIONS, _PATHS, conditions.rejected_value),
 )

@@ -16,13 +16,11 @@ from retsnoop_py.options.values import (
     allowed_errors,
     duration_ns,
     keep_env,
-    output_format,
     pids,
     reruns,
     source_tree,
     user,
 )
-from retsnoop_py.settings import OutputFormat
 from retsnoop_py.text import printable_json
 from retsnoop_py.value import Value
 
@@ -60,6 +58,7 @@ Examples:
 Exit status: that of CMD's first run; 124 if --for ended CMD; 64 and more for errors of retsnoop-py.
 """
 
+_FORMS = ("text", "json", "github", "junit", "sarif")
 _USAGE = """Usage: retsnoop-py why [--call NAME] [--errno NAME] [--reruns N] -- CMD ARG...
        retsnoop-py why -p PID
        retsnoop-py why RECORDING
@@ -72,7 +71,7 @@ class WhyRequest(Value):
 
     what: Asked
     recording: Path | None
-    json: bool
+    form: str
     verbose: int
 
 
@@ -105,24 +104,38 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
         source_tree(words.text("source")),
         keep_env(words.has("keep-env"), words.text("user")),
         duration_ns("--for", words.text("for"), "s"),
+        words.text("format") not in (None, "text"),
     )
     if files and what.limit_ns:
         raise UsageError("--for limits a run, and a recording is none", "leave out --for")
     return WhyRequest(
         what,
         Path(files[0]) if files else None,
-        output_format(words.text("format")) is OutputFormat.JSON,
+        _form(words.text("format")),
         words.count("verbose"),
     )
+
+
+def _form(value: str | None) -> str:
+    """``--format``. Raises :class:`UsageError`."""
+    form = value or "text"
+    if form not in _FORMS:
+        known = f"{', '.join(_FORMS[:-1])} and {_FORMS[-1]}"
+        raise UsageError(f"--format {form}: no such format", f"there are {known}")
+    return form
 
 
 def run(asked: WhyRequest) -> int:
     """Find out and print it; the exit status of CMD. Raises what a live run raises."""
     found = _answer(asked)
-    if asked.json:
+    if asked.form == "json":
         import msgspec
 
         print(printable_json(msgspec.json.encode(found).decode()))
+    elif asked.form != "text":
+        from retsnoop_py.render.why_reports import report
+
+        print(report(found, asked.form), end="")
     else:
         from retsnoop_py.render.palette import Palette
         from retsnoop_py.render.why import WhyPage

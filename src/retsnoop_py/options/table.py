@@ -567,7 +567,10 @@ OPTIONS: tuple[Option, ...] = (
         "output goes to standard error.",
         help_in=(
             ("replay", "Print text, or json: one object per session (docs/json.md)."),
-            ("why", "Print text, or json: one object (docs/json.md)."),
+            (
+                "why",
+                "Print text, json (docs/json.md), github (annotations), junit, or sarif.",
+            ),
             ("explain", "Print text, or json: one object per failure (docs/json.md)."),
             (
                 "load",

@@ -19,7 +19,15 @@ from retsnoop_py.render.load_results import Row
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.text import printable
 
-__all__ = ["explained_github_lines", "github_json", "github_lines", "github_summary", "unobeyed"]
+__all__ = [
+    "explained_github_lines",
+    "github_json",
+    "github_lines",
+    "github_summary",
+    "unobeyed",
+    "workflow_property",
+    "workflow_text",
+]
 
 #: Characters that begin markup, with `_` at the edge of a word and `]` before the target of a link.
 _MARKUP = re.compile(r"[\\`*<>&|~#!@$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])")
@@ -60,20 +68,23 @@ def explained_github_lines(found: Explained) -> Iterator[str]:
 
 
 def _annotated(place: Place | None, title: str, group: str, why: Explanation) -> Iterator[str]:
-    where = f"file={_property(place.file)},line={place.line}," if place and place.line else ""
-    yield f"::error {where}title={_property(title)}::{_command(why.reason)}"
-    yield f"::group::{_command(printable(group))}"
+    where = (
+        f"file={workflow_property(place.file)},line={place.line}," if place and place.line else ""
+    )
+    yield f"::error {where}title={workflow_property(title)}::{workflow_text(why.reason)}"
+    yield f"::group::{workflow_text(printable(group))}"
     yield from unobeyed(explanation_lines(why, Palette()))
     yield "::endgroup::"
 
 
-def _command(text: str) -> str:
+def workflow_text(text: str) -> str:
     """``text`` as the value of a workflow command, which is one line."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _command(printable(text)).replace(":", "%3A").replace(",", "%2C")
+def workflow_property(text: str) -> str:
+    """``text`` as the value of a property of a workflow command."""
+    return workflow_text(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def github_summary(rows: Sequence[Row], kernels: Sequence[str], why: Sequence[Reason]) -> str:

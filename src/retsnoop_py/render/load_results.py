@@ -128,7 +128,7 @@ def reason_lines(reason: Reason, palette: Palette, width: int = 0) -> Iterator[s
     yield from explanation_lines(reason.explanation, palette, width)
 
 
-def _plain(text: str) -> str:
+def xml_text(text: str) -> str:
     """What XML 1.0 can hold."""
     return "".join(c if c in "\t\n" or (c >= " " and c.isprintable()) else "?" for c in text)
 
@@ -156,7 +156,7 @@ def _case(result: LoadResult) -> str:
     name = f"{result.kind} {result.name}".strip() + (f" [{result.shape}]" if result.shape else "")
     owner = f"{result.kernel}.{Path(result.object).name}"
     head = (
-        f"  <testcase classname={quoteattr(_plain(owner))} name={quoteattr(_plain(name))}"
+        f"  <testcase classname={quoteattr(xml_text(owner))} name={quoteattr(xml_text(name))}"
         f' time="{result.seconds:.3f}"'
     )
     if not result.is_failure:
@@ -166,6 +166,6 @@ def _case(result: LoadResult) -> str:
     message = f"{result.errno or result.verdict}: {why.title if why else ''}"
     return (
         f"{head}>\n   <failure type={quoteattr(result.reason)}"
-        f" message={quoteattr(_plain(message))}>{escape(_plain(text))}</failure>\n"
+        f" message={quoteattr(xml_text(message))}>{escape(xml_text(text))}</failure>\n"
         "  </testcase>\n"
     )

@@ -35,7 +35,7 @@ from retsnoop_py.render.why_types import (
 )
 from retsnoop_py.text import display_width, pad, printable, wrapped
 
-__all__ = ["WhyPage"]
+__all__ = ["WhyPage", "headline", "reason_of"]
 
 #: What is shown of a call's arguments, in columns.
 _ARGUMENTS = 72
@@ -61,10 +61,10 @@ class WhyPage:
             yield from self._answer(found.explained)
             yield from self._explained(found.explained)
         elif found.reason is not None:
-            yield from self._paragraph(f"{_subject(found)}: {found.reason.text}", 0)
+            yield from self._paragraph(f"{headline(found)} {found.reason.text}", 0)
             yield from self._advice(found.reason)
         elif found.unknown:
-            yield from self._paragraph(f"{_subject(found)}: {found.unknown}", 0)
+            yield from self._paragraph(headline(found), 0)
         if not found.waiting or found.explained is not None or self._verbose:
             yield from self._failures(found)
 
@@ -72,9 +72,7 @@ class WhyPage:
         """What failed and why, in the user's terms; the kernel's part follows it."""
         if call.what is None:
             return
-        text = f"{call.process}: {call.what} failed with {call.error}"
-        meaning = _meaning(call.error)
-        yield from self._paragraph(f"{text} ({meaning})." if meaning else f"{text}.", 0)
+        yield from self._paragraph(_failure(call), 0)
         if call.reason is not None:
             yield from self._paragraph(call.reason.text, 2)
             yield from self._advice(call.reason)
@@ -207,6 +205,28 @@ def _certainty(call: ExplainedCall) -> str:
         ("condition", call.certainty),
     ]
     return "certainty: " + ", ".join(f"{name} {word}" for name, word in parts)
+
+
+def headline(found: Why) -> str:
+    """Return what failed, in one sentence; ``cat:`` alone if :func:`reason_of` says it all."""
+    call = found.explained
+    if call is not None:
+        return _failure(call)
+    if found.reason is None and found.unknown:
+        return f"{_subject(found)}: {found.unknown}"
+    return f"{_subject(found)}:"
+
+
+def reason_of(found: Why) -> Reason | None:
+    """Return why it failed, of the explained call or of the command's end; None: not known."""
+    return found.explained.reason if found.explained is not None else found.reason
+
+
+def _failure(call: ExplainedCall) -> str:
+    """Return ``cat: opening secret failed with EACCES (Permission denied).`` of a call."""
+    text = f"{call.process}: {call.what or call.syscall} failed with {call.error}"
+    meaning = _meaning(call.error)
+    return f"{text} ({meaning})." if meaning else f"{text}."
 
 
 def _meaning(error: str) -> str:

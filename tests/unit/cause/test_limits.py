@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import resource
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,13 +288,3 @@ def test_a_size_beyond_a_setting(proc_sys: ProcSys) -> None:
 def test_a_path_that_is_too_long_is_shown_by_its_start() -> None:
     one = call("openat", errno.ENAMETOOLONG, (1, "/tmp/" + "n" * 250))
     assert text(found(one)).startswith(f"The path /tmp/{'n' * 35}... has a name")
-
-
-def test_every_kind_of_reason_is_on_the_page() -> None:
-    root = Path(limits.__file__).parents[3]
-    kinds: set[str] = set()
-    for path in Path(limits.__file__).parent.glob("*.py"):
-        kinds |= set(re.findall(r'Reason\(\s*"([a-z-]+)"', path.read_text()))
-    page = (root / "docs/why.md").read_text()
-    assert len(kinds) > 20
-    assert not [kind for kind in kinds if f"`{kind}`" not in page]

@@ -168,29 +168,6 @@ def test_a_low_port_needs_a_capability() -> None:
     assert "CAP_NET_BIND_SERVICE" in found.text
 
 
-def test_who_holds_what_is_busy(tmp_path: Path) -> None:
-    with (tmp_path / "open").open("w"):
-        found = list(_holders(tmp_path))
-    assert not found, "we are not told of"
-    pid = os.fork()
-    if not pid:
-        os.chdir(tmp_path)
-        os.kill(os.getpid(), 19)
-        os._exit(0)
-    os.waitpid(pid, os.WUNTRACED)
-    try:
-        assert any(f"(PID {pid}): its current folder is" in one for one in _holders(tmp_path))
-    finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
-
-
-def _holders(path: Path) -> list[str]:
-    from retsnoop_py.cause import present
-
-    return list(present._holders(str(path)))
-
-
 def test_the_kernels_own_words_come_first() -> None:
     one = call("mount", errno.EINVAL, (0, "none"), (1, "/proc"), (2, "tmpfs"))
     found = reason(one, said=("tmpfs: Unknown parameter 'sise'",))

@@ -129,7 +129,7 @@ def test_tracepoints_are_those_of_tracefs(tmp_path: Path, monkeypatch: pytest.Mo
 def test_programs_and_maps_are_those_of_the_objects_on_the_line(tmp_path: Path) -> None:
     objects = Path(live.__file__).parents[1] / "bpf"
     # the words of a line are parted at its spaces here, which a checkout's path may have
-    path = Path(shutil.copy(next(objects.rglob("*.bpf.o")), tmp_path))
+    path = Path(shutil.copy(next(objects.rglob("trace.bpf.o")), tmp_path))
     assert path.name in " ".join(texts(f"load {path.parent}/"))
     programs = texts(f"load {path} --prog ")
     assert len(programs) > 10

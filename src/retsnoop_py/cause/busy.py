@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Who uses what a call wants to unmount, remove, write or take for itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from retsnoop_py.cause import holders
+from retsnoop_py.cause.mounts import is_mounted
+from retsnoop_py.cause.operation import path_of, quote, show
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.kernel.errno import errno_name
+
+__all__ = ["busy", "module_in_use", "no_swap_space"]
+
+_MODULES, _SWAPS = Path("/sys/module"), Path("/proc/swaps")
+
+
+def busy(scene: Scene) -> Reason | None:
+    """A process, a mount or a device uses it (EBUSY, ETXTBSY)."""
+    path = scene.path
+    if path is None:
+        return None
+    if errno_name(scene.call.error) == "ETXTBSY":
+        return _text(scene, path)
+    if scene.call.name == "umount2":
+        return _mount(path)
+    device = _device(path)
+    if device is not None:
+        return device
+    if scene.call.name == "mount":
+        return _mounted_again(scene, path)
+    if is_mounted(path):
+        return _busy(f"A file system is mounted at {show(path)}.", f"umount {quote(path)}")
+    return _cgroup(path) or _processes(path, holders.processes(path))
+
+
+def _busy(text: str, *advice: str) -> Reason:
+    return Reason("busy", text, advice)
+
+
+def _listed(found: Sequence[holders.Holder]) -> str:
+    return "; ".join(map(str, found))
+
+
+def _end(found: Sequence[holders.Holder]) -> str:
+    return f"end these processes: kill {' '.join(str(one.pid) for one in found)}"
+
+
+def _processes(path: str, found: Sequence[holders.Holder]) -> Reason | None:
+    return _busy(f"{show(path)} is in use: {_listed(found)}.", _end(found)) if found else None
+
+
+def _text(scene: Scene, path: str) -> Reason | None:
+    """A program that runs may not be written, and one that is being written does not run."""
+    quoted = quote(path)
+    if scene.call.name.startswith("execve"):
+        found = holders.processes(path, writing=True)
+        if not found:
+            return None
+        return _busy(
+            f"{show(path)} cannot run while it is open for writing: {_listed(found)}.",
+            "close it there first, or run a copy",
+            _end(found),
+        )
+    if path in _swaps():
+        return _busy(f"{show(path)} is in use as swap space.", f"swapoff {quoted}")
+    found = holders.processes(path, running=True) or holders.processes(path)
+    if not found:
+        return None
+    return _busy(
+        f"{show(path)} is a program that runs, so it cannot be written: {_listed(found)}.",
+        f"replace it by a new file, which works while it runs: cp NEW {quoted}.new; "
+        f"mv {quoted}.new {quoted}",
+        f"or {_end(found)}",
+    )
+
+
+def _mount(path: str) -> Reason | None:
+    """umount(2) of a mount that something uses."""
+    quoted = quote(path)
+    below = holders.mounts_below(path)
+    if below:
+        return _busy(
+            f"Other mounts are below {show(path)}: {', '.join(map(show, below[:5]))}.",
+            f"umount -R {quoted}",
+        )
+    found = holders.processes(path)
+    if found:
+        return _busy(
+            f"{show(path)} is in use: {_listed(found)}.",
+            _end(found),
+            f"or umount -l {quoted}, which removes the mount from the tree now and the file system "
+            "as its last user ends",
+        )
+    inside = [one for one in _swaps() if one.startswith(path.rstrip("/") + "/")]
+    if inside:
+        return _busy(f"The swap file {show(inside[0])} is on it.", f"swapoff {quote(inside[0])}")
+    for device in Path("/sys/block").glob("loop*"):
+        backing = _read(device / "loop/backing_file")
+        if backing.startswith(path.rstrip("/") + "/"):
+            return _busy(
+                f"The loop device /dev/{device.name} uses the file {show(backing)} on it.",
+                f"losetup -d /dev/{device.name}",
+            )
+    return None
+
+
+def _device(path: str) -> Reason | None:
+    """A block device that is mounted, swap space, or a part of another device."""
+    users = holders.device_users(path)
+    if not users:
+        return None
+    return _busy(
+        f"The device {show(path)} is in use: {'; '.join(text for text, _ in users)}.",
+        *dict.fromkeys(command for _, command in users),
+    )
+
+
+def _mounted_again(scene: Scene, source: str) -> Reason | None:
+    target = path_of(scene.call, 1)
+    if target is None or not is_mounted(target):
+        return None
+    return _busy(
+        f"{show(source)} is mounted at {show(target)} already.",
+        f"umount {quote(target)} first, or change the mount: mount -o remount,OPTIONS "
+        f"{quote(target)}",
+    )
+
+
+def _cgroup(path: str) -> Reason | None:
+    """rmdir(2) of a cgroup that has processes or cgroups below it."""
+    folder = Path(path)
+    if not (folder / "cgroup.procs").is_file():
+        return None
+    below = sorted(one.name for one in folder.iterdir() if one.is_dir())
+    if below:
+        return _busy(
+            f"The cgroup {show(path)} has cgroups below it: {', '.join(below[:5])}.",
+            f"remove these first: rmdir {quote(f'{path}/{below[0]}')}",
+        )
+    pids = _read(folder / "cgroup.procs").split()
+    if not pids:
+        return None
+    return _busy(
+        f"The cgroup {show(path)} has processes: {', '.join(map(_named, pids[:5]))}.",
+        f"end these processes, or move each: echo PID >{quote(str(folder.parent))}/cgroup.procs",
+    )
+
+
+def _named(pid: str) -> str:
+    name = _read(Path("/proc") / pid / "comm")
+    return f"{name} (PID {pid})" if name else f"PID {pid}"
+
+
+def module_in_use(scene: Scene) -> Reason | None:
+    """delete_module(2) of a module that other modules or open files use, or that is not loaded."""
+    name = next((text for _, text in scene.call.texts if text), "")
+    folder = _MODULES / name
+    if not name or "/" in name:
+        return None
+    if not folder.exists():
+        text = f"The module {name} is not loaded."
+        return Reason("module", text, ("lsmod lists the modules that are loaded",))
+    if not (folder / "refcnt").exists():
+        text = f"The module {name} cannot be removed: it is built in, or cannot be unloaded."
+        return Reason("module", text)
+    users = sorted(os.listdir(folder / "holders")) if (folder / "holders").is_dir() else []
+    if users:
+        text = f"The module {name} is in use by the modules {', '.join(users)}."
+        return Reason("busy", text, (f"remove them first: modprobe -r {' '.join(users)}",))
+    count = _read(folder / "refcnt")
+    if not count.isdigit() or int(count) < 1:
+        return None
+    return Reason(
+        "busy",
+        f"The module {name} is in use {count} {'time' if count == '1' else 'times'}: a device, a "
+        "mount, a socket or a network interface needs it.",
+        _module_advice(name),
+    )
+
+
+def _module_advice(name: str) -> tuple[str, ...]:
+    """Who may use the module: for block devices, those that are in use."""
+    if name == "loop":
+        return ("losetup -a lists the loop devices, and losetup -D detaches all of them",)
+    kinds = _read(Path("/proc/filesystems")).split()
+    if name in kinds:
+        return (f"unmount these: findmnt -t {name}",)
+    return ("stop what uses it (lsof, ip link, findmnt), and try again",)
+
+
+def no_swap_space(scene: Scene) -> Reason | None:
+    """swapoff(2) of what is not swap space."""
+    path = scene.path
+    if path is None or os.path.realpath(path) in _swaps():
+        return None
+    return Reason(
+        "not-found",
+        f"{show(path)} is not in use as swap space.",
+        ("swapon --show lists the swap space that is in use",),
+    )
+
+
+def _swaps() -> list[str]:
+    return [line.split()[0] for line in _read(_SWAPS).splitlines()[1:]]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

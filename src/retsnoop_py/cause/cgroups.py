@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why a file of a cgroup rejects what is written, and which CPUs a cgroup may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from retsnoop_py.cause import files
+from retsnoop_py.cause.limits import cgroup_folder
+from retsnoop_py.cause.operation import quote, show
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.kernel.errno import errno_name
+
+__all__ = ["cpus", "rejected_write"]
+
+_ONLINE, _POSSIBLE = (
+    Path("/sys/devices/system/cpu/online"),
+    Path("/sys/devices/system/cpu/possible"),
+)
+#: What a file accepts (Documentation/admin-guide/cgroup-v2.rst).
+_RANGES = {
+    "cpu.weight": "a number from 1 to 10000",
+    "cpu.weight.nice": "a number from -20 to 19",
+    "cpu.idle": "0 or 1",
+    "cpu.max": "a quota in us (1000 or more, or max) and a period from 1000 to 1000000",
+    "io.weight": "a number from 1 to 10000, or DEVICE and such a number",
+    "io.max": "the MAJOR:MINOR of a whole device, and rbps=, wbps=, riops= or wiops= with a number",
+    "pids.max": "a number of processes, or max",
+    "memory.max": "a number of bytes, or max",
+    "memory.high": "a number of bytes, or max",
+    "memory.swap.max": "a number of bytes, or max",
+    "cgroup.freeze": "0 or 1",
+    "cgroup.type": "threaded",
+    "cgroup.max.depth": "a number, or max",
+    "cgroup.max.descendants": "a number, or max",
+}
+_REJECTED = ("EINVAL", "ERANGE")
+
+
+def rejected_write(scene: Scene) -> Reason | None:
+    """write(2) to a file of a cgroup of version 2 failed."""
+    path = scene.path
+    mount = files.mount_of(path) if path else None
+    if path is None or mount is None or mount.kind != "cgroup2":
+        return None
+    folder, name = Path(path).parent, Path(path).name
+    shown = show(f"/{os.path.relpath(folder, mount.point)}".replace("/.", "/"))
+    error = errno_name(scene.call.error)
+    if name == "cgroup.subtree_control":
+        return _controllers(folder, shown, error)
+    if name in ("cgroup.procs", "cgroup.threads"):
+        return _members(folder, shown, error)
+    if name == "cpuset.cpus" and error in _REJECTED:
+        return _reason(
+            f"{name} of the cgroup {shown} takes a list of CPUs such as 0-1,3. This machine has "
+            f"the CPUs {_read(_POSSIBLE)}.",
+            f"write CPUs of {_read(_POSSIBLE)}",
+        )
+    if name in _RANGES and error in _REJECTED:
+        text = f"{name} of the cgroup {shown} takes {_RANGES[name]}."
+        return _reason(text, f"now it has: {_read(Path(path))}")
+    return None
+
+
+def _controllers(folder: Path, shown: str, error: str) -> Reason | None:
+    if error == "EBUSY" and _read(folder / "cgroup.procs"):
+        count = len(_read(folder / "cgroup.procs").split())
+        leaf = quote(str(folder / "leaf"))
+        return _reason(
+            f"The cgroup {shown} has processes of its own ({count}). Controllers can only be "
+            "enabled for the cgroups below a cgroup that has none.",
+            f"move its processes to a cgroup below: mkdir {leaf}; echo PID >{leaf}/cgroup.procs",
+        )
+    if error in ("ENOENT", "EINVAL"):
+        there = _read(folder / "cgroup.controllers")
+        above = quote(str(folder.parent / "cgroup.subtree_control"))
+        return _reason(
+            f"The cgroup {shown} has only these controllers: {there or 'none'}.",
+            f"enable the controller in the cgroup above first: echo +CONTROLLER >{above}",
+        )
+    if error == "EBUSY":
+        return _reason(f"A cgroup below {shown} still uses the controller.")
+    return None
+
+
+def _members(folder: Path, shown: str, error: str) -> Reason | None:
+    enabled = _read(folder / "cgroup.subtree_control")
+    if error == "EBUSY" and enabled:
+        return _reason(
+            f"The cgroup {shown} has controllers enabled for the cgroups below it ({enabled}), so "
+            "it cannot have processes of its own.",
+            "move the process into a cgroup below it",
+        )
+    if error == "EOPNOTSUPP":
+        kind = _read(folder / "cgroup.type")
+        return _reason(
+            f"The cgroup {shown} has the type '{kind}', which takes no processes.",
+            f"echo threaded >{quote(str(folder / 'cgroup.type'))}, or use another cgroup",
+        )
+    if error == "ESRCH":
+        return Reason("not-found", "There is no process with the id that was written.")
+    return None
+
+
+def cpus(scene: Scene) -> Reason | None:
+    """sched_setaffinity(2) to CPUs none of which the process may use."""
+    state = scene.call.state
+    folder = cgroup_folder(state.cgroup) if state is not None else None
+    while folder is not None and not (folder / "cpuset.cpus.effective").exists():
+        if folder.parent == folder:
+            folder = None
+            break
+        folder = folder.parent
+    allowed = _read(folder / "cpuset.cpus.effective") if folder is not None else ""
+    if not allowed or allowed == _read(_ONLINE):
+        return _reason(
+            "None of the CPUs in the mask is online and allowed for this process. The machine has "
+            f"the CPUs {_read(_ONLINE)}.",
+            f"choose CPUs of {_read(_ONLINE)}",
+        )
+    return _reason(
+        f"None of the CPUs in the mask is one that the cgroup {show(str(folder))} may use: its "
+        f"cpuset.cpus.effective is {allowed}.",
+        f"choose CPUs of {allowed}, or write more CPUs to cpuset.cpus of the cgroup",
+    )
+
+
+def _reason(text: str, *advice: str) -> Reason:
+    return Reason("cgroup", text, advice)
+
+
+def _read(path: Path) -> str:
+    try:
+        return " ".join(path.read_text(errors="replace").split())
+    except OSError:
+        return ""

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Who uses a file, a mount, a device or a module: processes, mounts, swap space, other devices.
+
+All of it is looked up after the failure, in /proc and /sys. What has gone by then is not found, and
+processes of other namespaces are found as far as /proc shows them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from retsnoop_py.cause.operation import show
+from retsnoop_py.value import Value
+
+__all__ = ["Holder", "device_of", "device_users", "mounts_below", "processes"]
+
+_PROC, _SYS = Path("/proc"), Path("/sys")
+#: Processes that are named.
+_MOST = 5
+
+
+class Holder(Value):
+    """A process that uses something: ``sleep (PID 7)``, ``its current directory is``, the path."""
+
+    process: str
+    pid: int
+    use: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.process} (PID {self.pid}): {self.use} {show(self.path)}"
+
+
+def processes(path: str, *, writing: bool = False, running: bool = False) -> list[Holder]:
+    """Return the processes that use ``path`` or what lies below it, at most five.
+
+    ``writing``: only those that have it open for writing; ``running``: only those that run it.
+    """
+    real = os.path.realpath(path)
+    found: list[Holder] = []
+    for folder in _PROC.glob("[0-9]*"):
+        if folder.name == str(os.getpid()):
+            continue
+        for use, target in _uses(folder, writing=writing, running=running):
+            if target == real or target.startswith(real.rstrip("/") + "/"):
+                found.append(Holder(_comm(folder), int(folder.name), use, target))
+                break
+        if len(found) == _MOST:
+            break
+    return found
+
+
+def _comm(folder: Path) -> str:
+    try:
+        return (folder / "comm").read_text(errors="replace").strip()
+    except OSError:
+        return "a process"
+
+
+def _uses(folder: Path, *, writing: bool, running: bool) -> Iterator[tuple[str, str]]:
+    """What a process uses, and how; a process that ends meanwhile uses nothing."""
+    if running:
+        links = [("it runs", "exe")]
+    else:
+        links = [("its current directory is", "cwd"), ("its root is", "root"), ("it runs", "exe")]
+    for use, link in links if not writing else ():
+        target = _link(folder / link)
+        if target is not None:
+            yield use, target
+    if not running:
+        yield from _open_files(folder, writing=writing)
+    if not writing:
+        yield from _mapped_files(folder)
+
+
+def _link(path: Path) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _open_files(folder: Path, *, writing: bool) -> Iterator[tuple[str, str]]:
+    try:
+        names = os.listdir(folder / "fd")
+    except OSError:
+        return
+    for name in names:
+        target = _link(folder / "fd" / name)
+        if target is None or not target.startswith("/"):
+            continue
+        is_written = _is_written(folder / "fdinfo" / name)
+        if is_written or not writing:
+            yield "it has open for writing" if is_written else "it has open", target
+
+
+def _is_written(info: Path) -> bool:
+    try:
+        words = info.read_text().split()
+        return bool(int(words[words.index("flags:") + 1], 8) & os.O_ACCMODE)
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _mapped_files(folder: Path) -> Iterator[tuple[str, str]]:
+    try:
+        text = (folder / "maps").read_text(errors="replace")
+    except OSError:
+        return
+    for line in text.splitlines():
+        words = line.split(maxsplit=5)
+        if len(words) == 6 and words[5].startswith("/"):
+            yield "it has mapped", words[5]
+
+
+def mounts_below(path: str) -> list[str]:
+    """Return the mount points below the mount point ``path``."""
+    real = os.path.realpath(path).rstrip("/") + "/"
+    return sorted({point for _, _, point in _mounts() if point.startswith(real)})
+
+
+def _mounts() -> Iterator[tuple[str, str, str]]:
+    """The device ("8:1"), the source and the mount point of each mount."""
+    try:
+        text = (_PROC / "self/mountinfo").read_text(errors="replace")
+    except OSError:
+        return
+    for line in text.splitlines():
+        before, _, behind = line.partition(" - ")
+        words, more = before.split(), behind.split()
+        if len(words) > 4 and len(more) > 1:
+            yield words[2], more[1], words[4].encode().decode("unicode_escape")
+
+
+def device_of(path: str) -> str | None:
+    """Return ``8:1`` for the file of a block device; None for any other file."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    if not stat.S_ISBLK(status.st_mode):
+        return None
+    return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+
+
+def device_users(path: str) -> Sequence[tuple[str, str]]:
+    """Return who uses a block device: a sentence's end, and the command that ends that use."""
+    device = device_of(path)
+    if device is None:
+        return ()
+    found = [
+        (f"it is mounted at {show(point)}", f"umount {point}")
+        for number, _, point in _mounts()
+        if number == device
+    ]
+    found += [
+        ("it is used as swap space", f"swapoff {path}")
+        for name in _swaps()
+        if device_of(name) == device
+    ]
+    folder = _SYS / "dev/block" / device
+    found += [_of_device(name) for name in _names(folder / "holders")]
+    backing = _text(folder / "loop/backing_file")
+    if backing and not found:
+        found.append((f"it is a loop device for the file {show(backing)}", f"losetup -d {path}"))
+    # a partition keeps the whole device busy
+    for part in _names(folder):
+        if (folder / part / "partition").exists():
+            number = _text(folder / part / "dev")
+            found += [
+                (f"its partition {part} is mounted at {show(point)}", f"umount {point}")
+                for one, _, point in _mounts()
+                if one == number
+            ]
+    return found[:_MOST]
+
+
+def _of_device(name: str) -> tuple[str, str]:
+    """A device that is made of another one: device-mapper or RAID."""
+    label = _text(_SYS / "block" / name / "dm/name")
+    if label:
+        return f"the device-mapper device {label} uses it", f"dmsetup remove {label}"
+    if name.startswith("md"):
+        return f"the RAID device {name} uses it", f"mdadm --stop /dev/{name}"
+    return f"the device {name} uses it", f"stop using /dev/{name}"
+
+
+def _swaps() -> list[str]:
+    return [line.split()[0] for line in (_text(_PROC / "swaps") or "").splitlines()[1:]]
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None

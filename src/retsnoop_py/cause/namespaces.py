@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reasons that namespaces have: which one is meant, and what it lacks."""
+
+from __future__ import annotations
+
+from retsnoop_py.cause.reason import Reason, Scene
+
+__all__ = ["ended", "nested_too_deep", "no_setns"]
+
+_CLONE_NEWUSER = 0x10000000
+#: user_namespace.level of the innermost one (create_user_ns()).
+_MOST_LEVELS = 32
+_KINDS = {
+    0x00020000: "mount",
+    0x02000000: "cgroup",
+    0x04000000: "UTS",
+    0x08000000: "IPC",
+    0x10000000: "user",
+    0x20000000: "PID",
+    0x40000000: "network",
+    0x00000080: "time",
+}
+
+
+def ended(scene: Scene) -> Reason | None:
+    """clone(2) in a PID namespace whose first process has ended: ENOMEM, with memory free."""
+    if "alloc_pid" not in scene.chain:
+        return None
+    children = [
+        one
+        for one in scene.witnessed.ends
+        if scene.witnessed.parents.get(one.pid) == scene.call.pid and one.time <= scene.call.time
+    ]
+    if not children:
+        return None
+    first = children[0]
+    return Reason(
+        "namespace",
+        f"The first process of the new PID namespace, {first.process} (PID {first.pid}), has "
+        "ended. The kernel then creates no further process in that namespace. Memory is not short.",
+        ("unshare --pid --fork COMMAND: COMMAND is then the first process, and it stays",),
+        is_seen_later=False,
+    )
+
+
+def nested_too_deep(scene: Scene) -> Reason | None:
+    """A user namespace inside of 32 others."""
+    state = scene.call.state
+    if state is None or state.namespace < _MOST_LEVELS or not _flags(scene) & _CLONE_NEWUSER:
+        return None
+    return Reason(
+        "namespace",
+        f"The process is in {state.namespace} nested user namespaces. Linux allows {_MOST_LEVELS}.",
+        ("create the user namespace further outside",),
+        is_seen_later=False,
+    )
+
+
+def no_setns(scene: Scene) -> Reason | None:
+    """setns(2) without CAP_SYS_ADMIN over the namespace."""
+    flags = scene.call.arguments[1] & 0xFFFFFFFF
+    names = [name for bit, name in _KINDS.items() if flags & bit]
+    what = f"the {' and '.join(names)} namespace" if names else "the namespace"
+    if scene.call.uid == 0:
+        text = "CAP_SYS_ADMIN in the user namespace that owns it, and CAP_SYS_ADMIN in its own"
+        advice = "run it in the user namespace that owns the namespace (nsenter -U first)"
+    else:
+        text = "CAP_SYS_ADMIN in the user namespace that owns it"
+        advice = "run it as root, or enter the user namespace that owns it first: nsenter -U"
+    return Reason("namespace", f"Entering {what} requires {text}.", (advice,), is_seen_later=False)
+
+
+def _flags(scene: Scene) -> int:
+    call = scene.call
+    return call.arguments[0] if call.name in ("unshare", "clone") else 0

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which firewall rule of this machine dropped a packet.
+
+The rule is recorded as nftables drops the packet. nft(8), where it is installed, prints the text of
+the rule after the command ended.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from retsnoop_py.cause.events import Dropped
+from retsnoop_py.cause.operation import quote
+from retsnoop_py.cause.reason import Reason, Scene
+
+__all__ = ["dropped", "netfilter"]
+
+#: Functions that return EPERM for a packet that a firewall dropped.
+_HOOKS = ("nf_hook_slow", "nf_hook_slow_list", "nf_queue")
+_SECONDS = 5
+
+
+def netfilter(scene: Scene) -> Reason | None:
+    """A firewall rule of this machine dropped what the call sent (EPERM)."""
+    call = scene.call
+    begin = call.state.begin if call.state is not None else 0
+    own = [
+        one
+        for one in scene.witnessed.dropped
+        if begin and one.tid == call.tid and begin <= one.time <= call.time
+    ]
+    if own:
+        return _reason(own)
+    if not any(name in _HOOKS for name in scene.chain):
+        return None
+    return Reason(
+        "netfilter",
+        "A firewall rule of this machine (netfilter, hook output) dropped the packet.",
+        (
+            "nft list ruleset shows the rules of nftables, and iptables-save those of iptables",
+            "change the rule with drop or reject that matches the packet",
+        ),
+        is_seen_later=False,
+    )
+
+
+def dropped(scene: Scene) -> Reason | None:
+    """Nobody answered, and a firewall rule of this machine dropped packets to that address."""
+    address = scene.call.address
+    if address is None or not address.port:
+        return None
+    own = [
+        one
+        for one in scene.witnessed.dropped
+        if (one.host, one.port) == (address.host, address.port) and one.time <= scene.call.time
+    ]
+    return _reason(own) if own else None
+
+
+def _reason(found: Sequence[Dropped]) -> Reason:
+    last = found[-1]
+    chain = f"{last.family} {last.table} {last.chain}"
+    text = f"The chain {last.chain} of the nftables table {last.family} {last.table} dropped "
+    text += f"the packet to {_target(last)}" if last.host else "the packet"
+    words = [quote(one) for one in (last.family, last.table, last.chain)]
+    named = " ".join(words)
+    if last.is_policy:
+        return Reason(
+            "netfilter",
+            f"{text}: no rule accepts it, and the policy of the chain is drop.",
+            (
+                f"add a rule that accepts it: nft add rule {named} {_match(last)}accept",
+                f"or nft 'chain {chain} {{ policy accept; }}' (this allows all other packets, too)",
+            ),
+            is_seen_later=False,
+        )
+    if not last.handle:
+        return Reason(
+            "netfilter",
+            f"{text} by a rule with the verdict drop.",
+            (f"nft -a list chain {named} shows the rules and their handles",),
+            is_seen_later=False,
+        )
+    rule = rule_text(last)
+    shown = f' "{rule}"' if rule else ""
+    return Reason(
+        "netfilter",
+        f"{text}: the rule{shown} with the handle {last.handle} has the verdict drop.",
+        (
+            f"delete the rule: nft delete rule {named} handle {last.handle}",
+            f"or accept the packet before it: nft insert rule {named} {_match(last)}accept",
+        ),
+        is_seen_later=False,
+    )
+
+
+def _target(one: Dropped) -> str:
+    host = f"[{one.host}]" if ":" in one.host else one.host
+    return f"{host}:{one.port}" if one.port else host
+
+
+def _match(one: Dropped) -> str:
+    """What fits the packet in a rule; ``th dport`` is the port of TCP and UDP."""
+    if not one.host:
+        return ""
+    address = f"{'ip6' if ':' in one.host else 'ip'} daddr {one.host} "
+    return f"{address}th dport {one.port} " if one.port else address
+
+
+def rule_text(one: Dropped) -> str | None:
+    """The rule as nft(8) prints it; None where nft is not installed, or the rule is gone."""
+    try:
+        listed = subprocess.run(
+            ["nft", "-a", "list", "chain", one.family, one.table, one.chain],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    end = f" # handle {one.handle}"
+    lines = (line.strip() for line in listed.splitlines())
+    return next((line.removesuffix(end) for line in lines if line.endswith(end)), None)

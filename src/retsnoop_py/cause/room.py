@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which file system has no room: bytes, inodes, or what a quota allows. Looked up afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from struct import Struct
+
+from retsnoop_py.cause import files
+from retsnoop_py.cause.limits import size
+from retsnoop_py.cause.operation import quote, show
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.value import Value
+
+__all__ = ["no_space", "quota"]
+
+#: Bytes that may be free while a larger write does not fit.
+_SMALL = 1 << 20
+#: quotactl(2): Q_GETQUOTA, and struct if_dqblk (blocks of 1024 bytes, the use in bytes).
+_GETQUOTA = 0x800007
+_DQBLK = Struct("=8QI4x")
+_BLOCK = 1024
+_TYPES = ("user", "group", "project")
+#: Options of the mount that set the size of file systems in memory.
+_SIZED = ("tmpfs", "ramfs", "hugetlbfs")
+
+
+def no_space(scene: Scene) -> Reason | None:
+    """The file system has no room, or no inodes (ENOSPC)."""
+    path = scene.target
+    mount = files.mount_of(path) if path else None
+    if mount is None:
+        return None
+    try:
+        there = os.statvfs(mount.point)
+    except OSError:
+        return None
+    where = f"The {mount.kind} file system at {show(mount.point)}"
+    resize = f"mount -o remount,{{}} {quote(mount.point)}"
+    if there.f_files and not there.f_favail:
+        more = resize.format(f"nr_inodes={2 * there.f_files}")
+        return Reason(
+            "inodes",
+            f"{where} cannot hold another file: all {there.f_files} inodes are in use.",
+            (
+                "remove files there (many small files use up inodes, not bytes)",
+                *((f"or {more}",) if mount.kind == "tmpfs" else ()),
+            ),
+        )
+    total, free = there.f_blocks * there.f_frsize, there.f_bavail * there.f_frsize
+    if free > _SMALL and free > total // 100:
+        return None
+    text = f"{where} is full: {size(total - there.f_bfree * there.f_frsize)} of {size(total)} are "
+    text += f"in use, and {size(free)} are free"
+    reserved = (there.f_bfree - there.f_bavail) * there.f_frsize
+    if reserved > 0 and scene.call.uid != 0:
+        text += f" ({size(reserved)} more are reserved for root)"
+    grow = f"or {resize.format(f'size={2 * total}')}" if mount.kind in _SIZED else ""
+    return Reason(
+        "space",
+        f"{text}.",
+        (
+            f"remove files there: du -xh {quote(mount.point)} | sort -h shows the largest",
+            *((grow,) if grow else ("or choose another place",)),
+        ),
+    )
+
+
+class _Use(Value):
+    """A quota: bytes and inodes that are in use, and the hard limits; a limit of 0: none."""
+
+    kind: str
+    number: int
+    used: int
+    most: int
+    inodes: int
+    most_inodes: int
+
+
+def quota(scene: Scene) -> Reason | None:
+    """A quota of the file system is used up (EDQUOT)."""
+    path = scene.target
+    mount = files.mount_of(path) if path else None
+    if mount is None:
+        return None
+    place = f"the {mount.kind} file system at {show(mount.point)}"
+    for one in _uses(mount.source, scene.who):
+        found = _used_up(one, place, mount.point)
+        if found is not None:
+            return found
+    user = files.user_name(scene.call.uid)
+    return Reason(
+        "quota",
+        f"The disk quota on {place} is used up for user {user}, for the group, or for the project "
+        "of the directory.",
+        (f"quota -u {user}, or repquota {quote(mount.point)}, shows limits and use",),
+    )
+
+
+def _used_up(one: _Use, place: str, point: str) -> Reason | None:
+    """The reason, if this quota is used up."""
+    is_full = bool(one.most) and one.used * 100 >= one.most * 99
+    if not is_full and not (one.most_inodes and one.inodes >= one.most_inodes):
+        return None
+    name = files.user_name(one.number) if one.kind == "user" else files.group_name(one.number)
+    blocks, inodes = one.most // _BLOCK, one.most_inodes
+    if is_full:
+        use, blocks = f"{size(one.used)} of {size(one.most)}", 2 * blocks
+    else:
+        use, inodes = f"{one.inodes} of {one.most_inodes} files", 2 * inodes
+    change = f"setquota -{one.kind[0]} {name} 0 {blocks} 0 {inodes} {quote(point)}"
+    return Reason(
+        "quota",
+        f"The quota of the {one.kind} {name} on {place} is used up: {use} are in use.",
+        (f"remove files of the {one.kind} {name} there", f"or raise the limit: {change}"),
+    )
+
+
+def _uses(device: str, who: files.Identity) -> Iterator[_Use]:
+    """The quotas of the user and of the groups on a file system, as far as there are any."""
+    numbers = [(0, who.uid), *((1, one) for one in dict.fromkeys((who.gid, *who.groups)))]
+    for kind, number in numbers:
+        found = _read(device, kind, number)
+        if found is not None:
+            hard, _, used, most_inodes, _, inodes, *_ = found
+            yield _Use(_TYPES[kind], number, used, hard * _BLOCK, inodes, most_inodes)
+
+
+def _read(device: str, kind: int, number: int) -> tuple[int, ...] | None:
+    """The members of struct if_dqblk; None where there is no such quota."""
+    import ctypes
+
+    memory = ctypes.create_string_buffer(_DQBLK.size)
+    try:
+        quotactl = ctypes.CDLL(None).quotactl
+    except AttributeError:  # another C library
+        return None
+    if quotactl(_GETQUOTA << 8 | kind, device.encode(), number, memory) < 0:
+        return None
+    return _DQBLK.unpack(memory.raw)

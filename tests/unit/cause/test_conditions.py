@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The value that a condition rejected, where the caller passed that value."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from tests.unit.cause.test_refused import failed
+
+from retsnoop_py.cause.events import Witnessed
+from retsnoop_py.cause.files import Identity
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.reasons import reason_of
+
+
+def reason(condition: str, *arguments: int, **values: int) -> Reason | None:
+    call = failed("bpf", errno.EINVAL, arguments=(*arguments, *(0,) * (6 - len(arguments))))
+    named = tuple((name.replace("__", "->"), value) for name, value in values.items())
+    scene = Scene(call, Witnessed((call,)), Identity(0, 0), (), (), condition, named)
+    return reason_of(scene)
+
+
+@pytest.mark.parametrize(
+    ("condition", "values", "text"),
+    [
+        ("attr->key_size != 4", {"attr__key_size": 8}, "key_size is 8. The value must be 4 here."),
+        (
+            "attr->sched_priority > 99",
+            {"attr__sched_priority": 100},
+            "sched_priority is 100. The value may be at most 99 here.",
+        ),
+        ("attr->size < 0x30", {"attr__size": 7}, "size is 7. The value must be at least 48 here."),
+        (
+            "attr->sched_deadline < attr->sched_runtime",
+            {"attr__sched_deadline": 4, "attr__sched_runtime": 5},
+            "sched_deadline is 4, and it may not be smaller than sched_runtime, which is 5.",
+        ),
+    ],
+)
+def test_a_value_and_what_is_allowed(condition: str, values: dict[str, int], text: str) -> None:
+    found = reason(condition, **values)
+    assert found is not None
+    assert (found.kind, found.text) == ("out-of-range", text)
+    assert not found.is_seen_later
+
+
+@pytest.mark.parametrize("condition", ["flags > 7", "(flags & 0xfffffff8) != 0"])
+def test_a_flag_that_the_kernel_does_not_know(condition: str) -> None:
+    found = reason(condition, 0, 1 << 30, flags=1 << 30)
+    assert found is not None
+    assert found.kind == "unsupported"
+    assert "flags of bpf() has the bit 30 set" in found.text
+
+
+@pytest.mark.parametrize(
+    ("condition", "values"),
+    [
+        ("inode->i_size > 4", {"inode__i_size": 8}),
+        ("ret != 1", {"ret": 7}),
+        ("attr->key_size != 4", {}),
+        ("path->dentry != path->mnt->mnt_root", {"path__dentry": 5}),
+        ("__checkparam_dl() != 1", {"__checkparam_dl()": 0}),
+    ],
+)
+def test_what_the_caller_did_not_pass_is_no_reason(condition: str, values: dict[str, int]) -> None:
+    assert reason(condition, **values) is None

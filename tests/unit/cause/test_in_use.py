@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Who uses a file or a module, which file system is full, why a module does not load."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.cause.test_refused import failed, found
+
+from retsnoop_py.cause import busy, cgroups, files, holders, modules, room
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Iterator[int]:
+    """A process whose current directory is the test's, with a file open for writing."""
+    pid = os.fork()
+    if not pid:
+        os.chdir(tmp_path)
+        os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    os.waitpid(pid, os.WUNTRACED)
+    yield pid
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_a_process_by_its_directory_and_by_its_file(tmp_path: Path, stopped: int) -> None:
+    (one,) = holders.processes(str(tmp_path))
+    assert (one.pid, one.use) == (stopped, "its current directory is")
+    (one,) = holders.processes(str(tmp_path / "log"), writing=True)
+    assert (one.pid, one.use) == (stopped, "it has open for writing")
+    assert not holders.processes(str(tmp_path), running=True)
+
+
+def test_our_own_files_are_not_in_use(tmp_path: Path) -> None:
+    with (tmp_path / "open").open("w"):
+        assert not holders.processes(str(tmp_path))
+
+
+def test_a_mount_that_a_process_uses(tmp_path: Path, stopped: int) -> None:
+    reason = found(failed("umount2", errno.EBUSY, (0, str(tmp_path))))
+    assert reason.kind == "busy"
+    assert f"(PID {stopped}): its current directory is {tmp_path}" in reason.text
+    assert reason.advice[0] == f"end these processes: kill {stopped}"
+
+
+def test_a_program_that_runs(tmp_path: Path) -> None:
+    program = tmp_path / "sleeper"
+    shutil.copy("/bin/sleep", program)
+    pid = os.spawnv(os.P_NOWAIT, str(program), ["sleeper", "100"])
+    try:
+        while not holders.processes(str(program), running=True):
+            pass
+        reason = found(failed("openat", errno.ETXTBSY, (1, str(program))))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert f"sleeper (PID {pid}): it runs {program}" in reason.text
+    assert f"mv {program}.new {program}" in reason.advice[0]
+
+
+def test_a_file_that_is_written_does_not_run(tmp_path: Path, stopped: int) -> None:
+    reason = found(failed("execve", errno.ETXTBSY, (0, str(tmp_path / "log"))))
+    assert "cannot run while it is open for writing" in reason.text
+    assert f"kill {stopped}" in reason.advice[1]
+
+
+def test_a_module_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(busy, "_MODULES", tmp_path)
+    call = failed("delete_module", errno.EAGAIN, (0, "loop"))
+    assert found(call).text == "The module loop is not loaded."
+    (tmp_path / "loop/holders").mkdir(parents=True)
+    (tmp_path / "loop/refcnt").write_text("2\n")
+    reason = found(call)
+    assert reason.kind == "busy"
+    assert "in use 2 times" in reason.text
+    assert "losetup -D" in reason.advice[0]
+    (tmp_path / "loop/holders/user").mkdir()
+    assert "modprobe -r user" in found(call).advice[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("mod: Unknown symbol helper (err -2)", "needs the symbol helper"),
+        ("mod: version magic '5.10.0 SMP ' should be '6.12.1 SMP '", "its version is '5.10.0 SMP'"),
+        ("mod: disagrees about version of symbol printk", "the symbol printk differs"),
+        ("Loading of unsigned module is rejected", "has no signature"),
+        ("mod: something else", 'The kernel reported: "mod: something else"'),
+    ],
+)
+def test_what_the_kernel_says_of_a_module(message: str, words: str) -> None:
+    reason = found(failed("finit_module", errno.EINVAL), said=(message,))
+    assert reason.kind == "module"
+    assert words in reason.text
+
+
+def test_a_module_without_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "loaded already" in found(failed("finit_module", errno.EEXIST)).text
+    assert "not a kernel module" in found(failed("init_module", errno.ENOEXEC)).text
+    disabled = tmp_path / "modules_disabled"
+    disabled.write_text("1\n")
+    monkeypatch.setattr(modules, "_DISABLED", disabled)
+    assert "kernel.modules_disabled is 1" in found(failed("init_module", errno.EPERM)).text
+
+
+def test_a_quota_names_use_and_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    mount = files.Mount("/mnt/q", "ext4", ("rw",), "/dev/loop0")
+    monkeypatch.setattr(files, "mount_of", lambda _: mount)
+    hard, used = 100, 100 << 10
+    monkeypatch.setattr(room, "_read", lambda *_: (hard, 0, used, 0, 0, 3, 0, 0, 0))
+    reason = found(failed("openat", errno.EDQUOT, (1, "/mnt/q/x")))
+    assert reason.text == (
+        "The quota of the user root on the ext4 file system at /mnt/q is used up: 100 KiB of "
+        "100 KiB are in use."
+    )
+    assert reason.advice[1] == "or raise the limit: setquota -u root 0 200 0 0 /mnt/q"
+
+
+def test_no_swap_space_there() -> None:
+    reason = found(failed("swapoff", errno.EINVAL, (0, "/nosuch")))
+    assert reason.text == "/nosuch is not in use as swap space."
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("cpu.weight", errno.ERANGE, "cpu.weight of the cgroup /a takes a number from 1 to 10000"),
+        ("cgroup.subtree_control", errno.EBUSY, "The cgroup /a has processes of its own (1)"),
+        ("cgroup.subtree_control", errno.ENOENT, "has only these controllers: cpu pids"),
+        ("cgroup.procs", errno.EOPNOTSUPP, "has the type 'domain invalid'"),
+    ],
+)
+def test_what_a_file_of_a_cgroup_rejects(
+    name: str, error: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount = files.Mount(str(tmp_path), "cgroup2", ("rw",), "none")
+    monkeypatch.setattr(files, "mount_of", lambda _: mount)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/cgroup.procs").write_text("7\n")
+    (tmp_path / "a/cgroup.controllers").write_text("cpu pids\n")
+    (tmp_path / "a/cgroup.type").write_text("domain invalid\n")
+    reason = found(failed("write", error, (1, str(tmp_path / "a" / name))))
+    assert reason.kind == "cgroup"
+    assert words in reason.text
+
+
+def test_cpus_that_a_cgroup_may_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cpuset.cpus.effective").write_text("4000\n")
+    monkeypatch.setattr(cgroups, "cgroup_folder", lambda _: tmp_path)
+    reason = found(failed("sched_setaffinity", errno.EINVAL))
+    assert "cpuset.cpus.effective is 4000" in reason.text

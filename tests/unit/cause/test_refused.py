@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Who refused: security modules by their audit records and hooks, firewall rules, namespaces."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from retsnoop_py.capture.refused import DROPPED, REFUSED, RefusalDecoder
+from retsnoop_py.cause import netfilter, security_modules
+from retsnoop_py.cause.events import (
+    Address,
+    Audited,
+    Dropped,
+    Ended,
+    Installed,
+    State,
+    SystemCall,
+    Witnessed,
+)
+from retsnoop_py.cause.files import Identity
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.reasons import reason_of
+from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.libbpf.object import OBJECTS, BpfObject
+
+TID = 7
+
+
+def failed(name: str, error: int, *texts: tuple[int, str], **changes: object) -> SystemCall:
+    given = {
+        "time": 100,
+        "tid": TID,
+        "pid": TID,
+        "process": "tool",
+        "name": name,
+        "error": error,
+        "arguments": (0xFFFFFF9C, 0, 0, 0, 0, 0),
+        "texts": texts,
+        "address": None,
+        "uid": 0,
+        "gid": 0,
+        "cwd": "/",
+        "is_filtered": False,
+        "was_entered": True,
+        "state": State(begin=50),
+    }
+    return SystemCall(**given | changes)  # type: ignore[arg-type]
+
+
+def found(
+    call: SystemCall,
+    *,
+    chain: tuple[str, ...] = (),
+    said: tuple[str, ...] = (),
+    **seen: object,
+) -> Reason:
+    witnessed = Witnessed((call,), **seen)  # type: ignore[arg-type]
+    reason = reason_of(Scene(call, witnessed, Identity(call.uid, call.gid), said, chain))
+    assert reason is not None
+    return reason
+
+
+def audit(text: str, *, time: int = 70, tid: int = TID) -> tuple[Audited, ...]:
+    return (Audited(time, tid, f"audit(1700000000.1:2): {text}"),)
+
+
+DENIED = (
+    'apparmor="DENIED" operation="open" class="file" profile="/usr/bin/man" '
+    'name="/etc/shadow" pid=7 comm="man" requested_mask="r" denied_mask="r" fsuid=0 ouid=0'
+)
+
+
+def test_apparmor_by_its_record() -> None:
+    call = failed("openat", errno.EACCES, (1, "/etc/shadow"))
+    reason = found(call, audited=audit(DENIED))
+    assert reason.kind == "lsm"
+    assert reason.text == (
+        "The AppArmor profile /usr/bin/man does not let the process read /etc/shadow."
+    )
+    assert '"/etc/shadow r,"' in reason.advice[0]
+    assert "aa-complain /usr/bin/man" in reason.advice[1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ('operation="capable" capability=21 capname="sys_admin"', "capability sys_admin,"),
+        (
+            'operation="create" family="inet" sock_type="raw" denied_mask="create"',
+            "network inet raw,",
+        ),
+        ('operation="userns_create" class="namespace" denied="userns_create"', "userns,"),
+        ('operation="mkdir" name="/srv/a" denied_mask="c"', "/srv/a w,"),
+        ('operation="open" name=2F6120622F63 denied_mask="wr"', '"/a b/c" wr,'),
+    ],
+)
+def test_the_rule_that_an_apparmor_profile_lacks(fields: str, rule: str) -> None:
+    text = f'apparmor="DENIED" profile="p" {fields}'
+    reason = found(failed("openat", errno.EACCES), audited=audit(text))
+    assert f'"{rule}"' in reason.advice[0]
+
+
+def test_the_restriction_of_user_namespaces_has_a_setting() -> None:
+    text = 'apparmor="DENIED" operation="capable" profile="unprivileged_userns" capname="sys_admin"'
+    reason = found(failed("mount", errno.EPERM), audited=audit(text))
+    assert "kernel.apparmor_restrict_unprivileged_userns=0" in reason.advice[-1]
+
+
+def test_selinux_by_its_record() -> None:
+    text = (
+        'avc:  denied  { read open } for  pid=7 comm="httpd" name="x" dev="sda1" ino=5 '
+        "scontext=system_u:system_r:httpd_t:s0 tcontext=unconfined_u:object_r:user_home_t:s0 "
+        "tclass=file permissive=0"
+    )
+    call = failed("openat", errno.EACCES, (1, "/srv/x"))
+    reason = found(call, audited=audit(text))
+    assert "system_u:system_r:httpd_t:s0 to read open a file" in reason.text
+    assert "unconfined_u:object_r:user_home_t:s0" in reason.text
+    assert reason.advice[0].startswith("restorecon -v /srv/x")
+
+
+def test_a_record_of_another_thread_or_call_is_not_the_reason() -> None:
+    call = failed("number 9", errno.EACCES)
+    for other in (audit(DENIED, tid=8), audit(DENIED, time=20), audit('apparmor="ALLOWED"')):
+        scene = Scene(call, Witnessed((call,), audited=other), Identity(0, 0))
+        assert security_modules.security_module(scene) is None
+
+
+@pytest.mark.parametrize(
+    ("call", "hook", "words"),
+    [
+        (failed("mkdirat", errno.EACCES, (1, "/srv/a")), "hook_path_mkdir", "FS_MAKE_DIR"),
+        (failed("openat", errno.EACCES, (1, "/srv/a")), "hook_file_open", "FS_READ_FILE"),
+        (
+            failed("openat", errno.EACCES, (1, "/a"), arguments=(0, 0, 0o1001, 0, 0, 0)),
+            "hook_file_open",
+            "FS_WRITE_FILE or LANDLOCK_ACCESS_FS_TRUNCATE",
+        ),
+        (failed("execve", errno.EACCES, (0, "/bin/sh")), "hook_file_open", "FS_EXECUTE"),
+        (
+            failed("connect", errno.EACCES, address=Address(2, "127.0.0.1", 80)),
+            "hook_socket_connect",
+            "NET_CONNECT_TCP",
+        ),
+        (failed("mount", errno.EPERM), "hook_sb_mount", "may not change mounts"),
+        (failed("kill", errno.EPERM), "hook_task_kill", "LANDLOCK_SCOPE_SIGNAL"),
+    ],
+)
+def test_landlock_names_the_right(call: SystemCall, hook: str, words: str) -> None:
+    maker = Installed(10, 3, "sandbox", "landlock_restrict_self")
+    reason = found(call, chain=("security_x", hook), installed=(maker,), parents={TID: 3})
+    assert words in reason.text
+    assert "sandbox (PID 3)" in reason.text
+    assert "sandbox (PID 3)" in reason.advice[0]
+
+
+def test_landlock_of_a_process_that_is_no_ancestor() -> None:
+    maker = Installed(10, 3, "sandbox", "landlock_restrict_self")
+    call = failed("mkdirat", errno.EACCES, (1, "/srv/a"))
+    reason = found(call, chain=("hook_path_mkdir",), installed=(maker,))
+    assert "sandbox" not in reason.text
+    assert "/srv in the rule set" in reason.advice[0]
+
+
+def test_yama_names_its_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scope = tmp_path / "ptrace_scope"
+    monkeypatch.setattr(security_modules, "_PTRACE_SCOPE", scope)
+    scope.write_text("3\n")
+    call = failed("ptrace", errno.EPERM)
+    reason = found(call, chain=("yama_ptrace_access_check",))
+    assert "kernel.yama.ptrace_scope is 3" in reason.text
+    assert "reboot" in reason.advice[0]
+
+
+def test_lockdown_names_what_it_forbids() -> None:
+    said = ("Lockdown: head: /dev/mem,kmem,port is restricted; see man kernel_lockdown.7",)
+    call = failed("openat", errno.EPERM, (1, "/dev/mem"))
+    reason = found(call, chain=("security_locked_down", "lockdown_is_locked_down"), said=said)
+    assert reason.kind == "lsm"
+    assert '"/dev/mem,kmem,port"' in reason.text
+
+
+def drop(**changes: object) -> Dropped:
+    given = {
+        "time": 70,
+        "tid": TID,
+        "family": "ip",
+        "table": "shop",
+        "chain": "outgoing",
+        "handle": 4,
+        "is_policy": False,
+        "host": "127.0.0.1",
+        "port": 81,
+    }
+    return Dropped(**given | changes)  # type: ignore[arg-type]
+
+
+def test_a_rule_that_drops_is_named_with_its_handle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(netfilter, "rule_text", lambda _: "udp dport 81 drop")
+    reason = found(failed("sendto", errno.EPERM), dropped=(drop(),))
+    assert reason.text == (
+        "The chain outgoing of the nftables table ip shop dropped the packet to 127.0.0.1:81: the "
+        'rule "udp dport 81 drop" with the handle 4 has the verdict drop.'
+    )
+    assert reason.advice[0] == "delete the rule: nft delete rule ip shop outgoing handle 4"
+    assert reason.advice[1].endswith("outgoing ip daddr 127.0.0.1 th dport 81 accept")
+
+
+def test_a_policy_and_an_unknown_rule_that_drop() -> None:
+    policy = found(failed("sendto", errno.EPERM), dropped=(drop(is_policy=True, handle=0),))
+    assert "the policy of the chain is drop" in policy.text
+    assert "nft add rule ip shop outgoing ip daddr 127.0.0.1 th dport 81 accept" in policy.advice[0]
+    unknown = found(failed("sendto", errno.EPERM), dropped=(drop(handle=0),))
+    assert "nft -a list chain ip shop outgoing" in unknown.advice[0]
+
+
+def test_packets_that_were_dropped_explain_a_connection_without_answer() -> None:
+    address = Address(2, "127.0.0.1", 81)
+    call = failed("connect", errno.ETIMEDOUT, address=address)
+    assert found(call, dropped=(drop(tid=0),)).kind == "netfilter"
+    assert found(call, dropped=(drop(port=82),)).kind == "no-answer"
+
+
+def test_a_firewall_without_records_is_still_a_firewall() -> None:
+    reason = found(failed("sendto", errno.EPERM), chain=("ip_push_pending_frames", "nf_hook_slow"))
+    assert reason.kind == "netfilter"
+    assert any("nft list ruleset" in one for one in reason.advice)
+
+
+def test_a_pid_namespace_whose_first_process_has_ended() -> None:
+    call = failed("clone", errno.ENOMEM)
+    seen = {"ends": (Ended(60, 9, "true", 0, 0),), "parents": {9: TID}}
+    reason = found(call, chain=("copy_process", "alloc_pid"), **seen)
+    assert reason.kind == "namespace"
+    assert "true (PID 9), has ended" in reason.text
+    assert "unshare --pid --fork" in reason.advice[0]
+
+
+def test_the_decoder_and_the_objects_agree() -> None:
+    for file, name, layout in (
+        ("refused.bpf.o", "refused_event", REFUSED),
+        ("dropped.bpf.o", "dropped_event", DROPPED),
+    ):
+        with BpfObject(OBJECTS / file) as obj:
+            btf = Btf(obj.btf())
+        struct = btf.find(name, Kind.STRUCT)
+        assert struct is not None
+        assert btf.size_of(struct) == layout.size
+
+
+def test_records_as_values() -> None:
+    decoder = RefusalDecoder("x86_64")
+    restrict, seccomp, _ = decoder.numbers()
+    decoder.refused(
+        REFUSED.pack(5, 7, 6, 1, 0, 3, 0, b"man", b"abcdef")
+        + REFUSED.pack(6, 7, 6, 2, restrict, 0, 0, b"sandbox", b"")
+        + REFUSED.pack(7, 7, 6, 2, seccomp, 0, 0, b"sandbox", b"")[:-1]
+    )
+    assert decoder.audited == [Audited(5, 7, "abc")]
+    assert decoder.installed == [Installed(6, 6, "sandbox", "landlock_restrict_self")]
+    packet = (9, 7, 2, 4, 0, 81, 4, 0, bytes([127, 0, 0, 1]), b"shop", b"outgoing")
+    decoder.dropping(DROPPED.pack(*packet))
+    assert decoder.dropped == [drop(time=9)]
