@@ -59,7 +59,7 @@ def rejected_write(scene: Scene) -> Reason | None:
         )
     if name in _RANGES and error in _REJECTED:
         text = f"{name} of the cgroup {shown} takes {_RANGES[name]}."
-        return _reason(text, f"now it has: {_read(Path(path))}")
+        return _reason(text, f"write such a value; the file has {_read(Path(path))} now")
     return None
 
 

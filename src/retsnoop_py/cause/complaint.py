@@ -33,6 +33,7 @@ class Evidence(Enum):
     """What speaks for a call (or against it): its points, and what is said of it."""
 
     ERROR_TEXT = 40, "the command wrote this error"
+    ANSWER = 60, "the command wrote the message of the kernel's answer"
     LAST_WORDS = 35, "it is the last error that the command wrote"
     OTHER_WORDS = 20, "the command wrote words for this error"
     FULL_NAME = 25, "the text names the path or address of the call"
@@ -61,7 +62,10 @@ _ERRORS = 2
 #: What of the evidence speaks against a call.
 _AGAINST = (Evidence.LOOKS, Evidence.ORDINARY, Evidence.NEVER)
 #: What of the evidence is about the text that the command wrote.
-_OF_TEXT = (Evidence.ERROR_TEXT, Evidence.OTHER_WORDS, Evidence.FULL_NAME, Evidence.SHORT_NAME)
+_OF_TEXT = (
+    *(Evidence.ANSWER, Evidence.ERROR_TEXT, Evidence.OTHER_WORDS),
+    *(Evidence.FULL_NAME, Evidence.SHORT_NAME),
+)
 
 
 class Line(Value):
@@ -92,6 +96,8 @@ class Choice(Value):
         The error alone does not tell that of a call which programs make in their ordinary work:
         another call, or an answer of netlink, may have had the same error.
         """
+        if Evidence.ANSWER in self.evidence:
+            return True
         is_named = Evidence.FULL_NAME in self.evidence or Evidence.SHORT_NAME in self.evidence
         if is_named:
             return Evidence.ERROR_TEXT in self.evidence or Evidence.OTHER_WORDS in self.evidence
@@ -214,7 +220,9 @@ def _is_heard(witnessed: Witnessed, call: SystemCall, line: Line) -> bool:
 
 
 def _said(call: SystemCall, line: Line, meaning: _Meaning) -> Iterator[Evidence]:
-    if call.error in meaning.errors:
+    if _is_answer(call, line.text):
+        yield Evidence.ANSWER
+    elif call.error in meaning.errors:
         yield Evidence.ERROR_TEXT
     elif call.error in meaning.hinted:
         yield Evidence.OTHER_WORDS
@@ -225,6 +233,12 @@ def _said(call: SystemCall, line: Line, meaning: _Meaning) -> Iterator[Evidence]
         yield Evidence.CALL_NAME
     if call.pid == line.pid:
         yield Evidence.SAME_PROCESS
+
+
+def _is_answer(call: SystemCall, text: str) -> bool:
+    """Whether the text has the kernel's message about a netlink request, as ip(8) prints it."""
+    message = call.request.message.strip(" .") if call.request is not None else ""
+    return bool(message) and message in text
 
 
 def _named(call: SystemCall, text: str) -> Iterator[Evidence]:

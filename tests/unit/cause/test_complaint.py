@@ -18,8 +18,9 @@ from retsnoop_py.cause.complaint import (
     lines_of,
     reported_elsewhere,
 )
-from retsnoop_py.cause.events import Address, Ended, SystemCall, Witnessed, Written
+from retsnoop_py.cause.events import Address, Ended, Request, SystemCall, Witnessed, Written
 from retsnoop_py.cause.wording import Wording
+from retsnoop_py.value import replace
 
 
 def call(
@@ -227,3 +228,19 @@ def test_a_name_in_the_output_is_no_complaint() -> None:
     assert best(Witnessed((looked, failed), output, ended)).call is failed
     errors = (wrote(2, "/usr/bin/readlink\n"),)
     assert best(Witnessed((looked, failed), errors, ended)).call is looked
+
+
+def test_the_message_of_a_netlink_answer_is_the_command_s_own_words() -> None:
+    """ip(8) prints the kernel's message, and not the error."""
+    refused = replace(
+        call(1, "RTM_NEWLINK", errno.EOPNOTSUPP, "x"),
+        request=Request(0, 16, "Unknown device type", b""),
+    )
+    other = call(2, "openat", errno.ENOENT, "/x")
+    written = (wrote(3, "Error: Unknown device type.\n"),)
+    found = best(Witnessed((refused, other), written))
+    assert found.call is refused
+    assert found.is_reported
+    assert Evidence.ANSWER in found.evidence
+    silent = replace(refused, request=Request(0, 16, "", b""))
+    assert Evidence.ANSWER not in best(Witnessed((silent,), written)).evidence
