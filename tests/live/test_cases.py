@@ -78,7 +78,7 @@ ONE_RUN = {
         shell("seq 1 100000", "cat /nonexistent"), "openat", "ENOENT", ("/nonexistent does not",)
     ),
     "other namespaces": Case(
-        "unshare -Urmpf ls /nonexistent", "statx", "ENOENT", ("/nonexistent does not exist",)
+        "unshare -Urmpf ls /nonexistent", "statx", "ENOENT", ("could not look up /nonexistent",)
     ),
     "an error that a socket kept": Case(
         LATER,
@@ -94,7 +94,7 @@ FOLLOWED = {
         f"python3 {shlex.quote(str(PROGRAMS / 'nft_rule.py'))}",
         "nf_tables_newrule",
         "ENOENT",
-        ("the netlink request to nf_tables_newrule()",),
+        ("creating or changing an nftables rule of the chain",),
         before="modprobe nf_tables",
         made="nft_chain_lookup",
     ),

@@ -20,7 +20,7 @@ from retsnoop_py.value import Value
 
 __all__ = ["answered", "name_of", "object_of", "reason", "words"]
 
-_ROUTE = 0
+_ROUTE, _NETFILTER = 0, 12
 _PROTOCOLS = {6: "xfrm", 12: "nfnetlink", 15: "uevent", 16: "generic netlink"}
 
 
@@ -56,6 +56,22 @@ _VERBS = (
     ("SET", "changing"),
 )
 _GATEWAY = 5
+#: The subsystem of nftables among the messages of netfilter (NFNL_SUBSYS_NFTABLES).
+_NFTABLES = 10
+#: struct nfgenmsg.
+_NFT_HEAD = 4
+#: Objects of nftables (enum nf_tables_msg_types): the type of NFT_MSG_NEW*, the numbers of the
+#: attributes with its own name (None: without one) and with the names of what it is in.
+_NFT_OBJECTS = (
+    (0, "TABLE", "table", 1, ()),
+    (3, "CHAIN", "chain", 3, (("table", 1),)),
+    (6, "RULE", "rule", None, (("chain", 2), ("table", 1))),
+    (9, "SET", "set", 2, (("table", 1),)),
+    (12, "SETELEM", "set element", None, (("set", 2), ("table", 1))),
+    (18, "OBJ", "object", 2, (("table", 1),)),
+    (22, "FLOWTABLE", "flow table", 2, (("table", 1),)),
+)
+_NFT_VERBS = (("NEW", "creating or changing"), ("GET", "looking up"), ("DEL", "removing"))
 #: What to change, by the kernel's words.
 _ADVICE = (
     (
@@ -75,6 +91,8 @@ _ADVICE = (
 def name_of(request: Request) -> str:
     """``RTM_NEWROUTE``; the protocol's name where the type has none here."""
     found = _object(request)
+    if (rule := _of_nftables(request)) is not None:
+        return rule[0]
     if found is None:
         return _PROTOCOLS.get(request.protocol, f"netlink message {request.type}")
     return f"RTM_{_VERBS[request.type & 3][0]}{found.name}"
@@ -98,6 +116,8 @@ def words(call: SystemCall) -> str:
     """What the message was to do: ``creating or changing the network interface eth9``."""
     request = call.request
     found = _object(request) if request is not None else None
+    if request is not None and (rule := _of_nftables(request)) is not None:
+        return rule[1]
     if request is None or found is None:
         return f"a {call.name} request"
     name = object_of(request)
@@ -161,6 +181,29 @@ def _links(name: str) -> tuple[str, ...]:
 
 def _object(request: Request) -> _Object | None:
     return _OBJECTS.get(request.type & ~3) if request.protocol == _ROUTE else None
+
+
+def _of_nftables(request: Request) -> tuple[str, str] | None:
+    """The name of a message of nftables, and what it was to do; None of any other message."""
+    kind = request.type & 0xFF
+    if request.protocol != _NETFILTER or request.type >> 8 != _NFTABLES:
+        return None
+    for first, name, noun, own, parents in _NFT_OBJECTS:
+        if not first <= kind < first + len(_NFT_VERBS):
+            continue
+        verb, words = _NFT_VERBS[kind - first]
+        named = _string(request, own) if own is not None else ""
+        what = f"the nftables {noun} {show(named)}" if named else f"an nftables {noun}"
+        for parent, number in parents:
+            if value := _string(request, number):
+                what += f" of the {parent} {show(value)}"
+        return f"NFT_MSG_{verb}{name}", f"{words} {what}"
+    return None
+
+
+def _string(request: Request, number: int) -> str:
+    value = _attribute(request, _NFT_HEAD, number)
+    return value.partition(b"\0")[0].decode(errors="replace")
 
 
 def _attribute(request: Request, at: int, wanted: int) -> bytes:

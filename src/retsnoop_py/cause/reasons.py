@@ -102,7 +102,7 @@ _FORKS = ("clone*", "fork", "vfork")
 _DENIALS = ("EPERM", "EACCES")
 #: Calls that make a file; open(2) may do so, and touch(1) sets the times of what it made.
 _CREATES = ("mkdir*", "mknod*", "symlink*", "link*", "creat", "open", "openat")
-_REQUESTS = ("RTM_*", "*netlink*", "xfrm")
+_REQUESTS = ("RTM_*", "NFT_MSG_*", "*netlink*", "xfrm", "uevent")
 _REJECTIONS = ("EINVAL", "ERANGE", "E2BIG", "EOPNOTSUPP", "ENOPROTOOPT", "EDOM", "EOVERFLOW")
 _SENDS = ("send*", "connect", "write*")
 #: Operations that some file systems do not have.

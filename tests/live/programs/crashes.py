@@ -30,7 +30,7 @@ def reason(line: str) -> str:
                 signal.signal(number, signal.SIG_DFL)
             os.read(read, 1)
             os.execv("/bin/bash", ["bash", "-c", line])
-        witness.watch(pid, pid, None)
+        witness.watch(pid, pid, is_command=True)
         os.write(write, b"!")
         os.waitpid(pid, 0)
     found = witness.found

@@ -59,3 +59,18 @@ def test_messages_that_are_cut_or_of_other_protocols() -> None:
     assert (
         words(call("generic netlink", errno.EINVAL, request=other)) == "a generic netlink request"
     )
+
+
+def test_what_a_message_of_nftables_was_to_do() -> None:
+    names = attribute(1, b"shop\0") + attribute(2, b"nochain\0")
+    rule = Request(12, 10 << 8 | 6, "", bytes(4) + names)
+    assert name_of(rule) == "NFT_MSG_NEWRULE"
+    assert words(call("NFT_MSG_NEWRULE", errno.ENOENT, request=rule)) == (
+        "creating or changing an nftables rule of the chain nochain of the table shop"
+    )
+    table = Request(12, 10 << 8 | 2, "", bytes(4) + attribute(1, b"shop\0"))
+    assert words(call("NFT_MSG_DELTABLE", errno.ENOENT, request=table)) == (
+        "removing the nftables table shop"
+    )
+    other = Request(12, 1 << 8, "", bytes(4))
+    assert name_of(other) == "nfnetlink"
