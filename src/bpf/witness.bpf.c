@@ -56,6 +56,8 @@ enum {
 	SOCKET_LEVEL = 1, /* SOL_SOCKET */
 	SOCKET_ERROR = 4, /* SO_ERROR */
 	NO_OPCODE = 0xffffffff,
+	NO_CALL =
+		0xffffffff, /* the number behind rt_sigreturn(2): the result is the interrupted call's */
 	NULL_DEVICE = 1 << 20 | 3, /* /dev/null, as the kernel keeps device numbers */
 };
 
@@ -951,6 +953,8 @@ int witness_call(struct bpf_raw_tracepoint_args *ctx)
 	}
 	regs = (void *)ctx->args[0];
 	number = call_number(regs);
+	if (number == NO_CALL)
+		return 0;
 	found = bpf_map_lookup_elem(&calls, &number);
 	if (found && !is_compat(this_task()))
 		todo = *found;
