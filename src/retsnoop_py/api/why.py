@@ -636,6 +636,8 @@ class Inquiry:
         certainty: told.Certainty = "unknown"
         if reason is not None:
             certainty = reason.certainty
+        elif self._waits:
+            certainty = self._waits[0].certainty
         elif call is not None:
             certainty = call.reported.certainty if call.reported is not None else "inferred"
         return told.Why(
