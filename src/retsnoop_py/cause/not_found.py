@@ -138,7 +138,12 @@ def interpreter_reason(path: str) -> Reason | None:
 
 def missing(scene: Scene) -> Reason | None:
     """A part of the path is not there."""
-    for path in dict.fromkeys((scene.path, scene.target)):
+    paths = [scene.path, scene.target]
+    if scene.call.name == "mount":
+        # the source of a file system without a device is any word
+        is_path = (scene.call.text(0) or "").startswith("/")
+        paths = [path_of(scene.call, 1), scene.path if is_path else None]
+    for path in dict.fromkeys(paths):
         reason = _missing_of(path) if path else None
         if reason is not None:
             return reason

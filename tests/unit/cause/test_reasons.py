@@ -59,6 +59,11 @@ def test_which_part_of_a_path_is_missing(tmp_path: Path) -> None:
     assert deep.advice == (f"create it: mkdir -p {tmp_path}/a/b",)
 
 
+def test_the_source_of_a_mount_without_a_device_is_no_path() -> None:
+    one = call("mount", errno.ENOENT, (0, "none"), (1, "/nosuch/mnt"), (2, "tmpfs"), (4, ""))
+    assert reason(one).text.startswith("The directory /nosuch does not exist")
+
+
 def test_a_link_to_nowhere(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("/nowhere/at/all")
