@@ -36,6 +36,7 @@ enum {
 	WITNESS_CALLS = 1024,
 	WITNESS_LIMITS = 16, /* RLIM_NLIMITS */
 	WITNESS_THREADS = 8192,
+	ENOSYS = 38,
 	MAX_ERRNO = 4095,
 	ERESTARTSYS = 512, /* up to 516: the program sees none of these */
 	ERESTART_LAST = 516,
@@ -713,6 +714,9 @@ int witness_call(struct bpf_raw_tracepoint_args *ctx)
 	found = bpf_map_lookup_elem(&calls, &number);
 	if (found && !is_compat(this_task()))
 		todo = *found;
+	/* rt_sigreturn(2) leaves -1 as number, and what the interrupted code had as result */
+	if ((__s32)number < 0 && result != -ENOSYS)
+		return 0;
 	if (result < 0 && result >= -MAX_ERRNO) {
 		if (-result >= ERESTARTSYS && -result <= ERESTART_LAST)
 			return 0;

@@ -45,7 +45,8 @@ class Asked(Value):
     ``syscalls`` and ``errors``, by name, choose among what fails. The command is run again at most
     ``reruns`` times; None: RERUNS times if it fails. ``kernel`` is a vmlinux with DWARF, ``source``
     the kernel's source tree. ``keep_env`` gives ``user`` our whole environment. After
-    ``limit_ns`` the first run is over; 0: no limit.
+    ``limit_ns`` the first run is over; 0: no limit. ``aside``: what the command writes to standard
+    output goes to standard error.
     """
 
     command: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class Asked(Value):
     source: Path | None = None
     keep_env: bool = False
     limit_ns: int = 0
+    aside: bool = False
 
     @classmethod
     def of(cls, command: Sequence[str], options: WhyOptions) -> Self:

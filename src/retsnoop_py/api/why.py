@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
+from signal import SIGINT
 from typing import TYPE_CHECKING, Unpack
 
 from msgspec import structs
@@ -51,6 +52,7 @@ from retsnoop_py.kernel.kallsyms import read_modules
 from retsnoop_py.options.settings import trace_settings
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
+from retsnoop_py.settings import OutputFormat, Settings
 from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
@@ -486,8 +488,8 @@ class Inquiry:
             and session.calls[0].error == chosen.error
         )
 
-    def _run(self, options: TraceOptions, *, quiet: bool) -> Iterator[Session]:
-        """A live run's sessions."""
+    def _settings(self, options: TraceOptions, *, quiet: bool) -> Settings:
+        """The settings of a run."""
         asked = self._asked
         options = {**options, "no_system_changes": False}
         if asked.command:
@@ -505,6 +507,14 @@ class Inquiry:
         settings = replace(settings, quiet_command=quiet)
         if options.get("allow") == ["*"]:
             settings = replace(settings, selection=replace(settings.selection, telling=True))
+        if asked.aside:
+            settings = replace(settings, views=replace(settings.views, format=OutputFormat.JSON))
+        return settings
+
+    def _run(self, options: TraceOptions, *, quiet: bool) -> Iterator[Session]:
+        """A live run's sessions."""
+        asked = self._asked
+        settings = self._settings(options, quiet=quiet)
         watch = None
         if not self._runs:
             watch = HangWatch(self._facts.machine)
@@ -529,7 +539,9 @@ class Inquiry:
             self._witnessed = witness.found
         self._note_modules()
         self._interrupted = run.interrupted or bool(watch and watch.timed_out)
-        if watch is not None and self._interrupted:
+        # Ctrl-C may have ended the command before it reached us
+        ended = self._interrupted or run.exit_status == 128 + SIGINT
+        if watch is not None and ended:
             self._waits = told_waits(watch.waits, self._facts, asked.kernel)
         if not asked.command:
             return

@@ -25,7 +25,7 @@ from retsnoop_py.options.values import (
 )
 from retsnoop_py.settings import OutputFormat
 from retsnoop_py.text import printable_json
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.render.why_types import Why
@@ -107,12 +107,14 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
         keep_env(words.has("keep-env"), words.text("user")),
         duration_ns("--for", words.text("for"), "s"),
     )
+    is_json = output_format(words.text("format")) is OutputFormat.JSON
+    what = replace(what, aside=is_json)
     if files and what.limit_ns:
         raise UsageError("--for limits a run, and a recording is none", "leave out --for")
     return WhyRequest(
         what,
         Path(files[0]) if files else None,
-        output_format(words.text("format")) is OutputFormat.JSON,
+        is_json,
         words.count("verbose"),
     )
 
