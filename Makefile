@@ -53,7 +53,7 @@ demo: build ## errors of failing bpf() calls, and why, here or in a VM
 
 check: lint test-unit test-golden ## what a commit has to pass, in a minute; .githooks/pre-commit runs it
 
-test: check test-thorough site test-python test-sanitized fuzz test-quick ## what a change has to pass, in 45 minutes: all tests on 6.12, the core on others
+test: check test-thorough site test-python test-sanitized fuzz test-quick ## what a change has to pass, in half an hour: the tests on 6.12, the core on others
 
 test-quick: build ## the live tests of make test
 	@$(BIN)/pytest -q --quick -n $(GUESTS) --dist=loadgroup --no-loadscope-reorder tests/live

@@ -43,6 +43,7 @@ enum {
 	WITNESS_CALLS = 1024,
 	WITNESS_LIMITS = 16, /* RLIM_NLIMITS */
 	WITNESS_THREADS = 8192,
+	ENOSYS = 38,
 	MAX_ERRNO = 4095,
 	ERESTARTSYS = 512, /* up to 516: the program sees none of these */
 	ERESTART_LAST = 516,
@@ -56,8 +57,6 @@ enum {
 	SOCKET_LEVEL = 1, /* SOL_SOCKET */
 	SOCKET_ERROR = 4, /* SO_ERROR */
 	NO_OPCODE = 0xffffffff,
-	NO_CALL =
-		0xffffffff, /* the number behind rt_sigreturn(2): the result is the interrupted call's */
 	NULL_DEVICE = 1 << 20 | 3, /* /dev/null, as the kernel keeps device numbers */
 };
 
@@ -953,11 +952,12 @@ int witness_call(struct bpf_raw_tracepoint_args *ctx)
 	}
 	regs = (void *)ctx->args[0];
 	number = call_number(regs);
-	if (number == NO_CALL)
-		return 0;
 	found = bpf_map_lookup_elem(&calls, &number);
 	if (found && !is_compat(this_task()))
 		todo = *found;
+	/* rt_sigreturn(2) leaves -1 as number, and what the interrupted code had as result */
+	if ((__s32)number < 0 && result != -ENOSYS)
+		return 0;
 	if (todo & WITNESS_DO_SO_ERROR && !result) {
 		result = socket_error(regs);
 		if (!result)

@@ -89,6 +89,9 @@ ONE_RUN = {
     ),
 }
 
+#: They take more than 20 s.
+SLOW = ("10,000 calls that do not matter", "a terminal full of text", "other namespaces")
+
 FOLLOWED = {
     "a rule of nftables, in a batch of netlink": Case(
         f"python3 {shlex.quote(str(PROGRAMS / 'nft_rule.py'))}",
@@ -146,7 +149,10 @@ def answer(machine: Machine, case: Case, *options: str) -> dict[str, Any]:
 
 
 @pytest.mark.only_on("6.12")
-@pytest.mark.parametrize("name", ONE_RUN)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ONE_RUN],
+)
 def test_one_run_finds_the_call_and_the_reason(name: str, ready: Machine) -> None:
     call = answer(ready, ONE_RUN[name], "--reruns", "0")
     assert call["certainty"] == "unknown", "one run follows no function"
@@ -187,7 +193,10 @@ def test_two_calls_for_which_as_much_speaks_are_both_named(ready: Machine) -> No
 
 
 @pytest.mark.only_on("6.12")
-@pytest.mark.parametrize("option", [("--call", "rmdir"), ("--errno", "EBUSY")])
+@pytest.mark.parametrize(
+    "option",
+    [("--call", "rmdir"), pytest.param(("--errno", "EBUSY"), marks=pytest.mark.slow)],
+)
 def test_the_user_chooses_the_call(option: tuple[str, str], ready: Machine) -> None:
     case = Case(shell("rmdir /proc", "cat /nonexistent", "exit 3"), "rmdir", "EBUSY")
     call = answer(ready, case, "--reruns", "0", *option)
@@ -195,7 +204,9 @@ def test_the_user_chooses_the_call(option: tuple[str, str], ready: Machine) -> N
 
 
 @pytest.mark.only_on("6.12")
-@pytest.mark.parametrize("missing", ["/proc/kcore", "/sys/kernel/btf"])
+@pytest.mark.parametrize(
+    "missing", [pytest.param("/proc/kcore", marks=pytest.mark.slow), "/sys/kernel/btf"]
+)
 def test_what_the_kernel_does_not_offer_is_named(missing: str, ready: Machine) -> None:
     """As in a container that masks files of the kernel."""
     script = f"""

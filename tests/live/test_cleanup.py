@@ -36,7 +36,7 @@ def leftovers(machine: Machine) -> dict[str, Any]:
     return found
 
 
-def assert_back_to(before: dict[str, Any], machine: Machine, patience: float = 5) -> None:
+def assert_back_to(before: dict[str, Any], machine: Machine, patience: float = 60) -> None:
     deadline = time.monotonic() + patience
     while (now := leftovers(machine)) != before:
         assert time.monotonic() < deadline, {k: (before[k], now[k]) for k in now}

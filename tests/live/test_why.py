@@ -278,6 +278,7 @@ def test_a_failure_that_does_not_come_again_is_said_to(machine: Machine) -> None
     assert "it did not fail again" in result.out, result.out
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_a_command_that_succeeds_runs_once_unless_reruns_are_asked_for(machine: Machine) -> None:
     count = machine.share / "count"

@@ -121,9 +121,8 @@ def test_without_qemu_there_is_one_message_instead_of_a_failure_of_each_test(
     tmp_path: Path,
 ) -> None:
     words = [sys.executable, "-m", "pytest", "-q", "--quick", LIVE]
-    # a worker of xdist leaves the look-up to the process that began it
-    env = {key: text for key, text in os.environ.items() if not key.startswith("PYTEST_XDIST")}
-    env["PATH"] = str(tmp_path)
+    kept = {key: text for key, text in os.environ.items() if not key.startswith("PYTEST_")}
+    env = {**kept, "PATH": str(tmp_path)}
     done = subprocess.run(
         words, cwd=LIVE.parents[1], env=env, capture_output=True, text=True, check=False
     )

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
+from signal import SIGINT
 from typing import TYPE_CHECKING, Unpack
 
 from msgspec import structs
@@ -485,6 +486,29 @@ class Inquiry:
             and session.calls[0].error == chosen.error
         )
 
+    def _settings(self, options: TraceOptions, *, quiet: bool) -> Settings:
+        """The settings of a run."""
+        asked = self._asked
+        options = {**options, "no_system_changes": False}
+        if asked.command:
+            options["command"] = asked.command
+            if asked.user is not None:
+                options["user"] = asked.user
+                options["keep_env"] = asked.keep_env
+        else:
+            options["pid"] = list(asked.pids)
+        if asked.kernel is not None:
+            options["kernel"] = asked.kernel
+        if asked.source is not None:
+            options["source"] = asked.source
+        settings = trace_settings(words(options, TraceOptions.__optional_keys__))
+        settings = replace(settings, quiet_command=quiet)
+        if options.get("allow") == ["*"]:
+            settings = replace(settings, selection=replace(settings.selection, telling=True))
+        if asked.aside:
+            settings = replace(settings, views=replace(settings.views, format=OutputFormat.JSON))
+        return settings
+
     def _run(self, options: TraceOptions, *, quiet: bool) -> Iterator[Session]:
         """A live run's sessions."""
         asked = self._asked
@@ -513,7 +537,9 @@ class Inquiry:
             self._witnessed = witness.found
         self._note_modules()
         self._interrupted = run.interrupted or bool(watch and watch.timed_out)
-        if watch is not None and self._interrupted:
+        # Ctrl-C may have ended the command before it reached us
+        ended = self._interrupted or run.exit_status == 128 + SIGINT
+        if watch is not None and ended:
             self._waits = told_waits(watch.waits, self._facts, asked.kernel)
         if not asked.command:
             return
@@ -521,30 +547,6 @@ class Inquiry:
             self._exit_status = run.exit_status
         elif not run.interrupted:
             self._compare_status(run.exit_status)
-
-    def _settings(self, options: TraceOptions, *, quiet: bool) -> Settings:
-        """The settings of a run with these options."""
-        asked = self._asked
-        options = {**options, "no_system_changes": False}
-        if asked.command:
-            options["command"] = asked.command
-            if asked.user is not None:
-                options["user"] = asked.user
-                options["keep_env"] = asked.keep_env
-        else:
-            options["pid"] = list(asked.pids)
-        if asked.kernel is not None:
-            options["kernel"] = asked.kernel
-        if asked.source is not None:
-            options["source"] = asked.source
-        settings = trace_settings(words(options, TraceOptions.__optional_keys__))
-        settings = replace(settings, quiet_command=quiet)
-        if options.get("allow") == ["*"]:
-            settings = replace(settings, selection=replace(settings.selection, telling=True))
-        if asked.aside:
-            views = replace(settings.views, format=OutputFormat.JSON)
-            settings = replace(settings, views=views)
-        return settings
 
     def _modules_now(self) -> frozenset[str]:
         return frozenset(one.name for one in read_modules(self._facts.root / "proc/modules"))
@@ -644,6 +646,8 @@ class Inquiry:
         certainty: told.Certainty = "unknown"
         if reason is not None:
             certainty = reason.certainty
+        elif self._waits:
+            certainty = self._waits[0].certainty
         elif call is not None:
             certainty = call.reported.certainty if call.reported is not None else "inferred"
         return told.Why(

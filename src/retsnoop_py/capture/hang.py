@@ -67,7 +67,9 @@ class HangWatch:
         threads = look(processes, self._machine, known)
         calls = tuple(_call(one) for one in threads)
         self.timed_out = at_end and bool(threads)
-        if at_end or (calls != self._calls and started >= self._next_reading):
+        if not threads:
+            pass  # Ctrl-C on a terminal ended them before us: the last look stays
+        elif at_end or (calls != self._calls and started >= self._next_reading):
             self.waits = waits_of(threads)
             self._calls = calls
             now = time.monotonic()

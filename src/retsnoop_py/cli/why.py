@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retsnoop_py.api.asked import Asked
+from retsnoop_py.cli.argv import Kind, Spec
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.cli.replay import complete
 from retsnoop_py.errors import UsageError
@@ -187,4 +188,5 @@ COMMAND = Command(
         "kernel",
         "verbose",
     ),
+    old=(Spec("syscall", None, Kind.VALUE, "NAME", means=(("call", "{}"),), is_renamed=True),),
 )

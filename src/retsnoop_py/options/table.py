@@ -485,7 +485,7 @@ OPTIONS: tuple[Option, ...] = (
         read=values.max_blocks,
     ),
     Option(
-        ("--call", "--syscall"),
+        ("--call",),
         Takes.MANY,
         "Explain a failing call of this system call. NAME is the kernel's name, for example bpf "
         "or openat.",

@@ -152,7 +152,7 @@ class Waiting(Struct, omit_defaults=True, frozen=True):
     fields: dict[str, int | str] = {}
     sentence: str = ""
     advice: tuple[str, ...] = ()
-    certainty: str = "unknown"
+    certainty: Certainty = "unknown"
     kernel_stack: tuple[Frame, ...] = ()
 
 

@@ -60,6 +60,11 @@ def test_which_part_of_a_path_is_missing(tmp_path: Path) -> None:
     assert deep.advice == (f"create it: mkdir -p {tmp_path}/a/b",)
 
 
+def test_the_source_of_a_mount_without_a_device_is_no_path() -> None:
+    one = call("mount", errno.ENOENT, (0, "none"), (1, "/nosuch/mnt"), (2, "tmpfs"), (4, ""))
+    assert reason(one).text.startswith("The directory /nosuch does not exist")
+
+
 def test_a_link_to_nowhere(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("/nowhere/at/all")
@@ -349,11 +354,6 @@ def test_files_that_only_the_kernel_makes() -> None:
     assert written.text.startswith("/proc/version can only be read")
     value = call("write", errno.EINVAL, places=((0, place("/proc/sys/kernel/pid_max")),))
     assert "kernel.pid_max does not accept the value" in reason(value).text
-
-
-def test_the_source_of_a_mount_without_a_device_is_no_path() -> None:
-    one = call("mount", errno.ENOENT, (0, "none"), (1, "/nosuch/mnt"), (2, "tmpfs"), (4, ""))
-    assert reason(one).text.startswith("The directory /nosuch does not exist")
 
 
 def test_a_host_name_that_is_too_long() -> None:

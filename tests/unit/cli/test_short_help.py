@@ -120,3 +120,14 @@ def test_completion_is_installed_only_after_a_question(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(UsageError, match="no terminal to ask on"):
         completion.hand_out("install-completion", agreed=False)
+
+
+def test_why_takes_the_old_spelling_of_call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+    monkeypatch.setattr("retsnoop_py.cli.why.run", lambda what: asked.append(what) or 0)
+    assert entry.main(["why", "--syscall", "bpf", "--", "true"]) == 0
+    assert "NOTE: --syscall is now --call" in capsys.readouterr().err
+    assert entry.main(["why", "--call", "bpf", "--", "true"]) == 0
+    assert asked[0] == asked[1]

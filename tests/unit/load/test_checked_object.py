@@ -125,10 +125,19 @@ def test_an_object_larger_than_any_is_refused_unread(tmp_path: Path, asked: list
     assert asked == []
 
 
-def test_without_a_child_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_child_root_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("retsnoop_py.unprivileged.process.python", lambda: ["/nowhere/python"])
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(UnavailableError, match="No such file"):
         open_object(GOOD)
+
+
+def test_without_a_child_another_user_reads_the_file_with_no_more_rights_than_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("retsnoop_py.unprivileged.process.python", lambda: ["/nowhere/python"])
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert read_checked(GOOD) == GOOD.read_bytes()
 
 
 @pytest.mark.parametrize("cut", [0, 3, 64, 200, 5000])

@@ -280,7 +280,7 @@ def test_a_command_that_hangs() -> None:
     other = Waiting(6, 6, "x", sentence="x (PID 6) waits for a signal.", kernel_stack=(FRAME,))
     failed = FailedCall("openat", "__x64_sys_openat", "ENOENT", 1, "looks for a file")
     found = Why(
-        VERSION, "", "", 1, "unknown", ("x",), 124, (failed,), waiting=(waiting, *[other] * 10)
+        VERSION, "", "", 1, "observed", ("x",), 124, (failed,), waiting=(waiting, *[other] * 10)
     )
     lines = page(found)
     assert lines[:11] == [

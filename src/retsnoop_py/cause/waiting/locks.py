@@ -7,7 +7,7 @@ from struct import unpack
 
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.waiting import proc
-from retsnoop_py.cause.waiting.model import INFERRED, UNKNOWN, Blocked, Finding
+from retsnoop_py.cause.waiting.model import INFERRED, UNKNOWN, Blocked, Certainty, Finding
 
 __all__ = ["file_lock", "futex"]
 
@@ -144,7 +144,7 @@ def futex(thread: Blocked) -> Finding | None:
 
 
 def _owned(
-    thread: Blocked, owner: int, certainty: str, facts: tuple[tuple[str, int | str], ...]
+    thread: Blocked, owner: int, certainty: Certainty, facts: tuple[tuple[str, int | str], ...]
 ) -> Finding:
     if owner == thread.tid:
         more = "It holds this lock itself, so it waits for ever."

@@ -5,13 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from retsnoop_py.cause.waiting import proc
 from retsnoop_py.value import Value
 
-__all__ = ["INFERRED", "OBSERVED", "UNKNOWN", "Blocked", "Finder", "Finding", "Wait", "duration"]
+__all__ = [
+    "INFERRED",
+    "OBSERVED",
+    "UNKNOWN",
+    "Blocked",
+    "Certainty",
+    "Finder",
+    "Finding",
+    "Wait",
+    "duration",
+]
 
-OBSERVED, INFERRED, UNKNOWN = "observed", "inferred", "unknown"
+Certainty = Literal["observed", "inferred", "unknown"]
+OBSERVED: Certainty = "observed"
+INFERRED: Certainty = "inferred"
+UNKNOWN: Certainty = "unknown"
 
 
 class Blocked(Value):
@@ -85,7 +99,7 @@ class Finding(Value):
     text: str
     more: str = ""
     advice: tuple[str, ...] = ()
-    certainty: str = OBSERVED
+    certainty: Certainty = OBSERVED
     facts: tuple[tuple[str, int | str], ...] = ()
     on: tuple[int, ...] = ()
 

@@ -10,7 +10,15 @@ import time
 from retsnoop_py.cause.limits import frozen_cgroup
 from retsnoop_py.cause.waiting import proc
 from retsnoop_py.cause.waiting.descriptors import is_terminal, seconds_at
-from retsnoop_py.cause.waiting.model import INFERRED, OBSERVED, UNKNOWN, Blocked, Finding, duration
+from retsnoop_py.cause.waiting.model import (
+    INFERRED,
+    OBSERVED,
+    UNKNOWN,
+    Blocked,
+    Certainty,
+    Finding,
+    duration,
+)
 
 __all__ = [
     "busy",
@@ -149,7 +157,7 @@ def stopped(thread: Blocked) -> Finding | None:
     )
 
 
-def _stop_signal(thread: Blocked) -> tuple[str, int, str]:
+def _stop_signal(thread: Blocked) -> tuple[str, int, Certainty]:
     """The signal that stopped it ("": not known), its sender (0: not known), the certainty.
 
     The parent's wait(2) takes the number away from /proc.
