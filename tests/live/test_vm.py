@@ -275,7 +275,7 @@ def test_modules_of_the_kernel_can_be_loaded(machine: Machine) -> None:
 
 
 def test_loopback_is_up_and_tmp_can_be_written(machine: Machine) -> None:
-    assert machine.run(["sh", "-c", "echo x > /tmp/x && cat /tmp/x"]).out == "x\n"
+    assert machine.run(["sh", "-c", "f=$(mktemp) && echo x > $f && cat $f"]).out == "x\n"
     code = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[0])"
     assert machine.run([sys.executable, "-c", code]).out == "127.0.0.1\n"
 
