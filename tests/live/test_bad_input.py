@@ -373,11 +373,11 @@ def test_the_command_keeps_its_standard_streams(machine: Machine) -> None:
 def test_a_recording_that_cannot_be_written_stops_the_run_before_it_begins(
     machine: Machine,
 ) -> None:
-    read_only = "mkdir -p /tmp/ro && mount -t tmpfs -o ro none /tmp/ro && exec"
+    read_only = "mkdir -p /tmp/read-only && mount -t tmpfs -o ro none /tmp/read-only && exec"
     places = {
         "/no/such/folder/x.rsn": "No such file or directory",
         "/tmp": "Is a directory",
-        "/tmp/ro/x.rsn": "Read-only file system",
+        "/tmp/read-only/x.rsn": "Read-only file system",
         "/dev/full": "not a regular file",
     }
     wrapped = ("unshare", "-m", "sh", "-c", f'{read_only} "$@"', "sh")

@@ -275,7 +275,7 @@ def test_modules_of_the_kernel_can_be_loaded(machine: Machine) -> None:
 
 
 def test_loopback_is_up_and_tmp_can_be_written(machine: Machine) -> None:
-    assert machine.run(["sh", "-c", "echo x > /tmp/x && cat /tmp/x"]).out == "x\n"
+    assert machine.run(["sh", "-c", "f=$(mktemp) && echo x > $f && cat $f"]).out == "x\n"
     code = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[0])"
     assert machine.run([sys.executable, "-c", code]).out == "127.0.0.1\n"
 
@@ -496,7 +496,7 @@ def test_without_virtiofsd_files_are_shared_by_9p(
     with Machine(f"{parked}-full", shares=(tmp_path,)) as guest:
         made = guest.run(["sh", "-c", f"cp /bin/true {tmp_path}/tool; chmod 4755 {tmp_path}/tool"])
         assert made.status == 1, made.err
-        belongs_to_owner(tmp_path / "tool")
+        assert not (tmp_path / "tool").stat().st_mode & (stat.S_ISUID | stat.S_ISGID)
         mounts = guest.run(["cat", "/proc/mounts"]).out
         assert f"{guest.share} 9p rw" in mounts
         assert " virtiofs " not in mounts

@@ -34,8 +34,12 @@ THOROUGH = {
         "load/test_prefilter.py",
         "load/test_time_limit.py",
     ),
-    "many generated functions": ("path/test_generated_all.py",),
-    "damage in every place": ("recording/test_hostile.py", "symbolize/test_hostile_programs.py"),
+    "generated functions": ("path/test_generated.py", "path/test_generated_all.py"),
+    "damage in every place": (
+        "recording/test_damage.py",
+        "recording/test_hostile.py",
+        "symbolize/test_hostile_programs.py",
+    ),
     "a terminal, or a program that waits": ("cli/test_shells.py", "vm/test_signals.py"),
 }
 _THOROUGH = {name for names in THOROUGH.values() for name in names}

@@ -159,8 +159,13 @@ class Explanation:
         return name if name and name not in map(_plain, followed) else None
 
     def needed(self, followed: Sequence[str]) -> list[str]:
-        """Those of the globs ``followed`` that lead from the error to the innermost condition."""
-        origins = (*(one.origin for one in self._made()), *self.tested())
+        """Those of the globs ``followed`` that lead from the error to the innermost condition.
+
+        With those that only gave back what they were handed: without their paths the next run would
+        ask for them again.
+        """
+        handed = (one for one in self._origins.values() if one.made == "argument")
+        origins = (*(one.origin for one in self._made()), *self.tested(), *handed)
         names = {_plain(one.function.name) for one in origins}
         return [glob for glob in followed if _plain(glob.partition("[")[0]) in names]
 

@@ -199,6 +199,11 @@ class Run:
         """Whether a signal, or :meth:`stop`, ended it before its time."""
         return bool(self._signals.requested)
 
+    @property
+    def interrupted_at(self) -> float:
+        """When that signal came, in seconds of :func:`time.monotonic`; 0.0 if none did."""
+        return self._signals.requested_at
+
     def __enter__(self) -> Self:
         from retsnoop_py.capture.run import run
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from retsnoop_py.cause.events import Ended
 from retsnoop_py.cause.waiting.model import Wait
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
@@ -19,7 +20,10 @@ from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.kernel import KernelSymbolizer
 from retsnoop_py.symbolize.sources import KernelImages
 
-__all__ = ["told_waits", "with_lines"]
+__all__ = ["still_ran", "told_waits", "with_lines"]
+
+#: Ctrl-C on a terminal may end a command so many seconds before it is noticed here.
+_NOTICED_S = 0.5
 
 #: A line of /proc/PID/stack: ``do_wait+0x59/0xe0 [module]``.
 _LINE = re.compile(
@@ -27,6 +31,15 @@ _LINE = re.compile(
 )
 #: The frames outside of a system call's own function.
 _ENTRIES = re.compile(r"do_syscall_64|entry_.*|el0.*|invoke_syscall.*|x64_sys_call|ret_from_fork.*")
+
+
+def still_ran(ends: Iterable[Ended], interrupted_at: float) -> bool:
+    """Whether a command still ran at a time of :func:`time.monotonic`, by the ends of processes.
+
+    One that had ended by itself waited for nothing when Ctrl-C came.
+    """
+    last = max((one.time for one in ends), default=None)
+    return last is None or last / 1e9 > interrupted_at - _NOTICED_S
 
 
 def told_waits(

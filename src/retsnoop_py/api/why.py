@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
-from signal import SIGINT
 from typing import TYPE_CHECKING, Unpack
 
 from msgspec import structs
@@ -41,7 +40,7 @@ from retsnoop_py.api.failing import (
 )
 from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.runs import Run, replay
-from retsnoop_py.api.waiting import told_waits, with_lines
+from retsnoop_py.api.waiting import still_ran, told_waits, with_lines
 from retsnoop_py.capture.hang import HangWatch
 from retsnoop_py.capture.witness import Witness
 from retsnoop_py.cause.events import Witnessed
@@ -537,9 +536,11 @@ class Inquiry:
             self._witnessed = witness.found
         self._note_modules()
         self._interrupted = run.interrupted or bool(watch and watch.timed_out)
-        # Ctrl-C may have ended the command before it reached us
-        ended = self._interrupted or run.exit_status == 128 + SIGINT
-        if watch is not None and ended:
+        if (
+            watch is not None
+            and self._interrupted
+            and (watch.timed_out or still_ran(self._witnessed.ends, run.interrupted_at))
+        ):
             self._waits = told_waits(watch.waits, self._facts, asked.kernel)
         if not asked.command:
             return

@@ -67,14 +67,13 @@ class HangWatch:
         threads = look(processes, self._machine, known)
         calls = tuple(_call(one) for one in threads)
         self.timed_out = at_end and bool(threads)
-        if not threads:
-            pass  # Ctrl-C on a terminal ended them before us: the last look stays
-        elif at_end or (calls != self._calls and started >= self._next_reading):
+        # without threads the last look stays: Ctrl-C on a terminal ends them a moment before us
+        if threads and (at_end or (calls != self._calls and started >= self._next_reading)):
             self.waits = waits_of(threads)
             self._calls = calls
             now = time.monotonic()
             self._next_reading = now + _SHARE * (now - started)
-        elif calls == self._calls:
+        elif threads and calls == self._calls:
             self.waits = _seen_again(self.waits, threads)
         self._next = time.monotonic() + _EVERY_S
 

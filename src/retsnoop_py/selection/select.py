@@ -397,6 +397,8 @@ class Selector:
 
     def _between(self, first: int, beyond: int, subset: array[int]) -> array[int]:
         """The functions of ``subset`` that begin at one of these addresses."""
+        if first >= beyond:  # as where the kernel hides addresses
+            return subset[:0]
         above = self.kallsyms.table.above
         start = bisect_left(subset, above(max(first, 1) - 1))
         return subset[start : bisect_left(subset, above(beyond - 1), start)]

@@ -159,6 +159,22 @@ def mount_owned(path: str, target: str) -> None:
         _mount(path, target, _MS_BIND | _MS_REC)
 
 
+def _own(path: str) -> None:
+    """Mount ``path`` over itself by :func:`mount_owned`. Raises OSError.
+
+    In a root directory that is no mount point this would be seen outside: the folder stays as it
+    is, which standard error says.
+    """
+    try:
+        _own_namespace()
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+        print(f"new files in {path} belong to root: {error.filename}: {why}", file=sys.stderr)
+        return
+    mount_owned(path, path)
+    _restrict(path, _MS_NOSUID | _MS_NODEV)
+
+
 def _mount_mapped(path: str, target: str, uid: int, gid: int) -> bool:
     words = (_AT_FDCWD, os.fsencode(path))
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
@@ -290,9 +306,7 @@ def main(*argv: str) -> int:
         if view:
             make_view(view)
         for path in values["--owned"]:
-            _own_namespace()
-            mount_owned(path, path)
-            _restrict(path, _MS_NOSUID | _MS_NODEV)
+            _own(path)
         for export in values["--root"]:
             make_root(view, export, values["--write"], values["--keep"])
         for size in values["--file-limit"]:

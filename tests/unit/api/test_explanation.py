@@ -195,6 +195,15 @@ def test_a_further_run_follows_only_what_leads_to_the_condition() -> None:
     assert found.needed(["outer", "middle.*", "other[x]"]) == ["middle.*"]
 
 
+def test_a_further_run_keeps_what_only_gave_back_an_error_that_it_was_handed() -> None:
+    found = explanation(
+        origin("outer", 1, "callee", callee="wait"),
+        origin("give_back", 2, "argument"),
+        chain=("outer", "give_back"),
+    )
+    assert found.needed(["give_back", "outer", "other"]) == ["give_back", "outer"]
+
+
 @pytest.mark.parametrize("name", ["__do_sys_x", "clean_up"])
 def test_below_a_function_that_cannot_be_followed_only_what_ran_inside_it_counts(name: str) -> None:
     outer = origin("sys_x", 1, "callee", callee="__do_sys_x")

@@ -57,7 +57,7 @@ __all__ = ["CONFIGS", "GRADES", "Config", "Program", "grade", "measure"]
 
 GRADES = ("right", "half", "line", "unknown", "wrong")
 _FLAGS = (
-    *("-g", "-ffreestanding", "-nostdlib", "-fno-pie", "-fno-strict-aliasing", "-w"),
+    *("-std=gnu17", "-g", "-ffreestanding", "-nostdlib", "-fno-pie", "-fno-strict-aliasing", "-w"),
     *("-fno-delete-null-pointer-checks", "-fno-stack-protector"),
 )
 _GCC = ("-fno-ipa-ra", "-fno-ipa-cp", "-fno-ipa-icf")
@@ -102,7 +102,9 @@ CONFIGS = tuple(
 def types_of(source: Path, folder: Path) -> Btf:
     """The types of the functions, which gcc writes as BTF."""
     made = folder / "types.o"
-    subprocess.run(["gcc", "-gbtf", "-w", "-O0", "-c", "-o", str(made), str(source)], check=True)
+    subprocess.run(
+        ["gcc", "-std=gnu17", "-gbtf", "-w", "-O0", "-c", "-o", str(made), str(source)], check=True
+    )
     with ElfFile(made) as elf:
         return Btf(elf.read(".BTF"))
 

@@ -143,6 +143,12 @@ def test_blacklisted_functions_are_left_out(kernel: Kernel) -> None:
     assert reasons(selection) == {"f_int3": "in the kernel's kprobe blacklist"}
 
 
+def test_a_blacklist_with_hidden_addresses_covers_nothing(kernel: Kernel) -> None:
+    kernel.add("f")
+    kernel.tree.blacklist((0, 0))
+    assert labels(kernel.select(entry=["f"])) == ["f"]
+
+
 def test_with_addresses_only_the_traceable_one_of_a_name_is_taken(kernel: Kernel) -> None:
     kernel.add("t_start", traceable=False)
     address = kernel.add("t_start")
