@@ -28,6 +28,7 @@ struct session {
 	bool misses_shared; /* with other threads; see misses.bpf.h */
 	bool interim_kept; /* `interims` has the saved chain as it was when it was saved */
 	bool user_stack_sent;
+	bool null_left_out; /* the saved chain was kept, and not a later one that returned NULL */
 	__u16 kstack_cnt[2];
 	__s16 branch_cnt[2]; /* branches kept with each kstack, or a negative errno; 0: none */
 	struct log_mark log; /* what the log holds */
@@ -139,8 +140,12 @@ static __always_inline bool has_returned(__u32 place, __u32 place_func, __u32 no
 /* Whether the saved chain was called by the last call of the chain in slots. */
 static __always_inline bool chain_continues(struct session *s)
 {
-	return s->saved_from && s->saved_from == s->max_depth &&
-	       slot_at(s, s->max_depth - 1)->seq == s->saved_parent;
+	const struct rsn_slot *last = slot_at(s, s->max_depth - 1);
+
+	if (!s->saved_from || s->saved_from != s->max_depth || last->seq != s->saved_parent)
+		return false;
+	return !s->null_left_out ||
+	       (__u32)last->result == (__u32)s->saved[slot_index(s->saved_from)].result;
 }
 
 /* Copies the saved chain over, or slots into it; from is never 0, so that cnt is below 64. */
@@ -154,6 +159,18 @@ static __always_inline void copy_chain(struct rsn_slot *to, const struct rsn_slo
 }
 
 /*
+ * Whether the saved chain is kept, and not one from slot `from` on that returned NULL. Its caller
+ * still runs, and it returned an error's number: behind an error, in the clean-up, NULL is an
+ * ordinary answer. If its caller then returns another error, it is not the reason.
+ */
+static __always_inline bool keeps_saved(struct session *s, __u32 from)
+{
+	return s->saved_from && s->saved_from <= from &&
+	       slot_at(s, s->saved_from - 1)->seq == s->saved_parent && !slot_at(s, from)->result &&
+	       s->saved[slot_index(s->saved_from)].result;
+}
+
+/*
  * Keeps the failed chain slots [depth, max_depth) from being overwritten. If it is what led to the
  * saved chain, it goes in front of that, whose kernel stack is the deeper one.
  */
@@ -161,6 +178,11 @@ static __noinline int save_chain(struct session *s)
 {
 	__u32 from = s->depth;
 
+	if (keeps_saved(s, from)) {
+		s->null_left_out = true;
+		return 0;
+	}
+	s->null_left_out = false;
 	if (!chain_continues(s)) {
 		s->saved_to = s->max_depth;
 		s->kstack_now ^= 1;

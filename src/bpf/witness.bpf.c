@@ -37,6 +37,7 @@ enum {
 	WITNESS_DEPTH = 40, /* directories and mounts above a place */
 	WITNESS_GROUPS = 32,
 	WITNESS_WRITTEN_BYTES = 512,
+	WITNESS_VALUE_BYTES = 40, /* of what a write(2) that failed was to write */
 	WITNESS_MESSAGE_BYTES = 256, /* of a netlink message, with its head of 16 bytes */
 	WITNESS_ADDRESS_BYTES = 128,
 	WITNESS_PIECES = 16, /* of a writev(2) */
@@ -56,6 +57,7 @@ enum {
 	SECCOMP_FILTER = 2,
 	SOCKET_LEVEL = 1, /* SOL_SOCKET */
 	SOCKET_ERROR = 4, /* SO_ERROR */
+	PROC_MAGIC = 0x9fa0, /* PROC_SUPER_MAGIC */
 	NO_OPCODE = 0xffffffff,
 	NULL_DEVICE = 1 << 20 | 3, /* /dev/null, as the kernel keeps device numbers */
 };
@@ -86,6 +88,21 @@ struct witness_limit {
 	__u64 hard;
 };
 
+enum {
+	WITNESS_HAS_LOW = 1,
+	WITNESS_HAS_HIGH = 2,
+};
+
+/* What a write(2) that failed was to write; and of a file below /proc/sys the bounds of its value. */
+struct witness_value {
+	__u64 handler; /* the kernel's function for that file; 0: it is another file */
+	__u64 low; /* what extra1 and extra2 point to: numbers, if the handler is one for numbers */
+	__u64 high;
+	__u32 flags; /* WITNESS_HAS_* */
+	__u32 bytes; /* of `text` */
+	char text[WITNESS_VALUE_BYTES];
+};
+
 /* What the process had and was allowed as a call failed. */
 struct witness_state {
 	struct witness_limit limits[WITNESS_LIMITS]; /* by RLIMIT_* */
@@ -101,7 +118,8 @@ struct witness_state {
 	__u32 network; /* and of its network namespace */
 	__u32 group_count; /* of the supplementary groups; the first ones follow */
 	__u32 groups[WITNESS_GROUPS];
-	__u32 unused;
+	__u32 next_fd; /* all descriptors below it are in use */
+	struct witness_value value;
 };
 
 enum {
@@ -208,6 +226,7 @@ struct witness_signal {
 /* Puts the types into the object's BTF, where user space finds their layouts. */
 struct witness_types {
 	struct witness_event event;
+	struct witness_value value;
 	struct witness_state state;
 	struct witness_place place;
 	struct witness_call call;
@@ -339,11 +358,27 @@ struct atomic {
 	int counter;
 };
 
+struct super_block {
+	unsigned long s_magic;
+};
+
 struct inode {
 	unsigned short i_mode;
 	__u32 i_rdev;
 	unsigned long i_ino;
 	long long i_size;
+	struct super_block *i_sb;
+};
+
+struct ctl_table {
+	void *proc_handler;
+	void *extra1;
+	void *extra2;
+};
+
+struct proc_inode {
+	const struct ctl_table *sysctl_entry;
+	struct inode vfs_inode;
 };
 
 struct qstr {
@@ -414,6 +449,7 @@ struct fdtable {
 
 struct files_struct___witness {
 	struct fdtable *fdt;
+	unsigned int next_fd;
 };
 
 struct signal_struct___witness {
@@ -621,6 +657,7 @@ static __always_inline void fill_state(struct witness_event *event, struct witne
 	state->cgroup = bpf_get_current_cgroup_id();
 	state->mounts = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
 	state->network = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+	state->next_fd = BPF_CORE_READ(task, files, next_fd);
 	groups = BPF_CORE_READ(cred, group_info);
 	count = BPF_CORE_READ(groups, ngroups);
 	state->group_count = count;
@@ -780,6 +817,46 @@ static __always_inline __u32 fill_places(struct witness_call *call, __u32 todo, 
 	return at;
 }
 
+/* A number of the kernel; 8 bytes, or 4 at the end of what may be read. */
+static __always_inline bool read_number(__u64 *number, const void *from)
+{
+	return from && (!bpf_probe_read_kernel(number, sizeof(*number), from) ||
+			!bpf_probe_read_kernel(number, sizeof(__u32), from));
+}
+
+/* What a write(2) that failed was to write, and what a setting takes. */
+__noinline int fill_value(__u64 from, __u64 bytes, __u32 descriptor)
+{
+	struct file *file = open_file(descriptor);
+	struct inode *inode = file ? BPF_CORE_READ(file, f_inode) : NULL;
+	const struct ctl_table *setting;
+	struct witness_value *value;
+	struct witness_call *call;
+	struct proc_inode *proc;
+	__u32 zero = 0;
+
+	call = bpf_map_lookup_elem(&scratch, &zero);
+	if (!call || !inode)
+		return 0;
+	value = &call->state.value;
+	if (bytes > WITNESS_VALUE_BYTES)
+		bytes = WITNESS_VALUE_BYTES;
+	if (bytes && !bpf_probe_read_user(value->text, bytes, (void *)from))
+		value->bytes = bytes;
+	if (BPF_CORE_READ(inode, i_sb, s_magic) != PROC_MAGIC)
+		return 0;
+	proc = (void *)inode - bpf_core_field_offset(struct proc_inode, vfs_inode);
+	setting = BPF_CORE_READ(proc, sysctl_entry);
+	if (!setting)
+		return 0;
+	value->handler = (__u64)BPF_CORE_READ(setting, proc_handler);
+	if (read_number(&value->low, BPF_CORE_READ(setting, extra1)))
+		value->flags |= WITNESS_HAS_LOW;
+	if (read_number(&value->high, BPF_CORE_READ(setting, extra2)))
+		value->flags |= WITNESS_HAS_HIGH;
+	return 0;
+}
+
 static __always_inline __u32 fill_texts(struct witness_call *call, __u32 todo)
 {
 	__u32 count = 0, at = 0, i;
@@ -836,6 +913,8 @@ static __always_inline int send_call(struct pt_regs___witness *regs, __u32 numbe
 	else if (todo & 63)
 		at = fill_texts(call, todo);
 	at = fill_places(call, todo, at);
+	if (todo & WITNESS_DO_WRITE)
+		fill_value(call->event.args[1], call->event.args[2], call->event.args[0]);
 	size = size_with(at);
 	call->event.size = size;
 	if (bpf_ringbuf_output(&events, call, size, 0))

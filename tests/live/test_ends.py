@@ -51,7 +51,7 @@ def test_each_signal_names_its_cause(machine: Machine) -> None:
 
 @pytest.mark.only_on("6.12")
 def test_a_command_that_waits_for_a_lock_is_ended_and_the_holder_is_named(machine: Machine) -> None:
-    script = "flock /tmp/l sleep 1000 & sleep 0.2; flock /tmp/l true"
+    script = "flock /tmp/l sleep 1234 & sleep 0.2; flock /tmp/l true"
     words = ["why", "--for", "3", "--format", "json", "--", "sh", "-c", script]
     result = machine.run([TOOL, *words], timeout=400)
     assert result.status == 124, result.err
@@ -62,7 +62,7 @@ def test_a_command_that_waits_for_a_lock_is_ended_and_the_holder_is_named(machin
     assert (first["call"], first["kind"], first["certainty"]) == ("flock", "lock", "observed")
     assert first["arguments"].endswith("</tmp/l>, LOCK_EX")
     assert (
-        f"for a lock on /tmp/l. PID {holder['pid']} (flock /tmp/l sleep 1000)" in first["sentence"]
+        f"for a lock on /tmp/l. PID {holder['pid']} (flock /tmp/l sleep 1234)" in first["sentence"]
     )
     assert first["since_s"] > 1
     assert first["kernel_stack"][-1]["symbol"] == "locks_lock_inode_wait"
@@ -71,7 +71,7 @@ def test_a_command_that_waits_for_a_lock_is_ended_and_the_holder_is_named(machin
         ("sh", "child"),
         ("flock", "child"),
     }
-    left = machine.run(["pgrep", "-f", "sleep 1000"])
+    left = machine.run(["pgrep", "-f", "sleep 1234"])
     assert left.out == ""
 
 

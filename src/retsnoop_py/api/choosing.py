@@ -16,6 +16,7 @@ from retsnoop_py.cause.complaint import (
     Evidence,
     choose,
     errors_written,
+    lines_of,
     reported_elsewhere,
 )
 from retsnoop_py.cause.events import SystemCall, Witnessed
@@ -47,6 +48,12 @@ __all__ = [
 _QUOTED = re.compile(r"['\u2018]([^'\u2018\u2019]+)['\u2019]")
 #: Errors that programs report of a path without a call that returned them.
 _OF_PATHS = ("EISDIR", "ENOTDIR", "EEXIST", "ENOTEMPTY", "ENOENT")
+
+
+#: What stands in lines about errors.
+_COMPLAINS = re.compile(r"fatal|error|fail|cannot|can't|could not|not |denied|invalid|refuse", re.I)
+#: The stream of what a command writes about errors.
+_ERRORS = 2
 
 
 class Chosen(Value):
@@ -194,8 +201,9 @@ class Survey:
     def _is_likely(self, choice: Choice) -> bool:
         """Whether a command that failed may have failed by this call.
 
-        What programs try in their ordinary work needs the error in the command's text. What they
-        look for needs words about it, unless the command wrote nothing at all.
+        What programs try in their ordinary work needs the error in the command's text. So does
+        what they look for, or its path; words such as "not found" with only the last part of the
+        path will do. Of a command that wrote nothing at all it may be the reason without.
         """
         evidence = choice.evidence
         if choice.points < 0:
@@ -203,7 +211,7 @@ class Survey:
         if Evidence.ORDINARY in evidence or Evidence.NEVER in evidence:
             return Evidence.ERROR_TEXT in evidence
         is_silent = not any(one.stream == 2 for one in self.witnessed.written)
-        return Evidence.LOOKS not in evidence or choice.line is not None or is_silent
+        return is_silent or Evidence.LOOKS not in evidence or _is_looked_for(choice)
 
     def failures(self, chosen: Chosen | None) -> tuple[told.FailedCall, ...]:
         """All that failed, a row for each call and error."""
@@ -306,10 +314,24 @@ class Survey:
                 f'it wrote "{line.text.strip()}", and none of its system calls returned {error}. '
                 "The error comes from a server or from the program itself"
             )
-        return (
-            f"no failing system call explains exit status {status}. The program probably made "
-            "this decision itself"
-        )
+        text = f"no failing system call explains exit status {status}. The program probably made "
+        said = [one.text.strip() for one in lines_of(self.witnessed) if one.stream == _ERRORS]
+        complaints = [one for one in said if _COMPLAINS.search(one)] or said
+        if not complaints:
+            return f"{text}this decision itself"
+        return f'{text}this decision itself, and wrote "{complaints[-1]}"'
+
+
+def _is_looked_for(choice: Choice) -> bool:
+    """Whether the command's text is about what a call looked for."""
+    evidence = choice.evidence
+    if Evidence.ERROR_TEXT in evidence:
+        return True
+    is_path = any("/" in text for _, text in choice.call.texts)
+    if Evidence.FULL_NAME in evidence and is_path:
+        return True
+    is_named = Evidence.FULL_NAME in evidence or Evidence.SHORT_NAME in evidence
+    return is_named and Evidence.OTHER_WORDS in evidence
 
 
 def _alike(best: Choice, ranked: Sequence[Choice]) -> list[str]:

@@ -35,6 +35,8 @@ __all__ = [
 
 #: Functions of system calls, by machine.
 _SYSCALLS = {"x86_64": "__x64_sys_*", "aarch64": "__arm64_sys_*"}
+#: Calls without arguments, as vfork(2): one function has both names, and the kernel lists this one.
+_WITHOUT_ARGUMENTS = "__do_sys_*"
 #: Those of 32-bit programs, and the file that is there where the kernel runs these.
 _SYSCALLS_32 = {"x86_64": ("__ia32_*sys_*", Path("/proc/sys/abi/vsyscall32"))}
 _PREFIX = re.compile(r"__[a-z0-9]+_(?:compat_)?sys_")
@@ -46,7 +48,7 @@ _RESTARTED = ("ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTA
 
 def syscall_globs(machine: str, *, compat: bool) -> list[str]:
     """The functions of this machine's system calls, as globs; with ``compat`` of 32 bits, too."""
-    globs = [_SYSCALLS.get(machine, "__*_sys_*")]
+    globs = [_SYSCALLS.get(machine, "__*_sys_*"), _WITHOUT_ARGUMENTS]
     if compat and machine in _SYSCALLS_32 and _SYSCALLS_32[machine][1].exists():
         globs.append(_SYSCALLS_32[machine][0])
     return globs

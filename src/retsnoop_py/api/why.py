@@ -519,7 +519,9 @@ class Inquiry:
                 settings, stop_after_ns=asked.limit_ns, ends_command=bool(asked.limit_ns)
             )
         mapped = self._facts.require_btf().find("bpf_find_vma", BtfKind.FUNC) is not None
-        witness = Witness(self._facts.machine, watch, finds_mappings=mapped)
+        witness = Witness(
+            self._facts.machine, watch, finds_mappings=mapped, function_at=self._function_at
+        )
         run = Run(
             settings,
             on_message=self._hear,
@@ -548,6 +550,10 @@ class Inquiry:
             self._exit_status = run.exit_status
         elif not run.interrupted:
             self._compare_status(run.exit_status)
+
+    def _function_at(self, address: int) -> str | None:
+        found = self._facts.kallsyms.lookup(address)
+        return found[0].name if found is not None and not found[1] else None
 
     def _modules_now(self) -> frozenset[str]:
         return frozenset(one.name for one in read_modules(self._facts.root / "proc/modules"))

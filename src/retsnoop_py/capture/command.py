@@ -15,6 +15,7 @@ import errno
 import os
 import pwd
 import re
+import shlex
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -136,14 +137,14 @@ def resolve(command: Sequence[str]) -> str:
         raise CommandNotExecutable(
             f"cannot run {program}: it is a directory", "give the path of the program itself"
         )
-    if os.sep in program and Path(program).exists():
-        raise CommandNotExecutable(
-            f"cannot run {program}: it is not an executable file",
-            f"make it executable (chmod +x {program}) or name its interpreter",
-        )
     from retsnoop_py.cause.not_found import not_in_folders
     from retsnoop_py.cause.reasons import reason_of_start
 
+    if os.sep in program and Path(program).exists():
+        found = reason_of_start(program, errno.EACCES, os.geteuid(), os.getegid())
+        name = shlex.quote(program)
+        hint = _advice(found) if found else (f"chmod +x {name}, or name its interpreter",)
+        raise CommandNotExecutable(f"cannot run {program}: Permission denied", *hint)
     if os.sep in program:
         found = reason_of_start(program, errno.ENOENT, os.geteuid(), os.getegid())
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from enum import IntEnum
 from errno import EINPROGRESS
@@ -72,7 +72,16 @@ _IN_CALL = 1
 _ENTRY = Struct("=QI4x")
 #: struct witness_state.
 _LIMITS, _GROUPS = 16, 32
-_STATE = Struct(f"={2 * _LIMITS}Q6QIIIII{_GROUPS}I4x")
+_STATE = Struct(f"={2 * _LIMITS}Q6QIIIII{_GROUPS}II3QII40s")
+_HAS_LOW, _HAS_HIGH = 1, 2
+#: Handlers of settings below /proc/sys whose two bounds are numbers: bits, and whether they may be
+#: negative. Others may keep anything there.
+_NUMBERS = {
+    "proc_dointvec_minmax": (32, True),
+    "proc_douintvec_minmax": (32, False),
+    "proc_dou8vec_minmax": (32, False),
+    "proc_doulongvec_minmax": (64, False),
+}
 #: struct witness_place, so many of them in each call; WITNESS_OF_* and WITNESS_PLACE_*.
 _PLACE, _PLACES = Struct("=QIIII"), 4
 _OF_CWD, _OF_ROOT = 6, 7
@@ -145,18 +154,29 @@ class Event(NamedTuple):
     bytes: int
 
 
+def _nothing(_: int) -> None:
+    return None
+
+
 class Witness:
     """Watches one run. :meth:`open` it before the command may run, :meth:`close` it behind its end.
 
     ``hang`` sees what the threads wait for. ``finds_mappings``: the kernel has bpf_find_vma().
+    ``function_at`` gives the name of the kernel's function at an address.
     ``found`` is what was seen; complete behind :meth:`close`. A kernel that refuses the programs
     makes no error: ``found.problem`` says it.
     """
 
     def __init__(
-        self, machine: str, hang: HangWatch | None = None, *, finds_mappings: bool = False
+        self,
+        machine: str,
+        hang: HangWatch | None = None,
+        *,
+        finds_mappings: bool = False,
+        function_at: Callable[[int], str | None] = _nothing,
     ) -> None:
         self._machine = machine
+        self._function_at = function_at
         self._finds_mappings = finds_mappings
         self._hang = hang
         self._stack = ExitStack()
@@ -201,7 +221,7 @@ class Witness:
                     )
                 )
                 reader.start()
-                self._decoder = Decoder(self._machine)
+                self._decoder = Decoder(self._machine, self._function_at)
                 self._object, self._reader = obj, reader
                 stack.enter_context(self._refusals)
                 self._stack = stack.pop_all()
@@ -309,7 +329,8 @@ def _action(call: Syscall) -> int:
 class Decoder:
     """Records as values."""
 
-    def __init__(self, machine: str) -> None:
+    def __init__(self, machine: str, function_at: Callable[[int], str | None] = _nothing) -> None:
+        self._function_at = function_at
         self._calls = system_calls(machine)
         self._failed: deque[SystemCall] = deque(maxlen=_KEPT_CALLS)
         self._written: deque[Written] = deque(maxlen=_KEPT_TEXTS)
@@ -474,7 +495,7 @@ class Decoder:
 
         Its name, texts and address are for the caller to set.
         """
-        state = _state(rest)
+        state = self._state(rest)
         places = dict(_places(rest[_STATE.size :], rest[_NAMES + at :]))
         root, cwd = places.pop(_OF_ROOT, None), places.pop(_OF_CWD, None)
         return SystemCall(
@@ -498,6 +519,44 @@ class Decoder:
             bool(state.mounts) and state.mounts != self._own_mounts,
         )
 
+    def _state(self, raw: bytes) -> State:
+        values = _STATE.unpack_from(raw)
+        limits = tuple(zip(values[: 2 * _LIMITS : 2], values[1 : 2 * _LIMITS : 2], strict=True))
+        more, values = values[2 * _LIMITS :][:11], values[2 * _LIMITS + 11 :]
+        groups, next_fd, value = values[:_GROUPS], values[_GROUPS], values[_GROUPS + 1 :]
+        capabilities, cgroup, begin, mapped, data, locked, namespace, mappings = more[:8]
+        mounts, network, count = more[8:]
+        pages = (mapped * _PAGE, data * _PAGE, locked * _PAGE)
+        some = tuple(groups[:count]) if count <= _GROUPS else None
+        return State(
+            *(begin, limits, capabilities, namespace, cgroup),
+            *pages,
+            mappings,
+            mounts,
+            some,
+            network,
+            next_fd,
+            *self._value(value),
+        )
+
+    def _value(self, values: tuple[Any, ...]) -> tuple[bytes, tuple[int | None, int | None] | None]:
+        """What was to be written, and the bounds of the setting that it was written to."""
+        handler, low, high, flags, count, text = values
+        name = self._function_at(handler) if handler else None
+        if name not in _NUMBERS:
+            return text[:count], None
+        bits, signed = _NUMBERS[name]
+        bounds = (
+            _number(low, bits, signed=signed) if flags & _HAS_LOW else None,
+            _number(high, bits, signed=signed) if flags & _HAS_HIGH else None,
+        )
+        return text[:count], bounds
+
+
+def _number(raw: int, bits: int, *, signed: bool) -> int:
+    number = raw & (1 << bits) - 1
+    return number - (1 << bits) if signed and number >> (bits - 1) else number
+
 
 def _mount_namespace() -> int:
     """The inode number of ours; 0 where it is not known."""
@@ -513,19 +572,6 @@ def _mapping(values: tuple[Any, ...]) -> Mapping:
 
 def _was_entered(flags: int) -> bool | None:
     return None if not flags & (_ENTERED | _NOT_ENTERED) else bool(flags & _ENTERED)
-
-
-def _state(raw: bytes) -> State:
-    values = _STATE.unpack_from(raw)
-    limits = tuple(zip(values[: 2 * _LIMITS : 2], values[1 : 2 * _LIMITS : 2], strict=True))
-    more, groups = values[2 * _LIMITS : -_GROUPS], values[-_GROUPS:]
-    capabilities, cgroup, begin, mapped, data, locked, namespace, mappings = more[:8]
-    mounts, network, count = more[8:]
-    pages = (mapped * _PAGE, data * _PAGE, locked * _PAGE)
-    some = tuple(groups[:count]) if count <= _GROUPS else None
-    return State(
-        begin, limits, capabilities, namespace, cgroup, *pages, mappings, mounts, some, network
-    )
 
 
 def _text(raw: bytes) -> str:

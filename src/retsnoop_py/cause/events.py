@@ -79,6 +79,10 @@ class State(Value):
     * ``mounts``: the inode number of its mount namespace; 0 where that is not known
     * ``groups``: its supplementary groups; None where there are more than were captured
     * ``network``: the inode number of its network namespace; 0 where that is not known
+    * ``used``: so many of the lowest descriptors are in use, at least; None: not known
+    * ``written``: the first bytes of what a write(2) was to write
+    * ``bounds``: the lowest and the highest number that the setting below /proc/sys takes which it
+      was to be written to (None: without such a bound); None of other files and settings
     """
 
     begin: int = 0
@@ -93,6 +97,9 @@ class State(Value):
     mounts: int = 0
     groups: tuple[int, ...] | None = ()
     network: int = 0
+    used: int | None = None
+    written: bytes = b""
+    bounds: tuple[int | None, int | None] | None = None
 
 
 class Place(Value):

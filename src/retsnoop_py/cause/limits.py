@@ -68,6 +68,10 @@ _LIMITS = {
 }
 
 
+#: Functions of the kernel that look for a free descriptor.
+_SEARCHES = ("alloc_fd", "__alloc_fd", "get_unused_fd_flags", "__get_unused_fd_flags")
+
+
 def size(number: int) -> str:
     """``64 KiB``, ``1.5 GiB``: a number of bytes as people write it."""
     for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
@@ -112,7 +116,11 @@ def _reached(scene: Scene, number: int, before: str, *, kind: str = "rlimit") ->
 
 
 def open_files(scene: Scene) -> Reason | None:
-    """All descriptors are in use."""
+    """All descriptors are in use: by their number, or by the kernel's search for a free one."""
+    state, most = scene.call.state, _soft(scene, resource.RLIMIT_NOFILE)
+    is_used_up = state is not None and most is not None and (state.used or 0) >= most
+    if not is_used_up and not any(one in scene.chain for one in _SEARCHES):
+        return None
     return _reached(
         scene, resource.RLIMIT_NOFILE, "The process has as many open files as it is allowed"
     )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from retsnoop_py.cause import files
@@ -15,6 +16,7 @@ __all__ = [
     "encrypted",
     "file_system_type",
     "is_mounted",
+    "no_device",
     "no_exec",
     "no_mount_point",
     "not_supported",
@@ -43,6 +45,26 @@ def no_exec(scene: Scene) -> Reason | None:
         (
             "copy the program to another file system",
             f"or mount -o remount,exec {quote(mount.point)}",
+        ),
+    )
+
+
+def no_device(scene: Scene) -> Reason | None:
+    """Devices cannot be opened in a mount with nodev."""
+    path = scene.path
+    mount = files.mount_of(path) if path else None
+    if path is None or mount is None or "nodev" not in mount.options:
+        return None
+    mode = os.stat(path).st_mode
+    if not stat.S_ISCHR(mode) and not stat.S_ISBLK(mode):
+        return None
+    return Reason(
+        "mount-option",
+        f"{show(path)} is a device, and {show(mount.point)} is mounted with nodev: the kernel "
+        "opens no device there.",
+        (
+            "use the device below /dev, or create it there",
+            f"or mount -o remount,dev {quote(mount.point)}",
         ),
     )
 

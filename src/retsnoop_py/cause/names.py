@@ -23,8 +23,10 @@ _PORT = 53
 _AGAIN = ("temporary failure in name resolution",)
 _NO_NAME = (
     *("name or service not known", "unknown host", "no address associated with hostname"),
-    *("nodename nor servname", "no such host", "enotfound"),
+    *("nodename nor servname", "no such host"),
 )
+#: What Node.js writes: a name, and no part of one as in FileNotFoundError.
+_CODE = re.compile(r"\bENOTFOUND\b")
 _EITHER = (
     *("could not resolve host", "couldn't resolve host", "unable to resolve host"),
     "bad address '",
@@ -46,7 +48,7 @@ def unresolved(witnessed: Witnessed) -> Reason | None:
     """Return why a host name has no address, or None if the command wrote of no such thing."""
     for line in reversed(lines_of(witnessed)):
         small = line.text.casefold()
-        is_unknown = any(one in small for one in _NO_NAME)
+        is_unknown = any(one in small for one in _NO_NAME) or bool(_CODE.search(line.text))
         if not is_unknown and not any(one in small for one in (*_AGAIN, *_EITHER)):
             continue
         name = next((found[1] for one in _NAMES if (found := one.search(line.text))), "")

@@ -21,11 +21,14 @@ __all__ = [
     "no_route",
     "not_a_local_address",
     "special_file",
+    "too_long_message",
 ]
 
 #: IFF_UP of linux/if.h.
 _UP = 1
 _STATES = {"0A": "listens on", "06": "has just closed"}
+#: Bytes of a UDP datagram behind its headers.
+_MOST_UDP, _MOST_UDP_6 = 65507, 65527
 
 
 def address_in_use(scene: Scene) -> Reason | None:
@@ -192,6 +195,24 @@ def not_a_local_address(scene: Scene) -> Reason | None:
             "ip address shows the addresses",
             "or bind to the wildcard address, which means all of them",
         ),
+        is_seen_later=False,
+    )
+
+
+def too_long_message(scene: Scene) -> Reason | None:
+    """send(2) of a datagram that is larger than its protocol carries (EMSGSIZE)."""
+    call = scene.call
+    address = call.address
+    if call.name != "sendto" or address is None or address.family not in (AF_INET, AF_INET6):
+        return None
+    length = call.arguments[2]
+    most = _MOST_UDP if address.family == AF_INET else _MOST_UDP_6
+    if length <= most:
+        return None
+    return Reason(
+        "too-long",
+        f"The message has {length} bytes. A UDP datagram carries at most {most}.",
+        ("send several smaller messages, or use TCP",),
         is_seen_later=False,
     )
 

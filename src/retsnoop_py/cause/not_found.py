@@ -37,6 +37,8 @@ __all__ = [
 _MOST_FOLDERS = 8
 #: Characters of a host name (__NEW_UTS_LEN).
 _HOST_NAME = 64
+#: Calls that make what their path names, or change it to that name.
+_MAKE = ("mkdir", "mknod", "symlink", "link", "rename", "creat", "bind", "mount", "move_mount")
 #: Characters of a path that is too long.
 _SHOWN = 40
 
@@ -203,8 +205,11 @@ def special(scene: Scene) -> Reason | None:
     for row in _places():
         if not fnmatchcase(path, row.path) or any(fnmatchcase(path, one) for one in row.but):
             continue
-        rest = path[len(re.split(r"[*\[]", row.path)[0]) :]
-        fields = {"name": quote(rest.partition("/")[0]), "path": show(path)}
+        fixed = re.split(r"[*\[]", row.path)[0]
+        name = path[len(fixed) :].partition("/")[0]
+        if "{name}" in row.text and len(found[0]) > len(fixed + name):
+            continue  # the thing is there, and something inside of it is not
+        fields = {"name": quote(name), "path": show(path)}
         advice = (one.format(**fields) for one in row.advice)
         return Reason("not-found", row.text.format(**fields), (*spelled, *advice))
     return None
@@ -239,14 +244,19 @@ def _missing_of(scene: Scene, path: str) -> Reason | None:
     root = scene.call.root
     if root and path.startswith(root):
         text += f" The root directory of the process was {show(root)}."
-    elif (
-        part != path
-        and not scene.call.name.startswith(("execve", "connect"))
-        and not files.is_of_kernel(folder)
-    ):
+    elif part != path and _makes(scene) and not files.is_of_kernel(folder):
         word = "or " if advice else ""
         advice.append(f"{word}create it: mkdir -p {quote(os.path.dirname(path))}")
     return Reason("not-found", text, tuple(advice))
+
+
+def _makes(scene: Scene) -> bool:
+    """Whether the call was to make something there, so that a folder for it is of use."""
+    name, arguments = scene.call.name, scene.call.arguments
+    at = {"open": 1, "openat": 2}.get(name)
+    if at is not None:
+        return bool(arguments[at] & os.O_CREAT)
+    return name.startswith(_MAKE)
 
 
 def is_no_directory(scene: Scene) -> Reason | None:

@@ -7,6 +7,7 @@ import os
 import shlex
 import stat
 from fnmatch import fnmatchcase
+from signal import Signals
 from socket import AF_UNIX
 
 from retsnoop_py.cause.events import Place, SystemCall
@@ -14,7 +15,7 @@ from retsnoop_py.cause.events import Place, SystemCall
 __all__ = ["MOUNT_CHANGES", "described", "object_of", "operation", "path_of", "quote", "show"]
 
 #: By pattern of the call's name: what it does. {0}, {1}: its texts, {a}: its address, {f}: the file
-#: of the descriptor that it begins with.
+#: of the descriptor that it begins with, {s}: the signal and who shall get it.
 _OPERATIONS = (
     ("write*", "writing to {f}"),
     ("pwrite*", "writing to {f}"),
@@ -99,6 +100,27 @@ _OPERATIONS = (
     ("settimeofday", "setting the clock"),
     ("clock_settime", "setting the clock"),
     ("setrlimit", "changing a resource limit"),
+    ("prlimit64", "changing a resource limit"),
+    ("ioprio_set", "changing the priority of input and output"),
+    ("capset", "changing its capabilities"),
+    ("mprotect", "changing the protection of memory"),
+    ("pkey_mprotect", "changing the protection of memory"),
+    ("process_vm_readv", "reading the memory of a process"),
+    ("process_vm_writev", "writing the memory of a process"),
+    ("listen", "listening on a socket"),
+    ("accept*", "accepting a connection"),
+    ("setsockopt", "setting an option of a socket"),
+    ("getsockopt", "reading an option of a socket"),
+    ("send*", "sending to a socket"),
+    ("recv*", "receiving from a socket"),
+    ("add_key", "adding a key"),
+    ("keyctl", "using a key"),
+    ("request_key", "looking for a key"),
+    ("userfaultfd", "creating a userfaultfd"),
+    ("memfd_create", "creating a file in memory"),
+    ("mq_open", "opening the message queue {0}"),
+    ("reboot", "rebooting"),
+    ("kexec_*load", "loading another kernel"),
     ("inotify_init*", "creating an inotify instance"),
     ("fanotify_init", "creating a fanotify group"),
     ("perf_event_open", "opening a performance event"),
@@ -107,7 +129,7 @@ _OPERATIONS = (
     ("ptrace", "tracing a process"),
     ("init_module", "loading a module"),
     ("finit_module", "loading a module"),
-    ("*kill", "sending a signal"),
+    ("*kill", "sending {s}"),
 )
 _AT_FDCWD = -100
 #: mount(2): flags that change a mount which is there (linux/mount.h), by what they make of it.
@@ -139,8 +161,28 @@ def operation(call: SystemCall) -> str:
             continue
         if ("{0}" in words and not object_of(call)) or ("{1}" in words and len(texts) < 2):
             continue
-        return words.format(*texts, a=call.address and show(str(call.address)), f=file)
+        address = call.address and show(str(call.address))
+        return words.format(*texts, a=address, f=file, s=_signal(call))
     return f"{call.name}()"
+
+
+def _signal(call: SystemCall) -> str:
+    """The signal that kill(2) and the like send, and who shall get it."""
+    *pids, number = [_signed(one) for one in call.arguments[: 3 if call.name == "tgkill" else 2]]
+    pid = pids[-1]
+    what = next((one.name for one in Signals if one == number), f"signal {number}")
+    if number == 0:
+        what = "no signal (which tests whether it may)"
+    if call.name != "kill":
+        return f"{what} to thread {pid}"
+    if pid == 0:
+        return f"{what} to its process group"
+    return f"{what} to " + (f"process {pid}" if pid > 0 else f"process group {-pid}")
+
+
+def _signed(argument: int) -> int:
+    """A register as the int that it holds."""
+    return (argument & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
 
 
 def described(place: Place) -> str:

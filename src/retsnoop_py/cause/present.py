@@ -14,6 +14,7 @@ from retsnoop_py.foreign_path import open_file
 
 __all__ = [
     "exists",
+    "into_itself",
     "is_directory",
     "not_empty",
     "program_format",
@@ -56,6 +57,22 @@ def not_empty(scene: Scene) -> Reason | None:
         (f"rm -r {quote(path or '')} (removes the directory and everything in it)",)
         if scene.call.name in ("rmdir", "unlinkat")
         else ("choose another name, or empty the directory first",),
+    )
+
+
+def into_itself(scene: Scene) -> Reason | None:
+    """rename(2) of a directory to a place inside of it."""
+    old, new = scene.path, scene.target
+    if old is None or new is None:
+        return None
+    old, new = os.path.realpath(old), os.path.realpath(new)
+    if not new.startswith(f"{old}/"):
+        return None
+    return Reason(
+        "into-itself",
+        f"{show(new)} would be inside of {show(old)} itself. A directory cannot be moved into "
+        "itself.",
+        ("choose a place outside of the directory",),
     )
 
 

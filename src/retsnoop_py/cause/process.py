@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from retsnoop_py.cause.files import user_name
 from retsnoop_py.cause.operation import described, show
 from retsnoop_py.cause.reason import Reason, Scene
 
-__all__ = ["bad_descriptor", "capabilities", "no_process", "other_user"]
+__all__ = ["bad_descriptor", "capabilities", "no_process", "no_reader", "other_user"]
 
 #: Calls whose first argument is a process id.
 _OF_PROCESS = (
@@ -106,6 +107,21 @@ def other_user(scene: Scene) -> Reason | None:
         f"{user_name(scene.call.uid)}.",
         (f"run it as {'root' if user == 'root' else f'{user} or root'}",),
     )
+
+
+def no_reader(scene: Scene) -> Reason | None:
+    """write(2) to a pipe or a connection whose other end is closed (EPIPE)."""
+    place = scene.call.place(0)
+    mode = place.mode if place is not None else 0
+    if stat.S_ISFIFO(mode):
+        text = "No process has the reading end of the pipe open any more: its reader ended first"
+        advice = "find out why the reader ended, or let it read everything"
+    elif stat.S_ISSOCK(mode):
+        text = "The connection is closed: the other side ended it, or this process shut it down"
+        advice = "find out why the other side ended the connection (its log, for example)"
+    else:
+        return None
+    return Reason("closed", f"{text}.", (advice,), is_seen_later=False)
 
 
 def bad_descriptor(scene: Scene) -> Reason | None:

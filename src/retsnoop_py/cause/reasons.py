@@ -16,6 +16,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from retsnoop_py.cause import (
+    accepted,
     busy,
     cgroups,
     conditions,
@@ -90,11 +91,23 @@ def kernel_message(scene: Scene) -> Reason | None:
     if not scene.said:
         return None
     words = " ".join(f'"{one}"' for one in scene.said[-2:])
-    option = re.search(r"[Uu]nknown (?:parameter|mount option|option) '?([^'\s]+)", words)
-    advice: tuple[str, ...] = ()
-    if option is not None:
-        advice = (f"remove the option {option[1]}, or check its spelling",)
-    return Reason("kernel-message", f"The kernel reported: {words}", advice, is_seen_later=False)
+    found = ((re.search(one, words), advice) for one, advice in _ABOUT_MESSAGES)
+    advice = next((text.format(*match.groups()) for match, text in found if match), "")
+    text = f"The kernel reported: {words}"
+    return Reason("kernel-message", text, (advice,) if advice else (), is_seen_later=False)
+
+
+#: What to do about messages of the kernel, by what they say.
+_ABOUT_MESSAGES = (
+    (
+        r"[Uu]nknown (?:parameter|mount option|option) '?([^'\s]+)",
+        "remove the option {0}, or check its spelling",
+    ),
+    (
+        r"\((\w+)\):.*(?:[Cc]an't find .*file ?system|[Bb]ad magic number)",
+        "blkid /dev/{0} shows what is on the device; mount it as that type",
+    ),
+)
 
 
 _PATHS = ("*",)
@@ -157,10 +170,11 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EPERM",), ("sched_set*",), limits.real_time),
     (("EPERM", "EINVAL"), ("setrlimit", "prlimit64"), limits.raised),
     (("EIO", "EINVAL", "EACCES", "EPERM"), ("write*", "pwrite*"), mounts.not_writable),
-    (("EINVAL", "ERANGE"), ("write*", "pwrite*"), sysctl.bad_value),
+    (("EINVAL", "ERANGE"), ("write*", "pwrite*"), accepted.bad_value),
     (("EACCES", "EPERM"), _CREATES, mounts.of_kernel),
     # permission
     (("EACCES",), ("execve*", "open*", "mmap", "*access*"), mounts.no_exec),
+    (("EACCES",), ("open*",), mounts.no_device),
     (("EACCES",), ("execve*",), present.is_directory),
     (("EACCES",), _PATHS, permission.file_mode),
     (("EROFS",), _PATHS, mounts.read_only),
@@ -180,6 +194,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EBUSY", "ETXTBSY"), _PATHS, busy.busy),
     (("ENOSPC",), _PATHS, room.no_space),
     (("EDQUOT",), _PATHS, room.quota),
+    (("EINVAL",), ("rename*",), present.into_itself),
     (("EXDEV",), ("rename*", "link*"), mounts.two_file_systems),
     (("ENOKEY",), _PATHS, mounts.encrypted),
     (("ENOEXEC",), ("execve*",), present.program_format),
@@ -187,6 +202,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EOPNOTSUPP",), _OF_FILE_SYSTEM, mounts.not_supported),
     (("ESRCH",), _PATHS, process.no_process),
     (("EBADF",), _PATHS, process.bad_descriptor),
+    (("EPIPE",), ("write*", "send*", "splice", "tee"), process.no_reader),
     # the network
     (("EADDRINUSE",), ("bind", "listen"), network.address_in_use),
     (("EADDRNOTAVAIL",), ("bind",), network.not_a_local_address),
@@ -194,6 +210,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ENETUNREACH", "EHOSTUNREACH"), ("connect", "sendto"), network.no_route),
     (("ETIMEDOUT", "EINPROGRESS", "EAGAIN"), ("connect", "recv*", "read"), netfilter.dropped),
     (("ETIMEDOUT",), ("connect",), network.no_answer),
+    (("EMSGSIZE",), ("send*",), network.too_long_message),
     (("EAFNOSUPPORT",), ("socket",), network.no_family),
     # what the caller passed
     (_REJECTIONS, _PATHS, conditions.rejected_value),

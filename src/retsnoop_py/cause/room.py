@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from struct import Struct
 
@@ -30,8 +31,15 @@ def no_space(scene: Scene) -> Reason | None:
     """The file system has no room, or no inodes (ENOSPC)."""
     path = scene.target
     mount = files.mount_of(path) if path else None
-    if mount is None:
+    if path is None or mount is None:
         return None
+    if _is_full_device(path):
+        return Reason(
+            "special-file",
+            f"{show(path)} is the device that is always full: each write to it fails with ENOSPC.",
+            ("write to another file",),
+            is_seen_later=False,
+        )
     try:
         there = os.statvfs(mount.point)
     except OSError:
@@ -65,6 +73,15 @@ def no_space(scene: Scene) -> Reason | None:
             *((grow,) if grow else ("or choose another place",)),
         ),
     )
+
+
+def _is_full_device(path: str) -> bool:
+    """Whether it is the device of ``/dev/full``."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(1, 7)
 
 
 class _Use(Value):

@@ -24,10 +24,7 @@ from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.kernel.errno import errno_name
 
-__all__ = ["Setting", "bad_value", "settings", "sysctl"]
-
-#: Characters of a value that is shown.
-_SHOWN = 40
+__all__ = ["Setting", "settings", "sysctl"]
 
 _O_CREAT = 0o100
 _ROOT = Path("/proc/sys")
@@ -188,19 +185,3 @@ def _in_sticky(kind: str, scene: Scene) -> dict[str, str] | None:
     if not test(status.st_mode) or not above.st_mode & stat.S_ISVTX or not others:
         return None
     return {"folder": show(folder), "path": show(path), "owner": user_name(status.st_uid)}
-
-
-def bad_value(scene: Scene) -> Reason | None:
-    """A setting does not accept the value that was written to its file."""
-    path = scene.path
-    if path is None or not path.startswith(f"{_ROOT}/"):
-        return None
-    name = path[len(f"{_ROOT}/") :].replace("/", ".")
-    value = _value(name)
-    is_now = f" Its value is {value}." if value and len(value) < _SHOWN else ""
-    return Reason(
-        "sysctl",
-        f"The setting {show(name)} does not accept the value that was written: it is out of range, "
-        f"or has the wrong format.{is_now}",
-        ("choose another value: the kernel's documentation of the setting has the range",),
-    )

@@ -175,3 +175,29 @@ def test_processes_that_run_on_are_named() -> None:
     assert "why -p 2" in text
     unsure = replace(seen, lost=1)
     assert Survey(FailingCalls(), unsure, is_named=False).still_running() is None
+
+
+def test_words_alone_do_not_choose_what_a_command_looked_for() -> None:
+    look = replace(CALL, name="openat", error=errno.ENOENT, texts=((1, "/etc/modprobe.conf"),))
+
+    def chosen(text: str) -> tuple[Survey, Chosen | None]:
+        witnessed = Witnessed(
+            calls=(look,),
+            written=(Written(2, MOUNT, MOUNT, 2, text),),
+            ends=(Ended(9, MOUNT, "mount", 1, 0),),
+        )
+        found = Survey(FailingCalls(), witnessed, is_named=False)
+        return found, found.chosen(failed=True)
+
+    for about_it in (
+        "modprobe.conf not found",
+        "bad line in /etc/modprobe.conf",
+        "open: No such file or directory",
+    ):
+        assert chosen(about_it)[1] is not None, about_it
+    for other in ("module x not found", "modprobe.conf is odd", "x"):
+        assert chosen(other)[1] is None, other
+    said = chosen("fatal: module x not found\nread modprobe(8)\n")[0]
+    assert said.nothing(failed=True, status=1).endswith(
+        'this decision itself, and wrote "fatal: module x not found"'
+    )

@@ -165,7 +165,8 @@ def test_who_killed_it() -> None:
 
 
 def test_what_a_process_had_and_was_allowed() -> None:
-    values = [0] * 75
+    values: list[int | bytes] = [0] * 82
+    values[-1] = b""
     values[14:16] = 16, 1024  # RLIMIT_NOFILE
     values[32:45] = 1 << 21, 4711, 5, 10, 20, 30, 1, 7, 99, 98, 2, 50, 60
     state = _STATE.pack(*values)
@@ -189,6 +190,20 @@ def test_what_a_process_had_and_was_allowed() -> None:
     assert (one.state.namespace, one.state.mappings) == (1, 7)
     assert (one.state.groups, one.state.network, one.is_elsewhere) == ((50, 60), 98, True)
     assert found.denied == [Denied(6, 7, 21, 1, True)]
+
+
+def test_what_was_written_to_a_setting_and_what_it_takes() -> None:
+    handlers = {1: "proc_dointvec_minmax", 2: "proc_doulongvec_minmax", 3: "neigh_proc"}
+    decoder = Decoder("x86_64", handlers.get)
+    low, high = (1 << 64) - 1000, 7 << 32 | 1000  # what lies behind an int is not its own
+    for handler, flags in ((1, 3), (2, 2), (3, 3), (0, 0)):
+        values = [*[0] * 76, handler, low, high, flags, 3, b"5\n\0rest"]
+        state = _STATE.pack(*values)
+        names = bytes(_PLACES * _PLACE.size)
+        decoder.feed(record(Kind.CALL, state + names, number=number("write"), result=-22))
+    states = [one.state for one in decoder.found(0).calls]
+    assert [one.bounds for one in states if one] == [(-1000, 1000), (None, high), None, None]
+    assert {one.written for one in states if one} == {b"5\n\0"}
 
 
 def test_a_call_that_was_not_begun() -> None:

@@ -50,14 +50,24 @@ def text(reason: Reason | None) -> str:
     return reason.text
 
 
+def test_descriptors_are_used_up_if_all_are_or_the_kernel_looked_for_one() -> None:
+    held = limited(resource.RLIMIT_NOFILE, 16, 4096, used=9)
+    one = failed("inotify_init1", errno.EMFILE, state=held)
+    assert limits.open_files(Scene(one, Witnessed((one,)), Identity(0, 0))) is None
+    scene = Scene(one, Witnessed((one,)), Identity(0, 0), chain=("do_inotify_init", "alloc_fd"))
+    assert limits.open_files(scene) is not None
+
+
 def test_a_limit_is_named_as_ulimit_shows_it_with_the_way_to_raise_it() -> None:
-    held = limited(resource.RLIMIT_NOFILE, 16, 4096)
+    held = limited(resource.RLIMIT_NOFILE, 16, 4096, used=16)
     reason = found(failed("socket", errno.EMFILE, state=held))
     assert "RLIMIT_NOFILE (ulimit -n) is 16." in text(reason)
     assert reason is not None
     assert reason.kind == "rlimit"
     assert reason.advice[0] == "ulimit -n N in the shell that starts it (at most 4096)"
-    hard = found(failed("socket", errno.EMFILE, state=limited(resource.RLIMIT_NOFILE, 16, 16)))
+    hard = found(
+        failed("socket", errno.EMFILE, state=limited(resource.RLIMIT_NOFILE, 16, 16, used=16))
+    )
     assert hard is not None
     assert "raise the hard limit" in hard.advice[0]
 

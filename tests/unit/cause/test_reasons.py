@@ -7,13 +7,14 @@ import errno
 import os
 import pwd
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from retsnoop_py.cause.events import Address, Place, SystemCall, Witnessed
+from retsnoop_py.cause.events import Address, Place, State, SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity, missing_part, mount_of, near
 from retsnoop_py.cause.operation import operation, path_of
 from retsnoop_py.cause.reason import Reason, Scene
@@ -194,6 +195,17 @@ def test_operations_in_words() -> None:
     assert operation(call("unlinkat", 2, (1, ""))) == "unlinkat()"
 
 
+def test_signals_in_words() -> None:
+    def sent(name: str, *arguments: int) -> str:
+        return operation(call(name, errno.EPERM, arguments=arguments))
+
+    assert sent("kill", 1, 9) == "sending SIGKILL to process 1"
+    assert sent("kill", 2**32 - 5, 15) == "sending SIGTERM to process group 5"
+    assert sent("kill", 0, 15) == "sending SIGTERM to its process group"
+    assert sent("tgkill", 7, 8, 6) == "sending SIGABRT to thread 8"
+    assert sent("tkill", 8, 99) == "sending signal 99 to thread 8"
+
+
 def test_relative_paths_are_those_of_the_process() -> None:
     assert path_of(call("openat", 2, (1, "x"), cwd="/srv")) == "/srv/x"
     assert path_of(call("openat", 2, (1, "x"), cwd=None)) is None
@@ -332,6 +344,12 @@ def test_paths_with_a_meaning_of_their_own(path: str, text: str, advice: str) ->
     assert any(advice in one for one in found.advice)
 
 
+def test_what_is_missing_inside_of_a_thing_is_not_the_thing() -> None:
+    found = reason(call("openat", errno.ENOENT, (1, f"/proc/{os.getpid()}/nosuch")))
+    assert "There is no process" not in found.text
+    assert "does not exist" in found.text
+
+
 def test_a_directory_below_dev_that_holds_files_is_no_device() -> None:
     found = reason(call("openat", errno.ENOENT, (1, "/dev/shm/nosuch/f")))
     assert "/dev/shm/nosuch does not exist" in found.text
@@ -354,6 +372,80 @@ def test_files_that_only_the_kernel_makes() -> None:
     assert written.text.startswith("/proc/version can only be read")
     value = call("write", errno.EINVAL, places=((0, place("/proc/sys/kernel/pid_max")),))
     assert "kernel.pid_max does not accept the value" in reason(value).text
+
+
+def test_a_setting_names_what_it_takes_and_what_was_written() -> None:
+    def written(text: bytes, *bounds: int | None) -> Reason:
+        state = State(written=text, bounds=bounds or None)  # type: ignore[arg-type]
+        places = ((0, place("/proc/sys/kernel/pid_max")),)
+        return reason(call("write", errno.EINVAL, places=places, state=state))
+
+    found = written(b"1\n", 301, 4194304)
+    assert found.text.startswith(
+        "The setting kernel.pid_max takes a number from 301 to 4194304, and not the value 1."
+    )
+    assert found.advice == ("choose a number from 301 to 4194304",)
+    assert "a number of at least 5, and not" in written(b"1", 5, None).text
+    assert "a number of at most 5, and not" in written(b"9", None, 5).text
+    assert "does not accept the value 'a b': it is out of range" in written(b"a b").text
+
+
+def test_a_directory_is_not_moved_into_itself(tmp_path: Path) -> None:
+    (tmp_path / "d" / "e").mkdir(parents=True)
+    texts = (0, f"{tmp_path}/d"), (1, f"{tmp_path}/d/e/f")
+    found = reason(call("rename", errno.EINVAL, *texts))
+    assert found.kind == "into-itself"
+    assert found.text.startswith(f"{tmp_path}/d/e/f would be inside of {tmp_path}/d itself.")
+
+
+def test_the_device_that_is_always_full() -> None:
+    full = call("write", errno.ENOSPC, places=((0, place("/dev/full")),))
+    assert reason(full).text.startswith("/dev/full is the device that is always full")
+
+
+def test_what_files_of_the_kernel_accept() -> None:
+    state = State(written=b"5000\n")
+    places = ((0, place("/proc/self/oom_score_adj")),)
+    found = reason(call("write", errno.EINVAL, places=places, state=state))
+    assert found.text == (
+        "The file /proc/self/oom_score_adj takes a number from -1000 to 1000, and not the value "
+        "5000."
+    )
+
+
+def test_a_pipe_without_a_reader_and_a_closed_connection() -> None:
+    pipe = Place(None, stat.S_IFIFO, 9, is_detached=True)
+    found = reason(call("write", errno.EPIPE, places=((0, pipe),)))
+    assert (found.kind, found.text[:10]) == ("closed", "No process")
+    socket_ = Place(None, stat.S_IFSOCK, 9, is_detached=True)
+    assert (
+        "connection is closed" in reason(call("sendto", errno.EPIPE, places=((0, socket_),))).text
+    )
+
+
+def test_a_datagram_that_is_too_large() -> None:
+    given = {
+        "address": Address(socket.AF_INET, "192.0.2.1", 9),
+        "arguments": (3, 0, 70000, 0, 0, 0),
+    }
+    text = reason(call("sendto", errno.EMSGSIZE, **given)).text
+    assert text == "The message has 70000 bytes. A UDP datagram carries at most 65507."
+
+
+def test_advice_to_create_a_folder_is_for_calls_that_make_something() -> None:
+    def advice(name: str, flags: int) -> tuple[str, ...]:
+        arguments = (0xFFFFFF9C, 0, flags, 0, 0, 0)
+        return reason(call(name, errno.ENOENT, (1, "/nosuch/f"), arguments=arguments)).advice
+
+    assert advice("openat", os.O_CREAT) == ("create it: mkdir -p /nosuch",)
+    assert advice("openat", os.O_RDONLY) == ()
+    assert advice("faccessat", 0) == ()
+
+
+def test_a_device_without_that_file_system() -> None:
+    one = call("mount", errno.EINVAL, (0, "/dev/loop0"), (1, "/mnt"), (2, "ext4"))
+    found = reason(one, said=("EXT4-fs (loop0): VFS: Can't find ext4 filesystem",))
+    assert found.advice == ("blkid /dev/loop0 shows what is on the device; mount it as that type",)
 
 
 def test_a_host_name_that_is_too_long() -> None:

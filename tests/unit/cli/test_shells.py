@@ -117,7 +117,7 @@ class Shell:
 @pytest.fixture(params=list(START))
 def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
     (tmp_path / "failure.rsn").touch()
-    (tmp_path / "prog.bpf.o").symlink_to(next(OBJECTS.rglob("*.bpf.o")).resolve())
+    (tmp_path / "prog.bpf.o").symlink_to(next(OBJECTS.rglob("trace.bpf.o")).resolve())
     started = Shell(request.param, tmp_path)
     yield started
     started.end()

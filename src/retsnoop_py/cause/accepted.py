@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a file of the kernel below /proc or /sys accepts, where it rejects what is written.
+
+The bounds of settings below /proc/sys were captured as the call failed. Some files list what they
+accept; of others a table has it (Documentation/filesystems/proc.rst).
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from retsnoop_py.cause import files
+from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.reason import Reason, Scene
+
+__all__ = ["bad_value"]
+
+_SETTINGS = "/proc/sys/"
+#: Characters of a value that is shown.
+_SHOWN = 60
+#: By path: what such a file takes.
+_TAKES = (
+    ("/proc/*/oom_score_adj", "a number from -1000 to 1000"),
+    ("/proc/*/oom_adj", "a number from -17 to 15"),
+    ("/proc/*/coredump_filter", "a number, with a bit for each kind of memory"),
+    ("/proc/*/clear_refs", "a number from 1 to 5"),
+    ("/proc/irq/*/smp_affinity", "a hexadecimal mask of CPUs that are online"),
+    ("/proc/irq/*/smp_affinity_list", "a list of CPUs that are online, such as 0-1"),
+    ("/sys/devices/system/cpu/cpu*/online", "0 or 1"),
+    ("/sys/block/*/queue/read_ahead_kb", "a number of KiB"),
+)
+#: By path: the file beside it that lists what it takes; "" for the file itself.
+_LISTED = (
+    ("/sys/devices/system/cpu/*/scaling_governor", "scaling_available_governors"),
+    ("/sys/devices/system/clocksource/*/current_clocksource", "available_clocksource"),
+    ("/sys/power/*", ""),
+    ("/sys/block/*/queue/scheduler", ""),
+    ("/sys/kernel/mm/transparent_hugepage/*", ""),
+)
+
+
+def bad_value(scene: Scene) -> Reason | None:
+    """A file of the kernel does not accept the value that was written to it."""
+    path, state = scene.path, scene.call.state
+    if path is None or not files.is_of_kernel(path):
+        return None
+    given = state.written.decode(errors="replace").strip() if state is not None else ""
+    given = f"the value {show(given)}" if given else "the value that was written"
+    if path.startswith(_SETTINGS):
+        what, kind = f"The setting {show(path[len(_SETTINGS) :].replace('/', '.'))}", "sysctl"
+    else:
+        what, kind = f"The file {show(path)}", "out-of-range"
+    value = _read(path)
+    is_now = f" Its value is {value} now." if value and len(value) < _SHOWN else ""
+    bounds = state.bounds if state is not None else None
+    if bounds is not None and bounds != (None, None):
+        allowed = _numbers(*bounds)
+        text = f"{what} takes {allowed}, and not {given}.{is_now}"
+        return Reason(kind, text, (f"choose {allowed}",), is_seen_later=False)
+    allowed = _listed(path) or next((text for one, text in _TAKES if fnmatchcase(path, one)), "")
+    if allowed:
+        return Reason(kind, f"{what} takes {allowed}, and not {given}.", (f"write {allowed}",))
+    if kind != "sysctl":
+        return None
+    return Reason(
+        kind,
+        f"{what} does not accept {given}: it is out of range, or has the wrong format.{is_now}",
+        ("choose another value: the kernel's documentation of the setting has the range",),
+    )
+
+
+def _read(path: str) -> str:
+    with suppress(OSError):
+        return " ".join(Path(path).read_text(errors="replace").split())
+    return ""
+
+
+def _numbers(low: int | None, high: int | None) -> str:
+    """The numbers that a setting takes, in words."""
+    if low is not None and high is not None:
+        return f"a number from {low} to {high}"
+    return f"a number of at least {low}" if low is not None else f"a number of at most {high}"
+
+
+def _listed(path: str) -> str:
+    """The words that a file takes, as it or a file beside it lists them; "" without such a list."""
+    for pattern, beside in _LISTED:
+        if fnmatchcase(path, pattern):
+            text = _read(str(Path(path).with_name(beside)) if beside else path)
+            words = re.sub(r"[\[\]]", "", text).split()
+            if words and len(text) < _SHOWN * 2:
+                return f"one of these words: {', '.join(words)}"
+    return ""
