@@ -15,12 +15,16 @@ from pathlib import Path
 from retsnoop_py.cause import files
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.errors import DataError
+from retsnoop_py.foreign_path import open_file
 
 __all__ = ["bad_value"]
 
 _SETTINGS = "/proc/sys/"
 #: Characters of a value that is shown.
 _SHOWN = 60
+#: Bytes of a file that are read.
+_MOST_BYTES = 4096
 #: By path: what such a file takes.
 _TAKES = (
     ("/proc/*/oom_score_adj", "a number from -1000 to 1000"),
@@ -53,7 +57,7 @@ def bad_value(scene: Scene) -> Reason | None:
         what, kind = f"The setting {show(path[len(_SETTINGS) :].replace('/', '.'))}", "sysctl"
     else:
         what, kind = f"The file {show(path)}", "out-of-range"
-    value = _read(path)
+    value = _read(path) if kind == "sysctl" else ""
     is_now = f" Its value is {value} now." if value and len(value) < _SHOWN else ""
     bounds = state.bounds if state is not None else None
     if bounds is not None and bounds != (None, None):
@@ -73,8 +77,8 @@ def bad_value(scene: Scene) -> Reason | None:
 
 
 def _read(path: str) -> str:
-    with suppress(OSError):
-        return " ".join(Path(path).read_text(errors="replace").split())
+    with suppress(OSError, DataError), open_file(path) as file:
+        return " ".join(file.read(_MOST_BYTES).decode(errors="replace").split())
     return ""
 
 
