@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 
 from retsnoop_py.cause import files
 from retsnoop_py.cause.operation import MOUNT_CHANGES, operation, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path, shell_word
 
 __all__ = [
     "encrypted",
@@ -36,7 +36,7 @@ def no_exec(scene: Scene) -> Reason | None:
         f"{show(mount.point)} is mounted with noexec: the kernel runs no program from it.",
         (
             "copy the program to another file system",
-            f"or mount -o remount,exec {shlex.quote(mount.point)}",
+            f"or mount -o remount,exec {shell_path(mount.point)}",
         ),
     )
 
@@ -47,7 +47,7 @@ def read_only(scene: Scene) -> Reason | None:
     mount = files.mount_of(path) if path else None
     if mount is None or "ro" not in mount.options:
         return None
-    advice = (f"mount -o remount,rw {shlex.quote(mount.point)}",)
+    advice = (f"mount -o remount,rw {shell_path(mount.point)}",)
     if mount.kind in ("iso9660", "squashfs", "erofs"):
         advice = (f"choose another place: {mount.kind} file systems are always read-only",)
     return Reason(
@@ -119,7 +119,7 @@ def file_system_type(scene: Scene) -> Reason | None:
     return Reason(
         "unsupported",
         f"This kernel does not support the file system type {show(kind)}.",
-        (f"check the spelling, or load its module: modprobe {shlex.quote(kind)}",),
+        (f"check the spelling, or load its module: modprobe -- {shell_word(kind)}",),
     )
 
 
@@ -135,7 +135,7 @@ def no_mount_point(scene: Scene) -> Reason | None:
     made = next((word for flag, word in MOUNT_CHANGES.items() if call.arguments[3] & flag), None)
     if made is None:
         return None
-    quoted = shlex.quote(path)
+    quoted = shell_path(path)
     return Reason(
         "no-mount-point",
         f"{show(path)} is not a mount point. Only a mount can become {made}."
@@ -169,11 +169,12 @@ def quota(scene: Scene) -> Reason | None:
     if mount is None:
         return None
     user = files.user_name(scene.call.uid)
+    shown = f"quota -u {shell_word(user)}, or repquota {shell_path(mount.point)},"
     return Reason(
         "quota",
         f"The disk quota on the {mount.kind} file system at {show(mount.point)} is used up for "
         f"user {user}, for the group, or for the project of the directory.",
-        (f"quota -u {user}, or repquota {shlex.quote(mount.point)}, shows limits and use",),
+        (f"{shown} shows limits and use",),
     )
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from socket import AF_INET, AF_INET6, AF_UNIX, AddressFamily
 
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
@@ -36,7 +36,7 @@ def address_in_use(scene: Scene) -> Reason | None:
         return Reason(
             "busy",
             f"The file {address.path} exists already.",
-            (f"rm {shlex.quote(address.path)}, if no program uses that socket",),
+            (f"rm {shell_path(address.path)}, if no program uses that socket",),
         )
     found = list(_sockets(address.port))
     if not found:

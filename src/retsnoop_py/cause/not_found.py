@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
@@ -12,6 +11,7 @@ from pathlib import Path, PurePath
 from retsnoop_py.cause import files
 from retsnoop_py.cause.operation import object_of, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.value import replace
 
 __all__ = [
@@ -112,11 +112,11 @@ def interpreter_reason(path: str) -> Reason | None:
                 "not-found",
                 f"The first line of {show(path)} ends with a carriage return (a Windows line "
                 f"ending). The kernel therefore looks for the interpreter {plain}\\r.",
-                (f"sed -i 's/\\r$//' {shlex.quote(path)}",),
+                (f"sed -i 's/\\r$//' {shell_path(path)}",),
             )
         if os.path.exists(interpreter):
             return None
-        advice = [f"install {PurePath(plain).name}"]
+        advice = [f"install the interpreter {show(PurePath(plain).name)}"]
         other = shutil.which(PurePath(plain).name)
         if other:
             advice = [f"change its first line to #!{other}, which exists"]
@@ -124,7 +124,7 @@ def interpreter_reason(path: str) -> Reason | None:
             "not-found",
             f"The first line of {show(path)} is #!{plain}, and the interpreter {show(plain)} "
             "does not exist.",
-            (*advice, f"or run it with another interpreter: INTERPRETER {shlex.quote(path)}"),
+            (*advice, f"or run it with another interpreter: INTERPRETER {shell_path(path)}"),
         )
     if os.path.exists(interpreter):
         return None
@@ -159,7 +159,7 @@ def _missing_of(path: str) -> Reason | None:
         return Reason(
             "not-found",
             f"{show(link)} is a symbolic link to {show(part)}, which does not exist.",
-            (f"make the link point elsewhere: ln -sfn TARGET {shlex.quote(link)}",),
+            (f"make the link point elsewhere: ln -sfn TARGET {shell_path(link)}",),
         )
     folder = os.path.dirname(part)
     if part == path:
@@ -170,7 +170,7 @@ def _missing_of(path: str) -> Reason | None:
     advice = [f"check the spelling: {show(alike)} exists"] if alike else []
     if part != path:
         word = "or " if advice else ""
-        advice.append(f"{word}create it: mkdir -p {shlex.quote(os.path.dirname(path))}")
+        advice.append(f"{word}create it: mkdir -p {shell_path(os.path.dirname(path))}")
     return Reason("not-found", text, tuple(advice))
 
 
@@ -194,7 +194,7 @@ def loop(scene: Scene) -> Reason | None:
         target = os.readlink(part)
         if not os.path.exists(part):
             text = f"The symbolic link {show(part)} leads in a circle: it points to {show(target)}."
-            return Reason("loop", text, (f"ln -sfn TARGET {shlex.quote(part)}",))
+            return Reason("loop", text, (f"ln -sfn TARGET {shell_path(part)}",))
         if part == path:
             text = (
                 f"{show(part)} is a symbolic link to {show(target)}, and the program refuses to "

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,6 +12,7 @@ from retsnoop_py.cause import files
 from retsnoop_py.cause.events import SystemCall
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 
 __all__ = [
     "attributes",
@@ -78,7 +78,7 @@ def _denied(scene: Scene, part: str, status: os.stat_result, missing: int) -> Re
     who = "u" if status.st_uid == scene.who.uid else "o"
     if who == "o" and status.st_gid in (scene.who.gid, *scene.who.groups):
         who = "g"
-    change = f"chmod {who}+{_LETTERS[missing]} {shlex.quote(part)}"
+    change = f"chmod {who}+{_LETTERS[missing]} {shell_path(part)}"
     wide = " (this allows every user)" if who == "o" else ""
     return Reason(
         "file-mode",
@@ -109,7 +109,7 @@ def attributes(scene: Scene) -> Reason | None:
         return Reason(
             found[0],
             f"{show(path)} has the attribute {letter} ({found[0]}): {what}.",
-            (f"chattr -{letter} {shlex.quote(path)}",),
+            (f"chattr -{letter} {shell_path(path)}",),
         )
     return None
 

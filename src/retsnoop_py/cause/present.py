@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from retsnoop_py.cause import files
 from retsnoop_py.cause.mounts import is_mounted
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
 
@@ -82,7 +82,7 @@ def busy(scene: Scene) -> Reason | None:
         return Reason(
             "busy",
             f"A file system is mounted at {show(path)}.",
-            (f"umount {shlex.quote(path)}",),
+            (f"umount {shell_path(path)}",),
         )
     return None
 
@@ -138,6 +138,6 @@ def program_format(scene: Scene) -> Reason | None:
             "format",
             f"{show(path or '')} is not an executable program, and its first line names no "
             "interpreter.",
-            (f"start {shlex.quote(path or '')} with a line such as #!/bin/sh",),
+            (f"start {shell_path(path or '')} with a line such as #!/bin/sh",),
         )
     return None
