@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Lines that may report a failure, and lines about BPF: found by their words, fast.
+"""Find the lines that may report a failure, and the lines about BPF, by a plain search for words.
 
 A log of 50 MB has half a million lines. Only the lines that are found here are read further.
 """

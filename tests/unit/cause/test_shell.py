@@ -77,7 +77,9 @@ def test_only_one_place_quotes_names_of_commands() -> None:
 
 def test_no_command_of_an_advice_has_a_name_as_it_is() -> None:
     """A known command with a field that is no quoted name, no table's capability or letter."""
-    commands = "chattr|chmod|cp|docker run --device|fuser|ln|modprobe|mkdir|quota -u|repquota|rm|sed|umount"
+    commands = (
+        "chattr|chmod|docker run --device|fuser|ln|modprobe|mkdir|quota -u|repquota|rm|sed|umount"
+    )
     plain = re.compile(
         rf"[\"' ](?:{commands}|mount -) [^\"\n]*(?:-\w+| )\s*\{{(?!shell_|quoted|who|letter|name)"
         r"|echo \w+ > \{(?!shell_)"
