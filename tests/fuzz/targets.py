@@ -53,14 +53,27 @@ def _logs() -> Target:
     return Target(logs.Logs().make, logs.damage)
 
 
+def _dwarf() -> Target:
+    from tests.fuzz import dwarf
+
+    return Target(dwarf.make, dwarf.damage)
+
+
 _MAKERS = {
     "recordings": _recordings,
     "objects": _objects,
     "btf-ext": _extensions,
     "logs": _logs,
+    "dwarf": _dwarf,
 }
 #: What files of examples end in, by the names of the targets.
-SUFFIXES = {"recordings": ".rsn", "objects": ".o", "btf-ext": ".o", "logs": ".log"}
+SUFFIXES = {
+    "recordings": ".rsn",
+    "objects": ".o",
+    "btf-ext": ".o",
+    "logs": ".log",
+    "dwarf": ".debug",
+}
 
 
 @functools.cache

@@ -310,6 +310,27 @@ ROWS |= {
         python(*RAW, "call(165, b'none', b'/mnt', b'nosuchfs', 0, 0)"),
         ("does not support the file system type nosuchfs", "/lib/modules/"),
     ),
+    "sysctl value": Row(
+        "sysctl -w kernel.pid_max=1",
+        ("kernel.pid_max takes a number from 301 to 4194304, and not the value 1",),
+    ),
+    "mount nodev": Row(
+        "cp /tmp/reasons/nodev/null /tmp/reasons/copy",
+        ("is a device, and /tmp/reasons/nodev is mounted with nodev", "mount -o remount,dev"),
+        "mkdir -p /tmp/reasons/nodev; mount -t tmpfs -o nodev n /tmp/reasons/nodev;"
+        "mknod /tmp/reasons/nodev/null c 1 3",
+        "umount /tmp/reasons/nodev",
+    ),
+    "closed pipe": Row(
+        python("import os", "r, w = os.pipe()", "os.close(r)", "os.write(w, b'x')"),
+        ("No process has the reading end of the pipe open any more",),
+    ),
+    "call without arguments": Row(
+        python(*RAW, "call(253)"),
+        ("as many inotify instances as fs.inotify.max_user_instances allows: 0",),
+        "sysctl -qw fs.inotify.max_user_instances=0",
+        "sysctl -qw fs.inotify.max_user_instances=128",
+    ),
     "inodes": Row(
         "touch /tmp/reasons/few/a /tmp/reasons/few/b /tmp/reasons/few/c",
         ("all 3 inodes are in use", "mount -o remount,nr_inodes=6"),

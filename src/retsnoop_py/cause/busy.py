@@ -9,8 +9,9 @@ from pathlib import Path
 
 from retsnoop_py.cause import holders
 from retsnoop_py.cause.mounts import is_mounted
-from retsnoop_py.cause.operation import path_of, quote, show
+from retsnoop_py.cause.operation import path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["busy", "module_in_use", "no_swap_space"]
@@ -33,7 +34,7 @@ def busy(scene: Scene) -> Reason | None:
     if scene.call.name == "mount":
         return _mounted_again(scene, path)
     if is_mounted(path):
-        return _busy(f"A file system is mounted at {show(path)}.", f"umount {quote(path)}")
+        return _busy(f"A file system is mounted at {show(path)}.", f"umount {shell_path(path)}")
     return _cgroup(path) or _processes(path, holders.processes(path))
 
 
@@ -55,7 +56,7 @@ def _processes(path: str, found: Sequence[holders.Holder]) -> Reason | None:
 
 def _text(scene: Scene, path: str) -> Reason | None:
     """A program that runs may not be written, and one that is being written does not run."""
-    quoted = quote(path)
+    quoted = shell_path(path)
     if scene.call.name.startswith("execve"):
         found = holders.processes(path, writing=True)
         if not found:
@@ -80,7 +81,7 @@ def _text(scene: Scene, path: str) -> Reason | None:
 
 def _mount(path: str) -> Reason | None:
     """umount(2) of a mount that something uses."""
-    quoted = quote(path)
+    quoted = shell_path(path)
     below = holders.mounts_below(path)
     if below:
         return _busy(
@@ -97,7 +98,9 @@ def _mount(path: str) -> Reason | None:
         )
     inside = [one for one in _swaps() if one.startswith(path.rstrip("/") + "/")]
     if inside:
-        return _busy(f"The swap file {show(inside[0])} is on it.", f"swapoff {quote(inside[0])}")
+        return _busy(
+            f"The swap file {show(inside[0])} is on it.", f"swapoff {shell_path(inside[0])}"
+        )
     for device in Path("/sys/block").glob("loop*"):
         backing = _read(device / "loop/backing_file")
         if backing.startswith(path.rstrip("/") + "/"):
@@ -125,8 +128,8 @@ def _mounted_again(scene: Scene, source: str) -> Reason | None:
         return None
     return _busy(
         f"{show(source)} is mounted at {show(target)} already.",
-        f"umount {quote(target)} first, or change the mount: mount -o remount,OPTIONS "
-        f"{quote(target)}",
+        f"umount {shell_path(target)} first, or change the mount: mount -o remount,OPTIONS "
+        f"{shell_path(target)}",
     )
 
 
@@ -139,14 +142,15 @@ def _cgroup(path: str) -> Reason | None:
     if below:
         return _busy(
             f"The cgroup {show(path)} has cgroups below it: {', '.join(below[:5])}.",
-            f"remove these first: rmdir {quote(f'{path}/{below[0]}')}",
+            f"remove these first: rmdir {shell_path(f'{path}/{below[0]}')}",
         )
     pids = _read(folder / "cgroup.procs").split()
     if not pids:
         return None
     return _busy(
         f"The cgroup {show(path)} has processes: {', '.join(map(_named, pids[:5]))}.",
-        f"end these processes, or move each: echo PID >{quote(str(folder.parent))}/cgroup.procs",
+        "end these processes, or move each: echo PID "
+        f">{shell_path(folder.parent / 'cgroup.procs')}",
     )
 
 
@@ -170,7 +174,8 @@ def module_in_use(scene: Scene) -> Reason | None:
     users = sorted(os.listdir(folder / "holders")) if (folder / "holders").is_dir() else []
     if users:
         text = f"The module {name} is in use by the modules {', '.join(users)}."
-        return Reason("busy", text, (f"remove them first: modprobe -r {' '.join(users)}",))
+        quoted = " ".join(map(shell_word, users))
+        return Reason("busy", text, (f"remove them first: modprobe -r {quoted}",))
     count = _read(folder / "refcnt")
     if not count.isdigit() or int(count) < 1:
         return None

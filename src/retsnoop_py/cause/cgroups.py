@@ -8,8 +8,9 @@ from pathlib import Path
 
 from retsnoop_py.cause import files
 from retsnoop_py.cause.limits import cgroup_folder
-from retsnoop_py.cause.operation import quote, show
+from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["cpus", "rejected_write"]
@@ -66,7 +67,7 @@ def rejected_write(scene: Scene) -> Reason | None:
 def _controllers(folder: Path, shown: str, error: str) -> Reason | None:
     if error == "EBUSY" and _read(folder / "cgroup.procs"):
         count = len(_read(folder / "cgroup.procs").split())
-        leaf = quote(str(folder / "leaf"))
+        leaf = shell_path(str(folder / "leaf"))
         return _reason(
             f"The cgroup {shown} has processes of its own ({count}). Controllers can only be "
             "enabled for the cgroups below a cgroup that has none.",
@@ -74,7 +75,7 @@ def _controllers(folder: Path, shown: str, error: str) -> Reason | None:
         )
     if error in ("ENOENT", "EINVAL"):
         there = _read(folder / "cgroup.controllers")
-        above = quote(str(folder.parent / "cgroup.subtree_control"))
+        above = shell_path(str(folder.parent / "cgroup.subtree_control"))
         return _reason(
             f"The cgroup {shown} has only these controllers: {there or 'none'}.",
             f"enable the controller in the cgroup above first: echo +CONTROLLER >{above}",
@@ -96,7 +97,7 @@ def _members(folder: Path, shown: str, error: str) -> Reason | None:
         kind = _read(folder / "cgroup.type")
         return _reason(
             f"The cgroup {shown} has the type '{kind}', which takes no processes.",
-            f"echo threaded >{quote(str(folder / 'cgroup.type'))}, or use another cgroup",
+            f"echo threaded >{shell_path(str(folder / 'cgroup.type'))}, or use another cgroup",
         )
     if error == "ESRCH":
         return Reason("not-found", "There is no process with the id that was written.")

@@ -9,6 +9,7 @@ from retsnoop_py.cause.crash import SI_KERNEL, Crash, crash
 from retsnoop_py.cause.events import Ended, Signalled, Witnessed
 from retsnoop_py.cause.limits import memory_limit, size
 from retsnoop_py.cause.reason import Reason
+from retsnoop_py.cause.shell import shell_path
 
 __all__ = ["killed"]
 
@@ -31,7 +32,7 @@ def killed(witnessed: Witnessed, end: Ended) -> Reason | None:
                 f"The kernel killed {end.process} (PID {end.pid}) because its cgroup {cgroup} "
                 f"reached memory.max, which is {size(most)}.",
                 (
-                    f"echo BYTES > {folder}/memory.max",
+                    f"echo BYTES > {shell_path(folder / 'memory.max')}",
                     "of a systemd service: MemoryMax=; of a container: docker run --memory",
                     "or let the program need less memory",
                 ),

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from fnmatch import fnmatchcase
 
-from retsnoop_py.cause.operation import operation, quote, show
+from retsnoop_py.cause.operation import operation, show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 
 __all__ = ["installer", "reason"]
 
@@ -83,7 +84,7 @@ def reason(scene: Scene, hook: str) -> Reason | None:
     else:
         is_of_folder = "READ" not in listed and "WRITE" not in listed and "EXECUTE" not in listed
         folder = os.path.dirname(path) if path and is_of_folder else path
-        place = f"below {quote(folder or '/')}"
+        place = f"below {shell_path(folder or '/')}"
     doing = operation(scene.call)
     doing = doing if where in doing or path is None else f"this access to {where}"
     return _reason(

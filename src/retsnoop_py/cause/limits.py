@@ -13,6 +13,7 @@ from retsnoop_py.cause.denied import has_capability
 from retsnoop_py.cause.files import user_name
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.value import Value
 
@@ -367,7 +368,7 @@ def pids(scene: Scene) -> Reason | None:
                 f"The cgroup {_shown(one)} has as many processes and threads as its pids.max "
                 f"allows: {most}.",
                 (
-                    f"echo N > {one}/pids.max",
+                    f"echo N > {shell_path(one / 'pids.max')}",
                     "of a systemd service: TasksMax=; of a container: docker run --pids-limit N",
                 ),
                 is_seen_later=not is_seen,
@@ -418,7 +419,7 @@ def cgroup_device(scene: Scene) -> Reason | None:
         "cgroup",
         f"The cgroup of the process does not allow access to {device}.",
         (
-            f"of a container: docker run --device {path or 'DEVICE'}",
+            f"of a container: docker run --device {shell_path(path or 'DEVICE')}",
             "of a systemd service: DeviceAllow=",
         ),
         is_seen_later=False,

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from retsnoop_py.cause.operation import quote, show
+from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_word
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["file_system_module", "not_loaded"]
@@ -56,8 +57,8 @@ def _symbol(found: re.Match[str]) -> Reason:
     return _module(
         f"The module {module} needs the symbol {symbol}, and neither the kernel nor a loaded "
         "module has that symbol.",
-        f"load the modules that {module} needs first: modprobe {quote(module)} does that for "
-        "installed modules",
+        f"load the modules that {module} needs first: modprobe -- {shell_word(module)} does that "
+        "for installed modules",
         f"or build {module} for the running kernel {os.uname().release}",
     )
 
@@ -115,4 +116,4 @@ def file_system_module(kind: str) -> tuple[str, ...] | None:
     pattern = rf"/{re.escape(kind).replace('_', '[-_]')}\.ko[.:]"
     if not re.search(pattern, text):
         return None
-    return (f"load its module: modprobe {quote(kind)}",)
+    return (f"load its module: modprobe -- {shell_word(kind)}",)

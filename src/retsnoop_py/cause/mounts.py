@@ -9,8 +9,9 @@ from pathlib import Path
 
 from retsnoop_py.cause import files
 from retsnoop_py.cause.modules import file_system_module
-from retsnoop_py.cause.operation import MOUNT_CHANGES, operation, path_of, quote, show
+from retsnoop_py.cause.operation import MOUNT_CHANGES, operation, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 
 __all__ = [
     "encrypted",
@@ -44,7 +45,7 @@ def no_exec(scene: Scene) -> Reason | None:
         f"{show(mount.point)} is mounted with noexec: the kernel runs no program from it.",
         (
             "copy the program to another file system",
-            f"or mount -o remount,exec {quote(mount.point)}",
+            f"or mount -o remount,exec {shell_path(mount.point)}",
         ),
     )
 
@@ -64,7 +65,7 @@ def no_device(scene: Scene) -> Reason | None:
         "opens no device there.",
         (
             "use the device below /dev, or create it there",
-            f"or mount -o remount,dev {quote(mount.point)}",
+            f"or mount -o remount,dev {shell_path(mount.point)}",
         ),
     )
 
@@ -77,7 +78,7 @@ def read_only(scene: Scene) -> Reason | None:
         return None
     # a bind mount may be read-only while its file system is not
     bind = "bind," if mount.options.count("ro") == 1 and "ro" in mount.own else ""
-    advice = (f"mount -o remount,{bind}rw {quote(mount.point)}",)
+    advice = (f"mount -o remount,{bind}rw {shell_path(mount.point)}",)
     if mount.kind in ("iso9660", "squashfs", "erofs"):
         advice = (f"choose another place: {mount.kind} file systems are always read-only",)
     return Reason(
@@ -185,7 +186,7 @@ def no_mount_point(scene: Scene) -> Reason | None:
     made = next((word for flag, word in MOUNT_CHANGES.items() if call.arguments[3] & flag), None)
     if made is None:
         return None
-    quoted = quote(path)
+    quoted = shell_path(path)
     return Reason(
         "no-mount-point",
         f"{show(path)} is not a mount point. Only a mount can become {made}."

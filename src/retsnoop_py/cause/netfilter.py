@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Sequence
 
 from retsnoop_py.cause.events import Dropped
-from retsnoop_py.cause.operation import quote
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_word
 
 __all__ = ["dropped", "netfilter"]
 
@@ -63,7 +63,7 @@ def _reason(found: Sequence[Dropped]) -> Reason:
     chain = f"{last.family} {last.table} {last.chain}"
     text = f"The chain {last.chain} of the nftables table {last.family} {last.table} dropped "
     text += f"the packet to {_target(last)}" if last.host else "the packet"
-    words = [quote(one) for one in (last.family, last.table, last.chain)]
+    words = [shell_word(one) for one in (last.family, last.table, last.chain)]
     named = " ".join(words)
     if last.is_policy:
         return Reason(

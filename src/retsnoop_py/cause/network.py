@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from socket import AF_INET, AF_INET6, AF_UNIX, AddressFamily
 
-from retsnoop_py.cause.operation import quote, show
+from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
@@ -40,7 +41,7 @@ def address_in_use(scene: Scene) -> Reason | None:
         return Reason(
             "busy",
             f"The file {address.path} exists already.",
-            (f"rm {quote(address.path)}, if no program uses that socket",),
+            (f"rm {shell_path(address.path)}, if no program uses that socket",),
         )
     if scene.call.state is not None and _is_elsewhere(scene):
         return Reason(
@@ -134,7 +135,7 @@ def no_route(scene: Scene) -> Reason | None:
             "no-route",
             text,
             (
-                *(f"start the interface: ip link set {quote(one)} up" for one in down[:1]),
+                *(f"start the interface: ip link set {shell_word(one)} up" for one in down[:1]),
                 f"add a route: ip {family}route add default via GATEWAY",
                 f"ip {family}route shows the routes",
             ),
@@ -241,7 +242,7 @@ def special_file(scene: Scene) -> Reason | None:
         return None
     if stat.S_ISSOCK(status.st_mode):
         text = "is a socket. Programs connect to a socket, and cannot open it as a file"
-        advice = f"connect to it, for example: nc -U {quote(path or '')}"
+        advice = f"connect to it, for example: nc -U {shell_path(path or '')}"
     elif stat.S_ISFIFO(status.st_mode):
         text, advice = "is a FIFO that no process reads", "start the reader first"
     elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):

@@ -15,8 +15,9 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 
 from retsnoop_py.cause import files
-from retsnoop_py.cause.operation import object_of, path_of, quote, show
+from retsnoop_py.cause.operation import object_of, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.value import replace
 
 __all__ = [
@@ -126,11 +127,11 @@ def interpreter_reason(path: str, root: str = "") -> Reason | None:
                 "not-found",
                 f"The first line of {show(path)} ends with a carriage return (a Windows line "
                 f"ending). The kernel therefore looks for the interpreter {plain}\\r.",
-                (f"sed -i 's/\\r$//' {quote(path)}",),
+                (f"sed -i 's/\\r$//' {shell_path(path)}",),
             )
         if os.path.exists(root + interpreter):
             return None
-        advice = [f"install {PurePath(plain).name}"]
+        advice = [f"install the interpreter {show(PurePath(plain).name)}"]
         other = shutil.which(PurePath(plain).name)
         if other:
             advice = [f"change its first line to #!{other}, which exists"]
@@ -138,16 +139,17 @@ def interpreter_reason(path: str, root: str = "") -> Reason | None:
             "not-found",
             f"The first line of {show(path)} is #!{plain}, and the interpreter {show(plain)} "
             "does not exist.",
-            (*advice, f"or run it with another interpreter: INTERPRETER {quote(path)}"),
+            (*advice, f"or run it with another interpreter: INTERPRETER {shell_path(path)}"),
         )
     if os.path.exists(root + interpreter):
         return None
     if root:
+        listed = f"the loader and the libraries that ldd {shell_path(path)} lists"
         return Reason(
             "not-found",
             f"The program {show(path)} needs the loader {interpreter}, which does not exist in the "
             f"root directory of the process, {show(root)}.",
-            (f"copy the loader and the libraries that ldd {quote(path)} lists into {quote(root)}",),
+            (f"copy {listed} into {shell_path(root)}",),
         )
     return Reason(
         "not-found",
@@ -209,7 +211,7 @@ def special(scene: Scene) -> Reason | None:
         name = path[len(fixed) :].partition("/")[0]
         if "{name}" in row.text and len(found[0]) > len(fixed + name):
             continue  # the thing is there, and something inside of it is not
-        fields = {"name": quote(name), "path": show(path)}
+        fields = {"name": shell_word(name), "path": show(path)}
         advice = (one.format(**fields) for one in row.advice)
         return Reason("not-found", row.text.format(**fields), (*spelled, *advice))
     return None
@@ -224,7 +226,7 @@ def _missing_of(scene: Scene, path: str) -> Reason | None:
         return Reason(
             "not-found",
             f"{show(link)} is a symbolic link to {show(part)}, which does not exist.",
-            (f"make the link point elsewhere: ln -sfn TARGET {quote(link)}",),
+            (f"make the link point elsewhere: ln -sfn TARGET {shell_path(link)}",),
         )
     alike = files.near(part)
     spelled = [f"check the spelling: {show(alike)} exists"] if alike else []
@@ -246,7 +248,7 @@ def _missing_of(scene: Scene, path: str) -> Reason | None:
         text += f" The root directory of the process was {show(root)}."
     elif part != path and _makes(scene) and not files.is_of_kernel(folder):
         word = "or " if advice else ""
-        advice.append(f"{word}create it: mkdir -p {quote(os.path.dirname(path))}")
+        advice.append(f"{word}create it: mkdir -p {shell_path(os.path.dirname(path))}")
     return Reason("not-found", text, tuple(advice))
 
 
@@ -286,7 +288,7 @@ def loop(scene: Scene) -> Reason | None:
         target = os.readlink(part)
         if not os.path.exists(part):
             text = f"The symbolic link {show(part)} leads in a circle: it points to {show(target)}."
-            return Reason("loop", text, (f"ln -sfn TARGET {quote(part)}",))
+            return Reason("loop", text, (f"ln -sfn TARGET {shell_path(part)}",))
         if part == path:
             text = (
                 f"{show(part)} is a symbolic link to {show(target)}, and the program refuses to "

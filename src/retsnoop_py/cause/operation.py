@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from fnmatch import fnmatchcase
 from signal import Signals
 from socket import AF_UNIX
 
 from retsnoop_py.cause.events import Place, SystemCall
+from retsnoop_py.cause.shell import shell_word
 
-__all__ = ["MOUNT_CHANGES", "described", "object_of", "operation", "path_of", "quote", "show"]
+__all__ = ["MOUNT_CHANGES", "described", "object_of", "operation", "path_of", "show"]
 
 #: By pattern of the call's name: what it does. {0}, {1}: its texts, {a}: its address, {f}: the file
 #: of the descriptor that it begins with, {s}: the signal and who shall get it.
@@ -200,22 +200,7 @@ def show(text: str) -> str:
     """
     if text and text.isprintable() and not any(one.isspace() for one in text):
         return text
-    return repr(text) if text.isprintable() else quote(text)
-
-
-def quote(text: str) -> str:
-    """A text as a word of a shell's command line (``$'...'`` where it cannot be printed)."""
-    if text.isprintable():
-        return shlex.quote(text)
-    parts = []
-    for char in text:
-        if char in "\\'":
-            parts.append("\\" + char)
-        elif char.isprintable():
-            parts.append(char)
-        else:
-            parts += [f"\\x{byte:02x}" for byte in os.fsencode(char)]
-    return f"$'{''.join(parts)}'"
+    return repr(text) if text.isprintable() else shell_word(text)
 
 
 def object_of(call: SystemCall) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 from retsnoop_py.cause import files
 from retsnoop_py.cause.denied import has_capability
 from retsnoop_py.cause.events import SystemCall
-from retsnoop_py.cause.operation import quote, show
+from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 
 __all__ = [
     "attributes",
@@ -90,9 +91,9 @@ def _denied(scene: Scene, found: files.DeniedBy) -> Reason:
 def _not_executable(part: str, status: os.stat_result) -> Reason:
     """No user may run the file, not even root."""
     found = files.interpreter_of(part)
-    advice = [f"chmod +x {quote(part)}"]
+    advice = [f"chmod +x {shell_path(part)}"]
     if found is not None and found[0] == "script":
-        advice.append(f"or run it with its interpreter: {found[1]} {quote(part)}")
+        advice.append(f"or run it with its interpreter: {found[1]} {shell_path(part)}")
     return Reason(
         "file-mode",
         f"{show(part)} is not executable: {files.described(status)}. Not even root may run it.",
@@ -110,9 +111,9 @@ def _in_list(found: files.DeniedBy) -> str:
 
 def _advice(scene: Scene, found: files.DeniedBy) -> Iterator[str]:
     status, who = found.status, scene.who
-    part, letter = quote(found.part), _LETTERS[found.missing]
+    quoted, letter = shell_path(found.part), _LETTERS[found.missing]
     if status.st_uid == who.uid:
-        yield f"chmod u+{letter} {part}"
+        yield f"chmod u+{letter} {quoted}"
         return
     user, group = files.user_name(who.uid), files.group_name(status.st_gid)
     is_open = found.entry is None and status.st_mode >> 3 & found.missing
@@ -131,11 +132,11 @@ def _advice(scene: Scene, found: files.DeniedBy) -> Iterator[str]:
         yield f"or add {user} to the group, and log in again: usermod -aG {group} {user} ({risk})"
     elif found.entry is not None:
         entry = found.entry.with_right(found.missing)
-        yield f"or setfacl -m {f'mask::{letter}' if found.entry.is_masked else entry} {part}"
+        yield f"or setfacl -m {f'mask::{letter}' if found.entry.is_masked else entry} {quoted}"
     elif who.is_in(status.st_gid):
-        yield f"or chmod g+{letter} {part}"
+        yield f"or chmod g+{letter} {quoted}"
     elif not is_of_system:
-        yield f"or chmod o+{letter} {part} (this allows every user)"
+        yield f"or chmod o+{letter} {quoted} (this allows every user)"
     elif found.missing == os.W_OK:
         yield f"or choose a place that user {user} may write to"
 
@@ -177,7 +178,7 @@ def attributes(scene: Scene) -> Reason | None:
         return Reason(
             found[0],
             f"{show(path)} has the attribute {letter} ({found[0]}): {what}.",
-            (f"chattr -{letter} {quote(path)}",),
+            (f"chattr -{letter} {shell_path(path)}",),
         )
     return None
 

@@ -7,8 +7,9 @@ import os
 import stat
 
 from retsnoop_py.cause import files
-from retsnoop_py.cause.operation import quote, show
+from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
 
@@ -54,7 +55,7 @@ def not_empty(scene: Scene) -> Reason | None:
     return Reason(
         "not-empty",
         f"The directory {show(path or '')} is not empty: it has {shown}.",
-        (f"rm -r {quote(path or '')} (removes the directory and everything in it)",)
+        (f"rm -r {shell_path(path or '')} (removes the directory and everything in it)",)
         if scene.call.name in ("rmdir", "unlinkat")
         else ("choose another name, or empty the directory first",),
     )
@@ -84,8 +85,8 @@ def is_directory(scene: Scene) -> Reason | None:
     advice: tuple[str, ...] = ("give the name of a file",)
     if scene.call.name.startswith("unlink"):
         advice = (
-            f"rmdir {quote(path)} (if the directory is empty)",
-            f"or rm -r {quote(path)} (removes the directory and everything in it)",
+            f"rmdir {shell_path(path)} (if the directory is empty)",
+            f"or rm -r {shell_path(path)} (removes the directory and everything in it)",
         )
     return Reason("is-a-directory", f"{show(path)} is a directory, not a file.", advice)
 
@@ -111,6 +112,6 @@ def program_format(scene: Scene) -> Reason | None:
             "format",
             f"{show(path or '')} is not an executable program, and its first line names no "
             "interpreter.",
-            (f"start {quote(path or '')} with a line such as #!/bin/sh",),
+            (f"start {shell_path(path or '')} with a line such as #!/bin/sh",),
         )
     return None

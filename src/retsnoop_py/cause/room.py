@@ -10,8 +10,9 @@ from struct import Struct
 
 from retsnoop_py.cause import files
 from retsnoop_py.cause.limits import size
-from retsnoop_py.cause.operation import quote, show
+from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.value import Value
 
 __all__ = ["no_space", "quota"]
@@ -45,7 +46,7 @@ def no_space(scene: Scene) -> Reason | None:
     except OSError:
         return None
     where = f"The {mount.kind} file system at {show(mount.point)}"
-    resize = f"mount -o remount,{{}} {quote(mount.point)}"
+    resize = f"mount -o remount,{{}} {shell_path(mount.point)}"
     if there.f_files and not there.f_favail:
         more = resize.format(f"nr_inodes={2 * there.f_files}")
         return Reason(
@@ -69,7 +70,7 @@ def no_space(scene: Scene) -> Reason | None:
         "space",
         f"{text}.",
         (
-            f"remove files there: du -xh {quote(mount.point)} | sort -h shows the largest",
+            f"remove files there: du -xh {shell_path(mount.point)} | sort -h shows the largest",
             *((grow,) if grow else ("or choose another place",)),
         ),
     )
@@ -111,7 +112,7 @@ def quota(scene: Scene) -> Reason | None:
         "quota",
         f"The disk quota on {place} is used up for user {user}, for the group, or for the project "
         "of the directory.",
-        (f"quota -u {user}, or repquota {quote(mount.point)}, shows limits and use",),
+        (f"quota -u {user}, or repquota {shell_path(mount.point)}, shows limits and use",),
     )
 
 
@@ -126,7 +127,7 @@ def _used_up(one: _Use, place: str, point: str) -> Reason | None:
         use, blocks = f"{size(one.used)} of {size(one.most)}", 2 * blocks
     else:
         use, inodes = f"{one.inodes} of {one.most_inodes} files", 2 * inodes
-    change = f"setquota -{one.kind[0]} {name} 0 {blocks} 0 {inodes} {quote(point)}"
+    change = f"setquota -{one.kind[0]} {name} 0 {blocks} 0 {inodes} {shell_path(point)}"
     return Reason(
         "quota",
         f"The quota of the {one.kind} {name} on {place} is used up: {use} are in use.",

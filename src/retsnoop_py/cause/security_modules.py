@@ -10,8 +10,9 @@ from pathlib import Path
 from retsnoop_py.cause import landlock
 from retsnoop_py.cause.audit import Record, record_of
 from retsnoop_py.cause.bpf_programs import lsm_programs
-from retsnoop_py.cause.operation import operation, quote, show
+from retsnoop_py.cause.operation import operation, show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_path, shell_word
 
 __all__ = ["security_module"]
 
@@ -84,7 +85,7 @@ def _apparmor(record: Record) -> Reason:
     else:
         text = f"do this: {record.get('operation', '')} {show(what) if what else ''}".strip()
     rule = _apparmor_rule(record, what, denied)
-    advice = [f"aa-complain {quote(profile)} only logs what the profile forbids"]
+    advice = [f"aa-complain {shell_word(profile)} only logs what the profile forbids"]
     if rule:
         advice = [
             f'add the rule "{rule}" to the profile in /etc/apparmor.d; apparmor_parser -r FILE',
@@ -116,7 +117,7 @@ def _apparmor_rule(record: Record, what: str, denied: str) -> str | None:
 
 def _selinux(scene: Scene, record: Record) -> Reason:
     path = scene.path
-    restore = [f"restorecon -v {quote(path)} if its label is wrong (ls -Z)"] if path else []
+    restore = [f"restorecon -v {shell_path(path)} if its label is wrong (ls -Z)"] if path else []
     return _reason(
         f"The SELinux policy does not allow {record.get('scontext', '?')} to {record['denied']} "
         f"a {record.get('tclass', '?')} with the context {record.get('tcontext', '?')}.",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -26,6 +27,7 @@ from retsnoop_py.load.joined_lines import (
     with_relocation,
 )
 from retsnoop_py.load.loader_rules import explain_line, is_of_map
+from retsnoop_py.load.loud_lines import LOUD, OF_BPF, names_bpf
 from retsnoop_py.load.model import VERSION, Explained, Explanation
 from retsnoop_py.load.object_file import ObjectFile
 from retsnoop_py.load.operation_rules import explain_operation
@@ -57,26 +59,6 @@ _LOAD_TOLD = re.compile(
     re.IGNORECASE,
 )
 _NAMED = re.compile(r"prog '([^']+)'|program (?!(?:failed|error)\b)([\w./-]+):")
-#: A line without any of these tells of no failure; most lines are such.
-_LOUD = re.compile(
-    r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|could not|requires"
-    r"|missing|denied|\berr=|unsupported|disabled|too (?:low|large|small|big|many|long|old|new)"
-    r"|unavailable|out of|must be|permitted|permission|privilege|are you root|as root|CAP_"
-    r"|returned|busy|exists|already|rejected|interrupted|tracing/events|exclusivity|isn't|doesn't"
-    r"|unexpected|= -1 E"
-    r"|ambig|corrupt|\bbad |is empty|incompatib|incorrect|malformed|conflict|unknown|unrecognized"
-    r"|expected|should|implies|mismatch|multiple|beyond|crosses|exceed|restricted|only single"
-    r"|1000001 insns"
-    r"|panicked|is NULL|non-zero extra|must |minimum|without|undefined|differ|prevent|endian"
-    r"|triggered exit|\btry\b.*\bagain\b"
-    r"|bailing|giving up|aborting|garbage|refus"
-    r"|terminat|killed|timed? ?out|deadline|segfault|core dumped|syscall=|!=|what is|lack|needs?\b"
-    r"|bpf\(BPF_\w+\)$"
-    r"|higher than"
-    r"|unsatisfied|poisoned|, requested \d|over limit\)|\(pin\)|spec and |no symbol|middle of an?\b"
-    r"|none of|not big enough|is static|neither|replacement|truncated|omitted|detected|owned by",
-    re.IGNORECASE,
-)
 #: strerror(3) and nothing else.
 _BARE_ERRNO = re.compile(
     r"(?:bpf: )?(?:Invalid argument|Permission denied|Operation not permitted"
@@ -120,15 +102,6 @@ _COMPLAINS = re.compile(
     r"|\bkilled\b|\btimed? ?out\b|corrupt|malformed|\blacks?\b|\bunknown\b|\brequires?\b"
     r"|denied|unavailable|giving up|too old|try (?:\w+ ){0,4}again"
     r"|already running|is NULL|non-zero extra|\binvalid\b)",
-    re.IGNORECASE,
-)
-_OF_BPF = re.compile(
-    r"bpf|\bbcc\b|AF_XDP|\bxsk|\bumem\b|sched_ext|\bscx_|\bBTF\b|qdisc|perf[_ ]event|ring ?buf"
-    r"|kallsyms|trace_?fs|debugfs|trace_pipe"
-    r"|sockmap|sk_lookup|sk_msg|flow_dissector|\bf(?:entry|exit)\b|CO-RE|vmlinux|tracing link"
-    r"|\b[ku](?:ret)?probe|tracepoint|\bxdp\b|struct_ops|verifier|libxdp|\bUSDT\b|clsact"
-    r"|(?:load|attach)_progs?\b|available_filter_functions|socket filter"
-    r"|program/map|load\w* (?:the )?prog(?:ram)?s?\b|attaching \d+ probe",
     re.IGNORECASE,
 )
 #: The same where other lines are about BPF.
@@ -201,23 +174,12 @@ _OF_MAP = re.compile(
     re.IGNORECASE,
 )
 _OBJECT = re.compile(r"\.o\b")
-#: Names of packages, which are installed where nothing is loaded, and what installs them.
-_PACKAGES = re.compile(
-    r"\blib(?:bpf|xdp|bcc)[\d.]*-dev(?:el)?\b|\blib(?:bpf|xdp|bcc)\d[\d.]*\b"
-    r"|^\W*(?:Setting up|Unpacking|Selecting|Preparing to unpack|Get:\d+|Err:\d+|dpkg) .*"
-)
 #: Lines of which is kept what patterns say of them: a loader that tries again repeats its log.
 _RECENT = 4096
 
 
 #: Any but what counts too many instructions: names and addresses differ from line to line.
 _NUMBER = re.compile(r"(?!1000001 )\d{2,}")
-
-
-@lru_cache(maxsize=_RECENT)
-def _is_loud(line: str) -> bool:
-    """Whether ``line`` may tell of a failure, by its words."""
-    return _LOUD.search(line) is not None
 
 
 @lru_cache(maxsize=_RECENT)
@@ -230,10 +192,9 @@ def _is_survived(line: str) -> bool:
 
 
 def _is_heard(segment: Segment, offset: int) -> bool:
-    """Whether that line may tell of a failure that nobody went on after."""
+    """Whether that loud line may tell of a failure that nobody went on after."""
     line = segment.lines[offset]
-    alike = _NUMBER.sub("00", line)
-    if not (_is_loud(alike) or offset in segment.loud) or _is_survived(alike):
+    if _VERIFIERS.match(line) or _is_survived(_NUMBER.sub("00", line)):
         return False
     return not ("bpf(BPF_" in line and was_tried_again(segment.lines, offset))
 
@@ -253,14 +214,11 @@ def _is_telling(line: str) -> bool:
     return bool(errno_in(line)) or is_understood(line)
 
 
-@lru_cache(maxsize=_RECENT)
-def _names_bpf(line: str) -> bool:
-    """Whether ``line`` is about BPF, and not about the packages of its libraries."""
-    return _OF_BPF.search(_PACKAGES.sub("", line)) is not None
+_names_bpf = lru_cache(maxsize=_RECENT)(names_bpf)
 
 
 def _is_of_bpf(told: Explained) -> bool:
-    return _OF_BPF.search(told.explanation.words[0]) is not None
+    return OF_BPF.matches(told.explanation.words[0])
 
 
 class _Told:
@@ -287,6 +245,30 @@ class _Told:
         if not program:
             self.nameless_ids.add(id_)
         return True
+
+
+class _Said(NamedTuple):
+    """A line of a loader that a rule knows.
+
+    ``is_light``: the loader takes it for no failure, or went on after it. ``is_last``: its segment
+    ends with it.
+    """
+
+    number: int
+    explanation: Explanation
+    is_light: bool
+    is_last: bool
+
+
+def _first_of_each(said: Iterable[_Said]) -> dict[tuple[str, ...], _Said]:
+    """The first failure of each program and kind."""
+    found: dict[tuple[str, ...], _Said] = {}
+    for one in said:
+        line = one.explanation.words[0]
+        named = _NAMED.search(line)
+        key = (one.explanation.id, named[0] if named else "", errno_in(line), str(one.is_light))
+        found.setdefault(key, one)
+    return found
 
 
 class _Reader:
@@ -329,16 +311,25 @@ class _Reader:
         self._only_errno: tuple[int, str] | None = None
         #: The first line of a loader that says that something failed, which no rule knows.
         self._own_words: tuple[int, str] | None = None
+        #: Of a log that is not over, what loaders said in it.
+        self._said: dict[tuple[str, ...], _Said] = {}
 
     def read(self, segment: Segment) -> Iterator[Explained]:
         """The failures a segment tells of."""
-        said = list(self._loader_lines(segment))
+        said = [*self._said.values(), *self._loader_lines(segment)]
+        self._said.clear()
+        if segment.goes_on and segment.is_verifiers and len(said) < _MOST_KEPT:
+            self._said = _first_of_each(said)
+            return
+        if segment.goes_on:
+            yield from self._tell_loaders(said)
+            return
         log = read_log(segment)
         found = diagnose(log, self._target)
         yield from self._tell_held(found is not None and bool(_ONLY_BEGAN.search(segment.lines[0])))
         if found is not None and not (log.followed or log.processed is not None or log.explained):
             # without any of a verifier's log, a loader's own line knows better what it means
-            own = {explanation.words[0] for _, explanation in said if explanation.words}
+            own = {one.explanation.words[0] for one in said if one.explanation.words}
             is_summary = any("line(s) omitted" in word for word in found.words)
             found = None if own.issuperset(found.words) and not is_summary else found
         program = log.program or self._program
@@ -348,7 +339,7 @@ class _Reader:
         ):
             return
         if found is not None:
-            for number, explanation in said:  # maps of who knows which program
+            for number, explanation, *_ in said:  # maps of who knows which program
                 line = explanation.words[0] if explanation.words else ""
                 if is_of_map(line) and "load program" not in line:
                     yield from self._tell(number, explanation, "", errno_in(line), None)
@@ -360,24 +351,28 @@ class _Reader:
             return
         if log.processed is not None and not log.followed:
             self._note_cut(segment, program)
-        for number, explanation in said:
+        yield from self._tell_loaders(said)
+
+    def _tell_loaders(self, said: Iterable[_Said]) -> Iterator[Explained]:
+        """The failures that loaders tell of, without a verifier's log that has their reason."""
+        for one in said:
+            number, explanation = one.number, one.explanation
             line = explanation.words[0]
             named = _NAMED.search(line)
             program = next(filter(None, named.groups())) if named else ""
-            if self._is_repeated(explanation.id, line, number) or self._is_kept(
-                segment, number, explanation, program
-            ):
+            if self._is_repeated(explanation.id, line, number) or self._is_kept(one, program):
                 continue
             self._waiting.pop(program, None)
             yield from self._tell(number, explanation, program, errno_in(line), None)
 
-    def _is_kept(self, segment: Segment, number: int, found: Explanation, program: str) -> bool:
-        """Whether what line ``number`` tells of is no failure yet: what comes next shows that."""
+    def _is_kept(self, said: _Said, program: str) -> bool:
+        """Whether what a line tells of is no failure yet: what comes next shows that."""
+        number, found, is_light, is_last = said
         line = found.words[0]
         if self._follows(number, found, program):
             self._told_of = self._told_of or program
             return True
-        if self._is_light(segment, number, line):
+        if is_light:
             if errno_in(line) or _FAILS.search(line):
                 told = Explained(VERSION, number, found, program, errno_in(line))
                 if self._lightly is None or not _is_of_bpf(self._lightly):
@@ -388,7 +383,6 @@ class _Reader:
         if found.id == "btf-refused" and not _MANDATORY.search(line):
             self._btf = self._btf or Explained(VERSION, number, found, program, errno_in(line))
             return True
-        is_last = number == segment.first + segment.dropped + len(segment.lines) - 1
         if is_last and found.id == "xdp-dispatcher" and _LOAD_FAILED.search(line):
             self._held = number, found, program
             return True
@@ -396,11 +390,6 @@ class _Reader:
             self._looked_for = self._looked_for or (number, found)
             return True
         return False
-
-    def _is_light(self, segment: Segment, number: int, line: str) -> bool:
-        """Whether its loader takes line ``number`` for no failure, or went on after it."""
-        offset = number - segment.first - segment.dropped
-        return offset in segment.light or _GOES_ON.search(line) is not None
 
     def _tell_held(self, is_known: bool) -> Iterator[Explained]:
         """What was held back, unless the verifier's own reason for it ``is_known`` by now."""
@@ -423,10 +412,11 @@ class _Reader:
         self._program = self._errno = ""
         return True
 
-    def _tell_read(self, said: Iterable[tuple[int, Explanation]] = ()) -> Iterator[Explained]:
+    def _tell_read(self, said: Iterable[_Said] = ()) -> Iterator[Explained]:
         """What was kept back, unless it is said below that the kernel is locked down."""
         was, self._read = self._read, None
-        locked = any(_LOCKED_DOWN.search(one.words[0]) for _, one in said if one.words)
+        words = [one.explanation.words for one in said]
+        locked = any(_LOCKED_DOWN.search(each[0]) for each in words if each)
         if was is not None and not locked:
             yield from self._tell(
                 was.line, was.explanation, was.program, was.errno, was.instructions
@@ -520,7 +510,9 @@ class _Reader:
 
     def _is_of_bpf(self) -> bool:
         """Whether anything in the log so far is of BPF, in this segment as well."""
-        self._of_bpf = self._of_bpf or any(map(_names_bpf, self._lines))
+        if self._lines and not self._of_bpf:
+            maybe = OF_BPF.offsets("\n".join(self._lines))
+            self._of_bpf = any(_names_bpf(self._lines[offset]) for offset in maybe)
         self._lines = ()
         return self._of_bpf
 
@@ -529,13 +521,15 @@ class _Reader:
         line = segment.lines[-1] if segment.lines else ""
         return "line(s) omitted" in line and found.id in self._told.nameless_ids
 
-    def _loader_lines(self, segment: Segment) -> Iterator[tuple[int, Explanation]]:
+    def _loader_lines(self, segment: Segment) -> Iterator[_Said]:
         self._lines = segment.lines
         self._of_bpf = self._of_bpf or segment.names_bpf
-        for offset, line in enumerate(segment.lines):
+        loud = {*LOUD.offsets("\n".join(segment.lines)), *segment.loud}
+        for offset in sorted(loud.intersection(segment.own_lines())):
             if self._limit.stop():
                 return
-            if _VERIFIERS.match(line) or not _is_heard(segment, offset):
+            line = segment.lines[offset]
+            if not _is_heard(segment, offset):
                 continue
             if _BARE_ERRNO.fullmatch(line):
                 self._errno = errno_in(line)  # bcc says no more of a load; who failed comes later
@@ -569,8 +563,13 @@ class _Reader:
                 or _OBJECT.search(line)
                 or self._is_of_bpf()
             ):
-                rest = segment.lines[offset + 1 :]
-                yield segment.first + segment.dropped + offset, with_btf(explanation, rest)
+                found = with_btf(explanation, segment.lines[offset + 1 :])
+                yield _Said(
+                    segment.first + segment.dropped + offset,
+                    found,
+                    offset in segment.light or _GOES_ON.search(found.words[0]) is not None,
+                    is_last=not segment.goes_on and offset == len(segment.lines) - 1,
+                )
             elif explanation is None:
                 self._note_own(segment, offset)
 
@@ -587,7 +586,7 @@ class _Reader:
         if self._says_more(line) and (
             self._is_own(line, is_loud) or (self._of_bpf and _ENDED.search(line))
         ):
-            is_last = _SUMMARY.search(line) and _LOUD.search(above) and not _CHATTER.search(above)
+            is_last = _SUMMARY.search(line) and LOUD.matches(above) and not _CHATTER.search(above)
             self._own_words = (number - 1, above) if is_last else (number, line)
         elif _ENDED.search(line) or (offset not in segment.light and self._is_last_resort(line)):
             self._only_errno = (number, line)

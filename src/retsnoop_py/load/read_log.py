@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import re
 from codecs import getincrementaldecoder
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from retsnoop_py.load.loud_lines import OF_BPF, joined, may_report_failure, names_bpf
 from retsnoop_py.load.time_limit import Lines
 from retsnoop_py.value import Value, replace
 
@@ -66,6 +67,11 @@ class Segment(Value):
     its beginning. ``bytes``: of all of it. ``light``: which lines their writer takes for no error,
     ``loud``: which for one, by what stands in front of them.
     ``names_bpf``: whether they name BPF in what is left out of them.
+
+    ``goes_on``: these are lines of a long log, and the next segment has its end or more of it.
+    ``is_verifiers``: that has instructions as the verifier writes them. ``own``: the lines that are
+    this segment's, by their first and the one behind their last; others are there as their
+    surroundings. None: all.
     """
 
     first: int
@@ -75,6 +81,13 @@ class Segment(Value):
     light: frozenset[int] = frozenset()
     names_bpf: bool = False
     loud: frozenset[int] = frozenset()
+    goes_on: bool = False
+    is_verifiers: bool = False
+    own: tuple[int, int] | None = None
+
+    def own_lines(self) -> range:
+        """The offsets of the lines that are this segment's own."""
+        return range(*self.own) if self.own else range(len(self.lines))
 
 
 #: The level of a line that its writer takes for no error.
@@ -204,29 +217,127 @@ def segments(stream: Lines) -> Iterator[Segment]:
     """The input cut where one program's log ends and another begins.
 
     Whatever the input's length, no more than two segments' worth of it is in memory. What a log
-    begins with is kept, since it names the program.
+    begins with is kept, since it names the program. Of a log that is too long, the lines that may
+    report a failure come first, in segments that go on.
     """
-    kept: deque[bytes] = deque()
-    size = held = dropped = 0
-    first = 1
+    log = _Log(1)
     for number, raw in enumerate(_raw_lines(stream), 1):
-        if kept and _begins(raw):
-            yield _segment(kept, first, dropped, size)
-            kept, size, held, dropped, first = deque(), 0, 0, 0, number
-        kept.append(raw)
-        size += len(raw)
-        held += len(raw)
-        while (held > _MAX_SEGMENT or len(kept) > _MAX_LINES) and len(kept) > 1:
-            head = kept.popleft() if _begins(kept[0]) and len(kept) > 2 else None
-            held -= len(kept.popleft())
-            dropped += 1
-            if head is not None:
-                kept.appendleft(head)
+        if log.lines and _begins(raw):
+            yield log.segment()
+            log = _Log(number, log.names_bpf)
+        log.add(raw)
+        if log.is_long():
+            yield from log.shorten()
         if _ends(raw):
-            yield _segment(kept, first, dropped, size)
-            kept, size, held, dropped, first = deque(), 0, 0, 0, number + 1
-    if kept:
-        yield _segment(kept, first, dropped, size)
+            yield log.segment()
+            log = _Log(number + 1, log.names_bpf)
+    if log.lines:
+        yield log.segment()
+
+
+#: Lines above and below one that may belong to its message, and the bytes that are kept of them.
+_ABOVE, _BELOW, _SURROUNDINGS = 40, 40, 1 << 16
+#: The same below a call of bpf(2), which may be tried again, and below BTF, which the kernel lists.
+_FAR_BELOW = 200
+
+
+class _Log:
+    """Lines that belong together, as far as they are kept. ``first``: the number of the first."""
+
+    def __init__(self, first: int, names_bpf: bool = False) -> None:
+        self.lines: list[bytes] = []
+        self.names_bpf = names_bpf
+        self._first = first
+        self._size = self._held = self._dropped = 0
+        #: Lines in front that were looked at.
+        self._past = 0
+
+    def add(self, raw: bytes) -> None:
+        """Add a line."""
+        self.lines.append(raw)
+        self._size += len(raw)
+        self._held += len(raw)
+
+    def is_long(self) -> bool:
+        """Whether not all of the lines can be kept."""
+        long = self._held > _MAX_SEGMENT or len(self.lines) > _MAX_LINES
+        return long and len(self.lines) > self._past + 1
+
+    def segment(self) -> Segment:
+        """The lines that are kept, as the end of the log."""
+        found = _segment(self.lines, self._first, self._dropped, self._size)
+        if not self._past:
+            return found
+        return replace(
+            found,
+            own=(_count(self.lines[: self._past]), len(found.lines)),
+            names_bpf=found.names_bpf or self.names_bpf,
+        )
+
+    def shorten(self) -> Iterator[Segment]:
+        """Drop about half of the lines, and return those that may report a failure."""
+        cut, held = self._past, self._held
+        while cut < len(self.lines) - 1 and (
+            cut == self._past or held * 2 > _MAX_SEGMENT or (len(self.lines) - cut) * 2 > _MAX_LINES
+        ):
+            held -= len(self.lines[cut])
+            cut += 1
+        yield from self._excerpts(cut)
+        kept = max(cut - _ABOVE, 0)
+        while kept < cut and sum(map(len, self.lines[kept:cut])) > _SURROUNDINGS:
+            kept += 1
+        head = self.lines[:1] if _begins(self.lines[0]) and kept else []
+        self._dropped += kept - len(head)
+        self._past = cut - kept + len(head)
+        self.lines = head + self.lines[kept:]
+        self._held = sum(map(len, self.lines))
+
+    def _excerpts(self, cut: int) -> Iterator[Segment]:
+        """The lines before ``cut`` that may report a failure, with their surroundings."""
+        text = joined(self.lines[self._past : cut])
+        found = [self._past + number for number in may_report_failure(text)]
+        if not self.names_bpf and OF_BPF.matches(text):
+            lines = text.split("\n")
+            self.names_bpf = any(names_bpf(lines[at]) for at in OF_BPF.offsets(text))
+        is_verifiers = bool(found) and ": (" in text and _ANY_INSN.search(text) is not None
+        for group in _groups(found):
+            begin, last = max(group[0] - _ABOVE, 0), group[-1] + 1
+            below = _FAR_BELOW if any(map(_has_far_below, self.lines[begin:last])) else _BELOW
+            raw = self.lines[begin : last + below]
+            excerpt = _segment(raw, self._first, self._dropped + begin, sum(map(len, raw)))
+            yield replace(
+                excerpt,
+                own=(_count(raw[: group[0] - begin]), _count(raw[: last - begin])),
+                names_bpf=self.names_bpf or excerpt.names_bpf,
+                goes_on=True,
+                is_verifiers=is_verifiers,
+            )
+
+
+def _groups(numbers: list[int]) -> Iterator[list[int]]:
+    """``numbers``, in ascending order, in groups whose surroundings meet."""
+    group: list[int] = []
+    for number in numbers:
+        if group and number - group[-1] > _ABOVE + _BELOW:
+            yield group
+            group = []
+        group.append(number)
+    if group:
+        yield group
+
+
+def _has_far_below(line: bytes) -> bool:
+    return b"bpf(BPF_" in line or b"BTF" in line
+
+
+def _count(raw: Iterable[bytes]) -> int:
+    """How many lines a segment has of ``raw`` ones."""
+    return sum(
+        len(_unquoted(line.decode(errors="replace").rstrip("\n")))
+        if b"\\n" in line or b"\r" in line
+        else 1
+        for line in raw
+    )
 
 
 #: An instruction as the verifier writes it, wherever in a line.

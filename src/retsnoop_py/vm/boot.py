@@ -11,6 +11,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -238,6 +239,8 @@ class Host:
         plan = plan_modules(kernel, obstacle, without)
         self.other_transport = plan.other
         shares = self._shares(writable)
+        if plan.transport == "9p":
+            self._check_owners(writable, no_view)
         image = self._folder / "initrd"
         image.write_bytes(
             initrd.build_initrd(
@@ -284,18 +287,48 @@ class Host:
         by 9p are another one, without /dev and /proc.
         """
         options = ["--no-setuid"]
+        # after the mounts: a mount for the owner of a folder needs CAP_SETFCAP
+        drops = capabilities_to_drop() if shutil.which("setpriv") else []
+        command = [*(["setpriv", *drops] if drops else []), *qemu.qemu_command(guest)]
         served = guest.shares if guest.transport == "9p" else ()
         if served:
             options += ["--file-limit", str(_FILE_LIMIT)]
         if not is_seen:
-            return _confined(*options, "", *qemu.qemu_command(guest))
+            return _confined(*options, "", *command)
         options += ["--root", str(guest.shares[0].path)]
         for share in served[1:]:
             options += ["--write", str(share.path)]
         for path in (*_DEVICES, str(guest.image)):
             if path.startswith("/dev/"):
                 options += ["--keep", path]
-        return _confined(*options, str(self._view("qemu")), *qemu.qemu_command(guest))
+        return _confined(*options, str(self._view("qemu")), *command)
+
+    def _check_owners(self, writable: Sequence[Path], no_view: str) -> None:
+        """Raise UnavailableError if root's QEMU would make files of root in another user's folder.
+
+        ``no_view`` says why no view of the files can be made; "" if it can.
+        """
+        for path in writable:
+            owner = path.stat().st_uid
+            if os.geteuid() != 0 or owner == 0:
+                continue
+            why = no_view or self._obstacle_to_owned(path)
+            if why:
+                raise UnavailableError(
+                    f"files that the guest makes in {path} would belong to root, not to the"
+                    f" folder's owner (user ID {owner}): {why}",
+                    "use a folder of root, or run as the folder's owner; with virtiofsd and"
+                    " CAP_SYS_ADMIN, root can use it",
+                )
+
+    def _obstacle_to_owned(self, path: Path) -> str:
+        """Why ``path`` cannot be mounted for its owner; "" if it can."""
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            for part in ("view", "export"):
+                (Path(name) / part).mkdir()
+            words = ["--root", f"{name}/export", "--write", str(path), f"{name}/view"]
+            done = subprocess.run(_confined(*words), check=False, capture_output=True, text=True)
+        return done.stderr.strip() if done.returncode else ""
 
     def _view(self, name: str) -> Path:
         """An empty directory for a view of the files."""
@@ -355,8 +388,7 @@ class Host:
     def _spawn(self, argv: list[str], fds: Sequence[int], log: str) -> subprocess.Popen[bytes]:
         # no QEMU shall outlive a test run that was killed
         if shutil.which("setpriv"):
-            drops = capabilities_to_drop() if log == "qemu.log" else []
-            argv = ["setpriv", "--pdeathsig", "KILL", *drops, *argv]
+            argv = ["setpriv", "--pdeathsig", "KILL", *argv]
         with (self._folder / log).open("wb") as output, undisturbed():
             process = subprocess.Popen(
                 argv,

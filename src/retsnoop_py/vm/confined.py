@@ -15,7 +15,7 @@ system has to support it (ID-mapped mounts, ext4 since Linux 5.12); else DIR is 
 ``--root EXPORT`` makes VIEW the root directory of PROGRAM, and mounts the view once more at the
 directory EXPORT. PROGRAM gets a /dev with the files that ``--keep FILE`` names, and a /proc with
 itself alone; EXPORT has neither. ``--write DIR`` is a directory that it can write, mounted
-as by ``--owned``.
+as by ``--owned``. If DIR does not belong to root and cannot be mounted so, PROGRAM is not started.
 ``--no-setuid`` denies it to make set-user-ID and set-group-ID files. ``--file-limit BYTES`` is the
 size of the largest file that it can write.
 
@@ -149,14 +149,17 @@ def _restrict(top: str, flags: int) -> None:
             _mount(None, place, kept | _MS_REMOUNT | _MS_BIND | flags)
 
 
-def mount_owned(path: str, target: str) -> None:
+def mount_owned(path: str, target: str) -> bool:
     """Mount ``path`` at ``target``, with the files of its owner and group as root's there.
 
-    A folder of root, and one whose file system cannot do that, is mounted as it is. Raises OSError.
+    A folder of root, and one whose file system cannot do that, is mounted as it is. Return whether
+    files that root makes there belong to the folder's owner. Raises OSError.
     """
     status = Path(path).stat()
-    if status.st_uid == 0 or not _mount_mapped(path, target, status.st_uid, status.st_gid):
-        _mount(path, target, _MS_BIND | _MS_REC)
+    if status.st_uid and _mount_mapped(path, target, status.st_uid, status.st_gid):
+        return True
+    _mount(path, target, _MS_BIND | _MS_REC)
+    return status.st_uid == 0
 
 
 def _own(path: str) -> None:
@@ -242,7 +245,8 @@ def make_root(view: str, export: str, writable: list[str], kept: list[str]) -> N
     _mount(f"/proc/{os.getpid()}", f"{view}/proc/self", _MS_BIND)
     for path in writable:
         Path(view + path).mkdir(parents=True, exist_ok=True)
-        mount_owned(path, view + path)
+        if not mount_owned(path, view + path):
+            raise OSError(errno.EOPNOTSUPP, "ID-mapped mount", path)
         _restrict(view + path, _MS_NOSUID | _MS_NODEV)
     os.chroot(view)
     os.chdir("/")

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests.fuzz import dwarf as damaged
 
 from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.libbpf.dwarf import DwarfImage
@@ -123,3 +125,12 @@ def test_installed_is_what_only_root_can_change_below_the_systems_folders(
         path.unlink(missing_ok=True)
         path.parent.rmdir()
         root.rmdir()
+
+
+@pytest.mark.parametrize("kind", damaged.KINDS)
+def test_damaged_dwarf_is_an_error_or_is_read_in_time(kind: str, tmp_path: Path) -> None:
+    """Cut files, references that lead in circles, huge forms: only the child meets them."""
+    path = tmp_path / "damaged"
+    for seed in range(6):
+        path.write_bytes(damaged.make(random.Random(seed), kind))
+        assert damaged.damage(path) is None, seed

@@ -164,3 +164,28 @@ def test_what_qemu_makes_in_a_folder_of_another_user_is_that_users() -> None:
         made = (base / "share/tool").stat()
         assert (made.st_uid, made.st_gid) == (OWNER, OWNER)
         assert not made.st_mode & (stat.S_ISUID | stat.S_ISGID)
+
+
+@pytest.mark.parametrize("kind", ["ramfs", "tmpfs"])
+def test_without_a_mount_for_its_owner_qemu_is_not_started(kind: str) -> None:
+    """Of these two only tmpfs has ID-mapped mounts. Without CAP_SETFCAP nothing has."""
+    if os.geteuid() != 0:
+        pytest.skip("it takes root")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        for part in ("view", "export", "share"):
+            (Path(name) / part).mkdir()
+        words = [*PROGRAM, "--root", f"{name}/export", "--write", f"{name}/share", f"{name}/view"]
+        words += ["touch", f"{name}/share/made"]
+        script = f"mount -t {kind} none {name}/share && chown 12345:12345 {name}/share; "
+        script += 'if test "$0" = less; then exec setpriv --bounding-set -setfcap "$@"; fi; "$@"; '
+        script += f"s=$?; stat -c %u {name}/share/*; exit $s"
+        ends = []
+        for rights in ("all", "less"):
+            argv = ["unshare", "-m", "sh", "-c", script, rights, *words]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            if "unshare" in done.stderr:
+                pytest.skip("it takes CAP_SYS_ADMIN")
+            ends.append((done.returncode, done.stdout.strip()))
+            assert (done.returncode == 125) == ("ID-mapped mount" in done.stderr), done.stderr
+    assert ends[0] == ((0, "12345") if kind == "tmpfs" else (125, ""))
+    assert ends[1] == (125, "")

@@ -19,7 +19,7 @@ from typing import Any, Self, cast
 import pytest
 
 from retsnoop_py.cli.vm import parse_memory
-from retsnoop_py.errors import OutputError, RetsnoopError, UsageError
+from retsnoop_py.errors import OutputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.vm import command as command_module
 from retsnoop_py.vm import machine as machine_module
 from retsnoop_py.vm.boot import Host
@@ -523,3 +523,16 @@ def test_a_guest_that_was_killed_still_has_its_folder(tmp_path: Path) -> None:
     finally:
         host.close()
     assert not host.share.exists()
+
+
+def test_root_serves_no_folder_of_another_user_by_9p_as_root(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("it takes root")
+    host = Host(256, 1)
+    try:
+        host._check_owners([tmp_path], "not run with CAP_SYS_ADMIN")
+        os.chown(tmp_path, 12345, 12345)
+        with pytest.raises(UnavailableError, match="would belong to root, not to the folder's own"):
+            host._check_owners([tmp_path], "not run with CAP_SYS_ADMIN")
+    finally:
+        host.close()

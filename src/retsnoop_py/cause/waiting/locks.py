@@ -6,6 +6,7 @@ from __future__ import annotations
 from struct import unpack
 
 from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.cause.waiting import proc
 from retsnoop_py.cause.waiting.model import INFERRED, UNKNOWN, Blocked, Certainty, Finding
 
@@ -39,7 +40,7 @@ def file_lock(thread: Blocked) -> Finding | None:
             "lock",
             f"{{waits}} for a lock on {show(path)}",
             "/proc/locks does not list this lock. The server of a network file system may hold it.",
-            (f"fuser -v {show(path)} lists processes of this machine that use the file",),
+            (f"fuser -v {shell_path(path)} lists processes of this machine that use the file",),
             facts=(("path", path),),
         )
     of = row[-3]  # maj:min:inode

@@ -8,6 +8,7 @@ import signal
 import time
 
 from retsnoop_py.cause.limits import frozen_cgroup
+from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.cause.waiting import proc
 from retsnoop_py.cause.waiting.descriptors import is_terminal, seconds_at
 from retsnoop_py.cause.waiting.model import (
@@ -189,7 +190,7 @@ def frozen(thread: Blocked) -> Finding | None:
         (line[3:] for line in proc.text(thread.pid, "cgroup").splitlines() if line[:3] == "0::"), ""
     )
     place = frozen_cgroup(path)
-    advice = (f"echo 0 > {place}/cgroup.freeze",) if place else ()
+    advice = (f"echo 0 > {shell_path(place / 'cgroup.freeze')}",) if place else ()
     return Finding(
         "frozen",
         f"is frozen: its cgroup {path} is stopped by the freezer",

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Names in commands that advice contains: safe to paste into a shell, whoever chose the name."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+__all__ = ["shell_path", "shell_word"]
+
+
+def shell_word(text: str) -> str:
+    """``text`` as one word of a shell command.
+
+    A text with control characters becomes ``$'...'``, which bash, zsh and ksh understand.
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def shell_path(path: str | os.PathLike[str]) -> str:
+    """``path`` as one word of a shell command, which no program takes for an option."""
+    text = os.fspath(path)
+    return shell_word(f"./{text}" if text.startswith("-") else text)
+
+
+def _escaped(character: str) -> str:
+    if character in "'\\":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
