@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import DataError, UnavailableError
-from retsnoop_py.kernel.functions import Function
+from retsnoop_py.kernel.functions import Function, ResultKind
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import decide
 from retsnoop_py.path.deduce import Called, Known, deduce, fitting, known_value
+from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.follow import Way, follow
 from retsnoop_py.path.insn import INT, Flow
 from retsnoop_py.path.machines import machine_named
@@ -166,7 +167,14 @@ class FunctionPaths:
         code, lost = self.graph.code, self.graph.lost
         if lost:
             return Decision(None, None, f"its code is not understood from {code.offset(lost)} on")
-        return decide(self.graph, way, result, self._namer.name_of, handed)
+        failure = self._failure(result)
+        return decide(self.graph, way, failure, self._namer.name_of, handed)
+
+    def _failure(self, result: int) -> Failure:
+        """The result register as the function's failure: of a bool it has one byte."""
+        if self.function.result.kind is ResultKind.BOOL:
+            return Failure(result & 0xFF, 1)
+        return Failure(result)
 
     def _origin(self, blocks: tuple[int, ...], way: Way, decision: Decision) -> Origin:
         returned, decided = decision.returned, decision.decided

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from retsnoop_py.path.blocks import Block, Graph
 from retsnoop_py.path.deduce import holds
+from retsnoop_py.path.failure import LARGEST_ERROR
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Mem, Operand, Reg
-from retsnoop_py.path.origin import LARGEST_ERROR
 from retsnoop_py.path.values import Flags, Node
 
 #: What writes its target whole without reading it.

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.failure import is_error
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import Flow, Imm, Insn, Mem
-from retsnoop_py.path.origin import LARGEST_ERROR, Decided, is_settled, went
+from retsnoop_py.path.origin import Decided, is_settled, went
 from retsnoop_py.path.values import Flags, Moment, Run
 
 __all__ = ["tests_before"]
@@ -51,10 +52,14 @@ def tests_before(graph: Graph, way: Way, run: Run, last: Decided) -> Iterator[tu
 
 
 class _Ends(NamedTuple):
-    """Where a condition leads: ``other`` where it does not hold, ``own`` are its tests' blocks."""
+    """Where a condition leads: ``other`` where it does not hold, ``own`` are its tests' blocks.
+
+    ``compare`` is the comparison that decided.
+    """
 
     other: int
     own: frozenset[int]
+    compare: Insn | None
 
 
 def _ends(graph: Graph, way: Way, last: Decided) -> _Ends | None:
@@ -73,7 +78,8 @@ def _ends(graph: Graph, way: Way, last: Decided) -> _Ends | None:
         own = (block.index, None)
     if other is None:
         return None
-    return _Ends(other, frozenset(one for one in own if one is not None and one != other))
+    compare = last.flags.insn if last.flags is not None else None
+    return _Ends(other, frozenset(one for one in own if one is not None and one != other), compare)
 
 
 def _behind(graph: Graph, index: int) -> int | None:
@@ -110,7 +116,10 @@ def _leads_to(graph: Graph, way: Way, moment: Moment, ends: _Ends) -> bool | Non
 
 
 def _only_leads(graph: Graph, start: int, ends: _Ends) -> bool:
-    """Whether further tests lead from a block to the other side, and to nothing else."""
+    """Whether further tests lead from a block to the other side, and to nothing else.
+
+    None of them is a copy of the one that decided: then that one decides there, too.
+    """
     first = _behind(graph, start)
     waiting, seen, found = [first], {first}, False
     while waiting and len(seen) < _MOST_BLOCKS:
@@ -125,10 +134,16 @@ def _only_leads(graph: Graph, start: int, ends: _Ends) -> bool:
             is_test = block.is_branch and not any(map(_makes_error, steps))
             if not is_test or not all(_only_tests(graph, one, set()) for one in steps):
                 return False
+            if ends.compare is not None and any(_is_copy(one, ends.compare) for one in steps):
+                return False
             new = {_behind(graph, one) for one in block.next} - seen
             seen |= new
             waiting += new
     return found and not waiting
+
+
+def _is_copy(one: Insn, other: Insn) -> bool:
+    return bool(one.operands) and (one.op, one.operands) == (other.op, other.operands)
 
 
 def _of_flags(condition: str, number: int) -> bool | None:
@@ -177,7 +192,7 @@ def _makes_error(step: Insn) -> bool:
     last = step.operands[-1] if step.operands else None
     if step.op not in ("mov", "or") or not isinstance(last, Imm):
         return False
-    return -LARGEST_ERROR <= last.value < 0
+    return is_error(last.value)
 
 
 def _only_tests(graph: Graph, step: Insn, tested: set[int]) -> bool:

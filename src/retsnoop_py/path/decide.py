@@ -22,13 +22,13 @@ from retsnoop_py.path.asks import (
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.conjunction import tests_before
 from retsnoop_py.path.deduce import holds, known_value
-from retsnoop_py.path.definitions import errors_at
+from retsnoop_py.path.definitions import failures_at
 from retsnoop_py.path.failing_ways import FailingWays
+from retsnoop_py.path.failure import MASK32, Failure, is_error, is_result
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Imm, Insn, Mem, Names, Operand, Reg
 from retsnoop_py.path.origin import (
-    MASK32,
     Decided,
     Decision,
     Made,
@@ -36,8 +36,6 @@ from retsnoop_py.path.origin import (
     asks_the_unknown,
     chosen_of,
     failure_of,
-    is_error,
-    is_result,
     is_settled,
     origin_of,
     went,
@@ -58,8 +56,8 @@ _PROGRAMS_OFF = "as where bpf(2) reads or changes a map, with BPF programs off"
 _TESTED = (Made.CALLEE, Made.MEMORY, Made.ARGUMENT)
 
 
-def decide(graph: Graph, way: Way, result: int, names: Names, handed: int = 0) -> Decision:
-    """What decided that the call which took ``way`` returned ``result`` (raw, 64 bits).
+def decide(graph: Graph, way: Way, failure: Failure, names: Names, handed: int = 0) -> Decision:
+    """What decided that the call which took ``way`` failed so.
 
     ``handed``: the function that gave the result had been given it as its ``handed``-th argument,
     from 1, so that argument is what is asked about; 0 where that is not so.
@@ -70,12 +68,12 @@ def decide(graph: Graph, way: Way, result: int, names: Names, handed: int = 0) -
     if not way.ends:
         return Decision(None, None, f"the end of its way was not seen ({_PROGRAMS_OFF})")
     run, given = _before_handed(graph, run, handed)
-    returned, choice = origin_of(graph, way, run, result)
+    returned, choice = origin_of(graph, way, run, failure)
     if returned.made is Made.UNKNOWN and way.is_cut:
         return Decision(None, None, "its result was made before the blocks that were kept")
     if returned.made is Made.UNKNOWN and way.gaps:
         return Decision(None, None, _missing(graph, way))
-    search = _Search(graph, way, run, result, returned, given)
+    search = _Search(graph, way, run, failure, returned, given)
     decided, unknown = search.decided(choice)
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
@@ -162,18 +160,19 @@ class _Search:
         graph: Graph,
         way: Way,
         run: Run,
-        result: int,
+        failure: Failure,
         returned: Returned,
         handed: _Handed | None = None,
     ) -> None:
         self._graph = graph
         self._way = way
         self._run = run
-        self._result = result
+        self._failure = failure
+        self._result = failure.result
         self._returned = returned
         self._handed = handed
         #: What the result was moved into where something else might have been.
-        self._chosen = chosen_of(run.result, result)
+        self._chosen = chosen_of(run.result, failure)
         #: Where local variables begin whose addresses are used, once that was asked.
         self._locals: list[int] | None = None
         #: Whether a jump was found behind which the result that was there was kept.
@@ -247,7 +246,7 @@ class _Search:
     def _has_error_at(self, moment: Moment) -> bool:
         """Whether a constant that is an error is held as a jump runs."""
         kept = (*moment.regs.values(), *moment.slots.values())
-        return any(is_error(one) for one in kept)
+        return any(one.kind == "const" and is_error(one.value) for one in kept)
 
     def _asked_of_call(self) -> Decided | None:
         """The test of what a function gave that left the result in a local variable."""
@@ -509,8 +508,8 @@ class _Search:
     def _may_choose(self, moment: Moment) -> bool:
         """Whether a jump may have chosen the result, and an earlier one has not.
 
-        Where other paths bring something else than an error to a jump behind the result, the error
-        was chosen before. This jump only might have replaced it.
+        Where other paths bring something else than a failure to a jump behind the result, the
+        failure was chosen before. This jump only might have replaced it.
         """
         if self._returned.made not in (Made.CONSTANT, Made.COMPUTED):
             return True
@@ -521,7 +520,8 @@ class _Search:
         if moment.step <= self._returned.step or held is None:
             return True
         block = self._way.blocks[moment.position]
-        return errors_at(self._graph, held, block, moment.insn.address) is not None
+        address = moment.insn.address
+        return failures_at(self._graph, held, block, address, self._failure) is not None
 
     def _is_certain(self, moment: Moment, taken: bool) -> bool:
         """Whether the result was there before, and the other side would have kept it or failed.
@@ -791,17 +791,17 @@ class _Search:
         return insn.op == "or" and self._result & MASK32 == MASK32 and _minus_one(operands)
 
     def _has_result(self, held: Holders, source: Operand) -> bool:
-        """Whether an operand is the result's number, in no less than 32 bits."""
+        """Whether an operand is the result's number, in all its bytes."""
         if isinstance(source, Imm):
             return is_result(source.value, self._result)
         if isinstance(source, Mem):
             slot = held.slot(source)
             return slot is not None and slot in held.places
-        return source.name in held.places and source.size >= 4
+        return source.name in held.places and source.size >= self._failure.size
 
     def _moved(self, held: Holders, insn: Insn) -> Holders:
         target, source = insn.operands
-        has = self._has_result(held, source) and target.size >= 4
+        has = self._has_result(held, source) and target.size >= self._failure.size
         place = target.name if isinstance(target, Reg) else None
         where: str | int | None = place
         if isinstance(target, Mem):

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Which instructions may have made the value that a register or a stack slot has at a place.
 
-They are found on all paths that lead there, not only on the executed one: where an error and
-something else may arrive in the same register, the error was chosen before.
+They are found on all paths that lead there, not only on the executed one: where a failure and
+something else may arrive in the same register, the failure was chosen before.
 """
 
 from __future__ import annotations
 
 from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.holders import Holders
-from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Operand
+from retsnoop_py.path.insn import Flow, Imm, Insn, Operand
 
-__all__ = ["errors_at"]
+__all__ = ["failures_at"]
 
-_LARGEST_ERROR = 4095
 #: Behind the last instruction of a block.
 _END = 1 << 30
 _MOVES = ("mov", "movsx", "movzx")
@@ -22,70 +22,81 @@ _MOVES = ("mov", "movsx", "movzx")
 _Point = tuple[int, int, "str | int"]
 
 
-def errors_at(graph: Graph, held: Holders, block: int, address: int) -> frozenset[int] | None:
-    """The errors of which a place of ``held`` has one before ``address`` in ``block``.
+def failures_at(
+    graph: Graph, held: Holders, block: int, address: int, failure: Failure
+) -> frozenset[int] | None:
+    """The constants of which a place of ``held`` has one before ``address`` in ``block``.
 
-    These are constants from -4095 to -1. None if no place has an error on every path: values of
-    other kinds may be one, but need not.
+    All of them are failures, as the result is one. None if no place has a failure on every path:
+    values of other kinds may be one, but need not.
     """
     steps = [step for one in graph.blocks[block].insns for step in one.steps]
     at = next((n for n, step in enumerate(steps) if step.address == address), len(steps))
     for place in held.places:
-        found = _errors(graph, held, (block, at, place))
+        found = _Definitions(graph, held, failure).of((block, at, place))
         if found is not None:
             return found
     return None
 
 
-def _errors(graph: Graph, held: Holders, start: _Point) -> frozenset[int] | None:
-    waiting, seen = [start], {start}
-    errors: set[int] = set()
-    while waiting:
-        found = _before(graph, held, waiting.pop(), errors)
-        if found is None:
+class _Definitions:
+    """The constants that reach a place, as far as all that reach it are failures."""
+
+    def __init__(self, graph: Graph, held: Holders, failure: Failure) -> None:
+        self._graph = graph
+        self._held = held
+        self._failure = failure
+        self._found: set[int] = set()
+
+    def of(self, start: _Point) -> frozenset[int] | None:
+        """The constants at a place; None if something else may be there."""
+        waiting, seen = [start], {start}
+        while waiting:
+            points = self._before(waiting.pop())
+            if points is None:
+                return None
+            for point in points:
+                if point not in seen:
+                    seen.add(point)
+                    waiting.append(point)
+        return frozenset(self._found)
+
+    def _before(self, point: _Point) -> list[_Point] | None:
+        """Where the value was before a block's beginning or a choice; None if it is no failure."""
+        index, at, place = point
+        steps = [step for one in self._graph.blocks[index].insns for step in one.steps]
+        for number in range(min(at, len(steps)) - 1, -1, -1):
+            if self._changes(steps[number], place):
+                return self._made(index, number, steps[number])
+        if index == self._graph.entry:
             return None
-        for point in found:
-            if point not in seen:
-                seen.add(point)
-                waiting.append(point)
-    return frozenset(errors)
+        return [(one, _END, place) for one in self._graph.before[index]]
 
-
-def _before(graph: Graph, held: Holders, point: _Point, errors: set[int]) -> list[_Point] | None:
-    """Where the value was before a block's beginning or a choice; None if it may be no error."""
-    index, at, place = point
-    steps = [step for one in graph.blocks[index].insns for step in one.steps]
-    for number in range(min(at, len(steps)) - 1, -1, -1):
-        step = steps[number]
-        if not _changes(held, step, place):
-            continue
+    def _made(self, index: int, number: int, step: Insn) -> list[_Point] | None:
+        """Where the values were that a step may have taken for its own."""
         sources = _sources(step)
         if sources is None:
             return None
         found: list[_Point] = []
         for source in sources:
             if isinstance(source, Imm):
-                if not -_LARGEST_ERROR <= source.value < 0:
+                if not self._failure.is_alike(source.value):
                     return None
-                errors.add(source.value)
+                self._found.add(source.value)
                 continue
-            where = held.place_of(source)
-            if where is None or source.size < INT:
+            where = self._held.place_of(source)
+            if where is None or source.size < self._failure.size:
                 return None
             found.append((index, number, where))
         return found
-    if index == graph.entry:
-        return None
-    return [(one, _END, place) for one in graph.before[index]]
 
-
-def _changes(held: Holders, step: Insn, place: str | int) -> bool:
-    if step.flow is Flow.CALL:
-        return place in held.machine.clobbered
-    if isinstance(place, str):
-        return place in step.writes
-    is_store = bool(step.operands) and not step.writes and not step.flags
-    return is_store and held.place_of(step.operands[0]) == place
+    def _changes(self, step: Insn, place: str | int) -> bool:
+        if step.flow is Flow.CALL:
+            return place in self._held.machine.clobbered
+        if isinstance(place, str):
+            return place in step.writes
+        is_store = bool(step.operands) and not step.writes and not step.flags
+        return is_store and self._held.place_of(step.operands[0]) == place
 
 
 def _sources(step: Insn) -> tuple[Operand, ...] | None:
@@ -97,4 +108,6 @@ def _sources(step: Insn) -> tuple[Operand, ...] | None:
         return operands[-2:]
     if step.op == "or" and isinstance(operands[-1], Imm) and operands[-1].value == -1:
         return operands[-1:]
+    if step.op in ("xor", "sub") and len(operands) == 2 and operands[0] == operands[1]:
+        return (Imm(0, operands[0].size),)
     return None

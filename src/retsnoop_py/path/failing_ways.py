@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from retsnoop_py.path.asks import asks_for_failure, failing_side, reads
 from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.failure import is_error
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Operand
-from retsnoop_py.path.origin import LARGEST_ERROR, Returned
+from retsnoop_py.path.origin import Returned
 
 __all__ = ["FailingWays"]
 
@@ -144,7 +145,7 @@ class FailingWays:
                 else one.without((where,))
                 for one in every
             )
-            if isinstance(source, Imm) and -LARGEST_ERROR <= source.value < 0:
+            if isinstance(source, Imm) and is_error(source.value):
                 every = (every[0], every[1].also(where), *every[2:])
         made, failed, *given = every
         if insn.address == self._returned.address and where is not None:
@@ -163,7 +164,7 @@ def _either(
     are = [[one.place_of(value) in one.places for one in every] for value in values]
     is_made = [held[0] for held in are]
     fails = [
-        held[0] or held[1] or (isinstance(value, Imm) and -LARGEST_ERROR <= value.value < 0)
+        held[0] or held[1] or (isinstance(value, Imm) and is_error(value.value))
         for held, value in zip(are, values, strict=True)
     ]
     both = [all(held) for held in zip(*are, strict=True)]

@@ -11,7 +11,8 @@ from enum import Enum
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.computed import is_bit, outcomes
 from retsnoop_py.path.deduce import known_value
-from retsnoop_py.path.definitions import errors_at
+from retsnoop_py.path.definitions import failures_at
+from retsnoop_py.path.failure import Failure, is_error
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Reg
@@ -19,10 +20,6 @@ from retsnoop_py.path.values import Flags, Moment, Node, Run
 from retsnoop_py.value import Value, replace
 
 __all__ = ["Decided", "Decision", "Made", "Returned", "origin_of"]
-
-MASK32 = 0xFFFFFFFF
-#: Errors are the numbers from -1 to this one's negative.
-LARGEST_ERROR = 4095
 
 
 class Made(Enum):
@@ -86,20 +83,16 @@ class Decision(Value):
     unknown: str | None = None
 
 
-def is_result(value: int, result: int) -> bool:
-    """Whether ``value`` is what was returned; ints have 32 bits."""
-    return value & MASK32 == result & MASK32 and (
-        -(1 << 31) <= value < 1 << 32 or value & (1 << 64) - 1 == result & (1 << 64) - 1
-    )
-
-
-def origin_of(graph: Graph, way: Way, run: Run, result: int) -> tuple[Returned, Decided | None]:
+def origin_of(
+    graph: Graph, way: Way, run: Run, failure: Failure
+) -> tuple[Returned, Decided | None]:
     """Where the result was made; what decided it there, if it was no jump."""
     node, choice = run.result, None
     while node.kind == "select":
         chooser = node
-        node, picked = _selected(node, result)
-        if not is_settled(picked) and not _keeps_older(graph, way, run, chooser, node):
+        node, picked = _selected(node, failure)
+        kept = (chooser, node)
+        if not is_settled(picked) and not _keeps_older(graph, way, run, kept, failure):
             choice = picked
     at = _block_of(way, run, node)
     ways = len(graph.before[at]) if at is not None else 1
@@ -118,15 +111,18 @@ def origin_of(graph: Graph, way: Way, run: Run, result: int) -> tuple[Returned, 
             made = Made.ARGUMENT
         case "op" | "cond":
             made = Made.COMPUTED
-            choice = _computed(node, result) or choice
+            choice = _computed(node, failure.result) or choice
     return Returned(made, node.at, node.step, node, callee, ways), choice
 
 
-def _keeps_older(graph: Graph, way: Way, run: Run, chooser: Node, kept: Node) -> bool:
-    """Whether a conditional move kept an error that was chosen before.
+def _keeps_older(
+    graph: Graph, way: Way, run: Run, choice: tuple[Node, Node], failure: Failure
+) -> bool:
+    """Whether a conditional move kept a failure that was chosen before.
 
     That is so where the register may have something else on other paths.
     """
+    chooser, kept = choice
     index = _block_of(way, run, chooser)
     if index is None or kept.kind not in ("const", "select", "op", "cond"):
         return False
@@ -141,17 +137,17 @@ def _keeps_older(graph: Graph, way: Way, run: Run, chooser: Node, kept: Node) ->
     if not isinstance(arm, Reg):
         return False
     held = Holders(graph.machine, frozenset((arm.name,)), 0, None)
-    errors = errors_at(graph, held, index, chooser.at)
+    found = failures_at(graph, held, index, chooser.at, failure)
     # of two errors, one of several that were possible before was not made by this choice
-    return errors is None or (len(errors) > 1 and is_error(chooser.args[is_first]))
+    return found is None or (len(found) > 1 and _is_alike(chooser.args[is_first], failure))
 
 
-def chosen_of(node: Node, result: int) -> list[Node]:
+def chosen_of(node: Node, failure: Failure) -> list[Node]:
     """The choices, last first, of which a result came out."""
     found = []
     while node.kind == "select":
         found.append(node)
-        node, _ = _selected(node, result)
+        node, _ = _selected(node, failure)
     return found
 
 
@@ -161,7 +157,7 @@ def _known_to_be_given(graph: Graph, way: Way, run: Run, node: Node) -> Node | N
     Where ``err`` has been found to be -ENOENT, compilers return that number in its place. Nothing
     that was called since was asked, and the function was called once: of a loop the end decides.
     """
-    if not is_error(node) or way.gaps or way.is_cut:
+    if not _is_error(node) or way.gaps or way.is_cut:
         return None
     insns = [one for index in way.blocks for one in graph.blocks[index].insns]
     asked: list[Flags] = []
@@ -172,7 +168,7 @@ def _known_to_be_given(graph: Graph, way: Way, run: Run, node: Node) -> Node | N
         if flags.op != "cmp" or moment.insn.flow is not Flow.BRANCH:
             asked.append(flags)
             continue
-        is_it = flags.left.kind == "call" and is_error(flags.right)
+        is_it = flags.left.kind == "call" and _is_error(flags.right)
         is_it = is_it and flags.right.value == node.value
         equal = {"e": True, "ne": False}.get(moment.insn.condition)
         if is_it and equal is not None and went(graph, way, moment) is equal:
@@ -212,11 +208,11 @@ def _block_of(way: Way, run: Run, node: Node) -> int | None:
     return way.blocks[run.positions[node.step]]
 
 
-def _selected(node: Node, result: int) -> tuple[Node, Decided | None]:
+def _selected(node: Node, failure: Failure) -> tuple[Node, Decided | None]:
     """Which side of a cmov was taken, by the number that came out; and that this decided."""
     new, old = node.args
     condition = node.name or ""
-    fits = [one.kind != "const" or is_result(one.value, result) for one in (new, old)]
+    fits = [one.kind != "const" or failure.is_it(one.value) for one in (new, old)]
     if fits[0] == fits[1]:
         # both would do: a constant says more than what is not known
         fits = [one.kind == "const" for one in (new, old)]
@@ -228,7 +224,7 @@ def _selected(node: Node, result: int) -> tuple[Node, Decided | None]:
     if failure_of(node.flags, OPPOSITE.get(condition, "")) is other:
         return chosen, None
     is_later = node.flags is not None and node.flags.left.step > chosen.step
-    both_fail = is_error(chosen) and is_error(other)
+    both_fail = _is_alike(chosen, failure) and _is_alike(other, failure)
     if both_fail and is_later and went_well(node.flags, condition):
         return chosen, None
     at = _asked_at(node)
@@ -267,9 +263,14 @@ def with_zero(flags: Flags) -> bool:
     return flags.op == "cmp" and flags.right.kind == "const" and not flags.right.value
 
 
-def is_error(node: Node) -> bool:
+def _is_error(node: Node) -> bool:
     """Whether a value is an error's number in the code."""
-    return node.kind == "const" and -LARGEST_ERROR <= node.value < 0
+    return node.kind == "const" and is_error(node.value)
+
+
+def _is_alike(node: Node, failure: Failure) -> bool:
+    """Whether a value is a number in the code that is a failure as the result is."""
+    return node.kind == "const" and failure.is_alike(node.value)
 
 
 def _computed(node: Node, result: int) -> Decided | None:

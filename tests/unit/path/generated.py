@@ -12,9 +12,11 @@ import ctypes
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import SimpleNamespace
+
+from retsnoop_py.kernel.functions import ResultKind, ResultType
 
 __all__ = ["HEADER", "MEMBERS", "SHAPES", "Call", "Expected", "Function", "Obj", "generate"]
 
@@ -39,6 +41,9 @@ struct obj {
 	u8 ok0, ok1, ok2, ok3;
 	int nr, arr[4];
 };
+#define NULL ((void *)0)
+#define true 1
+#define false 0
 #define CASE __attribute__((noinline, used))
 #define IS_ERR(p) ((u64)(p) >= (u64)-4095)
 #define offsetof(t, m) __builtin_offsetof(t, m)
@@ -235,6 +240,28 @@ class Cond:
         first, rest = parts[0], parts[1:]
         atoms, either = first.why(names)
         return atoms, [*either, *(a for one in rest for part in one.why(names) for a in part)]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a function: its type, and in C the values where it fails and where not.
+
+    ``number`` is the value where it fails. A function of ints returns errors instead.
+    """
+
+    c: str = "int"
+    bad: str = ""
+    good: str = "0"
+    number: int = 0
+    type: ResultType = ResultType(ResultKind.INT)
+
+
+INT = Result()
+RESULTS = (
+    Result("bool", "false", "true", 0, ResultType(ResultKind.BOOL, 1)),
+    Result("bool", "true", "false", 1, ResultType(ResultKind.BOOL, 1)),
+    Result("struct obj *", "NULL", "a", 0, ResultType(ResultKind.PTR, 8)),
+)
 
 
 class Pools:
@@ -462,6 +489,80 @@ class Ternary(If):
         yield f"\t{fail('err')}"
 
 
+class Defaulted(Step):
+    """A value with a default, and two tests of it in one statement."""
+
+    shape = "default"
+
+    def __init__(self, pools: Pools, mark: str) -> None:
+        super().__init__(pools, mark)
+        self.names = [pools.member("int") for _ in range(3)]
+        numbers = [pools.number() for _ in range(3)]
+        for name in self.names:
+            pools.note(f"a.{name}", *numbers)
+        pools.note(f"a.{self.names[0]}", 0, 0)
+
+    def lines(self, fail: Callable[[str], str]) -> Iterator[str]:
+        if None in self.names:
+            return
+        one, two, three = self.names
+        yield f"{{ int own = a->{one};"
+        yield "if (!own)"
+        yield f"\town = a->{two};"
+        yield f"if (own < a->{two} || /* {self.mark} */"
+        yield f"    a->{two} < a->{three}) /* {self.mark} */"
+        yield f"\t{fail(str(-self.errno))}"
+        yield "}"
+
+    def run(self, names: dict[str, object]) -> tuple[int, Expected] | None:
+        if None in self.names:
+            return None
+        one, two, three = (getattr(names["a"], str(name)) for name in self.names)
+        texts = [f"a->{self.names[0]} < a->{self.names[1]}"] if one and one < two else []
+        texts += [f"a->{self.names[1]} < a->{self.names[2]}"] if two < three else []
+        if not texts:
+            return None
+        whole = f"a->{self.names[0]} != 0 && {texts[0]}" if one and one < two else ""
+        return -self.errno, self.expected(
+            atoms=tuple(texts[:1]), either=tuple(texts[1:]), whole=whole
+        )
+
+
+class InlinedChecks(Step):
+    """An inlined function that says no for one of several reasons, one behind the other."""
+
+    shape = "inlined checks"
+
+    def __init__(self, pools: Pools, mark: str) -> None:
+        super().__init__(pools, mark)
+        self.steps: list[Step] = [
+            pools.rng.choice((If, If, Nested, Defaulted))(pools, mark)
+            for _ in range(pools.rng.randrange(2, 4))
+        ]
+        self.is_valid = pools.rng.random() < 0.5
+        bad, good = ("false", "true") if self.is_valid else ("true", "false")
+        body = [line for one in self.steps for line in one.lines(lambda _: f"return {bad};")]
+        self.before = (
+            f"static inline bool is_{mark}(struct obj *a, int arg, u64 len)",
+            "{",
+            *(f"\t{line}" for line in body),
+            f"\treturn {good};",
+            "}",
+        )
+
+    def lines(self, fail: Callable[[str], str]) -> Iterator[str]:
+        sign = "!" if self.is_valid else ""
+        yield f"if ({sign}is_{self.mark}(a, arg, len)) /* {self.mark} */"
+        yield f"\t{fail(str(-self.errno))}"
+
+    def run(self, names: dict[str, object]) -> tuple[int, Expected] | None:
+        for step in self.steps:
+            found = step.run(names)
+            if found is not None:
+                return -self.errno, replace(found[1], shape=self.shape)
+        return None
+
+
 class Nested(Step):
     """An if in an if."""
 
@@ -579,6 +680,20 @@ class Lookup(Step):
         if self.null:
             return -self.errno, self.expected(atoms=("lookup() == NULL",))
         return value - (1 << 64), self.expected(callee="lookup", atoms=("IS_ERR(lookup())",))
+
+
+class Last(If):
+    """``ok = !(...);`` as the last statement of a function that does not return errors."""
+
+    shape = "returned condition"
+
+    def __init__(self, pools: Pools, mark: str, result: Result) -> None:
+        super().__init__(pools, mark)
+        self.shape = "returned condition"
+        self.result = result
+
+    def lines(self, fail: Callable[[str], str]) -> Iterator[str]:
+        yield f"ok = ({self.cond.c}) ? {self.result.bad} : {self.result.good}; /* {self.mark} */"
 
 
 class Switch(Step):
@@ -789,14 +904,26 @@ class Reloaded(Step):
 
 STEPS: tuple[type[Step], ...] = (
     *(If, If, If, Stored, Stored, Inlined, InlinedBool, Ternary, Nested, Asks, Asks, Replaced),
+    *(Defaulted, InlinedChecks),
     *(Denied, Denied, Lookup, Lookup, Switch, Search, Entries, Loop, Least, Reloaded),
+)
+#: Those of functions that do not return errors.
+PLAIN: tuple[type[Step], ...] = (
+    *(If, If, If, If, Ternary, Nested, Replaced, Denied, Defaulted, Defaulted, InlinedChecks),
+    *(InlinedBool, Switch, Search, Entries, Loop, Least, Reloaded),
 )
 SHAPES = (
     *("if", "&&", "||", "nested && ||", "stored first", "inlined error", "inlined bool", "chosen"),
     *("if in if", "callee's error", "callee's error replaced", "cond && !call()", "!call()"),
     *("NULL", "ERR_PTR", "switch", "list search", "list_head search", "list_head entry"),
+    *("default", "inlined checks", "returned condition"),
     *("array in a loop", "min() or max()", "reloaded from the stack", "later error wins"),
 )
+
+
+STYLES = ("return", "goto", "goto", "mixed", "collect")
+#: Shares: of functions that do not return errors, and of those that end in a condition.
+PLAINLY, LAST = 0.3, 0.4
 
 
 @dataclass
@@ -818,6 +945,7 @@ class Function:
     pools: Pools
     #: Whether the error of the first step may be replaced by that of later ones.
     collects: bool
+    result: Result = INT
     calls: list[Call] = field(default_factory=list)
 
     def run(self, env: Env) -> Call | None:
@@ -830,7 +958,13 @@ class Function:
                 found = failed
                 if not self.collects:
                     break
-        return Call(env, *found) if found else None
+        if not found:
+            return None
+        value, expected = found
+        if self.result is INT:
+            return Call(env, value, expected)
+        shape = f"{self.result.bad}: {expected.shape}"
+        return Call(env, self.result.number, replace(expected, shape=shape))
 
     def env(self, rng: random.Random) -> Env:
         """Values that its conditions tell apart."""
@@ -850,27 +984,43 @@ class Function:
         return Env(values, chain, array)
 
 
-def _function(rng: random.Random, name: str) -> Function:
-    pools = Pools(rng)
-    style = rng.choice(("return", "goto", "goto", "mixed", "collect"))
-    chosen = [rng.choice(STEPS) for _ in range(rng.randrange(1, 5))]
+def _steps(rng: random.Random, pools: Pools, name: str, style: str, result: Result) -> list[Step]:
+    chosen = [rng.choice(PLAIN if result.bad else STEPS) for _ in range(rng.randrange(1, 5))]
     if style == "collect":  # each error is stored, and the last one is returned
         chosen = [If for _ in chosen]
     steps = [one(pools, f"{name}_{number}") for number, one in enumerate(chosen)]
     if style == "collect":
         for step, errno in zip(steps, rng.sample((22, 1, 16, 95, 2), len(steps)), strict=True):
             step.errno, step.shape = errno, "later error wins"
+    if result.bad and rng.random() < LAST:
+        steps.append(Last(pools, f"{name}_{len(steps)}", result))
+    return steps
+
+
+def _fails(style: str, result: Result) -> Callable[[str], str]:
+    """The statement that fails with a value."""
+    kept = "ok" if result.bad else "err"
+
+    def fail(value: str) -> str:
+        value = result.bad or value
+        if style == "return":
+            return f"return {value};"
+        store = f"{kept} = {value};" if value != kept else ""
+        return store if style == "collect" else f"{{ {store} goto out; }}"
+
+    return fail
+
+
+def _function(rng: random.Random, name: str) -> Function:
+    pools = Pools(rng)
+    result = rng.choice(RESULTS) if rng.random() < PLAINLY else INT
+    style = rng.choice(STYLES[:-1] if result.bad else STYLES)
+    steps = _steps(rng, pools, name, style, result)
     body: list[str] = ["int err = 0;", "struct obj *p = a;", "note(1);"]
+    body += [f"{result.c} ok = {result.good};"] if result.bad else []
     for step in steps:
         own = style if style != "mixed" else rng.choice(("return", "goto"))
-
-        def fail(value: str, own: str = own) -> str:
-            if own == "return":
-                return f"return {value};"
-            store = f"err = {value};" if value != "err" else ""
-            return store if own == "collect" else f"{{ {store} goto out; }}"
-
-        body += step.lines(fail)
+        body += step.lines(_fails(own, result))
         if rng.random() < 0.4:
             body.append(f"note({rng.randrange(50, 90)});")
         if rng.random() < 0.3:
@@ -881,17 +1031,17 @@ def _function(rng: random.Random, name: str) -> Function:
         body.append("if (a->rest & 1) release(a);")
     if rng.random() < 0.3:
         body.append("if (ask3(a)) note(3);" if rng.random() < 0.5 else "release(p);")
-    body.append("return err;")
+    body.append("return ok;" if result.bad else "return err;")
     before = [line for step in steps for line in step.before]
     lines = [
         *before,
-        f"CASE int {name}(struct obj *a, int arg, u64 len)",
+        f"CASE {result.c} {name}(struct obj *a, int arg, u64 len)",
         "{",
         *(f"\t{line}" for line in body),
         "}",
         "",
     ]
-    return Function(name, "\n".join(lines), steps, pools, style == "collect")
+    return Function(name, "\n".join(lines), steps, pools, style == "collect", result)
 
 
 def generate(seed: int, count: int, calls: int = 6, tries: int = 150) -> list[Function]:

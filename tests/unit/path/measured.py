@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -133,7 +133,9 @@ class Program:
     DATA, STACK, END, PAGE = 0x10000000, 0x20000000, 0x30000000, 0x1000
     OBJECT = 0x200
 
-    def __init__(self, config: Config, binary: Path, btf: Btf) -> None:
+    def __init__(
+        self, config: Config, binary: Path, btf: Btf, results: Mapping[str, functions.ResultType]
+    ) -> None:
         self.machine: Machine = machine_named(config.machine)
         self.binary = binary
         self.is_arm = config.machine == "aarch64"
@@ -158,6 +160,7 @@ class Program:
         self._names = {start: name for name, (start, _) in self.symbols.items()}
         self._facts = cast("KernelFacts", SimpleNamespace(btf=btf, root=Path("/nowhere")))
         self._btf = btf
+        self._results = results
         self._core = Uc(UC_ARCH_ARM64, UC_MODE_ARM) if self.is_arm else Uc(UC_ARCH_X86, UC_MODE_64)
         self._core.mem_map(0x400000, 0x400000)
         for start, data in self._segments:
@@ -179,13 +182,12 @@ class Program:
                 for start, size in map(self.symbols.get, names)  # type: ignore[misc]
             )
             graph = cut(FunctionCode(name, None, parts), self.machine, self._names.get, self.read)
-            result = functions.ResultType(functions.ResultKind.INT)
             function = functions.Function(
                 name,
                 parts[0].address,
                 len(parts[0].code),
                 functions.FuncFlags(0),
-                result,
+                self._results[name],
                 btf_id=self._btf.find(name, Kind.FUNC),
             )
             namer = Namer(
@@ -262,7 +264,8 @@ class Program:
             arm64_const.UC_ARM64_REG_X0 if self.is_arm else x86_const.UC_X86_REG_RAX
         )
         origin = paths.origin(hits, result, is_cut=False, held=held, targets=[0] * len(hits))
-        return result & 0xFFFFFFFF, origin
+        width = 8 * self._results[name].size
+        return result & (1 << width) - 1, origin
 
     def line(self, address: int) -> int:
         found = self._image.lookup(address)
@@ -303,8 +306,24 @@ def grade(call: Call, function: Function, origin: Origin, line: int, lines: set[
         if origin.decided is None or line in lines:
             return "right"
         return "right" if text and text in expected.atoms else "wrong"
+    if _is_passed(call, origin):
+        return (
+            "right" if origin.condition is None else _by_text(call, function, origin, line, lines)
+        )
     if origin.made not in ("constant", "computed"):
         return "unknown" if origin.made == "unknown" or origin.decided is None else "wrong"
+    return _by_text(call, function, origin, line, lines)
+
+
+def _is_passed(call: Call, origin: Origin) -> bool:
+    """Whether the function returns the result of the very call that decided, as no or NULL."""
+    asked = f"{origin.callee}()"
+    if origin.made != "callee" or not any(asked in one for one in call.expected.atoms):
+        return False
+    return holds(f"{asked} == {call.result}", call.env.names())
+
+
+def _by_text(call: Call, function: Function, origin: Origin, line: int, lines: set[int]) -> str:
     if origin.decided is None or origin.condition is None:
         return "unknown"
     text = origin.condition.text
@@ -386,11 +405,17 @@ def measure(
     for config in configs:
         binary = folder / str(config).replace(" ", "")
         config.build(source, binary)
-        program = Program(config, binary, btf)
+        program = Program(config, binary, btf, {one.name: one.result.type for one in made})
         for function in made:
             for call in function.calls:
                 result, origin = program.run(function.name, call)
-                assert result == call.result & 0xFFFFFFFF, (config, function.source, call, result)
+                width = 8 * function.result.type.size
+                assert result == call.result & (1 << width) - 1, (
+                    config,
+                    function.source,
+                    call,
+                    result,
+                )
                 own = {one for mark in call.expected.marks for one in lines[mark]}
                 line = program.line(origin.decided.address) if origin.decided else 0
                 grade_ = grade(call, function, origin, line, own)

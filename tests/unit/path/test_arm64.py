@@ -11,6 +11,7 @@ from tests.unit.path.test_text import Source, Symbol, Symbols
 from retsnoop_py.path.arm64 import ARM64
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import decide
+from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.follow import follow
 from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Reg
 from retsnoop_py.path.probes import pack_operands, place_probes
@@ -172,7 +173,7 @@ def test_which_of_two_conditions_decided_is_known_by_whether_the_second_was_aske
     blocks = graph(*BOTH)
     asked = [held if hit == 1 else None for hit in hits]
     way = follow(blocks, hits, range(5), held=asked)
-    decided = decide(blocks, way, 0 if hits[2] == 3 else -22, {}.get).decided
+    decided = decide(blocks, way, Failure(0 if hits[2] == 3 else -22), {}.get).decided
     assert decided is not None
     assert decided.flags is not None
     assert decided.flags.right.value == value
@@ -180,7 +181,7 @@ def test_which_of_two_conditions_decided_is_known_by_whether_the_second_was_aske
 
 def test_where_nobody_knows_whether_it_was_asked_nothing_is_made_up() -> None:
     blocks = graph(*BOTH)
-    decided = decide(blocks, follow(blocks, [0, 1, 2, 4], range(5)), -22, {}.get).decided
+    decided = decide(blocks, follow(blocks, [0, 1, 2, 4], range(5)), Failure(-22), {}.get).decided
     assert decided is not None
     assert decided.flags is None
 

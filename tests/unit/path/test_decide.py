@@ -32,6 +32,7 @@ from unicorn.x86_const import (
 from retsnoop_py.libbpf.dwarf import DwarfImage
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import decide
+from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.follow import follow
 from retsnoop_py.path.insn import Machine
 from retsnoop_py.path.machines import machine_named
@@ -166,7 +167,7 @@ class Ran:
         way = follow(self.graph, hits, probed, is_cut=is_cut, held=held, targets=targets)
         if missed.stop and not way.gaps:
             return None
-        return decide(self.graph, way, self.result, self.names.get, handed)
+        return decide(self.graph, way, Failure(self.result), self.names.get, handed)
 
 
 class Emulated:

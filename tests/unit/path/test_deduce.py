@@ -22,6 +22,7 @@ from retsnoop_py.path.analysis import FunctionPaths
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import decide
 from retsnoop_py.path.deduce import Argument, Called, Known, deduce, fitting, known_value
+from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.insn import Machine
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.names import Namer
@@ -130,7 +131,7 @@ def test_the_condition_and_its_value_follow(built: Built) -> None:
     )
     way = deduce(graph, lambda _: None, given, -22)
     assert way is not None
-    decision = decide(graph, way, -22, lambda _: None)
+    decision = decide(graph, way, Failure(-22), lambda _: None)
     assert decision.returned is not None
     assert decision.returned.made is Made.CONSTANT
     assert decision.decided is not None
@@ -184,7 +185,7 @@ def test_of_the_ways_that_fit_what_was_called_one_is_the_one(built: Built, seed:
     if looked < 0:
         assert len(found) == 1
     if looked > 3 and memory[0] <= 50:
-        decided = [decide(graph, way, result, names.get).decided for way, _ in found]
+        decided = [decide(graph, way, Failure(result), names.get).decided for way, _ in found]
         assert len({one.address if one else None for one in decided}) == 1
     # without the call that was made none fits
     assert not fitting(graph, names.get, given, result, [], {"look", "note"})

@@ -16,6 +16,7 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.libbpf.dwarf import Variable
 from retsnoop_py.path.decide import decide
+from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.follow import follow
 from retsnoop_py.path.members import Members
 from retsnoop_py.path.names import Namer, _folded
@@ -53,7 +54,7 @@ def told(
     namer = Namer(facts, function, {}.get, X86_64)
     namer.learn(blocks)
     way = follow(blocks, [0, 2], range(3))
-    decided = decide(blocks, way, EINVAL, {}.get).decided
+    decided = decide(blocks, way, Failure(EINVAL), {}.get).decided
     assert decided is not None
     path = Path(0, 1, 0, EINVAL, (Hit(0, 0, left, 0),))
     operands = namer.operands(decided, 0)
@@ -162,7 +163,7 @@ def test_a_system_call_is_told_by_its_own_arguments() -> None:
     result, name = ResultType(ResultKind.INT), "__x64_sys_take"
     function = Function(name, START, 64, FuncFlags(0), result, btf_id=func)
     namer = Namer(cast("KernelFacts", facts), function, {}.get, X86_64)
-    decided = decide(blocks, follow(blocks, [0, 2], range(3)), EINVAL, {}.get).decided
+    decided = decide(blocks, follow(blocks, [0, 2], range(3)), Failure(EINVAL), {}.get).decided
     assert decided is not None
     assert namer.condition(decided).text == "flags > 9"
     assert [one.name for one in namer.operands(decided, 0)] == ["flags"]
@@ -252,7 +253,7 @@ def test_what_only_dwarf_knows_is_told_by_the_names_of_local_variables(
     function = Function("f", START, 64, FuncFlags(0), result, btf_id=func)
     namer = Namer(facts, function, {}.get, X86_64, lambda _: variables)
     namer.learn(blocks)
-    decided = decide(blocks, follow(blocks, [0, 2], range(3)), EINVAL, {}.get).decided
+    decided = decide(blocks, follow(blocks, [0, 2], range(3)), Failure(EINVAL), {}.get).decided
     assert decided is not None
     assert namer.condition(decided).text == condition
     assert [one.name for one in namer.operands(decided, 0)] == [name]
