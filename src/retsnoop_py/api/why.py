@@ -145,7 +145,7 @@ class Inquiry:
         self._asked = asked
         self._say = on_step or (lambda _: None)
         self._handle_signals = handle_signals
-        self._facts = KernelFacts()
+        self._facts = KernelFacts(loading=True, keeping=True)
         self._runs = 0
         self._exit_status: int | None = None
         self._has_own_input = _reads_input()
@@ -525,12 +525,13 @@ class Inquiry:
             on_message=self._hear,
             handle_signals=self._handle_signals,
             witness=witness,
+            facts=self._facts,
         )
         try:
             with run:
                 self._runs += 1
                 self._kernel = run.kernel
-                self._traced = frozenset(one.name for one in run.functions)
+                self._traced = frozenset(run.function_names)
                 yield from run
         finally:
             self._witnessed = witness.found
@@ -553,12 +554,11 @@ class Inquiry:
         return frozenset(one.name for one in read_modules(self._facts.root / "proc/modules"))
 
     def _note_modules(self) -> None:
-        """Remember which modules a run loaded, and read the kernel's symbols again then."""
-        now = self._modules_now()
-        loaded, self._modules = now - self._modules, now
-        if loaded:
-            self._new_modules |= loaded
-            self._facts = KernelFacts()
+        """Remember which modules a run loaded; read the symbols again where modules changed."""
+        before, self._modules = self._modules, self._modules_now()
+        self._new_modules |= self._modules - before
+        if self._modules != before:
+            self._facts = KernelFacts(loading=True, keeping=True)
 
     def _of_new_modules(self) -> list[str]:
         """Globs for the functions of modules that a run loaded, where all can be hooked."""

@@ -33,6 +33,7 @@ from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import Interrupted, UsageError
 from retsnoop_py.kernel.btf import Kind
+from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.switches import KPROBES
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.listener import current
@@ -92,21 +93,23 @@ def run(
     make_sink: SinkMaker,
     signals: StopSignals,
     witness: Witness | None = None,
+    facts: KernelFacts | None = None,
 ) -> Generator[None, None, Ended]:
     """Trace as ``settings`` say until they are met, the command ends or somebody says stop.
 
     Rests when tracing has begun and whenever the sink was given something. Gives how it ended. A
     command that outlives the tracing (``--count``, ``--for``) is waited for; one whose run is
     closed is told to end. ``signals`` may be entered already, or be left alone by who handles
-    signals himself. ``witness`` watches the processes. Raises the errors of
-    :mod:`retsnoop_py.errors`; whatever was attached is detached on every way out.
+    signals himself. ``witness`` watches the processes; ``facts`` are those of this kernel, where
+    the caller has read some already. Raises the errors of :mod:`retsnoop_py.errors`; whatever was
+    attached is detached on every way out.
     """
     require_rights()
     with ExitStack() as stack:
         recorder = stack.enter_context(_open_recording(settings.output))
         command = _held(settings, stack)
         with signals.giving_up("choosing functions"):
-            target = choose(settings, loading=True)
+            target = choose(settings, facts or KernelFacts(loading=True))
         try:
             status = yield from _trace(
                 _Run(settings, signals, command, target, recorder, make_sink, (), witness)
@@ -163,13 +166,10 @@ def _command(settings: Settings, *, quiet: bool) -> Command:
     )
 
 
-def choose(settings: Settings, *, loading: bool = False) -> Target:
-    """What a run is to trace; what was found on the way is told.
-
-    ``loading``: it is about to be traced, so that a BPF program may be loaded already.
-    """
+def choose(settings: Settings, facts: KernelFacts | None = None) -> Target:
+    """What a run is to trace; what was found on the way is told."""
     require_processes(settings.filters)
-    target = choose_target(settings, loading=loading)
+    target = choose_target(settings, facts)
     messages.images(settings, target.image_report)
     messages.selection(settings, target.selection)
     messages.ordinary(settings, target.ordinary)
