@@ -163,6 +163,8 @@ class Run:
         #: The command's exit status, 128+N if signal N ended it; 0 for a run without one that
         #: ended well, 74 if the recording could not be written. None until the run is over.
         self.exit_status: int | None = None
+        #: How long detaching took, seconds; 0.0 until the run is over.
+        self.detach_seconds = 0.0
 
     @property
     def losses(self) -> dict[str, int]:
@@ -277,6 +279,7 @@ class Run:
                 next(self._steps)
         except StopIteration as end:
             self.exit_status = end.value.exit_status
+            self.detach_seconds = end.value.detach
             self._is_over = True
         except BaseException:
             self._is_over = True

@@ -76,11 +76,12 @@ class Ended(Value):
 
     ``status``: 74 if the recording could not be written, else 0. ``command``: the command's exit
     status, 128+N if signal N ended it or could not, 124 if it was ended because its time was over;
-    None without a command.
+    None without a command. ``detach``: how long detaching took, seconds.
     """
 
     status: int
     command: int | None = None
+    detach: float = 0.0
 
     @property
     def exit_status(self) -> int:
@@ -111,7 +112,7 @@ def run(
         with signals.giving_up("choosing functions"):
             target = choose(settings, facts or KernelFacts(loading=True))
         try:
-            status = yield from _trace(
+            traced = yield from _trace(
                 _Run(settings, signals, command, target, recorder, make_sink, (), witness)
             )
         except GeneratorExit:
@@ -119,19 +120,19 @@ def run(
                 command.wait_after(signal.SIGTERM, lambda: 2)
             raise
         if command is None:
-            return Ended(status)
+            return traced
         if settings.ends_command and not (signals.requested or command.ended()):
             from retsnoop_py.capture.hang import TIMED_OUT, end_late
 
             end_late(command)
-            return Ended(status, TIMED_OUT)
+            return replace(traced, command=TIMED_OUT)
         if not (signals.requested or command.ended()):
             messages.lifecycle("The command goes on, untraced.")
             command.wait(lambda: bool(signals.requested))
         if signals.requested and not command.wait_after(signals.requested, lambda: signals.count):
             messages.left_alone(command.pid)
-            return Ended(status, 128 + signals.requested)
-        return Ended(status, command.exit_status)
+            return replace(traced, command=128 + signals.requested)
+        return replace(traced, command=command.exit_status)
 
 
 @contextmanager
@@ -179,8 +180,8 @@ def choose(settings: Settings, facts: KernelFacts | None = None) -> Target:
     return target
 
 
-def _trace(run: _Run) -> Generator[None, None, int]:
-    """Trace; 74 if the recording had to be given up, else 0."""
+def _trace(run: _Run) -> Generator[None, None, Ended]:
+    """Trace; how that ended, as far as the command does not matter."""
     settings, facts = run.settings, run.target.facts
     functions = run.target.selection.functions
     _check_number(settings, len(functions))
@@ -197,7 +198,7 @@ def _trace(run: _Run) -> Generator[None, None, int]:
         return (yield from _trace_plan(_with_branches(run, features, stack), plan, features))
 
 
-def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> Generator[None, None, int]:
+def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> Generator[None, None, Ended]:
     settings, command, signals = run.settings, run.command, run.signals
     started = time.monotonic()
     signals.patience = _PATIENCE
@@ -219,7 +220,8 @@ def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> Generator[No
             raise Interrupted("interrupted while attaching; nothing was traced")
         # not before: an error must not have a warning about something else in front of it
         messages.warn(run.target.notice)
-        return (yield from reception.run())
+        status = yield from reception.run()
+        return Ended(status, detach=reception.seconds)
     finally:
         hooks.close()
         if reception.seconds:
