@@ -136,6 +136,27 @@ class KernelBench:
             outcome = self.guest.tool(start, ())
             only = {option.lstrip("-"): outcome.values.get("took", 0.0)}
             self._take("start-up", tool.name, replace(outcome, values=only))
+        if tool.name == OURS and "why" in self.keys:
+            self._why(tool)
+
+    def _why(self, tool: Tool) -> None:
+        """Measure ``why`` with one run of a command, and that command alone."""
+        command = ("ls", "/nonexistent")
+        commands = {
+            "version": (str(tool.path), "--version"),
+            "command": command,
+            "took": (str(tool.path), "why", "--reruns", "0", "--", *command),
+        }
+        values: dict[str, float] = {}
+        for measure, argv in commands.items():
+            # an exit status of 2 is that of the command
+            outcome = self.guest.tool(Start(argv, ready=""), ())
+            if "took" not in outcome.values:
+                self._take("why", tool.name, outcome)
+                return
+            values[measure] = outcome.values["took"]
+        values["times"] = (values["took"] - values["command"]) / values.pop("version")
+        self._take("why", tool.name, Outcome(values))
 
     def _take(self, key: str, tool: str, outcome: Outcome) -> None:
         for measure, value in outcome.values.items():

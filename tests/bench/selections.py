@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 ENTRY = "*sys_bpf"
-KEYS = ("10", "100", "default", "equal", "all", "burst")
+KEYS = ("why", "10", "100", "default", "equal", "all", "burst")
 _ATTACHED = re.compile(r"^Attached \(dry run\) to function #\d+ '([^']+)'", re.MULTILINE)
 
 

@@ -39,6 +39,9 @@ _SHOWN = {"6.12": 1.0, "7.2": 1.0}
 ROWS = (
     Row("start-up", "version", "`--version`", "s"),
     Row("start-up", "help", "`--help`", "s"),
+    Row("why", "took", "`why --reruns 0 -- ls /nonexistent`", "s"),
+    Row("why", "command", "`ls /nonexistent` alone", "s"),
+    Row("why", "times", "`why` without its command, at most 25 times `--version`", "times"),
     Row("10", "ready", "start to ready, 10 functions", "s"),
     Row("10", "exit", "SIGINT to exit", "s"),
     Row("100", "ready", "start to ready, 100 functions", "s"),

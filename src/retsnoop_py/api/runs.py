@@ -13,6 +13,7 @@ from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.sessions import Session, Stream, lost_of
 from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.errors import UsageError
+from retsnoop_py.kernel.function_table import FunctionTable
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.listener import Listener, listening
 from retsnoop_py.options.settings import replay_overrides, trace_settings
@@ -20,6 +21,7 @@ from retsnoop_py.options.settings import replay_overrides, trace_settings
 if TYPE_CHECKING:
     from retsnoop_py.capture.run import Ended
     from retsnoop_py.capture.witness import Witness
+    from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.recording.replay import Replay
     from retsnoop_py.session.counts import Counts
     from retsnoop_py.session.report import Report
@@ -147,9 +149,11 @@ class Run:
         on_message: OnMessage | None = None,
         handle_signals: bool = False,
         witness: Witness | None = None,
+        facts: KernelFacts | None = None,
     ) -> None:
         self._settings = settings
         self._witness = witness
+        self._facts = facts
         self._told = _Told(on_message)
         self._sink = _Collected(self._told.say)
         self._signals = StopSignals()
@@ -159,6 +163,8 @@ class Run:
         #: The command's exit status, 128+N if signal N ended it; 0 for a run without one that
         #: ended well, 74 if the recording could not be written. None until the run is over.
         self.exit_status: int | None = None
+        #: How long detaching took, seconds; 0.0 until the run is over.
+        self.detach_seconds = 0.0
 
     @property
     def losses(self) -> dict[str, int]:
@@ -176,7 +182,12 @@ class Run:
     @property
     def functions(self) -> tuple[Function, ...]:
         """The functions that are traced."""
-        return self._header.functions
+        return tuple(self._header.functions)
+
+    @property
+    def function_names(self) -> Sequence[str]:
+        """The names of :attr:`functions`, without an object for each."""
+        return FunctionTable.of(self._header.functions).names
 
     @property
     def mechanism(self) -> str:
@@ -211,7 +222,9 @@ class Run:
             raise UsageError("this run has been entered before", "call trace() for another one")
         if self._handles_signals:
             self._signals.__enter__()
-        self._steps = run(self._settings, self._sink.begin, self._signals, self._witness)
+        self._steps = run(
+            self._settings, self._sink.begin, self._signals, self._witness, self._facts
+        )
         try:
             self._advance()
         except BaseException:
@@ -266,6 +279,7 @@ class Run:
                 next(self._steps)
         except StopIteration as end:
             self.exit_status = end.value.exit_status
+            self.detach_seconds = end.value.detach
             self._is_over = True
         except BaseException:
             self._is_over = True
@@ -297,7 +311,7 @@ class Replayed:
         self.kernel = recorded.header.release
         self.machine = recorded.header.machine
         self.mechanism = recorded.header.mechanism
-        self.functions = recorded.header.functions
+        self.functions = tuple(recorded.header.functions)
         self.command = recorded.header.command
         self.notes = tuple(recorded.missing)
 

@@ -40,6 +40,7 @@ from retsnoop_py.api.failing import (
 )
 from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.runs import Run, replay
+from retsnoop_py.api.spent import Spent
 from retsnoop_py.api.waiting import still_ran, told_waits, with_lines
 from retsnoop_py.capture.hang import HangWatch
 from retsnoop_py.capture.witness import Witness
@@ -129,7 +130,10 @@ def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.
 
 
 class Inquiry:
-    """The runs that lead to an answer."""
+    """The runs that lead to an answer.
+
+    ``started``: when the program was, by time.monotonic(), if its start counts for the cost.
+    """
 
     def __init__(
         self,
@@ -137,6 +141,7 @@ class Inquiry:
         on_step: OnText | None = None,
         *,
         handle_signals: bool = False,
+        started: float | None = None,
     ) -> None:
         if bool(asked.command) == bool(asked.pids):
             raise UsageError(
@@ -144,8 +149,9 @@ class Inquiry:
             )
         self._asked = asked
         self._say = on_step or (lambda _: None)
+        self._spent = Spent(started)
         self._handle_signals = handle_signals
-        self._facts = KernelFacts()
+        self._facts = KernelFacts(loading=True, keeping=True)
         self._runs = 0
         self._exit_status: int | None = None
         self._has_own_input = _reads_input()
@@ -527,15 +533,19 @@ class Inquiry:
             on_message=self._hear,
             handle_signals=self._handle_signals,
             witness=witness,
+            facts=self._facts,
         )
         try:
+            self._spent.begin()
             with run:
+                self._spent.release()
                 self._runs += 1
                 self._kernel = run.kernel
-                self._traced = frozenset(one.name for one in run.functions)
+                self._traced = frozenset(run.function_names)
                 yield from run
         finally:
             self._witnessed = witness.found
+            self._spent.end(self._witnessed.ends, run.detach_seconds)
         self._note_modules()
         self._interrupted = run.interrupted or bool(watch and watch.timed_out)
         if (
@@ -559,12 +569,11 @@ class Inquiry:
         return frozenset(one.name for one in read_modules(self._facts.root / "proc/modules"))
 
     def _note_modules(self) -> None:
-        """Remember which modules a run loaded, and read the kernel's symbols again then."""
-        now = self._modules_now()
-        loaded, self._modules = now - self._modules, now
-        if loaded:
-            self._new_modules |= loaded
-            self._facts = KernelFacts()
+        """Remember which modules a run loaded; read the symbols again where modules changed."""
+        before, self._modules = self._modules, self._modules_now()
+        self._new_modules |= self._modules - before
+        if self._modules != before:
+            self._facts = KernelFacts(loading=True, keeping=True)
 
     def _of_new_modules(self) -> list[str]:
         """Globs for the functions of modules that a run loaded, where all can be hooked."""
@@ -671,6 +680,7 @@ class Inquiry:
             reason,
             self._waits,
             tuple(self._warnings),
+            self._spent.cost(),
         )
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,13 +28,17 @@ class KernelFitness:
 
         return Trampolines(self._facts, self._functions)
 
-    def unfit(self, mechanism: Mechanism, function: Function) -> str | None:
-        """Why ``mechanism`` cannot take ``function``; None if nothing speaks against it."""
+    def unfit(self, mechanism: Mechanism, ids: Iterable[int]) -> dict[int, str]:
+        """Why ``mechanism`` cannot take functions, by their ids; the others are left out."""
+        if not (mechanism.row.by_symbol or mechanism.row.by_btf):
+            return {}
+        reasons = {number: self._flaw(mechanism, self._functions[number]) for number in ids}
+        return {number: reason for number, reason in reasons.items() if reason is not None}
+
+    def _flaw(self, mechanism: Mechanism, function: Function) -> str | None:
         if mechanism.row.by_symbol:
             named = self._facts.kallsyms.probe_places([function.address]) != [None]
             return None if named else f"{mechanism.value} has no unique symbol for it"
-        if not mechanism.row.by_btf:
-            return None
         if function.module and not mechanism.row.in_modules:
             return f"{mechanism.value} cannot trace functions of modules"
         flaw = self._trampolines.flaw(function)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from retsnoop_py.attach.features import Features, Verdict
 from retsnoop_py.kernel.errno import errno_name
+from retsnoop_py.kernel.function_table import FunctionTable
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.mechanism import LADDER, Mechanism
 from retsnoop_py.value import Value
@@ -65,7 +66,7 @@ class AttachPlan(Value):
     the rungs can take.
     """
 
-    functions: tuple[Function, ...]
+    functions: Sequence[Function]
     rungs: tuple[RungPlan, ...]
     unfit: tuple[Refusal, ...] = ()
     passed_over: tuple[tuple[Mechanism, str], ...] = ()
@@ -82,11 +83,13 @@ class AttachPlan(Value):
 
     def addresses(self, ids: Iterable[int]) -> list[int]:
         """The addresses of functions."""
-        return [self.functions[i].address for i in ids]
+        addresses = FunctionTable.of(self.functions).addresses
+        return [addresses[i] for i in ids]
 
     def cookies(self, ids: Iterable[int]) -> list[int]:
         """What the BPF side knows of functions: id below, flags above (records.h)."""
-        return [i | self.functions[i].flags << 32 for i in ids]
+        flags = FunctionTable.of(self.functions).flags
+        return [i | flags[i] << 32 for i in ids]
 
 
 class Miss(Value):
@@ -163,8 +166,8 @@ class AttachContext(Value):
 class Fitness(Protocol):
     """Says of functions, before the kernel is asked, that a mechanism cannot take them."""
 
-    def unfit(self, mechanism: Mechanism, function: Function) -> str | None:
-        """Why ``mechanism`` cannot take ``function``; None if nothing speaks against it."""
+    def unfit(self, mechanism: Mechanism, ids: Iterable[int]) -> dict[int, str]:
+        """Why ``mechanism`` cannot take functions, by their ids; the others are left out."""
         ...
 
 
@@ -199,7 +202,8 @@ def make_plan(
         ladder = LADDER
     rungs: list[RungPlan] = []
     passed_over: list[tuple[Mechanism, str]] = []
-    left = dict.fromkeys(range(len(functions)), "")
+    table = FunctionTable.of(functions)
+    left = dict.fromkeys(range(len(table)), "")
     for one in ladder:
         if rungs and not left and not rungs[-1].mechanism.row.all_or_none:
             break
@@ -207,13 +211,13 @@ def make_plan(
         if not verdict.works:
             passed_over.append((one, verdict.reason or "it does not work here"))
             continue
-        reasons = {i: fitness.unfit(one, functions[i]) for i in left}
-        rungs.append(RungPlan(one, tuple(i for i, reason in reasons.items() if reason is None)))
-        left = {i: reason for i, reason in reasons.items() if reason}
+        reasons = fitness.unfit(one, left)
+        rungs.append(RungPlan(one, tuple([i for i in left if i not in reasons])))
+        left = reasons
     if not rungs:
         features.require_any()
-    unfit = tuple(Refusal(functions[i], reason) for i, reason in left.items())
-    return AttachPlan(tuple(functions), tuple(rungs), unfit, tuple(passed_over))
+    unfit = tuple(Refusal(table[i], reason) for i, reason in left.items())
+    return AttachPlan(table, tuple(rungs), unfit, tuple(passed_over))
 
 
 def slow_attach(plan: AttachPlan, root: Path = Path("/")) -> str | None:

@@ -19,7 +19,8 @@ from retsnoop_py.errors import BpfError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.btf_struct import BtfStruct
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.functions import Function
+from retsnoop_py.kernel.function_table import FunctionTable
+from retsnoop_py.kernel.functions import FuncFlags, Function
 from retsnoop_py.libbpf.links import PerfProbes, close_in_child
 from retsnoop_py.libbpf.object import BpfObject
 from retsnoop_py.mechanism import Mechanism
@@ -129,7 +130,8 @@ def message_sources(
     facts: KernelFacts, features: Features, functions: Sequence[Function]
 ) -> MessageSources:
     """Those of this kernel, and of a run that traces ``functions``."""
-    names = [one.name for one in functions if one.is_entry]
+    table = FunctionTable.of(functions)
+    names = [table.names[number] for number in table.having(FuncFlags.ENTRY)]
     programs: list[str] = [NETLINK_PROGRAM]
     release, text = parse_release(facts.release), None
     if release >= _CONSOLE_SINCE:

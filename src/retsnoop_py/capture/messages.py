@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.attach.mass_attacher import Attached
 from retsnoop_py.attach.plan import AttachPlan, Miss
-from retsnoop_py.kernel.functions import FuncFlags, Function
+from retsnoop_py.kernel.function_table import FunctionTable
+from retsnoop_py.kernel.functions import FuncFlags
 from retsnoop_py.listener import current
 from retsnoop_py.selection.explain import report, warnings
 from retsnoop_py.selection.model import Selection
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from retsnoop_py.attach.injected import InjectedProbes
     from retsnoop_py.libbpf.reader import ReaderStats
     from retsnoop_py.probes.spec import Probe
+
+#: Flags of an entry function whose return type has no failure.
+_WITHOUT_FAILURE = FuncFlags.ENTRY | FuncFlags.CANT_FAIL
 
 _LOG_HINT = (
     "BPF-side logging is enabled. Use `sudo cat /sys/kernel/tracing/trace_pipe` to see logs."
@@ -74,16 +78,8 @@ def selection(settings: Settings, chosen: Selection) -> None:
     for line in warnings(chosen):
         warn(line)
     if not settings.filters.success:
-        warn(
-            _cannot_fail(
-                [function.label for function in chosen.functions if _has_no_failure(function)]
-            )
-        )
-
-
-def _has_no_failure(function: Function) -> bool:
-    """Whether it is an entry function whose return type has no failure."""
-    return function.is_entry and bool(function.flags & FuncFlags.CANT_FAIL)
+        table = FunctionTable.of(chosen.functions)
+        warn(_cannot_fail([table[number].label for number in table.having(_WITHOUT_FAILURE)]))
 
 
 def _cannot_fail(names: Sequence[str]) -> str:

@@ -62,7 +62,7 @@ class Hooks(Value):
     context: AttachContext
     injected: InjectedProbes | None
     #: By their ids.
-    functions: tuple[Function, ...]
+    functions: Sequence[Function]
     paths: PathProbes | None = None
     pinpoint: Pinpoint | None = None
     witness: Witness | None = None

@@ -33,6 +33,7 @@ from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.capture.target import Target, choose_target
 from retsnoop_py.errors import Interrupted, UsageError
 from retsnoop_py.kernel.btf import Kind
+from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.switches import KPROBES
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.listener import current
@@ -75,11 +76,12 @@ class Ended(Value):
 
     ``status``: 74 if the recording could not be written, else 0. ``command``: the command's exit
     status, 128+N if signal N ended it or could not, 124 if it was ended because its time was over;
-    None without a command.
+    None without a command. ``detach``: how long detaching took, seconds.
     """
 
     status: int
     command: int | None = None
+    detach: float = 0.0
 
     @property
     def exit_status(self) -> int:
@@ -92,23 +94,25 @@ def run(
     make_sink: SinkMaker,
     signals: StopSignals,
     witness: Witness | None = None,
+    facts: KernelFacts | None = None,
 ) -> Generator[None, None, Ended]:
     """Trace as ``settings`` say until they are met, the command ends or somebody says stop.
 
     Rests when tracing has begun and whenever the sink was given something. Gives how it ended. A
     command that outlives the tracing (``--count``, ``--for``) is waited for; one whose run is
     closed is told to end. ``signals`` may be entered already, or be left alone by who handles
-    signals himself. ``witness`` watches the processes. Raises the errors of
-    :mod:`retsnoop_py.errors`; whatever was attached is detached on every way out.
+    signals himself. ``witness`` watches the processes; ``facts`` are those of this kernel, where
+    the caller has read some already. Raises the errors of :mod:`retsnoop_py.errors`; whatever was
+    attached is detached on every way out.
     """
     require_rights()
     with ExitStack() as stack:
         recorder = stack.enter_context(_open_recording(settings.output))
         command = _held(settings, stack)
         with signals.giving_up("choosing functions"):
-            target = choose(settings, loading=True)
+            target = choose(settings, facts or KernelFacts(loading=True))
         try:
-            status = yield from _trace(
+            traced = yield from _trace(
                 _Run(settings, signals, command, target, recorder, make_sink, (), witness)
             )
         except GeneratorExit:
@@ -116,19 +120,19 @@ def run(
                 command.wait_after(signal.SIGTERM, lambda: 2)
             raise
         if command is None:
-            return Ended(status)
+            return traced
         if settings.ends_command and not (signals.requested or command.ended()):
             from retsnoop_py.capture.hang import TIMED_OUT, end_late
 
             end_late(command)
-            return Ended(status, TIMED_OUT)
+            return replace(traced, command=TIMED_OUT)
         if not (signals.requested or command.ended()):
             messages.lifecycle("The command goes on, untraced.")
             command.wait(lambda: bool(signals.requested))
         if signals.requested and not command.wait_after(signals.requested, lambda: signals.count):
             messages.left_alone(command.pid)
-            return Ended(status, 128 + signals.requested)
-        return Ended(status, command.exit_status)
+            return replace(traced, command=128 + signals.requested)
+        return replace(traced, command=command.exit_status)
 
 
 @contextmanager
@@ -163,13 +167,10 @@ def _command(settings: Settings, *, quiet: bool) -> Command:
     )
 
 
-def choose(settings: Settings, *, loading: bool = False) -> Target:
-    """What a run is to trace; what was found on the way is told.
-
-    ``loading``: it is about to be traced, so that a BPF program may be loaded already.
-    """
+def choose(settings: Settings, facts: KernelFacts | None = None) -> Target:
+    """What a run is to trace; what was found on the way is told."""
     require_processes(settings.filters)
-    target = choose_target(settings, loading=loading)
+    target = choose_target(settings, facts)
     messages.images(settings, target.image_report)
     messages.selection(settings, target.selection)
     messages.ordinary(settings, target.ordinary)
@@ -179,8 +180,8 @@ def choose(settings: Settings, *, loading: bool = False) -> Target:
     return target
 
 
-def _trace(run: _Run) -> Generator[None, None, int]:
-    """Trace; 74 if the recording had to be given up, else 0."""
+def _trace(run: _Run) -> Generator[None, None, Ended]:
+    """Trace; how that ended, as far as the command does not matter."""
     settings, facts = run.settings, run.target.facts
     functions = run.target.selection.functions
     _check_number(settings, len(functions))
@@ -197,7 +198,7 @@ def _trace(run: _Run) -> Generator[None, None, int]:
         return (yield from _trace_plan(_with_branches(run, features, stack), plan, features))
 
 
-def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> Generator[None, None, int]:
+def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> Generator[None, None, Ended]:
     settings, command, signals = run.settings, run.command, run.signals
     started = time.monotonic()
     signals.patience = _PATIENCE
@@ -219,7 +220,8 @@ def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> Generator[No
             raise Interrupted("interrupted while attaching; nothing was traced")
         # not before: an error must not have a warning about something else in front of it
         messages.warn(run.target.notice)
-        return (yield from reception.run())
+        status = yield from reception.run()
+        return Ended(status, detach=reception.seconds)
     finally:
         hooks.close()
         if reception.seconds:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import retsnoop_py
 from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.capture.target import Target
+from retsnoop_py.kernel.function_table import FunctionTable
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf.reader import ReaderStats
 from retsnoop_py.session.counts import CALLS, SHORT
@@ -181,7 +182,7 @@ def _stream_header(
     kernel = target.facts
     functions = target.selection.functions
     return StreamHeader(
-        functions=tuple(functions),
+        functions=functions,
         layouts=loaded.types.layouts,
         realtime_offset_ns=realtime_offset_ns(),
         utc_offset_s=utc_offset_s(),
@@ -207,7 +208,7 @@ def _stream_header(
 
 
 def _module_facts(functions: Sequence[Function], target: Target) -> tuple[ModuleFacts, ...]:
-    names = dict.fromkeys(function.module for function in functions if function.module)
+    names = dict.fromkeys(filter(None, FunctionTable.of(functions).modules))
     return tuple(
         ModuleFacts(name=name, build_id=target.facts.module_build_id(name)) for name in names
     )

@@ -65,17 +65,19 @@ class Target(Value):
         return KernelSymbolizer(self.facts, self.symbolize, self.images)
 
 
-def choose_target(settings: Settings, *, prototypes: bool = False, loading: bool = False) -> Target:
+def choose_target(
+    settings: Settings, facts: KernelFacts | None = None, *, prototypes: bool = False
+) -> Target:
     """Find images and functions; with ``prototypes``, or if a run shows or records them, these.
 
-    ``loading``: a BPF program may be loaded to read the kernel's symbols.
+    ``facts`` are those of the running kernel, where the caller has read some already.
 
     Raises what :func:`~retsnoop_py.selection.select.select` and
     :func:`~retsnoop_py.probes.choose.choose_probes` raise; UnavailableError on a kernel
     without BTF; InputError where source lines were explicitly asked for and no image has them.
     """
     specs = _specs(settings)
-    facts = KernelFacts(loading=loading)
+    facts = facts or KernelFacts()
     facts.require_btf()
     mode = settings.symbolize
     chosen = settings.selection

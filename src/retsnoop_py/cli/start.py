@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 
 from retsnoop_py import __version__
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
+#: When the program began, by time.monotonic(): seconds.
+STARTED = time.monotonic()
 #: New objects after which Python looks for garbage; 700 of its own make it look 30 times in a
 #: start, a tenth of the time, for what is not there.
 _GC_THRESHOLD = 50_000

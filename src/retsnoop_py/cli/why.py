@@ -152,6 +152,7 @@ def run(asked: WhyRequest) -> int:
 
 def _answer(asked: WhyRequest) -> Why:
     from retsnoop_py.api.why import Inquiry, why_recorded
+    from retsnoop_py.cli.start import STARTED
     from retsnoop_py.listener import current
 
     if asked.recording is not None:
@@ -161,7 +162,10 @@ def _answer(asked: WhyRequest) -> Why:
     return_large_memory()
     listener = current()
     found = Inquiry(
-        asked.what, lambda text: listener.say(f"why: {text}"), handle_signals=True
+        asked.what,
+        lambda text: listener.say(f"why: {text}"),
+        handle_signals=True,
+        started=STARTED,
     ).answer()
     for text in found.warnings:
         listener.say(text)

@@ -9,6 +9,7 @@ of the strings, and the first one takes a thirtieth of the time of a start.
 """
 
 import struct
+from array import array
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Self
@@ -303,6 +304,11 @@ class Btf:
         split BTF only its own types are searched.
         """
         wanted = list(dict.fromkeys(names))
+        found = self.ids_of(wanted, *kinds)
+        return {name: number for name, number in zip(wanted, found, strict=True) if number}
+
+    def ids_of(self, names: Sequence[str], *kinds: Kind) -> "array[int]":
+        """The same for each of ``names``, in that order; 0 for one that is not there."""
         own = self._own
         # b"".join copies nothing when there is only the one base.
         base_strings = b"".join(blob.strings for blob in reversed(self.blobs[1:]))
@@ -310,11 +316,10 @@ class Btf:
             (own.types, own.strings, base_strings),
             own.offsets,
             sum(1 << kind for kind in kinds if kind is not Kind.UNKNOWN),
-            [name.encode() for name in wanted],
+            names,
         )
-        return {
-            name: own.start + index - 1 for name, index in zip(wanted, found, strict=True) if index
-        }
+        first = own.start - 1
+        return array("I", [index and first + index for index in found]) if first else found
 
     def find(self, name: str, *kinds: Kind) -> int | None:
         """Id of the first type called ``name`` of these kinds, here or in the base."""
@@ -345,7 +350,7 @@ class Btf:
         before, after = self._declarator(proto.arg)
         return self.result(proto.arg), f"{before}{func.name}{self._param_list(proto)}{after}"
 
-    def returns(self, functions: Sequence[int]) -> list[int]:
+    def returns(self, functions: "array[int]") -> "array[int]":
         """The ids of the types that ``functions`` (ids, of this BTF or its base) return."""
         return facts.btf_returns(
             [(blob.types, blob.offsets, blob.start) for blob in self.blobs], functions

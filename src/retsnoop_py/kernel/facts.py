@@ -22,7 +22,7 @@ from retsnoop_py.kernel.tracefs import (
     can_list,
     has_sysfs,
 )
-from retsnoop_py.libbpf.facts import Functions
+from retsnoop_py.libbpf.facts import Functions, SymbolTable
 from retsnoop_py.text import parse_release
 
 __all__ = ["KernelFacts"]
@@ -51,12 +51,18 @@ class KernelFacts:
 
     Reading a fact the kernel refuses raises :class:`UnavailableError` or
     :class:`PrivilegeError` with the reason and the next step. ``loading``: what a BPF program
-    reads faster, one may be loaded for; ``root`` is the running kernel's then.
+    reads faster, one may be loaded for; ``root`` is the running kernel's then. ``keeping``: they
+    serve several runs, so :meth:`drop_lists` keeps what takes long to read.
     """
 
-    def __init__(self, root: Path = Path("/"), *, loading: bool = False) -> None:
+    def __init__(
+        self, root: Path = Path("/"), *, loading: bool = False, keeping: bool = False
+    ) -> None:
         self.root = root
         self._loading = loading
+        self._keeping = keeping
+        #: The functions, and the table of symbols that they are of.
+        self._functions: tuple[SymbolTable, Functions] | None = None
         self._module_btf: dict[str, Btf | None] = {}
 
     @cached_property
@@ -105,9 +111,15 @@ class KernelFacts:
         """The functions ftrace can hook, by name unless :meth:`tell_namesakes` was called."""
         return Traceable(self.root, addresses=False)
 
-    @cached_property
+    @property
     def functions(self) -> Functions:
         """Every function by its index in ``kallsyms.table``, and whether ftrace can hook it."""
+        table = self.kallsyms.table
+        if self._functions is None or self._functions[0] is not table:
+            self._functions = table, self._read_functions()
+        return self._functions[1]
+
+    def _read_functions(self) -> Functions:
         if self._trace_points is not None:
             return self.kallsyms.functions_at(self._trace_points)
         return self.kallsyms.functions(self.traceable)
@@ -139,7 +151,7 @@ class KernelFacts:
         if self._trace_points is not None or self.traceable.has_addresses:
             return False
         self.traceable = Traceable(self.root)
-        self.__dict__.pop("functions", None)
+        self._functions = None
         return self.traceable.has_addresses
 
     @cached_property
@@ -184,7 +196,11 @@ class KernelFacts:
         """Free what only choosing functions takes; asked for again, it is read again."""
         if "btf" in self.__dict__:
             _ = self._places  # loading takes this of the types
-        for name in ("traceable", "functions", "_trace_points", "kprobe_blacklist", "btf"):
+        self._functions = None
+        self.__dict__.pop("_trace_points", None)
+        if self._keeping:
+            return
+        for name in ("traceable", "kprobe_blacklist", "btf"):
             self.__dict__.pop(name, None)
         self._module_btf.clear()
 

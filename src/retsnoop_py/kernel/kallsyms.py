@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -212,17 +212,18 @@ class Kallsyms:
 
     def symbols(self, indexes: Iterable[int]) -> list[Symbol]:
         """The symbols at ``indexes`` of :attr:`table`, in that order."""
-        return [Symbol(*fields) for fields in self.fields(indexes)]
+        return [
+            Symbol(address, self.size(address, extent, module or None), name, module or None)
+            for address, extent, name, module in zip(
+                *self.table.columns(array("I", indexes)), strict=True
+            )
+        ]
 
-    def fields(self, indexes: Iterable[int]) -> Iterator[tuple[int, int, str, str | None]]:
-        """The fields of the same symbols, for who wants many."""
-        end = self._text_end or _HIGHEST
-        for address, extent, name, module in self.table.lines(array("I", indexes)):
-            if module or address + extent > end:
-                limit = self._limit(address, module or None)
-                yield address, max(min(extent, limit - address), 0), name, module or None
-            else:
-                yield address, min(extent, _UNBOUNDED), name, None
+    def size(self, address: int, extent: int, module: str | None) -> int:
+        """Bytes of the symbol at ``address``, of which the next one is ``extent`` bytes away."""
+        if module or address + extent > (self._text_end or _HIGHEST):
+            return max(min(extent, self._limit(address, module) - address), 0)
+        return min(extent, _UNBOUNDED)
 
     def name(self, index: int) -> tuple[str, str | None]:
         """Name and module of the symbol at ``index`` of :attr:`table`."""

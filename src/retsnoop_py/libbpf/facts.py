@@ -38,6 +38,8 @@ __all__ = [
 
 #: ``struct rsn_sym``: address, name, module, size, lengths of name and module, type.
 _SYM = struct.Struct("=QIIIHHc7x")
+#: The size is the fifth word of 32 bits in it.
+_SIZE_WORD = 4
 #: ``struct rsn_signature``: parameters, their slots, flags, bytes of the result.
 _SIGNATURE = struct.Struct("=BBBB")
 #: The last of BTF's kinds that ``btf.c`` knows: ENUM64.
@@ -158,8 +160,8 @@ class SymbolTable:
             address, text[name : name + name_len], text[module : module + module_len], kind, size
         )
 
-    def lines(self, indexes: array[int]) -> list[tuple[int, int, str, str]]:
-        """Address, size, name and module of the symbols at ``indexes``, in bulk."""
+    def columns(self, indexes: array[int]) -> tuple[array[int], array[int], list[str], list[str]]:
+        """Addresses, sizes, names and modules of the symbols at ``indexes``, in bulk."""
         ffi, lib = _native()
         syms = bytearray(len(indexes) * _SYM.size)
         size = 0
@@ -179,13 +181,13 @@ class SymbolTable:
                 break
             size = need
         texts = names.decode(errors="replace").split("\0")
-        fields = _SYM.iter_unpack(syms)
-        return [
-            (address, extent, name, module)
-            for (address, _, _, extent, _, _, _), name, module in zip(
-                fields, texts[0:-1:2], texts[1::2], strict=True
-            )
-        ]
+        longs, words = array("Q", bytes(syms)), array("I", bytes(syms))
+        return (
+            longs[:: _SYM.size // longs.itemsize],
+            words[_SIZE_WORD :: _SYM.size // words.itemsize],
+            texts[0:-1:2],
+            texts[1::2],
+        )
 
     def address(self, index: int) -> int:
         """The address of the symbol at ``index``."""
@@ -329,8 +331,8 @@ def btf_find(
     sections: tuple[memoryview, bytes, bytes],
     offsets: array[int],
     kinds: int,
-    names: Sequence[bytes],
-) -> list[int]:
+    names: Sequence[str],
+) -> array[int]:
     """For each name 1 + the index of the first type so called whose kind is a bit of ``kinds``.
 
     0 where there is none. ``sections``: types, strings, and the strings of the base BTF.
@@ -341,11 +343,12 @@ def btf_find(
         "struct rsn_btf *",
         (ffi.cast("uint32_t *", types), len(types) // 4, strings, len(strings), base, len(base)),
     )
-    out = ffi.new("uint32_t[]", max(len(names), 1))
+    found = array("I", bytes(4 * len(names)))
+    out = ffi.from_buffer("uint32_t[]", found)
     offs = ffi.from_buffer("uint32_t[]", offsets)
-    blob = b"\0".join(names) + b"\0"
+    blob = "\0".join(names).encode() + b"\0"
     _check_memory(lib.rsn_btf_find(btf, offs, len(offsets), kinds, blob, len(names), out))
-    return list(out[0 : len(names)])
+    return found
 
 
 #: Types, their word offsets by id, and the first id: a BTF that functions are of, or its base.
@@ -363,19 +366,20 @@ def _parts(blobs: Sequence[Part]) -> tuple[CData, object]:
     return ffi.new("struct rsn_btf_part[]", rows), keep
 
 
-def btf_returns(blobs: Sequence[Part], functions: Sequence[int]) -> list[int]:
+def btf_returns(blobs: Sequence[Part], functions: array[int]) -> array[int]:
     """The ids of the types that ``functions`` (ids) return.
 
     Raises :class:`DataError` for an id that is not a function prototype.
     """
     ffi, lib = _native()
     table, _keep = _parts(blobs)
-    out = ffi.new("uint32_t[]", max(len(functions), 1))
-    ids = ffi.new("uint32_t[]", functions)
+    found = array("I", bytes(4 * len(functions)))
+    out = ffi.from_buffer("uint32_t[]", found)
+    ids = ffi.from_buffer("uint32_t[]", functions)
     done = lib.rsn_btf_returns(table, len(table), ids, len(functions), out)
     if done < len(functions):
         raise DataError(f"BTF is damaged: type {functions[done]} is not a function prototype")
-    return list(out[0:done])
+    return found
 
 
 def btf_signatures(

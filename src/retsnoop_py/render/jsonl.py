@@ -73,7 +73,7 @@ class TraceEncoder:
     def __init__(
         self,
         header: StreamHeader,
-        functions: Sequence[to.Func],
+        functions: Mapping[int, to.Func],
         result: Callable[[int, int], to.Result],
         arguments: Arguments | None,
     ) -> None:
@@ -181,7 +181,7 @@ class JsonRenderer:
         self._bpf = header.bpf
         self._clock = Clock(header.realtime_offset_ns, header.utc_offset_s)
         self.clock_ns = header.realtime_offset_ns + header.utc_offset_s * NS
-        self._functions = [_function(function) for function in header.functions]
+        self._functions = _Funcs(header.functions)
         self._result = lru_cache(_MAX_RESULTS)(self._result_of)
         self._frames: BoundedCache[tuple[int, bool], tuple[Resolved, to.Frame]] = BoundedCache(
             _MAX_FRAMES
@@ -391,7 +391,18 @@ def _reader(header: StreamHeader, settings: Settings) -> ArgumentReader | None:
     return ArgumentReader(header.arguments, raw_pointers=settings.args.raw_pointers)
 
 
-def _function(function: Function) -> to.Func:
+class _Funcs(dict[int, to.Func]):
+    """Functions as JSON has them, by their ids, made when they are first written."""
+
+    def __init__(self, functions: Sequence[Function]) -> None:
+        self._of = functions
+
+    def __missing__(self, number: int) -> to.Func:
+        made = self[number] = _func(self._of[number])
+        return made
+
+
+def _func(function: Function) -> to.Func:
     return to.Func(function.name, hex(function.address), function.module)
 
 
@@ -405,5 +416,5 @@ def _lost(session: Session) -> to.SessionLost:
     lost = session.dropped, session.too_deep, session.lost_exits, session.lost_entries
     missed = session.missed
     if missed is not None:
-        return to.SessionLost(*lost, missed.calls, _function(missed.inside), missed.shared)
+        return to.SessionLost(*lost, missed.calls, _func(missed.inside), missed.shared)
     return to.SessionLost(*lost) if any(lost) else _NO_LOSS

@@ -27,6 +27,7 @@ from retsnoop_py.render.origin import origin_lines
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.render.waiting import waiting_lines
 from retsnoop_py.render.why_types import (
+    Cost,
     ExplainedCall,
     FailedCall,
     FailingChainCall,
@@ -39,6 +40,17 @@ __all__ = ["WhyPage", "headline", "reason_of"]
 
 #: What is shown of a call's arguments, in columns.
 _ARGUMENTS = 72
+
+
+def _cost(cost: Cost, has_command: bool) -> str:
+    """The time that ``why`` took on top of the command's own, and for what."""
+    own = cost.attach + cost.detach + cost.other
+    what = f"the {cost.command:.1f} s that CMD ran"
+    base = what if has_command else f"{cost.command:.1f} s of waiting"
+    return (
+        f"retsnoop-py took {own:.1f} s in addition to {base}: attaching {cost.attach:.1f} s, "
+        f"detaching {cost.detach:.1f} s, other {cost.other:.1f} s."
+    )
 
 
 class WhyPage:
@@ -67,6 +79,9 @@ class WhyPage:
             yield from self._paragraph(headline(found), 0)
         if not found.waiting or found.explained is not None or self._verbose:
             yield from self._failures(found)
+        if self._verbose and found.cost is not None:
+            yield ""
+            yield from self._paragraph(_cost(found.cost, bool(found.command)), 0)
 
     def _answer(self, call: ExplainedCall) -> Iterator[str]:
         """What failed and why, in the user's terms; the kernel's part follows it."""

@@ -20,6 +20,7 @@ from retsnoop_py.render.json_types import (
 __all__ = [
     "VERSION",
     "Certainty",
+    "Cost",
     "ExplainedCall",
     "FailedCall",
     "FailingChainCall",
@@ -156,6 +157,21 @@ class Waiting(Struct, omit_defaults=True, frozen=True):
     kernel_stack: tuple[Frame, ...] = ()
 
 
+class Cost(Struct, omit_defaults=True, frozen=True):
+    """Where the time of ``why`` went: seconds of real time, all runs together.
+
+    ``total``: from the start of retsnoop-py until the answer. ``command``: while the command ran.
+    ``attach``: choosing functions, loading and attaching, before the command started. ``detach``:
+    detaching. ``other``: everything else, such as the search for the reason.
+    """
+
+    total: float
+    command: float
+    attach: float
+    detach: float
+    other: float
+
+
 class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
     """Why a command failed, as far as the kernel knows.
 
@@ -167,7 +183,7 @@ class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
     ``waiting``: what the threads of the command waited for, if it was ended by --for or a signal;
     what explains most first.
     ``warnings`` are those of the runs. ``certainty``: how sure it is that the command failed by
-    this call or reason.
+    this call or reason. ``cost``: the time that the answer took; null for a recording.
     """
 
     version: int
@@ -183,3 +199,4 @@ class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
     reason: Reason | None = None
     waiting: tuple[Waiting, ...] = ()
     warnings: tuple[str, ...] = ()
+    cost: Cost | None = None

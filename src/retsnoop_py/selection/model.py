@@ -87,7 +87,7 @@ class Selection(Value):
     among them, ``unique`` the different names of these.
     """
 
-    functions: tuple[Function, ...]
+    functions: Sequence[Function]
     rejections: tuple[Rejection, ...]
     globs: tuple[GlobCount, ...]
     discovered: int

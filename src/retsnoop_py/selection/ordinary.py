@@ -15,10 +15,11 @@ from pathlib import Path
 
 from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.kernel.errno import ERRNO_NAMES, MAX_ERRNO, errno_name
+from retsnoop_py.kernel.function_table import FunctionTable
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function, source_name
 from retsnoop_py.libbpf.facts import glob_match
 from retsnoop_py.package import read, user_file
-from retsnoop_py.value import Value, replace
+from retsnoop_py.value import Value
 
 __all__ = ["SHIPPED", "Rule", "apply_rules", "load", "ordinary_results", "parse"]
 
@@ -130,8 +131,8 @@ def _read(path: Path) -> list[Rule]:
 
 
 def apply_rules(
-    functions: Iterable[Function], rules: Sequence[Rule], release: str
-) -> tuple[tuple[Function, ...], dict[str, str]]:
+    functions: Sequence[Function], rules: Sequence[Rule], release: str
+) -> tuple[FunctionTable, dict[str, str]]:
     """``functions`` that know what is no failure of theirs, and why: sentence to reason.
 
     A compiler's copy (``.constprop.0`` ...) counts as the function itself. Of several rules for
@@ -145,24 +146,24 @@ def apply_rules(
         if not _is_wild(rule):
             named.setdefault(rule.glob, []).append(rule)
     any_wild = any(map(_is_wild, true_here))
-    made, reasons = [], {}
-    for function in functions:
-        name = function.name
+    table = FunctionTable.of(functions)
+    changed: dict[int, int] = {}
+    reasons: dict[str, str] = {}
+    for number, name in enumerate(table.names):
         if "." in name:
-            name = source_name(name)
+            name = source_name(name)  # noqa: PLW2901 - the name that rules have
         if any_wild:
             found = [r for r in true_here if r.glob == name or (_is_wild(r) and _matches(r, name))]
         else:
             found = named.get(name, [])
-        kept = _effective(function, found) if found else []
-        if not kept:
-            made.append(function)
+        if not found:
             continue
-        flags = function.flags | _flags(kept)
-        made.append(replace(function, flags=FuncFlags(flags)))
-        for rule in kept:
+        function = table[number]
+        for rule in (kept := _effective(function, found)):
             reasons[f"{rule.result} of '{function.label}' is no failure"] = rule.reason
-    return tuple(made), reasons
+        if kept:
+            changed[number] = int(function.flags) | _flags(kept)
+    return table.with_flags(changed), reasons
 
 
 def _is_wild(rule: Rule) -> bool:

@@ -11,20 +11,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import compress, groupby
 from types import MappingProxyType
 from typing import NamedTuple
 
 from retsnoop_py.errors import UnavailableError, UsageError
-from retsnoop_py.kernel.btf import Btf
+from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.kernel.flags import flags_of, is_plain_u64, result_for
-from retsnoop_py.kernel.functions import (
-    FuncFlags,
-    Function,
-    ResultKind,
-    ResultType,
-    source_name,
-)
+from retsnoop_py.kernel.flags import UNKNOWN_RESULT, flags_of, is_plain_u64, result_for
+from retsnoop_py.kernel.function_table import FunctionTable
+from retsnoop_py.kernel.functions import FuncFlags, ResultKind, ResultType, source_name
 from retsnoop_py.libbpf.facts import State
 from retsnoop_py.selection import deny_list, globs
 from retsnoop_py.selection.explain import NoMatch, no_match
@@ -139,38 +135,70 @@ def build_functions(
     *,
     prototypes: bool = True,
     telling: bool = False,
-) -> tuple[tuple[Function, ...], tuple[TypeSource, ...]]:
+) -> tuple[FunctionTable, tuple[TypeSource, ...]]:
     """The functions at ``indexes`` of kallsyms, in that order, and the BTF they come from.
 
     Those in ``entries`` start sessions. Without ``prototypes`` they have none: writing them
     takes longer than all the rest. ``telling``: leave out those whose result cannot be a failure
     or false, such as functions without a result.
     """
-    chosen = list(indexes)
-    symbols = list(facts.kallsyms.fields(chosen))
-    names: dict[str | None, list[str]] = {None: []}
-    for _, _, name, module in symbols:
-        names.setdefault(module, []).append(name)
-    types = {
-        module: _Types(facts.btf if module is None else facts.module_btf(module), names[module])
-        for module in (None, *sorted(filter(None, names)))
-    }
-    rows = []
-    for index, symbol in zip(chosen, symbols, strict=True):
-        btf_id, result, flags, is_mute = types[symbol[3]].returned(symbol[2])
-        if index in entries:
-            flags |= FuncFlags.ENTRY
-        elif is_mute and telling:
-            continue
-        rows.append((*symbol, btf_id, result, flags))
-    columns = zip(*rows, strict=True) if rows else [()] * 7
-    addresses, sizes, labels, of, ids, results, flagged = columns
-    texts = [
-        types[module].prototype(btf_id) if prototypes and btf_id is not None else None
-        for module, btf_id in zip(of, ids, strict=True)
-    ]
-    functions = Function.from_columns(labels, addresses, sizes, flagged, results, of, ids, texts)
-    return tuple(functions), tuple(TypeSource(one, t.btf is not None) for one, t in types.items())
+    chosen = array("I", indexes)
+    addresses, extents, names, modules = facts.kallsyms.table.columns(chosen)
+    btfs: dict[str, Btf | None] = {"": facts.btf}
+    for module in sorted(set(modules) - {""}):
+        btfs[module] = facts.module_btf(module)
+    ids, known = [0] * len(names), [_UNKNOWN] * len(names)
+    for module, places in _by_module(modules).items():
+        found, returned = _looked_up(
+            btfs[module], [one for place in places for one in names[place]]
+        )
+        at = 0
+        for place in places:
+            end = at + place.stop - place.start
+            ids[place], known[place] = found[at:end], returned[at:end]
+            at = end
+    starts = [index in entries for index in chosen]
+    if telling:
+        kept = [begins or not one.is_mute for begins, one in zip(starts, known, strict=True)]
+        addresses, extents = (
+            array(one.typecode, compress(one, kept)) for one in (addresses, extents)
+        )
+        names, modules = list(compress(names, kept)), list(compress(modules, kept))
+        ids, known = list(compress(ids, kept)), list(compress(known, kept))
+        starts = list(compress(starts, kept))
+    functions = FunctionTable(
+        names,
+        [module or None for module in modules],
+        addresses,
+        [one.flags | _ENTRY * begins for one, begins in zip(known, starts, strict=True)],
+        [one.result for one in known],
+        [btf_id or None for btf_id in ids],
+        extents,
+        facts.kallsyms.size,
+        list(map(_prototype, map(btfs.get, modules), ids)) if prototypes else (),
+    )
+    sources = [TypeSource(module or None, btf is not None) for module, btf in btfs.items()]
+    return functions, tuple(sources)
+
+
+def _by_module(modules: Sequence[str]) -> dict[str, list[slice]]:
+    """Where the functions of each module are: in few runs, for symbols are sorted by address."""
+    found: dict[str, list[slice]] = {}
+    at = 0
+    for module, run in groupby(modules):
+        end = at + len(list(run))
+        found.setdefault(module, []).append(slice(at, end))
+        at = end
+    return found
+
+
+def _prototype(btf: Btf | None, btf_id: int) -> str | None:
+    """The prototype of function ``btf_id`` in C; None without BTF."""
+    return btf.prototype(btf_id)[1] if btf is not None and btf_id else None
+
+
+#: A plain number: flags are slow to calculate with.
+_ENTRY = int(FuncFlags.ENTRY)
 
 
 class _Returned(NamedTuple):
@@ -181,7 +209,7 @@ class _Returned(NamedTuple):
     """
 
     result: ResultType
-    flags: FuncFlags
+    flags: int
     is_mute: bool
     by_name: bool
 
@@ -189,44 +217,46 @@ class _Returned(NamedTuple):
 def _returned(result: ResultType, *, by_name: bool = False) -> _Returned:
     flags = flags_of(result)
     is_mute = FuncFlags.CANT_FAIL in flags and result.kind is not ResultKind.BOOL
-    return _Returned(result, flags, is_mute, by_name)
+    return _Returned(result, int(flags), is_mute, by_name)
 
 
-class _Types:
-    """What the functions of these names return, looked up in one BTF."""
+#: What a function returns of which BTF tells nothing.
+_UNKNOWN = _returned(UNKNOWN_RESULT)
 
-    def __init__(self, btf: Btf | None, names: list[str]) -> None:
-        self.btf = btf
-        origins = {name: source_name(name) for name in names if "." in name}
-        self._ids = btf.functions({*names, *origins.values()}) if btf else {}
-        self._results = self._known(btf, list(self._ids.values())) if btf else {}
-        # A variant takes other parameters than its origin, but what it returns is the same.
-        self._origins = {name: self._ids[o] for name, o in origins.items() if o in self._ids}
 
-    @staticmethod
-    def _known(btf: Btf, ids: list[int]) -> dict[int, _Returned]:
-        """What the functions ``ids`` return by BTF."""
-        returns = btf.returns(ids)
-        kinds = {type_id: btf.result(type_id) for type_id in set(returns)}
-        known = {
-            type_id: _returned(result, by_name=is_plain_u64(result))
-            for type_id, result in kinds.items()
-        }
-        return {btf_id: known[type_id] for btf_id, type_id in zip(ids, returns, strict=True)}
+def _looked_up(btf: Btf | None, names: Sequence[str]) -> tuple[array[int], list[_Returned]]:
+    """The BTF ids of functions so called, 0 for none, and what they return.
 
-    def returned(self, name: str) -> tuple[int | None, ResultType, FuncFlags, bool]:
-        """The BTF id of function ``name``, its result, the flags, and whether it is mute."""
-        btf_id = self._ids.get(name)
-        known = self._results.get(btf_id or self._origins.get(name, 0))
-        if known is None or known.by_name:
-            result = result_for(name, known.result if known else None)
-            if known is None or result is not known.result:
-                known = _returned(result)
-        return btf_id, known.result, known.flags, known.is_mute
+    A variant takes other parameters than its origin, but what it returns is the same.
+    """
+    nothing = array("I", bytes(4 * len(names)))
+    ids = btf.ids_of(names, Kind.FUNC) if btf is not None else nothing
+    typed = ids[:]
+    if btf is not None:
+        variants = [at for at, name in enumerate(names) if "." in name and not ids[at]]
+        origins = btf.ids_of([source_name(names[at]) for at in variants], Kind.FUNC)
+        for at, origin in zip(variants, origins, strict=True):
+            typed[at] = origin
+    results = _results(btf, typed) if btf is not None else {}
+    known = [results.get(one, _UNKNOWN) for one in typed]
+    for at, one in enumerate(known):
+        if one is _UNKNOWN or one.by_name:
+            told = one.result if one is not _UNKNOWN else None
+            result = result_for(names[at], told)
+            if result is not one.result:
+                known[at] = _returned(result)
+    return ids, known
 
-    def prototype(self, btf_id: int) -> str | None:
-        """The prototype of function ``btf_id`` in C."""
-        return self.btf.prototype(btf_id)[1] if self.btf is not None else None
+
+def _results(btf: Btf, ids: array[int]) -> dict[int, _Returned]:
+    """What the functions ``ids`` return by BTF."""
+    present = array("I", filter(None, ids))
+    returns = btf.returns(present)
+    of_types = {}
+    for type_id in set(returns):
+        result = btf.result(type_id)
+        of_types[type_id] = _returned(result, by_name=is_plain_u64(result))
+    return dict(zip(present, map(of_types.__getitem__, returns), strict=True))
 
 
 def select(
@@ -290,6 +320,8 @@ class Selector:
 
     def _has_namesakes(self, chosen: _Chosen) -> bool:
         states, ambiguous = self.functions.states, int(State.AMBIGUOUS)
+        if ambiguous not in states:
+            return False
         return any(states[i] == ambiguous for i in (*chosen.entries, *chosen.allowed))
 
     def _choose(self) -> _Chosen:
@@ -328,7 +360,7 @@ class Selector:
             ),
             discovered=self.facts.traceable_count,
             matched=len(subset) - len(denied),
-            unique=len({(f.name, f.module) for f in functions}),
+            unique=len(set(zip(functions.names, functions.modules, strict=True))),
             types=types,
         )
 
@@ -369,7 +401,7 @@ class Selector:
             ranges = self._units.functions_in(glob.pattern)
             if not ranges:
                 known = array("I", sorted((*self.functions.listed, *self.functions.others)))
-                addresses = [line[0] for line in self.kallsyms.table.lines(known)]
+                addresses = self.kallsyms.table.columns(known)[0]
                 included = self._units.included_in(glob.pattern, addresses)
                 ranges = [(address, address + 1) for address in included]
             self._ranges[glob.pattern] = merge_ranges(ranges)
@@ -388,7 +420,7 @@ class Selector:
             for first, beyond in self._blacklist.ranges
             for index in self._between(first, beyond, subset)
         }
-        for index in subset:
+        for index in subset if ambiguous in states else ():
             if states[index] == ambiguous:
                 found[index] = self._refusal(index, Reason.AMBIGUOUS)
         for index, deny in denied.items():
@@ -404,12 +436,12 @@ class Selector:
         return subset[start : bisect_left(subset, above(beyond - 1), start)]
 
     def _untraceable(self, indexes: Sequence[int]) -> list[Rejection]:
-        found = []
-        for _, _, name, module in self.kallsyms.table.lines(array("I", indexes)):
-            detail = _COLD if ".cold" in name else ""
-            named = name in self._named
-            found.append(Rejection(name, module or None, Reason.NOT_TRACEABLE, detail, named))
-        return found
+        _, _, names, modules = self.kallsyms.table.columns(array("I", indexes))
+        reason, asked = Reason.NOT_TRACEABLE, self._named
+        return [
+            Rejection(name, module or None, reason, _COLD if ".cold" in name else "", name in asked)
+            for name, module in zip(names, modules, strict=True)
+        ]
 
     def _refusal(self, index: int, reason: Reason, detail: str = "") -> Rejection:
         name, module = self.kallsyms.name(index)

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.kernel.function_table import FunctionTable
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.events import (
     NO_PARTS,
@@ -145,7 +146,10 @@ class Collector:
     """
 
     def __init__(self, functions: Sequence[Function], layouts: Sequence[Layout]) -> None:
-        self._functions = functions
+        self._count = len(functions)
+        self._functions: Sequence[Function] | Mapping[int, Function] = functions
+        if isinstance(functions, FunctionTable):
+            self._functions = functions.by_id
         session, slot = layout_named(layouts, "rsn_session"), layout_named(layouts, "rsn_slot")
         self._session_format = session.format()
         self._pick_session = session.picker(_SESSION, text=_COMMS, optional=_LATER)
@@ -175,7 +179,7 @@ class Collector:
         part = layout_named(layouts, "rsn_part")
         self._part_format = part.format()
         self._pick_part = part.picker(_PART)
-        self._decoder = EventDecoder(layouts, len(self._functions))
+        self._decoder = EventDecoder(layouts, self._count)
 
     @property
     def parts_dropped(self) -> int:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ class StreamHeader(Value):
     ``build_id`` the kernel's build ID, hex.
     """
 
-    functions: tuple[Function, ...]
+    functions: Sequence[Function]
     layouts: tuple[Layout, ...]
     realtime_offset_ns: int
     utc_offset_s: int

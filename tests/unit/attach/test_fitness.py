@@ -102,22 +102,21 @@ def test_what_trampolines_cannot_take_is_known(
     mechanism: Mechanism, name: str, words: str, facts: KernelFacts
 ) -> None:
     one = function(facts, name)
-    reason = KernelFitness(facts, [one]).unfit(mechanism, one)
-    assert reason is not None
-    assert words in reason
-    assert KernelFitness(facts, [one]).unfit(Mechanism.KPROBE_SESSION, one) is None
+    fitness = KernelFitness(facts, [one])
+    assert words in fitness.unfit(mechanism, [0])[0]
+    assert fitness.unfit(Mechanism.KPROBE_SESSION, [0]) == {}
 
 
 @pytest.mark.parametrize("name", ["plain", "wide"])
 def test_ordinary_functions_are_fit(name: str, facts: KernelFacts) -> None:
     one = function(facts, name)
     fitness = KernelFitness(facts, [one])
-    assert all(fitness.unfit(mechanism, one) is None for mechanism in Mechanism)
+    assert not any(fitness.unfit(mechanism, [0]) for mechanism in Mechanism)
 
 
 def test_modules_are_not_for_fsession_multi(facts: KernelFacts) -> None:
     one = function(facts, "plain", "veth")
-    assert "module" in (KernelFitness(facts, [one]).unfit(Mechanism.FSESSION_MULTI, one) or "")
+    assert "module" in KernelFitness(facts, [one]).unfit(Mechanism.FSESSION_MULTI, [0])[0]
 
 
 def test_events_leave_what_has_no_symbol_of_its_own_to_single_kprobes(facts: KernelFacts) -> None:
@@ -134,6 +133,7 @@ def test_events_leave_what_has_no_symbol_of_its_own_to_single_kprobes(facts: Ker
         for address in (BASE + 16, BASE - 0x1000)
     )
     fitness = KernelFitness(facts, [inside, below])
-    assert fitness.unfit(Mechanism.KPROBE_EVENTS, inside) is None
-    assert "no unique symbol" in (fitness.unfit(Mechanism.KPROBE_EVENTS, below) or "")
-    assert fitness.unfit(Mechanism.KPROBE, below) is None
+    reasons = fitness.unfit(Mechanism.KPROBE_EVENTS, [0, 1])
+    assert reasons.keys() == {1}
+    assert "no unique symbol" in reasons[1]
+    assert fitness.unfit(Mechanism.KPROBE, [1]) == {}

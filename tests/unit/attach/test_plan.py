@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -59,9 +59,8 @@ class Here:
         if not self.works:
             raise UnavailableError("no mechanism")
 
-    def unfit(self, mechanism: Mechanism, function: Function) -> str | None:
-        odd = int(function.name[1:]) % 2
-        return "it is odd" if mechanism is self.picky and odd else None
+    def unfit(self, mechanism: Mechanism, ids: Iterable[int]) -> dict[int, str]:
+        return {one: "it is odd" for one in ids if mechanism is self.picky and one % 2}
 
 
 def plan_of(count: int, mechanism: Mechanism, here: Here) -> AttachPlan:

@@ -13,6 +13,7 @@ from retsnoop_py.render.why import WhyPage
 from retsnoop_py.render.why_types import (
     VERSION,
     Certainty,
+    Cost,
     ExplainedCall,
     FailedCall,
     FailingChainCall,
@@ -300,3 +301,14 @@ def test_a_command_that_hangs() -> None:
     verbose = page(found, verbose=True)
     assert verbose.count("  ! map_create   kernel/bpf/syscall.c:1269") == 10
     assert verbose[-1].split() == ["openat", "ENOENT", "1", "looks", "for", "a", "file"]
+
+
+def test_the_cost_is_on_the_verbose_page_only() -> None:
+    cost = Cost(14.26, 0.31, 6.1, 2.0, 5.85)
+    found = Why(VERSION, "", "", 1, "unknown", ("x",), 1, unknown="no call failed", cost=cost)
+    line = (
+        "retsnoop-py took 13.9 s in addition to the 0.3 s that CMD ran: attaching 6.1 s, detaching "
+        "2.0 s, other 5.8 s."
+    )
+    assert " ".join(page(found, verbose=True)).endswith(line)
+    assert line not in " ".join(page(found))
