@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -260,6 +261,52 @@ class _Said(NamedTuple):
     is_last: bool
 
 
+class _Waiting:
+    """Programs that failed to load and have no explanation yet.
+
+    ``entries``: by program, in the order of the lines that report the failures: the line's number,
+    the errno and the line. A hostile log has a hundred thousand of them, so no method looks at all.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[str, tuple[int, str, str]] = {}
+        self._by_line: dict[int, str] = {}
+        #: By program: the lines of those with an errno that is not about rights.
+        self._others: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def note(self, program: str, number: int, errno: str, line: str) -> None:
+        """Add the failure of ``program``, unless one is waiting already."""
+        if program in self.entries:
+            return
+        self.entries[program] = (number, errno, line)
+        self._by_line[number] = program
+        if errno not in ("", *_OF_RIGHTS):
+            self._others[program] = number
+
+    def drop(self, program: str) -> None:
+        """Forget the failure of ``program``, if there is one."""
+        number, _, _ = self.entries.pop(program, (0, "", ""))
+        self._by_line.pop(number, None)
+        self._others.pop(program, None)
+
+    def entry(self, program: str) -> tuple[int, str, str]:
+        """The entry of ``program``; 0 and empty texts if there is none."""
+        return self.entries.get(program, (0, "", ""))
+
+    def first_of_another_errno(self) -> float:
+        """The line of the first failure that is not about rights; infinity if there is none."""
+        return next(iter(self._others.values()), math.inf)
+
+    def just_above(self, number: int) -> Iterator[tuple[str, str]]:
+        """Errno and line of the failures a few lines above line ``number``."""
+        for at in range(number - _FOLLOWING, number):
+            if at in self._by_line:
+                yield self.entries[self._by_line[at]][1:]
+
+
 def _first_of_each(said: Iterable[_Said]) -> dict[tuple[str, ...], _Said]:
     """The first failure of each program and kind."""
     found: dict[tuple[str, ...], _Said] = {}
@@ -282,7 +329,7 @@ class _Reader:
         #: Whether the verifier has told the reason of a failure by now.
         self._verified = False
         #: Programs that failed to load, with the line that says so, until a reason is found.
-        self._waiting: dict[str, tuple[int, str, str]] = {}
+        self._waiting = _Waiting()
         self._told = _Told()
         #: Lines that no rule knows, without their long numbers.
         self._nothing: set[str] = set()
@@ -343,8 +390,8 @@ class _Reader:
                 line = explanation.words[0] if explanation.words else ""
                 if is_of_map(line) and "load program" not in line:
                     yield from self._tell(number, explanation, "", errno_in(line), None)
-            self._waiting.pop(program, None)
-            self._waiting.pop("", None)
+            self._waiting.drop(program)
+            self._waiting.drop("")
             yield from self._tell(segment.first, found, program, self._errno, log.processed)
             self._verified = True
             self._program = self._errno = ""
@@ -356,13 +403,15 @@ class _Reader:
     def _tell_loaders(self, said: Iterable[_Said]) -> Iterator[Explained]:
         """The failures that loaders tell of, without a verifier's log that has their reason."""
         for one in said:
+            if self._limit.stop():
+                return
             number, explanation = one.number, one.explanation
             line = explanation.words[0]
             named = _NAMED.search(line)
             program = next(filter(None, named.groups())) if named else ""
             if self._is_repeated(explanation.id, line, number) or self._is_kept(one, program):
                 continue
-            self._waiting.pop(program, None)
+            self._waiting.drop(program)
             yield from self._tell(number, explanation, program, errno_in(line), None)
 
     def _is_kept(self, said: _Said, program: str) -> bool:
@@ -377,8 +426,8 @@ class _Reader:
                 told = Explained(VERSION, number, found, program, errno_in(line))
                 if self._lightly is None or not _is_of_bpf(self._lightly):
                     self._lightly = told if _is_of_bpf(told) else self._lightly or told
-                if self._waiting.get(program, (0, "", ""))[0] == number:
-                    self._waiting.pop(program)
+                if self._waiting.entry(program)[0] == number:
+                    self._waiting.drop(program)
             return True
         if found.id == "btf-refused" and not _MANDATORY.search(line):
             self._btf = self._btf or Explained(VERSION, number, found, program, errno_in(line))
@@ -396,7 +445,7 @@ class _Reader:
         if self._held is not None and not is_known:
             number, explanation, program = self._held
             line = explanation.words[0]
-            self._waiting.pop(program, None)
+            self._waiting.drop(program)
             yield from self._tell(number, explanation, program, errno_in(line), None)
         self._held = None
 
@@ -406,7 +455,7 @@ class _Reader:
             return False
         program = log.program or self._program
         for name in (program, ""):
-            self._waiting.pop(name, None)
+            self._waiting.drop(name)
         self._read = Explained(VERSION, first, found, program, self._errno, log.processed)
         self._verified = True
         self._program = self._errno = ""
@@ -427,7 +476,7 @@ class _Reader:
         for offset, line in enumerate(segment.lines):
             if _ONLY_BEGAN.search(line) and not self._told:
                 number = segment.first + segment.dropped + offset
-                self._waiting.setdefault(program, (number, self._errno, line))
+                self._waiting.note(program, number, self._errno, line)
                 self._verified = True
         self._cut = self._cut or bool(self._waiting)
 
@@ -439,10 +488,7 @@ class _Reader:
         if id_ == "rights" and _LOCKED_DOWN.search(line):
             return False  # the kernel's own words
         if id_ == "rights":
-            other = any(
-                errno not in ("", *_OF_RIGHTS) and at <= number
-                for at, errno, _ in self._waiting.values()
-            )
+            other = self._waiting.first_of_another_errno() <= number
             return (self._verified or other) and not is_of_map(line)
         if id_ == "refused" and _LOG_ELSEWHERE.search(line):
             return self._verified
@@ -484,8 +530,7 @@ class _Reader:
         if found.id == "name-missing":
             return bool(self._told)
         if "attach" in line and any(
-            at < number <= at + _FOLLOWING and errno and "attach" not in load
-            for at, errno, load in self._waiting.values()
+            errno and "attach" not in load for errno, load in self._waiting.just_above(number)
         ):
             return explain_operation(line) == found
         if self._told_at and not self._told_of and number - self._told_at <= _FOLLOWING:
@@ -540,11 +585,11 @@ class _Reader:
                 below = errno_in(with_cause(segment.lines, offset))
                 self._errno = errno_in(line) or below or self._errno
                 number = segment.first + segment.dropped + offset
-                if _ONLY_BEGAN.search(self._waiting.get(name, (0, "", ""))[2]):
-                    self._waiting.pop(name)  # this line says more than the head of an empty log
-                self._waiting.setdefault(name, (number, self._errno, line))
+                if _ONLY_BEGAN.search(self._waiting.entry(name)[2]):
+                    self._waiting.drop(name)  # this line says more than the head of an empty log
+                self._waiting.note(name, number, self._errno, line)
             elif _LOAD_TOLD.search(line) and not self._waiting and (told := errno_in(line)):
-                self._waiting[""] = (segment.first + segment.dropped + offset, told, line)
+                self._waiting.note("", segment.first + segment.dropped + offset, told, line)
             above = segment.lines[offset - 1] if offset else ""
             if is_of_map(line) and _REUSED.search(above):
                 continue  # the line above says why
@@ -563,7 +608,7 @@ class _Reader:
                 or _OBJECT.search(line)
                 or self._is_of_bpf()
             ):
-                found = with_btf(explanation, segment.lines[offset + 1 :])
+                found = with_btf(explanation, segment.lines, offset)
                 yield _Said(
                     segment.first + segment.dropped + offset,
                     found,
@@ -621,7 +666,7 @@ class _Reader:
 
     def _failed_otherwise(self) -> bool:
         """Whether more failed than looking for a file, with another errno."""
-        loads = any(errno not in ("", "ENOENT") for _, errno, _ in self._waiting.values())
+        loads = any(errno not in ("", "ENOENT") for _, errno, _ in self._waiting.entries.values())
         if loads or self._own_words is None:
             return loads
         own = errno_in(self._own_words[1])
@@ -664,9 +709,9 @@ class _Reader:
 
     def _tell_waiting(self) -> Iterator[Explained]:
         """Of each load that failed what its errno means."""
-        if len(self._waiting) > 1:
-            self._waiting.pop("", None)  # that line is about one of those with a name
-        for program, (number, errno, line) in self._waiting.items():
+        if len(self._waiting.entries) > 1:
+            self._waiting.drop("")  # that line is about one of those with a name
+        for program, (number, errno, line) in self._waiting.entries.items():
             label = f"program '{program}'" if program else "a program"
             cut = self._cut and errno in ("", "EINVAL", "EACCES", "EPERM")
             if self._limit.stop():

@@ -25,12 +25,15 @@ __all__ = [
 _BTF_TYPE = re.compile(r"\[\d+\] [A-Z_]+\b.*")
 
 
-def with_btf(found: Explanation, below: tuple[str, ...]) -> Explanation:
-    """What is told of BTF that is refused, with the line at which the kernel's list of it ends."""
+def with_btf(found: Explanation, lines: tuple[str, ...], at: int) -> Explanation:
+    """``found`` of line ``at``, with the line below at which the kernel's list of types ends."""
     if found.id != "btf-refused":
         return found
     last = ""
-    for line in below:
+    for number in range(at + 1, len(lines)):
+        line = lines[number]
+        if not last and number > at + _LIST_LINES:
+            break
         if _BTF_TYPE.match(line.strip()):
             last = line.strip()[:_LONGEST_TYPE]
         elif last and not line.startswith(("\t", " ")):
@@ -42,6 +45,8 @@ def with_btf(found: Explanation, below: tuple[str, ...]) -> Explanation:
 
 
 _LONGEST_TYPE = 200
+#: Lines behind the refusal in which the list begins.
+_LIST_LINES = 40
 #: What Rust's loaders write below "Caused by:" last, with or without a number.
 _CAUSE = re.compile(r"\s*(?:\d+: )?(\S.* \(os error \d+\))$")
 #: What iproute2's tools have of the kernel's answer; only tc goes on by saying with whom it talks.

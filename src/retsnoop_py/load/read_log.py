@@ -213,12 +213,12 @@ def _begins(line: bytes) -> bool:
     return b"BEGIN " in line and b" LOG" in line
 
 
-def segments(stream: Lines) -> Iterator[Segment]:
+def segments(stream: Lines, *, only_ends: bool = False) -> Iterator[Segment]:
     """The input cut where one program's log ends and another begins.
 
     Whatever the input's length, no more than two segments' worth of it is in memory. What a log
     begins with is kept, since it names the program. Of a log that is too long, the lines that may
-    report a failure come first, in segments that go on.
+    report a failure come first, in segments that go on; not with ``only_ends``.
     """
     log = _Log(1)
     for number, raw in enumerate(_raw_lines(stream), 1):
@@ -227,7 +227,7 @@ def segments(stream: Lines) -> Iterator[Segment]:
             log = _Log(number, log.names_bpf)
         log.add(raw)
         if log.is_long():
-            yield from log.shorten()
+            yield from log.shorten(with_excerpts=not only_ends)
         if _ends(raw):
             yield log.segment()
             log = _Log(number + 1, log.names_bpf)
@@ -274,7 +274,7 @@ class _Log:
             names_bpf=found.names_bpf or self.names_bpf,
         )
 
-    def shorten(self) -> Iterator[Segment]:
+    def shorten(self, *, with_excerpts: bool) -> Iterator[Segment]:
         """Drop about half of the lines, and return those that may report a failure."""
         cut, held = self._past, self._held
         while cut < len(self.lines) - 1 and (
@@ -282,7 +282,8 @@ class _Log:
         ):
             held -= len(self.lines[cut])
             cut += 1
-        yield from self._excerpts(cut)
+        if with_excerpts:
+            yield from self._excerpts(cut)
         kept = max(cut - _ABOVE, 0)
         while kept < cut and sum(map(len, self.lines[kept:cut])) > _SURROUNDINGS:
             kept += 1

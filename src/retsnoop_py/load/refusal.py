@@ -38,7 +38,8 @@ _NO_REASONS = ("btf-refused", "rights")
 
 def last_verdict(text: str) -> ProgramLog:
     """The last segment of one program's log that has a verdict."""
-    found = [read_log(segment) for segment in segments(BytesIO(text.encode()))]
+    parts = segments(BytesIO(text.encode()), only_ends=True)
+    found = [read_log(segment) for segment in parts]
     ended = [log for log in found if log.processed is not None or log.followed or log.said]
     return ended[-1] if ended else read_log(Segment(1, (), 0, 0))
 

@@ -109,6 +109,15 @@ def test_what_loaders_say_within_a_verifiers_log_waits_for_its_reason() -> None:
     assert [each[2] for each in told(MAP + failed + head + verifiers(70_000) + end)] == ["", "x"]
 
 
+def test_only_the_end_of_each_log_is_read_where_no_loader_wrote() -> None:
+    log = (MAP + NOISE + "processed 1 insns\n" + MAP).encode()
+    ends = list(read_log.segments(io.BytesIO(log), only_ends=True))
+    assert [each.goes_on for each in ends] == [False, False]
+    assert [each.lines[-1] for each in ends] == ["processed 1 insns", MAP[8:].strip()]
+    parts = list(read_log.segments(io.BytesIO(log)))
+    assert [each.goes_on for each in parts] == [True, False, False]
+
+
 def lines_of_tests() -> list[str]:
     text = (HERE / "test_explain.py").read_text() + (HERE / "test_words.py").read_text() + AGENT
     return sorted(set(text.splitlines()))

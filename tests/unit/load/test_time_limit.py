@@ -90,3 +90,25 @@ def test_a_line_of_the_security_review_takes_no_time(line: str) -> None:
     began = thread_time()
     list(explain_log(io.BytesIO(line.encode())))
     assert thread_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "libbpf: prog '{}': failed to attach: -ENOENT\n",
+        "libbpf: prog '{}': BPF program load failed: Operation not permitted\n",
+        "prog '{0}': failed to load: -1\nfailed to attach {0}: -2\n",
+        "libbpf: Error loading BTF: Invalid argument(-22)\n[{}] STRUCT\n",
+    ],
+)
+def test_the_time_for_failures_of_many_programs_grows_with_their_number(text: str) -> None:
+    """Each failure was compared with all that waited for an explanation."""
+
+    def seconds(count: int) -> float:
+        log = "".join(text.format(f"p{number:x}") for number in range(count)).encode()
+        began = thread_time()
+        list(explain_log(io.BytesIO(log)))
+        return thread_time() - began
+
+    seconds(100)
+    assert seconds(6000) < 8 * seconds(1500) + 0.5
