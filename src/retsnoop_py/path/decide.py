@@ -73,6 +73,8 @@ def decide(graph: Graph, way: Way, failure: Failure, names: Names, handed: int =
         return Decision(None, None, "its result was made before the blocks that were kept")
     if returned.made is Made.UNKNOWN and way.gaps:
         return Decision(None, None, _missing(graph, way))
+    if returned.is_either:
+        return Decision(returned, None, "several conditions may have chosen it without a jump")
     search = _Search(graph, way, run, failure, returned, given)
     decided, unknown = search.decided(choice)
     if decided is not None and 0 <= decided.step < len(run.positions):

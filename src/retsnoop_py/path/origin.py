@@ -22,6 +22,10 @@ from retsnoop_py.value import Value, replace
 __all__ = ["Decided", "Decision", "Made", "Returned", "origin_of"]
 
 
+#: Conditional moves of each other's results that are looked through.
+_MAX_DEPTH = 8
+
+
 class Made(Enum):
     """How a result came to be."""
 
@@ -43,6 +47,7 @@ class Returned(Value):
 
     ``callee`` is the function that made it, None if its name is not known. ``ways``: so many
     blocks lead to the one that makes it, which the compiler may share between several returns.
+    ``is_either``: several conditional moves may have chosen the number, and which one is not known.
     """
 
     made: Made
@@ -51,6 +56,7 @@ class Returned(Value):
     node: Node
     callee: str | None = None
     ways: int = 1
+    is_either: bool = False
 
 
 class Decided(Value):
@@ -87,10 +93,11 @@ def origin_of(
     graph: Graph, way: Way, run: Run, failure: Failure
 ) -> tuple[Returned, Decided | None]:
     """Where the result was made; what decided it there, if it was no jump."""
-    node, choice = run.result, None
+    node, choice, is_either = run.result, None, False
     while node.kind == "select":
         chooser = node
         node, picked = _selected(node, failure)
+        is_either = is_either or (node.kind == "const" and _is_in_both(chooser, failure))
         kept = (chooser, node)
         if not is_settled(picked) and not _keeps_older(graph, way, run, kept, failure):
             choice = picked
@@ -112,7 +119,19 @@ def origin_of(
         case "op" | "cond":
             made = Made.COMPUTED
             choice = _computed(node, failure.result) or choice
-    return Returned(made, node.at, node.step, node, callee, ways), choice
+    return Returned(made, node.at, node.step, node, callee, ways, is_either), choice
+
+
+def _is_in_both(chooser: Node, failure: Failure) -> bool:
+    """Whether both sides of a conditional move may be the number, one of them by another choice."""
+    is_choice = any(one.kind == "select" for one in chooser.args)
+    return is_choice and all(_may_be(one, failure) for one in chooser.args)
+
+
+def _may_be(node: Node, failure: Failure, depth: int = 0) -> bool:
+    if node.kind == "select" and depth < _MAX_DEPTH:
+        return any(_may_be(one, failure, depth + 1) for one in node.args)
+    return node.kind == "const" and failure.is_it(node.value)
 
 
 def _keeps_older(
