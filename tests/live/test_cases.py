@@ -103,7 +103,7 @@ FOLLOWED = {
     ),
     "the limit of a cgroup, not the clean-up behind it": Case(
         shell("echo $$ >/sys/fs/cgroup/two/cgroup.procs", "(ls; ls) | (cat; cat) | cat"),
-        "clone",
+        "vfork",
         "EAGAIN",
         ("The cgroup /two has as many processes",),
         certain="inferred",

@@ -148,7 +148,8 @@ def encode_header(header: StreamHeader) -> bytes:
         arg.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         for arg in header.command
     )
-    return msgspec.json.encode(replace(header, command=command), enc_hook=_fields)
+    plain = replace(header, command=command, functions=tuple(header.functions))
+    return msgspec.json.encode(plain, enc_hook=_fields)
 
 
 def encode_symbols(symbols: Sequence[tuple[bool, Resolved]]) -> bytes:
