@@ -239,8 +239,7 @@ class Host:
         plan = plan_modules(kernel, obstacle, without)
         self.other_transport = plan.other
         shares = self._shares(writable)
-        if plan.transport == "9p":
-            self._check_owners(writable, no_view)
+        self._check_owners(writable, no_view)
         image = self._folder / "initrd"
         image.write_bytes(
             initrd.build_initrd(
@@ -304,7 +303,7 @@ class Host:
         return _confined(*options, str(self._view("qemu")), *command)
 
     def _check_owners(self, writable: Sequence[Path], no_view: str) -> None:
-        """Raise UnavailableError if root's QEMU would make files of root in another user's folder.
+        """Raise UnavailableError if root would make files of root in another user's folder.
 
         ``no_view`` says why no view of the files can be made; "" if it can.
         """
@@ -317,8 +316,8 @@ class Host:
                 raise UnavailableError(
                     f"files that the guest makes in {path} would belong to root, not to the"
                     f" folder's owner (user ID {owner}): {why}",
-                    "use a folder of root, or run as the folder's owner; with virtiofsd and"
-                    " CAP_SYS_ADMIN, root can use it",
+                    "use a folder of root, or run as the folder's owner; with CAP_SYS_ADMIN, root"
+                    " can use one in a file system with ID-mapped mounts",
                 )
 
     def _obstacle_to_owned(self, path: Path) -> str:

@@ -525,7 +525,7 @@ def test_a_guest_that_was_killed_still_has_its_folder(tmp_path: Path) -> None:
     assert not host.share.exists()
 
 
-def test_root_serves_no_folder_of_another_user_by_9p_as_root(tmp_path: Path) -> None:
+def test_root_serves_no_folder_of_another_user_as_root(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("it takes root")
     host = Host(256, 1)
