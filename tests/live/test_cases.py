@@ -224,6 +224,21 @@ exit $status"""
 
 @pytest.mark.slow
 @pytest.mark.only_on("6.12")
+def test_where_kcore_is_masked_the_code_is_that_of_vmlinux(ready: Machine) -> None:
+    case = Case(
+        "rmdir /proc",
+        "rmdir",
+        "EBUSY",
+        before=": >/tmp/cases/nothing; mount --bind /tmp/cases/nothing /proc/kcore",
+        behind="umount /proc/kcore",
+    )
+    call = answer(ready, case, "-k", str(ensure("6.12", debug=True).vmlinux))
+    assert call["origin"]["decided"]["condition"], call
+    assert call["certainty"] == "observed"
+
+
+@pytest.mark.slow
+@pytest.mark.only_on("6.12")
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_the_runs_lead_to_the_condition(name: str, ready: Machine) -> None:
     case = FOLLOWED[name]

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 
-__all__ = ["ended", "nested_too_deep", "no_setns"]
+__all__ = ["chrooted", "ended", "nested_too_deep", "no_setns"]
 
 _CLONE_NEWUSER = 0x10000000
 #: user_namespace.level of the innermost one (create_user_ns()).
@@ -52,6 +53,24 @@ def nested_too_deep(scene: Scene) -> Reason | None:
         "namespace",
         f"The process is in {state.namespace} nested user namespaces. Linux allows {_MOST_LEVELS}.",
         ("create the user namespace further outside",),
+        is_seen_later=False,
+    )
+
+
+def chrooted(scene: Scene) -> Reason | None:
+    """A new user namespace for a process whose root directory is not that of its mounts."""
+    root = scene.call.root
+    if not _flags(scene) & _CLONE_NEWUSER or not (root or "current_chrooted" in scene.chain):
+        return None
+    where = f", {show(root)}" if root else ""
+    return Reason(
+        "namespace",
+        f"The process has another root directory (chroot){where}. The kernel creates no user "
+        "namespace for such a process, not even for root.",
+        (
+            "change the root by pivot_root(2) instead of chroot(2), as container tools do",
+            "or create the user namespace before chroot",
+        ),
         is_seen_later=False,
     )
 

@@ -74,9 +74,10 @@ def reason_of(scene: Scene) -> Reason | None:
 
 
 def elsewhere(scene: Scene) -> Reason | None:
-    """A path of another mount namespace: here it would mean something else."""
+    """A path of another mount namespace, for an error that paths make: here it is another file."""
     call = scene.call
-    if not call.is_elsewhere or not any(text for _, text in call.texts):
+    is_of_path = call.is_elsewhere and any(text for _, text in call.texts)
+    if not is_of_path or errno_name(call.error) not in _OF_PATHS:
         return None
     return Reason(
         "elsewhere",
@@ -111,6 +112,11 @@ _ABOUT_MESSAGES = (
 
 
 _PATHS = ("*",)
+#: Errors that a path makes, or the file that it leads to.
+_OF_PATHS = (
+    *("ENOENT", "ENOTDIR", "EACCES", "EEXIST", "ELOOP", "EISDIR", "ENOTEMPTY", "EROFS", "ENOSPC"),
+    *("EBUSY", "ETXTBSY", "EXDEV", "EDQUOT"),
+)
 _FORKS = ("clone*", "fork", "vfork")
 _DENIALS = ("EPERM", "EACCES")
 #: Calls that make a file; open(2) may do so, and touch(1) sets the times of what it made.
@@ -151,6 +157,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     # namespaces
     (("ENOMEM",), _FORKS, namespaces.ended),
     (("ENOSPC", "EUSERS"), ("unshare", "clone"), namespaces.nested_too_deep),
+    (("EPERM",), ("unshare", "clone"), namespaces.chrooted),
     # cgroups
     (("EINVAL",), ("sched_setaffinity",), cgroups.cpus),
     # limits and settings

@@ -20,7 +20,8 @@ _SEGMENT = struct.Struct("=IIQQQQQQ")
 class Kcore:
     """The memory of the running kernel, open until closed; a context manager.
 
-    Raises PrivilegeError where the kernel forbids it and UnavailableError where it has none.
+    Raises PrivilegeError where the kernel forbids it and UnavailableError where it has none, or
+    where the file is masked: containers mount an empty one over it.
     """
 
     def __init__(self, path: Path = Path("/proc/kcore")) -> None:
@@ -35,6 +36,12 @@ class Kcore:
         except OSError as error:
             raise UnavailableError(f"{path} cannot be read: {error.strerror}") from error
         self._segments = self._read_segments()
+        if not self._segments:
+            os.close(self._fd)
+            raise UnavailableError(
+                f"{path} is empty or masked: it has nothing of the kernel's memory",
+                f"umount {path}, or run outside of the container",
+            )
 
     def __enter__(self) -> Self:
         return self

@@ -260,6 +260,8 @@ def test_a_call_with_a_descriptor_is_about_its_file(tmp_path: Path) -> None:
 def test_a_path_of_another_mount_namespace_is_not_looked_up(tmp_path: Path) -> None:
     found = reason(call("openat", errno.ENOENT, (1, f"{tmp_path}/f"), is_elsewhere=True))
     assert found.kind == "elsewhere"
+    other = call("mount", errno.EPERM, (0, "proc"), (1, "/mnt"), is_elsewhere=True)
+    assert reason_of(Scene(other, Witnessed((other,)), Identity(0, 0))) is None
     assert f"could not look up {tmp_path}/f" in found.text
 
 

@@ -264,3 +264,11 @@ def test_records_as_values() -> None:
     packet = (9, 7, 2, 4, 0, 81, 4, 0, bytes([127, 0, 0, 1]), b"shop", b"outgoing")
     decoder.dropping(DROPPED.pack(*packet))
     assert decoder.dropped == [drop(time=9)]
+
+
+def test_no_user_namespace_below_another_root() -> None:
+    call = failed("unshare", errno.EPERM, arguments=(0x10000000, 0, 0, 0, 0, 0), root="/srv/root")
+    assert "another root directory (chroot), /srv/root. The kernel creates" in found(call).text
+    inside = failed("unshare", errno.EPERM, arguments=(0x10000000, 0, 0, 0, 0, 0))
+    chain = ("create_user_ns", "current_chrooted")
+    assert "another root directory (chroot). The kernel" in found(inside, chain=chain).text
