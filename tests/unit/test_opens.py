@@ -42,7 +42,7 @@ ALLOWED = {
     ("cause/network.py", "_down"): "/sys/class/net, a name of that directory",
     ("cause/network.py", "_holder_of_socket"): "/proc/PID/comm",
     ("cause/network.py", "_sockets"): "/proc/net, one of four names",
-    ("cause/not_found.py", "_places"): "a file of this package",
+    ("cause/not_found.py", "places"): "a file of this package",
     ("cause/process.py", "other_user"): "/proc/PID/comm",
     ("cause/security_modules.py", "_lockdown"): "a file of securityfs",
     ("cause/security_modules.py", "_yama"): "a setting of the kernel",

@@ -174,11 +174,12 @@ def _resolve_as(user: User, command: Sequence[str]) -> str:
 
     Raises what that raises, and PrivilegeError where we may not become the user.
     """
-    # the user may not be able to read our modules
+    # the user may not be able to read our modules and their tables
     import shutil  # noqa: F401
 
-    import retsnoop_py.cause.reasons  # noqa: F401
+    from retsnoop_py.cause.reasons import load_tables
 
+    load_tables()
     given = inherited()
     with ExitStack() as stack:
         reader, writer = _pipe(stack)

@@ -29,6 +29,7 @@ __all__ = [
     "loop",
     "missing",
     "not_in_folders",
+    "places",
     "searched",
     "special",
     "too_long",
@@ -187,7 +188,8 @@ class _Places(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @lru_cache(1)
-def _places() -> tuple[_Place, ...]:
+def places() -> tuple[_Place, ...]:
+    """The rows of ``places.toml``."""
     import tomllib
 
     from msgspec import convert
@@ -204,7 +206,7 @@ def special(scene: Scene) -> Reason | None:
         return None
     alike = files.near(found[0])
     spelled = [f"check the spelling: {show(alike)} exists"] if alike else []
-    for row in _places():
+    for row in places():
         if not fnmatchcase(path, row.path) or any(fnmatchcase(path, one) for one in row.but):
             continue
         fixed = re.split(r"[*\[]", row.path)[0]

@@ -43,9 +43,18 @@ from retsnoop_py.cause.reason import Finder, Reason, Scene
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
+    "load_tables",
     "reason_of",
     "reason_of_start",
 ]
+
+
+def load_tables() -> None:
+    """Read the tables of this package, for a process that cannot read its files later."""
+    import difflib  # noqa: F401 - so are names that are alike
+
+    sysctl.settings()
+    not_found.places()
 
 
 def reason_of_start(path: str, error: int, uid: int, gid: int) -> Reason | None:

@@ -317,3 +317,34 @@ def test_one_that_does_not_exist_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"--user {name}: no such user") as caught:
         find_user(name)
     assert caught.value.exit_status == 66
+
+
+#: What a child does that may not read the package and the standard library.
+UNREADABLE = """
+import os, sys
+import retsnoop_py
+import shutil
+from retsnoop_py.cause.reasons import load_tables
+load_tables()
+from retsnoop_py.capture.command import resolve
+roots = (os.path.dirname(retsnoop_py.__file__), os.path.dirname(os.__file__))
+
+def forbid(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(roots):
+        raise PermissionError(13, "not readable", arguments[0])
+
+sys.addaudithook(forbid)
+for path in sys.argv[1:]:
+    try:
+        resolve([path])
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+def test_a_user_who_cannot_read_this_package_gets_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    argv = [sys.executable, "-c", UNREADABLE]
+    argv += [f"{tmp_path}/plain", f"{tmp_path}/nosuch", "/dev/nosuch", "nosuchprogram"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["CommandNotExecutable", *["CommandNotFound"] * 3], done.stderr
