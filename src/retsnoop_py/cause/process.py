@@ -12,7 +12,7 @@ from retsnoop_py.cause.files import user_name
 from retsnoop_py.cause.operation import described, show
 from retsnoop_py.cause.reason import Reason, Scene
 
-__all__ = ["bad_descriptor", "capabilities", "no_process", "no_reader", "other_user"]
+__all__ = ["bad_descriptor", "capabilities", "no_process", "no_reader", "no_socket", "other_user"]
 
 #: Calls whose first argument is a process id.
 _OF_PROCESS = (
@@ -107,6 +107,18 @@ def other_user(scene: Scene) -> Reason | None:
         f"{user_name(scene.call.uid)}.",
         (f"run it as {'root' if user == 'root' else f'{user} or root'}",),
     )
+
+
+def no_socket(scene: Scene) -> Reason | None:
+    """A call for sockets on a descriptor of something else (ENOTSOCK)."""
+    place = scene.call.place(0)
+    if place is None or stat.S_ISSOCK(place.mode):
+        return None
+    file = described(place)
+    number = scene.call.arguments[0] & 0xFFFFFFFF
+    text = f"File descriptor {number}{f' ({file})' if file else ''} is not a socket."
+    advice = "check which descriptor the command gets: a service manager or inetd passes a socket"
+    return Reason("descriptor", text, (advice,), is_seen_later=False)
 
 
 def no_reader(scene: Scene) -> Reason | None:

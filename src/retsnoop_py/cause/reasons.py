@@ -218,6 +218,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EOPNOTSUPP",), _OF_FILE_SYSTEM, mounts.not_supported),
     (("ESRCH",), _PATHS, process.no_process),
     (("EBADF",), _PATHS, process.bad_descriptor),
+    (("ENOTSOCK",), _PATHS, process.no_socket),
     (("EPIPE",), ("write*", "send*", "splice", "tee"), process.no_reader),
     # the network
     (("EADDRINUSE",), ("bind", "listen"), network.address_in_use),

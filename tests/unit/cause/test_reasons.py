@@ -425,6 +425,13 @@ def test_a_pipe_without_a_reader_and_a_closed_connection() -> None:
     )
 
 
+def test_a_descriptor_that_is_no_socket() -> None:
+    found = reason(
+        call("listen", errno.ENOTSOCK, places=((0, place("/dev/null")),), arguments=(0,) * 6)
+    )
+    assert found.text == "File descriptor 0 (/dev/null) is not a socket."
+
+
 def test_a_datagram_that_is_too_large() -> None:
     given = {
         "address": Address(socket.AF_INET, "192.0.2.1", 9),
