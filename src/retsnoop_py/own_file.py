@@ -47,6 +47,8 @@ LONGEST = 255
 #: Where root keeps caches if HOME belongs to another user.
 ROOT_CACHE = Path("/var/cache")
 _CHUNK = 1 << 20
+#: Links on the way to a file, as in the kernel (MAXSYMLINKS).
+_MOST_LINKS = 40
 
 
 class Refused(Exception):
@@ -56,9 +58,39 @@ class Refused(Exception):
 def open_folder(path: Path) -> int:
     """The folder of ``path``, so that the folder that is checked is the one that is written to.
 
-    Raises OSError.
+    A link on the way that another user put there is not followed. Raises OSError and
+    :class:`Refused`.
     """
-    return os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = os.O_PATH | os.O_CLOEXEC
+    left = [*reversed(path.parent.parts)]
+    links = 0
+    at = os.open(".", flags | os.O_DIRECTORY)
+    try:
+        while left:
+            part = left.pop()
+            found = os.open(part, flags | os.O_NOFOLLOW, dir_fd=at)
+            status = os.fstat(found)
+            if not stat.S_ISLNK(status.st_mode):
+                at, before = found, at
+                os.close(before)
+                continue
+            try:
+                if not _may_follow(os.fstat(at), status):
+                    raise Refused(f"{part} is another user's link")
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                left += reversed(Path(os.readlink("", dir_fd=found)).parts)
+            finally:
+                os.close(found)
+        return os.open(".", flags | os.O_DIRECTORY, dir_fd=at)
+    finally:
+        os.close(at)
+
+
+def _may_follow(folder: os.stat_result, link: os.stat_result) -> bool:
+    """Whether a link in a folder leads where we, root, or the user of sudo want it to."""
+    return _is_mine(folder) or link.st_uid in (0, os.geteuid()) or _is_for_sudo(link)
 
 
 def open_for_writing(folder: int, name: str, mode: int = MODE) -> tuple[int, bool]:

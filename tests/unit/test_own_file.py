@@ -57,6 +57,32 @@ def test_a_link_in_a_shared_folder_is_not_followed(shared: Path, write: Any) -> 
     assert (shared.parent / "precious").read_text() == "precious"
 
 
+def test_another_users_link_on_the_way_is_not_followed(shared: Path) -> None:
+    folder = shared.parent / "folder"
+    folder.mkdir()
+    (folder / "report").write_text("precious")
+    (shared / "out").symlink_to(folder)
+    if os.geteuid() != 0:
+        pytest.skip("links of others take root to make")
+    os.chown(shared / "out", 12345, 12345, follow_symlinks=False)
+    for path in (shared / "out" / "report", shared / "out" / ".." / "folder" / "report"):
+        with pytest.raises(OutputError, match="out is another user's link"):
+            own_file.write(path, "x", own_file.SHARED)
+    assert (folder / "report").read_text() == "precious"
+
+
+def test_own_links_on_the_way_are_followed_and_circles_end(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "relative").symlink_to("a/b")
+    (tmp_path / "absolute").symlink_to(tmp_path / "relative")
+    own_file.write(tmp_path / "absolute" / "report", "x", own_file.SHARED)
+    assert (tmp_path / "a" / "b" / "report").read_text() == "x"
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    with pytest.raises(OutputError, match="symbolic links"):
+        own_file.write(tmp_path / "one" / "report", "x", own_file.SHARED)
+
+
 def test_a_file_with_addresses_is_for_its_owner_and_a_report_is_as_the_umask_says(
     tmp_path: Path,
 ) -> None:

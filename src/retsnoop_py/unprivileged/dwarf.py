@@ -75,7 +75,9 @@ def open_image(
 
     Raises as :class:`DwarfImage` does.
     """
-    return DwarfImage(path, sections) if is_installed(path) else UnprivilegedImage(path, sections)
+    # one path for the check and for reading: a link of another user may change in between
+    real = Path(os.path.realpath(path))
+    return DwarfImage(real, sections) if is_installed(real) else UnprivilegedImage(path, sections)
 
 
 class UnprivilegedImage:
@@ -163,10 +165,11 @@ class UnprivilegedImage:
 
 def defect(path: Path) -> tuple[str, bool] | None:
     """Why libdw cannot read the DWARF of ``path``, and whether for its compression; None if not."""
-    if is_installed(path):
+    real = Path(os.path.realpath(path))
+    if is_installed(real):
         from retsnoop_py.libbpf.dwarf import defect as read_here
 
-        return read_here(path)
+        return read_here(real)
     try:
         UnprivilegedImage(path).close()
     except RetsnoopError as error:
