@@ -85,15 +85,18 @@ static __noinline int interim_forget(void *ctx, struct session *s)
 static __noinline int interim_before_call(void *ctx, struct session *s, __u64 now)
 {
 	struct interim_pair *of;
+	bool is_last;
 
 	if (s->depth >= s->max_depth || !(s->is_err || emit_success))
 		return 0;
-	if (!emit_success && !chain_continues(s))
+	/* this chain is forgotten now, since save_chain() keeps the one before it */
+	is_last = emit_success || keeps_saved(s, s->depth);
+	if (!is_last && !chain_continues(s))
 		interim_forget(ctx, s);
 	of = interims_of(s);
 	if (!of)
 		return 0;
-	if (emit_success) {
+	if (is_last) {
 		interim_make(&of->now, s, now);
 		send_parts(ctx, s, kstack_used(s));
 		interim_send(ctx, s, &of->now);

@@ -177,13 +177,15 @@ static __always_inline bool keeps_saved(struct session *s, __u32 from)
 static __noinline int save_chain(struct session *s)
 {
 	__u32 from = s->depth;
+	bool continues;
 
 	if (keeps_saved(s, from)) {
 		s->null_left_out = true;
 		return 0;
 	}
+	continues = chain_continues(s);
 	s->null_left_out = false;
-	if (!chain_continues(s)) {
+	if (!continues) {
 		s->saved_to = s->max_depth;
 		s->kstack_now ^= 1;
 	}

@@ -26,8 +26,8 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
-#: Files whose tests together take as long as all others, by what they do. ``make test`` runs them,
-#: ``make check`` does not.
+#: Files and tests (``FILE::NAME``) that together take as long as all others, by what they do.
+#: ``make test`` runs them, ``make check`` does not.
 THOROUGH = {
     "each pattern of the package": (
         "test_patterns.py",
@@ -40,7 +40,19 @@ THOROUGH = {
         "recording/test_hostile.py",
         "symbolize/test_hostile_programs.py",
     ),
-    "a terminal, or a program that waits": ("cli/test_shells.py", "vm/test_signals.py"),
+    "a terminal, or a program that waits": (
+        *("cli/test_shells.py", "vm/test_signals.py", "capture/test_signals.py"),
+        "capture/test_command.py::test_one_that_ignores_signals_is_left_alone_when_asked_again",
+        "kernel/test_debuginfod.py::test_a_server_that_gives_a_little_now_and_then_is_given_up",
+        "libbpf/test_threads.py",
+        "vm/test_guest.py::test_output_that_does_not_end_is_ended_by_the_timeout",
+    ),
+    "logs of megabytes": (
+        "load/test_long_log.py",
+        "load/test_explain.py::test_a_log_too_long_to_keep_still_names_its_program",
+        "load/test_explain.py::test_many_failures_cost_as_much_each_as_few",
+        "load/test_explain.py::test_memory_is_bounded_and_the_end_is_found",
+    ),
 }
 _THOROUGH = {name for names in THOROUGH.values() for name in names}
 
@@ -48,7 +60,10 @@ _THOROUGH = {name for names in THOROUGH.values() for name in names}
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark the tests of :data:`THOROUGH`."""
     here = Path(__file__).parent
-    if here in item.path.parents and str(item.path.relative_to(here)) in _THOROUGH:
+    if here not in item.path.parents:
+        return
+    file, name = str(item.path.relative_to(here)), item.name.partition("[")[0]
+    if file in _THOROUGH or f"{file}::{name}" in _THOROUGH:
         item.add_marker(pytest.mark.thorough)
 
 

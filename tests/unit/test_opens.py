@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,7 @@ def _is_own(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and ast.unparse(call.func) in NO_OPENS
 
 
+@lru_cache(1)
 def found() -> dict[tuple[str, str], list[int]]:
     places: dict[tuple[str, str], list[int]] = {}
     for room in ROOMS:

@@ -107,8 +107,11 @@ def test_each_part_of_make_is_a_target() -> None:
     assert {one.argv[2] for one in parts.PARTS if one.argv[0] == "make"} <= known
 
 
-def test_each_thorough_file_is_there() -> None:
+def test_each_thorough_file_and_test_is_there() -> None:
     from tests.unit import conftest
 
     unit = Path(conftest.__file__).parent
-    assert all((unit / name).is_file() for names in conftest.THOROUGH.values() for name in names)
+    for one in (name for names in conftest.THOROUGH.values() for name in names):
+        file, _, test = one.partition("::")
+        assert (unit / file).is_file(), one
+        assert not test or f"\ndef {test}(" in (unit / file).read_text(), one

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,7 @@ def _is_write(call: ast.Call) -> bool:
     return False
 
 
+@lru_cache(1)
 def found() -> dict[tuple[str, str], list[int]]:
     places: dict[tuple[str, str], list[int]] = {}
     for path in PACKAGE.rglob("*.py"):

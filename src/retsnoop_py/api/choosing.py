@@ -48,8 +48,6 @@ __all__ = [
 _QUOTED = re.compile(r"['\u2018]([^'\u2018\u2019]+)['\u2019]")
 #: Errors that programs report of a path without a call that returned them.
 _OF_PATHS = ("EISDIR", "ENOTDIR", "EEXIST", "ENOTEMPTY", "ENOENT")
-
-
 #: What stands in lines about errors.
 _COMPLAINS = re.compile(r"fatal|error|fail|cannot|can't|could not|not |denied|invalid|refuse", re.I)
 #: The stream of what a command writes about errors.
@@ -210,7 +208,7 @@ class Survey:
             return False
         if Evidence.ORDINARY in evidence or Evidence.NEVER in evidence:
             return Evidence.ERROR_TEXT in evidence
-        is_silent = not any(one.stream == 2 for one in self.witnessed.written)
+        is_silent = not any(one.stream == _ERRORS for one in self.witnessed.written)
         return is_silent or Evidence.LOOKS not in evidence or _is_looked_for(choice)
 
     def failures(self, chosen: Chosen | None) -> tuple[told.FailedCall, ...]:

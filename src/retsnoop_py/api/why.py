@@ -545,6 +545,7 @@ class Inquiry:
                 yield from run
         finally:
             self._witnessed = witness.found
+            self._note_losses()
             self._spent.end(self._witnessed.ends, run.detach_seconds)
         self._note_modules()
         self._interrupted = run.interrupted or bool(watch and watch.timed_out)
@@ -564,6 +565,20 @@ class Inquiry:
     def _function_at(self, address: int) -> str | None:
         found = self._facts.kallsyms.lookup(address)
         return found[0].name if found is not None and not found[1] else None
+
+    def _note_losses(self) -> None:
+        """Warn of what was not seen of the command in this run."""
+        lost, problem = self._witnessed.lost, self._witnessed.problem
+        if lost:
+            self._hear(
+                f"WARNING: {lost} records of what the command did were lost, because they came "
+                "faster than they were read; the failing call may be one of them"
+            )
+        elif problem is not None:
+            self._hear(
+                f"WARNING: the command's own calls and messages were not recorded ({problem}); the "
+                "answer is about the kernel functions that failed last"
+            )
 
     def _modules_now(self) -> frozenset[str]:
         return frozenset(one.name for one in read_modules(self._facts.root / "proc/modules"))

@@ -21,7 +21,7 @@ from retsnoop_py.cause.events import Audited, Dropped, Installed, Witnessed
 from retsnoop_py.errors import BpfError
 from retsnoop_py.kernel.syscalls import system_calls
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
-from retsnoop_py.libbpf.reader import Reader
+from retsnoop_py.libbpf.reader import CountingRing
 from retsnoop_py.value import replace
 
 __all__ = ["RefusalDecoder", "Refusals"]
@@ -92,7 +92,8 @@ class Refusals:
     def __init__(self, machine: str) -> None:
         self._decoder = RefusalDecoder(machine)
         self._stack = ExitStack()
-        self._readers: list[tuple[Reader, Callable[[bytes], None]]] = []
+        self._lost = 0
+        self._readers: list[tuple[CountingRing, Callable[[bytes], None]]] = []
 
     def __enter__(self) -> Self:
         groups = (("refused_audit",), ("refused_call",))
@@ -115,14 +116,8 @@ class Refusals:
                         whole.callback(obj.program(name).attach().close)
                     stack.push(whole.pop_all())
             reader = stack.enter_context(
-                Reader(
-                    obj.map("events"),
-                    is_perf=False,
-                    ring_bytes=_RING_BYTES,
-                    limit_bytes=_QUEUE_BYTES,
-                )
+                CountingRing(obj, ring_bytes=_RING_BYTES, limit_bytes=_QUEUE_BYTES)
             )
-            reader.start()
             self._readers.append((reader, source.feed))
             self._stack.push(stack.pop_all())
 
@@ -133,6 +128,7 @@ class Refusals:
                 reader.stop()
                 while (data := reader.take(0)) is not None:
                     feed(data)
+                self._lost += reader.lost()
 
     def add_to(self, witnessed: Witnessed) -> Witnessed:
         """Return ``witnessed`` with what refused calls meanwhile."""
@@ -142,6 +138,7 @@ class Refusals:
             audited=tuple(sorted(found.audited, key=lambda one: one.time)),
             installed=tuple(sorted(found.installed, key=lambda one: one.time)),
             dropped=tuple(sorted(found.dropped, key=lambda one: one.time)),
+            lost=witnessed.lost + self._lost,
         )
 
 

@@ -40,7 +40,7 @@ from retsnoop_py.errors import BpfError, RetsnoopError
 from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.kernel.syscalls import Syscall, system_calls
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
-from retsnoop_py.libbpf.reader import Reader
+from retsnoop_py.libbpf.reader import CountingRing
 from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Witness:
         self._hang = hang
         self._stack = ExitStack()
         self._object: BpfObject | None = None
-        self._reader: Reader | None = None
+        self._reader: CountingRing | None = None
         self._decoder: Decoder | None = None
         self._lost = 0
         self._has_same_ids = in_first("pid")
@@ -213,14 +213,8 @@ class Witness:
                         for name in optional:
                             stack.callback(obj.program(name).attach().close)
                 reader = stack.enter_context(
-                    Reader(
-                        obj.map("events"),
-                        is_perf=False,
-                        ring_bytes=_RING_BYTES,
-                        limit_bytes=_QUEUE_BYTES,
-                    )
+                    CountingRing(obj, ring_bytes=_RING_BYTES, limit_bytes=_QUEUE_BYTES)
                 )
-                reader.start()
                 self._decoder = Decoder(self._machine, self._function_at)
                 self._object, self._reader = obj, reader
                 stack.enter_context(self._refusals)
@@ -294,9 +288,7 @@ class Witness:
             reader.stop()
             while (data := reader.take(0)) is not None:
                 self._decoder.feed(data)
-            stats = reader.stats()
-            counted = bytes(self._object.global_bytes(".bss", "lost"))
-            self._lost = int.from_bytes(counted, "little") + stats.lost_memory + stats.lost_kernel
+            self._lost = reader.lost()
             self._object = None
 
     @property

@@ -219,19 +219,14 @@ def raised(scene: Scene) -> Reason | None:
     name = f"{limit.name} (ulimit -{limit.letter})"
     shown = size(hard) if limit.unit else str(hard)
     if errno_name(call.error) == "EINVAL":
-        return Reason(
-            "rlimit",
-            f"A soft limit may not be higher than its hard limit. The hard limit of {name} is "
-            f"{shown}.",
-            (f"choose at most {hard // (limit.unit or 1)}", *_raise_hard(limit)),
-            is_seen_later=False,
-        )
-    if has_capability(scene, "SYS_RESOURCE"):
+        rule = "A soft limit may not be higher than its hard limit."
+    elif not has_capability(scene, "SYS_RESOURCE"):
+        rule = "Only root, or a process with CAP_SYS_RESOURCE, may raise a hard limit."
+    else:
         return None
     return Reason(
         "rlimit",
-        f"Only root, or a process with CAP_SYS_RESOURCE, may raise a hard limit. The hard limit of "
-        f"{name} is {shown}.",
+        f"{rule} The hard limit of {name} is {shown}.",
         (f"choose at most {hard // (limit.unit or 1)}", *_raise_hard(limit)),
         is_seen_later=False,
     )

@@ -10,7 +10,7 @@ from typing import Self
 
 from retsnoop_py._bpf import ffi, lib
 from retsnoop_py.errors import BpfError
-from retsnoop_py.libbpf.object import BpfMap, check
+from retsnoop_py.libbpf.object import BpfMap, BpfObject, check
 from retsnoop_py.value import Value
 
 
@@ -166,3 +166,25 @@ class Reader:
             spool_limit=self._spool_limit,
             error=queue.error,
         )
+
+
+class CountingRing(Reader):
+    """Reads the ring buffer ``events`` of a loaded object, from the start on.
+
+    The object counts in its variable ``lost`` the records that the buffer had no room for.
+    """
+
+    def __init__(self, obj: BpfObject, *, ring_bytes: int, limit_bytes: int) -> None:
+        events = obj.map("events")
+        super().__init__(events, is_perf=False, ring_bytes=ring_bytes, limit_bytes=limit_bytes)
+        self._object = obj
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def lost(self) -> int:
+        """How many records were lost so far, in the kernel or on the way here."""
+        counted = int.from_bytes(self._object.global_bytes(".bss", "lost"), "little")
+        stats = self.stats()
+        return counted + stats.lost_kernel + stats.lost_memory

@@ -9,6 +9,7 @@ import pytest
 
 from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.why import Inquiry
+from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.kernel.facts import KernelFacts
 
 
@@ -64,6 +65,19 @@ def test_a_further_run_with_another_status_is_reported(monkeypatch: pytest.Monke
         inquiry._compare_status(3)
         (line,) = inquiry._warnings
         assert line.startswith(f"WARNING: run 2 exited with status 3, run 1 with 1{reason}")
+
+
+def test_what_was_not_seen_of_the_command_is_a_warning() -> None:
+    inquiry = Inquiry(Asked(("x",)))
+    inquiry._note_losses()
+    assert inquiry._warnings == []
+    inquiry._witnessed = Witnessed(lost=7)
+    inquiry._note_losses()
+    inquiry._witnessed = Witnessed(problem="load witness.bpf.o: EPERM")
+    inquiry._note_losses()
+    lost, refused = inquiry._warnings
+    assert lost.startswith("WARNING: 7 records of what the command did were lost")
+    assert "not recorded (load witness.bpf.o: EPERM)" in refused
 
 
 def listing(folder: Path, *names: str) -> None:

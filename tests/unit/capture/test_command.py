@@ -221,7 +221,7 @@ def test_a_signal_sent_to_us_alone_is_passed_on() -> None:
         assert command.exit_status == 128 + signal.SIGTERM
 
 
-def test_one_that_ignores_signals_is_left_alone_once_somebody_asks_again(tmp_path: Path) -> None:
+def test_one_that_ignores_signals_is_left_alone_when_asked_again(tmp_path: Path) -> None:
     up = tmp_path / "up"
     script = f"trap '' TERM; touch {up}; while :; do sleep 0.1; done"
     with Command(["sh", "-c", script]) as command:

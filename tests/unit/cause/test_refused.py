@@ -7,6 +7,7 @@ import errno
 from pathlib import Path
 
 import pytest
+from tests.unit.cause.test_reasons import call
 
 from retsnoop_py.capture.refused import DROPPED, REFUSED, RefusalDecoder
 from retsnoop_py.cause import netfilter, security_modules
@@ -30,24 +31,8 @@ TID = 7
 
 
 def failed(name: str, error: int, *texts: tuple[int, str], **changes: object) -> SystemCall:
-    given = {
-        "time": 100,
-        "tid": TID,
-        "pid": TID,
-        "process": "tool",
-        "name": name,
-        "error": error,
-        "arguments": (0xFFFFFF9C, 0, 0, 0, 0, 0),
-        "texts": texts,
-        "address": None,
-        "uid": 0,
-        "gid": 0,
-        "cwd": "/",
-        "is_filtered": False,
-        "was_entered": True,
-        "state": State(begin=50),
-    }
-    return SystemCall(**given | changes)  # type: ignore[arg-type]
+    known = {"time": 100, "tid": TID, "pid": TID, "was_entered": True, "state": State(begin=50)}
+    return call(name, error, *texts, **known | changes)
 
 
 def found(
