@@ -3,8 +3,8 @@
 
 ``make test`` runs the *quick* selection: the tests on :data:`MAIN`, and on the other kernels of
 :data:`QUICK` only :data:`CORE`, where kernels and architectures differ, and tests about that
-kernel. It leaves out what is marked ``slow``: tests that take more than 20 s, and all but one of
-tests of the same kind.
+kernel. A heavy test of the core runs on the kernels of :data:`HEAVY`. It leaves out what is marked
+``slow``: tests that take more than 20 s, and all but one of tests of the same kind.
 
 ``make test-all`` runs the *full* selection. Three markers reduce it:
 
@@ -75,6 +75,13 @@ SAME_ABROAD = {
     "the table is of x86-64's 6.12, which it boots": ("test_line.py::test_the_line_that_decided",),
     "it boots the kernels that stand on the page": ("test_load.py::test_the_page",),
 }
+#: Tests of the core that take 20 to 50 s each, with the kernels on which ``make test`` runs them:
+#: the one whose mechanism differs most from the others'.
+HEAVY = {
+    "test_line.py::test_without_debug": ("7.3", "arm64/7.3"),
+    "test_rungs.py::test_a_jump_from": ("7.3",),
+    "test_rungs.py::test_a_modules_function": (MAIN,),
+}
 _SAME_ABROAD = tuple(start for rows in SAME_ABROAD.values() for start in rows)
 
 
@@ -122,7 +129,9 @@ def kernels_of(
     main = [MAIN] if MAIN in own else own[:1]
     one = test.get_closest_marker("one_kernel") is not None
     if quick:
-        return list(chosen) if is_core(test) and not one else main
+        heavy = [on for start, on in HEAVY.items() if id_of(test).startswith(start)]
+        light = [name for name in chosen if not heavy or name in heavy[0]] or list(chosen)
+        return light if is_core(test) and not one else main
     if one:
         names = main
     elif test.get_closest_marker("oldest_and_newest"):

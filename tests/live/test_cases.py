@@ -90,7 +90,10 @@ ONE_RUN = {
 }
 
 #: They take more than 20 s.
-SLOW = ("10,000 calls that do not matter", "a terminal full of text", "other namespaces")
+SLOW = (
+    *("10,000 calls that do not matter", "a terminal full of text", "other namespaces"),
+    "an error that a socket kept",
+)
 
 FOLLOWED = {
     "a rule of nftables, in a batch of netlink": Case(
@@ -175,6 +178,7 @@ def test_a_process_that_runs_on_is_named(ready: Machine) -> None:
     assert "did not end with it (PID " in result.err
 
 
+@pytest.mark.slow
 @pytest.mark.only_on("6.12")
 def test_two_calls_for_which_as_much_speaks_are_both_named(ready: Machine) -> None:
     lines = (

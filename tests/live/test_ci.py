@@ -99,6 +99,7 @@ def is_of_the_engine(step: dict[str, Any]) -> bool:
     return step.get("uses", "").startswith("actions/") or "apt-get" in step.get("run", "")
 
 
+@pytest.mark.slow
 def test_the_steps_for_github(parked: str, project: Path) -> None:
     told = yaml.safe_load(block("yaml", "runs-on"))
     (job,) = told["jobs"].values()

@@ -112,6 +112,7 @@ def test_a_copy_made_by_the_compiler_is_suggested_for_its_origin(machine: Machin
     assert f"'{origin}' matches no kernel function; did you mean {copy}" in beside.err
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_what_matches_nothing_ends_as_a_run_does(machine: Machine) -> None:
     for options in (("bpf_prog_lode",), ("bpf_get_current_*",), ("-e", "x[nonsuch]")):

@@ -163,6 +163,7 @@ def _processes() -> Iterator[tuple[int, int, str]]:
             yield int(pid), int(rest.split()[1]), name
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_diff_tells_what_only_the_older_kernel_refuses(parked: list[str], tmp_path: Path) -> None:
     """memfd_create(2) takes MFD_NOEXEC_SEAL since Linux 6.3, and refuses flags it does not know."""

@@ -84,6 +84,7 @@ def test_a_program_reads_the_symbols_that_kallsyms_has(machine: Machine) -> None
     assert (by_text, differing) == (by_program, "0"), result.out
 
 
+@pytest.mark.slow
 def test_every_preset_finds_its_functions(machine: Machine) -> None:
     """An entry function at least, and more to see inside than a few that any glob matches."""
     script = f"""

@@ -25,6 +25,7 @@ JIT = "/proc/sys/net/core/bpf_jit_enable"
 FAILING = ("--", "mkdir", "/proc/retsnoop")
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_why_does_not_take_a_comparison_for_an_error_where_kprobes_are_off(
     machine: Machine,

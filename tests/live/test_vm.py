@@ -394,6 +394,7 @@ def test_vm_run_streams_both_ways_and_passes_ctrl_c_and_the_status_on(parked: st
         assert process.wait(30) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 @pytest.mark.usefixtures("parked")
 def test_readme_shows_what_a_command_prints_on_another_kernel(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_a_failing_bpf_call_is_led_to_its_condition(machine: Machine) -> None:
     assert tracer(machine) == was_set
 
 
+@pytest.mark.slow
 @pytest.mark.oldest_and_newest
 def test_a_file_that_is_not_there_is_what_the_command_complains_of(machine: Machine) -> None:
     """And not what the loader and libraries look for before and after it."""
@@ -165,6 +166,7 @@ def test_a_failure_below_many_functions_is_led_to_the_innermost(machine: Machine
     assert len(call["chain"]) > 4
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_what_was_called_through_a_pointer_is_followed_as_well(machine: Machine) -> None:
     """accept4(2) of a socket that does not listen: the protocol's function leaves the error."""
@@ -244,6 +246,7 @@ def test_what_the_kernel_said_meanwhile_is_told(machine: Machine) -> None:
     assert call["origin"]["function"]["name"] == "lookup_bdev"
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_one_run_says_what_it_can(machine: Machine) -> None:
     found = why(machine, "--reruns", "0", "--", *WORKLOAD, "bpf-map-key-size-array")
@@ -295,6 +298,7 @@ def test_a_command_that_succeeds_runs_once_unless_reruns_are_asked_for(machine: 
     assert found["runs"] > 1
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_a_failure_that_depends_on_input_is_reported_to(machine: Machine) -> None:
     script = 'read answer && rmdir /proc && exit 0; [ -n "$answer" ] && exit 3; exit 4'
@@ -306,6 +310,7 @@ def test_a_failure_that_depends_on_input_is_reported_to(machine: Machine) -> Non
     assert any("exited with status 4, run 1 with 3" in line for line in found["warnings"])
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_another_failure_can_be_asked_for(machine: Machine) -> None:
     script = "rmdir /proc; cat /nonexistent; exit 3"

@@ -70,6 +70,15 @@ def test_the_quick_selection_runs_all_on_one_kernel_and_the_core_on_the_others(t
     assert rules.kernels_of(test, rules.QUICK, quick=True) == wanted[TESTS.index(test)]
 
 
+@pytest.mark.parametrize("start", rules.HEAVY)
+def test_a_heavy_test_of_the_core_runs_on_few_kernels(start: str) -> None:
+    test = a_test(start)
+    assert rules.is_core(test)
+    assert rules.kernels_of(test, rules.QUICK, quick=True) == list(rules.HEAVY[start])
+    assert rules.kernels_of(test, ["5.10", "6.1"], quick=True) == ["5.10", "6.1"]
+    assert rules.kernels_of(test, OWN) == list(OWN)
+
+
 @pytest.mark.parametrize("test", TESTS, ids=NAMES)
 def test_the_full_selection_has_what_the_quick_one_has(test: Any) -> None:
     full = rules.kernels_of(test, [*OWN, "arm64/6.1", "arm64/7.3"])
