@@ -121,6 +121,8 @@ class ViewSettings(Value):
     #: Show all branches, tracing's own as well.
     lbr_full: bool = False
     user_stack: bool = False
+    #: Say of each failing system call of the command why it failed, in the user's terms.
+    explain: bool = False
     format: OutputFormat = OutputFormat.TEXT
     ascii: bool = False
     #: More columns of the call trace: time without callees, and the CPU.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -375,6 +376,23 @@ def test_the_first_paragraph_names_what_to_change(name: str, prepared: Machine) 
     first = " ".join(result.out.partition("\n\n")[0].split())
     missing = [one for one in row.words if one not in first]
     assert not missing, result.out + result.err
+
+
+@pytest.mark.only_on("6.12")
+def test_a_trace_says_the_same_of_each_failing_call(prepared: Machine) -> None:
+    """In text and in JSON; what a process does besides does not change it."""
+    command = (*NOBODY.split(), "cat", "/etc/shadow", "/nonexistent/x")
+    trace = (TOOL, "-e", "*_sys_openat", "-a", "inode_permission", "--explain")
+    result = prepared.run([*trace, "--", *command])
+    blocks = [" ".join(block.split()) for block in result.out.split("\n\n\n")]
+    denied = next(one for one in blocks if "opening /etc/shadow failed with EACCES" in one)
+    assert "User nobody may not read the file /etc/shadow" in denied
+    assert "__x64_sys_openat" in denied
+    (missing,) = [one for one in blocks if "opening /nonexistent/x failed with ENOENT" in one]
+    assert "The directory /nonexistent does not exist." in missing
+    told = prepared.run([*trace, "-x", "EACCES", "--format", "json", "--", *command]).out
+    (session,) = [one for one in map(json.loads, told.splitlines()) if one["type"] == "session"]
+    assert session["explained"]["reason"]["kind"] == "file-mode"
 
 
 @pytest.mark.only_on("6.12")

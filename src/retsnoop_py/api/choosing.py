@@ -30,15 +30,18 @@ from retsnoop_py.cause.wording import Wording
 from retsnoop_py.kernel.capabilities import CAPABILITIES
 from retsnoop_py.kernel.errno import ERRNO_NAMES, errno_name
 from retsnoop_py.render import why_types as told
+from retsnoop_py.session.report import Explained
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
+    from retsnoop_py.session.model import Session as CapturedSession
 
 __all__ = [
     "Chosen",
     "Survey",
     "counterpart",
+    "explain_session",
     "session_of",
     "with_reason",
     "without_functions",
@@ -395,6 +398,17 @@ def with_reason(
         reason=None if reason is None else _told(reason),
         reported=reported,
     )
+
+
+def explain_session(session: CapturedSession, call: SystemCall, witnessed: Witnessed) -> Explained:
+    """What a failed system call means for the user, around a session of a trace."""
+    said = tuple(one.text for one in session.said)
+    chain = tuple(one.function.name for one in session.calls)
+    reason = reason_of(Scene(call, witnessed, _identity(call), said, chain))
+    about = call.name, errno_name(call.error), _what(call)
+    if reason is None:
+        return Explained(*about)
+    return Explained(*about, reason.kind, reason.text, reason.advice, later=reason.is_seen_later)
 
 
 def _of_answer(explained: told.ExplainedCall, chosen: Chosen) -> told.ExplainedCall:

@@ -113,6 +113,8 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
     * ``command``: run this, and trace it and what it starts; ``user``: as this user, in a session
       of its own; ``keep_env``: with all environment variables
     * ``duration``: end after so long
+    * ``explain``: say why each system call failed (``session.explained``); needs ``command`` or
+      ``pid``
     * ``inject_probe``, also ``inject``: probes to show hits of
     * ``path``: functions to follow block by block, of no more than ``max_blocks`` blocks;
       ``pinpoint``: the innermost ones of chains that failed, with ``command`` by running that again
@@ -129,6 +131,7 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
     user: str
     keep_env: bool
     duration: Duration
+    explain: bool
     inject_probe: Texts
     inject: Texts
     path: Texts

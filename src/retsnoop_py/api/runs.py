@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.recording.replay import Replay
     from retsnoop_py.session.counts import Counts
+    from retsnoop_py.session.pipeline import SinkMaker
     from retsnoop_py.session.report import Report
     from retsnoop_py.session.stream_header import StreamHeader
     from retsnoop_py.settings import Settings
@@ -222,9 +223,14 @@ class Run:
             raise UsageError("this run has been entered before", "call trace() for another one")
         if self._handles_signals:
             self._signals.__enter__()
-        self._steps = run(
-            self._settings, self._sink.begin, self._signals, self._witness, self._facts
-        )
+        make_sink: SinkMaker = self._sink.begin
+        if self._settings.views.explain:
+            from retsnoop_py.api.explaining import Explainer
+
+            explainer = Explainer(self._signals)
+            self._facts, self._witness = explainer.facts, explainer.witness
+            make_sink = explainer.sink(make_sink)
+        self._steps = run(self._settings, make_sink, self._signals, self._witness, self._facts)
         try:
             self._advance()
         except BaseException:

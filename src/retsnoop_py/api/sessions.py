@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from retsnoop_py.render.json_types import Origin
     from retsnoop_py.render.jsonl import JsonRenderer
     from retsnoop_py.render.renderers import Renderer
-    from retsnoop_py.session.report import PathView, Report
+    from retsnoop_py.session.report import Explained, PathView, Report
     from retsnoop_py.session.stream_header import StreamHeader
 
 __all__ = [
@@ -264,6 +264,14 @@ class Session:
         self.failed = session.is_error
         self.died = session.died
         self.report = _KINDS[session.kind]
+
+    @property
+    def explained(self) -> Explained | None:
+        """Why its system call failed, in the user's terms; None without ``explain=True``.
+
+        None too where no failed system call was seen around it.
+        """
+        return self._report.explained
 
     def __repr__(self) -> str:
         names = " > ".join(call.function.name for call in self._report.session.calls)

@@ -46,7 +46,6 @@ from retsnoop_py.capture.hang import HangWatch
 from retsnoop_py.capture.witness import Witness
 from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
-from retsnoop_py.kernel.btf import Kind as BtfKind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.kallsyms import read_modules
 from retsnoop_py.options.settings import trace_settings
@@ -524,10 +523,7 @@ class Inquiry:
             settings = replace(
                 settings, stop_after_ns=asked.limit_ns, ends_command=bool(asked.limit_ns)
             )
-        mapped = self._facts.require_btf().find("bpf_find_vma", BtfKind.FUNC) is not None
-        witness = Witness(
-            self._facts.machine, watch, finds_mappings=mapped, function_at=self._function_at
-        )
+        witness = Witness.of(self._facts, watch)
         run = Run(
             settings,
             on_message=self._hear,
@@ -561,10 +557,6 @@ class Inquiry:
             self._exit_status = run.exit_status
         elif not run.interrupted:
             self._compare_status(run.exit_status)
-
-    def _function_at(self, address: int) -> str | None:
-        found = self._facts.kallsyms.lookup(address)
-        return found[0].name if found is not None and not found[1] else None
 
     def _note_losses(self) -> None:
         """Warn of what was not seen of the command in this run."""

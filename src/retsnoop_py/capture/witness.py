@@ -37,6 +37,7 @@ from retsnoop_py.cause.events import (
     read_address,
 )
 from retsnoop_py.errors import BpfError, RetsnoopError
+from retsnoop_py.kernel.btf import Kind as BtfKind
 from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.kernel.syscalls import Syscall, system_calls
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
@@ -45,6 +46,7 @@ from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
     from retsnoop_py.capture.hang import HangWatch
+    from retsnoop_py.kernel.facts import KernelFacts
 
 __all__ = ["Witness"]
 
@@ -112,6 +114,8 @@ _REQUESTS = tuple(_REQUEST_NAMES.split())
 _STOPS = (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU)
 #: What the tree of processes has for the command, whose root is ours, and for others.
 _COMMAND, _OTHER = b"\2", b"\1"
+#: Records of several processors are out of order by less than this, ns.
+_DISORDER = 1_000_000_000
 #: Calls and texts that are kept, the newest.
 _KEPT_CALLS, _KEPT_TEXTS = 20_000, 20_000
 
@@ -188,6 +192,17 @@ class Witness:
         self._problem: str | None = None
         self._refusals = Refusals(machine)
 
+    @classmethod
+    def of(cls, facts: KernelFacts, hang: HangWatch | None = None) -> Witness:
+        """One for the kernel that ``facts`` are of."""
+
+        def function_at(address: int) -> str | None:
+            found = facts.kallsyms.lookup(address)
+            return found[0].name if found is not None and not found[1] else None
+
+        mapped = facts.require_btf().find("bpf_find_vma", BtfKind.FUNC) is not None
+        return cls(facts.machine, hang, finds_mappings=mapped, function_at=function_at)
+
     def open(self) -> None:
         """Load and attach; nothing is watched yet."""
         try:
@@ -245,12 +260,23 @@ class Witness:
         """
         if self._hang is None:
             return
+        self.read()
+        self._hang.look(self, at_end=at_end)
+
+    def read(self) -> None:
+        """Take what has come so far. Not to be interrupted by :meth:`close`."""
         while self._reader is not None and self._decoder is not None:
             data = self._reader.take(0)
             if not data:
                 break
             self._decoder.feed(data)
-        self._hang.look(self, at_end=at_end)
+
+    def call_around(self, tid: int, start: int, end: int) -> SystemCall | None:
+        """The failed system call in which a thread was from ``start`` to ``end``, as read so far.
+
+        Times are ns of CLOCK_MONOTONIC. None if the call did not fail, or has not returned.
+        """
+        return self._decoder.call_around(tid, start, end) if self._decoder is not None else None
 
     def living(self) -> frozenset[int]:
         """The processes that were begun by the watched ones; none where /proc has other ids."""
@@ -358,6 +384,17 @@ class Decoder:
             lost,
             uses_netlink=self._uses_netlink,
         )
+
+    def call_around(self, tid: int, start: int, end: int) -> SystemCall | None:
+        """The failed system call in which a thread was from ``start`` to ``end``."""
+        found = None
+        for call in reversed(self._failed):
+            if call.time < end - _DISORDER:
+                break
+            is_its = call.tid == tid and call.deferred is None and call.request is None
+            if is_its and call.time >= end and (call.state is None or call.state.begin <= start):
+                found = call if found is None or call.time < found.time else found
+        return found
 
     def stop_of(self, pid: int) -> tuple[int, int] | None:
         """The last signal for ``pid`` that stops a process, and its sender."""

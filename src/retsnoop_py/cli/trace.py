@@ -124,7 +124,14 @@ def run(settings: Settings) -> int:
         return _dry_run(settings)
     judge = Judge(settings.verdict, settings.summary)
     with StopSignals() as signals:
-        steps = live_run(settings, judge.caught.sink(_printer), signals)
+        make_sink, facts, witness = judge.caught.sink(_printer), None, None
+        if settings.views.explain:
+            from retsnoop_py.api.explaining import Explainer
+
+            explainer = Explainer(signals)
+            facts, witness = explainer.facts, explainer.witness
+            make_sink = explainer.sink(make_sink)
+        steps = live_run(settings, make_sink, signals, witness, facts)
         while True:
             try:
                 next(steps)

@@ -37,6 +37,11 @@ def trace_settings(words: Words) -> Settings:
             "--reruns limits how often CMD runs again, and without --pinpoint CMD runs once",
             "add --pinpoint",
         )
+    if words.has("explain") and not (pids or words.command):
+        raise UsageError(
+            "--explain follows the system calls of a command, or of chosen processes",
+            "add -- CMD, or -p PID",
+        )
     features = values.debug(words.texts("debug"))
     trace, call_stack = words.has("trace"), words.has("call-stack")
     # a trace without -E is of all calls, stacks are of failures

@@ -553,6 +553,15 @@ OPTIONS: tuple[Option, ...] = (
         commands=("trace", "replay"),
     ),
     Option(
+        ("--explain",),
+        Takes.FLAG,
+        "Also print why each system call failed and what to change, as why does. Needs -- CMD or "
+        "-p. A recording does not keep it.",
+        panel=PRINT,
+        place="views.explain",
+        commands=("trace",),
+    ),
+    Option(
         ("--user-stack",),
         Takes.FLAG,
         "Also print the program's own stack.",

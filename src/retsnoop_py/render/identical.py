@@ -67,6 +67,7 @@ class IdenticalStacks:
         views = settings.views
         has_more = (
             *(views.call_trace, views.lbr is not None, views.user_stack, views.interim),
+            views.explain,
             *(settings.args.capture, bool(header.paths), bool(settings.filters.longer_ns)),
             *(settings.each, bool(settings.stop_count), views.format is not OutputFormat.TEXT),
         )

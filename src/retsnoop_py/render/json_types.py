@@ -17,6 +17,10 @@ VERSION = 1
 
 Hex = Annotated[str, Meta(pattern="^0x[0-9a-f]+$")]
 Time = Annotated[str, Meta(description="local time with its offset, ISO 8601, nanoseconds")]
+#: How sure a part of an answer is. ``observed``: each link was read in the kernel or from the
+#: command's own text as the call failed. ``inferred``: a link was read after the command ended, or
+#: rests on code or order alone. ``unknown``: retsnoop-py cannot decide it.
+Certainty = Literal["observed", "inferred", "unknown"]
 
 
 class Func(Struct, omit_defaults=True, frozen=True, gc=False):
@@ -309,6 +313,33 @@ class KernelMessage(Struct, omit_defaults=True, frozen=True, gc=False):
     instruction: int | None = None
 
 
+class Reason(Struct, omit_defaults=True, frozen=True):
+    """Why it failed, in the user's terms.
+
+    ``kind`` is a word of docs/why.md. ``advice``: what to change, in order. ``later``: it was read
+    after the command ended, so that it may have changed meanwhile; ``certainty`` is then
+    ``inferred``.
+    """
+
+    kind: str
+    text: str
+    certainty: Certainty
+    advice: tuple[str, ...] = ()
+    later: bool = False
+
+
+class Explained(Struct, omit_defaults=True, frozen=True, gc=False):
+    """Why the system call of a session failed (``--explain``).
+
+    ``what`` is the operation and its object; ``reason`` is null where it is not known.
+    """
+
+    syscall: str
+    error: str
+    what: str
+    reason: Reason | None = None
+
+
 class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="session"):
     """One call of an entry function by one thread.
 
@@ -320,6 +351,7 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     ``namespace`` is null where its PID namespace has the same. ``warnings`` are those that text has
     under the session. ``origin`` is about the innermost call of the stack that was followed
     (``--path``), ``paths`` about all that were. ``said``: the kernel's own messages meanwhile.
+    ``explained`` is null without ``--explain``, and where no failed system call was seen around it.
     """
 
     version: int
@@ -345,6 +377,7 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     origin: Origin | None = None
     paths: tuple[Origin, ...] = ()
     said: tuple[KernelMessage, ...] = ()
+    explained: Explained | None = None
 
 
 class Summary(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="summary"):

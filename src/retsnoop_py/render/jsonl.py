@@ -27,7 +27,7 @@ from retsnoop_py.session.model import (
     Trace,
     TraceRow,
 )
-from retsnoop_py.session.report import BranchView, PathView, Report
+from retsnoop_py.session.report import BranchView, Explained, PathView, Report
 from retsnoop_py.session.stream_header import NS, Clock, StreamHeader, SymbolicClock
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
@@ -255,6 +255,7 @@ class JsonRenderer:
                 origin=self.origin(report) if report.paths else None,
                 paths=self.origins(report),
                 said=tuple([to.KernelMessage(*message) for message in session.said]),
+                explained=None if report.explained is None else _explained(report.explained),
             )
         )
 
@@ -404,6 +405,12 @@ class _Funcs(dict[int, to.Func]):
 
 def _func(function: Function) -> to.Func:
     return to.Func(function.name, hex(function.address), function.module)
+
+
+def _explained(why: Explained) -> to.Explained:
+    certainty: to.Certainty = "inferred" if why.later else "observed"
+    reason = to.Reason(why.kind, why.text, certainty, why.advice, why.later)
+    return to.Explained(why.syscall, why.error, why.what, reason if why.kind else None)
 
 
 def _namespace(session: Session) -> to.PidNamespace | None:

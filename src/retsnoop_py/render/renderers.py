@@ -62,6 +62,27 @@ class MessageSection:
     template = lines
 
 
+class ExplanationSection:
+    """Writes why the system call failed, in lines of at most ``columns``; 0: no limit."""
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+
+    def lines(self, report: Report) -> list[str]:
+        """Return the first paragraph of what ``why`` answers."""
+        from retsnoop_py.render.why import answer_lines, failure_text
+
+        why = report.explained
+        if why is None:
+            return []
+        failure = failure_text(report.session.proc_comm, why.what, why.error)
+        return list(answer_lines(failure, why.text, why.advice, self._columns))
+
+    def template(self, report: Report) -> list[str] | None:  # noqa: ARG002
+        """No two calls need to have the same reason."""
+        return None
+
+
 class BlockRenderer:
     """Writes sessions as blocks of ``sections``, in their order.
 
@@ -178,6 +199,8 @@ def _text_renderer(header: StreamHeader, settings: Settings, out: TextIO | None)
     sections: list[Section] = []
     arguments = _arguments(header, settings, glyphs)
     width = terminal_width(out) if out is not None else 0
+    if views.explain:
+        sections.append(ExplanationSection(width))
     origins = _origins(header, palette, source, width)
     if views.call_trace:
         from retsnoop_py.render.calls import CallsSection

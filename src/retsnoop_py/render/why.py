@@ -36,7 +36,7 @@ from retsnoop_py.render.why_types import (
 )
 from retsnoop_py.text import display_width, pad, printable, wrapped
 
-__all__ = ["WhyPage", "headline", "reason_of"]
+__all__ = ["WhyPage", "answer_lines", "failure_text", "headline", "reason_of"]
 
 #: What is shown of a call's arguments, in columns.
 _ARGUMENTS = 72
@@ -73,8 +73,8 @@ class WhyPage:
             yield from self._answer(found.explained)
             yield from self._explained(found.explained)
         elif found.reason is not None:
-            yield from self._paragraph(f"{headline(found)} {found.reason.text}", 0)
-            yield from self._advice(found.reason)
+            text, advice = _parts(found.reason)
+            yield from answer_lines(f"{headline(found)} {text}", "", advice, self._width)
         elif found.unknown:
             yield from self._paragraph(headline(found), 0)
         if not found.waiting or found.explained is not None or self._verbose:
@@ -87,10 +87,7 @@ class WhyPage:
         """What failed and why, in the user's terms; the kernel's part follows it."""
         if call.what is None:
             return
-        yield from self._paragraph(_failure(call), 0)
-        if call.reason is not None:
-            yield from self._paragraph(call.reason.text, 2)
-            yield from self._advice(call.reason)
+        yield from answer_lines(_failure(call), *_parts(call.reason), self._width)
         yield from self._doubt(call)
         if self._verbose and call.reported is not None:
             yield from self._paragraph("Chosen because " + "; ".join(call.reported.evidence), 2)
@@ -117,16 +114,8 @@ class WhyPage:
             others = " or ".join(reported.alike)
             yield from self._paragraph(f"The command may also mean {others}.", 2)
 
-    def _advice(self, reason: Reason) -> Iterator[str]:
-        for number, one in enumerate(reason.advice):
-            yield from self._paragraph(one, 13, "  To change: " if not number else "")
-
-    def _paragraph(self, text: str, indent: int, lead: str = "") -> Iterator[str]:
-        """``text`` in lines; the first one begins with ``lead`` instead of blanks."""
-        lines = list(wrapped(printable(text), indent, self._width))
-        if lead and lines:
-            lines[0] = lead + lines[0][len(lead) :]
-        yield from lines
+    def _paragraph(self, text: str, indent: int) -> Iterator[str]:
+        yield from wrapped(printable(text), indent, self._width)
 
     def _explained(self, call: ExplainedCall) -> Iterator[str]:
         palette = self._palette
@@ -237,11 +226,35 @@ def reason_of(found: Why) -> Reason | None:
     return found.explained.reason if found.explained is not None else found.reason
 
 
-def _failure(call: ExplainedCall) -> str:
-    """Return ``cat: opening secret failed with EACCES (Permission denied).`` of a call."""
-    text = f"{call.process}: {call.what or call.syscall} failed with {call.error}"
-    meaning = _meaning(call.error)
+def _parts(reason: Reason | None) -> tuple[str, Sequence[str]]:
+    return ("", ()) if reason is None else (reason.text, reason.advice)
+
+
+def answer_lines(failure: str, reason: str, advice: Sequence[str], width: int) -> Iterator[str]:
+    """Yield the first paragraph of an answer: the failure, its reason, and what to change.
+
+    Lines have at most ``width`` columns where that can be; 0: any number.
+    """
+    yield from wrapped(printable(failure), 0, width)
+    if reason:
+        yield from wrapped(printable(reason), 2, width)
+    for number, one in enumerate(advice):
+        lines = list(wrapped(printable(one), 13, width))
+        if not number and lines:
+            lead = "  To change: "
+            lines[0] = lead + lines[0][len(lead) :]
+        yield from lines
+
+
+def failure_text(process: str, what: str, error: str) -> str:
+    """Return ``cat: opening secret failed with EACCES (Permission denied).``."""
+    text = f"{process}: {what} failed with {error}"
+    meaning = _meaning(error)
     return f"{text} ({meaning})." if meaning else f"{text}."
+
+
+def _failure(call: ExplainedCall) -> str:
+    return failure_text(call.process, call.what or call.syscall, call.error)
 
 
 def _meaning(error: str) -> str:

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import Struct
 
 from retsnoop_py.render.json_types import (
     Argument,
+    Certainty,
     Frame,
     Func,
     KernelMessage,
     Origin,
+    Reason,
     Result,
     Source,
 )
@@ -32,11 +32,6 @@ __all__ = [
 
 #: Grows when a field changes its meaning or goes away; new fields may come without that.
 VERSION = 1
-
-#: How sure a part of an answer is. ``observed``: each link was read in the kernel or from the
-#: command's own text as the call failed. ``inferred``: a link was read after the command ended, or
-#: rests on code or order alone. ``unknown``: retsnoop-py cannot decide it.
-Certainty = Literal["observed", "inferred", "unknown"]
 
 
 class FailedCall(Struct, omit_defaults=True, frozen=True):
@@ -61,21 +56,6 @@ class FailingChainCall(Struct, omit_defaults=True, frozen=True):
     function: Func
     result: Result | None = None
     frame: Frame | None = None
-
-
-class Reason(Struct, omit_defaults=True, frozen=True):
-    """Why it failed, in the user's terms.
-
-    ``kind`` is a word of docs/why.md. ``advice``: what to change, in order. ``later``: it was read
-    after the command ended, so that it may have changed meanwhile; ``certainty`` is then
-    ``inferred``.
-    """
-
-    kind: str
-    text: str
-    certainty: Certainty
-    advice: tuple[str, ...] = ()
-    later: bool = False
 
 
 class Reported(Struct, omit_defaults=True, frozen=True):

@@ -89,11 +89,30 @@ class PathView(NamedTuple):
 NO_PATH_VIEWS: Mapping[int, PathView] = MappingProxyType({})
 
 
+class Explained(NamedTuple):
+    """Why the system call of a session failed, in the user's terms.
+
+    ``syscall`` is its name, ``error`` that of the error, ``what`` the operation and its object.
+    ``kind`` is a word of docs/why.md, "" if the reason is not known: then there is no ``text``.
+    ``text`` is one or more sentences, ``advice`` what to change. ``later``: the reason was read
+    after the call.
+    """
+
+    syscall: str
+    error: str
+    what: str
+    kind: str = ""
+    text: str = ""
+    advice: tuple[str, ...] = ()
+    later: bool = False
+
+
 class Report(NamedTuple):
     """One session and its views; views that were not requested are None.
 
     ``stack`` is the merged stack, outermost row first, ``trace`` the call trace, ``branches``
-    the CPU's branch records, ``user_stack`` the program's frames, outermost first.
+    the CPU's branch records, ``user_stack`` the program's frames, outermost first. ``explained``
+    is None as well if no failed system call was seen around the session.
     """
 
     session: Session
@@ -103,6 +122,7 @@ class Report(NamedTuple):
     user_stack: tuple[Resolved, ...] = ()
     #: By the ``seq`` of the call's entry.
     paths: Mapping[int, PathView] = NO_PATH_VIEWS
+    explained: Explained | None = None
 
 
 class TextWriter(Protocol):

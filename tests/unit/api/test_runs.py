@@ -35,6 +35,7 @@ def typed(line: str) -> Settings:
         ({"preset": "bpf", "command": ["ls", "-l"]}, "-c bpf -- ls -l"),
         ({"preset": "bpf", "command": ["ls"], "user": "root"}, "-c bpf --user root -- ls"),
         ({"entry": "a", "pid": 7, "no_pid": [8, 9]}, "-e a -p 7 -P 8 -P 9"),
+        ({"entry": "a", "pid": 7, "explain": True}, "-e a -p 7 --explain"),
         ({"entry": "a", "comm": "x", "no_comm": ["y"]}, "-e a -n x -N y"),
         ({"entry": "a", "longer": "500us", "duration": "2s"}, "-e a -L 500us --for 2s"),
         ({"entry": "a", "longer": timedelta(milliseconds=3)}, "-e a -L 3ms"),

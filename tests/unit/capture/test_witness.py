@@ -10,6 +10,7 @@ import struct
 from retsnoop_py.capture.witness import (
     _EVENT,
     _FAULT,
+    _LIMITS,
     _PLACE,
     _PLACES,
     _STATE,
@@ -248,3 +249,35 @@ def test_a_completion_of_io_uring_is_a_failure_of_its_request() -> None:
     known, unknown = decoder.found(0).calls
     assert (known.name, known.error, known.deferred) == ("io_uring openat", 2, Deferred.COMPLETION)
     assert (unknown.name, unknown.error) == ("io_uring request", 9)
+
+
+def at(time: int, begin: int, tid: int = 7, result: int = -2, flags: int = 0) -> bytes:
+    """A failed call of a thread from ``begin`` to ``time``."""
+    raw = bytearray(failed(time=time, tid=tid, result=result, number=number("openat"), flags=flags))
+    offset = _EVENT.size + struct.calcsize(f"={2 * _LIMITS + 2}Q")
+    struct.pack_into("=Q", raw, offset, begin)
+    return bytes(raw)
+
+
+def test_the_call_around_a_session_is_the_one_that_began_before_and_returned_after_it() -> None:
+    decoder = Decoder("x86_64")
+    # the records of two processors are not in order
+    decoder.feed(at(300, 250, result=-3) + at(100, 50) + at(110, 60, tid=8, result=-4))
+    first, other, later = (
+        decoder.call_around(7, 60, 90),
+        decoder.call_around(8, 60, 90),
+        decoder.call_around(7, 260, 300),
+    )
+    assert first is not None
+    assert other is not None
+    assert later is not None
+    assert (first.error, other.error, later.error) == (2, 4, 3)
+
+
+def test_no_call_is_taken_for_another() -> None:
+    decoder = Decoder("x86_64")
+    decoder.feed(at(300, 250) + at(400, 350, flags=64))
+    assert decoder.call_around(7, 100, 200) is None, "it succeeded: the failed one began later"
+    assert decoder.call_around(9, 260, 270) is None, "another thread"
+    assert decoder.call_around(7, 290, 310) is None, "it has not returned"
+    assert decoder.call_around(7, 360, 380) is None, "a completion of io_uring"

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why the system calls of a trace failed (``--explain``): the first paragraph of ``why``.
+
+A session ends before its system call returns, and what the witness saw of the call comes after
+that. So each session that ended just now waits a moment for its call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from retsnoop_py.api.choosing import explain_session
+from retsnoop_py.capture.signals import StopSignals
+from retsnoop_py.capture.witness import Witness
+from retsnoop_py.cause.events import SystemCall
+from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.session.model import Session, SessionKind
+from retsnoop_py.session.pipeline import Sink, SinkMaker
+from retsnoop_py.session.report import Explained, Report
+from retsnoop_py.session.stream_header import StreamHeader
+from retsnoop_py.settings import Settings
+from retsnoop_py.text import counted
+from retsnoop_py.value import replace
+
+__all__ = ["Explainer"]
+
+#: How long a session waits for its system call to return: ns behind its own end, and seconds
+#: between two looks.
+_PATIENCE_NS = 100_000_000
+_PAUSE = 0.002
+#: Calls whose reasons are kept: a program may make the same one over and over.
+_MOST_KEPT = 1000
+
+
+class Explainer:
+    """Watches the system calls of a run, and adds to its sessions why they failed.
+
+    Give ``witness`` and ``facts`` to the run, and its sessions to :meth:`sink`. ``signals`` are
+    those of the run: their actions close the witness.
+    """
+
+    def __init__(self, signals: StopSignals) -> None:
+        self.facts = KernelFacts(loading=True)
+        self.witness = Witness.of(self.facts)
+        self._signals = signals
+        self._known: dict[object, Explained] = {}
+
+    def sink(self, make_sink: SinkMaker) -> SinkMaker:
+        """The same, and explained."""
+
+        def made(header: StreamHeader, settings: Settings) -> Sink:
+            return _Explaining(make_sink(header, settings), self)
+
+        return made
+
+    def explained(self, report: Report) -> Report:
+        """The report of a session with the reason, if its system call was seen to fail."""
+        session = report.session
+        if session.kind is not SessionKind.FINAL or not session.is_error:
+            return report
+        call = self._call(session)
+        return report if call is None else report._replace(explained=self._reason(session, call))
+
+    def _call(self, session: Session) -> SystemCall | None:
+        """The failed system call around a session, waiting for it a moment."""
+        while True:
+            found = self.witness.call_around(session.tid, session.start_ns, session.emit_ns)
+            if found is not None:
+                return found
+            is_late = time.monotonic_ns() > session.emit_ns + _PATIENCE_NS
+            with self._signals.held(), self._signals.postponed():
+                self.witness.read()
+            if is_late:
+                return self.witness.call_around(session.tid, session.start_ns, session.emit_ns)
+            time.sleep(_PAUSE)
+
+    def _reason(self, session: Session, call: SystemCall) -> Explained:
+        state = call.state and replace(call.state, begin=0)
+        key = replace(call, time=0, tid=0, state=state), tuple(session.said)
+        found = self._known.get(key)
+        if found is None:
+            found = explain_session(session, call, self.witness.found)
+            if len(self._known) < _MOST_KEPT:
+                self._known[key] = found
+        return found
+
+
+class _Explaining:
+    """A sink in front of another."""
+
+    def __init__(self, sink: Sink, explainer: Explainer) -> None:
+        self._sink = sink
+        self._explainer = explainer
+        self.say = sink.say
+        self.abandon = sink.abandon
+        self.conclude = sink.conclude
+
+    def show(self, reports: Sequence[Report]) -> None:
+        self._sink.show([self._explainer.explained(report) for report in reports])
+
+    def end(self, lost: Mapping[str, int]) -> None:
+        seen = self._explainer.witness.found
+        if seen.problem is not None:
+            self.say(f"WARNING: --explain saw no system calls of the command: {seen.problem}")
+        elif seen.lost:
+            self.say(f"WARNING: --explain lost {counted(seen.lost, 'record')} of system calls")
+        self._sink.end(lost)
