@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from retsnoop_py.api.choosing import explain_session
 from retsnoop_py.capture.signals import StopSignals
-from retsnoop_py.capture.witness import Witness
+from retsnoop_py.capture.witness import CallsByThread, Witness
 from retsnoop_py.cause.events import SystemCall
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.session.model import Session, SessionKind
@@ -42,7 +42,8 @@ class Explainer:
 
     def __init__(self, signals: StopSignals) -> None:
         self.facts = KernelFacts(loading=True)
-        self.witness = Witness.of(self.facts)
+        self.calls = CallsByThread()
+        self.witness = Witness.of(self.facts, by_thread=self.calls)
         self._signals = signals
         self._known: dict[object, Explained] = {}
 
@@ -65,14 +66,14 @@ class Explainer:
     def _call(self, session: Session) -> SystemCall | None:
         """The failed system call around a session, waiting for it a moment."""
         while True:
-            found = self.witness.call_around(session.tid, session.start_ns, session.emit_ns)
+            found = self.calls.around(session.tid, session.start_ns, session.emit_ns)
             if found is not None:
                 return found
             is_late = time.monotonic_ns() > session.emit_ns + _PATIENCE_NS
             with self._signals.held(), self._signals.postponed():
                 self.witness.read()
             if is_late:
-                return self.witness.call_around(session.tid, session.start_ns, session.emit_ns)
+                return self.calls.around(session.tid, session.start_ns, session.emit_ns)
             time.sleep(_PAUSE)
 
     def _reason(self, session: Session, call: SystemCall) -> Explained:
@@ -103,6 +104,6 @@ class _Explaining:
         seen = self._explainer.witness.found
         if seen.problem is not None:
             self.say(f"WARNING: --explain saw no system calls of the command: {seen.problem}")
-        elif seen.lost:
-            self.say(f"WARNING: --explain lost {counted(seen.lost, 'record')} of system calls")
+        elif lost_calls := seen.lost + self._explainer.calls.dropped:
+            self.say(f"WARNING: --explain lost {counted(lost_calls, 'record')} of system calls")
         self._sink.end(lost)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from retsnoop_py.capture.hang import HangWatch
     from retsnoop_py.kernel.facts import KernelFacts
 
-__all__ = ["Witness"]
+__all__ = ["CallsByThread", "Witness"]
 
 _OBJECT = "witness.bpf.o"
 _PROGRAMS = (
@@ -114,10 +114,10 @@ _REQUESTS = tuple(_REQUEST_NAMES.split())
 _STOPS = (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU)
 #: What the tree of processes has for the command, whose root is ours, and for others.
 _COMMAND, _OTHER = b"\2", b"\1"
-#: Records of several processors are out of order by less than this, ns.
-_DISORDER = 1_000_000_000
 #: Calls and texts that are kept, the newest.
 _KEPT_CALLS, _KEPT_TEXTS = 20_000, 20_000
+#: Calls that a thread may still be asked for.
+_MOST_BY_THREAD = 50_000
 
 
 class Kind(IntEnum):
@@ -166,7 +166,8 @@ class Witness:
     """Watches one run. :meth:`open` it before the command may run, :meth:`close` it behind its end.
 
     ``hang`` sees what the threads wait for. ``finds_mappings``: the kernel has bpf_find_vma().
-    ``function_at`` gives the name of the kernel's function at an address.
+    ``function_at`` gives the name of the kernel's function at an address. ``by_thread`` gets the
+    failed system calls, too.
     ``found`` is what was seen; complete behind :meth:`close`. A kernel that refuses the programs
     makes no error: ``found.problem`` says it.
     """
@@ -178,6 +179,7 @@ class Witness:
         *,
         finds_mappings: bool = False,
         function_at: Callable[[int], str | None] = _nothing,
+        by_thread: CallsByThread | None = None,
     ) -> None:
         self._machine = machine
         self._function_at = function_at
@@ -187,13 +189,19 @@ class Witness:
         self._object: BpfObject | None = None
         self._reader: CountingRing | None = None
         self._decoder: Decoder | None = None
+        self._by_thread = by_thread
         self._lost = 0
         self._has_same_ids = in_first("pid")
         self._problem: str | None = None
         self._refusals = Refusals(machine)
 
     @classmethod
-    def of(cls, facts: KernelFacts, hang: HangWatch | None = None) -> Witness:
+    def of(
+        cls,
+        facts: KernelFacts,
+        hang: HangWatch | None = None,
+        by_thread: CallsByThread | None = None,
+    ) -> Witness:
         """One for the kernel that ``facts`` are of."""
 
         def function_at(address: int) -> str | None:
@@ -201,7 +209,10 @@ class Witness:
             return found[0].name if found is not None and not found[1] else None
 
         mapped = facts.require_btf().find("bpf_find_vma", BtfKind.FUNC) is not None
-        return cls(facts.machine, hang, finds_mappings=mapped, function_at=function_at)
+        machine = facts.machine
+        return cls(
+            machine, hang, finds_mappings=mapped, function_at=function_at, by_thread=by_thread
+        )
 
     def open(self) -> None:
         """Load and attach; nothing is watched yet."""
@@ -230,7 +241,7 @@ class Witness:
                 reader = stack.enter_context(
                     CountingRing(obj, ring_bytes=_RING_BYTES, limit_bytes=_QUEUE_BYTES)
                 )
-                self._decoder = Decoder(self._machine, self._function_at)
+                self._decoder = Decoder(self._machine, self._function_at, self._by_thread)
                 self._object, self._reader = obj, reader
                 stack.enter_context(self._refusals)
                 self._stack = stack.pop_all()
@@ -270,13 +281,6 @@ class Witness:
             if not data:
                 break
             self._decoder.feed(data)
-
-    def call_around(self, tid: int, start: int, end: int) -> SystemCall | None:
-        """The failed system call in which a thread was from ``start`` to ``end``, as read so far.
-
-        Times are ns of CLOCK_MONOTONIC. None if the call did not fail, or has not returned.
-        """
-        return self._decoder.call_around(tid, start, end) if self._decoder is not None else None
 
     def living(self) -> frozenset[int]:
         """The processes that were begun by the watched ones; none where /proc has other ids."""
@@ -344,11 +348,58 @@ def _action(call: Syscall) -> int:
     return found | (_DO_SUCCESS if call.name == "socket" else 0)
 
 
-class Decoder:
-    """Records as values."""
+class CallsByThread:
+    """Failed system calls that are asked for by a time inside them, thread by thread.
 
-    def __init__(self, machine: str, function_at: Callable[[int], str | None] = _nothing) -> None:
+    Of each thread the times must not go back: what lies before the last one is forgotten.
+    ``dropped``: so many calls were too many to keep.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[int, deque[SystemCall]] = {}
+        self._count = 0
+        self.dropped = 0
+
+    def add(self, call: SystemCall) -> None:
+        """Keep a call that returned later than those of its thread so far."""
+        self._calls.setdefault(call.tid, deque()).append(call)
+        self._count += 1
+        if self._count > _MOST_BY_THREAD:
+            self.dropped += 1
+            self._drop(next(iter(self._calls)))
+
+    def around(self, tid: int, start: int, end: int) -> SystemCall | None:
+        """The call in which the thread was from ``start`` to ``end``, ns of CLOCK_MONOTONIC.
+
+        None if it did not fail, or is not known to have returned.
+        """
+        while calls := self._calls.get(tid):
+            call = calls[0]
+            if call.time >= end:
+                began = call.state.begin if call.state is not None else 0
+                return call if began <= start else None
+            self._drop(tid)
+        return None
+
+    def _drop(self, tid: int) -> None:
+        """Forget the oldest call of a thread."""
+        self._calls[tid].popleft()
+        self._count -= 1
+        if not self._calls[tid]:
+            del self._calls[tid]
+
+
+class Decoder:
+    """Records as values; failed calls are given to ``by_thread``, too."""
+
+    def __init__(
+        self,
+        machine: str,
+        function_at: Callable[[int], str | None] = _nothing,
+        by_thread: CallsByThread | None = None,
+    ) -> None:
         self._function_at = function_at
+        self._by_thread = by_thread
         self._calls = system_calls(machine)
         self._failed: deque[SystemCall] = deque(maxlen=_KEPT_CALLS)
         self._written: deque[Written] = deque(maxlen=_KEPT_TEXTS)
@@ -384,17 +435,6 @@ class Decoder:
             lost,
             uses_netlink=self._uses_netlink,
         )
-
-    def call_around(self, tid: int, start: int, end: int) -> SystemCall | None:
-        """The failed system call in which a thread was from ``start`` to ``end``."""
-        found = None
-        for call in reversed(self._failed):
-            if call.time < end - _DISORDER:
-                break
-            is_its = call.tid == tid and call.deferred is None and call.request is None
-            if is_its and call.time >= end and (call.state is None or call.state.begin <= start):
-                found = call if found is None or call.time < found.time else found
-        return found
 
     def stop_of(self, pid: int) -> tuple[int, int] | None:
         """The last signal for ``pid`` that stops a process, and its sender."""
@@ -498,7 +538,10 @@ class Decoder:
             found, at = _texts(names, event.mask.bit_count())
             texts = dict(zip(known.texts if known else (), found, strict=False))
         call = self._made(event, rest, at)
-        self._failed.append(replace(call, name=name, texts=tuple(texts.items()), address=address))
+        call = replace(call, name=name, texts=tuple(texts.items()), address=address)
+        self._failed.append(call)
+        if self._by_thread is not None:
+            self._by_thread.add(call)
 
     def _request(self, event: Event, rest: bytes) -> None:
         """The kernel refused a netlink message; the call that sent it succeeded."""

@@ -7,6 +7,9 @@ import errno
 import socket
 import struct
 
+import pytest
+
+from retsnoop_py.capture import witness
 from retsnoop_py.capture.witness import (
     _EVENT,
     _FAULT,
@@ -14,6 +17,7 @@ from retsnoop_py.capture.witness import (
     _PLACE,
     _PLACES,
     _STATE,
+    CallsByThread,
     Decoder,
     Event,
     Kind,
@@ -259,25 +263,36 @@ def at(time: int, begin: int, tid: int = 7, result: int = -2, flags: int = 0) ->
     return bytes(raw)
 
 
+def by_thread(data: bytes) -> CallsByThread:
+    found = CallsByThread()
+    Decoder("x86_64", by_thread=found).feed(data)
+    return found
+
+
 def test_the_call_around_a_session_is_the_one_that_began_before_and_returned_after_it() -> None:
-    decoder = Decoder("x86_64")
-    # the records of two processors are not in order
-    decoder.feed(at(300, 250, result=-3) + at(100, 50) + at(110, 60, tid=8, result=-4))
-    first, other, later = (
-        decoder.call_around(7, 60, 90),
-        decoder.call_around(8, 60, 90),
-        decoder.call_around(7, 260, 300),
-    )
+    calls = by_thread(at(100, 50) + at(110, 60, tid=8, result=-4) + at(300, 250, result=-3))
+    first, other = calls.around(7, 60, 90), calls.around(8, 60, 90)
+    again, later = calls.around(7, 91, 92), calls.around(7, 260, 300)
     assert first is not None
+    assert first == again
     assert other is not None
     assert later is not None
     assert (first.error, other.error, later.error) == (2, 4, 3)
 
 
 def test_no_call_is_taken_for_another() -> None:
-    decoder = Decoder("x86_64")
-    decoder.feed(at(300, 250) + at(400, 350, flags=64))
-    assert decoder.call_around(7, 100, 200) is None, "it succeeded: the failed one began later"
-    assert decoder.call_around(9, 260, 270) is None, "another thread"
-    assert decoder.call_around(7, 290, 310) is None, "it has not returned"
-    assert decoder.call_around(7, 360, 380) is None, "a completion of io_uring"
+    calls = by_thread(at(300, 250) + at(400, 350, flags=64))
+    assert calls.around(7, 100, 200) is None, "it succeeded: the failed one began later"
+    assert calls.around(9, 260, 270) is None, "another thread"
+    assert calls.around(7, 260, 270) is not None
+    assert calls.around(7, 290, 310) is None, "it has not returned"
+    assert calls.around(7, 360, 380) is None, "a completion of io_uring"
+
+
+def test_calls_that_are_too_many_to_keep_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(witness, "_MOST_BY_THREAD", 2)
+    calls = by_thread(at(100, 50) + at(110, 60, tid=8) + at(300, 250) + at(310, 305))
+    assert calls.dropped == 2
+    assert calls.around(7, 60, 90) is None
+    assert calls.around(8, 60, 90) is not None
+    assert calls.around(7, 306, 307) is not None
