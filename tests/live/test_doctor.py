@@ -250,6 +250,7 @@ def test_every_place_looked_at_is_told(machine: Machine) -> None:
     assert "\x1b" not in told.out
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_a_locked_down_kernel_is_recognised(machine: Machine) -> None:
     """It stays so until the next boot."""

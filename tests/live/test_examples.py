@@ -28,7 +28,10 @@ from retsnoop_py.vm.machine import Machine
 DEBUG = Path("/usr/lib/debug")
 TUTORIAL = "docs/tutorial.md"
 #: Those whose commands take more than 20 s together, but for README.
-SLOW_PAGES = ("docs/why.md", "docs/line.md", "docs/arguments.md")
+SLOW_PAGES = (
+    *("docs/why.md", "docs/line.md", "docs/arguments.md"),
+    *("docs/howto/latency.md", "docs/howto/production.md"),
+)
 #: The executable has no python beside it: what the pages trace is the checkout's.
 _ENV = {"PATH": f"/usr/sbin:/usr/bin:/sbin:/bin:{Path(TOOL).parent}:{Path(PYTHON).parent}"}
 
