@@ -15,7 +15,6 @@ import errno
 import os
 import pwd
 import re
-import shlex
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -139,11 +138,15 @@ def resolve(command: Sequence[str]) -> str:
         )
     from retsnoop_py.cause.not_found import not_in_folders
     from retsnoop_py.cause.reasons import reason_of_start
+    from retsnoop_py.cause.shell import shell_path
 
     if os.sep in program and Path(program).exists():
         found = reason_of_start(program, errno.EACCES, os.geteuid(), os.getegid())
-        name = shlex.quote(program)
-        hint = _advice(found) if found else (f"chmod +x {name}, or name its interpreter",)
+        hint = (
+            _advice(found)
+            if found
+            else (f"chmod +x {shell_path(program)}, or name its interpreter",)
+        )
         raise CommandNotExecutable(f"cannot run {program}: Permission denied", *hint)
     if os.sep in program:
         found = reason_of_start(program, errno.ENOENT, os.geteuid(), os.getegid())
