@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from retsnoop_py.capture.inherited import (
     Inherited,
+    close_all_but,
     environment,
     hand_down_limits,
     inherited,
@@ -195,7 +196,7 @@ def _resolve_as(user: User, command: Sequence[str]) -> str:
     with os.fdopen(reader, "rb") as pipe:
         said = os.fsdecode(pipe.read())
     os.waitpid(pid, 0)
-    kind, text, hint = said.split("\0")
+    kind, text, hint = said.split("\0") if said else ("", "the search was killed", "")
     if kind == "found":
         return text
     known = (CommandNotFound, CommandNotExecutable, PrivilegeError)
@@ -313,6 +314,8 @@ class Command:
                 if nowhere > 2:
                     os.close(nowhere)
             if self._user:
+                # as sudo does: root's shell may have its terminal, or a secret, open there
+                close_all_but(0, 1, 2, go, failure)
                 self._user.become()
                 variables = self._user.environment_of(variables, keep=self._keep_env)
             if not os.read(go, 1):
