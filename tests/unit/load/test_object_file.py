@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -393,8 +394,9 @@ def test_a_path_of_a_relocation_that_is_none_is_shown_as_unknown(access: str, fo
     target = ObjectFile(folder / "offers.bpf.o")
     btf = target.btf
     assert btf is not None
-    for type_id in range(btf.end):
-        relocation = Relocation(btf, type_id, access, 0, btf)
+    # a field, a type, an enumerator: the object combines them with any type
+    for type_id, kind in product(range(btf.end), (0, 8, 10)):
+        relocation = Relocation(btf, type_id, access, kind, btf)
         assert len(relocation.label) < 10_000
         assert relocation.facts()
 
