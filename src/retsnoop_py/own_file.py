@@ -16,7 +16,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -55,48 +55,76 @@ class Refused(Exception):
     """An existing file may be a trap; the text says why."""
 
 
-def open_folder(path: Path) -> int:
-    """The folder of ``path``, so that the folder that is checked is the one that is written to.
+def open_folder(path: Path) -> tuple[int, str]:
+    """The folder that has the file ``path``, open, and the file's name there.
 
-    A link on the way that another user put there is not followed. Raises OSError and
-    :class:`Refused`.
+    Links are followed here, one by one, so that the folder that is checked is the one that is
+    written to. A link that another user put there is not followed, also if a link of our own leads
+    to it. Raises OSError and :class:`Refused`.
     """
-    flags = os.O_PATH | os.O_CLOEXEC
-    left = [*reversed(path.parent.parts)]
+    return _walk(path, _check_link)
+
+
+def _walk(
+    path: Path, check: Callable[[os.stat_result, os.stat_result | None], None]
+) -> tuple[int, str]:
+    """The same; ``check`` gets the status of each folder on the way and of the entry in it.
+
+    The entry's status is None if it does not exist. The name is that of a link only
+    in a folder where others can create one.
+    """
+    left = [*reversed(path.parts)] or ["."]
     links = 0
-    at = os.open(".", flags | os.O_DIRECTORY)
+    at = os.open(".", os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
-        while left:
+        while True:
             part = left.pop()
-            found = os.open(part, flags | os.O_NOFOLLOW, dir_fd=at)
-            status = os.fstat(found)
-            if not stat.S_ISLNK(status.st_mode):
-                at, before = found, at
-                os.close(before)
-                continue
+            found = _entry(at, part)
+            if found is None:
+                if not left:
+                    return os.dup(at), part
+                check(os.fstat(at), None)
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             try:
-                if not _may_follow(os.fstat(at), status):
-                    raise Refused(f"{part} is another user's link")
-                links += 1
-                if links > _MOST_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                left += reversed(Path(os.readlink("", dir_fd=found)).parts)
+                folder, entry = os.fstat(at), os.fstat(found)
+                is_link = stat.S_ISLNK(entry.st_mode)
+                if not left and not (is_link and _is_mine(folder)):
+                    return os.dup(at), part
+                check(folder, entry)
+                if is_link:
+                    links += 1
+                    if links > _MOST_LINKS:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                    left += reversed(Path(os.readlink("", dir_fd=found)).parts)
+                else:
+                    at, found = found, at
             finally:
                 os.close(found)
-        return os.open(".", flags | os.O_DIRECTORY, dir_fd=at)
     finally:
         os.close(at)
 
 
-def _may_follow(folder: os.stat_result, link: os.stat_result) -> bool:
-    """Whether a link in a folder leads where we, root, or the user of sudo want it to."""
-    return _is_mine(folder) or link.st_uid in (0, os.geteuid()) or _is_for_sudo(link)
+def _entry(folder: int, name: str) -> int | None:
+    """A descriptor that stands for what ``name`` is in a folder; None if there is nothing."""
+    try:
+        return os.open(name, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+
+
+def _check_link(folder: os.stat_result, entry: os.stat_result | None) -> None:
+    """Refuse a link that leads where neither we, nor root, nor the user of sudo want it to."""
+    if entry is None or not stat.S_ISLNK(entry.st_mode) or _is_mine(folder):
+        return
+    if entry.st_uid not in (0, os.geteuid()) and not _is_for_sudo(entry):
+        raise Refused("another user's link is on the way")
 
 
 def open_for_writing(folder: int, name: str, mode: int = MODE) -> tuple[int, bool]:
     """A descriptor that appends to a file, contents untouched, and whether the file is new.
 
-    Where others may put files, one that is there must be a plain file of ours: a link could lead
+    ``folder`` and ``name`` are those of :func:`open_folder`, and no link is followed here. Where
+    others may put files, one that is there must be a plain file of ours: a link could lead
     root to any file, and what another user owns shows that user what is written. The kernel's
     fs.protected_* do the same, where they are set, and only in sticky directories. Raises OSError
     and :class:`Refused`.
@@ -112,9 +140,8 @@ def open_for_writing(folder: int, name: str, mode: int = MODE) -> tuple[int, boo
         pass
     if not mine and stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
         raise Refused("it is a link, in a directory where all users can create one")
-    follow = 0 if mine else os.O_NOFOLLOW
     # looked at before it is opened for writing: opening a device may do something
-    seen = os.open(name, os.O_PATH | os.O_CLOEXEC | follow, dir_fd=folder)
+    seen = os.open(name, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
     try:
         # what others may read may be the file of the folder's owner: the step summary of GitHub
         # belongs to the runner, and the job in a container is root
@@ -156,9 +183,9 @@ def _is_for_sudo(file: os.stat_result) -> bool:
 def _opened(path: Path, mode: int, *, appending: bool) -> Iterator[BinaryIO]:
     """The file at ``path``, open for writing. Raises OutputError, also for errors of the body."""
     try:
-        folder = open_folder(path)
+        folder, name = open_folder(path)
         try:
-            fd, _ = open_for_writing(folder, path.name, mode)
+            fd, _ = open_for_writing(folder, name, mode)
         finally:
             os.close(folder)
         with os.fdopen(fd, "wb") as file:
@@ -213,9 +240,9 @@ def short_name(name: str, ending: str = "") -> str:
 def cache_folder() -> Path:
     """The folder ``retsnoop-py`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``; not created here.
 
-    Root uses /var/cache instead of a folder that belongs to another user, or is below one, as the
-    home that ``sudo -E`` keeps. A file that root creates there is root's, and its user's own
-    programs then fail; and what its user puts there, root would believe.
+    Root uses /var/cache instead of a folder that another user can change, such as the home that
+    ``sudo -E`` keeps. Files of root there would stop that user's own programs, and root would
+    trust files of that user.
     """
     base = os.environ.get("XDG_CACHE_HOME")
     folder = Path(base) if base else home() / ".cache"
@@ -223,27 +250,47 @@ def cache_folder() -> Path:
 
 
 def is_own_place(folder: Path) -> bool:
-    """Whether ``folder`` and those above it, as far as they exist, are root's.
+    """Whether only root can change what is in ``folder``, as far as it exists.
 
-    Always true for other users.
+    That depends on the owners and modes of all folders and links on the way. Always true for other
+    users.
     """
     if os.geteuid() != 0:
         return True
     try:
-        real = folder.resolve()
-        return not any(above.stat().st_uid for above in (real, *real.parents) if above.exists())
-    except (OSError, RuntimeError):
+        opened, _ = _walk(Path(os.path.abspath(folder)) / "file", _check_root)  # noqa: PTH100
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, Refused):
         return False
+    try:
+        return _is_roots(os.fstat(opened))
+    finally:
+        os.close(opened)
+
+
+def _check_root(folder: os.stat_result, entry: os.stat_result | None) -> None:
+    """Refuse an entry that another user may have put there, or can replace."""
+    if not _is_roots(folder) or (entry is not None and entry.st_uid != 0):
+        raise Refused("others can change it")
+
+
+def _is_roots(folder: os.stat_result) -> bool:
+    """Whether only root can replace what root put there: /tmp is such a folder, too."""
+    is_shared = folder.st_mode & 0o022 and not folder.st_mode & stat.S_ISVTX
+    return folder.st_uid == 0 and not is_shared
 
 
 def make_folders(folder: Path, mode: int = 0o755) -> None:
     """Create ``folder`` and what is missing above it. Raises OSError.
 
-    Raises PermissionError if root would have to use another user's folder.
+    Raises PermissionError if root would have to use a folder that another user can change.
     """
-    folder.mkdir(mode, parents=True, exist_ok=True)
-    if not is_own_place(folder):
-        raise PermissionError(errno.EPERM, "it belongs to another user", str(folder))
+    if is_own_place(folder):
+        folder.mkdir(mode, parents=True, exist_ok=True)
+        if is_own_place(folder):  # nobody was faster
+            return
+    raise PermissionError(errno.EPERM, "another user can change it", str(folder))
 
 
 def keep(path: Path, data: bytes) -> None:

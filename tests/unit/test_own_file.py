@@ -66,9 +66,73 @@ def test_another_users_link_on_the_way_is_not_followed(shared: Path) -> None:
         pytest.skip("links of others take root to make")
     os.chown(shared / "out", 12345, 12345, follow_symlinks=False)
     for path in (shared / "out" / "report", shared / "out" / ".." / "folder" / "report"):
-        with pytest.raises(OutputError, match="out is another user's link"):
+        with pytest.raises(OutputError, match="another user's link"):
             own_file.write(path, "x", own_file.SHARED)
     assert (folder / "report").read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="links of others take root to make")
+@pytest.mark.parametrize("write", [own_file.write, own_file.append])
+def test_an_own_link_to_another_users_link_is_not_followed(shared: Path, write: Any) -> None:
+    """``~/latest.json`` leads to /tmp, where somebody put a link to a file of root."""
+    private = shared.parent / "private"
+    private.mkdir(0o700)
+    (private / "latest").symlink_to(shared / "file")
+    os.chown(shared / "file", 12345, 12345, follow_symlinks=False)
+    with pytest.raises(OutputError, match="it is a link"):
+        write(private / "latest", "x", own_file.SHARED)
+    assert (shared.parent / "precious").read_text() == "precious"
+    (shared / "file").unlink()
+    (shared / "file").symlink_to(shared.parent)
+    os.chown(shared / "file", 12345, 12345, follow_symlinks=False)
+    (private / "inside").symlink_to(shared / "file" / "precious")
+    with pytest.raises(OutputError, match="another user's link"):
+        write(private / "inside", "x", own_file.SHARED)
+    assert (shared.parent / "precious").read_text() == "precious"
+
+
+def test_own_links_to_a_file_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to("second")
+    (tmp_path / "second").symlink_to(tmp_path / "report")
+    for text in ("new", "again"):
+        own_file.write(tmp_path / "latest", text, own_file.SHARED)
+        assert (tmp_path / "report").read_text() == text
+    assert (tmp_path / "latest").is_symlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of others take root to make")
+def test_a_cache_is_where_only_root_can_change_it(tmp_path: Path) -> None:
+    def kept(name: str, mode: int) -> bool:
+        folder = tmp_path / name
+        folder.mkdir()
+        folder.chmod(mode)
+        ours = folder / "retsnoop-py"
+        assert own_file.is_own_place(ours) == own_file.is_own_place(folder)
+        try:
+            own_file.keep(ours / "file", b"x")
+        except PermissionError:
+            assert not ours.exists()
+            return False
+        return True
+
+    assert kept("plain", 0o755)
+    assert kept("sticky", 0o1777)
+    assert not kept("world", 0o777)
+    assert not kept("group", 0o775)
+    # in a folder such as /tmp another user was faster
+    (tmp_path / "target").mkdir()
+    trap = tmp_path / "sticky" / "trap"
+    trap.symlink_to(tmp_path / "target")
+    os.chown(trap, 12345, 12345, follow_symlinks=False)
+    for folder in (trap, trap / "below"):
+        assert not own_file.is_own_place(folder)
+        with pytest.raises(PermissionError):
+            own_file.keep(folder / "file", b"x")
+    assert not list((tmp_path / "target").iterdir())
+    trap.unlink()
+    trap.mkdir()
+    os.chown(trap, 12345, 12345)
+    assert not own_file.is_own_place(trap / "below")
 
 
 def test_own_links_on_the_way_are_followed_and_circles_end(tmp_path: Path) -> None:
@@ -230,7 +294,7 @@ def test_completion_is_not_installed_in_another_users_home(
     home = others(tmp_path / "home", monkeypatch)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    with pytest.raises(OutputError, match="belongs to another user") as caught:
+    with pytest.raises(OutputError, match="another user can change it") as caught:
         completion.hand_out("install-completion", agreed=True)
     assert "without sudo" in str(caught.value.hint)
     assert not list(home.iterdir())

@@ -15,7 +15,6 @@ import errno
 import os
 import pwd
 import re
-import shlex
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from retsnoop_py.capture.inherited import (
     Inherited,
+    close_all_but,
     environment,
     hand_down_limits,
     inherited,
@@ -139,11 +139,15 @@ def resolve(command: Sequence[str]) -> str:
         )
     from retsnoop_py.cause.not_found import not_in_folders
     from retsnoop_py.cause.reasons import reason_of_start
+    from retsnoop_py.cause.shell import shell_path
 
     if os.sep in program and Path(program).exists():
         found = reason_of_start(program, errno.EACCES, os.geteuid(), os.getegid())
-        name = shlex.quote(program)
-        hint = _advice(found) if found else (f"chmod +x {name}, or name its interpreter",)
+        hint = (
+            _advice(found)
+            if found
+            else (f"chmod +x {shell_path(program)}, or name its interpreter",)
+        )
         raise CommandNotExecutable(f"cannot run {program}: Permission denied", *hint)
     if os.sep in program:
         found = reason_of_start(program, errno.ENOENT, os.geteuid(), os.getegid())
@@ -192,7 +196,7 @@ def _resolve_as(user: User, command: Sequence[str]) -> str:
     with os.fdopen(reader, "rb") as pipe:
         said = os.fsdecode(pipe.read())
     os.waitpid(pid, 0)
-    kind, text, hint = said.split("\0")
+    kind, text, hint = said.split("\0") if said else ("", "the search was killed", "")
     if kind == "found":
         return text
     known = (CommandNotFound, CommandNotExecutable, PrivilegeError)
@@ -310,6 +314,8 @@ class Command:
                 if nowhere > 2:
                     os.close(nowhere)
             if self._user:
+                # as sudo does: root's shell may have its terminal, or a secret, open there
+                close_all_but(0, 1, 2, go, failure)
                 self._user.become()
                 variables = self._user.environment_of(variables, keep=self._keep_env)
             if not os.read(go, 1):

@@ -70,6 +70,19 @@ def hand_down_limits() -> None:
             resource.setrlimit(limit, given)
 
 
+def close_all_but(*kept: int) -> None:
+    """Close all descriptors but ``kept``.
+
+    So no end of a pipe or of a trace waits for this process, and a program gets no other file.
+    """
+    low = 0
+    for fd in sorted(kept):
+        if low < fd:  # with nothing between, Python 3.11 closes everything
+            os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+
+
 @contextmanager
 def signals_blocked() -> Iterator[None]:
     """Block all signals around fork(2).

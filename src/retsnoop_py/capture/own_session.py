@@ -26,7 +26,7 @@ from contextlib import suppress
 from fcntl import ioctl
 from typing import NoReturn
 
-from retsnoop_py.capture.inherited import signals_blocked
+from retsnoop_py.capture.inherited import close_all_but, signals_blocked
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.pseudo_terminal import copy_size, write_all
 
@@ -141,7 +141,7 @@ def _monitor(
             _take_terminal(slave, is_typed_into=is_typed_into)
             child()
         # all signals stay blocked here: the terminal's are for the command
-        _close_all_but(slave, status, events)
+        close_all_but(slave, status, events)
         with suppress(OSError):  # the child was faster
             os.setpgid(pid, pid)
         os.tcsetpgrp(slave, pid)
@@ -175,23 +175,13 @@ def _report(pid: int, status: int, events: int) -> None:
             os.write(events, b"s")
 
 
-def _close_all_but(*kept: int) -> None:
-    """Close all other descriptors: the end of a pipe, or of a trace, must not wait for us."""
-    low = 0
-    for fd in sorted(kept):
-        if low < fd:  # with nothing between, Python 3.11 closes everything
-            os.closerange(low, fd)
-        low = fd + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
-
-
 # --- the relay ---------------------------------------------------------------------------------
 
 
 def _run_relay(master: int, events: int, alive: int, pid: int, *, is_typed: bool) -> NoReturn:
     try:
         relay = _Relay(master, events, alive, pid, is_typed=is_typed)
-        _close_all_but(0, 1, 2, master, events, alive, *relay.wakes)
+        close_all_but(0, 1, 2, master, events, alive, *relay.wakes)
         relay.run()
     finally:
         os._exit(0)

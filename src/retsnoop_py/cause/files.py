@@ -40,6 +40,7 @@ __all__ = [
     "mount_of",
     "near",
     "parts_of",
+    "unescaped",
     "user_name",
 ]
 
@@ -198,6 +199,11 @@ def kind_of(status: os.stat_result) -> str:
     return next((name for test, name in kinds if test(status.st_mode)), "file")
 
 
+def unescaped(name: str) -> str:
+    """A path of mountinfo, which writes blanks, line ends and backslashes in octal, as it is."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), name)
+
+
 def mount_of(path: str) -> Mount | None:
     """The mount that a path lies in, by the part of it that is there."""
     best: Mount | None = None
@@ -211,7 +217,7 @@ def mount_of(path: str) -> Mount | None:
         words, more = before.split(), behind.split()
         if len(words) < 6 or len(more) < 2:
             continue
-        point = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), words[4])
+        point = unescaped(words[4])
         is_in = real.startswith(point.rstrip("/") + "/") or real == point
         if is_in and (best is None or len(point) >= len(best.point)):
             own = tuple(words[5].split(","))

@@ -12,7 +12,9 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from retsnoop_py.cause.files import unescaped
 from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.value import Value
 
 __all__ = ["Holder", "device_of", "device_users", "mounts_below", "processes"]
@@ -107,10 +109,10 @@ def _is_written(info: Path) -> bool:
 
 def _mapped_files(folder: Path) -> Iterator[tuple[str, str]]:
     try:
-        text = (folder / "maps").read_text(errors="replace")
+        text = (folder / "maps").read_text(errors="surrogateescape")
     except OSError:
         return
-    for line in text.splitlines():
+    for line in text.split("\n"):
         words = line.split(maxsplit=5)
         if len(words) == 6 and words[5].startswith("/"):
             yield "it has mapped", words[5]
@@ -132,7 +134,7 @@ def _mounts() -> Iterator[tuple[str, str, str]]:
         before, _, behind = line.partition(" - ")
         words, more = before.split(), behind.split()
         if len(words) > 4 and len(more) > 1:
-            yield words[2], more[1], words[4].encode().decode("unicode_escape")
+            yield words[2], more[1], unescaped(words[4])
 
 
 def device_of(path: str) -> str | None:
@@ -152,12 +154,12 @@ def device_users(path: str) -> Sequence[tuple[str, str]]:
     if device is None:
         return ()
     found = [
-        (f"it is mounted at {show(point)}", f"umount {point}")
+        (f"it is mounted at {show(point)}", f"umount {shell_path(point)}")
         for number, _, point in _mounts()
         if number == device
     ]
     found += [
-        ("it is used as swap space", f"swapoff {path}")
+        ("it is used as swap space", f"swapoff {shell_path(path)}")
         for name in _swaps()
         if device_of(name) == device
     ]
@@ -165,13 +167,15 @@ def device_users(path: str) -> Sequence[tuple[str, str]]:
     found += [_of_device(name) for name in _names(folder / "holders")]
     backing = _text(folder / "loop/backing_file")
     if backing and not found:
-        found.append((f"it is a loop device for the file {show(backing)}", f"losetup -d {path}"))
+        found.append(
+            (f"it is a loop device for the file {show(backing)}", f"losetup -d {shell_path(path)}")
+        )
     # a partition keeps the whole device busy
     for part in _names(folder):
         if (folder / part / "partition").exists():
             number = _text(folder / part / "dev")
             found += [
-                (f"its partition {part} is mounted at {show(point)}", f"umount {point}")
+                (f"its partition {part} is mounted at {show(point)}", f"umount {shell_path(point)}")
                 for one, _, point in _mounts()
                 if one == number
             ]
@@ -182,7 +186,7 @@ def _of_device(name: str) -> tuple[str, str]:
     """A device that is made of another one: device-mapper or RAID."""
     label = _text(_SYS / "block" / name / "dm/name")
     if label:
-        return f"the device-mapper device {label} uses it", f"dmsetup remove {label}"
+        return f"the device-mapper device {label} uses it", f"dmsetup remove {shell_word(label)}"
     if name.startswith("md"):
         return f"the RAID device {name} uses it", f"mdadm --stop /dev/{name}"
     return f"the device {name} uses it", f"stop using /dev/{name}"

@@ -7,6 +7,7 @@ the rule after the command ended.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 
@@ -19,6 +20,10 @@ __all__ = ["dropped", "netfilter"]
 #: Functions that return EPERM for a packet that a firewall dropped.
 _HOOKS = ("nf_hook_slow", "nf_hook_slow_list", "nf_queue")
 _SECONDS = 5
+#: A name as nft(8) reads it. The kernel allows any bytes in a name, and nft joins its arguments to
+#: one text of commands: a table "x; flush ruleset" would empty the firewall.
+_NAME = re.compile(r"[A-Za-z_.][\w./-]*", re.ASCII)
+_NO_NAME = "nft list ruleset shows the chain; its name, or that of its table, fits in no command"
 
 
 def netfilter(scene: Scene) -> Reason | None:
@@ -60,39 +65,44 @@ def dropped(scene: Scene) -> Reason | None:
 
 def _reason(found: Sequence[Dropped]) -> Reason:
     last = found[-1]
-    chain = f"{last.family} {last.table} {last.chain}"
     text = f"The chain {last.chain} of the nftables table {last.family} {last.table} dropped "
     text += f"the packet to {_target(last)}" if last.host else "the packet"
-    words = [shell_word(one) for one in (last.family, last.table, last.chain)]
-    named = " ".join(words)
     if last.is_policy:
-        return Reason(
-            "netfilter",
-            f"{text}: no rule accepts it, and the policy of the chain is drop.",
-            (
-                f"add a rule that accepts it: nft add rule {named} {_match(last)}accept",
-                f"or nft 'chain {chain} {{ policy accept; }}' (this allows all other packets, too)",
-            ),
-            is_seen_later=False,
+        text += ": no rule accepts it, and the policy of the chain is drop."
+    elif not last.handle:
+        text += " by a rule with the verdict drop."
+    else:
+        rule = rule_text(last)
+        shown = f' "{rule}"' if rule else ""
+        text += f": the rule{shown} with the handle {last.handle} has the verdict drop."
+    return Reason("netfilter", text, _advice(last), is_seen_later=False)
+
+
+def _advice(one: Dropped) -> tuple[str, ...]:
+    if not _is_named(one):
+        return (_NO_NAME,)
+    named = " ".join(map(shell_word, _names(one)))
+    if one.is_policy:
+        chain = shell_word(f"chain {' '.join(_names(one))} {{ policy accept; }}")
+        return (
+            f"add a rule that accepts it: nft add rule {named} {_match(one)}accept",
+            f"or nft {chain} (this allows all other packets, too)",
         )
-    if not last.handle:
-        return Reason(
-            "netfilter",
-            f"{text} by a rule with the verdict drop.",
-            (f"nft -a list chain {named} shows the rules and their handles",),
-            is_seen_later=False,
-        )
-    rule = rule_text(last)
-    shown = f' "{rule}"' if rule else ""
-    return Reason(
-        "netfilter",
-        f"{text}: the rule{shown} with the handle {last.handle} has the verdict drop.",
-        (
-            f"delete the rule: nft delete rule {named} handle {last.handle}",
-            f"or accept the packet before it: nft insert rule {named} {_match(last)}accept",
-        ),
-        is_seen_later=False,
+    if not one.handle:
+        return (f"nft -a list chain {named} shows the rules and their handles",)
+    return (
+        f"delete the rule: nft delete rule {named} handle {one.handle}",
+        f"or accept the packet before it: nft insert rule {named} {_match(one)}accept",
     )
+
+
+def _names(one: Dropped) -> tuple[str, str, str]:
+    return one.family, one.table, one.chain
+
+
+def _is_named(one: Dropped) -> bool:
+    """Whether nft(8) can name the chain."""
+    return all(map(_NAME.fullmatch, _names(one)))
 
 
 def _target(one: Dropped) -> str:
@@ -109,12 +119,18 @@ def _match(one: Dropped) -> str:
 
 
 def rule_text(one: Dropped) -> str | None:
-    """The rule as nft(8) prints it; None where nft is not installed, or the rule is gone."""
+    """The rule as nft(8) prints it.
+
+    None where nft is not installed or cannot name the chain, or the rule is gone.
+    """
+    if not _is_named(one):
+        return None
     try:
         listed = subprocess.run(
-            ["nft", "-a", "list", "chain", one.family, one.table, one.chain],
+            ["nft", "-a", "list", "chain", *_names(one)],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_SECONDS,
             check=False,
         ).stdout

@@ -4,18 +4,23 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 
 __all__ = ["shell_path", "shell_word"]
+
+_ZSH_COMMAND = re.compile(r"=[\w@%+=:,./-]*", re.ASCII)
 
 
 def shell_word(text: str) -> str:
     """``text`` as one word of a shell command.
 
-    A text with control characters becomes ``$'...'``, which bash, zsh and ksh understand.
+    A text with control characters becomes ``$'...'``, which bash, zsh and ksh understand. A shell
+    that does not, such as an older dash, reads it as one word, too: it contains no other quote.
     """
     if text.isprintable():
-        return shlex.quote(text)
+        # zsh replaces =ls by the path of ls
+        return f"'{text}'" if _ZSH_COMMAND.fullmatch(text) else shlex.quote(text)
     return "$'" + "".join(map(_escaped, text)) + "'"
 
 
@@ -26,8 +31,6 @@ def shell_path(path: str | os.PathLike[str]) -> str:
 
 
 def _escaped(character: str) -> str:
-    if character in "'\\":
-        return f"\\{character}"
-    if character.isprintable():
+    if character.isprintable() and character not in "'\\":
         return character
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))

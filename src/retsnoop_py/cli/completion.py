@@ -404,7 +404,7 @@ def _check_home() -> None:
     for folder in (home(), Path(os.environ.get("XDG_CONFIG_HOME") or home())):
         if not is_own_place(folder):
             raise OutputError(
-                f"cannot install completion in {folder} as root: it belongs to another user",
+                f"cannot install completion in {folder} as root: another user can change it",
                 "run 'retsnoop-py --install-completion' as that user, without sudo",
             )
 

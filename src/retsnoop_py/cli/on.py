@@ -22,7 +22,7 @@ from retsnoop_py.options.table import HOST
 from retsnoop_py.render.json_types import VERSION, RunResult
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.settings import OutputFormat, Settings
-from retsnoop_py.text import display_width, pad, printable
+from retsnoop_py.text import display_width, pad, printable, printable_json
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ _NOT_THERE = ("pid", "no-pid", "user", "keep-env", "kernel")
 _OUT, _ERR = 1, 2
 #: Bytes of a guest's output that wait in memory for their turn.
 _IN_MEMORY = 1 << 20
+#: Bytes of a line of JSON from a guest. Longer lines are left out.
+_MAX_LINE = 64 << 20
 _SUMMARY, _RECORDING = "summary.json", "run.rsn"
 #: Lines of a console that tell why a kernel went down.
 _CONSOLE = 12
@@ -241,7 +243,7 @@ def _summary(path: Path, name: str, release: str, status: int) -> RunResult:
         with file:
             try:
                 found = msgspec.json.decode(file.read(_IN_MEMORY), type=RunResult)
-                return msgspec.structs.replace(found, on=name, kernel=release)
+                return msgspec.structs.replace(found, on=name, kernel=release, recording="")
             except msgspec.MsgspecError:
                 pass  # of a run that could not write it
     if not status:  # it was a dry one
@@ -366,6 +368,8 @@ class _Outlet:
         import msgspec
 
         *lines, self._line = (self._line + data).split(b"\n")
+        if len(self._line) > _MAX_LINE:
+            self._line = b"-"  # the rest of it is no object then, and is left out, too
         name = msgspec.json.encode(self._names[0])
         return b"".join(
             b'{"on":' + name + b"," + line[1:] + b"\n" for line in lines if line.startswith(b"{")
@@ -388,7 +392,7 @@ def _same_file(one: TextIO, other: TextIO) -> bool:
 def _print_json(result: RunResult) -> None:
     import msgspec
 
-    print(msgspec.json.encode(result).decode(), flush=True)
+    print(printable_json(msgspec.json.encode(result).decode()), flush=True)
 
 
 def _write_summary(path: Path | None, results: Sequence[RunResult]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from retsnoop_py.errors import BpfError, Interrupted, OutputError, RetsnoopError
 from retsnoop_py.listener import Listener, Progress
+from retsnoop_py.text import printable_lines
 
 #: What a shell reports for a program that SIGPIPE killed.
 BROKEN_PIPE = 141
@@ -118,8 +119,6 @@ def _harmless(text: str) -> str:
 
     A name in a message, such as that of a file, may contain a line end and a command behind it.
     """
-    from retsnoop_py.text import printable_lines
-
     shown = printable_lines(text)
     if os.environ.get("GITHUB_ACTIONS") and _COMMAND.search(shown):
         from retsnoop_py.render.github import unobeyed
@@ -154,19 +153,19 @@ class Console(Listener):
     """Shows everything on standard error."""
 
     def say(self, line: str) -> None:
-        """One line, at once."""
-        print(line, file=sys.stderr, flush=True)
+        """One line, at once; it may contain names of other people."""
+        print(_harmless(line), file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
-        """A warning, which may contain names of other people."""
+        """A warning."""
         if text:
-            self.say(_harmless(f"WARNING: {text}"))
+            self.say(f"WARNING: {text}")
 
     def say_aside(self, text: str) -> None:
         """What cannot be written without waiting is left out."""
         from retsnoop_py.terminal import Aside
 
-        Aside(sys.stderr).write(text)
+        Aside(sys.stderr).write(printable_lines(text))
 
     def progress(
         self, what: str, unit: str = "functions", *, is_aside: bool = False

@@ -303,12 +303,19 @@ class ObjectFile:
 
     def has_function(self, program: str, function: str) -> bool:
         """Whether ``program`` calls the global function of this name, itself or by others."""
-        return any(
-            symbol.name == function and symbol.kind == _STT_FUNC and symbol.bind == _GLOBAL
-            for _, section, start in self._layout(program)[1:]
-            for symbol in self.symbols
-            if (self._numbers.get(symbol.section, ""), symbol.value) == (section, start)
-        )
+        places = self._global_places.get(function, ())
+        return any((section, start) in places for _, section, start in self._layout(program)[1:])
+
+    @functools.cached_property
+    def _global_places(self) -> dict[str, set[tuple[str, int]]]:
+        """Section and offset of the global functions, by name."""
+        found: dict[str, set[tuple[str, int]]] = {}
+        for one in self.symbols:
+            if one.kind == _STT_FUNC and one.bind == _GLOBAL:
+                found.setdefault(one.name, set()).add(
+                    (self._numbers.get(one.section, ""), one.value)
+                )
+        return found
 
     def kconfig(self) -> dict[str, str]:
         """What it asks of the kernel's configuration, each with a value for: not set."""

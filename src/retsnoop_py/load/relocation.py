@@ -50,7 +50,7 @@ class Relocation:
         return start + "".join(part if part.startswith("[") else f".{part}" for part in path)
 
     def _enumerator(self) -> str:
-        names = list(self._btf.enumerators(self._root.id))
+        names = _enumerators(self._btf, self._root.id)
         index = self.access[0] if self.access else 0
         return names[index].partition("___")[0] if index < len(names) else "?"
 
@@ -92,7 +92,7 @@ class Relocation:
         if type_id is None:
             return f" (this kernel has no {name})"
         if self.kind in _ENUMERATOR:
-            return _like(self._enumerator(), list(kernel.enumerators(type_id)), name)
+            return _like(self._enumerator(), _enumerators(kernel, type_id), name)
         current = kernel.resolve(type_id)
         for part in self.path():
             if part.startswith("[") or current.kind not in (Kind.STRUCT, Kind.UNION):
@@ -102,6 +102,14 @@ class Relocation:
                 return _like(part, list(names), f"{_TAGS[current.kind]}{current.name or '{...}'}")
             current = kernel.resolve(names[part])
         return f" ({name} is there, of another type)"
+
+
+def _enumerators(btf: Btf, type_id: int) -> list[str]:
+    """The names of an enumeration's values; none of another type."""
+    try:
+        return list(btf.enumerators(btf.resolve(type_id).id))
+    except DataError:
+        return []
 
 
 def _member_types(btf: Btf, type_id: int, depth: int = 0) -> dict[str, int]:

@@ -45,7 +45,7 @@ class RecordingWriter:
         self._started = False
         self._failed = False
         self._good_bytes = 0
-        self._folder, self._fd, self._created = _open(path)
+        self._folder, self._name, self._fd, self._created = _open(path)
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +97,7 @@ class RecordingWriter:
             return
         if self._created and not self._started:
             try:
-                os.unlink(self._path.name, dir_fd=self._folder)
+                os.unlink(self._name, dir_fd=self._folder)
             except FileNotFoundError:
                 pass  # another process removed it first
         os.close(self._fd)
@@ -125,13 +125,13 @@ class RecordingWriter:
         )
 
 
-def _open(path: Path) -> tuple[int, int, bool]:
-    """Descriptors of the folder and of the file, and whether the file is new."""
+def _open(path: Path) -> tuple[int, str, int, bool]:
+    """Descriptor of the folder, name there, descriptor of the file, and whether it is new."""
     try:
-        folder = own_file.open_folder(path)
+        folder, name = own_file.open_folder(path)
         try:
-            fd, created = own_file.open_for_writing(folder, path.name)
-            return folder, _lock(fd, path), created
+            fd, created = own_file.open_for_writing(folder, name)
+            return folder, name, _lock(fd, path), created
         except BaseException:
             os.close(folder)
             raise

@@ -17,7 +17,7 @@ from retsnoop_py.load.outcome import Reason, label
 from retsnoop_py.render.explanation import explanation_lines
 from retsnoop_py.render.load_results import Row
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.text import printable
+from retsnoop_py.text import printable, printable_lines
 
 __all__ = [
     "explained_github_lines",
@@ -79,7 +79,7 @@ def _annotated(place: Place | None, title: str, group: str, why: Explanation) ->
 
 def workflow_text(text: str) -> str:
     """``text`` as the value of a workflow command, which is one line."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def workflow_property(text: str) -> str:

@@ -119,6 +119,7 @@ class WhyPage:
 
     def _explained(self, call: ExplainedCall) -> Iterator[str]:
         palette = self._palette
+        syscall, told = printable(call.syscall), printable(call.error)
         who = printable(f"{call.process} (PID {call.pid})")
         if call.tid != call.pid:
             who += f", thread {printable(call.thread)} (TID {call.tid})"
@@ -127,11 +128,11 @@ class WhyPage:
             place = printable(f", at {call.user.file}:{call.user.line} ({call.user.function})")
         # the run that looks at everything keeps no arguments
         is_kept = bool(call.arguments or call.origin)
-        name = f"{call.syscall}({_arguments(call.arguments)})" if is_kept else call.syscall
-        wide = display_width(f"{name} returned {call.error} to {who}{place}")
+        name = f"{syscall}({_arguments(call.arguments)})" if is_kept else syscall
+        wide = display_width(f"{name} returned {told} to {who}{place}")
         between = "\n    " if 0 < self._width < wide else " "
         place = place and place[:1] + between + place[2:]
-        error = paint(call.error, palette.error)
+        error = paint(told, palette.error)
         page = f"{paint(name, palette.name)}{between}returned {error} to {who}{place}"
         yield from page.split("\n")
         yield ""
@@ -147,13 +148,17 @@ class WhyPage:
         yield from wrapped(_certainty(call), 4, self._width)
 
     def _chain(self, call: ExplainedCall) -> Iterator[str]:
-        width = max((display_width(one.function.name) for one in call.chain), default=0)
-        for one in call.chain[:-1]:
-            row = f"    {pad(printable(one.function.name), width)}   {self._place_of(one)}"
-            yield row.rstrip()
+        names = [printable(one.function.name) for one in call.chain]
+        width = max(map(display_width, names), default=0)
+        for name, one in zip(names[:-1], call.chain, strict=False):
+            yield f"    {pad(name, width)}   {self._place_of(one)}".rstrip()
         for one in call.chain[-1:]:
             mark = paint("!", self._palette.mark)
-            result = "" if one.result is None or call.origin else f"   returned {one.result.text}"
+            result = (
+                ""
+                if one.result is None or call.origin
+                else f"   returned {printable(one.result.text)}"
+            )
             yield f"  {mark} {printable(one.function.name)}{result}"
         if call.origin is not None:
             # that it is not known what decided there is no news where it is told below
@@ -190,15 +195,14 @@ class WhyPage:
             yield from self._table(shown)
 
     def _table(self, rows: Sequence[FailedCall]) -> Iterator[str]:
-        name = max(display_width(one.syscall) for one in rows)
-        error = max(display_width(one.error) for one in rows)
+        names = [printable(one.syscall) for one in rows]
+        errors = [printable(one.error) for one in rows]
+        wide, wider = (max(map(display_width, column)) for column in (names, errors))
         count = max(len(str(one.count)) for one in rows)
-        for one in rows:
+        for name, error, one in zip(names, errors, rows, strict=True):
             mark = paint("!", self._palette.mark) if one.chosen else " "
-            kept = (
-                f"  {mark} {pad(one.syscall, name)}  {pad(one.error, error)}  {one.count:>{count}}"
-            )
-            yield f"{kept}  {one.probing or ''}".rstrip()
+            kept = f"  {mark} {pad(name, wide)}  {pad(error, wider)}  {one.count:>{count}}"
+            yield f"{kept}  {printable(one.probing or '')}".rstrip()
 
 
 def _certainty(call: ExplainedCall) -> str:

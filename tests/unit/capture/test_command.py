@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.capture.command import Command, find_user
-from retsnoop_py.errors import CommandNotExecutable, CommandNotFound, InputError
+from retsnoop_py.errors import CommandNotExecutable, CommandNotFound, InputError, RetsnoopError
 from retsnoop_py.listener import Listener, listening
 
 
@@ -310,6 +310,44 @@ def test_another_users_command_gets_no_secrets_of_its_caller() -> None:
     assert found["HOME"] == user.home
     kept = user.environment_of(caller, keep=True)
     assert kept == {**caller, **user.environment}
+
+
+#: Runs a command as nobody while a file of root is open in descriptors above 2.
+AS_NOBODY = """
+import os, sys
+from retsnoop_py.capture.command import Command, find_user
+for fd in (3, 9, 100):
+    os.dup2(os.open(sys.argv[1], os.O_RDONLY), fd)
+with Command(["ls", "/proc/self/fd"], user=find_user("nobody")) as command:
+    command.release()
+    command.wait(lambda: False)
+sys.exit(command.exit_status)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_another_users_command_gets_no_open_files_of_its_caller(tmp_path: Path) -> None:
+    """A shell of root may have its terminal or a secret open there; sudo closes these, too."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, str(secret)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["0", "1", "2", "3"]  # 3 is the folder that ls reads
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_search_that_its_user_kills_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr("retsnoop_py.capture.command.resolve", killed)
+    with pytest.raises(RetsnoopError, match="the search was killed"):
+        Command(["true"], user=find_user("nobody"))
 
 
 @pytest.mark.parametrize("name", ["no-such-user", "-1", "4294967294", "99999999999999999999", "٣"])

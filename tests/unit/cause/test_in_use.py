@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,24 @@ def test_a_process_by_its_directory_and_by_its_file(tmp_path: Path, stopped: int
     (one,) = holders.processes(str(tmp_path / "log"), writing=True)
     assert (one.pid, one.use) == (stopped, "it has open for writing")
     assert not holders.processes(str(tmp_path), running=True)
+
+
+@pytest.mark.parametrize("name", ["$(touch PWNED)", "a b;touch PWNED", "caf\u00e9 \\", "-l"])
+def test_a_device_that_is_mounted_on_a_hostile_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A desktop mounts a USB stick at /media/USER/LABEL, and the stick has the label."""
+    point = f"/media/u/{name}"
+    escaped = point.replace("\\", "\\134").replace(" ", "\\040")
+    (tmp_path / "self").mkdir()
+    line = f"30 1 8:17 / {escaped} rw - vfat /dev/sdb1 rw\n"
+    (tmp_path / "self/mountinfo").write_text(line)
+    monkeypatch.setattr(holders, "_PROC", tmp_path)
+    monkeypatch.setattr(holders, "device_of", lambda _: "8:17")
+    ((_, command), *_) = holders.device_users("/dev/sdb1")
+    words = command.replace("umount", "printf '%s\\n'", 1)
+    done = subprocess.run(["sh", "-c", words], cwd=tmp_path, capture_output=True, check=True)
+    assert done.stdout.decode() == f"{point}\n"
 
 
 def test_our_own_files_are_not_in_use(tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def test_a_path_of_another_mount_namespace_is_not_looked_up(tmp_path: Path) -> N
 
 def test_names_that_cannot_be_printed(tmp_path: Path) -> None:
     found = reason(call("openat", errno.ENOENT, (1, f"{tmp_path}/a\n\x1b[31m\udce9'")))
-    quoted = f"$'{tmp_path}/a\\x0a\\x1b[31m\\xe9\\''"
+    quoted = f"$'{tmp_path}/a\\x0a\\x1b[31m\\xe9\\x27'"
     assert found.text.startswith(f"{quoted} does not exist.")
     assert found.text.isprintable()
     found.text.encode()

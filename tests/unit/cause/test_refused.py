@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,36 @@ def test_a_policy_and_an_unknown_rule_that_drop() -> None:
     assert "nft add rule ip shop outgoing ip daddr 127.0.0.1 th dport 81 accept" in policy.advice[0]
     unknown = found(failed("sendto", errno.EPERM), dropped=(drop(handle=0),))
     assert "nft -a list chain ip shop outgoing" in unknown.advice[0]
+
+
+#: Names that the kernel takes and nft(8) reads as commands, and one that a shell does.
+HOSTILE = (
+    "x; flush ruleset",
+    "x\nflush ruleset",
+    "x'; touch PWNED; '",
+    "-f",
+    "x {",
+    "$(reboot)",
+    "",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_name_of_a_table_is_no_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nft joins its arguments, so that a name with a semicolon would run as root."""
+    nft = tmp_path / "nft"
+    nft.write_text(f"#!/bin/sh\necho ran >>{tmp_path}/ran\necho '  drop # handle 4'\n")
+    nft.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert netfilter.rule_text(drop()) == "drop"
+    (tmp_path / "ran").unlink()
+    for one in (drop(table=name), drop(chain=name, is_policy=True), drop(table=name, handle=0)):
+        reason = found(failed("sendto", errno.EPERM), dropped=(one,))
+        assert [advice for advice in reason.advice if name and name in advice] == []
+        assert len(reason.advice) == 1
+    assert not (tmp_path / "ran").exists()
 
 
 def test_packets_that_were_dropped_explain_a_connection_without_answer() -> None:

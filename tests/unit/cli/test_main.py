@@ -453,6 +453,17 @@ def test_names_of_kernels_are_whole_on_a_narrow_terminal() -> None:
         assert max(map(len, told.splitlines())) <= (width or 100)
 
 
+def test_what_a_run_says_has_no_control_characters(capfd: pytest.CaptureFixture[str]) -> None:
+    console = report.Console()
+    nasty = "CMD \x1b]0;x\x07\u202e"
+    console.say(nasty)
+    console.say_aside(f"{nasty}\n")
+    console.warn(nasty)
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert [line for line in lines if not line.isprintable()] == []
+
+
 @pytest.mark.parametrize(
     "name", ["x\n::error::FORGED\n.o", "x ##[error]FORGED.o", "x\n  ::add-mask::a.o"]
 )

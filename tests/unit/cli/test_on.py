@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from retsnoop_py.cli import on, trace
@@ -90,6 +91,35 @@ def test_lines_of_json_name_their_kernel(capfd: pytest.CaptureFixture[str]) -> N
         outlet.end("5.10")
     (line,) = capfd.readouterr().out.splitlines()
     assert json.loads(line) == {"on": "5.10", "type": "session"}
+
+
+def test_a_line_of_json_without_end_takes_no_memory(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on, "_MAX_LINE", 1000, raising=False)
+    with on._Outlet(["5.10"], is_json=True) as outlet:
+        outlet.write("5.10", 1, b'{"a":"')
+        for _ in range(50):
+            outlet.write("5.10", 1, b'{"x' * 100)
+            assert len(outlet._line) <= 1300
+        outlet.write("5.10", 1, b'"}\n{"b":1}\n')
+        outlet.end("5.10")
+    (line,) = capfd.readouterr().out.splitlines()
+    assert json.loads(line) == {"on": "5.10", "b": 1}
+
+
+def test_a_guest_names_no_file_of_this_machine_and_controls_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nasty = "\u202e\x9b2J"
+    made = RunResult(VERSION, "ok", 0, why=(nasty,), recording="/etc/shadow")
+    (tmp_path / "summary").write_bytes(msgspec.json.encode(made))
+    found = on._summary(tmp_path / "summary", "6.12", "6.12.1", 0)
+    assert (found.recording, found.kernel) == ("", "6.12.1")
+    on._print_json(found)
+    shown = capsys.readouterr().out
+    assert shown.removesuffix("\n").isprintable()
+    assert json.loads(shown)["why"] == [nasty]
 
 
 def row(verdict: str, **fields: object) -> RunResult:

@@ -7,6 +7,8 @@ import os
 import shutil
 import struct
 import subprocess
+import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -392,8 +394,9 @@ def test_a_path_of_a_relocation_that_is_none_is_shown_as_unknown(access: str, fo
     target = ObjectFile(folder / "offers.bpf.o")
     btf = target.btf
     assert btf is not None
-    for type_id in range(btf.end):
-        relocation = Relocation(btf, type_id, access, 0, btf)
+    # a field, a type, an enumerator: the object combines them with any type
+    for type_id, kind in product(range(btf.end), (0, 8, 10)):
+        relocation = Relocation(btf, type_id, access, kind, btf)
         assert len(relocation.label) < 10_000
         assert relocation.facts()
 
@@ -434,3 +437,50 @@ def test_an_object_with_millions_of_symbols_is_damage(folder: Path, tmp_path: Pa
     with pytest.raises(DataError, match="more than 262144 symbols"):
         ObjectFile(made)
     assert object_symbols([str(made)]) == []
+
+
+def test_a_function_is_found_among_many_symbols_in_little_time(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Each of hundreds of functions that a program calls was compared to each symbol."""
+    path = tmp_path / "many.o"
+    write_calls(path, functions=240, aliases=40_000)
+    target = ObjectFile(path)
+    assert len(target.symbols) == 40_242
+    assert len(target._layout("p")) == 241
+    start = time.process_time()
+    assert target.has_function("p", "f7")
+    assert not target.has_function("p", "nosuch")
+    assert time.process_time() - start < 1
+
+
+def write_calls(path: Path, functions: int, aliases: int) -> None:
+    """An object: p calls f0, which calls f1, and so on; many more symbols have f0's address."""
+    call, leave = (struct.pack("=BBhi", *one) for one in ((0x85, 0x10, 0, 1), (0x95, 0, 0, 0)))
+    last = struct.pack("=BBhi", 0xB7, 0, 0, 0)
+    code = (call + leave) * (functions - 1) + last + leave
+    names, rows = bytearray(b"\0"), [struct.pack("=IBBHQQ", 0, 0, 0, 0, 0, 0)]
+    places = [(f"f{number}", 1, 16 * number) for number in range(functions)]
+    places += [("p", 2, 0)] + [(f"g{number}", 1, 0) for number in range(aliases)]
+    for name, section, value in places:
+        rows.append(struct.pack("=IBBHQQ", len(names), 0x12, 0, section, value, 16))
+        names += name.encode() + b"\0"
+    sections = [
+        ("", 0, 0, b""),
+        (".text", 1, 6, code),
+        ("tp", 1, 6, struct.pack("=BBhi", 0x85, 0x10, 0, -1) + leave),
+        (".reltp", 9, 0, struct.pack("=QQ", 0, 1 << 32 | 10)),
+        (".symtab", 2, 0, b"".join(rows)),
+        (".strtab", 3, 0, bytes(names)),
+    ]
+    texts = b"\0".join(name.encode() for name, *_ in sections) + b"\0.shstrtab\0"
+    sections.append((".shstrtab", 3, 0, texts))
+    data, table = bytearray(64), b""
+    for name, kind, flags, content in sections:
+        at = texts.index(name.encode() + b"\0")
+        table += struct.pack("=IIQQQQIIQQ", at, kind, flags, 0, len(data), len(content), 0, 0, 8, 0)
+        data += content
+    head = b"\x7fELF\2\1\1" + bytes(9)
+    fields = (1, 247, 1, 0, 0, len(data), 0, 64, 0, 0, 64, len(sections), len(sections) - 1)
+    data[:64] = head + struct.pack("=HHIQQQIHHHHHH", *fields)
+    path.write_bytes(data + table)

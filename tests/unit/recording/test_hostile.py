@@ -17,6 +17,7 @@ from tests.fuzz import recordings as fuzz
 from tests.fuzz.recordings import Frame, Shown
 from tests.unit.session.records import KSTACK, facts, function, pack, raw_session, symbols
 
+from retsnoop_py.api.why import why_recorded
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.arguments.model import (
     Argument,
@@ -36,6 +37,9 @@ from retsnoop_py.recording.format import (
     encode_symbols,
     encode_user_symbols,
 )
+from retsnoop_py.render.palette import Palette
+from retsnoop_py.render.why import WhyPage
+from retsnoop_py.render.why_reports import FORMATS
 from retsnoop_py.session.stream_header import ModuleFacts
 from retsnoop_py.settings import ArgSettings
 
@@ -80,6 +84,20 @@ def test_nothing_a_terminal_obeys_gets_out_of_a_recording(
     assert "\\u202e" in found.out
     assert "one more" in found.err
     assert [line for line in found.err.split("\n") if line.startswith("one more")] == []
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(GOLDEN.glob("*.rsn"))])
+def test_nothing_a_terminal_obeys_gets_into_the_answer_of_why(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.rsn"
+    path.write_bytes(fuzz.changed_strings(GOLDEN / f"{name}.rsn", NASTY))
+    found = why_recorded(path)
+
+    pages = [WhyPage(Palette(), verbose=verbose).lines(found) for verbose in (False, True)]
+    pages += [form(found) for form in FORMATS.values()]
+    for line in (line for page in pages for line in page):
+        # a page inside of XML is one text
+        assert [part for part in line.split("\n") if not part.isprintable()] == []
+    assert "\\u202e" in "".join(WhyPage(Palette()).lines(found))
 
 
 def test_names_in_an_error_are_safe_for_a_terminal(tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ def test_github_gets_an_error_at_the_line_and_a_table() -> None:
     assert "| a.bpf.o | program on_open | EACCES [1] | EACCES [1] |" in summary
 
 
+def test_no_line_has_what_a_terminal_obeys() -> None:
+    """A job's log is also read on terminals, and a reason has names out of the object."""
+    nasty = "a\x1b]0;x\x07\u202e\r\nb"
+    place = Place(nasty, nasty, 42, 9, nasty)
+    why = Explanation("x", nasty, nasty, nasty, (nasty,), place=place)
+    lines = list(github_lines(reasons([refused("5.10", nasty, why)])))
+    assert [line for line in lines if not line.isprintable()] == []
+
+
 def test_no_line_of_an_object_is_a_command() -> None:
     place = Place(EVIL, f"{EVIL}\n{EVIL}", 42, 9, EVIL, ((41, EVIL), (42, "##[error]x")))
     why = Explanation("x", EVIL, f"{EVIL} {'y' * 90} {EVIL}", EVIL, (EVIL,), (), (EVIL,))
