@@ -12,10 +12,15 @@ import sys
 from errno import ENOENT
 from pathlib import Path
 
+#: PATH as the caller gave it, and what this process made of it; None if they are the same.
+_path: tuple[str, str] | None = None
+
 __all__ = [
     "expanded",
     "home",
     "is_one_file",
+    "leave_out_current_folder",
+    "path_of_caller",
     "program",
     "python",
     "read",
@@ -49,6 +54,28 @@ def search_path() -> list[str]:
     """``sys.path`` for an isolated Python that imports this package; only absolute folders."""
     first = [] if is_one_file() else [str(Path(__file__).parent.parent)]
     return list(dict.fromkeys([*first, *(one for one in sys.path if one.startswith("/"))]))
+
+
+def leave_out_current_folder() -> None:
+    """Search the programs that this process starts only in the absolute folders of PATH.
+
+    Another entry, or an empty one, is the current folder or lies below it, and another user may
+    have put a program there. A traced command gets PATH as it was: :func:`path_of_caller`.
+    """
+    global _path  # noqa: PLW0603 - a process has one
+    given = os.environ.get("PATH")
+    if given is None:
+        return
+    ours = os.pathsep.join(one for one in given.split(os.pathsep) if one.startswith("/"))
+    if ours != given:
+        os.environ["PATH"] = ours or os.defpath
+        _path = given, os.environ["PATH"]
+
+
+def path_of_caller() -> str | None:
+    """PATH as the caller of this process gave it; None if there is none."""
+    now = os.environ.get("PATH")
+    return _path[0] if _path is not None and _path[1] == now else now
 
 
 def _isolation() -> str:

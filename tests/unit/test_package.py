@@ -52,6 +52,47 @@ def test_it_starts_isolated_unless_packages_would_be_missing(
     assert package.python()[1] == "-I"
 
 
+#: Prints which program "tool" is to this process, and which one a command gets.
+_PATHS = """
+import os, shutil
+from retsnoop_py import package
+package.leave_out_current_folder()
+from retsnoop_py.capture.command import resolve
+from retsnoop_py.capture.inherited import environment
+print(shutil.which("tool"), resolve(["tool"]), environment()["PATH"])
+"""
+
+
+@pytest.mark.parametrize("entry", [".", "", "bin/.."])
+def test_no_program_comes_from_the_current_folder(tmp_path: Path, entry: str) -> None:
+    """But the traced command, as the caller's shell would find it."""
+    (tmp_path / "bin").mkdir()
+    for tool in (tmp_path / "tool", tmp_path / "bin/tool"):
+        tool.write_text("#!/bin/sh\n")
+        tool.chmod(0o755)
+    for behind in (f"{tmp_path}/bin", "/nonexistent"):
+        path = f"{entry}:{behind}"
+        said = subprocess.check_output(
+            [*package.python(), "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PATHS}"],
+            env={"PATH": path},
+            cwd=tmp_path,
+            text=True,
+        )
+        ours, commands, given = said.split()
+        assert ours == (f"{behind}/tool" if behind != "/nonexistent" else "None")
+        assert Path(tmp_path, commands).resolve() == tmp_path / "tool"
+        assert given == path
+
+
+def test_where_path_has_no_absolute_folder_the_usual_ones_are_searched() -> None:
+    code = f"import sys; sys.path[:] = {sys.path!r}\nfrom retsnoop_py import package\n"
+    code += "import shutil; package.leave_out_current_folder(); print(shutil.which('sh'))"
+    said = subprocess.check_output(
+        [*package.python(), "-c", code], env={"PATH": "."}, cwd="/", text=True
+    )
+    assert said.strip() in ("/bin/sh", "/usr/bin/sh")
+
+
 def test_no_python_is_started_that_is_not_isolated() -> None:
     """`package` has the words; elsewhere -I or -P follows ``sys.executable``."""
     root = Path(__file__).parents[2]

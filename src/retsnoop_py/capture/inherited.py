@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from retsnoop_py import package
 from retsnoop_py.value import Value
 
 _LOST = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
@@ -121,8 +122,14 @@ def inherited() -> Inherited:
 
 
 def environment() -> dict[str, str]:
-    """The environment, without the locale that Python puts there for itself (PEP 538)."""
+    """The environment of our caller.
+
+    It has PATH as it was, and not the locale that Python puts there for itself (PEP 538).
+    """
     found = dict(os.environ)
+    path = package.path_of_caller()
+    if path is not None:
+        found["PATH"] = path
     if "LC_CTYPE" in found:
         try:
             given = Path("/proc/self/environ").read_bytes().split(b"\0")

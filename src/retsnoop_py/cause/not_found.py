@@ -18,6 +18,7 @@ from retsnoop_py.cause import files
 from retsnoop_py.cause.operation import object_of, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
+from retsnoop_py.package import path_of_caller
 from retsnoop_py.value import replace
 
 __all__ = [
@@ -89,7 +90,7 @@ def _how_to_get(name: str) -> Iterator[str]:
     import difflib
 
     names: set[str] = set()
-    for folder in os.environ.get("PATH", "").split(":"):
+    for folder in (path_of_caller() or "").split(":"):
         try:
             names.update(os.listdir(folder or "."))
         except OSError:

@@ -74,7 +74,7 @@ def _say_version() -> bool:
 
 
 def _take_sigint() -> None:
-    """Let SIGINT end us, after what it was to what we start has been remembered.
+    """Let SIGINT end us, after what a command is to inherit has been remembered.
 
     Also where it was ignored when we were started. A shell does that to whatever a script starts in
     the background, since Ctrl-C is for what is in the foreground; `kill -INT` is how the script
@@ -83,7 +83,9 @@ def _take_sigint() -> None:
     import signal
 
     from retsnoop_py.capture import inherited
+    from retsnoop_py.package import leave_out_current_folder
 
+    leave_out_current_folder()
     inherited.remember()
     signal.signal(signal.SIGINT, _interrupt)
 
