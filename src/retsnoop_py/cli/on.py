@@ -364,19 +364,28 @@ class _Outlet:
         out.flush()
 
     def _named(self, data: bytes) -> bytes:
-        """Whole lines, each an object, with the kernel's name as their first field."""
-        import msgspec
+        """Whole lines, each an object, with the kernel's name as their first field.
 
+        A line that is no object is left out, and so is another name that a guest put there.
+        """
         *lines, self._line = (self._line + data).split(b"\n")
         if len(self._line) > _MAX_LINE:
             self._line = b"-"  # the rest of it is no object then, and is left out, too
-        name = msgspec.json.encode(self._names[0])
-        return b"".join(
-            b'{"on":' + name + b"," + line[1:] + b"\n" for line in lines if line.startswith(b"{")
-        )
+        return b"".join([_with_name(line, self._names[0]) for line in lines])
 
     def _end_line(self) -> None:
         self._line = b""  # of a guest that went down in the middle of it
+
+
+def _with_name(line: bytes, name: str) -> bytes:
+    import msgspec
+
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return b""
+    fields.pop("on", None)
+    return msgspec.json.encode({"on": name, **fields}) + b"\n"
 
 
 _Waiting = tempfile.SpooledTemporaryFile[bytes]

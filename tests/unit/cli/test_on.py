@@ -93,6 +93,26 @@ def test_lines_of_json_name_their_kernel(capfd: pytest.CaptureFixture[str]) -> N
     assert json.loads(line) == {"on": "5.10", "type": "session"}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"on":"6.12","b":1}',
+        b'{"b":1,"on":{"x":[]}}',
+        b'{"\\u006fn":"6.12","b":1}',
+        b'{"b":2,"on":1,"b":1}',
+    ],
+)
+def test_a_guest_does_not_pose_as_another_kernel(
+    capfd: pytest.CaptureFixture[str], line: bytes
+) -> None:
+    with on._Outlet(["5.10"], is_json=True) as outlet:
+        outlet.write("5.10", 1, b"{}\n{broken\n[1]\n" + line + b"\n")
+        outlet.end("5.10")
+    empty, found = capfd.readouterr().out.splitlines()
+    assert empty == '{"on":"5.10"}'
+    assert found == '{"on":"5.10","b":1}'
+
+
 def test_a_line_of_json_without_end_takes_no_memory(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
