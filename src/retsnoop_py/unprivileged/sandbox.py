@@ -21,6 +21,8 @@ __all__ = ["enter"]
 _MEMORY = 1 << 30
 _ADDRESSES = 8 << 30
 _NOBODY = 65534
+#: User ids from here on belong to nobody, neither to users nor to containers.
+_UNUSED = 0x70000000
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
 _SIGKILL = 9
@@ -95,17 +97,26 @@ def enter(memory: int | None = None) -> None:
     if os.geteuid() == 0:
         # where this fails, the system call filter still denies sockets
         libc.unshare(_CLONE_NEWNET)
-        # some containers have no other user
-        with suppress(OSError):
-            os.setgroups([])
-            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+        _become_nobody()
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     allowed = _ALLOWED | (_OPEN if _only_debug_files(libc) else {})
     code = _filter(os.uname().machine, allowed)
     if code:
         _load_filter(libc, code)
+
+
+def _become_nobody() -> None:
+    """Become a user that no other process has, else nobody, else stay: some containers have one.
+
+    A traced command that runs as nobody could kill or stop this process.
+    """
+    for number in (_UNUSED + os.getpid(), _NOBODY):
+        with suppress(OSError):
+            os.setgroups([])
+            os.setresgid(number, number, number)
+            os.setresuid(number, number, number)
+            return
 
 
 def _limit(memory: int) -> None:

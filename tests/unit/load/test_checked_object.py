@@ -55,7 +55,7 @@ def test_a_child_without_rights_reads_the_object_first_and_once(asked: list[str]
     lines = dict(line.split(":\t", 1) for line in status.splitlines())
     assert lines["Seccomp"] == "2"
     if os.geteuid() == 0:
-        assert lines["Uid"].split()[1] == "65534"
+        assert int(lines["Uid"].split()[1]) > 0x70000000, "as no other process is"
         assert lines["CapEff"].strip("0") == ""
 
 
