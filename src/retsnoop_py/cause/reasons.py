@@ -31,6 +31,7 @@ from retsnoop_py.cause import (
     network,
     not_found,
     open_file,
+    own_words,
     permission,
     present,
     process,
@@ -58,6 +59,7 @@ def load_tables() -> None:
 
     sysctl.settings()
     not_found.places()
+    own_words.own_words()
 
 
 def reason_of_start(path: str, error: int, uid: int, gid: int) -> Reason | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -16,8 +17,9 @@ import pytest
 from tests.unit.cause.test_reasons import OTHER, call, reason
 
 from retsnoop_py.cause import files
-from retsnoop_py.cause.events import Address, Place, State, Witnessed
+from retsnoop_py.cause.events import Address, Place, State, Witnessed, Written
 from retsnoop_py.cause.files import Identity, mount_of
+from retsnoop_py.cause.own_words import own_decision, own_words
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
 
@@ -40,7 +42,7 @@ def test_a_program_that_is_cut_short(tmp_path: Path) -> None:
     program.chmod(0o755)
     with pytest.raises(OSError) as raised:  # noqa: PT011
         os.execv(program, ["tool"])
-    found = reason(call("execve", raised.value.errno, (0, str(program))))
+    found = reason(call("execve", raised.value.errno or 0, (0, str(program))))
     assert found.kind == "format"
     assert "for this machine, and its file is damaged or cut short: it has 500 bytes" in found.text
 
@@ -266,3 +268,49 @@ def test_space_that_is_requested_at_once(tmp_path: Path) -> None:
 def test_the_python_of_the_tests_can_be_run() -> None:
     """Without this, the tests of damaged programs would show nothing."""
     assert subprocess.run([sys.executable, "-c", ""], check=False).returncode == 0
+
+
+# -- what programs find themselves -------------------------------------------------------------
+
+
+def written(text: str) -> Witnessed:
+    return Witnessed((), (Written(1, 7, 7, 2, f"{text}\n"),))
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "advice"),
+    [
+        (
+            "swapon: /swap: skipping - it appears to have holes.",
+            "The swap file /swap has holes",
+            "dd if=/dev/zero of=/swap",
+        ),
+        (
+            'Error: argument "averyveryverylongname0" is wrong: "name" not a valid ifname',
+            "cannot be the name of a network interface",
+            "shorter",
+        ),
+        ("umount: /mnt/it's: not mounted.", "Nothing is mounted at", "findmnt"),
+        (
+            "fatal: detected dubious ownership in repository at '/srv/a b'",
+            "belongs to another user",
+            "safe.directory '/srv/a b'",
+        ),
+    ],
+)
+def test_what_programs_find_themselves(line: str, words: str, advice: str) -> None:
+    found = own_decision(written(line))
+    assert found is not None
+    assert words in found.text
+    assert advice in " ".join(found.advice)
+
+
+def test_other_words_are_not_explained() -> None:
+    assert own_decision(written("tool: it is Tuesday")) is None
+
+
+def test_each_row_of_own_words_can_be_written() -> None:
+    for row in own_words():
+        names = ["x"] * re.compile(row.pattern).groups
+        assert row.text.format(*names)
+        assert all(one.format(*names) for one in row.advice)
