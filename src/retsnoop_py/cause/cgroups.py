@@ -98,7 +98,7 @@ def no_file(scene: Scene) -> Reason | None:
             (f"use {successor} instead (its values differ)",),
         )
     controller = name.partition(".")[0]
-    if shown == "/":
+    if shown == "/" and controller in _read(folder / "cgroup.controllers").split():
         advice = "the root cgroup has no limits: create a cgroup below it, and set them there"
     elif controller in _read(folder.parent / "cgroup.controllers").split():
         text += f" The controller {controller} is not enabled for it."

@@ -11,6 +11,7 @@ from retsnoop_py.cause import files
 from retsnoop_py.cause.operation import operation, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path
+from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
     "bad_name",
@@ -18,6 +19,7 @@ __all__ = [
     "missing_attribute",
     "no_owners",
     "no_user_attribute",
+    "server_gone",
     "too_large",
     "write_protected",
 ]
@@ -39,12 +41,12 @@ def no_owners(scene: Scene) -> Reason | None:
         return None
     place = f"The {mount.kind} file system at {show(mount.point)}"
     if fnmatchcase(name, "*chown*") or fnmatchcase(name, "*chmod*"):
-        point, source = shell_path(mount.point), shell_path(mount.source)
+        quoted, quoted_source = shell_path(mount.point), shell_path(mount.source)
         return Reason(
             "unsupported",
             f"{place} stores no owner and no mode for each file. All files have those of the "
             "mount's options.",
-            (f"umount {point}; mount -o uid=USER,gid=GROUP,umask=022 {source} {point}",),
+            (f"umount {quoted}; mount -o uid=USER,gid=GROUP,umask=022 {quoted_source} {quoted}",),
         )
     if mount.kind not in _FAT:
         return None
@@ -139,6 +141,29 @@ def too_large(scene: Scene) -> Reason | None:
             else "choose a smaller size",
         ),
         is_seen_later=False,
+    )
+
+
+def server_gone(scene: Scene) -> Reason | None:
+    """A file system whose program or server does not serve it any more."""
+    path = scene.path
+    mount = files.mount_of(path) if path else None
+    if mount is None:
+        return None
+    quoted, place = shell_path(mount.point), f"the {mount.kind} file system at {show(mount.point)}"
+    if mount.kind.startswith("fuse"):
+        return Reason(
+            "closed",
+            f"The program that serves {place} has ended, so nothing there can be used.",
+            (f"umount -l {quoted} (or fusermount -uz), and mount it again",),
+        )
+    if errno_name(scene.call.error) != "ESTALE" or not mount.kind.startswith(("nfs", "cifs")):
+        return None
+    return Reason(
+        "not-found",
+        f"The server of {place} does not have this file or directory any more: it was removed or "
+        "replaced there.",
+        (f"leave the directory and enter it again, or umount {quoted} and mount it again",),
     )
 
 

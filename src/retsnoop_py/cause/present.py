@@ -154,7 +154,7 @@ def _elf_format(path: str, head: bytes) -> Reason:
             f"{show(path)} is an object file (the output of cc -c), and not a program yet.",
             (f"link it: cc -o PROGRAM {shell_path(path)}",),
         )
-    name = _MACHINES.get(machine[1], f"machine {machine[1]}")
+    name = _MACHINES.get(machine[1], f"another architecture (number {machine[1]} of elf.h)")
     advice = ["get a build for this machine"]
     if name.startswith("i386"):
         advice.append("or boot a kernel that runs 32-bit programs (CONFIG_IA32_EMULATION)")

@@ -123,6 +123,14 @@ _ABOUT_MESSAGES = (
         "blkid /dev/{0} shows what is on the device; mount it as that type",
     ),
     (
+        r"(?:EXT[234]-fs error \(device |XFS \(|BTRFS \w+ \(device )(\w+)",
+        "the file system is damaged: unmount it and check it: fsck /dev/{0}",
+    ),
+    (
+        r"I/O error, dev (\w+)",
+        "the device /dev/{0} reports an error: smartctl -a /dev/{0} shows its state; copy the data",
+    ),
+    (
         r"[Ss]wapfile has holes",
         "create the file without holes: dd if=/dev/zero of=FILE bs=1M count=N; mkswap FILE",
     ),
@@ -165,6 +173,11 @@ _DENIALS = ("EPERM", "EACCES")
 _CREATES = ("mkdir*", "mknod*", "symlink*", "link*", "creat", "open", "openat")
 _REQUESTS = ("RTM_*", "NFT_MSG_*", "*netlink*", "xfrm", "uevent")
 _REJECTIONS = ("EINVAL", "ERANGE", "E2BIG", "EOPNOTSUPP", "ENOPROTOOPT", "EDOM", "EOVERFLOW")
+#: Errors for which drivers and file systems write the reason to the kernel log.
+_WITH_MESSAGES = (
+    *("EINVAL", "ENODEV", "EPERM", "EBUSY", "EOPNOTSUPP", "ENOTBLK", "EIO", "EUCLEAN"),
+)
+_OF_SOCKETS = ("connect", "send*", "recv*", "shutdown", "getpeername", "getsockopt", "setsockopt")
 _DESTINATIONS = ("connect", "sendto")
 _SENDS = ("send*", "connect", "write*")
 #: Operations that some file systems do not have.
@@ -182,7 +195,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EAGAIN", "EBUSY", "ENOENT"), ("delete_module",), busy.module_in_use),
     (("*",), ("init_module", "finit_module"), modules.not_loaded),
     (("EINVAL",), ("swapoff",), busy.no_swap_space),
-    (("EINVAL", "ENODEV", "EPERM", "EBUSY", "EOPNOTSUPP", "ENOTBLK"), _PATHS, kernel_message),
+    (_WITH_MESSAGES, _PATHS, kernel_message),
     (("ENODEV",), ("mount", "fsopen"), mounts.file_system_type),
     (("EPERM",), _SENDS, netfilter.netfilter),
     # paths
@@ -282,7 +295,8 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EPROTONOSUPPORT", "ESOCKTNOSUPPORT"), ("socket",), sockets.no_protocol),
     (("ENODEV",), ("setsockopt",), sockets.missing_interface),
     (("ENOPROTOOPT", "ENOENT"), ("setsockopt", "getsockopt"), sockets.no_option),
-    (("ENOTCONN", "EDESTADDRREQ", "EISCONN", "ECONNRESET"), _PATHS, sockets.connection),
+    (("ENOTCONN", "EDESTADDRREQ", "EISCONN", "ECONNRESET"), _OF_SOCKETS, sockets.connection),
+    (("ENOTCONN", "ECONNABORTED", "ESTALE"), _PATHS, file_systems.server_gone),
     # what the caller passed
     (_REJECTIONS, _PATHS, conditions.rejected_value),
 )

@@ -166,9 +166,9 @@ def route_type(scene: Scene) -> Reason | None:
         kind = _ROUTES[error]
         return Reason(
             "no-route",
-            f"A route of the type {kind} refuses packets to {address.host}.",
+            f"A route or a routing rule of the type {kind} refuses packets to {address.host}.",
             (
-                f"ip {family}route show table all type {kind} lists such routes",
+                f"ip {family}route show table all type {kind} lists such routes; ip {family}rule",
                 f"remove the route: ip {family}route del {kind} NETWORK",
             ),
         )

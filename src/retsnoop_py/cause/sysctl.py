@@ -97,10 +97,11 @@ def _reason(row: Setting, scene: Scene) -> Reason | None:
         fields["port"] = str(scene.call.address.port)
     if row.asked is not None:
         asked = scene.call.arguments[row.asked]
-        if not _is_number(value) or asked <= int(value):
+        most = value.partition(" ")[0]
+        if not _is_number(most) or asked <= int(most):
             return None
         fields["asked"] = str(asked)
-        fields["value"] = f"{value}, {size(int(value))}"
+        fields["value"] = most if most != value else f"{value}, {size(int(value))}"
     if row.sticky:
         place = _in_sticky(row.sticky, scene)
         if place is None:

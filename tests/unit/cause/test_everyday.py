@@ -141,6 +141,16 @@ def test_what_fat_does_not_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "4294967295 bytes" in large.text
 
 
+def test_a_file_system_whose_program_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text("30 1 0:60 / /mnt/remote rw - fuse.sshfs host:/ rw\n")
+    monkeypatch.setattr(files, "_MOUNTINFO", table)
+    found = reason(call("openat", errno.ENOTCONN, (1, "/mnt/remote/f")))
+    assert "The program that serves the fuse.sshfs file system at /mnt/remote has" in found.text
+
+
 def test_a_hard_link_of_a_directory_or_to_another_file_system(tmp_path: Path) -> None:
     there = call("link", errno.EPERM, (0, str(tmp_path)), (1, f"{tmp_path}/new"))
     assert "a directory cannot have a second hard link" in reason(there).text
@@ -245,7 +255,7 @@ def test_huge_pages_and_semaphores() -> None:
     pages = reason(call("mmap", errno.ENOMEM, arguments=(0, 2 << 20, 3, 0x40022, 0, 0)))
     assert "vm.nr_hugepages is" in pages.text
     sets = reason(call("semget", errno.EINVAL, arguments=(0, 100000, 0o1600, 0, 0, 0)))
-    assert sets.advice[1].startswith('or sysctl kernel.sem="100000 ')
+    assert sets.advice[0].startswith('sysctl kernel.sem="100000 ')
 
 
 def test_more_files_than_any_process_may_have() -> None:
