@@ -32,6 +32,8 @@ __all__ = [
 
 #: File systems in which nobody can make a file or a directory.
 _FIXED = ("proc", "sysfs")
+#: mmap(2): the argument with the descriptor, and PROT_EXEC.
+_MAPPED, _PROT_EXEC = 4, 4
 #: open(2): the file is to be made.
 _O_CREAT = 0o100
 
@@ -39,9 +41,22 @@ _O_CREAT = 0o100
 def no_exec(scene: Scene) -> Reason | None:
     """Programs do not run from a mount with noexec."""
     path = scene.path
+    if scene.call.name == "mmap":
+        place = scene.call.place(_MAPPED)
+        path = place.path if place is not None and scene.call.arguments[2] & _PROT_EXEC else None
     mount = files.mount_of(path) if path and os.path.exists(path) else None
-    if mount is None or "noexec" not in mount.options:
+    if path is None or mount is None or "noexec" not in mount.options:
         return None
+    if scene.call.name == "mmap":
+        return Reason(
+            "mount-option",
+            f"{show(mount.point)} is mounted with noexec: the kernel runs no code from it, neither "
+            f"programs nor shared libraries such as {show(path)}.",
+            (
+                "let the program use another folder: TMPDIR=FOLDER, java -Djava.io.tmpdir=FOLDER",
+                f"or mount -o remount,exec {shell_path(mount.point)}",
+            ),
+        )
     return Reason(
         "mount-option",
         f"{show(mount.point)} is mounted with noexec: the kernel runs no program from it.",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import mmap
 import stat
 from fnmatch import fnmatchcase
 
@@ -14,8 +15,10 @@ from retsnoop_py.cause.waiting import locks, proc
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.value import Value
 
-__all__ = ["locked", "not_aligned", "not_seekable", "wrong_kind"]
+__all__ = ["locked", "not_aligned", "not_mappable", "not_seekable", "wrong_kind"]
 
+#: mmap(2): the argument with the descriptor.
+_MAPPED = 4
 #: fcntl(2): F_SETLK and F_OFD_SETLK, which do not wait.
 _SETLK = (6, 37)
 #: Bytes that each part of a direct transfer is a multiple of, on any device.
@@ -116,6 +119,29 @@ def locked(scene: Scene) -> Reason | None:
         f"{names} {'holds' if len(found) == 1 else 'hold'} a lock on {file}.",
         (f"wait until PID {found[0]} has released the lock, or end it: kill {found[0]}", *wait),
     )
+
+
+def not_mappable(scene: Scene) -> Reason | None:
+    """mmap(2) with a length, an offset or a descriptor that do not fit."""
+    length, rights, flags, offset = (scene.call.arguments[one] for one in (1, 2, 3, 5))
+    place = None if flags & mmap.MAP_ANONYMOUS else scene.call.place(_MAPPED)
+    file = (described(place) if place is not None else "") or "the file"
+    error, page = errno_name(scene.call.error), mmap.PAGESIZE
+    text = advice = ""
+    if error == "EINVAL" and not length:
+        text, advice = "The length of the mapping is 0.", "check whether the file is empty"
+    elif error == "EINVAL" and offset % page:
+        text = f"The offset of the mapping is {offset}, which is no multiple of {page}."
+        advice = f"choose a multiple of the page size, {page}"
+    elif error == "EACCES" and place is not None and stat.S_ISREG(place.mode):
+        needs_writing = flags & mmap.MAP_SHARED and rights & mmap.PROT_WRITE
+        text = f"A mapping of {file} needs a descriptor that is open for reading"
+        text += " and writing (MAP_SHARED with PROT_WRITE)." if needs_writing else "."
+        advice = f"open it with {'O_RDWR' if needs_writing else 'O_RDONLY or O_RDWR'}"
+    elif error == "ENODEV" and place is not None:
+        text = f"The kind of file or the file system of {file} does not support mappings."
+        advice = "read and write the file instead of mapping it"
+    return Reason("out-of-range", text, (advice,), is_seen_later=False) if text else None
 
 
 def not_aligned(scene: Scene) -> Reason | None:

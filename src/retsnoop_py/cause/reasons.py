@@ -238,7 +238,9 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EINVAL", "ERANGE", "ENOENT"), ("write*", "pwrite*"), accepted.bad_value),
     (("EACCES", "EPERM"), _CREATES, mounts.of_kernel),
     # permission
-    (("EACCES",), ("execve*", "open*", "mmap", "*access*"), mounts.no_exec),
+    (("EACCES",), ("execve*", "open*", "*access*"), mounts.no_exec),
+    (("EPERM", "EACCES"), ("mmap",), mounts.no_exec),
+    (("EACCES", "EINVAL", "ENODEV"), ("mmap",), open_file.not_mappable),
     (("EACCES",), ("open*",), mounts.no_device),
     (("EACCES",), ("execve*",), present.is_directory),
     (("EACCES",), _PATHS, permission.file_mode),

@@ -168,7 +168,7 @@ def route_type(scene: Scene) -> Reason | None:
             "no-route",
             f"A route or a routing rule of the type {kind} refuses packets to {address.host}.",
             (
-                f"ip {family}route show table all type {kind} lists such routes; ip {family}rule",
+                f"ip {family}route show table all type {kind}, and ip {family}rule, list them",
                 f"remove the route: ip {family}route del {kind} NETWORK",
             ),
         )

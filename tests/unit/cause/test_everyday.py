@@ -123,6 +123,28 @@ def test_direct_input_of_odd_sizes(tmp_path: Path) -> None:
     assert in_chain(one) is None
 
 
+def test_mappings_that_do_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("data")
+    places = ((4, place(f"{tmp_path}/data")),)
+    shared = reason(call("mmap", errno.EACCES, arguments=(0, 4, 3, 1, 3, 0), places=places))
+    assert "is open for reading and writing (MAP_SHARED with PROT_WRITE)" in shared.text
+    empty = reason(call("mmap", errno.EINVAL, arguments=(0, 0, 1, 2, 3, 0), places=places))
+    assert empty.text == "The length of the mapping is 0."
+    odd = reason(call("mmap", errno.EINVAL, arguments=(0, 4, 1, 2, 3, 100), places=places))
+    assert odd.text.startswith("The offset of the mapping is 100, which is no multiple of ")
+
+
+def test_a_library_in_a_mount_with_noexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib.so").touch()
+    table = tmp_path / "mountinfo"
+    table.write_text(f"30 1 0:60 / {tmp_path} rw,noexec - tmpfs t rw\n")
+    monkeypatch.setattr(files, "_MOUNTINFO", table)
+    places = ((4, place(f"{tmp_path}/lib.so")),)
+    found = reason(call("mmap", errno.EPERM, arguments=(0, 4, 5, 2, 3, 0), places=places))
+    assert f"{tmp_path} is mounted with noexec" in found.text
+    assert f"shared libraries such as {tmp_path}/lib.so" in found.text
+
+
 # -- file systems ------------------------------------------------------------------------------
 
 
